@@ -38,6 +38,9 @@ pub struct Archive {
     state: Mutex<State>,
     /// No merge is wanted any more.
     merges_stop: AtomicBool,
+    /// See [`Archive::open_beside`]. Old manifests are left to the writer: a number that it has not seen must not be free
+    /// again.
+    beside: bool,
 }
 
 #[derive(Default)]
@@ -74,11 +77,32 @@ impl Archive {
             view,
             state: Mutex::default(),
             merges_stop: AtomicBool::new(false),
+            beside: false,
         });
         archive.publish(|manifest| Ok(Some(manifest.clone())))?;
         // What is left behind does no harm but for its room; the next opening tries again.
         let _ = archive.tidy();
         Ok(archive)
+    }
+
+    /// The archive in a place whose writer may be at work: steps made through this one are taken for the writer's own, which
+    /// goes on from them. Nothing is claimed and nothing is deleted. None: there is no archive.
+    ///
+    /// # Errors
+    /// As [`Archive::open_view`].
+    pub fn open_beside(store: Arc<dyn Store>) -> Result<Option<Arc<Self>>> {
+        let Some(view) = Self::open_view(Arc::clone(&store), None)? else { return Ok(None) };
+        let (database, owner) = (view.manifest.database, view.manifest.owner);
+        let (view, state) = (Mutex::new(view), Mutex::default());
+        Ok(Some(Arc::new(Self {
+            store,
+            database,
+            owner,
+            view,
+            state,
+            merges_stop: AtomicBool::new(false),
+            beside: true,
+        })))
     }
 
     /// A view of the archive of `database` for reading, by who is not its writer; none if there is no archive. Files may be
@@ -103,6 +127,11 @@ impl Archive {
         self.database
     }
 
+    /// Where it is.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
     /// What is durable in it now.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.lock())
@@ -123,6 +152,28 @@ impl Archive {
             return Err(Error::new(ErrorKind::Cancelled, "the archive is being closed"));
         }
         Ok(())
+    }
+
+    /// Takes over steps that were made beside this writer ([`Archive::open_beside`]).
+    ///
+    /// # Errors
+    /// `InUse` when somebody else has taken the archive over; those of the store.
+    pub fn catch_up(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        loop {
+            let next = self.view().manifest.number + 1;
+            match self.store.len(&Manifest::name_of(next)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == StoreErrorKind::Missing => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+            let found = load(&*self.store, next)?;
+            if state.lost || found.owner != self.owner {
+                state.lost = true;
+                return Err(self.taken_over());
+            }
+            self.install(&mut state, found);
+        }
     }
 
     /// Draws the identity of a new file of that range.
@@ -227,7 +278,9 @@ impl Archive {
         if let Some(error) = failed {
             return Err(error.into());
         }
-        self.delete_manifests(number)?;
+        if !self.beside {
+            self.delete_manifests(number)?;
+        }
         Ok(count)
     }
 

@@ -34,7 +34,8 @@ pub(crate) const HEADER_BYTES: usize = 64;
 pub(crate) const TRAILER_BYTES: usize = 64;
 const HEADER_MAGIC: [u8; 8] = *b"RSARUN01";
 const TRAILER_MAGIC: [u8; 8] = *b"RSAREND1";
-const VERSION: u16 = 1;
+/// 2: merged runs have an entry of the page table for each record that makes a page anew.
+const VERSION: u16 = 2;
 const CRC_AT: usize = 56;
 
 /// A database's identity, as its boot page has it.
@@ -60,10 +61,17 @@ impl RunId {
         format!("runs/{:016X}-{:016X}-L{:02}-{:016X}.run", self.start.0, self.end.0, self.level, self.generation)
     }
 
+    /// The end in an object's name.
+    pub(crate) fn end_in_name(name: &str) -> Option<Lsn> {
+        let end = name.strip_prefix("runs/")?.split('-').nth(1)?;
+        u64::from_str_radix(end, 16).ok().map(Lsn)
+    }
+
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[0..8].copy_from_slice(&HEADER_MAGIC);
-        out[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.level > 0 { VERSION } else { 1 };
+        out[8..10].copy_from_slice(&version.to_le_bytes());
         out[10..12].copy_from_slice(&self.level.to_le_bytes());
         out[16..32].copy_from_slice(&self.database);
         out[32..40].copy_from_slice(&self.start.0.to_le_bytes());

@@ -41,6 +41,7 @@
 //! | `merge.rs` | merging: leaving out what no promised point needs, putting in images |
 //! | `view.rs` | what readers use |
 //! | `lease.rs` | what is promised to clones and restores |
+//! | `retain.rs` | what nobody needs any more, and giving it up |
 //! | `verify.rs` | reading everything |
 //! | `backup/` | backups: images of all pages, in segments |
 //! | `make.rs` | pages as of an LSN, from a backup and the archive |
@@ -64,6 +65,7 @@ mod lease;
 mod make;
 mod manifest;
 mod merge;
+mod retain;
 mod run;
 mod table;
 mod verify;
@@ -83,6 +85,7 @@ pub use lease::{Lease, LeaseKind};
 pub use make::{MadePages, PageMaker};
 pub use manifest::{Manifest, RunMeta};
 pub use merge::{MergePolicy, Merged};
+pub use retain::{GivenUp, Mark, MarkKind, Marks, Promise, Retention, RetentionPlan};
 pub use run::Run;
 pub use table::PageEntry;
 pub use verify::{Report, verify};

@@ -61,7 +61,8 @@ pub struct MergePolicy<'a> {
     /// backups and clones bound it, and so does the first record of every transaction that was unfinished at the oldest of
     /// them: its undo is in page records. None: nothing is left out.
     pub retention: Lsn,
-    /// After so many records of a page its image is put in; 0: never.
+    /// After so many records of a page its image is put in; 0: never. Those of earlier runs count, for a page that has an
+    /// eighth of it at least in these: for one with fewer it is not worth a look at them.
     pub records_per_page_max: u64,
     /// The page as its record of that LSN (none: nothing) has left it, from a backup and earlier runs; `None` when it cannot
     /// be had. It is asked for pages that no record of these runs makes anew, before they get an image.
@@ -105,6 +106,11 @@ impl Archive {
         Ok(merged)
     }
 
+    /// Whether [`Archive::merge`] would find something to merge.
+    pub fn wants_merge(&self, config: &ArchiveConfig) -> bool {
+        pick(&self.view().handles, config).is_some()
+    }
+
     /// Merges consecutive runs.
     pub(crate) fn merge_runs(
         &self,
@@ -116,9 +122,13 @@ impl Archive {
         let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else { return Ok(None) };
         let runs = handles.iter().map(|handle| handle.open()).collect::<Result<Vec<_>>>()?;
         let level = inputs.iter().map(|run| run.id.level).max().unwrap_or(0).saturating_add(1);
+        let view = self.view();
+        let earlier = view.handles.partition_point(|handle| handle.meta.id.end <= first.id.start);
+        let earlier = view.handles.get(..earlier).unwrap_or_default();
         let run = make_run(self, level, first.id.start, last.id.end, |id| {
-            Merge { archive: self, runs: &runs, policy: &mut *policy, config }.write(id)
+            Merge { archive: self, runs: &runs, earlier, policy: &mut *policy, config }.write(id)
         })?;
+        drop(view);
         let opened = Arc::new(Run::open(Arc::clone(&self.store), run)?);
         if config.verify_merges
             && let Err(error) = verify::run_while(&opened, &|| self.check_merges())
@@ -156,6 +166,8 @@ const LOOK_EVERY: u64 = 4096;
 struct Merge<'m, 'p> {
     archive: &'m Archive,
     runs: &'m [Arc<Run>],
+    /// Those before them.
+    earlier: &'m [Arc<RunHandle>],
     policy: &'m mut MergePolicy<'p>,
     config: &'m ArchiveConfig,
 }
@@ -241,8 +253,10 @@ impl Merge<'_, '_> {
             cut: entries.first().is_some_and(|(_, entry)| entry.cut),
             writer,
         };
-        let mut images = if max > 0 && count > max { Images::Wanted } else { Images::No };
-        let mut since_anew = 0;
+        let begins_anew = entries.first().is_some_and(|(_, entry)| entry.anew == entry.first);
+        let mut since_anew =
+            if max > 0 && count > max / 8 && !begins_anew { self.records_before(page, max) } else { 0 };
+        let mut images = if max > 0 && count + since_anew > max { Images::Wanted } else { Images::No };
         let mut items = 0;
         let mut body = Vec::new();
         for (i, entry) in entries {
@@ -282,6 +296,27 @@ impl Merge<'_, '_> {
             }
         }
         out.finish()
+    }
+
+    /// How many records follow the newest one before these runs that makes the page anew; `enough` if there are more.
+    fn records_before(&self, page: PageId, enough: u64) -> u64 {
+        let mut records = 0;
+        for handle in self.earlier.iter().rev() {
+            // A damaged run is of no concern to this merge.
+            match handle.open().and_then(|run| run.entry(page)) {
+                Ok(Some(entry)) if entry.anew.is_some() => {
+                    records += entry.count.saturating_sub(entry.anew_index + 1);
+                    break;
+                }
+                Ok(Some(entry)) => records += entry.count,
+                Ok(None) => {}
+                Err(_) => break,
+            }
+            if records >= enough {
+                break;
+            }
+        }
+        records.min(enough)
     }
 
     /// The page before its first record of these runs.

@@ -147,17 +147,23 @@ pub(crate) struct TableCursor {
     place: TablePlace,
     /// Number of the next frame.
     next: usize,
-    /// The entry that it stands at; none at the end.
+    /// The first entry of the next page.
+    ahead: Option<PageEntry>,
+    /// The page that it stands at, all its entries together; none at the end.
     pub entry: Option<PageEntry>,
+    /// Its entries one by one; see `table.rs`.
+    pub pieces: Vec<PageEntry>,
 }
 
 impl TableCursor {
     /// At the first entry of `page` or a higher one.
     pub fn at(run: Arc<Run>, page: PageId, ahead: usize) -> Result<Self> {
-        let after = run.table.partition_point(|(first, _)| *first <= page.0);
+        // A frame that begins with the page may begin in the middle of its entries.
+        let after = run.table.partition_point(|(first, _)| *first < page.0);
         let reader = run.frames(run.trailer.stream_at, ahead);
         let next = after.saturating_sub(1);
-        let mut cursor = Self { run, reader, frame: Frame::default(), place: TablePlace::default(), next, entry: None };
+        let (frame, place) = (Frame::default(), TablePlace::default());
+        let mut cursor = Self { run, reader, frame, place, next, ahead: None, entry: None, pieces: Vec::new() };
         cursor.advance()?;
         while cursor.entry.is_some_and(|entry| entry.page < page) {
             cursor.advance()?;
@@ -165,22 +171,46 @@ impl TableCursor {
         Ok(cursor)
     }
 
-    /// On to the next entry.
+    /// On to the next page.
     pub fn advance(&mut self) -> Result<()> {
+        let first = match self.ahead.take() {
+            Some(first) => Some(first),
+            None => self.next_entry()?,
+        };
+        let ascends = match (&self.entry, &first) {
+            (Some(before), Some(first)) => before.page < first.page,
+            _ => true,
+        };
+        self.pieces.clear();
+        self.entry = first;
+        let Some(entry) = &mut self.entry else { return Ok(()) };
+        if !ascends {
+            return Err(self.reader.bad(self.frame.offset, "the page table is out of order"));
+        }
+        self.pieces.push(*entry);
+        let mut whole = *entry;
+        while let Some(next) = self.next_entry()? {
+            if next.page != whole.page || !next.continues {
+                self.ahead = Some(next);
+                break;
+            }
+            if next.first < whole.last || next.anew.is_none() {
+                return Err(self.reader.bad(self.frame.offset, "the page table is out of order"));
+            }
+            whole.add(&next);
+            self.pieces.push(next);
+        }
+        self.entry = Some(whole);
+        Ok(())
+    }
+
+    fn next_entry(&mut self) -> Result<Option<PageEntry>> {
         loop {
             let found = self.place.next(&self.frame.content).map_err(|e| self.reader.located(self.frame.offset, e))?;
             if found.is_some() {
-                let ascends = self.entry.is_none_or(|before| Some(before.page) < found.map(|entry| entry.page));
-                if !ascends {
-                    return Err(self.reader.bad(self.frame.offset, "the page table is out of order"));
-                }
-                self.entry = found;
-                return Ok(());
+                return Ok(found);
             }
-            let Some((_, offset)) = self.run.table.get(self.next).copied() else {
-                self.entry = None;
-                return Ok(());
-            };
+            let Some((_, offset)) = self.run.table.get(self.next).copied() else { return Ok(None) };
             self.next += 1;
             self.reader.read(offset, FrameKind::Table, &mut self.frame)?;
             self.place = TablePlace::default();
@@ -213,7 +243,10 @@ impl PageCursor {
     /// Goes to the records of a page.
     pub fn seek(&mut self, entry: &PageEntry) -> Result<()> {
         let at = self.load(entry.frame, entry.at)?;
-        self.place = ItemPlace::inside(at, entry.page.0);
+        self.place = match entry.continues {
+            true => ItemPlace::at_known(at, entry.page.0, entry.first),
+            false => ItemPlace::inside(at, entry.page.0),
+        };
         (self.left, self.page, self.last) = (entry.count, entry.page, Lsn::NONE);
         Ok(())
     }

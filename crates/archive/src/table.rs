@@ -6,14 +6,19 @@
 //! page - page before | frame's offset - the one before | offset in the frame's content | count | first LSN
 //! | last LSN - first | flags | [of the newest record that makes the page anew: LSN - first | how many are before it
 //! | frame - the page's frame | offset in its content]
-//!      flags: 1 = the last fields follow; 2 = earlier records of the page were left out by a merge
+//!      flags: 1 = the last fields follow; 2 = earlier records of the page were left out by a merge;
+//!      4 = the page goes on: this entry begins with a record that makes it anew
 //! ```
+//! In merged runs a page has an entry for each record that makes it anew (an image that a merge put in, mostly), and for what is
+//! before the first: so whoever wants it as of an LSN begins with the last of them up to there. Those of a page follow each
+//! other.
 
 use resurgam_base::{Error, Lsn, PageId, Result};
 use resurgam_page::codec::{Reader, put_varint64};
 
 const ANEW: u64 = 1;
 const CUT: u64 = 2;
+const CONTINUES: u64 = 4;
 
 /// What a run has of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +40,21 @@ pub struct PageEntry {
     pub(crate) anew_at: u64,
     /// Records before the first one were left out by a merge.
     pub cut: bool,
+    /// It is the page's next piece, which begins with a record that makes it anew.
+    pub(crate) continues: bool,
+}
+
+impl PageEntry {
+    /// Adds the page's next piece.
+    pub(crate) fn add(&mut self, piece: &PageEntry) {
+        if piece.anew.is_some() {
+            self.anew = piece.anew;
+            self.anew_index = self.count + piece.anew_index;
+            (self.anew_frame, self.anew_at) = (piece.anew_frame, piece.anew_at);
+        }
+        self.count += piece.count;
+        self.last = piece.last;
+    }
 }
 
 /// Writes entries.
@@ -58,7 +78,12 @@ impl TableWriter {
         put_varint64(out, entry.count);
         put_varint64(out, entry.first.0);
         put_varint64(out, entry.last.0 - entry.first.0);
-        put_varint64(out, if entry.anew.is_some() { ANEW } else { 0 } | if entry.cut { CUT } else { 0 });
+        put_varint64(
+            out,
+            if entry.anew.is_some() { ANEW } else { 0 }
+                | if entry.cut { CUT } else { 0 }
+                | if entry.continues { CONTINUES } else { 0 },
+        );
         if entry.anew.is_some() {
             put_varint64(out, entry.anew.0 - entry.first.0);
             put_varint64(out, entry.anew_index);
@@ -106,7 +131,9 @@ impl TablePlace {
         };
         entry.last = Lsn(add(entry.first.0, r.varint64()?)?);
         let flags = r.varint64()?;
-        if flags & !(ANEW | CUT) != 0 || entry.count == 0 || (self.at > 0 && entry.page == self.before.page) {
+        entry.continues = flags & CONTINUES != 0;
+        let again = self.at > 0 && entry.page == self.before.page;
+        if flags & !(ANEW | CUT | CONTINUES) != 0 || entry.count == 0 || (again && !entry.continues) {
             return Err(r.bad("an entry that cannot be"));
         }
         if flags & ANEW != 0 {

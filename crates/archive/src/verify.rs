@@ -211,6 +211,11 @@ fn pages(run: &Arc<Run>, counted: &mut RunSummary, go_on: &dyn Fn() -> Result<()
             middle.seek_anew(&entry)?;
             right = middle.advance()? && checksum(middle.item().rest) == anew_sum;
         }
+        for piece in table.pieces.iter().skip(1) {
+            middle.seek(piece)?;
+            right = right && middle.advance()? && middle.item().lsn == piece.first;
+            right = right && item::makes_anew(item::record(entry.page, piece.first, middle.item().rest)?.body);
+        }
         if !right {
             let what = format!("the page table is wrong about page {}", entry.page);
             return Err(pages.located(Error::corrupt(what)));

@@ -282,6 +282,8 @@ impl PageScan {
             (self.page, self.next, self.part, self.since, self.last) = (page, 0, None, Lsn::NONE, self.from);
             for (i, part) in self.parts.iter_mut().enumerate() {
                 let Some(entry) = part.table.entry.filter(|entry| entry.page == page) else { continue };
+                let pieces = part.table.pieces.iter().filter(|piece| piece.last > self.from && piece.first <= self.to);
+                self.entries.extend(pieces.map(|piece| (i, *piece)));
                 part.table.advance()?;
                 if entry.cut && self.to >= part.start && self.to < entry.first {
                     return Err(Error::new(
@@ -293,15 +295,12 @@ impl PageScan {
                         ),
                     ));
                 }
-                if entry.last > self.from && entry.first <= self.to {
-                    self.entries.push((i, entry));
-                }
             }
             if self.history == History::SinceAnew {
-                let newest = self.entries.iter().rposition(|(_, e)| e.anew > self.from && e.anew <= self.to);
-                if let Some(newest) = newest {
-                    self.since = self.entries[newest].1.anew;
-                    self.entries.drain(..newest);
+                let found = self.entries.iter().rposition(|(_, e)| e.anew > self.from && e.anew <= self.to);
+                if let Some(found) = found {
+                    self.since = self.entries[found].1.anew;
+                    self.entries.drain(..found);
                 }
             }
             if !self.entries.is_empty() {

@@ -106,8 +106,11 @@ impl RunWriter {
             self.end_frame()?;
         }
         let at = self.items.put_page(item) as u64;
+        let known = self.page.as_ref().is_some_and(|entry| entry.page == page);
+        // With each record that makes it anew there is a new entry, so that it is found; of runs that were merged.
+        let continues = known && anew && self.id.level > 0;
         match &mut self.page {
-            Some(entry) if entry.page == page => {
+            Some(entry) if known && !continues => {
                 entry.count += 1;
                 entry.last = item.lsn;
             }
@@ -120,10 +123,13 @@ impl RunWriter {
                     count: 1,
                     first: item.lsn,
                     last: item.lsn,
+                    continues,
                     ..PageEntry::default()
                 });
-                self.summary.pages += 1;
-                self.summary.note_page(page);
+                if !continues {
+                    self.summary.pages += 1;
+                    self.summary.note_page(page);
+                }
             }
         }
         if anew && let Some(entry) = &mut self.page {

@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, DatabaseId, MergePolicy, View};
+use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, DatabaseId, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
 use resurgam_xstore::Store;
@@ -285,13 +285,24 @@ impl Archiver {
     ///
     /// # Errors
     /// Those of the store; `Corrupt` for a run that is damaged: nothing was changed.
+    #[cfg(test)]
     pub fn merge(&self) -> Result<bool> {
+        let merged = self.change(|archive| archive.merge(&config(), &mut resurgam_archive::MergePolicy::keep_all()))?;
+        Ok(merged.flatten().is_some())
+    }
+
+    /// Changes the archive that is open, as the only one beside [`Archiver::step`]; none: it cannot be reached now.
+    ///
+    /// # Errors
+    /// Those of `what`; `InUse` when another process has taken the archive over.
+    pub fn change<T>(&self, what: impl FnOnce(&Arc<Archive>) -> Result<T>) -> Result<Option<T>> {
         // Before it is looked which one is open.
         let _changing = self.changing.lock();
-        let Some(archive) = self.archive() else { return Ok(false) };
-        let merged = archive.merge(&config(), &mut MergePolicy::keep_all())?;
+        let Some(archive) = self.archive() else { return Ok(None) };
+        archive.catch_up()?;
+        let changed = what(&archive)?;
         self.seen.lock().totals = totals(&archive);
-        Ok(merged.is_some())
+        Ok(Some(changed))
     }
 
     /// Has a merge that is under way end soon, until the archive is opened anew.
@@ -458,10 +469,6 @@ impl Database {
     pub fn merge_archive(&self) -> Result<()> {
         while self.merge_archive_step()? {}
         Ok(())
-    }
-
-    pub(crate) fn merge_archive_step(&self) -> Result<bool> {
-        self.inner().archiver.as_ref().map_or(Ok(false), |archiver| archiver.merge())
     }
 
     /// At a close: what is left, if that goes well and soon.

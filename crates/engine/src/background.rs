@@ -87,6 +87,7 @@ impl Database {
 
 pub(crate) const ARCHIVE: &str = "archiving the log";
 pub(crate) const MERGE: &str = "merging runs of the archive";
+pub(crate) const EXPIRE: &str = "giving up what no promised point needs of the archive and the backups";
 pub(crate) const RESTORE: &str = "restoring files";
 pub(crate) const WRITE_BACK: &str = "writing changed pages";
 pub(crate) const CHECKPOINT: &str = "taking a checkpoint";
@@ -302,10 +303,17 @@ fn archive(weak: &Weak<Inner>) {
     }
 }
 
-/// Merges what was archived.
+/// Merges what was archived; gives up what nobody needs any more.
 fn merge_archive(weak: &Weak<Inner>) {
     const EVERY: Duration = Duration::from_millis(500);
+    let mut expired = Instant::now();
     while let Some(db) = alive(weak) {
+        if db.expire_every().is_some_and(|every| expired.elapsed() >= every) {
+            expired = Instant::now();
+            if let Step::Stop = db.judge(EXPIRE, db.expire_archive()) {
+                return;
+            }
+        }
         let length = match db.judge(MERGE, db.merge_archive_step()) {
             Step::Done => EVERY,
             Step::Pause(length) => length,

@@ -45,6 +45,7 @@ use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::repair::Repairs;
 use crate::restore::{Attach, Origin, OriginKind, Restore, attach, begin, device};
+use crate::retention::Retained;
 use crate::sequence::Sequences;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
@@ -99,6 +100,7 @@ pub(crate) struct Inner {
     pub throttle: Throttle,
     pub archiver: Option<Arc<Archiver>>,
     pub backups: Option<Arc<Backups>>,
+    pub retained: Retained,
     /// While files are being restored.
     pub restore: Mutex<Option<Arc<Restore>>>,
     pub stopping: AtomicBool,
@@ -440,6 +442,7 @@ impl Database {
             throttle: Throttle::default(),
             archiver,
             backups,
+            retained: Retained::default(),
             restore: Mutex::new(restore),
             stopping: AtomicBool::new(false),
             opened: Instant::now(),

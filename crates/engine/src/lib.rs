@@ -87,6 +87,7 @@ mod progress;
 mod reference;
 mod repair;
 mod restore;
+mod retention;
 mod rewrite;
 mod rows;
 mod sequence;
@@ -153,6 +154,7 @@ pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,
     SweepReport, VersionCaps,
 };
+pub use retention::{ExpireRequest, Expired, RecoverablePoints, expire_archive};
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
 pub use sequence::{Identity, OwnedSequence, Sequence, SequenceState};

@@ -57,6 +57,12 @@ pub struct Options {
     pub backups_store: Option<StoreHandle>,
     /// Most bytes that a backup reads in a second; 0 = unlimited.
     pub backup_bytes_per_second: u64,
+    /// How far back points in time are promised: what neither a point of this time, nor a lease, nor a restore needs of the
+    /// archive and the backups is given up. Zero: everything is kept.
+    pub recovery_window: Duration,
+    /// After so many records of a page its image is put into merged runs of the archive: making a page takes about so
+    /// many, however often it was changed. 0: none is.
+    pub archive_records_per_page_max: u64,
     /// A folder on another device, where the data is restored to if its own one dies while the database is open. It becomes
     /// the data folder then. It must be empty, and the log needs a folder of its own. A relative path is relative to the data
     /// folder. `None`: a dead device's files are made anew in their place.
@@ -156,6 +162,8 @@ impl Default for Options {
             backups: None,
             backups_store: None,
             backup_bytes_per_second: 0,
+            recovery_window: Duration::ZERO,
+            archive_records_per_page_max: 256,
             spare_data: None,
             backup_part_bytes: 0,
             log_segment_bytes: 16 << 20,

@@ -149,6 +149,8 @@ fn engine_options(settings: &Settings) -> Options {
         archive: place(&settings.archive),
         spare_data: folder(&settings.spare_data),
         backups: place(&settings.backups),
+        recovery_window: settings.recovery_window,
+        archive_records_per_page_max: settings.archive_records_per_page_max.into(),
         backup_bytes_per_second: settings.backup_bytes_per_second.0,
         log_segment_bytes: settings.log_segment_bytes.0,
         checkpoint_log_bytes: settings.checkpoint_log_bytes.0,

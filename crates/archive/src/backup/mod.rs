@@ -188,6 +188,14 @@ impl Backup {
         &self.summary
     }
 
+    /// Opens all its parts: whether they are there and their headers, trailers and indexes are sound.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the object; those of the store.
+    pub fn open_parts(&self) -> Result<()> {
+        (0..self.parts.len()).try_for_each(|number| self.part(number).map(drop))
+    }
+
     /// Where it is.
     pub fn place(&self) -> String {
         self.store.place()

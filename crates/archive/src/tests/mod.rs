@@ -8,5 +8,6 @@ mod fuzz;
 mod making;
 mod merging;
 mod model;
+mod retaining;
 mod speed;
 mod support;

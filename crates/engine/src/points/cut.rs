@@ -22,6 +22,9 @@ use super::time::show_time;
 /// Bytes of log looked at first when something is looked for backwards; doubled until it is found.
 const WINDOW: u64 = 2 << 20;
 
+/// In words, where a time is that no COMMIT of the archive is later than.
+pub(super) const AFTER: &str = "after the newest point";
+
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
@@ -68,12 +71,12 @@ pub(crate) fn find(view: &Arc<View>, point: RestorePoint) -> Result<Cut> {
 }
 
 /// States of pages before this LSN may not be reproducible.
-fn complete_from(view: &View) -> Lsn {
+pub(super) fn complete_from(view: &View) -> Lsn {
     view.manifest().runs.iter().map(|run| run.complete_from).max().unwrap_or_default()
 }
 
 /// The error for a point that the archive does not have.
-fn outside(view: &Arc<View>, what: &str) -> Error {
+pub(super) fn outside(view: &Arc<View>, what: &str) -> Error {
     let error = Error::new(ErrorKind::NotInPrerequisiteState, format!("this point cannot be restored: {what}"));
     let said = |at: Option<(Lsn, Option<i64>)>| match at {
         Some((lsn, Some(us))) => format!("LSN {lsn} (COMMIT of {})", show_time(us)),
@@ -94,7 +97,7 @@ fn outside(view: &Arc<View>, what: &str) -> Error {
 }
 
 /// The oldest point: the end of the first finished checkpoint, and the first COMMIT behind it.
-fn oldest(view: &Arc<View>) -> Result<Option<(Lsn, Option<i64>)>> {
+pub(super) fn oldest(view: &Arc<View>) -> Result<Option<(Lsn, Option<i64>)>> {
     let (start, complete_from) = (view.start(), complete_from(view));
     let mut found: Option<(Lsn, Option<i64>)> = None;
     walk(view, start, view.end(), |entry| {
@@ -121,7 +124,7 @@ fn oldest(view: &Arc<View>) -> Result<Option<(Lsn, Option<i64>)>> {
     Ok(found)
 }
 
-fn newest(view: &Arc<View>) -> Result<(Lsn, Option<i64>)> {
+pub(super) fn newest(view: &Arc<View>) -> Result<(Lsn, Option<i64>)> {
     let time = backwards(view, view.end(), |from, to| {
         let mut last = None;
         walk(view, from, to, |entry| {
@@ -155,7 +158,11 @@ pub(crate) fn walk(
 
 /// Looks in stretches before `end`, each twice as long as the one before, until `look` finds something or the archive's
 /// beginning is reached.
-fn backwards<T>(view: &View, end: Lsn, mut look: impl FnMut(Lsn, Lsn) -> Result<Option<T>>) -> Result<Option<T>> {
+pub(super) fn backwards<T>(
+    view: &View,
+    end: Lsn,
+    mut look: impl FnMut(Lsn, Lsn) -> Result<Option<T>>,
+) -> Result<Option<T>> {
     let start = view.start();
     let (mut to, mut window) = (end, WINDOW);
     while to > start {
@@ -172,7 +179,7 @@ fn end_of(record: &RecordRef<'_>) -> Lsn {
     Lsn(record.lsn.0 + u64::from(record.header.len))
 }
 
-fn commit_us(record: &RecordRef<'_>) -> Option<i64> {
+pub(super) fn commit_us(record: &RecordRef<'_>) -> Option<i64> {
     record.body.first_chunk::<8>().map(|time| i64::from_le_bytes(*time))
 }
 
@@ -181,7 +188,7 @@ fn begin_of(record: &RecordRef<'_>) -> Option<Lsn> {
 }
 
 /// The last known end of a group at or before `lsn`.
-fn last_end(view: &Arc<View>, lsn: Lsn) -> Result<Option<Lsn>> {
+pub(super) fn last_end(view: &Arc<View>, lsn: Lsn) -> Result<Option<Lsn>> {
     if lsn == view.end() {
         return Ok(Some(lsn));
     }
@@ -207,7 +214,7 @@ fn last_end(view: &Arc<View>, lsn: Lsn) -> Result<Option<Lsn>> {
 }
 
 /// Behind the last COMMIT before the first one that is later than `us`; otherwise, in words, where that time is.
-fn last_commit_until(view: &Arc<View>, us: i64) -> Result<Result<Lsn, &'static str>> {
+pub(super) fn last_commit_until(view: &Arc<View>, us: i64) -> Result<Result<Lsn, &'static str>> {
     // Runs say the latest time of theirs: those before the first one with a later COMMIT are not read.
     let mut from = None;
     for index in 0..view.manifest().runs.len() {
@@ -222,7 +229,7 @@ fn last_commit_until(view: &Arc<View>, us: i64) -> Result<Result<Lsn, &'static s
         return Ok(match newest(view)?.1 {
             // The very last one.
             Some(last) if last == us => Ok(view.end()),
-            _ => Err("after the newest point"),
+            _ => Err(AFTER),
         });
     };
     let (mut last, mut later) = (None, None);
@@ -274,7 +281,7 @@ fn last_commit_until(view: &Arc<View>, us: i64) -> Result<Result<Lsn, &'static s
 }
 
 /// Where the last checkpoint begins that ends before `cut`, and the time of the last COMMIT before `cut` that is behind it.
-fn last_checkpoint(view: &Arc<View>, cut: Lsn) -> Result<Option<(Lsn, Option<i64>)>> {
+pub(super) fn last_checkpoint(view: &Arc<View>, cut: Lsn) -> Result<Option<(Lsn, Option<i64>)>> {
     let mut commit: Option<(Lsn, i64)> = None;
     let begin = backwards(view, cut, |from, to| {
         let mut last = None;

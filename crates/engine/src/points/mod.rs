@@ -7,6 +7,7 @@
 //! | `stream.rs` | analysis of the stream up to the cut |
 //! | `folder.rs` | the new folder: its log begins above the cut, with a checkpoint of what analysis found |
 //! | `undo.rs` | what is to be undone, in the new log |
+//! | `promised.rs` | the oldest point that a recovery window promises; which points there are |
 //! | `pages.rs` | the single pass over all pages |
 //! | `tail.rs` | the end of a dead database's log, archived before |
 //!
@@ -19,6 +20,7 @@
 mod cut;
 mod folder;
 mod pages;
+mod promised;
 mod stream;
 mod tail;
 mod time;
@@ -38,6 +40,7 @@ use crate::options::StoreHandle;
 use crate::restore::{Origin, OriginKind};
 pub(crate) use folder::RESTORING;
 use folder::{Content, NewFolder};
+pub(crate) use promised::{Promised, ends, oldest_promised};
 pub(crate) use time::show_time;
 
 /// Most bytes of a segment of a clone's log: three of them are there when it is open.
@@ -250,7 +253,7 @@ pub fn restore_point(
     let mut id = [0u8; 16];
     id[..8].copy_from_slice(&vfs.random_u64().to_le_bytes());
     id[8..].copy_from_slice(&vfs.random_u64().to_le_bytes());
-    let lease = match lease_for(vfs, request, &*store, (database, id), &cut, backup.as_deref()) {
+    let lease = match lease_for(vfs, request, &store, (database, id, views.view.start()), &cut, backup.as_deref()) {
         Ok(name) => Some(name),
         // It only reads, and perhaps may only read; if what it needs is given up meanwhile, that is an error.
         Err(error) if request.whole => {
@@ -273,6 +276,10 @@ pub fn restore_point(
             Some(PlantedInRestore::CutAt(_)) | None => {}
         }
         progress(RestoreStep::Analysed { records: analysis.records });
+        if !promised::not_undone(&views.view, &analysis).is_empty() {
+            let what = format!("what undoes transactions that were unfinished at LSN {} was given up", cut.lsn);
+            return Err(cut::outside(&views.view, &what));
+        }
         check_base(&views.view, &analysis, backup.as_deref(), &views.place)?;
         make(vfs, request, &mut views, id, &cut, &analysis, backup.as_ref(), progress)
     })();
@@ -348,8 +355,8 @@ pub(crate) fn end_lease(store: &dyn Store, kind: OriginKind, id: &[u8; 16]) {
 fn lease_for(
     vfs: &Arc<dyn Vfs>,
     request: &RestoreRequest,
-    store: &dyn Store,
-    (database, id): ([u8; 16], [u8; 16]),
+    store: &Arc<dyn Store>,
+    (database, id, start): ([u8; 16], [u8; 16], Lsn),
     cut: &cut::Cut,
     backup: Option<&Backup>,
 ) -> Result<String> {
@@ -367,7 +374,13 @@ fn lease_for(
         backup: backup.map(|backup| backup.summary().name.clone()),
         created_us: vfs.wall_clock_us(),
     };
-    lease.create(store)?;
+    lease.create(&**store)?;
+    let backups = request.backups.as_ref().filter(|_| backup.is_some());
+    let backups = backups.map(|url| store_of(vfs, url, request.backup_store.as_ref())).transpose();
+    if let Err(error) = backups.and_then(|backups| lease.check(store, backups.as_ref(), start)) {
+        let _ = Lease::remove(&**store, &name);
+        return Err(error);
+    }
     Ok(name)
 }
 

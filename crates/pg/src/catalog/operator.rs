@@ -101,6 +101,27 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "resurgam_recoverable_points" => {
+            let at = |us: Option<i64>| us.map_or(V::Null, |us| V::Time(us + EPOCH_US));
+            if let Some(points) = db.recoverable_points() {
+                let held_by = Some(points.held_by.join("; ")).filter(|text| !text.is_empty());
+                rows.add([
+                    ("earliest_lsn", points.earliest.map(|lsn| lsn.0).into()),
+                    ("earliest_time", at(points.earliest_us)),
+                    ("latest_lsn", points.latest.map(|lsn| lsn.0).into()),
+                    ("latest_time", at(points.latest_us)),
+                    ("recovery_window_seconds", points.window.map(|window| window.as_secs_f64()).into()),
+                    ("promised_lsn", points.promised.map(|lsn| lsn.0).into()),
+                    ("kept_from_lsn", points.kept_from.map(|lsn| lsn.0).into()),
+                    ("checked_at", at(points.looked_us)),
+                    ("runs_expired", points.given_up.runs.into()),
+                    ("backups_expired", points.given_up.backups.into()),
+                    ("bytes_expired", points.given_up.bytes.into()),
+                    ("held_by", held_by.into()),
+                    ("error", points.error.into()),
+                ]);
+            }
+        }
         "resurgam_buffer" => {
             let stats = db.stats();
             rows.add([

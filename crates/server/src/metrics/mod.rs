@@ -424,6 +424,14 @@ fn archive(out: &mut Exposition, db: &Database) {
     out.gauge("resurgam_archive_bytes", "Size of the archive.", status.bytes);
     out.counter("resurgam_archive_runs_written_total", "Runs written.", status.runs_written);
     out.counter("resurgam_archive_log_bytes_total", "Log that was archived.", status.log_bytes_written);
+    let given_up = db.given_up();
+    out.counter(
+        "resurgam_expired_runs_total",
+        "Runs that no promised point needed and that are given up.",
+        given_up.runs,
+    );
+    out.counter("resurgam_expired_backups_total", "Backups that are given up for the same reason.", given_up.backups);
+    out.counter("resurgam_expired_bytes_total", "Size of both.", given_up.bytes);
 }
 
 /// Always there, so that an alarm can be set before anything is restored.

@@ -160,6 +160,10 @@ settings! {
     backups: String, "backups", "RESURGAM_BACKUPS", "";
     /// Most bytes that a backup reads in a second; 0 for no limit.
     backup_bytes_per_second: Bytes, "backup-bytes-per-second", "RESURGAM_BACKUP_BYTES_PER_SECOND", "0";
+    /// How far back points in time are promised (7d, 12h): what no point of this time, no clone and no restore needs of the archive and the backups is given up. 0: everything is kept.
+    recovery_window: Duration, "recovery-window", "RESURGAM_RECOVERY_WINDOW", "0";
+    /// After so many log records of a page its image is put into merged runs of the archive, so that making a page takes no more of them than about this; 0: never.
+    archive_records_per_page_max: u32, "archive-records-per-page-max", "RESURGAM_ARCHIVE_RECORDS_PER_PAGE_MAX", "256";
     /// A folder on another device, where the data is restored to if its own one dies while the server runs, which goes on; it becomes the data folder then. Empty: its files are made anew in their place.
     spare_data: PathBuf, "spare-data", "RESURGAM_SPARE_DATA", "";
     /// Size of one log file; fixed when the database is created.

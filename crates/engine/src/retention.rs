@@ -1,0 +1,428 @@
+//! Retention: how far back points in time are promised, giving up what nobody needs for them, and which points there are.
+//!
+//! The oldest promised point is the state a *recovery window* ago; every later one is promised as well. A pass finds it in the
+//! archive, lists backups and leases, and has the archive give up the rest: the rule and the order of the steps are in
+//! `archive/src/retain.rs`. Passes are made by the thread that merges, and by `resurgam archive expire`, which may run beside a
+//! server. What a pass has found also bounds what merges may leave out.
+//!
+//! While files are being restored nothing is given up.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use resurgam_archive::{
+    Archive, ArchiveConfig, Backup, BackupEntry, GivenUp, Lease, Mark, MarkKind, Marks, MergePolicy, PageMaker,
+    Promise, Retention, RetentionPlan, View, list_backups,
+};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_page::PageBuf;
+use resurgam_vfs::Vfs;
+use resurgam_xstore::{FolderStore, Store};
+
+use crate::archive_place::folder_of;
+use crate::database::Database;
+use crate::points::{Promised, ends, oldest_promised};
+
+/// Least and most time between two passes; in between, a twentieth of the window.
+const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
+/// Reasons for keeping more than is promised that are listed.
+const LISTED_MAX: usize = 20;
+
+/// Points in time that can be restored, and what retention does.
+#[derive(Clone, Debug, Default)]
+pub struct RecoverablePoints {
+    /// The oldest point that archive and backups have; none: there is none yet.
+    pub earliest: Option<Lsn>,
+    /// The time of the first COMMIT behind it, and of the last one that is archived; microseconds since 2000-01-01 UTC.
+    pub earliest_us: Option<i64>,
+    pub latest: Option<Lsn>,
+    pub latest_us: Option<i64>,
+    /// How far back points are promised; none: everything is kept.
+    pub window: Option<Duration>,
+    /// What the last pass since the open has found: the oldest promised point, and from where on the archive is kept.
+    pub promised: Option<Lsn>,
+    pub kept_from: Option<Lsn>,
+    /// When that was, in microseconds since 2000-01-01 UTC.
+    pub looked_us: Option<i64>,
+    /// Given up since the open.
+    pub given_up: GivenUp,
+    /// What keeps more than is promised.
+    pub held_by: Vec<String>,
+    /// Why the points, or the last pass, could not be had.
+    pub error: Option<String>,
+}
+
+#[derive(Default)]
+struct Seen {
+    promised: Option<Lsn>,
+    kept_from: Option<Lsn>,
+    looked_us: Option<i64>,
+    given_up: GivenUp,
+    held_by: Vec<String>,
+    error: Option<String>,
+    /// Merges may leave out what only states below need.
+    leave_out_below: Lsn,
+}
+
+/// What is known of retention.
+#[derive(Default)]
+pub(crate) struct Retained {
+    seen: Mutex<Seen>,
+}
+
+/// A pass over an archive and its backups.
+struct Pass<'a> {
+    archive: &'a Arc<Archive>,
+    store: &'a Arc<dyn Store>,
+    backups: Option<&'a Arc<dyn Store>>,
+    /// The oldest promised point is the state at this time.
+    since_us: i64,
+    now_us: i64,
+    nonce: u64,
+    dry_run: bool,
+}
+
+impl Pass<'_> {
+    fn run(&self, in_use: &dyn Fn() -> Vec<(String, Lsn)>) -> Result<(Option<Promised>, RetentionPlan, GivenUp)> {
+        let view = self.archive.view();
+        let promised = oldest_promised(&view, self.since_us)?;
+        let entries = self.backups.map_or(Ok(Vec::new()), list_backups)?;
+        let plan = self.plan(&view, promised.as_ref(), &entries, &Lease::list(&**self.store)?, &in_use())?;
+        if self.dry_run || (plan.runs.is_empty() && plan.backups.is_empty()) {
+            return Ok((promised, plan, GivenUp::default()));
+        }
+        let marks = Marks::announce(self.store, &plan, self.nonce)?;
+        let done = (|| -> Result<(RetentionPlan, GivenUp)> {
+            // Of the same backups: one that is complete by now must not let more go than the mark says.
+            let plan = self.plan(&view, promised.as_ref(), &entries, &Lease::list(&**self.store)?, &in_use())?;
+            let given_up = self.archive.give_up(&plan, self.backups)?;
+            Ok((plan, given_up))
+        })();
+        marks.remove();
+        let (plan, given_up) = done?;
+        Ok((promised, plan, given_up))
+    }
+
+    fn plan(
+        &self,
+        view: &Arc<View>,
+        promised: Option<&Promised>,
+        backups: &[BackupEntry],
+        leases: &[Lease],
+        in_use: &[(String, Lsn)],
+    ) -> Result<RetentionPlan> {
+        let is_whole = |name: &str| match self.backups {
+            Some(store) => Backup::open(store, name)?.open_parts(),
+            None => Err(Error::internal("a backup without a place")),
+        };
+        let retention = Retention {
+            view,
+            first_lsn: promised.map_or(Lsn::NONE, |promised| promised.first_lsn),
+            backups,
+            leases,
+            promise: promised.map(|found| Promise {
+                point: found.cut,
+                from: found.from.min(found.undo_from),
+                undo_from: found.undo_from,
+            }),
+            in_use,
+            now_us: self.now_us,
+            is_whole: &is_whole,
+        };
+        retention.plan()
+    }
+}
+
+fn since(now_us: i64, window: Duration) -> i64 {
+    now_us.saturating_sub(i64::try_from(window.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// The earliest and latest points that an archive and its backups have.
+fn points_of(view: &Arc<View>, backups: &[BackupEntry], found: &mut RecoverablePoints) -> Result<()> {
+    if view.end() <= view.start() {
+        return Ok(());
+    }
+    let database = view.manifest().database;
+    let usable = backups.iter().filter(|entry| entry.complete).filter_map(|entry| entry.summary.as_ref().ok());
+    let oldest = usable
+        .filter(|summary| summary.database == database && summary.begin >= view.start() && summary.end <= view.end())
+        .map(|summary| summary.end)
+        .min();
+    let (earliest, latest) = ends(view, oldest)?;
+    if let Some((lsn, us)) = earliest {
+        (found.earliest, found.earliest_us) = (Some(lsn), us);
+        (found.latest, found.latest_us) = (Some(latest.0), latest.1);
+    }
+    Ok(())
+}
+
+impl Database {
+    /// Which points in time can be restored, and what retention does; `None` without an archive. Reads the places.
+    pub fn recoverable_points(&self) -> Option<RecoverablePoints> {
+        let inner = self.inner();
+        let archiver = inner.archiver.as_ref()?;
+        let mut found = RecoverablePoints { window: self.recovery_window(), ..RecoverablePoints::default() };
+        {
+            let seen = inner.retained.seen.lock();
+            (found.promised, found.kept_from, found.looked_us) = (seen.promised, seen.kept_from, seen.looked_us);
+            (found.given_up, found.error) = (seen.given_up, seen.error.clone());
+            found.held_by.clone_from(&seen.held_by);
+        }
+        let looked = (|| -> Result<()> {
+            let view = archiver.view().ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be reached now"))?;
+            let backups = match &inner.backups {
+                Some(backups) => list_backups(&backups.store()?)?,
+                None => Vec::new(),
+            };
+            points_of(&view, &backups, &mut found)
+        })();
+        if let Err(error) = looked {
+            found.error.get_or_insert(error.to_string());
+        }
+        Some(found)
+    }
+
+    /// What the last pass has found, without a look at the places: for metrics.
+    pub fn given_up(&self) -> GivenUp {
+        self.inner().retained.seen.lock().given_up
+    }
+
+    fn recovery_window(&self) -> Option<Duration> {
+        Some(self.options().recovery_window).filter(|window| !window.is_zero())
+    }
+
+    /// How long to wait before the next pass; none: there are none.
+    pub(crate) fn expire_every(&self) -> Option<Duration> {
+        self.recovery_window().map(|window| (window / 20).clamp(EVERY.0, EVERY.1))
+    }
+
+    /// Gives up what nobody needs for the points that the recovery window promises. Nothing without a window or an archive, and
+    /// while files are being restored.
+    ///
+    /// # Errors
+    /// Those of the places; `Corrupt` for an object that is damaged: nothing was given up.
+    pub fn expire_archive(&self) -> Result<GivenUp> {
+        let outcome = self.expire();
+        self.inner().retained.seen.lock().error = outcome.as_ref().err().map(Error::to_string);
+        outcome
+    }
+
+    fn expire(&self) -> Result<GivenUp> {
+        let inner = self.inner();
+        let (Some(window), Some(archiver)) = (self.recovery_window(), &inner.archiver) else {
+            return Ok(GivenUp::default());
+        };
+        if self.restore_under_way().is_some() || !inner.pool.dead_devices().is_empty() {
+            let mut seen = inner.retained.seen.lock();
+            seen.held_by = vec!["files are being restored: nothing is given up meanwhile".to_owned()];
+            seen.leave_out_below = Lsn::NONE;
+            return Ok(GivenUp::default());
+        }
+        let backups = inner.backups.as_ref().map(|backups| backups.store()).transpose()?;
+        let now_us = inner.vfs.wall_clock_us();
+        let in_use = || -> Vec<(String, Lsn)> {
+            let running = self.backup_needs_log_from().map(|lsn| ("the backup that is being made".to_owned(), lsn));
+            running.into_iter().collect()
+        };
+        let done = archiver.change(|archive| {
+            let pass = Pass {
+                archive,
+                store: archive.store(),
+                backups: backups.as_ref(),
+                since_us: since(now_us, window),
+                now_us,
+                nonce: inner.vfs.random_u64(),
+                dry_run: false,
+            };
+            pass.run(&in_use)
+        })?;
+        let Some((promised, plan, given_up)) = done else { return Ok(GivenUp::default()) };
+        if given_up != GivenUp::default() {
+            tracing::info!(
+                "{} runs of the archive and {} backups, {} bytes, are given up: points are promised from LSN {} on, \
+                 log is kept from LSN {} on",
+                given_up.runs,
+                given_up.backups,
+                given_up.bytes,
+                plan_point(promised.as_ref()),
+                plan.keep_from
+            );
+            self.decide_double_writes();
+        }
+        let mut seen = inner.retained.seen.lock();
+        seen.promised = promised.map(|promised| promised.cut);
+        seen.kept_from = Some(plan.keep_from).filter(|lsn| lsn.is_some());
+        seen.looked_us = Some(now_us);
+        seen.leave_out_below = plan.leave_out_below;
+        seen.given_up.runs += given_up.runs;
+        seen.given_up.backups += given_up.backups;
+        seen.given_up.bytes += given_up.bytes;
+        if seen.held_by != plan.held_by {
+            plan.held_by.iter().take(LISTED_MAX).for_each(|what| tracing::warn!("retention: {what}"));
+        }
+        seen.held_by = plan.held_by;
+        seen.held_by.truncate(LISTED_MAX);
+        Ok(given_up)
+    }
+
+    /// Merges runs of the archive, one step; false when there is nothing to merge.
+    pub(crate) fn merge_archive_step(&self) -> Result<bool> {
+        let inner = self.inner();
+        let Some(archiver) = &inner.archiver else { return Ok(false) };
+        let merged = archiver.change(|archive| {
+            let config = ArchiveConfig::default();
+            if !archive.wants_merge(&config) {
+                return Ok(false);
+            }
+            let view = archive.view();
+            let mut leave_out_below = inner.retained.seen.lock().leave_out_below;
+            if self.restore_under_way().is_some() {
+                leave_out_below = Lsn::NONE;
+            }
+            let mut mark = None;
+            if leave_out_below.is_some() {
+                mark =
+                    Some(Mark::announce(archive.store(), MarkKind::States, leave_out_below, inner.vfs.random_u64())?);
+                let leases = Lease::list(&**archive.store());
+                let bound = leases.map(|leases| leases.iter().map(|lease| lease.cut.min(lease.undo_from)).min());
+                match bound {
+                    Ok(bound) => leave_out_below = bound.map_or(leave_out_below, |bound| bound.min(leave_out_below)),
+                    // One that cannot be read: nothing is left out.
+                    Err(_) => leave_out_below = Lsn::NONE,
+                }
+            }
+            let mut bases = Bases { db: self, view: &view, backup: None };
+            let mut base = |page, before| bases.page(page, before);
+            let mut policy = MergePolicy {
+                retention: leave_out_below,
+                records_per_page_max: inner.options.archive_records_per_page_max,
+                base: Some(&mut base),
+            };
+            let merged = archive.merge(&config, &mut policy);
+            if let Some(mark) = mark {
+                mark.remove();
+            }
+            Ok(merged?.is_some())
+        })?;
+        Ok(merged.unwrap_or(false))
+    }
+}
+
+fn plan_point(promised: Option<&Promised>) -> Lsn {
+    promised.map_or(Lsn::NONE, |promised| promised.cut)
+}
+
+/// Pages before a merge's first records, from a backup and earlier runs.
+struct Bases<'a> {
+    db: &'a Database,
+    view: &'a Arc<View>,
+    /// The newest backup that ends before the LSN of which it was asked for last; none: not looked for yet.
+    backup: Option<Option<Arc<Backup>>>,
+}
+
+impl Bases<'_> {
+    /// The page as its record of `before` has left it; none where it cannot be had: then it gets no image.
+    fn page(&mut self, page: PageId, before: Lsn) -> Result<Option<PageBuf>> {
+        if before.is_none() {
+            return Ok(None);
+        }
+        let made = self.make(page, before);
+        match made {
+            Ok(buf) => Ok(buf),
+            Err(error) => {
+                tracing::debug!("page {page} gets no image in a merged run: {error}");
+                Ok(None)
+            }
+        }
+    }
+
+    fn make(&mut self, page: PageId, before: Lsn) -> Result<Option<PageBuf>> {
+        // Of the archive alone, if it has an image: that costs least.
+        if let Ok(Some(made)) = self.made_of(None, page, before) {
+            return Ok(Some(made));
+        }
+        let backup = self.backup_before(before)?;
+        self.made_of(backup, page, before)
+    }
+
+    fn made_of(&self, backup: Option<Arc<Backup>>, page: PageId, before: Lsn) -> Result<Option<PageBuf>> {
+        let maker = PageMaker::new(backup, Arc::clone(self.view), before)?;
+        let mut made = [PageBuf::zeroed()];
+        maker.make(page, &mut made)?;
+        let [made] = made;
+        Ok(Some(made).filter(|made| made.verify(page).is_ok()))
+    }
+
+    /// The newest backup that ends before that LSN.
+    fn backup_before(&mut self, before: Lsn) -> Result<Option<Arc<Backup>>> {
+        let most = Lsn(before.0.saturating_add(1));
+        if let Some(known) = &self.backup
+            && known.as_ref().is_none_or(|backup| backup.summary().end <= most)
+        {
+            return Ok(known.clone());
+        }
+        let found = match &self.db.inner().backups {
+            Some(backups) => Backup::newest(&backups.store()?, self.view.manifest().database, most)?,
+            None => None,
+        };
+        Ok(self.backup.insert(found.filter(|backup| backup.summary().begin >= self.view.start())).clone())
+    }
+}
+
+/// What `resurgam archive expire` is to do.
+#[derive(Clone, Debug)]
+pub struct ExpireRequest {
+    /// URL of the archive: a path, or `file://` and one.
+    pub archive: String,
+    /// URL of the backups; none: there are none.
+    pub backups: Option<String>,
+    pub window: Duration,
+    /// Only say what would go.
+    pub dry_run: bool,
+}
+
+/// What a pass found and did.
+#[derive(Clone, Debug)]
+pub struct Expired {
+    /// The oldest promised point; none: the archive has none so old, and all of it is kept.
+    pub promised: Option<Lsn>,
+    pub plan: RetentionPlan,
+    /// Nothing in a dry run.
+    pub given_up: GivenUp,
+}
+
+/// Gives up what nobody needs for points in time within the window, beside a server or without one.
+///
+/// # Errors
+/// `NotADatabase` when there is no archive; `InUse` when its writer changes at this moment; those of the places.
+pub fn expire_archive(vfs: &Arc<dyn Vfs>, request: &ExpireRequest) -> Result<Expired> {
+    let open = |url: &str| -> Result<Arc<dyn Store>> {
+        let folder = folder_of(Path::new(""), url)?;
+        Ok(Arc::new(FolderStore::existing(Arc::clone(vfs), &folder).map_err(Error::from)?))
+    };
+    if request.window.is_zero() {
+        return Err(Error::new(ErrorKind::InvalidParameter, "the recovery window must be longer than nothing"));
+    }
+    let store = open(&request.archive)?;
+    let backups = request.backups.as_deref().map(open).transpose()?;
+    let archive = Archive::open_beside(Arc::clone(&store))?.ok_or_else(|| {
+        Error::new(ErrorKind::NotADatabase, format!("there is no archive in {}: no manifest was found", store.place()))
+    })?;
+    let now_us = vfs.wall_clock_us();
+    let pass = Pass {
+        archive: &archive,
+        store: &store,
+        backups: backups.as_ref(),
+        since_us: since(now_us, request.window),
+        now_us,
+        nonce: vfs.random_u64(),
+        dry_run: request.dry_run,
+    };
+    let (promised, plan, given_up) = pass.run(&Vec::new)?;
+    if !request.dry_run {
+        archive.delete_expired()?;
+    }
+    Ok(Expired { promised: promised.map(|promised| promised.cut), plan, given_up })
+}
