@@ -169,6 +169,9 @@ impl BufferPool {
         {
             let _none_loads = self.devices.loads.write();
             let _none_restores = self.sources.restores.write();
+            if let Some(old) = self.sources.restoring() {
+                old.supersede();
+            }
             self.sources.set_restoring(Some(restoring));
             self.sources.files.replace(file, new);
         }

@@ -427,3 +427,131 @@ fn a_device_dies_at_every_step() -> Result<()> {
     }
     Ok(())
 }
+
+/// Power is lost at every call in turn while a replacement is made for a device that is declared dead: the same command
+/// line opens what counts then, the old files or the new ones, and nothing is missing.
+#[test]
+fn power_is_lost_while_a_device_is_replaced() -> Result<()> {
+    for (seed, kind) in KINDS.into_iter().enumerate() {
+        for spare in [false, true] {
+            let kind = Kind { spare, ..kind };
+            let base = machine(seed as u64 + 40)?;
+            let mut model = Model::new(seed as u64 + 40);
+            let db = open(&base, kind)?;
+            model.fill(&db)?;
+            model.work(&db)?;
+            db.archive_now()?;
+            db.checkpoint()?;
+            model.work(&db)?;
+            db.write_back()?;
+            drop(db);
+            let base = base.crash();
+            let (mut lost, mut restarts) = (0, 0);
+            for at in 1..400 {
+                let sim = base.fork(at);
+                let mut model = model.copy(at);
+                let device = if kind.version_file && at % 2 == 0 { "version store" } else { "data" };
+                let db = open(&sim, kind)?;
+                model.work(&db)?;
+                // Of a restore that was begun before, some of it is in the file.
+                if at % 3 == 0 {
+                    db.fail_device("data")?;
+                    model.work(&db)?;
+                    db.restore_step()?;
+                }
+                crash_at(&sim, at);
+                let failed = db.fail_device(device).err();
+                if !sim.power_lost() {
+                    assert!(failed.is_none(), "{kind:?} {at}: {failed:?}");
+                    lost += 1;
+                    if lost > 6 {
+                        break;
+                    }
+                }
+                drop(db);
+                let sim = if at % 4 == 0 { sim.kill() } else { sim.crash() };
+                let db = open(&sim, kind)?;
+                model.check(&db, "after power was lost in a replacement")?;
+                restarts += 1;
+                // It is tried again, and the end is as it would have been.
+                db.fail_device(device)?;
+                model.work(&db)?;
+                drop(db);
+                let sim = sim.crash();
+                let db = open(&sim, kind)?;
+                model.check(&db, "replaced at last")?;
+                db.finish_restore()?;
+                db.finish_recovery()?;
+                model.check(&db, "restored")?;
+                assert_eq!(db.verify()?, Vec::<String>::new());
+                db.close()?;
+            }
+            eprintln!("{kind:?}: {restarts} restarts");
+            assert!(restarts > 15, "the schedule has become blind");
+        }
+    }
+    Ok(())
+}
+
+/// The database is closed, not killed, again and again before its restore is finished, pages that were dropped from
+/// memory among them; with pages written once, twice, or as it sees fit.
+#[test]
+fn closes_in_the_middle_of_a_restore() -> Result<()> {
+    for (seed, kind) in KINDS.into_iter().enumerate() {
+        for double_writes in [DoubleWrites::Auto, DoubleWrites::On, DoubleWrites::Off] {
+            let options = Options { double_writes, ..options(kind) };
+            let sim = machine(seed as u64 + 50)?;
+            let mut model = Model::new(seed as u64 + 50);
+            let db = open_with(&sim, options.clone())?;
+            model.fill(&db)?;
+            model.work(&db)?;
+            db.archive_now()?;
+            model.work(&db)?;
+            drop(db);
+            let mut sim = sim.crash();
+            lose_data(&sim)?;
+            let mut middle = 0;
+            for life in 0..12 {
+                let db = open_with(&sim, options.clone())?;
+                for _ in 0..life % 4 {
+                    model.work(&db)?;
+                    db.write_back()?;
+                    if model.random(3) == 0 {
+                        db.archive_now()?;
+                    }
+                }
+                if life % 3 == 1 {
+                    db.restore_step()?;
+                }
+                let status = db.restore_status();
+                middle += u64::from(status.as_ref().is_some_and(|status| status.restored < status.segments));
+                let finished = status.is_none_or(|status| status.restored == status.segments);
+                db.close()?;
+                drop(db);
+                if life % 2 == 0 {
+                    sim = sim.crash();
+                }
+                if life % 5 == 4 || finished {
+                    lose_data(&sim)?;
+                }
+                let db = open_with(&sim, options.clone())?;
+                if life % 6 == 5 {
+                    model.check(&db, "closed in the middle")?;
+                } else {
+                    model.look(&db, life * 300)?;
+                    model.look(&db, 3999 - life * 7)?;
+                }
+                drop(db);
+                sim = sim.crash();
+            }
+            assert!(middle > 3, "no close was in the middle of a restore: {middle}");
+            let db = open_with(&sim, options)?;
+            db.finish_restore()?;
+            db.finish_recovery()?;
+            model.check(&db, "restored")?;
+            assert_eq!(db.verify()?, Vec::<String>::new());
+            db.close()?;
+        }
+    }
+    Ok(())
+}

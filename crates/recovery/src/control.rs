@@ -130,8 +130,8 @@ impl ControlCopy {
 pub struct ControlFile {
     file: Arc<dyn File>,
     sequence: u64,
-    /// On another device: the same, for a restore.
-    copy: Option<Arc<dyn File>>,
+    /// On another device: the same, for a restore. And which of its two copies is written next.
+    copy: Option<(Arc<dyn File>, u64)>,
 }
 
 impl ControlFile {
@@ -169,7 +169,8 @@ impl ControlFile {
         Ok((Self { file, sequence, copy: None }, control))
     }
 
-    /// Keeps a copy at `path` from the next write on.
+    /// Keeps a copy at `path` from the next write on. What is there may be the copy of another control file, in whose
+    /// place this one was made: what is written from now on counts more than that.
     ///
     /// # Errors
     /// Those of making it.
@@ -182,7 +183,15 @@ impl ControlFile {
         if let Some(folder) = path.parent() {
             vfs.sync_dir(folder)?;
         }
-        self.copy = Some(file);
+        let copies = ControlCopy::read_both(file.as_ref())?;
+        let known = ControlCopy::best(&copies).map_or(0, |(sequence, _)| sequence);
+        if known > self.sequence {
+            // By an even number: the good copy of this file must not be the next that is written.
+            self.sequence += (known - self.sequence).next_multiple_of(2);
+        }
+        let best =
+            copies.iter().position(|copy| matches!(copy, ControlCopy::Good { sequence, .. } if *sequence == known));
+        self.copy = Some((file, best.map_or(0, |at| 1 - at as u64)));
         Ok(())
     }
 
@@ -193,9 +202,10 @@ impl ControlFile {
         let bytes = encode(next, control);
         self.file.write_at(&bytes, (next % 2) * COPY)?;
         self.file.sync()?;
-        if let Some(copy) = &self.copy {
-            copy.write_at(&bytes, (next % 2) * COPY)?;
+        if let Some((copy, at)) = &mut self.copy {
+            copy.write_at(&bytes, *at * COPY)?;
             copy.sync()?;
+            *at = 1 - *at;
         }
         self.sequence = next;
         Ok(())
@@ -219,7 +229,43 @@ fn encode(sequence: u64, c: Control) -> [u8; LEN] {
 
 #[cfg(test)]
 mod tests {
+    use resurgam_vfs::SimVfs;
+
     use super::*;
+
+    /// The control file of a replaced data folder begins anew, and its copy takes the place of the old one's: that is never
+    /// the one that counts again, and no write is over the only good copy.
+    #[test]
+    fn a_copy_is_of_the_file_that_was_written_last() -> Result<()> {
+        let at =
+            |lsn| Control { checkpoint: Lsn(lsn), epoch: 1, segment_bytes: 1 << 20, clean: false, traditional: false };
+        for writes in 0..5 {
+            let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(writes));
+            let path = |name: &str| std::path::PathBuf::from(format!("/{name}"));
+            let mut old = ControlFile::create(&vfs, &path("old"), at(1))?;
+            old.keep_copy(&vfs, &path("copy"))?;
+            (0..writes + 40).try_for_each(|i| old.write(at(10 + i)))?;
+            let mut new = ControlFile::create(&vfs, &path("new"), at(1000))?;
+            new.keep_copy(&vfs, &path("copy"))?;
+            for lsn in 1001..1005 {
+                let before = ControlCopy::read_both(new.file.as_ref())?;
+                let copied = vfs.open(&path("copy"), OpenMode::ReadOnly)?;
+                let before_copied = ControlCopy::read_both(copied.as_ref())?;
+                new.write(at(lsn))?;
+                for (file, before) in [(&new.file, before), (&copied, before_copied)] {
+                    let now = ControlCopy::read_both(file.as_ref())?;
+                    assert_eq!(ControlCopy::best(&now).map(|(_, control)| control), Some(at(lsn)));
+                    let best =
+                        ControlCopy::best(&before).map(|(sequence, control)| ControlCopy::Good { sequence, control });
+                    assert!(best.is_some_and(|best| now.contains(&best)), "the good copy was written over");
+                }
+            }
+            for name in ["new", "copy"] {
+                assert_eq!(ControlFile::open(&vfs, &path(name), true)?.1, at(1004));
+            }
+        }
+        Ok(())
+    }
 
     #[test]
     fn codec_and_damage() {

@@ -306,7 +306,8 @@ impl Cleaner {
             forgotten.remove_range(TxId(1), TxId(skipped.kept_below.0 - 1));
         }
         report.pending_frees_done += freed.entries;
-        report.skipped.pending_frees = SkippedPages { count: freed.skipped, example: None };
+        report.skipped.pending_frees = SkippedPages { count: freed.skipped - freed.unreadable, example: None };
+        report.skipped.unreadable.count += freed.unreadable;
         report.pages_skipped = report.skipped.total();
         if !forgotten.is_empty() {
             self.progress.enter(SweepPhase::Forgetting);

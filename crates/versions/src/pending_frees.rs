@@ -162,6 +162,8 @@ pub struct Freed {
     /// Entries that could not be acted on, and parts of their own tree that could not be read, for
     /// damaged pages.
     pub skipped: u64,
+    /// So many of these because something cannot be read now: the device says so.
+    pub unreadable: u64,
     /// The transactions whose entries these may be: none of them may be forgotten.
     pub kept: TxIdSet,
     /// It was told to stop: there may be more that are due.
@@ -357,6 +359,7 @@ impl PendingFrees {
                     // What cannot be read now does not keep the rest from being freed.
                     Err(error) if concerns_pages(on.pool, &error) => {
                         done.skipped += 1;
+                        done.unreadable += u64::from(error.kind() == ErrorKind::Io);
                         done.kept.insert(id_of(&key));
                     }
                     Err(error) => return Err(error),
@@ -387,6 +390,7 @@ impl PendingFrees {
                     if let Some((lower, upper)) = walk.pass_over(on.pool)? {
                         let last = upper.map_or(TxId(on.txs.next_id().0 - 1), |upper| id_of(&upper));
                         done.skipped += 1;
+                        done.unreadable += u64::from(error.kind() == ErrorKind::Io);
                         done.kept.insert_range(id_of(&lower).max(TxId(1)), last);
                     }
                     continue;

@@ -94,6 +94,8 @@ pub struct Restoring {
     maker: Arc<dyn SegmentMaker>,
     /// The pages that lack log are known: segments may be made.
     ready: AtomicBool,
+    /// Another restore has taken its place: nobody waits for it any more.
+    superseded: AtomicBool,
     /// Threads wait under it for a segment, or for `ready`; and the last error.
     wait: Mutex<Option<(Segment, Error)>>,
     changed: Condvar,
@@ -117,6 +119,7 @@ impl Restoring {
             parts: files.iter().map(part).collect(),
             maker,
             ready: AtomicBool::new(false),
+            superseded: AtomicBool::new(false),
             wait: Mutex::default(),
             changed: Condvar::new(),
             write_failed: Mutex::default(),
@@ -140,6 +143,13 @@ impl Restoring {
     pub fn begin(&self) {
         let _lock = self.wait.lock();
         self.ready.store(true, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// Another restore has taken its place: who waits for this one to begin looks at that one instead.
+    pub(crate) fn supersede(&self) {
+        let _lock = self.wait.lock();
+        self.superseded.store(true, Ordering::SeqCst);
         self.changed.notify_all();
     }
 
@@ -231,22 +241,24 @@ impl Restoring {
         self.parts.iter().all(|part| part.states.iter().all(|state| state.load(Ordering::SeqCst) == MARKED))
     }
 
-    /// Waits until segments may be made.
+    /// Waits until segments may be made, or until this restore is superseded.
     fn wait_for_begin(&self) -> Result<()> {
         if self.ready.load(Ordering::SeqCst) {
             return Ok(());
         }
         let until = Instant::now() + WAIT_MAX;
         let mut wait = self.wait.lock();
-        while !self.ready.load(Ordering::SeqCst) {
-            if self.changed.wait_until(&mut wait, until).timed_out() && !self.ready.load(Ordering::SeqCst) {
+        let is_over = || self.ready.load(Ordering::SeqCst) || self.superseded.load(Ordering::SeqCst);
+        while !is_over() {
+            if self.changed.wait_until(&mut wait, until).timed_out() && !is_over() {
                 return Err(Error::new(ErrorKind::Io, "the restore of the page's file has not begun yet"));
             }
         }
         Ok(())
     }
 
-    /// Sees to it that the segment is in its file: makes it, or waits for who does.
+    /// Sees to it that the segment is in its file: makes it, or waits for who does. Nothing is done by a restore that is
+    /// superseded: the caller looks at the one of now.
     ///
     /// # Errors
     /// Those of making it and of writing it, naming the segment's first page.
@@ -256,6 +268,9 @@ impl Restoring {
             return Ok(());
         }
         self.wait_for_begin()?;
+        if self.superseded.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let until = Instant::now() + WAIT_MAX;
         loop {
             match state.compare_exchange(UNRESTORED, BEING_RESTORED, Ordering::SeqCst, Ordering::SeqCst) {

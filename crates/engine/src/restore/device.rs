@@ -152,6 +152,13 @@ impl Database {
         let Some(archiver) = &inner.archiver else {
             return Err(Error::new(ErrorKind::NotInPrerequisiteState, "the log is not archived"));
         };
+        if self.restore_under_way().is_some_and(|restore| restore.origin.kind != OriginKind::Media) {
+            // A folder has one origin: another one would forget what the other file has yet to get from this one.
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                "the folder was made from another database's archive, and not all of its pages are there yet",
+            ));
+        }
         for _ in 0..10 {
             let view = archiver.view().ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be read now"))?;
             let begins = inner.log.oldest_lsn() <= inner.log.config().first_lsn();
@@ -215,7 +222,11 @@ impl Database {
         // It may be read in another folder.
         let options = inner.options.clone().relative_to(&full(&inner.dir));
         let old = inner.data_dir.lock().clone();
-        let origin = inner.restore.lock().as_ref().map(|restore| restore.origin.clone());
+        let superseded = inner.restore.lock().clone();
+        if let Some(restore) = &superseded {
+            restore.supersede();
+        }
+        let origin = superseded.map(|restore| restore.origin.clone());
         let mut origin = origin.filter(|origin| origin.kind == OriginKind::Media).unwrap_or(Origin {
             kind: OriginKind::Media,
             database_id: id,

@@ -67,8 +67,9 @@ pub(crate) struct Restore {
     as_of: Lsn,
     /// A checkpoint was taken since the pass over the log.
     carried: AtomicBool,
-    /// Marks are written by one at a time.
-    writing: Mutex<()>,
+    /// Marks are written by one at a time, and no more once another restore is to take the place of this one (true): its
+    /// marks are of files that are given up.
+    writing: Mutex<bool>,
     begun: Instant,
     since_us: i64,
     /// Of the background pass: what it takes next, how much at a time, what was asked for when it looked last.
@@ -154,7 +155,13 @@ impl Restore {
 
     /// Makes the segments that are in their files durable, and then their marks.
     fn write_marks(&self, vfs: &Arc<dyn Vfs>, pool: &BufferPool) -> Result<()> {
-        let _one = self.writing.lock();
+        let superseded = self.writing.lock();
+        if *superseded {
+            return Err(Error::new(
+                ErrorKind::Io,
+                "another restore takes the place of this one, whose marks no longer count",
+            ));
+        }
         let segments = self.restoring.take_unmarked();
         if segments.is_empty() {
             return Ok(());
@@ -168,6 +175,13 @@ impl Restore {
         Marks { database_id: self.origin.database_id, segments: all }.write(vfs, &self.dir)?;
         self.restoring.set_marked(&segments);
         Ok(())
+    }
+
+    /// Another restore is to take the place of this one: waits for marks that are being written, and none is written any
+    /// more. A thread of the background pass may still be at work for this one, and would mark segments of a new,
+    /// empty file.
+    pub fn supersede(&self) {
+        *self.writing.lock() = true;
     }
 
     /// How it is.
@@ -344,5 +358,60 @@ impl Database {
     /// Whether a page may be looked at without waiting for a restore: a hint.
     pub fn is_restored(&self, page: PageId) -> bool {
         self.inner().pool.restoring().is_none_or(|restoring| restoring.is_there(page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use resurgam_vfs::SimVfs;
+
+    use super::*;
+    use crate::{ColumnType, DatumRef, Durability, Isolation, Options, StatementKind, TableSpec};
+
+    /// A thread of the background pass has restored segments for a restore that another one has replaced meanwhile, and
+    /// comes to write their marks: they would be of a file that has nothing but its first page.
+    #[test]
+    fn marks_of_a_superseded_restore_are_not_written() -> Result<()> {
+        let (dir, log) = (Path::new("/db/main"), Path::new("/disk2/log"));
+        let sim = SimVfs::new(77);
+        for folder in ["/db", "/disk2", "/disk3"] {
+            sim.create_dir_all(Path::new(folder))?;
+            sim.sync_dir(Path::new("/"))?;
+        }
+        let options = Options {
+            buffer_bytes: 64 * resurgam_base::limits::PAGE_SIZE,
+            log_dir: Some(log.into()),
+            archive: Some("/disk3/archive".into()),
+            background: false,
+            ..Options::default()
+        };
+        let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+        let db = Database::open_with(Arc::clone(&vfs), dir, options.clone(), |_| {})?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let spec = TableSpec::new("public", "t").column("id", ColumnType::Int8).column("v", ColumnType::Text);
+        let table = tx.create_table(spec.primary_key(&["id"]))?.done()?;
+        tx.statement(StatementKind::BulkWrite)?;
+        let text = "v".repeat(900);
+        for id in 0..1500 {
+            tx.insert(&table, &[DatumRef::Int8(id), DatumRef::Text(&text)])?.done()?;
+        }
+        tx.commit(Durability::Sync)?.wait()?;
+        db.archive_now()?;
+        db.checkpoint()?;
+        db.fail_device("data")?;
+        let old = db.restore_under_way().expect("a restore");
+        db.checkpoint()?;
+        let first = old.restoring.next_unrestored(None, 1);
+        db.restore_segments(&first)?;
+        assert_eq!(old.restoring.take_unmarked(), first, "it waits for its mark");
+        // The replacement dies as well.
+        db.fail_device("data")?;
+        let late = old.write_marks(&vfs, &db.inner().pool);
+        let marks = Marks::read(&vfs, dir, old.origin.database_id)?;
+        assert_eq!(marks.segments, Vec::new(), "the file is a new one: {late:?}");
+        assert!(late.is_err_and(|error| error.kind() == ErrorKind::Io));
+        Ok(())
     }
 }
