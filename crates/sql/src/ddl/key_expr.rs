@@ -211,6 +211,7 @@ impl Session {
         }
         let mut new = Arc::clone(table);
         if txn.has_rows(table)? {
+            self.refuse_if_pending(table, "CREATE INDEX")?;
             new = self.rewrite(txn, table, &[], &added).await?;
         } else {
             for (spec, _) in added {

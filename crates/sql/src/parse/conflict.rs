@@ -101,28 +101,39 @@ fn target(tokens: &[TokenWithSpan], open: usize) -> Option<(usize, Vec<TokenWith
         }
         match is_name(&part) {
             true => out.push(part[0].clone()),
-            false => out.push(marked('k', part)),
+            false => out.push(marked('k', part)?),
         }
         out.push(TokenWithSpan { token: Token::Comma, span });
     }
     match predicate {
         Some([]) => return None,
-        Some(predicate) => out.push(marked('p', predicate)),
+        Some(predicate) => out.push(marked('p', predicate)?),
         None => drop(out.pop()),
     }
     out.push(tokens[close].clone());
     Some((end, out))
 }
 
-/// Tokens as one name.
-fn marked(kind: char, part: &[TokenWithSpan]) -> TokenWithSpan {
+/// Tokens as one name; `None` for some that cannot be written again as they were.
+fn marked(kind: char, part: &[TokenWithSpan]) -> Option<TokenWithSpan> {
     let mut value = format!("{MARK}{kind}");
     for (at, token) in part.iter().enumerate() {
         if at > 0 {
             value.push(' ');
         }
-        value.push_str(&token.token.to_string());
+        match &token.token {
+            Token::SingleQuotedString(text) => value.push_str(&format!("'{}'", text.replace('\'', "''"))),
+            Token::Word(word) if word.quote_style.is_some() => {
+                value.push_str(&format!("\"{}\"", word.value.replace('"', "\"\"")));
+            }
+            Token::EscapedStringLiteral(_)
+            | Token::UnicodeStringLiteral(_)
+            | Token::NationalStringLiteral(_)
+            | Token::HexStringLiteral(_)
+            | Token::DollarQuotedString(_) => return None,
+            other => value.push_str(&other.to_string()),
+        }
     }
     let word = Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword };
-    TokenWithSpan { token: Token::Word(word), span: part[0].span }
+    Some(TokenWithSpan { token: Token::Word(word), span: part[0].span })
 }

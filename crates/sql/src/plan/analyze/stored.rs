@@ -7,6 +7,7 @@
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::{Expr, cast};
+use resurgam_engine::ColumnType;
 
 use super::bound::Bound;
 use super::expr::Clause;
@@ -21,7 +22,8 @@ impl Analyzer<'_> {
         let Some(table) = item.table.clone() else { return Ok(condition) };
         let is_stored = |at: &usize| {
             let column = &table.columns[*at];
-            column.is_hidden() && !column.is_predicate()
+            // Blanks at the end of a character(n) may be others than the expression's.
+            column.is_hidden() && !column.is_predicate() && !matches!(column.ty, ColumnType::Char(_))
         };
         let stored: Vec<usize> = (0..table.columns.len()).filter(is_stored).collect();
         if stored.is_empty() || self.is_within_view() || self.views.seen.is_some() {
