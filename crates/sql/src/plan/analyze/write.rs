@@ -326,7 +326,8 @@ impl Analyzer<'_> {
         for (name, subscripts, value) in bound {
             let at = self.written_column(table, through, name, op)?;
             let column = &table.columns[at];
-            if value.is_some() && table.generated(at).is_some() {
+            // DEFAULT of a view's column is NULL: the table's default is not the view's.
+            if (value.is_some() || through.is_some()) && table.generated(at).is_some() {
                 let text = format!("column \"{}\" can only be updated to DEFAULT", column.name);
                 return Err(SqlError::new("428C9", text).with_detail(is_generated(&column.name)).into());
             }
@@ -349,6 +350,7 @@ impl Analyzer<'_> {
             }
             let value = match value {
                 Some(value) => self.assigned(value, &column.name, &column.ty)?,
+                None if through.is_some() => self.null(Type::of(types::column_oid(&column.ty)))?,
                 None => self.default_of(table, at)?,
             };
             set.push((at, value));
