@@ -25,7 +25,7 @@ use crate::wire::SqlError;
 /// What a column of an index is.
 pub(super) enum Key {
     Column(usize),
-    Made(Made),
+    Made(Box<Made>),
 }
 
 /// A hidden column that is to be.
@@ -129,7 +129,7 @@ impl Session {
             let sql = kept_text(&expr);
             let ty = self.type_over(table, &sql)?;
             let shown = expression_name(&expr);
-            keys.push(Key::Made(self.made(txn, table, free(expression_column), ty, sql, shown)?));
+            keys.push(Key::Made(Box::new(self.made(txn, table, free(expression_column), ty, sql, shown)?)));
         }
         Ok(Keys { keys, predicate, orders: create.columns.iter().map(index_order).collect() })
     }
@@ -190,7 +190,7 @@ impl Session {
     ) -> Result<(Arc<Table>, Vec<usize>), SqlError> {
         let mut columns = Vec::with_capacity(keys.keys.len() + 1);
         let mut made = Vec::new();
-        for key in keys.keys.into_iter().chain(keys.predicate.map(Key::Made)) {
+        for key in keys.keys.into_iter().chain(keys.predicate.map(|made| Key::Made(Box::new(made)))) {
             columns.push(match key {
                 Key::Column(at) => at,
                 Key::Made(column) => {

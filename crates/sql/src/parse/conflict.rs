@@ -91,7 +91,7 @@ fn target(tokens: &[TokenWithSpan], open: usize) -> Option<(usize, Vec<TokenWith
         end += found;
     }
     let is_name = |part: &&[TokenWithSpan]| matches!(part, [one] if matches!(one.token, Token::Word(_)));
-    if predicate.is_none() && parts.iter().all(|part| is_name(part)) {
+    if predicate.is_none() && parts.iter().all(is_name) {
         return None;
     }
     let mut out = vec![tokens[open].clone()];
