@@ -11,7 +11,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, UInt32Type};
 
 use super::define::{Call, P, PgFunction, f, oid};
-use crate::catalog::{Model, SUPERUSER_OID};
+use crate::catalog::{Model, RelationKind, SUPERUSER_OID};
 use crate::context::PgContext;
 use crate::types::{oid as t, type_by_name, type_by_oid};
 use crate::wire::SqlError;
@@ -203,9 +203,17 @@ impl Lookup<'_> {
                 .and_then(|(_, name)| known(&name))),
             (Object::Database, Named::Name(name)) if *name == self.cx.database() => Ok(known(name)),
             (Object::Database, Named::Name(name)) => Err(missing("3D000", "database", name)),
-            (Object::Sequence, Named::Name(name)) => {
-                self.relation(named)?;
-                Err(SqlError::new("42809", format!("\"{name}\" is not a sequence")))
+            (Object::Sequence, named) => {
+                let Some(found) = self.relation(named)? else { return Ok(None) };
+                // By name the error shows the text that was given.
+                let (relation, shown) = match named {
+                    Named::Name(name) => (self.model.find(name), (*name).to_owned()),
+                    Named::Oid(oid) => (self.model.relation(*oid), found.name.clone()),
+                };
+                match relation.is_some_and(|relation| relation.kind == RelationKind::Sequence) {
+                    true => Ok(Some(found)),
+                    false => Err(SqlError::new("42809", format!("\"{shown}\" is not a sequence"))),
+                }
             }
             (Object::Tablespace, Named::Name(name)) => match *name {
                 "pg_default" | "pg_global" => Ok(known(name)),
@@ -257,7 +265,7 @@ fn has(call: &Call<'_>, cx: &dyn PgContext, object: Object) -> Result<ArrayRef, 
         };
         let Some(named) = arguments.next() else { return Ok(None) };
         let by_oid = matches!(named, Named::Oid(_));
-        if by_oid {
+        if by_oid || object == Object::Sequence {
             // Looked at before the object is.
             privileges(object, list)?;
         }
