@@ -5,6 +5,7 @@
 //! | `alter_database` | `ALTER DATABASE name SET accelerated_database_recovery = on \| off`, which changes how the database rolls back and recovers, for good |
 //! | `apart` | Long work of the engine on a thread that may block, beside a statement that can be cancelled |
 //! | `cleaning` | Cleaning up now |
+//! | `cursor` | Cursors: DECLARE, FETCH, MOVE and CLOSE |
 //! | `own` | Running the statements that the parser does not know |
 //! | `two_phase` | PREPARE TRANSACTION, COMMIT PREPARED, ROLLBACK PREPARED, as PostgreSQL has them |
 //! | `utility` | Statements that are run from their syntax |
@@ -12,6 +13,7 @@
 pub(crate) mod alter_database;
 pub(crate) mod apart;
 pub(crate) mod cleaning;
+pub(crate) mod cursor;
 pub(crate) mod own;
 pub(crate) mod two_phase;
 pub(crate) mod utility;

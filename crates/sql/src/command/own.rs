@@ -60,6 +60,9 @@ impl Session {
                 Ok(Execution::Command { tag: self.alter_view(alter, false).await? })
             }
             Own::SetConstraints(wanted) => self.set_constraints(wanted).await,
+            Own::Close(name) => Ok(Execution::Command { tag: self.close_cursor(name.as_deref())? }),
+            // With the query planned, and by who knows the formats.
+            Own::Declare(_) | Own::Fetch(_) => Err(SqlError::internal("a cursor's statement was not planned")),
             Own::Show(name) => self.show(name),
         }
     }

@@ -158,6 +158,7 @@ impl Session {
                 }
                 match object_type {
                     DiscardObject::ALL => {
+                        self.close_all_portals();
                         self.statements.clear();
                         self.shared.variables.lock().reset_all();
                         if let Some(locks) = self.shared.advisory_used() {
@@ -210,7 +211,7 @@ impl Session {
         Ok(())
     }
 
-    fn block_for(&self, what: &str) -> Result<(), SqlError> {
+    pub(crate) fn block_for(&self, what: &str) -> Result<(), SqlError> {
         if self.in_block() || self.failed {
             return Ok(());
         }

@@ -7,6 +7,7 @@ use std::fmt;
 
 use datafusion::sql::sqlparser::ast::{AlterTable, ObjectName, Statement};
 
+use crate::command::cursor::{self, Declare, Fetch};
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::ddl::view;
 use crate::dml::foreign;
@@ -80,6 +81,11 @@ pub(crate) enum Own {
     ResetZone,
     /// SHOW of a setting whose name has several words.
     Show(&'static str),
+    Declare(Box<Declare>),
+    /// FETCH, and MOVE.
+    Fetch(Fetch),
+    /// CLOSE of a cursor, or of all.
+    Close(Option<String>),
 }
 
 impl Own {
@@ -104,6 +110,10 @@ pub(crate) const SPECIAL: &[&str] = &[
     "set",
     "show",
     "reset",
+    "declare",
+    "fetch",
+    "move",
+    "close",
 ];
 
 /// Reads one statement that the parser does not know, or knows in other words; `None` leaves the text to it.
@@ -152,6 +162,9 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
             let is_user = words.take_word("role") || words.take_words(&["session", "authorization"]);
             is_user.then(|| words.expect_end().map(|()| Own::ResetUser))
         }
+        "declare" => Some(cursor::parse_declare(text, words)),
+        "fetch" | "move" => Some(cursor::parse_fetch(words, first == "move")),
+        "close" => Some(cursor::parse_close(words)),
         "set" => foreign::parse_set_constraints(words),
         "show" => {
             let name = if words.take_words(&["transaction", "isolation", "level"]) {

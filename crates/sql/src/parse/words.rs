@@ -161,6 +161,12 @@ impl<'t> Words<'t> {
         Ok(name)
     }
 
+    /// Where the next token is in the text: its character, from 1.
+    pub fn position(&self) -> Option<u32> {
+        let start = self.tokens.get(self.at)?.span.start;
+        crate::pg::errors::character_position(self.text, start.line, start.column)
+    }
+
     pub fn is_at_end(&self) -> bool {
         self.at >= self.tokens.len()
     }

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use resurgam_ast::AstWalk;
 
+use crate::command::cursor::Declare;
 use crate::dml::{self, WritePlan};
 use crate::exec::direct::DirectSelect;
 use crate::exec::locking::{DirectLock, LockPlan};
@@ -110,6 +111,11 @@ pub(crate) enum Kind {
     Explain {
         analyze: bool,
         verbose: bool,
+        inner: Arc<Prepared>,
+    },
+    /// A cursor of a query.
+    Declare {
+        cursor: Box<Declare>,
         inner: Arc<Prepared>,
     },
     /// Run from its syntax.

@@ -43,7 +43,7 @@ use crate::exec::context::{Locked, StatementContext, StopFlag};
 use crate::exec::wait::guarded;
 use crate::exec::weight;
 use crate::parse::lexer::{self, Literal};
-use crate::parse::own::Parsed;
+use crate::parse::own::{Own, Parsed};
 use crate::pg::context::PgContext;
 use crate::pg::decode::decode_param;
 use crate::pg::encode::TextStyle;
@@ -166,7 +166,28 @@ struct Portal {
     /// Definitions that it was planned with.
     planned_at: PlannedAt,
     /// Its part of what the session may keep; the one without a name has none.
-    kept: Option<Kept>,
+    kept: Vec<Kept>,
+    /// Its rows outlive its transaction.
+    hold: Hold,
+}
+
+/// Whether a portal stays when its transaction ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Not,
+    /// If that is committed.
+    Declared,
+    /// It was.
+    Committed,
+}
+
+/// What FETCH takes of a portal.
+pub(crate) struct TakenRows {
+    pub fields: Arc<[Field]>,
+    /// Of a cursor that is BINARY; none: those that are asked for.
+    pub formats: Vec<Format>,
+    /// None: it is at its end.
+    pub active: Option<ActiveRows>,
 }
 
 /// Portals by their names. The one without a name, which most clients use alone, is there without a search.
@@ -220,6 +241,27 @@ impl Portals {
         self.unnamed = None;
         if !self.named.is_empty() {
             self.named.clear();
+        }
+    }
+
+    /// Their transaction has come to its end: those stay whose rows are held.
+    fn end_transaction(&mut self) {
+        self.unnamed = None;
+        if !self.named.is_empty() {
+            self.named.retain(|_, portal| portal.hold != Hold::Not);
+        }
+    }
+
+    /// And it was committed, or not.
+    fn decide(&mut self, committed: bool) {
+        if self.named.is_empty() {
+            return;
+        }
+        if committed {
+            let held = self.named.values_mut().filter(|portal| portal.hold == Hold::Declared);
+            held.for_each(|portal| portal.hold = Hold::Committed);
+        } else {
+            self.named.retain(|_, portal| portal.hold != Hold::Declared);
         }
     }
 }
@@ -500,6 +542,7 @@ impl Session {
                 }
             }
         };
+        self.portals.decide(committed.is_ok());
         self.end_settings(committed.is_ok());
         Ok(committed?)
     }
@@ -510,6 +553,7 @@ impl Session {
         self.open = None;
         self.end_settings(done);
         self.close_portals();
+        self.portals.decide(done);
     }
 
     /// Rolls back what is open, if anything.
@@ -558,9 +602,16 @@ impl Session {
             tracing::error!(%error, "rollback failed");
         }
         self.close_portals();
+        self.portals.decide(false);
     }
 
+    /// The transaction ends: its portals go, but for what is held.
     fn close_portals(&mut self) {
+        self.portals.end_transaction();
+    }
+
+    /// All of them, held ones too.
+    pub(crate) fn close_all_portals(&mut self) {
         self.portals.clear();
     }
 
@@ -739,6 +790,9 @@ impl Session {
         if self.failed && !statement.as_ref().is_some_and(Parsed::is_allowed_when_failed) {
             return Err(aborted());
         }
+        if let Some(Parsed::Own(Own::Declare(declare))) = &statement {
+            return self.plan_cursor(declare, text, declared);
+        }
         let planned = matches!(
             statement,
             Some(Parsed::Known(
@@ -757,7 +811,12 @@ impl Session {
                     prepared.kind = Kind::Utility(Box::new(statement));
                 }
                 Some(Parsed::Own(own)) => {
-                    prepared.fields = crate::command::own::fields(&own);
+                    prepared.fields = match &own {
+                        Own::Fetch(fetch) if !fetch.is_move => {
+                            self.portals.get(&fetch.name).and_then(|portal| portal.prepared.fields.clone())
+                        }
+                        other => crate::command::own::fields(other),
+                    };
                     prepared.kind = Kind::Own(Box::new(own));
                 }
                 None => {}
@@ -1075,7 +1134,7 @@ impl Session {
         let mut bound = self.make_portal(statement, params, param_formats, result_formats);
         if !portal.is_empty() {
             bound = bound.and_then(|mut bound| {
-                bound.kept = Some(self.kept.take(kept::bytes_of(&bound.values))?);
+                bound.kept.push(self.kept.take(kept::bytes_of(&bound.values))?);
                 Ok(bound)
             });
         }
@@ -1157,7 +1216,8 @@ impl Session {
             failed: false,
             number: 0,
             planned_at,
-            kept: None,
+            kept: Vec::new(),
+            hold: Hold::Not,
         })
     }
 
@@ -1249,6 +1309,65 @@ impl Session {
         if let Some(portal) = self.portals.get_mut(portal) {
             portal.running = Some(Box::new(active));
         }
+    }
+
+    pub(crate) fn has_portal(&self, name: &str) -> bool {
+        self.portals.get(name).is_some()
+    }
+
+    /// What the session may keep.
+    pub(crate) fn room(&self) -> Arc<Room> {
+        Arc::clone(&self.kept)
+    }
+
+    /// A cursor that was declared and has given no row yet.
+    pub(crate) fn add_cursor(
+        &mut self,
+        name: &str,
+        prepared: Arc<Prepared>,
+        formats: Vec<Format>,
+        active: ActiveRows,
+        hold: bool,
+        kept: Vec<Kept>,
+    ) {
+        self.portals_made += 1;
+        let portal = Portal {
+            prepared,
+            values: Vec::new(),
+            formats,
+            running: Some(Box::new(active)),
+            done: true,
+            failed: false,
+            number: self.portals_made,
+            planned_at: self.definitions_now(),
+            kept,
+            hold: if hold { Hold::Declared } else { Hold::Not },
+        };
+        self.portals.insert(name, portal);
+    }
+
+    /// The rows of a portal, for FETCH; `None` if there is none of that name.
+    pub(crate) fn take_rows(&mut self, name: &str) -> Option<Result<TakenRows, SqlError>> {
+        let portal = self.portals.get_mut(name)?;
+        if portal.failed || portal.prepared.fields.is_none() {
+            return Some(Err(SqlError::new("55000", format!("portal \"{name}\" cannot be run"))));
+        }
+        if !portal.done {
+            return Some(Err(SqlError::unsupported("FETCH from a portal that was not executed yet is not supported")));
+        }
+        let fields = portal.prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+        let active = portal.running.take().map(|active| *active);
+        Some(Ok(TakenRows { fields, formats: portal.formats.clone(), active }))
+    }
+
+    /// Plans a statement that the parser has read.
+    pub(crate) fn plan_known(
+        &mut self,
+        statement: Statement,
+        text: &str,
+        declared: &[u32],
+    ) -> Result<Arc<Prepared>, SqlError> {
+        self.plan(Some(Parsed::Known(statement)), text, declared, false)
     }
 
     /// Sync: ends what ran outside of BEGIN, by committing it.
@@ -1377,7 +1496,15 @@ impl Session {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
                 Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("EXPLAIN") })
             }
+            Kind::Declare { cursor, inner } => {
+                Box::pin(self.declare(cursor, inner, values)).await?;
+                self.statement_done(autocommit).await?;
+                Ok(Execution::Command { tag: Tag::Fixed("DECLARE CURSOR") })
+            }
             Kind::Own(own) => {
+                if let Own::Fetch(fetch) = &**own {
+                    return Box::pin(self.fetch(fetch, formats, autocommit)).await;
+                }
                 let execution = Box::pin(self.run_own(own)).await?;
                 self.statement_done(autocommit).await?;
                 Ok(execution)
@@ -1412,23 +1539,35 @@ impl Session {
         autocommit: bool,
     ) -> Result<Execution, SqlError> {
         let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+        // A portal reads on while the transaction may write.
+        let kind = if max_rows > 0 { StatementKind::Cursor } else { StatementKind::Read };
+        let active = self.start_plan(prepared, query, locked, values, formats, kind).await?;
+        self.rows(active, fields, max_rows, portal, autocommit).await
+    }
+
+    /// Begins to run a query by its plan, as of now.
+    pub(crate) async fn start_plan(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        query: &Query,
+        locked: Option<Arc<Locked>>,
+        values: &[ScalarValue],
+        formats: &[Format],
+        kind: StatementKind,
+    ) -> Result<ActiveRows, SqlError> {
         let state = self.state()?;
         let deadline = self.deadline();
         let style = self.style();
         let stop = Arc::clone(&self.shared.stop);
         let open = self.transaction();
         open.used = true;
-        // A portal reads on while the transaction may write.
-        let kind = if max_rows > 0 { StatementKind::Cursor } else { StatementKind::Read };
         let view = open.txn.statement(kind)?;
         self.refuse_older_plan(prepared, &view)?;
         let failed = |error| errors::from_datafusion(error, &prepared.text);
         let instance = query.plan.instance(&state, values).await.map_err(failed)?;
         let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
         let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
-        let active =
-            ActiveRows::new(stream, instance, Arc::clone(prepared), &query.schema, formats, &style, stop, deadline)?;
-        self.rows(active, fields, max_rows, portal, autocommit).await
+        ActiveRows::new(stream, instance, Arc::clone(prepared), &query.schema, formats, &style, stop, deadline)
     }
 
     /// The answer of a query whose rows are all there.
@@ -1456,8 +1595,15 @@ impl Session {
             self.statement_done(autocommit).await?;
             return Ok(Execution::Rows { fields, first: Some(first), rows: None, tag: Tag::Count("SELECT", count) });
         }
-        let rows =
-            RowStream { active: Some(active), portal, left: limit - first.len(), count, suspended: false, autocommit };
+        let rows = RowStream {
+            active: Some(active),
+            portal,
+            left: limit - first.len(),
+            count,
+            suspended: false,
+            autocommit,
+            verb: "SELECT",
+        };
         let (rows, tag) = (Some(Box::new(rows)), Tag::Count("SELECT", count));
         Ok(Execution::Rows { fields, first: Some(first), rows, tag })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use tokio::time::Instant;
 
@@ -24,6 +25,9 @@ const CHUNK_ROWS: usize = 8192;
 const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes of rows that are encoded in one go at most, beside one row of more.
 pub(crate) const STEP_BYTES: usize = 1 << 20;
+
+/// The tag of a cursor's rows.
+pub(crate) const FETCH: &str = "FETCH";
 
 /// A running query with its encoder; lives in a portal between executions.
 pub(crate) struct ActiveRows {
@@ -81,6 +85,54 @@ impl ActiveRows {
         Ok(true)
     }
 
+    /// Its next rows are encoded in these formats, and computed until then.
+    ///
+    /// # Errors
+    /// `08P01` for a wrong number of formats.
+    pub(crate) fn shown(
+        &mut self,
+        formats: &[Format],
+        style: &TextStyle,
+        deadline: Option<Instant>,
+    ) -> Result<(), SqlError> {
+        let schema = self.stream.schema();
+        self.encoder = RowEncoder::new(schema.fields(), formats, style)?;
+        self.deadline = deadline;
+        Ok(())
+    }
+
+    /// Computes all of it now: what is left is in memory. `room` is asked for the bytes of each batch.
+    ///
+    /// # Errors
+    /// The query's, and those of `room`.
+    pub(crate) async fn gather(
+        &mut self,
+        room: &mut (dyn FnMut(usize) -> Result<(), SqlError> + Send),
+    ) -> Result<(), SqlError> {
+        let mut batches = Vec::new();
+        loop {
+            let text = &self.prepared.text;
+            let next = async {
+                match self.stream.next().await {
+                    Some(Ok(batch)) => Ok(Some(batch)),
+                    Some(Err(error)) => Err(errors::from_datafusion(error, text)),
+                    None => Ok(None),
+                }
+            };
+            let Some(batch) = guarded(&self.stop, self.deadline, next).await? else { break };
+            room(weight::of(&batch))?;
+            batches.push(Ok(batch));
+        }
+        let gathered = futures::stream::iter(batches);
+        let stream = RecordBatchStreamAdapter::new(self.stream.schema(), gathered);
+        self.stream = Box::pin(stream);
+        // It reads nothing any more: its plan may serve others, and its transaction may end.
+        if let (Some(instance), Kind::Query(query)) = (self.instance.take(), &self.prepared.kind) {
+            query.plan.give_back(instance);
+        }
+        Ok(())
+    }
+
     /// The result was read to its end: the plan can serve again.
     pub(crate) fn finish(mut self) {
         let instance = self.instance.take();
@@ -103,6 +155,8 @@ pub struct RowStream {
     pub(crate) suspended: bool,
     /// The statement is a transaction of its own.
     pub(crate) autocommit: bool,
+    /// Of the tag: `SELECT`, or `FETCH` for a cursor, which is not suspended but done for now.
+    pub(crate) verb: &'static str,
 }
 
 impl RowStream {
@@ -113,10 +167,13 @@ impl RowStream {
     pub async fn next(&mut self, session: &mut Session) -> Result<Option<RowChunk>, SqlError> {
         let Some(active) = &mut self.active else { return Ok(None) };
         if self.left == 0 {
-            self.suspended = true;
             let active = self.active.take();
             if let (Some(name), Some(active)) = (&self.portal, active) {
                 session.suspend(name, active);
+            }
+            match self.verb {
+                FETCH => session.statement_done(self.autocommit).await?,
+                _ => self.suspended = true,
             }
             return Ok(None);
         }
@@ -155,6 +212,6 @@ impl RowStream {
 
     /// The command tag, with the rows handed out by this execution.
     pub fn tag(&self) -> Tag {
-        Tag::Count("SELECT", self.count)
+        Tag::Count(self.verb, self.count)
     }
 }
