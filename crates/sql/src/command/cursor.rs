@@ -277,7 +277,7 @@ impl Session {
                 false => Execution::Rows { fields, first: Some(empty()), rows: None, tag: Tag::Count(verb, 0) },
             });
         };
-        let formats = if taken.formats.is_empty() { formats } else { &taken.formats };
+        let formats = if taken.formats.is_empty() { formats } else { taken.formats.as_slice() };
         let (style, deadline) = (self.style(), self.deadline());
         active.shown(formats, &style, deadline)?;
         let (mut count, mut more, mut first) = (0, true, empty());
