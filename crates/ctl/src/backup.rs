@@ -173,7 +173,7 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
         return Err(Error::new(ErrorKind::NotInPrerequisiteState, "the archive is empty"));
     }
     let database = view.manifest().database;
-    let base = Backup::newest(&store, database, end)?;
+    let base = Backup::newest(&store, database, end)?.filter(|base| base.summary().begin >= view.start());
     let kept = base.as_ref().and_then(|base| Identity::from_body(&base.summary().identity).ok());
     let identity = match last_identity(&view)? {
         Some(identity) => identity,
@@ -184,6 +184,14 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
             )
         })?,
     };
+    if base.is_none() && view.start() > Lsn(identity.segment_bytes) {
+        let what = format!(
+            "the archive begins at LSN {}, after the database was made, and there is no backup to go on from",
+            view.start()
+        );
+        return Err(Error::new(ErrorKind::NotInPrerequisiteState, what)
+            .with_hint("Make the first backup of the running database: SELECT resurgam_backup()."));
+    }
     let (data_pages, version_pages) = pages_of(base.as_deref(), &view)?;
     if let Some(base) = &base {
         say!(out, "from backup {} and the archive up to LSN {end}", base.summary().name)?;

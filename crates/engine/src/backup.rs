@@ -316,6 +316,11 @@ impl Database {
         let mut kinds = Vec::with_capacity(pages.len());
         for (i, (page, state)) in pages.iter_mut().zip(states).enumerate() {
             let id = PageId(first.0 + i as u64);
+            let state = match state {
+                // One that somebody has is no page that was never written: it is in memory, or the device lost it.
+                FilePage::Zero if id.in_file() > 0 && matches!(inner.pool.is_free(id), Ok(false)) => &FilePage::Bad,
+                state => state,
+            };
             kinds.push(match state {
                 FilePage::Zero => PageKind::Zero,
                 FilePage::Sound => PageKind::Image,
@@ -394,7 +399,18 @@ impl Database {
         let view = inner.archiver.as_ref().and_then(|archiver| archiver.view());
         let view = view.ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be reached now"))?;
         let store = backups.store()?;
-        let base = Backup::newest(&store, inner.boot.database_id, view.end())?;
+        let base = Backup::newest(&store, inner.boot.database_id, view.end())?
+            .filter(|base| base.summary().begin >= view.start());
+        if base.is_none() && view.start() > Lsn(inner.log.config().segment_bytes) {
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                format!(
+                    "the archive begins at LSN {}, after the database was made, and there is no backup to go on from",
+                    view.start()
+                ),
+            )
+            .with_hint("Make the first backup from the files: SELECT resurgam_backup()."));
+        }
         let (data_pages, version_pages) = pages_of(base.as_deref(), &view)?;
         let maker = PageMaker::new(base, Arc::clone(&view), Lsn(view.end().0 - 1))?;
         let plan = BackupPlan { data_pages, version_pages, resume_since_us: i64::MAX, ..self.plan(true) };

@@ -35,6 +35,9 @@ pub(crate) fn archive_the_tail(
     // All segments have their full length, but perhaps for the last.
     let path = |number: u64| log_dir.join(resurgam_log::segment_file_name(number));
     let segment_bytes = vfs.open(&path(first), OpenMode::ReadOnly)?.len()?;
+    if segment_bytes == 0 {
+        return Err(Error::corrupt(format!("\"{}\" is empty: it is no segment of a log", path(first).display())));
+    }
     let from = if view.end() > view.start() { view.end() } else { Lsn(first * segment_bytes) };
     // What is connected with the log's end; a crash may have left older segments.
     let connected = segments.contains(&(from.0 / segment_bytes));
