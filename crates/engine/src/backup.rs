@@ -26,7 +26,7 @@ use resurgam_archive::{
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_buffer::FilePage;
-use resurgam_page::{PageBuf, boot};
+use resurgam_page::{PageBuf, boot, space};
 
 use crate::backup_places::{Backups, Claim, Running};
 use crate::database::Database;
@@ -318,7 +318,14 @@ impl Database {
             let id = PageId(first.0 + i as u64);
             let state = match state {
                 // One that somebody has is no page that was never written: it is in memory, or the device lost it.
-                FilePage::Zero if id.in_file() > 0 && matches!(inner.pool.is_free(id), Ok(false)) => &FilePage::Bad,
+                // (A space map is made with the first page that it gives out.)
+                FilePage::Zero
+                    if id.in_file() > 0
+                        && space::map_page_of(id) != id
+                        && matches!(inner.pool.is_free(id), Ok(false)) =>
+                {
+                    &FilePage::Bad
+                }
                 state => state,
             };
             kinds.push(match state {
