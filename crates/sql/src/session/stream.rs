@@ -55,26 +55,29 @@ impl ActiveRows {
         Ok(Self { stream, instance: Some(instance), prepared, encoder, pending: None, stop, deadline })
     }
 
+    /// What the plan gives next; none at its end.
+    async fn next_batch(&mut self) -> Result<Option<RecordBatch>, SqlError> {
+        let text = &self.prepared.text;
+        let next = async {
+            match self.stream.next().await {
+                Some(Ok(batch)) => Ok(Some(batch)),
+                Some(Err(error)) => Err(errors::from_datafusion(error, text)),
+                None => Ok(None),
+            }
+        };
+        guarded(&self.stop, self.deadline, next).await
+    }
+
     /// Appends up to `max` rows to `chunk`; false at the end of the result.
     pub(crate) async fn fill(&mut self, chunk: &mut RowChunk, max: usize) -> Result<bool, SqlError> {
         let max = max.min(CHUNK_ROWS);
         while chunk.len() < max && chunk.bytes.len() < CHUNK_BYTES {
             let (batch, from) = match self.pending.take() {
                 Some(pending) => pending,
-                None => {
-                    let text = &self.prepared.text;
-                    let next = async {
-                        match self.stream.next().await {
-                            Some(Ok(batch)) => Ok(Some(batch)),
-                            Some(Err(error)) => Err(errors::from_datafusion(error, text)),
-                            None => Ok(None),
-                        }
-                    };
-                    match guarded(&self.stop, self.deadline, next).await? {
-                        Some(batch) => (batch, 0),
-                        None => return Ok(false),
-                    }
-                }
+                None => match self.next_batch().await? {
+                    Some(batch) => (batch, 0),
+                    None => return Ok(false),
+                },
             };
             let take = weight::fitting(&batch, from, max - chunk.len(), STEP_BYTES);
             self.encoder.encode(&batch, from..from + take, chunk)?;
@@ -110,16 +113,7 @@ impl ActiveRows {
         room: &mut (dyn FnMut(usize) -> Result<(), SqlError> + Send),
     ) -> Result<(), SqlError> {
         let mut batches = Vec::new();
-        loop {
-            let text = &self.prepared.text;
-            let next = async {
-                match self.stream.next().await {
-                    Some(Ok(batch)) => Ok(Some(batch)),
-                    Some(Err(error)) => Err(errors::from_datafusion(error, text)),
-                    None => Ok(None),
-                }
-            };
-            let Some(batch) = guarded(&self.stop, self.deadline, next).await? else { break };
+        while let Some(batch) = self.next_batch().await? {
             room(weight::of(&batch))?;
             batches.push(Ok(batch));
         }
