@@ -1,10 +1,10 @@
-//! Inputs of a union, one after another, below aggregates whose result hangs on the order of their rows.
+//! Inputs of a union, one after another.
 //!
-//! DataFusion reads the inputs of a union side by side and takes the rows as they come. Most of what is above does not
-//! see a difference. What shows the first of equal values that look different (1.0 and 1.00, a month and 30 days) or
-//! gathers values in their order gives another answer at each run then; PostgreSQL, which appends the inputs, does not.
-//! [`InOrderExec`] stands in the place of `CoalescePartitionsExec` below such aggregates only: others keep what is won
-//! by reading side by side.
+//! DataFusion reads the inputs of a union side by side and takes the rows as they come: another order at each run, and
+//! with a LIMIT, an aggregate that gathers values or the first of equal values that look different (1.0 and 1.00)
+//! another answer. PostgreSQL appends the inputs, and everybody who writes UNION ALL has seen that. Plans have one
+//! partition but for unions, so nothing else is read one after another that was read side by side; and what a LIMIT
+//! does not reach is not begun.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
+use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
@@ -29,23 +29,22 @@ use futures::{StreamExt, TryStreamExt};
 #[derive(Debug)]
 pub(crate) struct InOrder;
 
-/// Aggregates whose result hangs on the order of the rows.
-const OF_ORDER: [&str; 4] = ["first_value", "last_value", "array_agg", "string_agg"];
-
 impl PhysicalOptimizerRule for InOrder {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_down(|plan| {
-            let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(plan)) };
-            let by_order = aggregate.aggr_expr().iter().any(|call| OF_ORDER.contains(&call.fun().name()));
-            let together = aggregate.input().downcast_ref::<CoalescePartitionsExec>();
-            let Some(together) = together.filter(|together| by_order && together.fetch().is_none()) else {
+        let plan = plan.transform_up(|plan| {
+            let Some(together) = plan.downcast_ref::<CoalescePartitionsExec>() else {
                 return Ok(Transformed::no(plan));
             };
-            let input = Arc::new(InOrderExec::new(Arc::clone(together.input())));
-            let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            Ok(Transformed::yes(Arc::clone(&plan).replace_children(vec![input], anew)?))
-        })
-        .data()
+            let rows = InOrderExec::new(Arc::clone(together.input()));
+            Ok(Transformed::yes(match together.fetch() {
+                None => Arc::new(rows) as _,
+                fetch => Arc::new(GlobalLimitExec::new(Arc::new(rows), 0, fetch)) as _,
+            }))
+        });
+        // Who runs a plan would bring its partitions together, the other way.
+        let plan = plan.data()?;
+        let one = plan.output_partitioning().partition_count() == 1;
+        Ok(if one { plan } else { Arc::new(InOrderExec::new(plan)) })
     }
     fn name(&self) -> &str {
         "in_order"

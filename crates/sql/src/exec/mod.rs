@@ -18,7 +18,7 @@
 //! | `lookup_join` | A join that looks up the rows of one side by the keys of the other |
 //! | `memory` | What statements may take of memory and of temporary files |
 //! | `pieces` | Columns that are computed are split by their bytes before they grow |
-//! | `in_order` | Inputs of a union one after another, where that is seen |
+//! | `in_order` | Inputs of a union one after another |
 //! | `outer_side` | The side of an outer join whose rows may be missing |
 //! | `record` | Rows as values |
 //! | `scan` | The operator that reads a table |
