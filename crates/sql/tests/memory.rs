@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use resurgam_engine::{Database, Options};
-use resurgam_sql::{Session, SessionOptions, SqlDatabase, SqlSettings};
+use resurgam_sql::wire::{Execution, SqlError};
+use resurgam_sql::{Session, SessionOptions, SimpleStatement, SqlDatabase, SqlSettings};
 
 fn open(query_memory_bytes: u64) -> (tempfile::TempDir, Arc<SqlDatabase>) {
     let dir = tempfile::tempdir().expect("folder");
@@ -192,4 +193,65 @@ async fn settings_are_postgresqls() {
         .session(SessionOptions { user: "somebody".to_owned(), ..SessionOptions::default() })
         .expect("session");
     assert_eq!(code(&mut other, "SET temp_file_limit = 1").await, "42501");
+}
+
+/// The next rows of an answer, or of a copy, and how many these are.
+async fn part(session: &mut Session, execution: &mut Execution) -> Result<Option<usize>, SqlError> {
+    match execution {
+        Execution::Rows { rows: Some(rows), .. } => Ok(rows.next(session).await?.map(|chunk| chunk.len())),
+        Execution::CopyOut(copy) => {
+            Ok(copy.next(session).await?.map(|data| data.iter().filter(|byte| **byte == b'\n').count()))
+        }
+        _ => panic!("other rows than those of a stream"),
+    }
+}
+
+/// A statement that was begun, and the rows of the first parts of its answer.
+async fn begun(session: &mut Session, statement: SimpleStatement) -> Result<(Execution, usize), SqlError> {
+    let mut execution = session.execute_simple(statement, true).await?;
+    let mut got = match &execution {
+        Execution::Rows { first: Some(chunk), .. } => chunk.len(),
+        _ => 0,
+    };
+    for _ in 0..20 {
+        got += part(session, &mut execution).await?.expect("there is more");
+    }
+    Ok((execution, got))
+}
+
+/// What was computed for clients that do not read it is of the memory of queries too, whether they ask for rows or copy them;
+/// another statement ends when there is none left, and all of it comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_read_is_counted() {
+    let (_dir, database) = open(48 << 20);
+    let mut first = session(&database);
+    wide(&mut first, 8000).await;
+    let before = database.query_memory().0;
+    let (mut waiting, mut refused) = (Vec::new(), 0);
+    for at in 0..40 {
+        let mut session = session(&database);
+        let sql = if at % 2 == 0 { "SELECT * FROM w" } else { "COPY w TO STDOUT" };
+        let statement = session.split(sql).expect("one").pop().expect("one");
+        match begun(&mut session, statement).await {
+            Ok(begun) => waiting.push((session, begun)),
+            Err(error) => {
+                assert_eq!(error.sqlstate, "53200", "{error}");
+                refused += 1;
+            }
+        }
+    }
+    let counted = database.query_memory().0 - before;
+    println!("{} wait, {refused} were refused, {counted} bytes are counted", waiting.len());
+    assert!(refused > 0 && waiting.len() > 2);
+    assert!(counted > 20 << 20, "{counted} bytes for {} clients", waiting.len());
+    // Who goes on gets all of it.
+    waiting.truncate(2);
+    for (session, (execution, got)) in &mut waiting {
+        while let Some(rows) = part(session, execution).await.expect("more") {
+            *got += rows;
+        }
+        assert_eq!(*got, 8000);
+    }
+    drop(waiting);
+    assert_eq!(database.query_memory().0, before, "all of it comes back");
 }

@@ -283,7 +283,7 @@ impl Session {
         let (mut count, mut more, mut first) = (0, true, empty());
         while more && count < limit {
             first = empty();
-            match active.fill(&mut first, limit - count).await {
+            match active.fill(&self.db, &mut first, limit - count).await {
                 Ok(there_is) => more = there_is,
                 Err(error) => {
                     self.portal_failed(name);

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident};
 use futures::StreamExt;
@@ -25,7 +24,7 @@ use crate::plan::expression::{Place, TableExpr, parse_expression};
 use crate::plan::planner::{Instance, Names, task_context};
 use crate::plan::statement::{Kind, Prepared};
 use crate::session::Session;
-use crate::session::stream::STEP_BYTES;
+use crate::session::stream::{Rest, STEP_BYTES, Unsent};
 use crate::wire::{Execution, Format, SqlError, Tag};
 
 /// Bytes after which rows are handed out.
@@ -167,7 +166,8 @@ pub struct CopyOut {
     prepared: Arc<Prepared>,
     encoder: RowEncoder,
     writer: CopyWriter,
-    pending: Option<(RecordBatch, usize)>,
+    pending: Option<Rest>,
+    unsent: Unsent,
     started: bool,
     rows: u64,
     columns: u16,
@@ -190,7 +190,11 @@ impl CopyOut {
     /// The query's; the transaction has then failed.
     pub async fn next(&mut self, session: &mut Session) -> Result<Option<Bytes>, SqlError> {
         let mut out = BytesMut::new();
-        match self.fill(session, &mut out).await {
+        let filled = match self.fill(session, &mut out).await {
+            Ok(()) => self.unsent.count(&session.db, self.pending.as_ref(), out.len()),
+            Err(error) => Err(error),
+        };
+        match filled {
             Ok(()) if out.is_empty() => {
                 if self.stream.take().is_some() {
                     session.statement_done(self.autocommit).await?;
@@ -213,8 +217,8 @@ impl CopyOut {
         }
         let stop = Arc::clone(&session.shared.stop);
         while out.len() < CHUNK_BYTES {
-            let (batch, from) = match self.pending.take() {
-                Some(pending) => pending,
+            let rest = match self.pending.take() {
+                Some(rest) => rest,
                 None => {
                     let Some((stream, _)) = &mut self.stream else { return Ok(()) };
                     let next = async {
@@ -225,17 +229,15 @@ impl CopyOut {
                         }
                     };
                     match guarded(&stop, stop.deadline(), next).await? {
-                        Some(batch) => (batch, 0),
+                        Some(batch) => Rest::new(batch),
                         None => return Ok(()),
                     }
                 }
             };
-            let take = weight::fitting(&batch, from, 512, STEP_BYTES);
-            self.writer.rows(&self.encoder, &batch, from..from + take, out)?;
+            let take = weight::fitting(&rest.batch, rest.from, 512, STEP_BYTES);
+            self.writer.rows(&self.encoder, &rest.batch, rest.from..rest.from + take, out)?;
             self.rows += take as u64;
-            if from + take < batch.num_rows() {
-                self.pending = Some((batch, from + take));
-            }
+            self.pending = rest.after(take);
         }
         Ok(())
     }
@@ -431,6 +433,7 @@ impl Session {
             encoder,
             stream: Some((stream, instance)),
             pending: None,
+            unsent: Unsent::default(),
             started: false,
             rows: 0,
             prepared: Arc::clone(&prepared),

@@ -68,6 +68,12 @@ pub(crate) fn of(batch: &RecordBatch) -> usize {
     sums.into_iter().fold(0, usize::saturating_add)
 }
 
+/// About what a batch that is kept takes, in bytes. Values of several rows may be one in memory, and a batch may share what
+/// its values are in with others: both ways to count give too much at times.
+pub(crate) fn kept(batch: &RecordBatch) -> usize {
+    of(batch).min(batch.get_array_memory_size())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

@@ -1588,7 +1588,7 @@ impl Session {
     ) -> Result<Execution, SqlError> {
         let limit = if max_rows == 0 { usize::MAX } else { max_rows };
         let mut first = RowChunk { fields: fields.len() as i16, ..RowChunk::default() };
-        let more = active.fill(&mut first, limit).await?;
+        let more = active.fill(&self.db, &mut first, limit).await?;
         let count = first.len() as u64;
         if !more {
             active.finish();

@@ -15,6 +15,7 @@ use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors;
 use crate::plan::planner::Instance;
 use crate::plan::statement::{Kind, Prepared};
+use crate::session::database::{Reserved, SqlDatabase};
 use crate::session::{Session, panics};
 use crate::wire::{Format, RowChunk, SqlError, Tag};
 
@@ -26,6 +27,9 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes of rows that are encoded in one go at most, beside one row of more.
 pub(crate) const STEP_BYTES: usize = 1 << 20;
 
+/// Fewer bytes than that are not counted against the memory of queries.
+const UNCOUNTED_BYTES: usize = 256 << 10;
+
 /// The tag of a cursor's rows.
 pub(crate) const FETCH: &str = "FETCH";
 
@@ -35,9 +39,61 @@ pub(crate) struct ActiveRows {
     instance: Option<Instance>,
     prepared: Arc<Prepared>,
     encoder: RowEncoder,
-    pending: Option<(RecordBatch, usize)>,
+    pending: Option<Rest>,
     stop: Arc<StopFlag>,
     deadline: Option<Instant>,
+    unsent: Unsent,
+}
+
+/// What the memory of queries has given for rows that are computed and not sent yet: a client may take its time to read them.
+#[derive(Default)]
+pub(crate) struct Unsent(Option<Reserved>);
+
+impl Unsent {
+    /// Counts what is kept now in the place of what was before: the rest of a batch, and rows that are encoded.
+    ///
+    /// # Errors
+    /// `53200`
+    pub(crate) fn count(
+        &mut self,
+        database: &SqlDatabase,
+        rest: Option<&Rest>,
+        encoded: usize,
+    ) -> Result<(), SqlError> {
+        self.0 = None;
+        let bytes = rest.map_or(0, |rest| rest.bytes) + encoded;
+        if bytes > UNCOUNTED_BYTES {
+            self.0 = Some(database.reserve("rows that a client has not read", bytes)?);
+        }
+        Ok(())
+    }
+}
+
+/// A batch whose first rows are encoded.
+pub(crate) struct Rest {
+    pub batch: RecordBatch,
+    pub from: usize,
+    /// Of the whole batch.
+    bytes: usize,
+}
+
+impl Rest {
+    /// A batch of which nothing is encoded.
+    pub(crate) fn new(batch: RecordBatch) -> Self {
+        Self { bytes: 0, from: 0, batch }
+    }
+
+    /// What is left when so many more rows are encoded; nothing at its end.
+    pub(crate) fn after(mut self, rows: usize) -> Option<Self> {
+        self.from += rows;
+        if self.from >= self.batch.num_rows() {
+            return None;
+        }
+        if self.bytes == 0 {
+            self.bytes = weight::kept(&self.batch);
+        }
+        Some(self)
+    }
 }
 
 impl ActiveRows {
@@ -52,7 +108,16 @@ impl ActiveRows {
         deadline: Option<Instant>,
     ) -> Result<Self, SqlError> {
         let encoder = RowEncoder::new(schema.fields(), formats, style)?;
-        Ok(Self { stream, instance: Some(instance), prepared, encoder, pending: None, stop, deadline })
+        Ok(Self {
+            stream,
+            instance: Some(instance),
+            prepared,
+            encoder,
+            pending: None,
+            stop,
+            deadline,
+            unsent: Unsent::default(),
+        })
     }
 
     /// What the plan gives next; none at its end.
@@ -69,21 +134,30 @@ impl ActiveRows {
     }
 
     /// Appends up to `max` rows to `chunk`; false at the end of the result.
-    pub(crate) async fn fill(&mut self, chunk: &mut RowChunk, max: usize) -> Result<bool, SqlError> {
+    pub(crate) async fn fill(
+        &mut self,
+        database: &SqlDatabase,
+        chunk: &mut RowChunk,
+        max: usize,
+    ) -> Result<bool, SqlError> {
+        let more = self.fill_chunk(chunk, max).await?;
+        self.unsent.count(database, self.pending.as_ref(), chunk.bytes.len())?;
+        Ok(more)
+    }
+
+    async fn fill_chunk(&mut self, chunk: &mut RowChunk, max: usize) -> Result<bool, SqlError> {
         let max = max.min(CHUNK_ROWS);
         while chunk.len() < max && chunk.bytes.len() < CHUNK_BYTES {
-            let (batch, from) = match self.pending.take() {
-                Some(pending) => pending,
+            let rest = match self.pending.take() {
+                Some(rest) => rest,
                 None => match self.next_batch().await? {
-                    Some(batch) => (batch, 0),
+                    Some(batch) => Rest::new(batch),
                     None => return Ok(false),
                 },
             };
-            let take = weight::fitting(&batch, from, max - chunk.len(), STEP_BYTES);
-            self.encoder.encode(&batch, from..from + take, chunk)?;
-            if from + take < batch.num_rows() {
-                self.pending = Some((batch, from + take));
-            }
+            let take = weight::fitting(&rest.batch, rest.from, max - chunk.len(), STEP_BYTES);
+            self.encoder.encode(&rest.batch, rest.from..rest.from + take, chunk)?;
+            self.pending = rest.after(take);
         }
         Ok(true)
     }
@@ -114,7 +188,7 @@ impl ActiveRows {
     ) -> Result<(), SqlError> {
         let mut batches = Vec::new();
         while let Some(batch) = self.next_batch().await? {
-            room(weight::of(&batch))?;
+            room(weight::kept(&batch))?;
             batches.push(Ok(batch));
         }
         let gathered = futures::stream::iter(batches);
@@ -173,7 +247,7 @@ impl RowStream {
         }
         let mut chunk = RowChunk::default();
         let (begun, counts) = (std::time::Instant::now(), active.prepared.counts.clone());
-        let filled = panics::caught_in(active.fill(&mut chunk, self.left)).await;
+        let filled = panics::caught_in(active.fill(&session.db, &mut chunk, self.left)).await;
         if let Some(counts) = counts {
             counts.ran(begun.elapsed());
         }
