@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::grammar::Postgres;
+use crate::grammar::{self, Postgres};
 use crate::running;
 use crate::wire::SqlError;
 
@@ -133,6 +133,10 @@ impl Dialect for Bounded {
                 self.within.set(false);
                 parser.next_token();
                 parser.parse_subexpr(precedence).map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) })
+            }
+            None if grammar::is_not_exists(parser) => {
+                self.within.set(false);
+                grammar::not_exists(parser)
             }
             None => parser.parse_prefix(),
         };

@@ -5,13 +5,15 @@
 //!   `IS DISTINCT FROM` and a following IS: 42601.
 //! - `~`, `!~`, `~~` and kin, and `OPERATOR(…)`, bind as any operator that has no place of its own: stronger than
 //!   LIKE, IN, BETWEEN and comparisons.
+//! - `a < ANY (SELECT …)` ends with the parenthesis; what follows has it for an operand.
+//! - `NOT EXISTS (…) < b` is `NOT (EXISTS (…) < b)`: NOT binds weaker than what follows.
 //! - `a ISNULL` is `a IS NULL`, and no name for a column of a select list.
 //!
 //! Everything else is the parser's own.
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -147,7 +149,75 @@ fn infix(parser: &mut Parser<'_>, expr: &Expr, _: u8) -> Parsed<Option<Expr>> {
         },
         _ => false,
     };
-    if refused { parser.expected_ref("the end of an expression", parser.peek_token_ref()) } else { Ok(None) }
+    if refused {
+        return parser.expected_ref("the end of an expression", parser.peek_token_ref());
+    }
+    quantified(parser, expr)
+}
+
+/// A comparison with what a subquery gives: `op ANY|SOME|ALL (SELECT …)`; without a subquery it is left to the parser.
+fn quantified(parser: &mut Parser<'_>, expr: &Expr) -> Parsed<Option<Expr>> {
+    let word = |at: usize, keywords: &[Keyword]| match &parser.peek_nth_token_ref(at).token {
+        Token::Word(word) => keywords.contains(&word.keyword),
+        _ => false,
+    };
+    let Some(op) = quantifiable(&parser.peek_token_ref().token) else { return Ok(None) };
+    let is_subquery = parser.peek_nth_token_ref(2).token == Token::LParen
+        && word(3, &[Keyword::SELECT, Keyword::WITH, Keyword::VALUES]);
+    if !is_subquery || !word(1, &[Keyword::ANY, Keyword::SOME, Keyword::ALL]) {
+        return Ok(None);
+    }
+    let (is_all, is_some) = (word(1, &[Keyword::ALL]), word(1, &[Keyword::SOME]));
+    parser.next_token();
+    parser.next_token();
+    parser.expect_token(&Token::LParen)?;
+    let subquery = parser.parse_query()?;
+    parser.expect_token(&Token::RParen)?;
+    let (left, right) = (Box::new(expr.clone()), Box::new(Expr::Subquery(subquery)));
+    Ok(Some(match is_all {
+        true => Expr::AllOp { left, compare_op: op, right },
+        false => Expr::AnyOp { left, compare_op: op, right, is_some },
+    }))
+}
+
+/// The operator of a comparison that may be quantified.
+fn quantifiable(token: &Token) -> Option<BinaryOperator> {
+    use BinaryOperator as B;
+    Some(match token {
+        Token::Eq => B::Eq,
+        Token::Neq => B::NotEq,
+        Token::Lt => B::Lt,
+        Token::LtEq => B::LtEq,
+        Token::Gt => B::Gt,
+        Token::GtEq => B::GtEq,
+        Token::Tilde => B::PGRegexMatch,
+        Token::TildeAsterisk => B::PGRegexIMatch,
+        Token::ExclamationMarkTilde => B::PGRegexNotMatch,
+        Token::ExclamationMarkTildeAsterisk => B::PGRegexNotIMatch,
+        Token::DoubleTilde => B::PGLikeMatch,
+        Token::DoubleTildeAsterisk => B::PGILikeMatch,
+        Token::ExclamationMarkDoubleTilde => B::PGNotLikeMatch,
+        Token::ExclamationMarkDoubleTildeAsterisk => B::PGNotILikeMatch,
+        _ => return None,
+    })
+}
+
+/// Whether `NOT EXISTS` comes next.
+pub(crate) fn is_not_exists(parser: &Parser<'_>) -> bool {
+    let word = |at: usize, keyword: Keyword| match &parser.peek_nth_token_ref(at).token {
+        Token::Word(word) => word.quote_style.is_none() && word.keyword == keyword,
+        _ => false,
+    };
+    word(0, Keyword::NOT) && word(1, Keyword::EXISTS)
+}
+
+/// `NOT EXISTS (…)`, and what binds stronger than NOT behind it.
+pub(crate) fn not_exists(parser: &mut Parser<'_>) -> Parsed<Expr> {
+    parser.next_token();
+    Ok(match parser.parse_subexpr(INNER.prec_value(Precedence::UnaryNot))? {
+        Expr::Exists { subquery, negated: false } => Expr::Exists { subquery, negated: true },
+        other => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(other) },
+    })
 }
 
 /// The parser has no keyword for it.

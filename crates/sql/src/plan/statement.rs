@@ -173,6 +173,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let parsed = |tokens: Vec<TokenWithSpan>| {
         let nested = crate::parse::joins::in_parentheses(&tokens);
         let rows = crate::parse::spelling::rows_from(&tokens);
+        let locking = crate::exec::locking::known(&tokens);
         let dialect = Bounded::new(&tokens);
         let parser = || Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX);
         read(parser().with_tokens_with_locations(tokens))
@@ -188,11 +189,8 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
                 }
                 _ => Err(error),
             })
-            .or_else(|error| match crate::exec::locking::parse_as_postgresql(text) {
-                Some(tokens) if dialect.refused().is_none() => match crate::parse::spelling::known(tokens) {
-                    Ok(tokens) => read(parser().with_tokens_with_locations(tokens)),
-                    Err(_) => Err(error),
-                },
+            .or_else(|error| match locking {
+                Some(tokens) if dialect.refused().is_none() => read(parser().with_tokens_with_locations(tokens)),
                 _ => Err(error),
             })
             .map_err(|error| match dialect.refused() {

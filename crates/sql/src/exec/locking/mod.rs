@@ -29,5 +29,5 @@ mod table;
 
 pub(crate) use plan::{Count, LockPlan, Locked, is_locking};
 pub(crate) use quick::DirectLock;
-pub(crate) use syntax::parse_as_postgresql;
+pub(crate) use syntax::known;
 pub(crate) use table::locked_rows;

@@ -7,16 +7,18 @@
 //! | `FOR UPDATE OF a, b NOWAIT` | `FOR UPDATE OF a NOWAIT FOR UPDATE OF b NOWAIT` |
 //! | `FOR UPDATE … LIMIT 1` | `LIMIT 1 FOR UPDATE …` |
 
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::parse::words::is_word;
 
 /// The tokens of a text that the parser refused, with its locking clauses rewritten; `None` if
 /// there is nothing to rewrite. Every token keeps its place in the text.
-pub(crate) fn parse_as_postgresql(text: &str) -> Option<Vec<TokenWithSpan>> {
-    let mut tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().ok()?;
-    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+pub(crate) fn known(tokens: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> {
+    if !tokens.iter().any(|token| is_word(&token.token, "for")) {
+        return None;
+    }
+    let tokens: Vec<TokenWithSpan> =
+        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).cloned().collect();
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut changed = false;
     let mut at = 0;
@@ -127,10 +129,13 @@ fn limit(tokens: &[TokenWithSpan], at: usize, to: usize, out: &mut Vec<TokenWith
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
     use super::*;
 
     fn read(text: &str) -> Option<String> {
-        let tokens = parse_as_postgresql(text)?;
+        let tokens = known(&Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().expect("tokens"))?;
         let words: Vec<String> =
             tokens.iter().map(|token| token.token.to_string()).filter(|word| word != "EOF").collect();
         Some(words.join(" "))

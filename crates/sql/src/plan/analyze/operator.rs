@@ -4,6 +4,7 @@
 //! DataFusion's over operands of one Arrow form, or a call.
 
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::{Expr, Like, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::tokenizer::Span;
@@ -295,8 +296,13 @@ impl Analyzer<'_> {
             _ => ('%', "numeric_mod"),
         };
         let dynamic = [&left.data, &right.data].contains(&&numeric::DYNAMIC);
-        // Simplification takes a factor of zero for the product, whose digits are others.
-        let folded = op == Operator::Multiply && (may_be_zero(&left.expr) || may_be_zero(&right.expr));
+        // Simplification takes a factor of zero for the product, whose digits are others, and zero for the rest of a division
+        // by one, which is the fraction.
+        let folded = match op {
+            Operator::Multiply => [&left, &right].iter().any(|side| may_be(&side.expr, ScalarValue::new_zero)),
+            Operator::Modulo => may_be(&right.expr, ScalarValue::new_one),
+            _ => false,
+        };
         if dynamic || folded || numeric::is_dynamic_result(&left.data, sign, &right.data) {
             return self.numeric_call(function, vec![left, right], ty);
         }
@@ -450,12 +456,10 @@ impl Analyzer<'_> {
     }
 }
 
-/// Whether a factor is zero for simplification, now or when its parameters have values.
-fn may_be_zero(factor: &Expr) -> bool {
-    match factor {
-        Expr::Literal(value, _) => {
-            datafusion::common::ScalarValue::new_zero(&value.data_type()).is_ok_and(|zero| zero == *value)
-        }
+/// Whether an operand is this value of its type for simplification, now or when its parameters have values.
+fn may_be(operand: &Expr, value: fn(&DataType) -> datafusion::common::Result<ScalarValue>) -> bool {
+    match operand {
+        Expr::Literal(literal, _) => value(&literal.data_type()).is_ok_and(|value| value == *literal),
         other => !other.any_column_refs(),
     }
 }
