@@ -6,8 +6,9 @@ use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::ScalarValue;
 use resurgam_numeric::Numeric;
 
+use super::datetime::{received_date, received_timestamp};
 use super::{check_json, parse_array, utf8};
-use crate::datetime::{DAY_US, days_from_engine, us_from_engine};
+use crate::datetime::DAY_US;
 use crate::encode::uuid_text;
 use crate::functions::numeric::column::numeric_error;
 use crate::types::{UTC, field_of_oid, oid, type_by_oid};
@@ -64,7 +65,7 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
         },
         oid::UUID => ScalarValue::Utf8View(Some(uuid_text(&fixed(bytes, ty)?))),
         oid::BYTEA => ScalarValue::BinaryView(Some(bytes.to_vec())),
-        oid::DATE => ScalarValue::Date32(Some(days_from_engine(i32::from_be_bytes(fixed(bytes, ty)?)))),
+        oid::DATE => ScalarValue::Date32(Some(received_date(i32::from_be_bytes(fixed(bytes, ty)?))?)),
         oid::TIME => {
             let us = i64::from_be_bytes(fixed(bytes, ty)?);
             if !(0..=DAY_US).contains(&us) {
@@ -73,10 +74,10 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
             ScalarValue::Time64Microsecond(Some(us))
         }
         oid::TIMESTAMP => {
-            ScalarValue::TimestampMicrosecond(Some(us_from_engine(i64::from_be_bytes(fixed(bytes, ty)?))), None)
+            ScalarValue::TimestampMicrosecond(Some(received_timestamp(i64::from_be_bytes(fixed(bytes, ty)?))?), None)
         }
         oid::TIMESTAMPTZ => ScalarValue::TimestampMicrosecond(
-            Some(us_from_engine(i64::from_be_bytes(fixed(bytes, ty)?))),
+            Some(received_timestamp(i64::from_be_bytes(fixed(bytes, ty)?))?),
             Some(Arc::from(UTC)),
         ),
         oid::INTERVAL => {
@@ -198,6 +199,27 @@ mod tests {
         // an array that claims two thousand million elements
         let bytes = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 23, 0x7f, 255, 255, 255, 0, 0, 0, 1];
         assert_eq!(decode_binary(oid::INT4_ARRAY, &bytes).unwrap_err().sqlstate, "22P03");
+    }
+
+    /// What their text cannot say is none of them in binary either.
+    #[test]
+    fn ranges_of_dates_and_timestamps() {
+        let date = |days: i32| decode_binary(oid::DATE, &days.to_be_bytes()).map_err(|error| error.sqlstate.clone());
+        for days in [-2_451_545, 0, 2_145_031_948, i32::MAX, i32::MIN] {
+            assert!(date(days).is_ok(), "{days}");
+        }
+        for days in [-2_451_546, 2_145_031_949, i32::MAX - 1, i32::MIN + 1] {
+            assert_eq!(date(days).unwrap_err(), "22008", "{days}");
+        }
+        for ty in [oid::TIMESTAMP, oid::TIMESTAMPTZ] {
+            let timestamp = |us: i64| decode_binary(ty, &us.to_be_bytes()).map_err(|error| error.sqlstate.clone());
+            for us in [-211_813_488_000_000_000, 0, 9_000_000_000_000_000_000 / 2, i64::MAX, i64::MIN] {
+                assert!(timestamp(us).is_ok(), "{us}");
+            }
+            for us in [-211_813_488_000_000_001, 9_223_371_331_200_000_000, i64::MAX - 1, i64::MIN + 1] {
+                assert_eq!(timestamp(us).unwrap_err(), "22008", "{us}");
+            }
+        }
     }
 
     #[test]

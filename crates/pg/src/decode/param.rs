@@ -75,6 +75,8 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
             ScalarValue::TimestampMicrosecond(Some(parse_timestamptz(text, zone)?), Some(Arc::from(UTC)))
         }
         oid::INTERVAL => ScalarValue::IntervalMonthDayNano(Some(interval_value(parse_interval(text)?)?)),
+        // Nothing, as these show it.
+        oid::REGNAMESPACE | oid::REGROLE | oid::REGCLASS | oid::REGTYPE if text == "-" => ScalarValue::UInt32(Some(0)),
         oid::OID | oid::XID | oid::CID | oid::REGNAMESPACE | oid::REGROLE | oid::REGCLASS => {
             ScalarValue::UInt32(Some(parse_oid(text)?))
         }

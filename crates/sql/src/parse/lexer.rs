@@ -230,7 +230,7 @@ pub(crate) fn lift(sql: &str) -> Option<Lifted> {
 /// Whether the word before `(` at `at` is a type name or a construct with its own grammar.
 fn is_type_call(sql: &str, at: usize) -> bool {
     let before = sql[..at].trim_end();
-    let from = before.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map_or(0, |i| i + 1);
+    let from = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
     let word = &before[from..];
     [
         "numeric",

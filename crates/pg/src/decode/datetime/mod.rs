@@ -11,7 +11,7 @@ pub(crate) mod words;
 use decode::{Decoded, Meant, TextZone};
 pub(super) use decode::{Wrong, clock};
 
-use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us, days_from_civil};
+use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us, days_from_civil, days_from_engine, us_from_engine};
 use crate::wire::SqlError;
 
 /// Julian day 0, 4714-11-24 BC: what PostgreSQL's dates and timestamps begin with.
@@ -89,6 +89,27 @@ pub fn parse_date(text: &str, zone: &Zone) -> Result<i32, SqlError> {
             .map(|days| days as i32)
             .ok_or_else(|| out_of_range("date", text)),
     }
+}
+
+/// Days since 1970 of a date that came in binary, as days since 2000; the ends stand for the infinities.
+///
+/// # Errors
+/// 22008
+pub fn received_date(days: i32) -> Result<i32, SqlError> {
+    let here = days_from_engine(days);
+    let is_valid = matches!(days, i32::MAX | i32::MIN) || (FIRST_DAY..=LAST_DATE).contains(&i64::from(here));
+    is_valid.then_some(here).ok_or_else(|| SqlError::new("22008", "date out of range"))
+}
+
+/// Microseconds since 1970 of a timestamp that came in binary, as microseconds since 2000; the ends stand for the infinities.
+///
+/// # Errors
+/// 22008
+pub fn received_timestamp(us: i64) -> Result<i64, SqlError> {
+    let here = us_from_engine(us);
+    let is_infinite = matches!(us, i64::MAX | i64::MIN);
+    let is_valid = is_infinite || (FIRST_DAY * DAY_US..i64::MAX).contains(&here);
+    is_valid.then_some(here).ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
 }
 
 /// Microseconds since midnight.
