@@ -6,6 +6,7 @@
 mod error;
 mod ids;
 pub mod limits;
+pub mod memory;
 
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{CommitTs, Lsn, ObjectId, PageId, SlotId, TxId};

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
-use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE, memory};
 use resurgam_log::Log;
 use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
@@ -233,7 +233,8 @@ impl BufferPool {
 
     pub(crate) fn frame(&self, index: u32) -> &Frame {
         // A frame index is published only after its frame was created.
-        self.frames[index as usize].get_or_init(|| Box::new(Frame::new()))
+        // It is the pool's, not of the statement that needs it first.
+        self.frames[index as usize].get_or_init(|| memory::aside(|| Box::new(Frame::new())))
     }
 
     /// Shared access to `page`, read from its source if it is not in memory.

@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::common::DataFusionError;
+use resurgam_base::memory::count;
 
 use crate::errors::to_datafusion;
 use crate::running;
@@ -40,18 +41,12 @@ pub fn set_room(bytes: usize) {
 }
 
 thread_local! {
-    static NET: Cell<isize> = const { Cell::new(0) };
     static IN_PIECES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// An allocator that counts, for each thread, what it allocated and has not freed. What others free, or free for it, counts
 /// for them.
 pub struct Metered<A>(pub A);
-
-fn count(bytes: isize) {
-    // A thread that is ending counts no more.
-    let _ = NET.try_with(|net| net.set(net.get().wrapping_add(bytes)));
-}
 
 // SAFETY: every call goes to the allocator below with what it was given, and gives back what that gave; counting
 // allocates nothing and does not unwind.
@@ -78,15 +73,15 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Metered<A> {
     }
 }
 
-/// Bytes that this thread has allocated and not freed since it began; always 0 without [`Metered`].
-pub fn net() -> isize {
-    NET.try_with(Cell::get).unwrap_or(0)
-}
+/// Bytes that this thread has allocated and not freed since it began; always 0 without [`Metered`]. Frames of the buffer pool,
+/// which are made when they are first needed, are not among them.
+pub use resurgam_base::memory::net;
 
 /// Whether [`Metered`] counts.
 pub fn is_metered() -> bool {
     static METERED: OnceLock<bool> = OnceLock::new();
-    *METERED.get_or_init(|| measured(|| Box::new([0u8; 64])).1 > 0)
+    // What nobody looks at is not allocated at all in an optimised build.
+    *METERED.get_or_init(|| measured(|| std::hint::black_box(Box::new([0u8; 64]))).1 > 0)
 }
 
 /// Has the allocator give freed memory of this thread back to the system; see [`collect`].

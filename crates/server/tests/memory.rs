@@ -213,3 +213,48 @@ fn named_statements_and_portals_are_bounded() {
     assert_eq!(client.rows("SELECT 1"), ["1"]);
     assert_eq!(beside.rows("SELECT 1"), ["1"]);
 }
+
+/// A statement may work on far more than the memory of queries: rows that it has handed on are no longer its own, nor are the pool's
+/// pages, which are made when they are first needed, by whichever statement that is.
+#[test]
+fn more_data_than_memory() {
+    const POOL_MB: usize = 192;
+    let dir = tempfile::tempdir().expect("folder");
+    let (query_memory, pool) = (format!("{LIMIT_MB}MB"), format!("{POOL_MB}MB"));
+    let flags = ["--query-memory-bytes", &query_memory, "--buffer-bytes", &pool];
+    let process = Process::start(&dir.path().join("data"), &flags);
+    let mut client = process.client();
+    let done = |client: &mut common::Client, sql: &str| {
+        let (_, messages) = client.query(sql);
+        let failed = messages.iter().find(|message| message.tag == b'E');
+        assert!(failed.is_none(), "{sql}: {failed:?}");
+    };
+    done(&mut client, "CREATE TABLE w (id int PRIMARY KEY, n int, t text)");
+    // A table that is larger than both, by statements of other threads and sessions.
+    for at in 0..8 {
+        let sql = format!(
+            "INSERT INTO w SELECT i, 0, repeat('x', 1000) FROM generate_series({}, {}) i",
+            at * 30_000 + 1,
+            (at + 1) * 30_000
+        );
+        done(&mut process.client(), &sql);
+    }
+    drop(client);
+    process.stop();
+    let statements = [
+        "UPDATE w SET n = n + 1 WHERE id > 0",
+        "SELECT count(*), sum(length(t)) FROM w",
+        // Results that are longer than the memory that they may take.
+        "SELECT * FROM w",
+        "COPY w TO STDOUT",
+        "COPY (SELECT id, n + 1, t FROM w WHERE id > 0) TO STDOUT",
+        "DELETE FROM w",
+    ];
+    for sql in statements {
+        let process = Process::start(&dir.path().join("data"), &flags);
+        done(&mut process.client(), sql);
+        let had = resident(process.id()) >> 20;
+        assert!(had > POOL_MB as u64 / 2, "{sql}: it touched {had} MB only, which shows nothing");
+        process.stop();
+    }
+}

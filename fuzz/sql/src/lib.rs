@@ -18,7 +18,7 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_millis(500);
 const END_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Tables of every kind of column, views, sequences and functions to be found by name.
-const SCHEMA: &str = "
+const SCHEMA: &str = "SET statement_timeout = 0;
 CREATE TABLE t (id int PRIMARY KEY, b boolean, s smallint, l bigint, r real, d double precision, n numeric,
     m numeric(12, 3), x text, v varchar(9), c char(4), y bytea, u uuid, j jsonb, k json, da date, ti time,
     ts timestamp, tz timestamptz, iv interval, ia int[], ta text[]);

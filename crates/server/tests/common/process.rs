@@ -46,8 +46,10 @@ impl Process {
 
     /// As `start`, with variables of the environment.
     pub fn start_with(data: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let pool: &[&str] = if flags.contains(&"--buffer-bytes") { &[] } else { &["--buffer-bytes", "64MB"] };
         let mut child = Command::new(env!("CARGO_BIN_EXE_resurgam"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--buffer-bytes", "64MB"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"])
+            .args(pool)
             .arg("--data")
             .arg(data)
             .args(flags)
@@ -83,6 +85,15 @@ impl Process {
         let (_, messages) = client.until_ready();
         assert!(!messages.iter().any(|message| message.tag == b'E'), "{messages:?}");
         client
+    }
+
+    /// As by SIGTERM, to its end.
+    pub fn stop(mut self) {
+        let id = i32::try_from(self.id()).expect("a process's number");
+        // SAFETY: it takes numbers, of a child that was not waited for.
+        assert_eq!(unsafe { libc::kill(id, libc::SIGTERM) }, 0);
+        let status = self.child.wait().expect("wait");
+        assert!(status.success(), "{status}");
     }
 
     /// As by `kill -9`.
