@@ -5,7 +5,7 @@
 //! ```
 //!
 //! # Invariants
-//! 1. The log is held from the end of the last durable run on, from before the first checkpoint of an open
+//! 1. The log is held from the last block of the last durable run on, from before the first checkpoint of an open
 //!    until the database is closed: what is not archived is not truncated.
 //! 2. There is no state but the runs: after a crash the work goes on from the end of the last run that is
 //!    durable. So it does after any failure but one of the store that may pass, which leaves what was gathered
@@ -15,7 +15,7 @@
 //!    merge is under way.
 //! 5. Memory: one run's records ([`RUN_BYTES`] of log, about three times that at most), and a step of a merge.
 //!
-//! An archive that is not this log's (of another database, with a gap, ahead of the log) is refused at the open.
+//! An archive that is not this log's (of another database, with a gap, ahead of the log, of another history: `history.rs`) is refused at the open.
 //! One that cannot be reached, or is damaged, is tried again, with the database open: what it lacks is in the log. One that
 //! another process takes over is left to it until a restart.
 
@@ -30,6 +30,7 @@ use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
 use resurgam_xstore::Store;
 
 use crate::database::Database;
+use crate::history;
 use crate::options::DoubleWrites;
 
 /// The name under which it holds the log.
@@ -82,6 +83,8 @@ pub struct ArchiveStatus {
 struct Work {
     runs: Runs,
     follower: LogFollower,
+    /// The block that was taken last.
+    last: Lsn,
     /// A block that was not taken yet.
     pending: Option<LogBlock>,
     /// When the first block was taken that is in no run.
@@ -155,22 +158,27 @@ impl Archiver {
         if let Some(view) = Archive::open_view(Arc::clone(&store), Some(self.database))?
             && view.end().is_some()
         {
-            self.check(log, view.end())?;
+            self.check(log, &view)?;
         }
         let runs = Runs::new(Archive::open(store, self.database, owner)?, config());
+        let view = runs.archive().view();
         let from = runs.resume_lsn().unwrap_or_else(|| log.oldest_lsn());
-        self.check(log, from)?;
-        self.hold.advance(from);
+        if view.end().is_some() {
+            self.check(log, &view)?;
+        }
+        let last = view.last_block()?.map_or(from, |last| last.lsn);
+        self.hold.advance(last);
         let follower = log.follow(from)?;
         let mut seen = self.seen.lock();
         seen.archived = Some(from);
         seen.archive = Some(Arc::downgrade(runs.archive()));
         seen.totals = totals(runs.archive());
-        Ok(Work { runs, follower, pending: None, since: None, bytes: 0, counted: (0, 0) })
+        Ok(Work { runs, follower, last, pending: None, since: None, bytes: 0, counted: (0, 0) })
     }
 
-    /// Whether an archive that ends at `from` can go on with this log.
-    fn check(&self, log: &Log, from: Lsn) -> Result<()> {
+    /// Whether an archive that is not empty can go on with this log.
+    fn check(&self, log: &Log, view: &Arc<View>) -> Result<()> {
+        let from = view.end();
         let (oldest, durable) = (log.oldest_lsn(), log.flushed_lsn());
         if from < oldest {
             return Err(Error::new(
@@ -193,7 +201,7 @@ impl Archiver {
             )
             .with_hint("Put the right log there, or name an empty place for a new archive."));
         }
-        Ok(())
+        history::is_of_log(view, &self.place, log)
     }
 
     /// Takes what is durable, waits for more for as long as `wait`, makes a run when it is time, or at once
@@ -258,6 +266,7 @@ impl Archiver {
                 continue;
             };
             work.runs.take(&block.block())?;
+            work.last = block.lsn();
             work.since.get_or_insert_with(Instant::now);
             work.bytes += block.next().0 - block.lsn().0;
             work.pending = None;
@@ -268,8 +277,8 @@ impl Archiver {
         let end = work.runs.seal()?;
         let bytes = std::mem::take(&mut work.bytes);
         work.since = None;
-        // The run is durable.
-        self.hold.advance(end);
+        // The run is durable. Its last block tells the next open that the log is the one that was archived.
+        self.hold.advance(work.last);
         let mut seen = self.seen.lock();
         seen.archived = Some(end);
         seen.totals = totals(work.runs.archive());
@@ -540,6 +549,9 @@ mod tests {
         fn delete(&self, name: &str) -> StoreResult<()> {
             self.below.delete(name)
         }
+        fn settle(&self, folder: &str) -> StoreResult<()> {
+            self.below.settle(folder)
+        }
         fn tidy(&self, folder: &str) -> StoreResult<()> {
             self.below.tidy(folder)
         }
@@ -554,7 +566,7 @@ mod tests {
     fn it_is_opened_anew_while_a_merge_is_under_way() -> Result<()> {
         let sim = SimVfs::new(1);
         let vfs: Arc<dyn Vfs> = Arc::new(sim);
-        vfs.create_dir_all(Path::new("/archive"))?;
+        vfs.make_folder(Path::new("/archive"))?;
         let log = Log::create(Arc::clone(&vfs), Path::new("/log"), LogConfig::default(), 1)?;
         let below = FolderStore::open(Arc::clone(&vfs), Path::new("/archive")).map_err(Error::from)?;
         let gate = Arc::new(Gate {

@@ -212,7 +212,9 @@ impl Database {
         });
         let dir = dir.unwrap_or(asked);
         let paths = Paths::new(dir);
-        vfs.create_dir_all(dir)?;
+        if !vfs.exists(dir)? {
+            vfs.make_folder(dir)?;
+        }
         let mut entries = vfs.list(dir)?;
         entries.retain(|name| name != "lock" && name != "lost+found" && name != "control.new");
         if entries.iter().any(|name| name == RESTORING) {
@@ -250,6 +252,8 @@ impl Database {
             has_control = begin::control_from_log_folder(&vfs, dir, &paths.control, &options)?;
         }
         if creating || !has_control {
+            // One that is there may be of an open that did not get far.
+            vfs.make_folder(dir)?;
             create(&vfs, dir, &paths, &options, creating)?;
         }
         Self::recover(vfs, dir, &paths, options, lock, progress)

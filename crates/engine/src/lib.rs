@@ -76,6 +76,7 @@ mod database;
 mod ddl;
 mod definition;
 mod gate;
+mod history;
 mod log_folder;
 mod lost;
 mod mode;

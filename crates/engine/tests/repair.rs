@@ -38,6 +38,9 @@ impl Store for Interrupted {
     fn delete(&self, name: &str) -> StoreResult<()> {
         self.below.delete(name)
     }
+    fn settle(&self, folder: &str) -> StoreResult<()> {
+        self.below.settle(folder)
+    }
     fn tidy(&self, folder: &str) -> StoreResult<()> {
         self.below.tidy(folder)
     }
@@ -200,7 +203,7 @@ fn a_data_file_that_is_gone_after_a_crash() -> Result<()> {
 fn a_data_file_that_is_gone_with_its_log() -> Result<()> {
     for traditional in [false, true] {
         let vfs = SimVfs::new(5);
-        vfs.create_dir_all(Path::new("/archive"))?;
+        vfs.make_folder(Path::new("/archive"))?;
         let archived = || Options {
             archive: Some("/archive".into()),
             log_bytes_wanted: 1 << 20,
@@ -330,7 +333,7 @@ fn what_the_log_has_no_more() -> Result<()> {
 #[test]
 fn the_log_stays_while_a_page_is_repaired() -> Result<()> {
     let vfs = SimVfs::new(6);
-    vfs.create_dir_all(Path::new("/archive"))?;
+    vfs.make_folder(Path::new("/archive"))?;
     let below = FolderStore::open(Arc::new(vfs.clone()), Path::new("/archive")).map_err(Error::from)?;
     let store = Arc::new(Interrupted { below, at_read: Mutex::default() });
     let with_store = || Options {
@@ -425,7 +428,7 @@ fn torn_pages_without_double_writes() -> Result<()> {
             let (mut torn, mut bytes, mut pages) = (0, 0, 0);
             for seed in 0..12_u64 {
                 let vfs = SimVfs::new(seed);
-                vfs.create_dir_all(Path::new("/archive"))?;
+                vfs.make_folder(Path::new("/archive"))?;
                 let archived = || Options {
                     archive: Some("/archive".into()),
                     log_bytes_wanted: 1 << 20,
@@ -485,7 +488,7 @@ fn torn_pages_without_double_writes() -> Result<()> {
 #[test]
 fn old_images_of_the_double_write_area_do_not_come_back() -> Result<()> {
     let vfs = SimVfs::new(9);
-    vfs.create_dir_all(Path::new("/archive"))?;
+    vfs.make_folder(Path::new("/archive"))?;
     let with = |double_writes| Options {
         archive: Some("/archive".into()),
         buffer_bytes: 4096 * PAGE,
@@ -523,7 +526,7 @@ fn devices_that_lie() -> Result<()> {
     let (mut repaired, mut lost) = (0, 0);
     for seed in 0..16_u64 {
         let vfs = SimVfs::new(seed);
-        vfs.create_dir_all(Path::new("/archive"))?;
+        vfs.make_folder(Path::new("/archive"))?;
         let archived = || Options {
             archive: Some("/archive".into()),
             log_bytes_wanted: 1 << 20,

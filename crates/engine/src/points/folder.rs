@@ -133,10 +133,7 @@ impl NewFolder {
 
 /// Takes an empty folder, or one that an unfinished attempt has left, and marks it.
 fn take_folder(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Box<dyn FileLock>> {
-    vfs.create_dir_all(dir)?;
-    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        vfs.sync_dir(parent)?;
-    }
+    vfs.make_folder(dir)?;
     let names = || -> Result<Vec<String>> {
         let mut names = vfs.list(dir)?;
         names.retain(|name| name != "lock" && name != "lost+found");

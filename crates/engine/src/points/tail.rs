@@ -8,14 +8,16 @@ use resurgam_archive::{Archive, ArchiveConfig, Archiver, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{LogReader, RecordKind};
 use resurgam_recovery::{CheckpointState, LogOwner};
-use resurgam_vfs::{FileLock, OpenMode, Vfs};
+use resurgam_vfs::{FileLock, Vfs};
 use resurgam_xstore::Store;
+
+use crate::history;
 
 /// Archives what is in the log in `log_dir` from the archive's end on. Returns how many bytes of log that was.
 ///
 /// # Errors
 /// `InUse` when the database runs; `InvalidParameter` for the log of another database; `NotInPrerequisiteState` when there is a
-/// gap between the two; `Corrupt` for a log that is damaged before its end.
+/// gap between the two, or the log is of another history; `Corrupt` for a log that is damaged before its end.
 pub(crate) fn archive_the_tail(
     vfs: &Arc<dyn Vfs>,
     store: &Arc<dyn Store>,
@@ -32,12 +34,8 @@ pub(crate) fn archive_the_tail(
     };
     let _locks = locks(vfs, log_dir)?;
     let database = view.manifest().database;
-    // All segments have their full length, but perhaps for the last.
-    let path = |number: u64| log_dir.join(resurgam_log::segment_file_name(number));
-    let segment_bytes = vfs.open(&path(first), OpenMode::ReadOnly)?.len()?;
-    if segment_bytes == 0 {
-        return Err(Error::corrupt(format!("\"{}\" is empty: it is no segment of a log", path(first).display())));
-    }
+    let segment_bytes = resurgam_log::segment_bytes_of(&**vfs, log_dir)?
+        .ok_or_else(|| Error::corrupt(format!("no file in \"{shown}\" begins as a segment of a log does")))?;
     let from = if view.end() > view.start() { view.end() } else { Lsn(first * segment_bytes) };
     // What is connected with the log's end; a crash may have left older segments.
     let connected = segments.contains(&(from.0 / segment_bytes));
@@ -59,6 +57,8 @@ pub(crate) fn archive_the_tail(
         return Err(Error::new(ErrorKind::InvalidParameter, format!("\"{shown}\" {what}"))
             .with_hint("Name the folder of the log that the archive is of."));
     }
+    let has = |number| segments.contains(&number);
+    history::is_of_folder(view, &format!("the archive in {}", store.place()), vfs, log_dir, segment_bytes, has)?;
     let archive = Archive::open(Arc::clone(store), database, vfs.random_u64().max(1))?;
     let mut archiver = Archiver::new(Arc::clone(&archive), ArchiveConfig::default());
     let epoch = archive.view().manifest().runs.last().map_or(0, |run| run.last_epoch);

@@ -377,7 +377,7 @@ mod tests {
         let (dir, log) = (Path::new("/db/main"), Path::new("/disk2/log"));
         let sim = SimVfs::new(77);
         for folder in ["/db", "/disk2", "/disk3"] {
-            sim.create_dir_all(Path::new(folder))?;
+            sim.make_folder(Path::new(folder))?;
             sim.sync_dir(Path::new("/"))?;
         }
         let options = Options {
