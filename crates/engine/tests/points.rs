@@ -269,6 +269,30 @@ fn the_stream_says_what_the_log_says() -> Result<()> {
     Ok(())
 }
 
+/// A version-store file that is no leftover of an attempt at this folder is somebody's.
+#[test]
+fn a_version_store_file_that_is_there_stays() -> Result<()> {
+    let mut history = History::make(shape(61, 60))?;
+    let path = Path::new("/disk2/made");
+    let request = RestoreRequest { version_store_path: Some(path.into()), ..RestoreRequest::new(ARCHIVE, "/new/a") };
+    restore_point(&vfs(&history), &request, &mut |_| {})?;
+    let bytes = |history: &History| -> Result<Vec<u8>> {
+        let file = history.sim.open(path, OpenMode::ReadOnly)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    let before = bytes(&history)?;
+    let another = RestoreRequest { target: "/new/b".into(), ..request };
+    for _ in 0..2 {
+        let (kind, text) = refused(&history, another.clone());
+        assert!(kind == ErrorKind::InvalidParameter && text.contains("exists already"), "{text}");
+        assert_eq!(bytes(&history)?, before);
+        history.sim = history.sim.crash();
+    }
+    Ok(())
+}
+
 /// Power is lost at each call while the folder is made: it is no database, or the whole one; and the next attempt makes it.
 #[test]
 fn crashes_while_the_folder_is_made() -> Result<()> {
@@ -283,7 +307,14 @@ fn crashes_while_the_folder_is_made() -> Result<()> {
             let (calls, on_demand) = (attempt / 3, attempt % 2 == 0);
             history.sim = sim.fork(attempt);
             let to = RestorePoint::Lsn(point.lsn);
-            let request = RestoreRequest { to, whole: !on_demand, ..RestoreRequest::new(ARCHIVE, "/new/a") };
+            // A file outside of the folder, which an attempt may leave.
+            let version_store_path = (seed == 61).then(|| "/disk2/made".into());
+            let request = RestoreRequest {
+                to,
+                whole: !on_demand,
+                version_store_path,
+                ..RestoreRequest::new(ARCHIVE, "/new/a")
+            };
             history.sim.set_faults(FaultPlan { crash_after_ops: Some(calls), ..FaultPlan::default() });
             let made = restore_point(&vfs(&history), &request, &mut |_| {});
             if !history.sim.power_lost() {

@@ -6,7 +6,8 @@
 //! | `cut.rs` | where a point cuts the log, found in the transaction stream |
 //! | `stream.rs` | analysis of the stream up to the cut |
 //! | `folder.rs` | the new folder: its log begins above the cut, with a checkpoint of what analysis found |
-//! | `undo.rs` | what is to be undone, in the new log |
+//! | `marker.rs` | that it is being made, and what an attempt leaves outside of it |
+//! | `undo.rs`, `links.rs` | what is to be undone, in the new log; where its links are meanwhile |
 //! | `promised.rs` | the oldest point that a recovery window promises; which points there are |
 //! | `pages.rs` | the single pass over all pages |
 //! | `tail.rs` | the end of a dead database's log, archived before |
@@ -19,6 +20,8 @@
 
 mod cut;
 mod folder;
+mod links;
+mod marker;
 mod pages;
 mod promised;
 mod stream;
@@ -38,8 +41,8 @@ use resurgam_xstore::{FolderStore, Store};
 use crate::archive_place::folder_of;
 use crate::options::StoreHandle;
 use crate::restore::{Origin, OriginKind};
-pub(crate) use folder::RESTORING;
 use folder::{Content, NewFolder};
+pub(crate) use marker::RESTORING;
 pub(crate) use promised::{Promised, ends, oldest_promised};
 pub(crate) use time::show_time;
 
