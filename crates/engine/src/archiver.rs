@@ -24,11 +24,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, DatabaseId, View};
+use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, BackupSummary, DatabaseId, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
 use resurgam_xstore::Store;
 
+use crate::backup_places::Backups;
 use crate::database::Database;
 use crate::history;
 use crate::options::DoubleWrites;
@@ -290,6 +291,22 @@ impl Archiver {
         Ok(())
     }
 
+    /// Archives until at most `bytes` of durable log are not archived. What fails ends it: the restore that asks for it goes on with the log,
+    /// whose bound bounds what it keeps in memory then.
+    pub fn catch_up(&self, log: &Log, bytes: u64) {
+        let upto = log.flushed_lsn();
+        let lags = || {
+            let archived = self.seen.lock().archived;
+            archived.is_some_and(|archived| archived.0.saturating_add(bytes) < upto.0)
+        };
+        while lags() {
+            if let Err(error) = self.step(log, Duration::ZERO, true) {
+                tracing::warn!("{} lags, and the restore goes on without what it lacks: {error}", self.place);
+                return;
+            }
+        }
+    }
+
     /// Merges runs, one step; false when there is nothing to merge. Beside [`Archiver::step`], on a thread of its own.
     ///
     /// # Errors
@@ -331,12 +348,26 @@ impl Archiver {
         seen.error.clone().filter(|_| seen.refused)
     }
 
-    /// Whether it has every page from its first record on, or will have, and there is nothing wrong with it as far as is
-    /// known.
-    pub fn has_every_page(&self, log: &Log) -> bool {
+    /// Whether every page can be made from it: from its first record on (now, or once the log is archived), or from its image in the newest
+    /// of `backups`, which lacks none. And there is nothing wrong with either, as far as is known.
+    pub fn has_every_page(&self, log: &Log, backups: Option<&Backups>) -> bool {
         let Some(view) = self.view() else { return false };
+        if self.seen.lock().error.is_some() {
+            return false;
+        }
         let start = if view.start().is_some() { view.start() } else { log.oldest_lsn() };
-        start <= log.config().first_lsn() && self.seen.lock().error.is_none()
+        if start <= log.config().first_lsn() {
+            return true;
+        }
+        // What a repair asks of it as well.
+        let covers = |summary: &BackupSummary| {
+            view.start().is_some()
+                && view.start() <= summary.begin
+                && summary.end <= view.end()
+                && summary.damaged == 0
+        };
+        let newest = backups.and_then(|backups| backups.newest().ok().flatten());
+        newest.is_some_and(|backup| covers(backup.summary()))
     }
 
     /// Where it is, in words.
@@ -462,7 +493,7 @@ impl Database {
             DoubleWrites::Off => false,
             DoubleWrites::Auto => {
                 let archiver = inner.archiver.as_ref().filter(|_| inner.options.page_repair);
-                !archiver.is_some_and(|archiver| archiver.has_every_page(&inner.log))
+                !archiver.is_some_and(|archiver| archiver.has_every_page(&inner.log, inner.backups.as_deref()))
             }
         };
         if on != inner.pool.double_writes() {

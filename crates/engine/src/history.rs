@@ -47,7 +47,7 @@ pub(crate) fn is_of_log(view: &Arc<View>, place: &str, log: &Log) -> Result<()> 
     compare(view, place, &last, found)
 }
 
-/// The same of a log that nobody has open, in `dir`.
+/// The same of a log that nobody has open, in `dir`. True: it has the very block, which no other log has; false: as far as can be told.
 ///
 /// # Errors
 /// Those of [`is_of_log`]; those of reading.
@@ -58,10 +58,10 @@ pub(crate) fn is_of_folder(
     dir: &Path,
     segment_bytes: u64,
     has_segment: impl Fn(u64) -> bool,
-) -> Result<()> {
-    let Some(last) = view.last_block()? else { return Ok(()) };
+) -> Result<bool> {
+    let Some(last) = view.last_block()? else { return Ok(false) };
     if !has_segment(last.lsn.0 / segment_bytes.max(1)) {
-        return if last.opening == 0 { Ok(()) } else { Err(cannot_tell(place, &last)) };
+        return if last.opening == 0 { Ok(false) } else { Err(cannot_tell(place, &last)) };
     }
     let mut reader = LogReader::open(Arc::clone(vfs), dir, segment_bytes, last.lsn, 0)?;
     let found = match reader.next_whole_block() {
@@ -70,7 +70,7 @@ pub(crate) fn is_of_folder(
         Err(error) if error.kind() == ErrorKind::Corrupt => Found::Nothing(Some(error)),
         Err(error) => return Err(error),
     };
-    compare(view, place, &last, found)
+    compare(view, place, &last, found).map(|()| last.opening != 0)
 }
 
 fn compare(view: &View, place: &str, last: &BlockMark, found: Found) -> Result<()> {

@@ -483,6 +483,77 @@ fn torn_pages_without_double_writes() -> Result<()> {
     Ok(())
 }
 
+/// An archive that was begun later than the database: pages are written twice until a backup has an image of each, then once, and what is
+/// torn is rebuilt from that. A place of backups that has none does not count, nor one that cannot be read.
+#[test]
+fn a_backup_protects_as_the_beginning_does() -> Result<()> {
+    let mut torn = 0;
+    for seed in 0..8_u64 {
+        let vfs = SimVfs::new(seed);
+        for place in ["/archive", "/backups"] {
+            vfs.make_folder(Path::new(place))?;
+        }
+        let small = || Options { log_bytes_wanted: 1 << 20, log_bytes_max: 4 << 20, ..options(seed % 2 == 1) };
+        let db = open(&vfs, small())?;
+        fill(&db)?;
+        while db.write_back()? > 0 {}
+        db.checkpoint()?;
+        db.close()?;
+        drop(db);
+        let later =
+            || Options { archive: Some("/archive".into()), backups: Some("/backups".into()), ..small() };
+        // How often a page is written that was there before.
+        let work = |db: &Database, value: i64| -> Result<(u64, u64)> {
+            let of = |db: &Database| {
+                let pool = db.stats().pool;
+                (2 * pool.pages_written - pool.fresh_pages_written, pool.pages_written)
+            };
+            while db.write_back()? > 0 {}
+            let before = of(db);
+            in_transaction(db, |tx, t| update(tx, t, 0, value))?;
+            while db.write_back()? > 0 {}
+            let after = of(db);
+            Ok((after.0 - before.0, after.1 - before.1))
+        };
+        let db = open(&vfs, later())?;
+        db.archive_now()?;
+        assert!(db.archive_status().is_some_and(|status| status.state == "current"));
+        let (images, pages) = work(&db, 1)?;
+        assert!(images > pages, "seed {seed}: {images} images of {pages} pages without a backup");
+        db.backup(false, &|| false)?;
+        db.archive_now()?;
+        let (images, pages) = work(&db, 2)?;
+        assert_eq!(images, pages, "seed {seed}: with a backup");
+        // Also at the next open.
+        drop(db);
+        let vfs = vfs.crash_clone(seed + 100);
+        let db = open(&vfs, later())?;
+        db.archive_now()?;
+        let (images, pages) = work(&db, 1)?;
+        assert_eq!(images, pages, "seed {seed}: opened again");
+        in_transaction(&db, |tx, t| update(tx, t, 0, 2))?;
+        db.write_back()?;
+        torn += db.stats().pool.repaired_pages;
+        drop(db);
+        let vfs = vfs.crash_clone(seed + 200);
+        let db = open(&vfs, later())?;
+        check(&db)?;
+        assert_eq!(db.verify()?, Vec::<String>::new(), "seed {seed}");
+        torn += db.stats().pool.repaired_pages;
+        db.close()?;
+        drop(db);
+        // A backup that is gone, as its place, protects nothing.
+        let gone = || Options { backups: Some("/nothing".into()), ..later() };
+        let db = open(&vfs, gone())?;
+        db.archive_now()?;
+        let (images, pages) = work(&db, 1)?;
+        assert!(images > pages, "seed {seed}: {images} images of {pages} pages without the backups");
+        db.close()?;
+    }
+    assert!(torn > 5, "{torn} torn pages were met");
+    Ok(())
+}
+
 /// Pages were written twice before they were written once: the old images of the double-write area do not come back in
 /// the place of a page that is damaged later.
 #[test]

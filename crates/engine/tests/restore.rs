@@ -70,6 +70,47 @@ fn a_missing_data_file_is_restored_as_it_is_asked_for() -> Result<()> {
     Ok(())
 }
 
+/// An archive that lags catches up before the log behind it is gone through, at an open and when a device dies: what has to be kept of that is
+/// bounded.
+#[test]
+fn the_archive_catches_up_first() -> Result<()> {
+    let kind = KINDS[0];
+    let sim = machine(31)?;
+    let mut model = Model::new(31);
+    let bounded = || Options { restore_behind_bytes: 64 << 10, ..options(kind) };
+    let db = open_with(&sim, bounded())?;
+    model.fill(&db)?;
+    db.archive_now()?;
+    let lags = |db: &Database| db.archive_status().map_or(0, |status| status.lag_bytes);
+    let lag = |db: &Database, model: &mut Model| -> Result<()> {
+        for _ in 0..500 {
+            model.work(db)?;
+            if lags(db) > 256 << 10 {
+                return Ok(());
+            }
+        }
+        panic!("no lag after 500 rounds of work");
+    };
+    lag(&db, &mut model)?;
+    drop(db);
+    let sim = sim.crash();
+    lose_data(&sim)?;
+    let db = open_with(&sim, bounded())?;
+    let behind = lags(&db);
+    assert!(behind < 128 << 10, "{behind}");
+    model.check(&db, "at an open")?;
+    db.finish_restore()?;
+    lag(&db, &mut model)?;
+    db.fail_device("data")?;
+    let behind = lags(&db);
+    assert!(behind < 128 << 10, "{behind}");
+    model.check(&db, "after the device died")?;
+    db.finish_restore()?;
+    db.close()?;
+    drop(db);
+    is_whole(&sim, kind, &mut model)
+}
+
 /// Power is lost again and again, at steps further and further on, in all that an open, work, checkpoints and the
 /// restore write. The data is lost once more in the middle.
 #[test]

@@ -37,6 +37,7 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
     let (view, again): (Option<Arc<View>>, super::maker::Again) = match origin.kind {
         OriginKind::Media => {
             let Some(archiver) = at.archiver.cloned() else { return Err(unreachable_archive(at.dir)) };
+            archiver.catch_up(at.log, at.options.restore_behind_bytes);
             let view = archiver.view().ok_or_else(|| unreachable_archive(at.dir))?;
             (Some(view), Box::new(move || archiver.view()))
         }
