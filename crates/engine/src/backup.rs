@@ -132,6 +132,8 @@ impl Database {
         let made = self.make_backup(backups, &claim, from_archive, planted, cancelled);
         let outcome = made.and_then(|summary| Backup::open(&backups.store()?, &summary.name).map(Some));
         claim.ended(&outcome, inner.vfs.wall_clock_us());
+        // It may be what protects pages from now on.
+        self.decide_double_writes();
         match outcome {
             Ok(Some(backup)) => {
                 let summary = backup.summary();
