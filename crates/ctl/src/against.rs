@@ -103,7 +103,14 @@ pub fn compare(
     }
     let (data, versions) = pages_of(base.backup().map(|backup: &Arc<Backup>| &**backup), &view)?;
     let maker = PageMaker::new(base.clone(), Arc::clone(&view), Lsn(end.0 - 1))?;
-    let mut compared = Compared { image: &image, view: &view, maker: &maker, has_boot: base.backup().is_some(), found, out: &mut *out };
+    let mut compared = Compared {
+        image: &image,
+        view: &view,
+        maker: &maker,
+        has_boot: base.backup().is_some(),
+        found,
+        out: &mut *out,
+    };
     compared.file(0, data.max(image.file_pages))?;
     let number = u64::from(image.version_file.record.number);
     if number > 0 && image.version_file.record.path.is_some() {
@@ -112,7 +119,11 @@ pub fn compare(
     }
     let found = compared.found;
     say!(out, "{} pages are the same, {} differ", found.same, found.different)?;
-    say!(out, "{}", if found.is_same() { "archive and data folder are the same" } else { "archive and data folder DIFFER" })?;
+    say!(
+        out,
+        "{}",
+        if found.is_same() { "archive and data folder are the same" } else { "archive and data folder DIFFER" }
+    )?;
     Ok(found)
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_archive::{
-    Backup, BackupPlan, BackupReport, BackupWriter, PageBase, PageMaker, StreamEntry, View, list_backups, pages_of, remake,
-    verify_backup,
+    Backup, BackupPlan, BackupReport, BackupWriter, PageBase, PageMaker, StreamEntry, View, list_backups, pages_of,
+    remake, verify_backup,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_log::RecordKind;
@@ -184,9 +184,8 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
             )
         })?,
     };
-    let base = PageBase::new(newest, &view, Lsn(identity.segment_bytes)).map_err(|error| {
-        error.with_hint("Make the first backup of the running database: SELECT resurgam_backup().")
-    })?;
+    let base = PageBase::new(newest, &view, Lsn(identity.segment_bytes))
+        .map_err(|error| error.with_hint("Make the first backup of the running database: SELECT resurgam_backup()."))?;
     let (data_pages, version_pages) = pages_of(base.backup().map(|backup| &**backup), &view)?;
     if let Some(base) = base.backup() {
         say!(out, "from backup {} and the archive up to LSN {end}", base.summary().name)?;

@@ -103,7 +103,8 @@ fn a_byte_that_was_changed_is_found() {
     drop(db);
     let all = place.same(false);
     let page = some_page(&place);
-    for (at, seal, part) in [(4000, true, "1 bytes differ, the first at offset 4000"), (4000, false, "cannot be read from the folder")]
+    for (at, seal, part) in
+        [(4000, true, "1 bytes differ, the first at offset 4000"), (4000, false, "cannot be read from the folder")]
     {
         place.poke(page, at, seal);
         let (found, text) = place.compare(false).unwrap();

@@ -361,13 +361,10 @@ impl Archiver {
         }
         // What a repair asks of it as well.
         let covers = |summary: &BackupSummary| {
-            view.start().is_some()
-                && view.start() <= summary.begin
-                && summary.end <= view.end()
-                && summary.damaged == 0
+            view.start().is_some() && view.start() <= summary.begin && summary.end <= view.end() && summary.damaged == 0
         };
-        let newest = backups.and_then(|backups| backups.newest().ok().flatten());
-        newest.is_some_and(|backup| covers(backup.summary()))
+        // The archiver asks, which must not wait for the place of the backups.
+        backups.and_then(Backups::known).is_some_and(|backup| covers(backup.summary()))
     }
 
     /// Where it is, in words.
@@ -499,6 +496,18 @@ impl Database {
         if on != inner.pool.double_writes() {
             inner.pool.set_double_writes(on);
             tracing::info!("pages are written {} from now on", if on { "twice" } else { "once" });
+        }
+    }
+
+    /// Looks for the newest backup, where it is one that can protect pages.
+    pub(crate) fn look_for_backups(&self) {
+        let inner = self.inner();
+        if let (Some(backups), true) = (&inner.backups, inner.options.double_writes == DoubleWrites::Auto)
+            && inner.archiver.is_some()
+            && backups.newest().is_ok_and(|newest| newest.is_some())
+            && inner.pool.double_writes()
+        {
+            self.decide_double_writes();
         }
     }
 

@@ -21,8 +21,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use resurgam_archive::{
-    Backup, BackupPlan, BackupSummary, BackupWriter, MadePages, PageKind, PageBase, PageMaker, SEGMENT_PAGES, pages_of, remake,
-    segment_key, segment_page,
+    Backup, BackupPlan, BackupSummary, BackupWriter, MadePages, PageBase, PageKind, PageMaker, SEGMENT_PAGES, pages_of,
+    remake, segment_key, segment_page,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_buffer::FilePage;
@@ -408,12 +408,14 @@ impl Database {
         let view = inner.archiver.as_ref().and_then(|archiver| archiver.view());
         let view = view.ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be reached now"))?;
         let store = backups.store()?;
-        let base = PageBase::newest(Some(&store), &view, view.end(), inner.log.config().first_lsn())
-            .map_err(|error| match error.kind() {
-                ErrorKind::NotInPrerequisiteState => {
-                    error.with_hint("Make the first backup from the files: SELECT resurgam_backup().")
+        let base =
+            PageBase::newest(Some(&store), &view, view.end(), inner.log.config().first_lsn()).map_err(|error| {
+                match error.kind() {
+                    ErrorKind::NotInPrerequisiteState => {
+                        error.with_hint("Make the first backup from the files: SELECT resurgam_backup().")
+                    }
+                    _ => error,
                 }
-                _ => error,
             })?;
         let (data_pages, version_pages) = pages_of(base.backup().map(|backup| &**backup), &view)?;
         let maker = PageMaker::new(base, Arc::clone(&view), Lsn(view.end().0 - 1))?;

@@ -458,6 +458,7 @@ impl Database {
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self::of_user(inner);
         db.look_at_replaceable();
+        db.look_for_backups();
         db.decide_double_writes();
         db.queue_losers(losers);
         if !db.0.options.background {

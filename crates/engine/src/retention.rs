@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_archive::{
-    Archive, ArchiveConfig, Backup, BackupEntry, GivenUp, Lease, Mark, MarkKind, Marks, MergePolicy, PageBase, PageMaker,
-    Promise, Retention, RetentionPlan, View, list_backups,
+    Archive, ArchiveConfig, Backup, BackupEntry, GivenUp, Lease, Mark, MarkKind, Marks, MergePolicy, PageBase,
+    PageMaker, Promise, Retention, RetentionPlan, View, list_backups,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;

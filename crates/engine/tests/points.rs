@@ -309,12 +309,8 @@ fn crashes_while_the_folder_is_made() -> Result<()> {
             let to = RestorePoint::Lsn(point.lsn);
             // A file outside of the folder, which an attempt may leave.
             let version_store_path = (seed == 61).then(|| "/disk2/made".into());
-            let request = RestoreRequest {
-                to,
-                whole: !on_demand,
-                version_store_path,
-                ..RestoreRequest::new(ARCHIVE, "/new/a")
-            };
+            let request =
+                RestoreRequest { to, whole: !on_demand, version_store_path, ..RestoreRequest::new(ARCHIVE, "/new/a") };
             history.sim.set_faults(FaultPlan { crash_after_ops: Some(calls), ..FaultPlan::default() });
             let made = restore_point(&vfs(&history), &request, &mut |_| {});
             if !history.sim.power_lost() {

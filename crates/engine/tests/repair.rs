@@ -500,8 +500,7 @@ fn a_backup_protects_as_the_beginning_does() -> Result<()> {
         db.checkpoint()?;
         db.close()?;
         drop(db);
-        let later =
-            || Options { archive: Some("/archive".into()), backups: Some("/backups".into()), ..small() };
+        let later = || Options { archive: Some("/archive".into()), backups: Some("/backups".into()), ..small() };
         // How often a page is written that was there before.
         let work = |db: &Database, value: i64| -> Result<(u64, u64)> {
             let of = |db: &Database| {

@@ -195,8 +195,15 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_by_name() {
-        let header =
-            BlockHeader { lsn: Lsn(4096), prev: Lsn(0), durable: Lsn(0), epoch: 1, payload_len: 0, opening: 0, skip: true };
+        let header = BlockHeader {
+            lsn: Lsn(4096),
+            prev: Lsn(0),
+            durable: Lsn(0),
+            epoch: 1,
+            payload_len: 0,
+            opening: 0,
+            skip: true,
+        };
         let mut block = [0; BLOCK_HEADER_BYTES];
         header.seal(&mut block);
         block[4] = 9;

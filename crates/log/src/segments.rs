@@ -69,7 +69,8 @@ pub fn segment_bytes_of(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
         if file.read_at(&mut head, 0)? < head.len() {
             continue;
         }
-        let lsn = Lsn(u64::from_le_bytes([head[8], head[9], head[10], head[11], head[12], head[13], head[14], head[15]]));
+        let lsn =
+            Lsn(u64::from_le_bytes([head[8], head[9], head[10], head[11], head[12], head[13], head[14], head[15]]));
         let bytes = lsn.0 / number;
         let may_be = lsn.0.is_multiple_of(number) && LogConfig { segment_bytes: bytes, ..SMALLEST }.check().is_ok();
         let Some(header) = BlockHeader::decode(&head, lsn).filter(|_| may_be) else { continue };

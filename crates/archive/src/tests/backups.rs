@@ -237,7 +237,11 @@ fn deletion_crashes(at: u64, seed: u64) -> Result<bool, String> {
     let store = store_on(&sim.crash());
     let left = list_backups(&store).map_err(|e| e.to_string())?.len();
     let parts = store.list(&format!("backups/{name}/")).map_err(|e| e.to_string())?.len();
-    if (left, parts) != (0, 0) { Err(format!("call {at}: {left} backups and {parts} parts are back")) } else { Ok(lost) }
+    if (left, parts) != (0, 0) {
+        Err(format!("call {at}: {left} backups and {parts} parts are back"))
+    } else {
+        Ok(lost)
+    }
 }
 
 fn all_deletion_crashes() -> Result<(), String> {

@@ -10,8 +10,8 @@ use resurgam_xstore::Store;
 use super::making::{back_up, sealed, zeroed};
 use super::support::{CONFIG, DATABASE, Logged, Rng, open, small, store_on};
 use crate::{
-    Archive, Archiver, Backup, GivenUp, Lease, LeaseKind, Mark, MarkKind, Marks, MergePolicy, PageBase, PageMaker, Promise,
-    Retention, RetentionPlan, list_backups, verify, verify_backup,
+    Archive, Archiver, Backup, GivenUp, Lease, LeaseKind, Mark, MarkKind, Marks, MergePolicy, PageBase, PageMaker,
+    Promise, Retention, RetentionPlan, list_backups, verify, verify_backup,
 };
 
 /// Later than everything that these tests make.

@@ -90,8 +90,8 @@ impl Copied {
                 if record.header.tx != tx || record.header.prev_tx != self.before {
                     return Err(bad("does not lead back"));
                 }
-                let undo =
-                    RowUndo::of_record(&record.header, &record.body)?.ok_or_else(|| bad("does not say what to undo"))?;
+                let undo = RowUndo::of_record(&record.header, &record.body)?
+                    .ok_or_else(|| bad("does not say what to undo"))?;
                 group.clear();
                 group.record(RecordKind::RowUndo, tx, self.chain.last, &undo.encode_alone());
                 self.chain.push(log.append(&group)?.base);
