@@ -177,7 +177,7 @@ mod tests {
                     stack.truncate(keep);
                     links.truncate(tx, to)?;
                 }
-                1 if (seed >> 50) % 16 == 0 => {
+                1 if (seed >> 50).is_multiple_of(16) => {
                     stack.clear();
                     links.truncate(tx, Lsn::NONE)?;
                 }
