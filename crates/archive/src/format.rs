@@ -28,14 +28,16 @@
 //! | 60..64 | zero |
 
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, TxId, checksum};
+use resurgam_log::BlockMark;
 use resurgam_page::codec::{Reader, put_varint64};
 
 pub(crate) const HEADER_BYTES: usize = 64;
 pub(crate) const TRAILER_BYTES: usize = 64;
 const HEADER_MAGIC: [u8; 8] = *b"RSARUN01";
 const TRAILER_MAGIC: [u8; 8] = *b"RSAREND1";
-/// 2: merged runs have an entry of the page table for each record that makes a page anew.
-const VERSION: u16 = 2;
+/// 2: merged runs have an entry of the page table for each record that makes a page anew. 3: the summary has the mark of the
+/// last block.
+const VERSION: u16 = 3;
 const CRC_AT: usize = 56;
 
 /// A database's identity, as its boot page has it.
@@ -70,8 +72,7 @@ impl RunId {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[0..8].copy_from_slice(&HEADER_MAGIC);
-        let version = if self.level > 0 { VERSION } else { 1 };
-        out[8..10].copy_from_slice(&version.to_le_bytes());
+        out[8..10].copy_from_slice(&VERSION.to_le_bytes());
         out[10..12].copy_from_slice(&self.level.to_le_bytes());
         out[16..32].copy_from_slice(&self.database);
         out[32..40].copy_from_slice(&self.start.0.to_le_bytes());
@@ -209,10 +210,13 @@ pub struct RunSummary {
     /// The earliest and latest time that a COMMIT says, microseconds since 2000-01-01; none: 0 of both.
     pub first_commit_us: i64,
     pub last_commit_us: i64,
+    /// The last block of the log in the range: what tells the archived history from that of a copy of the database. Without
+    /// a position in runs of format versions 1 and 2, and in those merged of them.
+    pub last_block: BlockMark,
 }
 
 impl RunSummary {
-    fn numbers(&self) -> [u64; 18] {
+    fn numbers(&self) -> [u64; 22] {
         [
             self.blocks,
             self.payload_bytes,
@@ -232,6 +236,10 @@ impl RunSummary {
             u64::from(self.last_epoch),
             self.first_commit_us as u64,
             self.last_commit_us as u64,
+            self.last_block.lsn.0,
+            u64::from(self.last_block.epoch),
+            u64::from(self.last_block.opening),
+            u64::from(self.last_block.checksum),
         ]
     }
 
@@ -244,7 +252,7 @@ impl RunSummary {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader::new(bytes, "summary of a run");
         let mut next = || r.varint64();
-        let summary = Self {
+        let mut summary = Self {
             blocks: next()?,
             payload_bytes: next()?,
             page_records: next()?,
@@ -263,7 +271,17 @@ impl RunSummary {
             last_epoch: u32::try_from(next()?).unwrap_or(u32::MAX),
             first_commit_us: next()? as i64,
             last_commit_us: next()? as i64,
+            last_block: BlockMark::default(),
         };
+        if !r.is_empty() {
+            let lsn = Lsn(r.varint64()?);
+            let mut number = || {
+                let number = r.varint64()?;
+                u32::try_from(number).map_err(|_| r.bad("a number is too large"))
+            };
+            let (epoch, opening, checksum) = (number()?, number()?, number()?);
+            summary.last_block = BlockMark { lsn, epoch, opening, checksum };
+        }
         if r.is_empty() { Ok(summary) } else { Err(r.bad("more bytes than expected")) }
     }
 
@@ -281,8 +299,9 @@ impl RunSummary {
         }
     }
 
-    /// What merging keeps of that of an input: all that is not counted anew while it is written.
+    /// What merging keeps of that of an input, which is the next one: all that is not counted anew while it is written.
     pub(crate) fn inherit(&mut self, input: &RunSummary) {
+        self.last_block = input.last_block;
         self.dropped_records += input.dropped_records;
         self.dropped_bytes += input.dropped_bytes;
         self.complete_from = self.complete_from.max(input.complete_from);
@@ -294,5 +313,21 @@ impl RunSummary {
             self.note_commit(input.first_commit_us);
             self.note_commit(input.last_commit_us);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_of_earlier_versions_are_read() {
+        let last_block = BlockMark { lsn: Lsn(4096), epoch: 3, opening: u32::MAX, checksum: 77 };
+        let summary = RunSummary { blocks: 300, last_commit_us: -5, last_block, ..RunSummary::default() };
+        assert_eq!(RunSummary::decode(&summary.encode()).unwrap(), summary);
+        let old = RunSummary { last_block: BlockMark::default(), ..summary };
+        let bytes = old.encode();
+        assert_eq!(RunSummary::decode(&bytes[..bytes.len() - 4]).unwrap(), old);
+        assert!(RunSummary::decode(&bytes[..bytes.len() - 1]).is_err());
     }
 }

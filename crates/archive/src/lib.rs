@@ -58,6 +58,7 @@
 mod archive;
 mod archiver;
 mod backup;
+mod base;
 mod format;
 mod frame;
 mod item;
@@ -79,6 +80,7 @@ pub use backup::{
     Backup, BackupEntry, BackupPlan, BackupReport, BackupSummary, BackupWriter, PageKind, PartMeta, SEGMENT_PAGES,
     delete_backup, list_backups, pages_of, remake, segment_key, segment_page, verify_backup,
 };
+pub use base::PageBase;
 pub use format::{DatabaseId, RunId, RunSummary};
 pub use item::StreamEntry;
 pub use lease::{Lease, LeaseKind};

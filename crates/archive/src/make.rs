@@ -16,7 +16,8 @@ use std::sync::Arc;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::{PageBuf, op};
 
-use crate::backup::{Backup, SEGMENT_PAGES, segment_key, segment_page};
+use crate::backup::{SEGMENT_PAGES, segment_key, segment_page};
+use crate::base::PageBase;
 use crate::format::DatabaseId;
 use crate::item;
 use crate::view::{History, View};
@@ -36,7 +37,7 @@ pub struct MadePages {
 
 /// See the module.
 pub struct PageMaker {
-    backup: Option<Arc<Backup>>,
+    base: PageBase,
     view: Arc<View>,
     as_of: Lsn,
 }
@@ -46,7 +47,7 @@ impl PageMaker {
     ///
     /// # Errors
     /// `NotInPrerequisiteState` when archive or backup do not allow that point; `NotADatabase` when they are not of one database.
-    pub fn new(backup: Option<Arc<Backup>>, view: Arc<View>, as_of: Lsn) -> Result<Self> {
+    pub fn new(base: PageBase, view: Arc<View>, as_of: Lsn) -> Result<Self> {
         let refused = |what: String| Err(Error::new(ErrorKind::NotInPrerequisiteState, what));
         if as_of >= view.end() {
             return refused(format!(
@@ -54,7 +55,7 @@ impl PageMaker {
                 view.end()
             ));
         }
-        if let Some(backup) = &backup {
+        if let Some(backup) = base.backup() {
             let summary = backup.summary();
             let database: DatabaseId = view.manifest().database;
             if summary.database != database {
@@ -78,7 +79,7 @@ impl PageMaker {
                 ));
             }
         }
-        Ok(Self { backup, view, as_of })
+        Ok(Self { base, view, as_of })
     }
 
     /// The LSN as of which pages are made.
@@ -106,7 +107,7 @@ impl PageMaker {
     }
 
     fn make_in_segment(&self, first: PageId, pages: &mut [PageBuf], made: &mut MadePages) -> Result<()> {
-        let from = match &self.backup {
+        let from = match self.base.backup() {
             Some(backup) => {
                 let (lsn, bytes) = backup.read_segment(first, pages)?;
                 made.bytes_read += bytes;

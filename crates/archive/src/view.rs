@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
-use resurgam_log::{OwnedRecord, RecordRef};
+use resurgam_log::{BlockMark, OwnedRecord, RecordRef};
 use resurgam_xstore::Store;
 
 use crate::item::{self, StreamEntry};
@@ -71,6 +71,18 @@ impl View {
     /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// The last block of the log that is in it. Of what an earlier version has archived only position and epoch are known: the other two
+    /// numbers are 0. None: there is no run.
+    ///
+    /// # Errors
+    /// Those of [`View::run`].
+    pub fn last_block(self: &Arc<Self>) -> Result<Option<BlockMark>> {
+        let Some(last) = self.handles.last() else { return Ok(None) };
+        let run = last.open()?;
+        let mark = run.summary().last_block;
+        if mark.lsn.is_some() { Ok(Some(mark)) } else { last_in_stream(&run).map(Some) }
     }
 
     /// Opens run `index` of the manifest.
@@ -236,6 +248,28 @@ impl View {
         let next = self.handles.partition_point(|handle| handle.meta.id.end <= from);
         Ok(TxStream { view: Arc::clone(self), from, ahead, next, cursor: None })
     }
+}
+
+/// The last block of a run that says so in its stream only: position and epoch.
+pub(crate) fn last_in_stream(run: &Arc<Run>) -> Result<BlockMark> {
+    let id = run.meta().id;
+    // Where the last frame has none, records of the last block fill it.
+    for from in [Lsn(id.end.0.saturating_sub(1)), id.start] {
+        let mut stream = StreamCursor::at(run, from, AHEAD_SCAN);
+        let mut found = None;
+        while stream.advance()? {
+            let entry = item::entry(&stream.item()).map_err(|e| stream.located(e))?;
+            if let StreamEntry::Block { lsn, next, epoch, .. } = entry {
+                found = Some((BlockMark { lsn, epoch, ..BlockMark::default() }, next));
+            }
+        }
+        if let Some((mark, next)) = found
+            && next == id.end
+        {
+            return Ok(mark);
+        }
+    }
+    Err(Error::corrupt(format!("the blocks of \"{}\" do not fill its range", run.name())))
 }
 
 struct Part {

@@ -91,6 +91,7 @@ impl Workspace {
             self.start = block.lsn();
         }
         self.end = block.next();
+        self.summary.last_block = block.mark();
         let at = self.bytes.len();
         item::put_block(&mut self.bytes, block);
         self.push(STREAM_BLOCK, block.lsn(), at);

@@ -16,7 +16,7 @@ use resurgam_vfs::{SimVfs, Vfs};
 
 fn pool(seed: u64) -> Result<BufferPool> {
     let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(seed));
-    vfs.create_dir_all(Path::new("/db"))?;
+    vfs.make_folder(Path::new("/db"))?;
     let config = LogConfig { segment_bytes: 1 << 20, ..LogConfig::default() };
     let log = Log::create(Arc::clone(&vfs), Path::new("/db/log"), config, 1)?;
     let config = PoolConfig { bytes: 64 * 8192, ..PoolConfig::default() };

@@ -14,7 +14,7 @@ const SIDE: &str = "/db/dw";
 
 fn open(sim: &SimVfs, pages: usize) -> Result<BufferPool> {
     let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
-    vfs.create_dir_all(Path::new("/db"))?;
+    vfs.make_folder(Path::new("/db"))?;
     let config = LogConfig { segment_bytes: 1 << 20, ..LogConfig::default() };
     let log = Log::create(Arc::clone(&vfs), Path::new("/db/log"), config, 1)?;
     let config = PoolConfig { bytes: pages * PAGE_SIZE, batch_pages: 16 };

@@ -16,7 +16,7 @@ const DATA: &str = "/db/data";
 
 fn open(sim: &SimVfs) -> Result<BufferPool> {
     let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
-    vfs.create_dir_all(Path::new("/db"))?;
+    vfs.make_folder(Path::new("/db"))?;
     let config = LogConfig { segment_bytes: 1 << 20, ..LogConfig::default() };
     let log = Log::create(Arc::clone(&vfs), Path::new("/db/log"), config, 1)?;
     let config = PoolConfig { bytes: 64 * PAGE_SIZE, batch_pages: 16 };

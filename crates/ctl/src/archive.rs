@@ -157,7 +157,7 @@ impl ArchiveFolder {
     }
 }
 
-fn record_line(record: &RecordRef<'_>, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn record_line(record: &RecordRef<'_>, out: &mut dyn Write) -> Result<()> {
     let header = &record.header;
     say!(
         out,

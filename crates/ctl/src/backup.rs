@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_archive::{
-    Backup, BackupPlan, BackupReport, BackupWriter, PageMaker, StreamEntry, View, list_backups, pages_of, remake,
-    verify_backup,
+    Backup, BackupPlan, BackupReport, BackupWriter, PageBase, PageMaker, StreamEntry, View, list_backups, pages_of,
+    remake, verify_backup,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_log::RecordKind;
@@ -173,8 +173,8 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
         return Err(Error::new(ErrorKind::NotInPrerequisiteState, "the archive is empty"));
     }
     let database = view.manifest().database;
-    let base = Backup::newest(&store, database, end)?.filter(|base| base.summary().begin >= view.start());
-    let kept = base.as_ref().and_then(|base| Identity::from_body(&base.summary().identity).ok());
+    let newest = Backup::newest(&store, database, end)?.filter(|backup| backup.summary().begin >= view.start());
+    let kept = newest.as_ref().and_then(|base| Identity::from_body(&base.summary().identity).ok());
     let identity = match last_identity(&view)? {
         Some(identity) => identity,
         None => kept.ok_or_else(|| {
@@ -184,16 +184,10 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
             )
         })?,
     };
-    if base.is_none() && view.start() > Lsn(identity.segment_bytes) {
-        let what = format!(
-            "the archive begins at LSN {}, after the database was made, and there is no backup to go on from",
-            view.start()
-        );
-        return Err(Error::new(ErrorKind::NotInPrerequisiteState, what)
-            .with_hint("Make the first backup of the running database: SELECT resurgam_backup()."));
-    }
-    let (data_pages, version_pages) = pages_of(base.as_deref(), &view)?;
-    if let Some(base) = &base {
+    let base = PageBase::new(newest, &view, Lsn(identity.segment_bytes))
+        .map_err(|error| error.with_hint("Make the first backup of the running database: SELECT resurgam_backup()."))?;
+    let (data_pages, version_pages) = pages_of(base.backup().map(|backup| &**backup), &view)?;
+    if let Some(base) = base.backup() {
         say!(out, "from backup {} and the archive up to LSN {end}", base.summary().name)?;
     } else {
         say!(out, "from the archive alone, up to LSN {end}")?;

@@ -9,6 +9,8 @@
 //! DIR/log-place      where that is, if they have
 //! DIR/version-store  where the version-store file is, if there is one
 //! DIR/creating       present while the folder is being made
+//! DIR/restoring      present while a restore makes it
+//! DIR/restore        present while not all of its pages are there
 //! ```
 
 use std::fs;
@@ -49,7 +51,10 @@ impl Folder {
         let place = read_log_place(&vfs, dir).ok().flatten();
         let log = dir.join(place.as_deref().unwrap_or(Path::new("log")));
         let folder = Self { vfs, dir: dir.to_path_buf(), log, in_use: false };
-        if !names.iter().any(|name| ["control", "data", "log", "creating"].contains(&name.as_str())) {
+        if !names
+            .iter()
+            .any(|name| ["control", "data", "log", "creating", "restore", "restoring"].contains(&name.as_str()))
+        {
             return Err(Error::new(
                 ErrorKind::NotADatabase,
                 format!(

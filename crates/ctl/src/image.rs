@@ -231,11 +231,19 @@ impl Image {
     /// # Errors
     /// In words, why it cannot be had.
     pub fn page(&self, id: PageId) -> Result<Loaded, String> {
-        let (mut page, source, fault) = self.base(id)?;
+        let (page, source, fault) = self.base(id)?;
         let last = self.pending(id).filter(|last| fault.is_some() || page.lsn() < *last);
-        let Some(last) = last else {
-            return fault.map_or(Ok(Loaded { page, source }), Err);
-        };
+        match last {
+            Some(last) => self.redone(id, page, fault, last),
+            None => fault.map_or(Ok(Loaded { page, source }), Err),
+        }
+    }
+
+    /// `page` with the records of the log behind it up to the one at `last`. What has a `fault` must be made anew by one of them.
+    ///
+    /// # Errors
+    /// In words, why it cannot be had.
+    pub fn redone(&self, id: PageId, mut page: PageBuf, fault: Option<String>, last: Lsn) -> Result<Loaded, String> {
         let Some(log) = &self.log else { return Err("there is no log".into()) };
         let base_lsn = if fault.is_none() { page.lsn() } else { Lsn::NONE };
         // Positions only: the bodies are read again, from the block cache, to be applied.

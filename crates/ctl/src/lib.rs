@@ -15,6 +15,7 @@
 //! | `inspect_*.rs` | the printers |
 //! | `check/` | the checker |
 //! | `archive.rs` | a log archive: list, verify, records and stream |
+//! | `against.rs` | the archive against a data folder, byte by byte |
 //! | `backup.rs` | backups: list, verify, pages; making one from the archive |
 //!
 //! # Contract
@@ -29,6 +30,7 @@
 //! Errors are returned only when the folder cannot be read at all or the output cannot be
 //! written; whatever is wrong *inside* the folder is part of the output.
 
+mod against;
 mod archive;
 mod backup;
 mod catalog;
@@ -47,6 +49,7 @@ mod version_file;
 mod versions;
 mod walk;
 
+pub use against::{Comparison, compare};
 pub use archive::{ArchiveFolder, ArchiveOptions};
 pub use backup::{BackupFolder, make_backup};
 pub use check::{CheckProgress, CheckReport, Counts, Problem, Severity, check};

@@ -155,6 +155,7 @@ fn decode_block_header(head: &[u8; BLOCK_HEADER_BYTES]) -> BlockHeader {
         durable: Lsn(u64_at(head, 24)),
         epoch: u32_at(head, 32),
         payload_len: u32_at(head, 36),
+        opening: u32_at(head, 44),
         skip: head[6] & 1 != 0,
     }
 }

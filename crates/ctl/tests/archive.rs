@@ -15,7 +15,7 @@ use resurgam_xstore::FolderStore;
 fn archived(dir: &Path) {
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
     let (log_dir, config) = (dir.join("log"), LogConfig { segment_bytes: 64 << 10, ..small() });
-    vfs.create_dir_all(&log_dir).unwrap();
+    vfs.make_folder(&log_dir).unwrap();
     let log = Log::create(Arc::clone(&vfs), &log_dir, config.clone(), 1).unwrap();
     let mut group = Group::new();
     let mut last = [Lsn::NONE; 2];

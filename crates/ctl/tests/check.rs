@@ -322,7 +322,7 @@ fn a_hole_in_the_log() {
 /// A database with its version store in a file of its own, on which all rows depend.
 fn with_version_file() -> SimVfs {
     let vfs = SimVfs::new(5);
-    vfs.create_dir_all(Path::new("/disk2")).unwrap();
+    vfs.make_folder(Path::new("/disk2")).unwrap();
     let options = Options {
         version_store_path: Some("/disk2/versions".into()),
         versions: VersionCaps { in_row: false, ..VersionCaps::default() },

@@ -119,7 +119,7 @@ fn resealed_damage_never_panics_and_is_mostly_found() {
 #[test]
 fn empty_and_foreign_folders() {
     let vfs = SimVfs::new(1);
-    vfs.create_dir_all(Path::new(DIR)).unwrap();
+    vfs.make_folder(Path::new(DIR)).unwrap();
     let open = |vfs: &SimVfs| Folder::with_vfs(std::sync::Arc::new(vfs.clone()), Path::new(DIR));
     assert!(open(&vfs).is_err());
     vfs.open(&Path::new(DIR).join("hello.txt"), OpenMode::Create).unwrap();

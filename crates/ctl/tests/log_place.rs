@@ -13,7 +13,7 @@ use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 #[test]
 fn the_log_is_found_where_it_is() {
     let vfs = SimVfs::new(5);
-    vfs.create_dir_all(Path::new("/disk2")).unwrap();
+    vfs.make_folder(Path::new("/disk2")).unwrap();
     let options = Options { log_dir: Some("/disk2/log".into()), ..options() };
     let db = Database::open_with(Arc::new(vfs.clone()), Path::new(DIR), options, |_| {}).unwrap();
     let tx = db.begin(Isolation::ReadCommitted);

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! # Invariants
-//! 1. The log is held from the end of the last durable run on, from before the first checkpoint of an open
+//! 1. The log is held from the last block of the last durable run on, from before the first checkpoint of an open
 //!    until the database is closed: what is not archived is not truncated.
 //! 2. There is no state but the runs: after a crash the work goes on from the end of the last run that is
 //!    durable. So it does after any failure but one of the store that may pass, which leaves what was gathered
@@ -15,7 +15,7 @@
 //!    merge is under way.
 //! 5. Memory: one run's records ([`RUN_BYTES`] of log, about three times that at most), and a step of a merge.
 //!
-//! An archive that is not this log's (of another database, with a gap, ahead of the log) is refused at the open.
+//! An archive that is not this log's (of another database, with a gap, ahead of the log, of another history: `history.rs`) is refused at the open.
 //! One that cannot be reached, or is damaged, is tried again, with the database open: what it lacks is in the log. One that
 //! another process takes over is left to it until a restart.
 
@@ -24,12 +24,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, DatabaseId, View};
+use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, BackupSummary, DatabaseId, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
 use resurgam_xstore::Store;
 
+use crate::backup_places::Backups;
 use crate::database::Database;
+use crate::history;
 use crate::options::DoubleWrites;
 
 /// The name under which it holds the log.
@@ -82,6 +84,8 @@ pub struct ArchiveStatus {
 struct Work {
     runs: Runs,
     follower: LogFollower,
+    /// The block that was taken last.
+    last: Lsn,
     /// A block that was not taken yet.
     pending: Option<LogBlock>,
     /// When the first block was taken that is in no run.
@@ -155,22 +159,27 @@ impl Archiver {
         if let Some(view) = Archive::open_view(Arc::clone(&store), Some(self.database))?
             && view.end().is_some()
         {
-            self.check(log, view.end())?;
+            self.check(log, &view)?;
         }
         let runs = Runs::new(Archive::open(store, self.database, owner)?, config());
+        let view = runs.archive().view();
         let from = runs.resume_lsn().unwrap_or_else(|| log.oldest_lsn());
-        self.check(log, from)?;
-        self.hold.advance(from);
+        if view.end().is_some() {
+            self.check(log, &view)?;
+        }
+        let last = view.last_block()?.map_or(from, |last| last.lsn);
+        self.hold.advance(last);
         let follower = log.follow(from)?;
         let mut seen = self.seen.lock();
         seen.archived = Some(from);
         seen.archive = Some(Arc::downgrade(runs.archive()));
         seen.totals = totals(runs.archive());
-        Ok(Work { runs, follower, pending: None, since: None, bytes: 0, counted: (0, 0) })
+        Ok(Work { runs, follower, last, pending: None, since: None, bytes: 0, counted: (0, 0) })
     }
 
-    /// Whether an archive that ends at `from` can go on with this log.
-    fn check(&self, log: &Log, from: Lsn) -> Result<()> {
+    /// Whether an archive that is not empty can go on with this log.
+    fn check(&self, log: &Log, view: &Arc<View>) -> Result<()> {
+        let from = view.end();
         let (oldest, durable) = (log.oldest_lsn(), log.flushed_lsn());
         if from < oldest {
             return Err(Error::new(
@@ -193,7 +202,7 @@ impl Archiver {
             )
             .with_hint("Put the right log there, or name an empty place for a new archive."));
         }
-        Ok(())
+        history::is_of_log(view, &self.place, log)
     }
 
     /// Takes what is durable, waits for more for as long as `wait`, makes a run when it is time, or at once
@@ -258,6 +267,7 @@ impl Archiver {
                 continue;
             };
             work.runs.take(&block.block())?;
+            work.last = block.lsn();
             work.since.get_or_insert_with(Instant::now);
             work.bytes += block.next().0 - block.lsn().0;
             work.pending = None;
@@ -268,8 +278,8 @@ impl Archiver {
         let end = work.runs.seal()?;
         let bytes = std::mem::take(&mut work.bytes);
         work.since = None;
-        // The run is durable.
-        self.hold.advance(end);
+        // The run is durable. Its last block tells the next open that the log is the one that was archived.
+        self.hold.advance(work.last);
         let mut seen = self.seen.lock();
         seen.archived = Some(end);
         seen.totals = totals(work.runs.archive());
@@ -279,6 +289,22 @@ impl Archiver {
             seen.samples.pop_front();
         }
         Ok(())
+    }
+
+    /// Archives until at most `bytes` of durable log are not archived. What fails ends it: the restore that asks for it goes on with the log,
+    /// whose bound bounds what it keeps in memory then.
+    pub fn catch_up(&self, log: &Log, bytes: u64) {
+        let upto = log.flushed_lsn();
+        let lags = || {
+            let archived = self.seen.lock().archived;
+            archived.is_some_and(|archived| archived.0.saturating_add(bytes) < upto.0)
+        };
+        while lags() {
+            if let Err(error) = self.step(log, Duration::ZERO, true) {
+                tracing::warn!("{} lags, and the restore goes on without what it lacks: {error}", self.place);
+                return;
+            }
+        }
     }
 
     /// Merges runs, one step; false when there is nothing to merge. Beside [`Archiver::step`], on a thread of its own.
@@ -322,12 +348,23 @@ impl Archiver {
         seen.error.clone().filter(|_| seen.refused)
     }
 
-    /// Whether it has every page from its first record on, or will have, and there is nothing wrong with it as far as is
-    /// known.
-    pub fn has_every_page(&self, log: &Log) -> bool {
+    /// Whether every page can be made from it: from its first record on (now, or once the log is archived), or from its image in the newest
+    /// of `backups`, which lacks none. And there is nothing wrong with either, as far as is known.
+    pub fn has_every_page(&self, log: &Log, backups: Option<&Backups>) -> bool {
         let Some(view) = self.view() else { return false };
+        if self.seen.lock().error.is_some() {
+            return false;
+        }
         let start = if view.start().is_some() { view.start() } else { log.oldest_lsn() };
-        start <= log.config().first_lsn() && self.seen.lock().error.is_none()
+        if start <= log.config().first_lsn() {
+            return true;
+        }
+        // What a repair asks of it as well.
+        let covers = |summary: &BackupSummary| {
+            view.start().is_some() && view.start() <= summary.begin && summary.end <= view.end() && summary.damaged == 0
+        };
+        // The archiver asks, which must not wait for the place of the backups.
+        backups.and_then(Backups::known).is_some_and(|backup| covers(backup.summary()))
     }
 
     /// Where it is, in words.
@@ -453,12 +490,24 @@ impl Database {
             DoubleWrites::Off => false,
             DoubleWrites::Auto => {
                 let archiver = inner.archiver.as_ref().filter(|_| inner.options.page_repair);
-                !archiver.is_some_and(|archiver| archiver.has_every_page(&inner.log))
+                !archiver.is_some_and(|archiver| archiver.has_every_page(&inner.log, inner.backups.as_deref()))
             }
         };
         if on != inner.pool.double_writes() {
             inner.pool.set_double_writes(on);
             tracing::info!("pages are written {} from now on", if on { "twice" } else { "once" });
+        }
+    }
+
+    /// Looks for the newest backup, where it is one that can protect pages.
+    pub(crate) fn look_for_backups(&self) {
+        let inner = self.inner();
+        if let (Some(backups), true) = (&inner.backups, inner.options.double_writes == DoubleWrites::Auto)
+            && inner.archiver.is_some()
+            && backups.newest().is_ok_and(|newest| newest.is_some())
+            && inner.pool.double_writes()
+        {
+            self.decide_double_writes();
         }
     }
 
@@ -540,6 +589,9 @@ mod tests {
         fn delete(&self, name: &str) -> StoreResult<()> {
             self.below.delete(name)
         }
+        fn settle(&self, folder: &str) -> StoreResult<()> {
+            self.below.settle(folder)
+        }
         fn tidy(&self, folder: &str) -> StoreResult<()> {
             self.below.tidy(folder)
         }
@@ -554,7 +606,7 @@ mod tests {
     fn it_is_opened_anew_while_a_merge_is_under_way() -> Result<()> {
         let sim = SimVfs::new(1);
         let vfs: Arc<dyn Vfs> = Arc::new(sim);
-        vfs.create_dir_all(Path::new("/archive"))?;
+        vfs.make_folder(Path::new("/archive"))?;
         let log = Log::create(Arc::clone(&vfs), Path::new("/log"), LogConfig::default(), 1)?;
         let below = FolderStore::open(Arc::clone(&vfs), Path::new("/archive")).map_err(Error::from)?;
         let gate = Arc::new(Gate {

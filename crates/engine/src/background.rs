@@ -314,6 +314,7 @@ fn merge_archive(weak: &Weak<Inner>) {
                 return;
             }
         }
+        db.look_for_backups();
         let length = match db.judge(MERGE, db.merge_archive_step()) {
             Step::Done => EVERY,
             Step::Pause(length) => length,

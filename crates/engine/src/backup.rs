@@ -21,8 +21,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use resurgam_archive::{
-    Backup, BackupPlan, BackupSummary, BackupWriter, MadePages, PageKind, PageMaker, SEGMENT_PAGES, pages_of, remake,
-    segment_key, segment_page,
+    Backup, BackupPlan, BackupSummary, BackupWriter, MadePages, PageBase, PageKind, PageMaker, SEGMENT_PAGES, pages_of,
+    remake, segment_key, segment_page,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_buffer::FilePage;
@@ -132,6 +132,8 @@ impl Database {
         let made = self.make_backup(backups, &claim, from_archive, planted, cancelled);
         let outcome = made.and_then(|summary| Backup::open(&backups.store()?, &summary.name).map(Some));
         claim.ended(&outcome, inner.vfs.wall_clock_us());
+        // It may be what protects pages from now on.
+        self.decide_double_writes();
         match outcome {
             Ok(Some(backup)) => {
                 let summary = backup.summary();
@@ -406,19 +408,16 @@ impl Database {
         let view = inner.archiver.as_ref().and_then(|archiver| archiver.view());
         let view = view.ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be reached now"))?;
         let store = backups.store()?;
-        let base = Backup::newest(&store, inner.boot.database_id, view.end())?
-            .filter(|base| base.summary().begin >= view.start());
-        if base.is_none() && view.start() > Lsn(inner.log.config().segment_bytes) {
-            return Err(Error::new(
-                ErrorKind::NotInPrerequisiteState,
-                format!(
-                    "the archive begins at LSN {}, after the database was made, and there is no backup to go on from",
-                    view.start()
-                ),
-            )
-            .with_hint("Make the first backup from the files: SELECT resurgam_backup()."));
-        }
-        let (data_pages, version_pages) = pages_of(base.as_deref(), &view)?;
+        let base =
+            PageBase::newest(Some(&store), &view, view.end(), inner.log.config().first_lsn()).map_err(|error| {
+                match error.kind() {
+                    ErrorKind::NotInPrerequisiteState => {
+                        error.with_hint("Make the first backup from the files: SELECT resurgam_backup().")
+                    }
+                    _ => error,
+                }
+            })?;
+        let (data_pages, version_pages) = pages_of(base.backup().map(|backup| &**backup), &view)?;
         let maker = PageMaker::new(base, Arc::clone(&view), Lsn(view.end().0 - 1))?;
         let plan = BackupPlan { data_pages, version_pages, resume_since_us: i64::MAX, ..self.plan(true) };
         let mut writer = self.sized(BackupWriter::begin(store, &plan)?);

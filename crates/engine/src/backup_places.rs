@@ -173,6 +173,11 @@ impl Backups {
         Ok(seen.newest.clone())
     }
 
+    /// The newest backup, if it is known: nothing is read.
+    pub fn known(&self) -> Option<Arc<Backup>> {
+        self.seen.lock().newest.clone()
+    }
+
     /// The page's image in the newest backup, if `fits` says that what is behind it is all known. False if there is none.
     ///
     /// # Errors

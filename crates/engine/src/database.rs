@@ -212,7 +212,9 @@ impl Database {
         });
         let dir = dir.unwrap_or(asked);
         let paths = Paths::new(dir);
-        vfs.create_dir_all(dir)?;
+        if !vfs.exists(dir)? {
+            vfs.make_folder(dir)?;
+        }
         let mut entries = vfs.list(dir)?;
         entries.retain(|name| name != "lock" && name != "lost+found" && name != "control.new");
         if entries.iter().any(|name| name == RESTORING) {
@@ -250,6 +252,8 @@ impl Database {
             has_control = begin::control_from_log_folder(&vfs, dir, &paths.control, &options)?;
         }
         if creating || !has_control {
+            // One that is there may be of an open that did not get far.
+            vfs.make_folder(dir)?;
             create(&vfs, dir, &paths, &options, creating)?;
         }
         Self::recover(vfs, dir, &paths, options, lock, progress)
@@ -454,6 +458,7 @@ impl Database {
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self::of_user(inner);
         db.look_at_replaceable();
+        db.look_for_backups();
         db.decide_double_writes();
         db.queue_losers(losers);
         if !db.0.options.background {

@@ -164,7 +164,7 @@ impl LogFolder {
         };
         check_log_place(place)?;
         let path = dir.join(place);
-        vfs.create_dir_all(&path)?;
+        vfs.make_folder(&path)?;
         let _lock = lock(vfs, &path)?;
         let mut names = vfs.list(&path)?;
         names.retain(|name| name != "lost+found" && name != LOCK);
@@ -188,9 +188,6 @@ impl LogFolder {
         }
         vfs.keep_private(&path, names.is_empty())?;
         LogOwner { database_id: id, epoch: 1 }.write(vfs, &path)?;
-        if let Some(parent) = path.parent() {
-            vfs.sync_dir(parent)?;
-        }
         write_log_place(vfs, dir, place)?;
         Ok(path)
     }

@@ -22,9 +22,9 @@ impl fmt::Debug for StoreHandle {
 /// See [`Options::double_writes`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DoubleWrites {
-    /// As long as there is no other protection: off while there is an archive that has every page from its first record
-    /// on and can be written, and [`Options::page_repair`] is on. A page that a power loss tears is then rebuilt when it
-    /// is read, from the archive and the log.
+    /// As long as there is no other protection: off while there is an archive that can be written and that has every page from its
+    /// first record on, or the newest backup has an image of it, and [`Options::page_repair`] is on. A page that a power loss
+    /// tears is then rebuilt when it is read, from backup, archive and log.
     #[default]
     Auto,
     /// Always.
@@ -147,6 +147,10 @@ pub struct Options {
     /// sweeps would use one thread.
     #[doc(hidden)]
     pub cleaner_unit_pages: u64,
+    /// A restore has the archive catch up to so many bytes of log before it looks what pages have behind it: that is kept in memory, for
+    /// each page. For tests.
+    #[doc(hidden)]
+    pub restore_behind_bytes: u64,
     /// How long a statement waits for the replacement of a dead device. For tests.
     #[doc(hidden)]
     pub replacement_patience: Duration,
@@ -191,6 +195,7 @@ impl Default for Options {
             max_prepared_transactions: 1000,
             background: true,
             cleaner_unit_pages: resurgam_versions::UNIT_PAGES,
+            restore_behind_bytes: 64 << 20,
             replacement_patience: Duration::from_secs(30),
         }
     }

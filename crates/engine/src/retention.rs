@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_archive::{
-    Archive, ArchiveConfig, Backup, BackupEntry, GivenUp, Lease, Mark, MarkKind, Marks, MergePolicy, PageMaker,
-    Promise, Retention, RetentionPlan, View, list_backups,
+    Archive, ArchiveConfig, Backup, BackupEntry, GivenUp, Lease, Mark, MarkKind, Marks, MergePolicy, PageBase,
+    PageMaker, Promise, Retention, RetentionPlan, View, list_backups,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
@@ -348,7 +348,7 @@ impl Bases<'_> {
     }
 
     fn made_of(&self, backup: Option<Arc<Backup>>, page: PageId, before: Lsn) -> Result<Option<PageBuf>> {
-        let maker = PageMaker::new(backup, Arc::clone(self.view), before)?;
+        let maker = PageMaker::new(PageBase::unchecked(backup), Arc::clone(self.view), before)?;
         let mut made = [PageBuf::zeroed()];
         maker.make(page, &mut made)?;
         let [made] = made;

@@ -19,7 +19,7 @@ const WAIT: Duration = Duration::from_secs(60);
 
 fn disk() -> Result<SimVfs> {
     let sim = SimVfs::new(3);
-    sim.create_dir_all(Path::new("/disk5"))?;
+    sim.make_folder(Path::new("/disk5"))?;
     Ok(sim)
 }
 
@@ -158,6 +158,116 @@ fn what_is_no_place_or_not_this_logs_is_refused() -> Result<()> {
     db.close()
 }
 
+/// Copies the data folder.
+fn copy(sim: &SimVfs, folder: &str) -> Result<()> {
+    for (from, to) in [("/db".to_owned(), folder.to_owned()), ("/db/log".to_owned(), format!("{folder}/log"))] {
+        sim.make_folder(Path::new(&to))?;
+        for name in sim.list(Path::new(&from))?.iter().filter(|name| *name != "log") {
+            let source = sim.open(&Path::new(&from).join(name), OpenMode::ReadOnly)?;
+            let mut bytes = vec![0; source.len()? as usize];
+            source.read_exact_at(&mut bytes, 0)?;
+            sim.open(&Path::new(&to).join(name), OpenMode::Create)?.write_at(&bytes, 0)?;
+        }
+    }
+    Ok(())
+}
+
+fn end_of_archive(sim: &SimVfs) -> Result<Lsn> {
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let store = Arc::new(FolderStore::existing(vfs, Path::new(PLACE)).map_err(Error::from)?);
+    Ok(Archive::open_view(store, None)?.expect("an archive").end())
+}
+
+/// A copy of the data folder runs on past the end of an archive that it cannot reach, and reaches it later, running or at its next start:
+/// it is refused, whether both did different things or the very same, and the archive stays as it was. The original goes on.
+#[test]
+fn a_copy_that_went_on_by_itself_is_refused() -> Result<()> {
+    for same in [false, true] {
+        for closed_first in [false, true] {
+            let sim = disk()?;
+            let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+            let db = open(&sim, Some(PLACE))?;
+            fill(&db, "a")?;
+            db.archive_now()?;
+            if closed_first {
+                db.close()?;
+                drop(db);
+                copy(&sim, "/old")?;
+                let db = open(&sim, Some(PLACE))?;
+                fill(&db, "b")?;
+                db.close()?;
+            } else {
+                // As a snapshot of the disk.
+                copy(&sim, "/old")?;
+                fill(&db, "b")?;
+                db.close()?;
+            }
+            let end = end_of_archive(&sim)?;
+            let folder = FolderStore::open(Arc::clone(&vfs), Path::new(PLACE)).map_err(Error::from)?;
+            let store = Arc::new(FaultyStore::new(Arc::new(folder)));
+            let reach = |reach: bool| {
+                for call in [StoreCall::List, StoreCall::Read] {
+                    store.always(call, (!reach).then_some(Misdeed::Fail(StoreErrorKind::Unavailable)));
+                }
+            };
+            reach(false);
+            let with_store = || Options { archive_store: Some(StoreHandle(store.clone())), ..options(Some(PLACE)) };
+            let open_old = || Database::open_with(Arc::new(sim.clone()), Path::new("/old"), with_store(), |_| {});
+            let old = open_old()?;
+            for i in 0..8 {
+                fill(&old, &if same && i == 0 { "b".to_owned() } else { format!("other{i}") })?;
+            }
+            assert!(old.log_status().flushed > end, "it did not get past the archive");
+            reach(true);
+            let error = old.archive_now().expect_err("it took the archive over");
+            assert!(error.kind() == ErrorKind::NotInPrerequisiteState, "{error}");
+            let said = format!("{error} {:?}", error.hint());
+            assert!(said.contains("another history") && said.contains(PLACE) && said.contains(".run"), "{said}");
+            assert!(said.contains("an empty place"), "{said}");
+            assert_eq!((status(&old).state, end_of_archive(&sim)?), ("refused", end));
+            // It goes on, and keeps its log.
+            fill(&old, "still")?;
+            old.close()?;
+            drop(old);
+            let Err(error) = open_old() else { panic!("it opened") };
+            assert!(error.to_string().contains("another history"), "{error}");
+            let db = open(&sim, Some(PLACE))?;
+            fill(&db, "c")?;
+            db.archive_now()?;
+            assert_eq!(status(&db).state, "current");
+            db.close()?;
+            drop(db);
+            let compared = archived::compare(&vfs, Path::new("/db"), None, 1 << 20, Path::new(PLACE));
+            compared.unwrap_or_else(|what| panic!("{what}"));
+        }
+    }
+    Ok(())
+}
+
+/// A copy that stands where the archive ends takes it over; then it is the original that is refused, and nothing is mixed.
+#[test]
+fn of_two_that_stand_at_the_archives_end_one_goes_on() -> Result<()> {
+    let sim = disk()?;
+    let db = open(&sim, Some(PLACE))?;
+    fill(&db, "a")?;
+    db.close()?;
+    drop(db);
+    copy(&sim, "/old")?;
+    let old = Database::open_with(Arc::new(sim.clone()), Path::new("/old"), options(Some(PLACE)), |_| {})?;
+    fill(&old, "b")?;
+    old.close()?;
+    drop(old);
+    let db = open(&sim, None)?;
+    for i in 0..4 {
+        fill(&db, &format!("c{i}"))?;
+    }
+    db.close()?;
+    drop(db);
+    let (kind, text) = refused(&sim, PLACE);
+    assert!(kind == ErrorKind::NotInPrerequisiteState && text.contains("another history"), "{text}");
+    Ok(())
+}
+
 /// The log in front of the archive is an old copy.
 #[test]
 fn an_archive_ahead_of_the_log_is_refused() -> Result<()> {
@@ -165,15 +275,7 @@ fn an_archive_ahead_of_the_log_is_refused() -> Result<()> {
     let db = open(&sim, Some(PLACE))?;
     fill(&db, "a")?;
     db.close()?;
-    for (from, to) in [("/db", "/old"), ("/db/log", "/old/log")] {
-        sim.create_dir_all(Path::new(to))?;
-        for name in sim.list(Path::new(from))?.iter().filter(|name| *name != "log") {
-            let source = sim.open(&Path::new(from).join(name), OpenMode::ReadOnly)?;
-            let mut bytes = vec![0; source.len()? as usize];
-            source.read_exact_at(&mut bytes, 0)?;
-            sim.open(&Path::new(to).join(name), OpenMode::Create)?.write_at(&bytes, 0)?;
-        }
-    }
+    copy(&sim, "/old")?;
     let db = open(&sim, Some(PLACE))?;
     fill(&db, "b")?;
     db.archive_now()?;

@@ -27,7 +27,7 @@ const NEVER: fn() -> bool = || false;
 fn disk(seed: u64) -> Result<SimVfs> {
     let sim = SimVfs::new(seed);
     for folder in ["/disk2", "/disk5", "/disk6"] {
-        sim.create_dir_all(Path::new(folder))?;
+        sim.make_folder(Path::new(folder))?;
     }
     Ok(sim)
 }

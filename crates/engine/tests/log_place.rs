@@ -16,8 +16,8 @@ const WAIT: Duration = Duration::from_secs(60);
 
 fn disk() -> Result<SimVfs> {
     let sim = SimVfs::new(3);
-    sim.create_dir_all(Path::new("/disk2"))?;
-    sim.create_dir_all(Path::new("/disk3"))?;
+    sim.make_folder(Path::new("/disk2"))?;
+    sim.make_folder(Path::new("/disk3"))?;
     Ok(sim)
 }
 
@@ -75,7 +75,7 @@ fn count(db: &Database, name: &str) -> Result<usize> {
 
 /// Moves the files of a folder, as an operator would with the server stopped.
 fn move_files(sim: &SimVfs, from: &str, to: &str) -> Result<()> {
-    sim.create_dir_all(Path::new(to))?;
+    sim.make_folder(Path::new(to))?;
     for name in sim.list(Path::new(from))? {
         sim.rename(&Path::new(from).join(&name), &Path::new(to).join(&name))?;
     }
@@ -84,7 +84,7 @@ fn move_files(sim: &SimVfs, from: &str, to: &str) -> Result<()> {
 }
 
 fn copy_files(sim: &SimVfs, from: &str, to: &str) -> Result<()> {
-    sim.create_dir_all(Path::new(to))?;
+    sim.make_folder(Path::new(to))?;
     for name in sim.list(Path::new(from))? {
         let source = sim.open(&Path::new(from).join(&name), OpenMode::ReadOnly)?;
         let mut bytes = vec![0; source.len()? as usize];
@@ -139,7 +139,7 @@ fn moved_out_of_the_data_folder() -> Result<()> {
     db.close()?;
     let (kind, text) = refused(&sim, Some(LOG));
     assert!(kind == ErrorKind::Io && text.contains("does not exist") && text.contains("/db/log"), "{text}");
-    sim.create_dir_all(Path::new(LOG))?;
+    sim.make_folder(Path::new(LOG))?;
     let (kind, text) = refused(&sim, Some(LOG));
     assert!(kind == ErrorKind::Io && text.contains("holds no log") && text.contains("/db/log"), "{text}");
     copy_files(&sim, "/db/log", LOG)?;

@@ -83,7 +83,7 @@ fn in_use() -> Result<()> {
 #[test]
 fn somebody_elses_folder() -> Result<()> {
     let sim = SimVfs::new(1);
-    sim.create_dir_all(Path::new("/db"))?;
+    sim.make_folder(Path::new("/db"))?;
     sim.open(&path("holiday.jpg"), OpenMode::CreateNew)?.write_at(b"beach", 0)?;
     assert_eq!(kind(&sim).0, ErrorKind::NotADatabase);
     assert_eq!(sim.list(Path::new("/db"))?.iter().filter(|n| *n != "lock").count(), 1, "nothing was added");

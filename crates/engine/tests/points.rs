@@ -16,7 +16,7 @@ use resurgam_archive::{Archive, History as Records, Lease, View};
 use resurgam_engine::*;
 use resurgam_log::{LogEnd, LogReader};
 use resurgam_recovery::{AnalysisSource, CheckpointState, ControlFile, Highest, Told, analyse_from};
-use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
+use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FolderStore, Store};
 use rng::Rng;
 
@@ -269,6 +269,30 @@ fn the_stream_says_what_the_log_says() -> Result<()> {
     Ok(())
 }
 
+/// A version-store file that is no leftover of an attempt at this folder is somebody's.
+#[test]
+fn a_version_store_file_that_is_there_stays() -> Result<()> {
+    let mut history = History::make(shape(61, 60))?;
+    let path = Path::new("/disk2/made");
+    let request = RestoreRequest { version_store_path: Some(path.into()), ..RestoreRequest::new(ARCHIVE, "/new/a") };
+    restore_point(&vfs(&history), &request, &mut |_| {})?;
+    let bytes = |history: &History| -> Result<Vec<u8>> {
+        let file = history.sim.open(path, OpenMode::ReadOnly)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    let before = bytes(&history)?;
+    let another = RestoreRequest { target: "/new/b".into(), ..request };
+    for _ in 0..2 {
+        let (kind, text) = refused(&history, another.clone());
+        assert!(kind == ErrorKind::InvalidParameter && text.contains("exists already"), "{text}");
+        assert_eq!(bytes(&history)?, before);
+        history.sim = history.sim.crash();
+    }
+    Ok(())
+}
+
 /// Power is lost at each call while the folder is made: it is no database, or the whole one; and the next attempt makes it.
 #[test]
 fn crashes_while_the_folder_is_made() -> Result<()> {
@@ -283,7 +307,10 @@ fn crashes_while_the_folder_is_made() -> Result<()> {
             let (calls, on_demand) = (attempt / 3, attempt % 2 == 0);
             history.sim = sim.fork(attempt);
             let to = RestorePoint::Lsn(point.lsn);
-            let request = RestoreRequest { to, whole: !on_demand, ..RestoreRequest::new(ARCHIVE, "/new/a") };
+            // A file outside of the folder, which an attempt may leave.
+            let version_store_path = (seed == 61).then(|| "/disk2/made".into());
+            let request =
+                RestoreRequest { to, whole: !on_demand, version_store_path, ..RestoreRequest::new(ARCHIVE, "/new/a") };
             history.sim.set_faults(FaultPlan { crash_after_ops: Some(calls), ..FaultPlan::default() });
             let made = restore_point(&vfs(&history), &request, &mut |_| {});
             if !history.sim.power_lost() {
@@ -516,6 +543,69 @@ fn the_end_of_a_dead_log() -> Result<()> {
     db.close()
 }
 
+/// What a log's oldest segment lost does not matter where what is not archived is behind it; and the log of a copy of the
+/// database is refused.
+#[test]
+fn the_end_of_a_dead_log_whose_first_segment_is_short() -> Result<()> {
+    let history = History::make(shape(92, 200))?;
+    let db = open(&history.sim, DIR, history.options.clone())?;
+    let hold = db.hold_log("the test", db.log_status().oldest)?;
+    let mut rows = read(&db, &history.tables)?;
+    let segments = || -> Result<Vec<String>> {
+        let mut names = history.sim.list(Path::new("/db/log"))?;
+        names.retain(|name| name.ends_with(".log"));
+        Ok(names)
+    };
+    for i in 0..400 {
+        write(&db, &mut rows, 2_000_000 + i * 1000)?;
+        if db.log_status().bytes_in_use > 4 * history.options.log_segment_bytes {
+            break;
+        }
+    }
+    assert!(db.log_status().bytes_in_use > 4 * history.options.log_segment_bytes);
+    db.archive_now()?;
+    write(&db, &mut rows, 3_000_000)?;
+    drop((hold, db));
+    let first = Path::new("/db/log").join(segments()?.first().expect("a segment"));
+    for (at, cut) in [4096, 100, 0].into_iter().enumerate() {
+        // Of the archive as it was.
+        let sim = history.sim.fork(at as u64);
+        sim.open(&first, OpenMode::ReadWrite)?.set_len(cut)?;
+        let dir = format!("/new/cut{cut}");
+        let request = RestoreRequest { log_dir: Some("/db/log".into()), ..RestoreRequest::new(ARCHIVE, dir.as_str()) };
+        let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+        restore_point(&vfs, &request, &mut |_| {})?;
+        let db = open(&sim, &dir, new_options(&history))?;
+        same(&dir, &read(&db, &history.tables)?, &rows);
+        db.close()?;
+    }
+    // A copy goes on by itself, and the original as well.
+    let sim = history.sim.fork(9);
+    let without = || Options { archive: None, ..history.options.clone() };
+    let copy = open(&sim, DIR, without())?;
+    write(&copy, &mut rows.clone(), 5_000_000)?;
+    write(&copy, &mut rows.clone(), 6_000_000)?;
+    drop(copy);
+    let db = open(&history.sim, DIR, history.options.clone())?;
+    write(&db, &mut rows.clone(), 5_000_000)?;
+    db.archive_now()?;
+    drop(db);
+    let folder = Path::new("/copied");
+    history.sim.make_folder(folder)?;
+    for name in sim.list(Path::new("/db/log"))?.iter().filter(|name| name.ends_with(".log")) {
+        let source = sim.open(&Path::new("/db/log").join(name), OpenMode::ReadOnly)?;
+        let mut bytes = vec![0; source.len()? as usize];
+        source.read_exact_at(&mut bytes, 0)?;
+        history.sim.open(&folder.join(name), OpenMode::Create)?.write_at(&bytes, 0)?;
+    }
+    let copied = RestoreRequest { log_dir: Some(folder.into()), ..RestoreRequest::new(ARCHIVE, "/new/copied") };
+    let before = view(&history.sim)?.end();
+    let (kind, text) = refused(&history, copied);
+    assert!(kind == ErrorKind::NotInPrerequisiteState && text.contains("another history"), "{text}");
+    assert_eq!(view(&history.sim)?.end(), before, "nothing was added");
+    Ok(())
+}
+
 /// Places that are missing, of others, with a gap, or damaged; a target that is taken, or too small.
 #[test]
 fn what_cannot_be_restored_is_said() -> Result<()> {
@@ -523,7 +613,7 @@ fn what_cannot_be_restored_is_said() -> Result<()> {
     let new = |dir: &str| RestoreRequest::new(ARCHIVE, dir);
     let (kind, text) = refused(&history, RestoreRequest::new("/nowhere", "/new/a"));
     assert!(kind == ErrorKind::Io && text.contains("/nowhere"), "{text}");
-    history.sim.create_dir_all(Path::new("/disk5/empty"))?;
+    history.sim.make_folder(Path::new("/disk5/empty"))?;
     let (kind, text) = refused(&history, RestoreRequest::new("/disk5/empty", "/new/a"));
     assert!(kind == ErrorKind::NotADatabase && text.contains("/disk5/empty"), "{text}");
     let end = view(&history.sim)?.end();
@@ -536,7 +626,7 @@ fn what_cannot_be_restored_is_said() -> Result<()> {
         let (kind, text) = refused(&history, RestoreRequest { to, ..new("/new/a") });
         assert!(kind == ErrorKind::NotInPrerequisiteState && text.contains("has points from LSN"), "{text}");
     }
-    history.sim.create_dir_all(Path::new("/new/taken"))?;
+    history.sim.make_folder(Path::new("/new/taken"))?;
     history.sim.open(Path::new("/new/taken/mine"), resurgam_vfs::OpenMode::Create)?;
     let (kind, text) = refused(&history, new("/new/taken"));
     assert!(kind == ErrorKind::InvalidParameter && text.contains("not empty"), "{text}");

@@ -38,6 +38,9 @@ impl Store for Interrupted {
     fn delete(&self, name: &str) -> StoreResult<()> {
         self.below.delete(name)
     }
+    fn settle(&self, folder: &str) -> StoreResult<()> {
+        self.below.settle(folder)
+    }
     fn tidy(&self, folder: &str) -> StoreResult<()> {
         self.below.tidy(folder)
     }
@@ -200,7 +203,7 @@ fn a_data_file_that_is_gone_after_a_crash() -> Result<()> {
 fn a_data_file_that_is_gone_with_its_log() -> Result<()> {
     for traditional in [false, true] {
         let vfs = SimVfs::new(5);
-        vfs.create_dir_all(Path::new("/archive"))?;
+        vfs.make_folder(Path::new("/archive"))?;
         let archived = || Options {
             archive: Some("/archive".into()),
             log_bytes_wanted: 1 << 20,
@@ -330,7 +333,7 @@ fn what_the_log_has_no_more() -> Result<()> {
 #[test]
 fn the_log_stays_while_a_page_is_repaired() -> Result<()> {
     let vfs = SimVfs::new(6);
-    vfs.create_dir_all(Path::new("/archive"))?;
+    vfs.make_folder(Path::new("/archive"))?;
     let below = FolderStore::open(Arc::new(vfs.clone()), Path::new("/archive")).map_err(Error::from)?;
     let store = Arc::new(Interrupted { below, at_read: Mutex::default() });
     let with_store = || Options {
@@ -425,7 +428,7 @@ fn torn_pages_without_double_writes() -> Result<()> {
             let (mut torn, mut bytes, mut pages) = (0, 0, 0);
             for seed in 0..12_u64 {
                 let vfs = SimVfs::new(seed);
-                vfs.create_dir_all(Path::new("/archive"))?;
+                vfs.make_folder(Path::new("/archive"))?;
                 let archived = || Options {
                     archive: Some("/archive".into()),
                     log_bytes_wanted: 1 << 20,
@@ -480,12 +483,82 @@ fn torn_pages_without_double_writes() -> Result<()> {
     Ok(())
 }
 
+/// An archive that was begun later than the database: pages are written twice until a backup has an image of each, then once, and what is
+/// torn is rebuilt from that. A place of backups that has none does not count, nor one that cannot be read.
+#[test]
+fn a_backup_protects_as_the_beginning_does() -> Result<()> {
+    let mut torn = 0;
+    for seed in 0..8_u64 {
+        let vfs = SimVfs::new(seed);
+        for place in ["/archive", "/backups"] {
+            vfs.make_folder(Path::new(place))?;
+        }
+        let small = || Options { log_bytes_wanted: 1 << 20, log_bytes_max: 4 << 20, ..options(seed % 2 == 1) };
+        let db = open(&vfs, small())?;
+        fill(&db)?;
+        while db.write_back()? > 0 {}
+        db.checkpoint()?;
+        db.close()?;
+        drop(db);
+        let later = || Options { archive: Some("/archive".into()), backups: Some("/backups".into()), ..small() };
+        // How often a page is written that was there before.
+        let work = |db: &Database, value: i64| -> Result<(u64, u64)> {
+            let of = |db: &Database| {
+                let pool = db.stats().pool;
+                (2 * pool.pages_written - pool.fresh_pages_written, pool.pages_written)
+            };
+            while db.write_back()? > 0 {}
+            let before = of(db);
+            in_transaction(db, |tx, t| update(tx, t, 0, value))?;
+            while db.write_back()? > 0 {}
+            let after = of(db);
+            Ok((after.0 - before.0, after.1 - before.1))
+        };
+        let db = open(&vfs, later())?;
+        db.archive_now()?;
+        assert!(db.archive_status().is_some_and(|status| status.state == "current"));
+        let (images, pages) = work(&db, 1)?;
+        assert!(images > pages, "seed {seed}: {images} images of {pages} pages without a backup");
+        db.backup(false, &|| false)?;
+        db.archive_now()?;
+        let (images, pages) = work(&db, 2)?;
+        assert_eq!(images, pages, "seed {seed}: with a backup");
+        // Also at the next open.
+        drop(db);
+        let vfs = vfs.crash_clone(seed + 100);
+        let db = open(&vfs, later())?;
+        db.archive_now()?;
+        let (images, pages) = work(&db, 1)?;
+        assert_eq!(images, pages, "seed {seed}: opened again");
+        in_transaction(&db, |tx, t| update(tx, t, 0, 2))?;
+        db.write_back()?;
+        torn += db.stats().pool.repaired_pages;
+        drop(db);
+        let vfs = vfs.crash_clone(seed + 200);
+        let db = open(&vfs, later())?;
+        check(&db)?;
+        assert_eq!(db.verify()?, Vec::<String>::new(), "seed {seed}");
+        torn += db.stats().pool.repaired_pages;
+        db.close()?;
+        drop(db);
+        // A backup that is gone, as its place, protects nothing.
+        let gone = || Options { backups: Some("/nothing".into()), ..later() };
+        let db = open(&vfs, gone())?;
+        db.archive_now()?;
+        let (images, pages) = work(&db, 1)?;
+        assert!(images > pages, "seed {seed}: {images} images of {pages} pages without the backups");
+        db.close()?;
+    }
+    assert!(torn > 5, "{torn} torn pages were met");
+    Ok(())
+}
+
 /// Pages were written twice before they were written once: the old images of the double-write area do not come back in
 /// the place of a page that is damaged later.
 #[test]
 fn old_images_of_the_double_write_area_do_not_come_back() -> Result<()> {
     let vfs = SimVfs::new(9);
-    vfs.create_dir_all(Path::new("/archive"))?;
+    vfs.make_folder(Path::new("/archive"))?;
     let with = |double_writes| Options {
         archive: Some("/archive".into()),
         buffer_bytes: 4096 * PAGE,
@@ -523,7 +596,7 @@ fn devices_that_lie() -> Result<()> {
     let (mut repaired, mut lost) = (0, 0);
     for seed in 0..16_u64 {
         let vfs = SimVfs::new(seed);
-        vfs.create_dir_all(Path::new("/archive"))?;
+        vfs.make_folder(Path::new("/archive"))?;
         let archived = || Options {
             archive: Some("/archive".into()),
             log_bytes_wanted: 1 << 20,

@@ -85,7 +85,7 @@ impl Work {
     fn begin(options: Options) -> Result<Self> {
         let sim = SimVfs::new(5);
         for disk in ["/disk5", "/disk6"] {
-            sim.create_dir_all(Path::new(disk))?;
+            sim.make_folder(Path::new(disk))?;
         }
         let db = open(&sim, "/db", options)?;
         let tx = db.begin(Isolation::ReadCommitted);

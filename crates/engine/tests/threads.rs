@@ -40,7 +40,7 @@ fn open(vfs: &SimVfs, apart: bool) -> Result<Database> {
 }
 
 fn open_as(vfs: &SimVfs, options: Options) -> Result<Database> {
-    vfs.create_dir_all(Path::new("/disk2"))?;
+    vfs.make_folder(Path::new("/disk2"))?;
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
     Database::open_with(vfs, Path::new("/db"), options, |_| {})
 }

@@ -12,8 +12,8 @@ const OTHER: &str = "/disk3/moved";
 
 fn disk() -> Result<SimVfs> {
     let sim = SimVfs::new(3);
-    sim.create_dir_all(Path::new("/disk2"))?;
-    sim.create_dir_all(Path::new("/disk3"))?;
+    sim.make_folder(Path::new("/disk2"))?;
+    sim.make_folder(Path::new("/disk3"))?;
     Ok(sim)
 }
 

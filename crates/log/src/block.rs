@@ -13,7 +13,10 @@
 //! | 32..36 | epoch |
 //! | 36..40 | payload length |
 //! | 40..44 | CRC-32C over header (this field zero) and payload |
-//! | 44..48 | zero |
+//! | 44..48 | the opening that wrote it: a random number, not 0; 0 in blocks of earlier versions |
+//!
+//! The number of the opening tells histories apart: a copy of a data folder that is opened counts the same epochs and gives out the
+//! same LSNs as the original, but draws another number.
 //!
 //! The durable LSN tells damage from an ordinary end: when a block fails its
 //! checksum although a later one says that it had been durable, the medium lost
@@ -46,6 +49,8 @@ pub struct BlockHeader {
     pub epoch: u32,
     /// Bytes of records after the header.
     pub payload_len: u32,
+    /// The random number that the opening drew; 0 in blocks of earlier versions.
+    pub opening: u32,
     /// Whether the rest of the segment is unused.
     pub skip: bool,
 }
@@ -85,7 +90,8 @@ impl BlockHeader {
         head[24..32].copy_from_slice(&self.durable.0.to_le_bytes());
         head[32..36].copy_from_slice(&self.epoch.to_le_bytes());
         head[36..40].copy_from_slice(&self.payload_len.to_le_bytes());
-        head[40..48].fill(0);
+        head[40..44].fill(0);
+        head[44..48].copy_from_slice(&self.opening.to_le_bytes());
         let crc = checksum_append(checksum(head), payload);
         head[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
     }
@@ -112,6 +118,7 @@ impl BlockHeader {
             durable: Lsn(u64_at(24)),
             epoch: u32_at(32),
             payload_len: u32_at(36),
+            opening: u32_at(44),
             skip: u16::from_le_bytes([head[6], head[7]]) & FLAG_SKIP != 0,
         })
     }
@@ -148,11 +155,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(lsn: u64, prev: u64, durable: u64, epoch: u32, skip: bool,
+        fn round_trip(lsn: u64, prev: u64, durable: u64, epoch: u32, opening: u32, skip: bool,
                       payload in prop::collection::vec(any::<u8>(), 0..300), flip in 0usize..4000) {
             let header = BlockHeader {
                 lsn: Lsn(lsn), prev: Lsn(prev), durable: Lsn(durable), epoch,
-                payload_len: payload.len() as u32, skip,
+                payload_len: payload.len() as u32, opening, skip,
             };
             let mut block = vec![0xaa; BLOCK_HEADER_BYTES];
             block.extend_from_slice(&payload);
@@ -176,6 +183,7 @@ mod tests {
             durable: Lsn(4096),
             epoch: 1,
             payload_len: 512 - 48,
+            opening: 7,
             skip: false,
         };
         assert_eq!(header.next(4096), Lsn(4096 + 1024));
@@ -187,8 +195,15 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_by_name() {
-        let header =
-            BlockHeader { lsn: Lsn(4096), prev: Lsn(0), durable: Lsn(0), epoch: 1, payload_len: 0, skip: true };
+        let header = BlockHeader {
+            lsn: Lsn(4096),
+            prev: Lsn(0),
+            durable: Lsn(0),
+            epoch: 1,
+            payload_len: 0,
+            opening: 0,
+            skip: true,
+        };
         let mut block = [0; BLOCK_HEADER_BYTES];
         header.seal(&mut block);
         block[4] = 9;

@@ -39,6 +39,7 @@ pub(crate) struct Buffers {
     segment_bytes: u64,
     payload_max: usize,
     epoch: u32,
+    opening: u32,
     open: Option<Open>,
     sealed: VecDeque<Arc<Sealed>>,
     /// Bytes of the sealed blocks.
@@ -51,11 +52,12 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    pub(crate) fn new(config: &LogConfig, epoch: u32, next: Lsn, last_block: Lsn) -> Self {
+    pub(crate) fn new(config: &LogConfig, epoch: u32, opening: u32, next: Lsn, last_block: Lsn) -> Self {
         Self {
             segment_bytes: config.segment_bytes,
             payload_max: config.block_payload_bytes_max,
             epoch,
+            opening,
             open: None,
             sealed: VecDeque::new(),
             sealed_bytes: 0,
@@ -141,6 +143,7 @@ impl Buffers {
             durable: Lsn::NONE,
             epoch: self.epoch,
             payload_len: (bytes.len() - BLOCK_HEADER_BYTES) as u32,
+            opening: self.opening,
             skip,
         };
         self.next = header.next(self.segment_bytes);

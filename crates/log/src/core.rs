@@ -141,10 +141,12 @@ impl Core {
         segments: Segments,
         counters: Counters,
     ) -> Self {
+        // Never 0, which says nothing.
+        let opening = (vfs.random_u64() as u32).max(1);
         Core {
             vfs,
             segments,
-            buffers: Mutex::new(Buffers::new(&config, epoch, end.lsn, end.last_block)),
+            buffers: Mutex::new(Buffers::new(&config, epoch, opening, end.lsn, end.last_block)),
             end: AtomicU64::new(end.lsn.0),
             flushed: AtomicU64::new(end.lsn.0),
             appended: AtomicU64::new(end.lsn.0),

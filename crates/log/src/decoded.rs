@@ -7,10 +7,21 @@
 //! 1. Checksum, position and length are right; records fill the payload; groups are whole.
 //! 2. A block without records is a SKIP.
 
-use resurgam_base::{Error, Lsn, Result};
+use resurgam_base::{Error, Lsn, Result, checksum, checksum_append};
 
 use crate::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use crate::record::{RecordRef, record_at};
+
+/// What tells a block from every other one that a log, or the log of a copy of its database, can have at its position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockMark {
+    pub lsn: Lsn,
+    pub epoch: u32,
+    /// The random number of the opening that wrote it; 0 in blocks of earlier versions.
+    pub opening: u32,
+    /// CRC-32C of all of it but for position, epoch, opening, and the durable position, which memory does not have.
+    pub checksum: u32,
+}
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +85,17 @@ impl<'a> Block<'a> {
     /// Where the block after it starts.
     pub fn next(&self) -> Lsn {
         self.next
+    }
+
+    /// What tells it from every other block that a log can have there; the same whether it came from memory or from a file.
+    pub fn mark(&self) -> BlockMark {
+        let BlockHeader { lsn, prev, epoch, payload_len, opening, skip, durable: _ } = self.header;
+        let mut head = [0; 13];
+        head[..8].copy_from_slice(&prev.0.to_le_bytes());
+        head[8..12].copy_from_slice(&payload_len.to_le_bytes());
+        head[12] = u8::from(skip);
+        let payload = self.bytes.get(BLOCK_HEADER_BYTES..).unwrap_or_default();
+        BlockMark { lsn, epoch, opening, checksum: checksum_append(checksum(&head), payload) }
     }
 
     /// The records, in order.

@@ -58,14 +58,14 @@ mod waiters;
 pub use block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
 pub use config::LogConfig;
 pub use core::is_log_full;
-pub use decoded::Block;
+pub use decoded::{Block, BlockMark};
 pub use follow::{LogBlock, LogFollower};
 pub use group::Group;
 pub use holds::{LogHold, LogHolder};
 pub use log::{Appended, Log};
 pub use reader::{GroupRef, LogEnd, LogReader, WhyStopped};
 pub use record::{OwnedRecord, RECORD_HEADER_BYTES, RecordHeader, RecordKind, RecordRef};
-pub use segments::segment_file_name;
+pub use segments::{segment_bytes_of, segment_file_name};
 pub use stats::LogStats;
 pub use waiters::FlushTicket;
 

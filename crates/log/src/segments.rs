@@ -28,6 +28,8 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_vfs::{File, OpenMode, Vfs};
 
+use crate::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use crate::config::LogConfig;
 use crate::holds::{Holds, LogHolder};
 use crate::reader::LogEnd;
 use crate::stats::Counters;
@@ -52,6 +54,40 @@ pub(crate) fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<u64>> {
     numbers.sort_unstable();
     Ok(numbers)
 }
+
+/// The size of the segments in `dir`, as their first blocks say: the one at the start of segment *n* is at LSN *n* times that. None: no
+/// segment begins with a whole block. (Its files may be shorter, or cut. One that was used again and not written yet begins with a block of an
+/// earlier number, which says less: the most that one says is right.)
+///
+/// # Errors
+/// Those of reading.
+pub fn segment_bytes_of(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
+    let mut most = None;
+    for number in list_segments(vfs, dir)?.into_iter().filter(|number| *number > 0) {
+        let file = vfs.open(&dir.join(segment_file_name(number)), OpenMode::ReadOnly)?;
+        let mut head = [0; BLOCK_HEADER_BYTES];
+        if file.read_at(&mut head, 0)? < head.len() {
+            continue;
+        }
+        let lsn =
+            Lsn(u64::from_le_bytes([head[8], head[9], head[10], head[11], head[12], head[13], head[14], head[15]]));
+        let bytes = lsn.0 / number;
+        let may_be = lsn.0.is_multiple_of(number) && LogConfig { segment_bytes: bytes, ..SMALLEST }.check().is_ok();
+        let Some(header) = BlockHeader::decode(&head, lsn).filter(|_| may_be) else { continue };
+        if header.len() > bytes.min(file.len()?) {
+            continue;
+        }
+        let mut block = vec![0; header.len() as usize];
+        if file.read_at(&mut block, 0)? == block.len() && BlockHeader::verify(&block)? {
+            most = most.max(Some(bytes));
+        }
+    }
+    Ok(most)
+}
+
+/// Any size of a segment fits with these.
+const SMALLEST: LogConfig =
+    LogConfig { segment_bytes: 0, block_payload_bytes_max: 1, buffer_bytes_max: 0, spare_segments: 0 };
 
 struct Table {
     /// The oldest kept segment.
@@ -99,15 +135,12 @@ impl Segments {
         first: u64,
         counters: &Counters,
     ) -> Result<Segments> {
-        vfs.create_dir_all(dir)?;
+        vfs.make_folder(dir)?;
         if let Some(number) = list_segments(&*vfs, dir)?.first() {
             return Err(Error::new(
                 ErrorKind::InvalidParameter,
                 format!("folder \"{}\" already holds a log (file {})", dir.display(), segment_file_name(*number)),
             ));
-        }
-        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            vfs.sync_dir(parent)?;
         }
         let segments = Self::new(vfs, dir, segment_bytes, first, first);
         segments.prepare(first, counters)?;

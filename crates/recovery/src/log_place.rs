@@ -182,7 +182,7 @@ mod tests {
     fn round_trip_and_damage() -> Result<()> {
         let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
         let dir = Path::new("/db");
-        vfs.create_dir_all(dir)?;
+        vfs.make_folder(dir)?;
         assert_eq!(LogOwner::read(&vfs, dir)?, None);
         assert_eq!(read_log_place(&vfs, dir)?, None);
         let owner = LogOwner { database_id: *b"0123456789abcdef", epoch: 77 };

@@ -1,5 +1,6 @@
 //! The tool `archive`: printing and verifying is work of the `ctl` crate, giving up what is no longer needed of the engine.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use std::fmt::Write;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId};
-use resurgam_ctl::{ArchiveFolder, ArchiveOptions};
+use resurgam_ctl::{ArchiveFolder, ArchiveOptions, Folder, compare};
 use resurgam_engine::{ExpireRequest, Expired, expire_archive};
 use resurgam_vfs::{RealVfs, Vfs};
 
@@ -27,7 +28,21 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(part("list", "Print which runs the archive is made of"))
-        .subcommand(part("verify", "Read everything: checksums, counts, the chain of every page's records"))
+        .subcommand(
+            part("verify", "Read everything: checksums, counts, the chain of every page's records")
+                .arg(
+                    Arg::new("against").long("against").value_name("DATA").value_parser(clap::value_parser!(PathBuf)).help(
+                        "Also make every page of the archive, and compare it byte by byte with this data folder, which no server has open",
+                    ),
+                )
+                .arg(
+                    Arg::new("backups")
+                        .long("backups")
+                        .value_name("FOLDER")
+                        .requires("against")
+                        .help("The place of the backups, where the archive was begun later than the database"),
+                ),
+        )
         .subcommand(
             part("inspect", "Print the transaction stream, or the records of a page")
                 .arg(number("page", "Records of this page").long("page"))
@@ -70,10 +85,16 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let success = |()| ExitCode::SUCCESS;
     match part {
         "list" => with_output(|out| archive.list(out), success),
-        "verify" => with_output(
-            |out| archive.verify(out),
-            |report| if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE },
-        ),
+        "verify" => {
+            let against = matches.get_one::<PathBuf>("against");
+            let backups = matches.get_one::<String>("backups").map(String::as_str);
+            let verify = |out: &mut dyn std::io::Write| {
+                let sound = archive.verify(out)?.problems.is_empty();
+                let Some(data) = against else { return Ok(sound) };
+                Ok(compare(&archive, backups, &Folder::open(data)?, out)?.is_same() && sound)
+            };
+            with_output(verify, |good| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         _ => {
             let number = |name: &str| matches.get_one::<u64>(name).copied();
             let options = ArchiveOptions {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use resurgam_engine::{Database, Options, RecoveryReport};
+use resurgam_engine::{Database, DoubleWrites, Options, RecoveryReport};
 use resurgam_sql::{ServerSetting, SqlDatabase, SqlSettings};
 use resurgam_vfs::RealVfs;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::access::Gate;
 use crate::monitor::Monitor;
 use crate::server::{Server, Stopper, stopper};
-use crate::settings::{LogFormat, Settings};
+use crate::settings::{DoubleWriting, LogFormat, Settings};
 use crate::{files, network};
 
 /// How often a long recovery says how far it is.
@@ -147,6 +147,11 @@ fn engine_options(settings: &Settings) -> Options {
         buffer_bytes: usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX),
         log_dir: folder(&settings.log_dir),
         archive: place(&settings.archive),
+        double_writes: match settings.double_writes {
+            DoubleWriting::Auto => DoubleWrites::Auto,
+            DoubleWriting::On => DoubleWrites::On,
+            DoubleWriting::Off => DoubleWrites::Off,
+        },
         spare_data: folder(&settings.spare_data),
         backups: place(&settings.backups),
         recovery_window: settings.recovery_window,

@@ -9,7 +9,7 @@
 //! 1. A write is seen by every reader of the file as soon as it returns.
 //! 2. A write is durable after a later [`File::sync`] of *that file* returned `Ok`.
 //!    Until then any subset of its sectors may survive a power loss.
-//! 3. Creating, renaming or removing a name is durable after a later
+//! 3. Creating, renaming or removing a name, a folder's too, is durable after a later
 //!    [`Vfs::sync_dir`] of its folder returned `Ok`.
 //! 4. After a failed `sync` nothing is known about the unsynced data, and a
 //!    second `sync` may report success without having written it: never retry.
@@ -116,7 +116,34 @@ pub trait Vfs: Send + Sync {
     /// Renames a file atomically unless `to` exists: then nothing changes and the answer is false. Of several that
     /// race for one name, one is told true.
     fn rename_new(&self, from: &Path, to: &Path) -> Result<bool>;
-    /// Makes a folder and its missing parents.
+    /// Makes a folder and its missing parents, durably: each is synced into the folder above before one is made in it. A folder that is there
+    /// already is synced there as well: it may be of a process that died before it could. (Not where the folder above is closed
+    /// to this user: the one below is an operator's then.)
+    ///
+    /// # Errors
+    /// Those of making and syncing.
+    fn make_folder(&self, dir: &Path) -> Result<()> {
+        let above = |folder: &Path| folder.parent().map(Path::to_path_buf).unwrap_or_default();
+        let mut missing = Vec::new();
+        for folder in dir.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
+            if self.exists(folder)? {
+                if let Some(above) = folder.parent()
+                    && let Err(error) = self.sync_dir(above)
+                    && self.list(above).is_ok()
+                {
+                    return Err(error);
+                }
+                break;
+            }
+            missing.push(folder);
+        }
+        for folder in missing.iter().rev() {
+            self.create_dir_all(folder)?;
+            self.sync_dir(&above(folder))?;
+        }
+        Ok(())
+    }
+    /// Makes a folder and its missing parents, which are not durable then: see [`Vfs::make_folder`].
     fn create_dir_all(&self, path: &Path) -> Result<()>;
     /// Sees to it that nobody else can enter the data folder `dir`: a `fresh` one (nothing is in it yet) is closed to
     /// others, any other that is open to them is refused. What has no users, as a simulated disk, has nothing to do.

@@ -204,7 +204,12 @@ impl Vfs for RealVfs {
         self.counters.sync();
         // `Path::parent` of a bare name is the empty path: the current folder.
         let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-        fs::File::open(dir).and_then(|file| file.sync_all()).map_err(|e| Error::io("sync folder", dir.display(), &e))
+        let file = fs::File::open(dir).map_err(|e| Error::io("sync folder", dir.display(), &e))?;
+        match file.sync_all() {
+            // Where nothing can be changed, as above a mounted disk, nothing waits to be synced.
+            Err(e) if e.kind() == std::io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+            synced => synced.map_err(|e| Error::io("sync folder", dir.display(), &e)),
+        }
     }
 
     fn keep_private(&self, dir: &Path, fresh: bool) -> Result<()> {

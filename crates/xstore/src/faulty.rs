@@ -123,6 +123,9 @@ impl Store for FaultyStore {
     fn delete(&self, name: &str) -> StoreResult<()> {
         self.state.call(StoreCall::Delete, || self.state.below.delete(name))
     }
+    fn settle(&self, folder: &str) -> StoreResult<()> {
+        self.state.call(StoreCall::Delete, || self.state.below.settle(folder))
+    }
     fn tidy(&self, folder: &str) -> StoreResult<()> {
         self.state.call(StoreCall::Delete, || self.state.below.tidy(folder))
     }

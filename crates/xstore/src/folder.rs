@@ -8,7 +8,7 @@
 //! A name that is seen although its folder could not be synced may go again with the power. So whoever is told that a
 //! name is taken is told so after a sync of the folder (promise 4 of the trait).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ use crate::{Store, Upload};
 const OPEN_MAX: usize = 64;
 /// Appended bytes that are gathered to one write.
 const WRITE_BYTES: usize = 1 << 20;
+/// Folders that are remembered to be durable.
+const MADE_MAX: usize = 1024;
 /// What the names of unfinished files begin with.
 const UNFINISHED: &str = ".unfinished-";
 
@@ -32,6 +34,8 @@ pub struct FolderStore {
     vfs: Arc<dyn Vfs>,
     root: PathBuf,
     open: Mutex<VecDeque<(String, Arc<dyn File>)>>,
+    /// Folders that are known to be durable.
+    made: Mutex<BTreeSet<PathBuf>>,
     /// A planted bug for crash tests: see [`FolderStore::rename_before_sync`].
     rename_before_sync: bool,
 }
@@ -43,8 +47,8 @@ impl FolderStore {
     /// `Unavailable`.
     pub fn open(vfs: Arc<dyn Vfs>, root: &Path) -> StoreResult<Self> {
         let root = root.to_path_buf();
-        make_folder(&*vfs, &root).map_err(unavailable)?;
-        Ok(Self { vfs, root, open: Mutex::default(), rename_before_sync: false })
+        vfs.make_folder(&root).map_err(unavailable)?;
+        Ok(Self { vfs, root, open: Mutex::default(), made: Mutex::default(), rename_before_sync: false })
     }
 
     /// The store in the folder `root`, which must be there: for who only reads.
@@ -56,7 +60,13 @@ impl FolderStore {
             let what = format!("there is no folder \"{}\"", root.display());
             return Err(StoreError::new(StoreErrorKind::Missing, what));
         }
-        Ok(Self { vfs, root: root.to_path_buf(), open: Mutex::default(), rename_before_sync: false })
+        Ok(Self {
+            vfs,
+            root: root.to_path_buf(),
+            open: Mutex::default(),
+            made: Mutex::default(),
+            rename_before_sync: false,
+        })
     }
 
     /// For tests: a store that publishes an object before its content is durable. A crash test that passes with it
@@ -70,6 +80,20 @@ impl FolderStore {
     fn path(&self, name: &str) -> StoreResult<PathBuf> {
         check_name(name)?;
         Ok(self.root.join(name))
+    }
+
+    /// Once for each folder: of one that was there already nobody knows whether it was synced.
+    fn make_folder(&self, dir: &Path) -> Result<()> {
+        if self.made.lock().contains(dir) {
+            return Ok(());
+        }
+        self.vfs.make_folder(dir)?;
+        let mut made = self.made.lock();
+        if made.len() >= MADE_MAX {
+            made.clear();
+        }
+        made.insert(dir.to_path_buf());
+        Ok(())
     }
 
     fn file(&self, name: &str) -> StoreResult<Arc<dyn File>> {
@@ -112,27 +136,11 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Makes a folder and its missing parents, durably: each in the folder that it is in.
-fn make_folder(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    let mut missing = Vec::new();
-    for folder in dir.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
-        if vfs.exists(folder)? {
-            break;
-        }
-        missing.push(folder);
-    }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    vfs.create_dir_all(dir)?;
-    missing.iter().try_for_each(|made| vfs.sync_dir(folder(made)))
-}
-
 impl Store for FolderStore {
     fn create(&self, name: &str) -> StoreResult<Box<dyn Upload>> {
         let path = self.path(name)?;
         let dir = folder(&path).to_path_buf();
-        make_folder(&*self.vfs, &dir).map_err(unavailable)?;
+        self.make_folder(&dir).map_err(unavailable)?;
         if self.vfs.exists(&path).map_err(unavailable)? {
             self.vfs.sync_dir(&dir).map_err(uncertain)?;
             return Err(exists(&path));
@@ -194,6 +202,14 @@ impl Store for FolderStore {
             self.vfs.remove(&path).map_err(unavailable)?;
         }
         Ok(())
+    }
+
+    fn settle(&self, folder: &str) -> StoreResult<()> {
+        let path = self.path(folder)?;
+        if !self.vfs.exists(&path).map_err(unavailable)? {
+            return Ok(());
+        }
+        self.vfs.sync_dir(&path).map_err(unavailable)
     }
 
     fn tidy(&self, folder: &str) -> StoreResult<()> {

@@ -142,3 +142,23 @@ fn a_faulty_store_does_what_it_is_told() {
     store.always(StoreCall::Read, None);
     assert_eq!((store.len("a/1").unwrap(), store.calls(StoreCall::Publish)), (1, 3));
 }
+
+/// Killed at any step, a process leaves folders that may go with the power. The next one's objects do not.
+#[test]
+fn folders_that_a_killed_process_has_made() {
+    for seed in 0..8 {
+        for at in 1..30 {
+            let sim = SimVfs::new(seed * 100 + at);
+            sim.set_faults(FaultPlan { crash_after_ops: Some(at), ..FaultPlan::default() });
+            let root = Path::new("a/b/archive");
+            if let Ok(store) = FolderStore::open(Arc::new(sim.clone()), root) {
+                let _ = store.put("runs/1", b"one");
+            }
+            let sim = sim.kill();
+            let store = FolderStore::open(Arc::new(sim.clone()), root).unwrap();
+            store.put("runs/2", b"two").unwrap();
+            let after = FolderStore::open(Arc::new(sim.crash()), root).unwrap();
+            assert_eq!(after.get("runs/2", 9).ok().as_deref(), Some(&b"two"[..]), "seed {seed}, step {at}");
+        }
+    }
+}

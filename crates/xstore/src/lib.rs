@@ -62,11 +62,17 @@ pub trait Store: Send + Sync {
     /// `Unavailable`.
     fn list(&self, prefix: &str) -> StoreResult<Vec<String>>;
 
-    /// Deletes an object; it may be gone already. A crash may bring it back.
+    /// Deletes an object; it may be gone already. A crash may bring it back until [`Store::settle`].
     ///
     /// # Errors
     /// `Unavailable`.
     fn delete(&self, name: &str) -> StoreResult<()>;
+
+    /// What was deleted in a folder (its name without a `/` at the end) before this call stays deleted.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    fn settle(&self, folder: &str) -> StoreResult<()>;
 
     /// Deletes what unfinished creations have left in a folder (its name without a `/` at the end). Only for who is the
     /// only one that creates objects there: an upload that is under way fails.

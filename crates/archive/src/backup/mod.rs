@@ -26,7 +26,7 @@
 mod format;
 mod remake;
 mod summary;
-mod verify;
+pub(crate) mod verify;
 pub(crate) mod writer;
 
 use std::sync::Arc;

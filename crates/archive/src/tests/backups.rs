@@ -8,6 +8,7 @@ use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 
 use super::making::{back_up, keys, plan, put, sealed, try_put, zeroed};
 use super::support::{Logged, Rng, store_on};
+use crate::backup::verify::UNSETTLED;
 use crate::backup::writer::planted::SUMMARY_FIRST;
 use crate::{Backup, BackupPlan, BackupWriter, delete_backup, list_backups, segment_page, verify_backup};
 
@@ -209,4 +210,62 @@ fn canary_a_summary_before_its_parts_is_caught() {
     let caught = (1..80).find_map(|call| crashes(call).err());
     SUMMARY_FIRST.set(false);
     assert!(caught.is_some());
+}
+
+/// Power is lost at call `at` of deleting a backup, then it is deleted to its end, and power is lost again. What is listed as complete
+/// has all its parts, and what was deleted stays deleted.
+fn deletion_crashes(at: u64, seed: u64) -> Result<bool, String> {
+    let history = Logged::random(4, 60, 40);
+    let sim = SimVfs::new(seed);
+    let store = store_on(&sim);
+    let name = back_up(&store, &history, &mut Rng(3), history.records[20].lsn, history.end, 1).summary().name.clone();
+    sim.set_faults(FaultPlan { crash_after_ops: Some(at), ..FaultPlan::default() });
+    let deleted = delete_backup(&store, &name);
+    let lost = sim.power_lost();
+    if lost == deleted.is_ok() {
+        return Err(format!("call {at}: {deleted:?}"));
+    }
+    let sim = sim.crash();
+    let store = store_on(&sim);
+    for entry in list_backups(&store).map_err(|e| e.to_string())?.iter().filter(|entry| entry.complete) {
+        let report = verify_backup(&store, &entry.name).map_err(|e| format!("call {at}: {e}"))?;
+        if !lost || !report.problems.is_empty() {
+            return Err(format!("call {at}: {report}"));
+        }
+    }
+    delete_backup(&store, &name).map_err(|e| e.to_string())?;
+    let store = store_on(&sim.crash());
+    let left = list_backups(&store).map_err(|e| e.to_string())?.len();
+    let parts = store.list(&format!("backups/{name}/")).map_err(|e| e.to_string())?.len();
+    if (left, parts) != (0, 0) {
+        Err(format!("call {at}: {left} backups and {parts} parts are back"))
+    } else {
+        Ok(lost)
+    }
+}
+
+fn all_deletion_crashes() -> Result<(), String> {
+    for seed in 0..8 {
+        let mut call = 1;
+        while deletion_crashes(call, seed)? {
+            call += 1;
+        }
+        if call < 5 {
+            return Err(format!("only {call} calls"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn power_lost_while_a_backup_is_deleted() {
+    all_deletion_crashes().unwrap_or_else(|what| panic!("{what}"));
+}
+
+#[test]
+fn canary_a_deletion_that_is_not_settled_is_caught() {
+    UNSETTLED.set(true);
+    let caught = all_deletion_crashes();
+    UNSETTLED.set(false);
+    assert!(caught.is_err());
 }

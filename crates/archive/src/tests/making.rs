@@ -9,7 +9,8 @@ use resurgam_xstore::Store;
 
 use super::support::{DATABASE, Logged, Rng, open, small, store_on};
 use crate::{
-    Backup, BackupPlan, BackupWriter, MergePolicy, PageKind, PageMaker, SEGMENT_PAGES, View, segment_key, segment_page,
+    Backup, BackupPlan, BackupWriter, MergePolicy, PageBase, PageKind, PageMaker, SEGMENT_PAGES, View, segment_key,
+    segment_page,
 };
 
 pub fn zeroed(count: usize) -> Vec<PageBuf> {
@@ -90,7 +91,7 @@ pub fn back_up(
 }
 
 fn compare(history: &Logged, view: &Arc<View>, backup: Option<&Arc<Backup>>, at: Lsn, seed: u64) -> u64 {
-    let maker = PageMaker::new(backup.cloned(), Arc::clone(view), at).unwrap();
+    let maker = PageMaker::new(PageBase::unchecked(backup.cloned()), Arc::clone(view), at).unwrap();
     let mut records = 0;
     for file in [0, 2] {
         let first = PageId::of_file(file, 1);
@@ -138,13 +139,15 @@ fn pages_are_made_as_of_any_lsn() {
             if at.0 + 1 >= end.0 {
                 with += compare(&history, &view, Some(&backup), at, seed);
             } else {
-                let refused = PageMaker::new(Some(Arc::clone(&backup)), Arc::clone(&view), at).err().unwrap();
+                let refused = PageMaker::new(PageBase::unchecked(Some(Arc::clone(&backup))), Arc::clone(&view), at)
+                    .err()
+                    .unwrap();
                 assert_eq!(refused.kind(), ErrorKind::NotInPrerequisiteState, "{refused}");
             }
         }
         let last = Lsn(view.end().0 - 1);
         compare(&history, &view, Some(&backup), last, seed);
-        assert!(PageMaker::new(None, Arc::clone(&view), view.end()).is_err());
+        assert!(PageMaker::new(PageBase::unchecked(None), Arc::clone(&view), view.end()).is_err());
         let newest = Backup::newest(&store, DATABASE, Lsn(u64::MAX)).unwrap().unwrap();
         assert_eq!(newest.summary(), backup.summary());
         assert!(Backup::newest(&store, DATABASE, Lsn(end.0 - 1)).unwrap().is_none());
@@ -167,11 +170,14 @@ fn an_archive_that_begins_late_needs_a_backup() {
     let view = archive.view();
     assert_eq!(view.start(), middle);
     let last = Lsn(view.end().0 - 1);
-    let error = PageMaker::new(None, Arc::clone(&view), last).unwrap().make(PageId(1), &mut zeroed(40)).unwrap_err();
+    let error = PageMaker::new(PageBase::unchecked(None), Arc::clone(&view), last)
+        .unwrap()
+        .make(PageId(1), &mut zeroed(40))
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotInPrerequisiteState, "{error}");
     let mut rng = Rng(1);
     let early = back_up(&store, &history, &mut rng, Lsn(middle.0 - 1), Lsn(middle.0 + 500), 1);
-    let error = PageMaker::new(Some(early), Arc::clone(&view), last).err().unwrap();
+    let error = PageMaker::new(PageBase::unchecked(Some(early)), Arc::clone(&view), last).err().unwrap();
     assert!(error.message().contains("needs log from"), "{error}");
     let backup = back_up(&store, &history, &mut rng, middle, Lsn(middle.0 + 500), 2);
     compare(&history, &view, Some(&backup), last, 0);
@@ -201,7 +207,8 @@ fn an_image_that_is_older_than_it_claims_is_caught() {
         writer.put(0, middle, &pages, &kinds).unwrap();
         let name = writer.finish(middle, 5, Vec::new()).unwrap().name;
         let backup = Backup::open(&store, &name).unwrap();
-        let maker = PageMaker::new(Some(backup), Arc::clone(&view), Lsn(view.end().0 - 1)).unwrap();
+        let maker =
+            PageMaker::new(PageBase::unchecked(Some(backup)), Arc::clone(&view), Lsn(view.end().0 - 1)).unwrap();
         caught += u32::from(maker.make(PageId(0), &mut pages).is_err());
     }
     assert_eq!(caught, 10);

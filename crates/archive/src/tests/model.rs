@@ -1,13 +1,14 @@
 //! Random logs, cuts, merges and restarts against a map.
 
 use resurgam_base::{Lsn, PageId, TxId};
-use resurgam_log::RecordKind;
+use resurgam_log::{BlockMark, RecordKind};
 use resurgam_vfs::SimVfs;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::support::{CONFIG, DATABASE, Logged, Rng, open, small, store_on};
+use crate::view::last_in_stream;
 use crate::{History, MergePolicy, StreamEntry, verify};
 
 #[test]
@@ -47,6 +48,19 @@ fn what_is_read_is_what_was_logged() {
         let view = archive.view();
         assert_eq!((view.start(), view.end()), (CONFIG.first_lsn(), history.end));
         history.compare(&view).unwrap();
+        let mut reader = history.reader(CONFIG.first_lsn());
+        let mut last = None;
+        while let Some(block) = reader.next_whole_block().unwrap() {
+            last = Some(block.mark());
+        }
+        assert_eq!(view.last_block().unwrap(), last, "of the log, whatever was merged");
+        // What runs say that were written before they said so in their summary.
+        for index in 0..view.manifest().runs.len() {
+            let run = view.run(index).unwrap();
+            let mark = run.summary().last_block;
+            let known = BlockMark { opening: 0, checksum: 0, ..mark };
+            assert_eq!(last_in_stream(&run).unwrap(), known);
+        }
         let files = store.list("runs/").unwrap();
         assert_eq!(files.len(), view.manifest().runs.len(), "replaced files are gone");
         let report = verify(Arc::clone(&store), Some(DATABASE)).unwrap();

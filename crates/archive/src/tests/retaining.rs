@@ -10,8 +10,8 @@ use resurgam_xstore::Store;
 use super::making::{back_up, sealed, zeroed};
 use super::support::{CONFIG, DATABASE, Logged, Rng, open, small, store_on};
 use crate::{
-    Archive, Archiver, Backup, GivenUp, Lease, LeaseKind, Mark, MarkKind, Marks, MergePolicy, PageMaker, Promise,
-    Retention, RetentionPlan, list_backups, verify, verify_backup,
+    Archive, Archiver, Backup, GivenUp, Lease, LeaseKind, Mark, MarkKind, Marks, MergePolicy, PageBase, PageMaker,
+    Promise, Retention, RetentionPlan, list_backups, verify, verify_backup,
 };
 
 /// Later than everything that these tests make.
@@ -54,7 +54,7 @@ fn check_point(history: &Logged, store: &Arc<dyn Store>, at: Lsn) -> Result<(), 
     let view = Archive::open_view(Arc::clone(store), Some(DATABASE)).map_err(told)?.ok_or("no archive")?;
     let backup = Backup::newest(store, DATABASE, Lsn(at.0 + 1)).map_err(told)?;
     let backup = backup.filter(|backup| backup.summary().begin >= view.start());
-    let maker = PageMaker::new(backup, Arc::clone(&view), at).map_err(told)?;
+    let maker = PageMaker::new(PageBase::unchecked(backup), Arc::clone(&view), at).map_err(told)?;
     for file in [0, 2] {
         let first = PageId::of_file(file, 1);
         let mut pages = zeroed(60);
@@ -348,7 +348,7 @@ fn a_hot_page_takes_no_more_records_than_the_cap() {
     let mut most = 0;
     for (page, records) in &history.pages {
         for record in records.iter().filter(|record| record.lsn < merged) {
-            let maker = PageMaker::new(None, Arc::clone(&view), record.lsn).unwrap();
+            let maker = PageMaker::new(PageBase::unchecked(None), Arc::clone(&view), record.lsn).unwrap();
             let mut made = zeroed(1);
             let count = maker.make(*page, &mut made).unwrap().records;
             assert!(made[0].as_bytes() == sealed(&history, *page, record.lsn).as_bytes());

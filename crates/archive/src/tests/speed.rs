@@ -30,7 +30,7 @@ fn speed() {
     let dir = std::env::temp_dir().join(format!("resurgam-archive-speed-{}", std::process::id()));
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
     let (log_dir, config) = (dir.join("log"), LogConfig::default());
-    vfs.create_dir_all(&log_dir).unwrap();
+    vfs.make_folder(&log_dir).unwrap();
     let log = Log::create(Arc::clone(&vfs), &log_dir, config.clone(), 1).unwrap();
     let (mut group, mut rng) = (Group::new(), Rng(1));
     let mut last = vec![Lsn::NONE; PAGES as usize];

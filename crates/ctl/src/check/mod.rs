@@ -12,6 +12,8 @@
 //! Pages are judged as an open would make them (see `image.rs`): a page that is stale
 //! because of a crash is not damaged.
 //!
+//! A folder whose restore is not finished has most of its pages elsewhere: what state it is in is all that is said of it.
+//!
 //! # What counts as damage
 //! Anything that a reader would trip over or that two owners would fight for. Storage that
 //! nothing leads to is a [leak](Severity::Leak): it costs space and nothing else. Storage
@@ -26,6 +28,7 @@ mod tree;
 use std::io::Write;
 
 use resurgam_base::Result;
+use resurgam_engine::unfinished_restore;
 use resurgam_recovery::ControlCopy;
 
 use crate::catalog;
@@ -50,6 +53,18 @@ pub fn check(folder: &Folder, progress: &mut dyn FnMut(CheckProgress), out: &mut
         say!(out, "{warning}")?;
     }
     let mut r = Reporter::new(out, progress);
+    match unfinished_restore(&folder.vfs, &folder.dir) {
+        Ok(None) => {}
+        Ok(Some(unfinished)) => {
+            r.unfinished(unfinished.to_string());
+            return r.finish();
+        }
+        Err(error) => {
+            r.damage("restore", None, None, error.to_string());
+            r.unfinished("the folder is being restored; its pages were not checked".into());
+            return r.finish();
+        }
+    }
     r.progress("log", 0, 0);
     control_copies(folder, &mut r)?;
     let image = Image::open(folder)?;

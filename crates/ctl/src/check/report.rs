@@ -81,15 +81,17 @@ pub struct CheckReport {
     pub damaged: u64,
     /// How many are leaks.
     pub leaked: u64,
+    /// The folder is being restored, and was not checked: in words, how far it is.
+    pub unfinished: Option<String>,
     /// Remarks that are no problems.
     pub notes: Vec<String>,
     pub counts: Counts,
 }
 
 impl CheckReport {
-    /// Whether nothing is damaged.
+    /// Whether all was looked at, and nothing is damaged.
     pub fn is_sound(&self) -> bool {
-        self.damaged == 0
+        self.damaged == 0 && self.unfinished.is_none()
     }
 }
 
@@ -149,6 +151,12 @@ impl<'r> Reporter<'r> {
         }
     }
 
+    /// The folder is being restored: nothing is checked.
+    pub fn unfinished(&mut self, what: String) {
+        self.print(format_args!("{what}"));
+        self.report.unfinished = Some(what);
+    }
+
     pub fn note(&mut self, what: String) {
         self.print(format_args!("note: {what}"));
         self.report.notes.push(what);
@@ -162,6 +170,10 @@ impl<'r> Reporter<'r> {
 
     /// Prints the summary.
     pub fn finish(mut self) -> Result<CheckReport> {
+        if self.report.unfinished.is_some() {
+            self.print(format_args!("nothing was checked: the restore is not finished"));
+            return self.failed.map(|()| self.report);
+        }
         let c = self.report.counts;
         let unprinted = (self.report.damaged + self.report.leaked).saturating_sub(self.report.problems.len() as u64);
         if unprinted > 0 {

@@ -22,15 +22,15 @@ use resurgam_recovery::{
 };
 use resurgam_vfs::{File, FileLock, OpenMode, Vfs};
 
+use super::links::LINKS;
+use super::marker::{self, RESTORING};
 use super::undo;
 
-/// Present while the folder is being made.
-pub(crate) const RESTORING: &str = "restoring";
 const LOG: &str = "log";
 /// Name of the version-store file, unless another place is given.
 const VERSIONS: &str = "versions";
 /// What an attempt leaves, beside the log's segments.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     "control",
     "data",
     "doublewrite",
@@ -41,6 +41,7 @@ const OWN: [&str; 10] = [
     "restore.new",
     "restored-segments",
     "log-place",
+    LINKS,
 ];
 
 /// A folder that is being made.
@@ -98,7 +99,7 @@ impl NewFolder {
         let log_dir = dir.join(LOG);
         let log = Log::create_at(Arc::clone(vfs), &log_dir, config, epoch, cut)?;
         let parent = Parent { database_id: parent, cut, made_us: now };
-        let mut state = state_of(analysis, &log, view)?;
+        let mut state = state_of(vfs, dir, analysis, &log, view)?;
         state.identity = Some(Identity::new(boot.clone(), &control, Some(parent)));
         state.version_store = record;
         control.checkpoint = append_checkpoint(&log, &state)?;
@@ -133,10 +134,7 @@ impl NewFolder {
 
 /// Takes an empty folder, or one that an unfinished attempt has left, and marks it.
 fn take_folder(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Box<dyn FileLock>> {
-    vfs.create_dir_all(dir)?;
-    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        vfs.sync_dir(parent)?;
-    }
+    vfs.make_folder(dir)?;
     let names = || -> Result<Vec<String>> {
         let mut names = vfs.list(dir)?;
         names.retain(|name| name != "lock" && name != "lost+found");
@@ -165,8 +163,8 @@ fn take_folder(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Box<dyn FileLock>> {
     if !found.is_empty() && !found.iter().any(|name| name == RESTORING) {
         return Err(not_empty());
     }
-    vfs.open(&dir.join(RESTORING), OpenMode::Create)?.sync()?;
-    vfs.sync_dir(dir)?;
+    marker::remove_leftover(vfs, dir)?;
+    marker::begin(vfs, dir)?;
     for name in OWN.iter().filter(|name| found.iter().any(|found| found == *name)) {
         vfs.remove(&dir.join(name))?;
     }
@@ -205,6 +203,11 @@ fn version_store(
         )
         .with_hint("Name a file that does not exist yet; it is made."));
     }
+    if content.version_store_path.is_some() {
+        // As it is found from wherever the next attempt is made.
+        let absolute = std::path::absolute(&full).unwrap_or_else(|_| full.clone());
+        marker::note(vfs, dir, &database_id, &absolute)?;
+    }
     let header = VersionFileHeader { number, database_id, created_us: vfs.wall_clock_us(), epoch };
     let mut page = vec![0; PAGE_SIZE];
     page[..version_file::SIZE].copy_from_slice(&header.encode());
@@ -221,7 +224,13 @@ fn version_store(
 
 /// What the first checkpoint says: no page is dirty, those that were active at the cut are aborted (in the map), to be undone,
 /// or in doubt.
-fn state_of(analysis: &Analysis, log: &Log, view: &Arc<View>) -> Result<CheckpointState> {
+fn state_of(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    analysis: &Analysis,
+    log: &Log,
+    view: &Arc<View>,
+) -> Result<CheckpointState> {
     let mut state = CheckpointState {
         next_id: analysis.next_id,
         high_water: analysis.high_water,
@@ -234,7 +243,7 @@ fn state_of(analysis: &Analysis, log: &Log, view: &Arc<View>) -> Result<Checkpoi
     let losers = analysis.losers.iter().map(|(id, loser)| (*id, loser.chain));
     let prepared = analysis.prepared.iter().map(|tx| (tx.id, tx.chain));
     let chains = losers.chain(prepared).filter(|(_, chain)| chain.first.is_some()).collect();
-    let chains = undo::copy(log, view, analysis.end.lsn, &chains)?;
+    let chains = undo::copy(vfs, dir, log, view, analysis.end.lsn, &chains)?;
     state.undo = chains.into_iter().collect();
     for (id, loser) in &analysis.losers {
         state.active.push((*id, *id));

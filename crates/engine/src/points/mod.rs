@@ -6,7 +6,8 @@
 //! | `cut.rs` | where a point cuts the log, found in the transaction stream |
 //! | `stream.rs` | analysis of the stream up to the cut |
 //! | `folder.rs` | the new folder: its log begins above the cut, with a checkpoint of what analysis found |
-//! | `undo.rs` | what is to be undone, in the new log |
+//! | `marker.rs` | that it is being made, and what an attempt leaves outside of it |
+//! | `undo.rs`, `links.rs` | what is to be undone, in the new log; where its links are meanwhile |
 //! | `promised.rs` | the oldest point that a recovery window promises; which points there are |
 //! | `pages.rs` | the single pass over all pages |
 //! | `tail.rs` | the end of a dead database's log, archived before |
@@ -19,6 +20,8 @@
 
 mod cut;
 mod folder;
+mod links;
+mod marker;
 mod pages;
 mod promised;
 mod stream;
@@ -29,7 +32,7 @@ mod undo;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, Backup, Lease, LeaseKind, PageMaker, View};
+use resurgam_archive::{Archive, Backup, Lease, LeaseKind, PageBase, PageMaker, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_recovery::Analysis;
 use resurgam_vfs::Vfs;
@@ -38,8 +41,8 @@ use resurgam_xstore::{FolderStore, Store};
 use crate::archive_place::folder_of;
 use crate::options::StoreHandle;
 use crate::restore::{Origin, OriginKind};
-pub(crate) use folder::RESTORING;
 use folder::{Content, NewFolder};
+pub(crate) use marker::RESTORING;
 pub(crate) use promised::{Promised, ends, oldest_promised};
 pub(crate) use time::show_time;
 
@@ -280,8 +283,8 @@ pub fn restore_point(
             let what = format!("what undoes transactions that were unfinished at LSN {} was given up", cut.lsn);
             return Err(cut::outside(&views.view, &what));
         }
-        check_base(&views.view, &analysis, backup.as_deref(), &views.place)?;
-        make(vfs, request, &mut views, id, &cut, &analysis, backup.as_ref(), progress)
+        let base = base_of(&views.view, &analysis, backup)?;
+        make(vfs, request, &mut views, id, &cut, &analysis, &base, progress)
     })();
     match made {
         Ok(made) if !request.whole => Ok(RestoredPoint { lease, ..made }),
@@ -308,24 +311,11 @@ fn backup_for(vfs: &Arc<dyn Vfs>, request: &RestoreRequest, view: &View, cut: Ls
     }
 }
 
-/// Whether every page can be made at all.
-fn check_base(view: &Arc<View>, analysis: &Analysis, backup: Option<&Backup>, place: &str) -> Result<()> {
-    let Some(identity) = &analysis.identity else { return Ok(()) };
-    if backup.is_some() || view.start() <= Lsn(identity.segment_bytes) {
-        return Ok(());
-    }
-    let why = match identity.parent {
-        Some(parent) => format!("the database was made of another one, as of LSN {}", parent.cut),
-        None => "it was begun when the database was there already".to_owned(),
-    };
-    Err(Error::new(
-        ErrorKind::NotInPrerequisiteState,
-        format!(
-            "{place} begins at LSN {} ({why}), and there is no backup before that point: pages cannot be made",
-            view.start()
-        ),
-    )
-    .with_hint("Name the place of a backup that ends before the point with --backups."))
+/// What pages are made of.
+fn base_of(view: &View, analysis: &Analysis, backup: Option<Arc<Backup>>) -> Result<PageBase> {
+    let first = analysis.identity.as_ref().map_or(Lsn::NONE, |identity| Lsn(identity.segment_bytes));
+    PageBase::new(backup, view, first)
+        .map_err(|error| error.with_hint("Name the place of a backup that ends before the point with --backups."))
 }
 
 /// The name of a lease for the database with that id, unless it was given one.
@@ -392,15 +382,15 @@ fn make(
     id: [u8; 16],
     cut: &cut::Cut,
     analysis: &Analysis,
-    backup: Option<&Arc<Backup>>,
+    base: &PageBase,
     progress: &mut dyn FnMut(RestoreStep),
 ) -> Result<RestoredPoint> {
-    let database = views.view.manifest().database;
+    let (database, backup) = (views.view.manifest().database, base.backup());
     let target = request.target.as_path();
     let version_store_path = request.version_store_path.as_deref();
     let as_of = Lsn(cut.lsn.0 - 1);
     // Before anything is made.
-    views.with(|view| PageMaker::new(backup.cloned(), Arc::clone(view), as_of).map(drop))?;
+    views.with(|view| PageMaker::new(base.clone(), Arc::clone(view), as_of).map(drop))?;
     let segment_bytes = analysis.identity.as_ref().map_or(1, |identity| identity.segment_bytes).max(1);
     let segment_bytes = if request.clone { segment_bytes.min(CLONE_SEGMENT_BYTES) } else { segment_bytes };
     let folder = views.with(|view| {
@@ -431,7 +421,7 @@ fn make(
         for (number, count, file) in files {
             let mut make = |first, some: &mut [resurgam_page::PageBuf]| {
                 views.with(|view| {
-                    let maker = PageMaker::new(backup.cloned(), Arc::clone(view), as_of)?;
+                    let maker = PageMaker::new(base.clone(), Arc::clone(view), as_of)?;
                     let made = maker.make(first, some)?;
                     Ok((made.made, made.damaged))
                 })

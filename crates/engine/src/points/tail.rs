@@ -8,14 +8,16 @@ use resurgam_archive::{Archive, ArchiveConfig, Archiver, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{LogReader, RecordKind};
 use resurgam_recovery::{CheckpointState, LogOwner};
-use resurgam_vfs::{FileLock, OpenMode, Vfs};
+use resurgam_vfs::{FileLock, Vfs};
 use resurgam_xstore::Store;
+
+use crate::history;
 
 /// Archives what is in the log in `log_dir` from the archive's end on. Returns how many bytes of log that was.
 ///
 /// # Errors
 /// `InUse` when the database runs; `InvalidParameter` for the log of another database; `NotInPrerequisiteState` when there is a
-/// gap between the two; `Corrupt` for a log that is damaged before its end.
+/// gap between the two, or the log is of another history; `Corrupt` for a log that is damaged before its end.
 pub(crate) fn archive_the_tail(
     vfs: &Arc<dyn Vfs>,
     store: &Arc<dyn Store>,
@@ -32,12 +34,8 @@ pub(crate) fn archive_the_tail(
     };
     let _locks = locks(vfs, log_dir)?;
     let database = view.manifest().database;
-    // All segments have their full length, but perhaps for the last.
-    let path = |number: u64| log_dir.join(resurgam_log::segment_file_name(number));
-    let segment_bytes = vfs.open(&path(first), OpenMode::ReadOnly)?.len()?;
-    if segment_bytes == 0 {
-        return Err(Error::corrupt(format!("\"{}\" is empty: it is no segment of a log", path(first).display())));
-    }
+    let segment_bytes = resurgam_log::segment_bytes_of(&**vfs, log_dir)?
+        .ok_or_else(|| Error::corrupt(format!("no file in \"{shown}\" begins as a segment of a log does")))?;
     let from = if view.end() > view.start() { view.end() } else { Lsn(first * segment_bytes) };
     // What is connected with the log's end; a crash may have left older segments.
     let connected = segments.contains(&(from.0 / segment_bytes));
@@ -53,11 +51,19 @@ pub(crate) fn archive_the_tail(
         .with_hint("Leave --log-dir out to restore what the archive has."));
     }
     // Before anything is written to the archive.
-    let whose = whose(vfs, log_dir, segment_bytes, &segments, from)?;
-    if whose != Some(database) {
-        let what = if whose.is_some() { "holds the log of another database" } else { "does not say whose log it is" };
-        return Err(Error::new(ErrorKind::InvalidParameter, format!("\"{shown}\" {what}"))
-            .with_hint("Name the folder of the log that the archive is of."));
+    let has = |number| segments.contains(&number);
+    let whose = whose(vfs, log_dir, segment_bytes, has, from)?;
+    let not_its_log = |what: &str| {
+        Err(Error::new(ErrorKind::InvalidParameter, format!("\"{shown}\" {what}"))
+            .with_hint("Name the folder of the log that the archive is of."))
+    };
+    if whose.is_some_and(|id| id != database) {
+        return not_its_log("holds the log of another database");
+    }
+    let place = format!("the archive in {}", store.place());
+    let is_proven = history::is_of_folder(view, &place, vfs, log_dir, segment_bytes, has)?;
+    if whose.is_none() && !is_proven {
+        return not_its_log("does not say whose log it is");
     }
     let archive = Archive::open(Arc::clone(store), database, vfs.random_u64().max(1))?;
     let mut archiver = Archiver::new(Arc::clone(&archive), ArchiveConfig::default());
@@ -76,24 +82,28 @@ fn whose(
     vfs: &Arc<dyn Vfs>,
     log_dir: &Path,
     segment_bytes: u64,
-    segments: &[u64],
+    has_segment: impl Fn(u64) -> bool,
     from: Lsn,
 ) -> Result<Option<[u8; 16]>> {
     if let Some(owner) = LogOwner::read(vfs, log_dir)? {
         return Ok(Some(owner.database_id));
     }
-    let mut first = from.0 / segment_bytes;
-    while first > 1 && segments.contains(&(first - 1)) {
-        first -= 1;
+    let mut at = from.0 / segment_bytes;
+    while at > 1 && has_segment(at - 1) {
+        at -= 1;
     }
-    let mut reader = LogReader::open(Arc::clone(vfs), log_dir, segment_bytes, Lsn(first * segment_bytes), 0)?;
     let mut found = None;
-    while let Some(record) = reader.next()? {
-        if record.header.kind == RecordKind::CheckpointData {
-            let mut state = CheckpointState::default();
-            state.decode_into(record.body)?;
-            found = state.identity.map(|identity| identity.boot.database_id).or(found);
+    while has_segment(at) {
+        let mut reader = LogReader::open(Arc::clone(vfs), log_dir, segment_bytes, Lsn(at * segment_bytes), 0)?;
+        while let Some(record) = reader.next()? {
+            if record.header.kind == RecordKind::CheckpointData {
+                let mut state = CheckpointState::default();
+                state.decode_into(record.body)?;
+                found = state.identity.map(|identity| identity.boot.database_id).or(found);
+            }
         }
+        // Its end, or where an older segment was cut.
+        at = (reader.end().lsn.0 / segment_bytes).max(at) + 1;
     }
     Ok(found)
 }

@@ -1,8 +1,10 @@
 //! The undo records of transactions that were unfinished, or in doubt, at the cut (traditional mode): copied into the new log,
 //! so that it can undo them whatever becomes of the archive. The time is in proportion to them: one pass over the stream since
-//! the first of them, and passes over the pages that they are on, a stretch of the chains at a time.
+//! the first of them, and passes over the pages that they are on, a stretch of the chains at a time. Memory does not depend on their length
+//! (`links.rs`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_archive::{History, StreamEntry, View};
@@ -10,20 +12,13 @@ use resurgam_base::{Error, Lsn, PageId, Result, TxId};
 use resurgam_log::{Group, Log, OwnedRecord, RecordKind};
 use resurgam_txn::UndoChain;
 use resurgam_versions::RowUndo;
+use resurgam_vfs::Vfs;
 
 use super::cut::walk;
+use super::links::{Link, Links};
 
 /// Bytes of records that are held in memory at a time.
 const BYTES_MAX: usize = 32 << 20;
-/// Links at a time.
-const LINKS_MAX: usize = 64 << 10;
-
-/// Something to be undone: where it is, and on which page (none: a record of its own).
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    lsn: Lsn,
-    page: PageId,
-}
 
 /// Writes what is still to be undone of each chain into `log`, as records of their own, and returns the chains that they
 /// are there.
@@ -31,82 +26,91 @@ struct Link {
 /// # Errors
 /// `Corrupt` when a chain does not lead back; those of reading the archive and of writing.
 pub(super) fn copy(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
     log: &Log,
     view: &Arc<View>,
     cut: Lsn,
     chains: &BTreeMap<TxId, UndoChain>,
 ) -> Result<BTreeMap<TxId, UndoChain>> {
+    let mut links = Links::new(vfs, dir, chains.keys().copied());
+    gather(&mut links, view, cut, chains)?;
     let mut copied = BTreeMap::new();
-    for (tx, links) in links(view, cut, chains)? {
-        let chain = copy_chain(log, view, tx, &links)?;
-        copied.insert(tx, chain);
+    for tx in links.transactions() {
+        let mut chain = Copied { tx, chain: UndoChain::default(), before: Lsn::NONE };
+        links.for_each(tx, &mut |some| chain.copy(log, view, some))?;
+        copied.insert(tx, chain.finish(log)?);
     }
+    links.finish()?;
     Ok(copied)
 }
 
-/// What is left of each chain, oldest first. A compensation says up to where all is undone.
-fn links(view: &Arc<View>, cut: Lsn, chains: &BTreeMap<TxId, UndoChain>) -> Result<BTreeMap<TxId, Vec<Link>>> {
-    let mut left: BTreeMap<TxId, Vec<Link>> = chains.keys().map(|tx| (*tx, Vec::new())).collect();
-    let Some(first) = chains.values().map(|chain| chain.first).min() else { return Ok(left) };
+/// What is left of each chain. A compensation says up to where all is undone.
+fn gather(links: &mut Links, view: &Arc<View>, cut: Lsn, chains: &BTreeMap<TxId, UndoChain>) -> Result<()> {
+    let Some(first) = chains.values().map(|chain| chain.first).min() else { return Ok(()) };
     walk(view, first, cut, |entry| {
-        let (tx, link) = match entry {
-            StreamEntry::Undo { tx, lsn, page, .. } => (*tx, Link { lsn: *lsn, page: *page }),
+        match entry {
+            StreamEntry::Undo { tx, lsn, page, .. } => links.push(*tx, Link { lsn: *lsn, page: *page })?,
             StreamEntry::Record(record) => match record.header.kind {
-                RecordKind::RowUndo => (record.header.tx, Link { lsn: record.lsn, page: PageId::NONE }),
-                RecordKind::Compensation => {
-                    if let Some(links) = left.get_mut(&record.header.tx) {
-                        let to = record.header.prev_tx;
-                        let keep = links.partition_point(|link| link.lsn <= to);
-                        links.truncate(keep);
-                    }
-                    return Ok(true);
-                }
-                _ => return Ok(true),
+                RecordKind::RowUndo => links.push(record.header.tx, Link { lsn: record.lsn, page: PageId::NONE })?,
+                RecordKind::Compensation => links.truncate(record.header.tx, record.header.prev_tx)?,
+                _ => {}
             },
-            StreamEntry::Block { .. } | StreamEntry::FirstOf { .. } => return Ok(true),
-        };
-        if let Some(links) = left.get_mut(&tx) {
-            links.push(link);
+            StreamEntry::Block { .. } | StreamEntry::FirstOf { .. } => {}
         }
         Ok(true)
-    })?;
-    Ok(left)
+    })
 }
 
-fn copy_chain(log: &Log, view: &Arc<View>, tx: TxId, links: &[Link]) -> Result<UndoChain> {
-    let mut copied = UndoChain::default();
-    let mut group = Group::default();
-    let (mut before, mut at, mut some) = (Lsn::NONE, 0, LINKS_MAX);
-    while at < links.len() {
-        let batch = links.get(at..(at + some).min(links.len())).unwrap_or_default();
-        let Some(records) = records(view, batch)? else {
-            // Too large together.
-            some = (batch.len() / 2).max(1);
-            continue;
-        };
-        for link in batch {
-            let bad =
-                |what: &str| Error::corrupt(format!("the undo chain of transaction {tx} {what} at LSN {}", link.lsn));
-            let record = records.get(&link.lsn).ok_or_else(|| bad("has no record"))?;
-            if record.header.tx != tx || record.header.prev_tx != before {
-                return Err(bad("does not lead back"));
+/// A chain that is being copied.
+struct Copied {
+    tx: TxId,
+    chain: UndoChain,
+    /// The link that was copied last.
+    before: Lsn,
+}
+
+impl Copied {
+    fn copy(&mut self, log: &Log, view: &Arc<View>, links: &[Link]) -> Result<()> {
+        let tx = self.tx;
+        let mut group = Group::default();
+        let (mut at, mut some) = (0, links.len());
+        while at < links.len() {
+            let batch = links.get(at..(at + some).min(links.len())).unwrap_or_default();
+            let Some(records) = records(view, batch)? else {
+                // Too large together.
+                some = (batch.len() / 2).max(1);
+                continue;
+            };
+            for link in batch {
+                let bad = |what: &str| {
+                    Error::corrupt(format!("the undo chain of transaction {tx} {what} at LSN {}", link.lsn))
+                };
+                let record = records.get(&link.lsn).ok_or_else(|| bad("has no record"))?;
+                if record.header.tx != tx || record.header.prev_tx != self.before {
+                    return Err(bad("does not lead back"));
+                }
+                let undo = RowUndo::of_record(&record.header, &record.body)?
+                    .ok_or_else(|| bad("does not say what to undo"))?;
+                group.clear();
+                group.record(RecordKind::RowUndo, tx, self.chain.last, &undo.encode_alone());
+                self.chain.push(log.append(&group)?.base);
+                self.before = link.lsn;
             }
-            let undo =
-                RowUndo::of_record(&record.header, &record.body)?.ok_or_else(|| bad("does not say what to undo"))?;
-            group.clear();
-            group.record(RecordKind::RowUndo, tx, copied.last, &undo.encode_alone());
-            copied.push(log.append(&group)?.base);
-            before = link.lsn;
+            at += batch.len();
         }
-        at += batch.len();
+        Ok(())
     }
-    if copied.first.is_none() {
-        // All of it is undone; only the transaction's end is missing.
-        group.clear();
-        group.record(RecordKind::Compensation, tx, Lsn::NONE, &[]);
-        copied.push(log.append(&group)?.base);
+
+    fn finish(mut self, log: &Log) -> Result<UndoChain> {
+        if self.chain.first.is_none() {
+            // All of it is undone; only the transaction's end is missing.
+            let mut group = Group::default();
+            group.record(RecordKind::Compensation, self.tx, Lsn::NONE, &[]);
+            self.chain.push(log.append(&group)?.base);
+        }
+        Ok(self.chain)
     }
-    Ok(copied)
 }
 
 /// The records of some links, by LSN; none if there are several and they are too large together.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, View};
+use resurgam_archive::{Archive, Backup, PageBase, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_buffer::{BufferPool, PendingRedo, Restoring};
 use resurgam_log::Log;
@@ -37,6 +37,7 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
     let (view, again): (Option<Arc<View>>, super::maker::Again) = match origin.kind {
         OriginKind::Media => {
             let Some(archiver) = at.archiver.cloned() else { return Err(unreachable_archive(at.dir)) };
+            archiver.catch_up(at.log, at.options.restore_behind_bytes);
             let view = archiver.view().ok_or_else(|| unreachable_archive(at.dir))?;
             (Some(view), Box::new(move || archiver.view()))
         }
@@ -57,11 +58,11 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
     let mut found = material(at.vfs, at.dir, &options, origin.database_id, view, segment_bytes, log_begins)?;
     if let (Some(name), Some(url)) = (&origin.backup, &options.backups) {
         let store = store_at(at.vfs, at.dir, url, options.backups_store.as_ref())?;
-        found.backup = Some(resurgam_archive::Backup::open(&store, name)?);
+        found.base = PageBase::unchecked(Some(Backup::open(&store, name)?));
     }
     let end = found.view.as_ref().map_or_else(|| at.log.oldest_lsn(), |view| view.end());
     let as_of = origin.as_of.unwrap_or(Lsn(end.0.saturating_sub(1)));
-    let maker = FromArchive::new(found.backup, found.view, as_of, again)?;
+    let maker = FromArchive::new(found.base, found.view, as_of, again)?;
     let restoring = Restoring::new(&files_of(&origin), Arc::new(maker));
     let media = origin.kind == OriginKind::Media;
     // Until a checkpoint has what the pass finds.

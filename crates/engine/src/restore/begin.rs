@@ -15,7 +15,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, View};
+use resurgam_archive::{Archive, PageBase, View};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_log::segment_file_name;
 use resurgam_page::boot::{self, Boot};
@@ -101,7 +101,7 @@ pub(crate) fn control_from_log_folder(
 #[derive(Clone)]
 pub(crate) struct Material {
     pub view: Option<Arc<View>>,
-    pub backup: Option<Arc<resurgam_archive::Backup>>,
+    pub base: PageBase,
 }
 
 /// Opens the store of a URL.
@@ -131,24 +131,26 @@ pub(crate) fn material(
     log_begins: bool,
 ) -> Result<Material> {
     let view = view.filter(|view| view.end() > view.start());
-    let backup = match (&view, Backups::of(vfs, dir, options, database_id)?) {
-        (Some(view), Some(backups)) => resurgam_archive::Backup::newest(&backups.store()?, database_id, view.end())?
-            .filter(|backup| backup.summary().begin >= view.start()),
-        _ => None,
+    let refused = |error: Error| match error.kind() {
+        ErrorKind::NotInPrerequisiteState => {
+            Error::new(error.kind(), format!("the data cannot be restored: {}", error.message()))
+                .with_hint("Give the right archive, or the place of the backups as well.")
+        }
+        _ => error,
     };
-    let begins_at = view.as_ref().map(|view| view.start());
-    let whole = begins_at.map_or(log_begins, |start| start <= Lsn(segment_bytes));
-    if backup.is_none() && !whole {
-        let what = match begins_at {
-            Some(start) => {
-                format!("the archive begins at LSN {start}, after the database was made, and there is no backup of it")
-            }
-            None => "the archive is empty, and the log does not reach back to where the database was made".to_owned(),
-        };
-        return Err(Error::new(ErrorKind::NotInPrerequisiteState, format!("the data cannot be restored: {what}"))
-            .with_hint("Give the right archive, or the place of the backups as well."));
-    }
-    Ok(Material { view, backup })
+    let base = match &view {
+        Some(view) => {
+            let backups = Backups::of(vfs, dir, options, database_id)?.map(|backups| backups.store()).transpose()?;
+            PageBase::newest(backups.as_ref(), view, view.end(), Lsn(segment_bytes)).map_err(refused)?
+        }
+        // No page is older than the log.
+        None if log_begins => PageBase::unchecked(None),
+        None => {
+            let what = "the archive is empty, and the log does not reach back to where the database was made";
+            return Err(refused(Error::new(ErrorKind::NotInPrerequisiteState, what)));
+        }
+    };
+    Ok(Material { view, base })
 }
 
 /// Whether the log's folder still has its first segment.

@@ -210,6 +210,9 @@ impl Database {
     fn replace_device(&self, file: u64, why: &Error) -> Result<()> {
         let inner = self.inner();
         let (vfs, pool) = (&inner.vfs, &inner.pool);
+        if let Some(archiver) = &inner.archiver {
+            archiver.catch_up(&inner.log, inner.options.restore_behind_bytes);
+        }
         let (found, end, hold) = self.restore_material()?;
         // No checkpoint is taken meanwhile, and no batch is written.
         let mut control = inner.control.lock();
@@ -255,7 +258,7 @@ impl Database {
         } else {
             origin.version_pages = Some((file as u32, pool.space().version_high_water().in_file().max(1)));
             if let (Some(spare), Some(record)) = (&spare, version.as_mut()) {
-                vfs.create_dir_all(spare)?;
+                vfs.make_folder(spare)?;
                 record.path = Some(spare.join(REPLACEMENT));
             }
         }
@@ -319,7 +322,7 @@ impl Database {
         let again = inner.archiver.clone();
         let again = Box::new(move || again.as_ref().and_then(|archiver| archiver.view()));
         let as_of = Lsn(end.0.saturating_sub(1));
-        let maker = FromArchive::new(found.backup, found.view, as_of, again)?;
+        let maker = FromArchive::new(found.base, found.view, as_of, again)?;
         let restoring = Restoring::new(&files_of(&origin), Arc::new(maker));
         let restore = Restore::new(vfs, dir.clone(), origin, restoring, as_of, Some(hold))?;
         let side = dir.join("doublewrite");
@@ -353,7 +356,7 @@ impl Database {
                 "the log is in the data folder, or its folder cannot be read: a restart would not find the spare folder",
             ));
         }
-        vfs.create_dir_all(spare)?;
+        vfs.make_folder(spare)?;
         let mut names = vfs.list(spare)?;
         names.retain(|name| name != "lock" && name != "lost+found" && name != REPLACEMENT);
         vfs.keep_private(spare, names.is_empty())?;

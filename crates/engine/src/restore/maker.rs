@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use resurgam_archive::{Backup, PageMaker, View};
+use resurgam_archive::{PageBase, PageMaker, View};
 use resurgam_base::{ErrorKind, Lsn, PageId, Result};
 use resurgam_buffer::SegmentMaker;
 use resurgam_page::PageBuf;
@@ -15,7 +15,7 @@ pub(super) type Again = Box<dyn Fn() -> Option<Arc<View>> + Send + Sync>;
 pub(super) struct FromArchive {
     /// None: nothing was archived yet, and no page is older than the log.
     maker: Mutex<Option<Arc<PageMaker>>>,
-    backup: Option<Arc<Backup>>,
+    base: PageBase,
     as_of: Lsn,
     again: Again,
 }
@@ -25,12 +25,12 @@ impl FromArchive {
     ///
     /// # Errors
     /// That backup and archive do not allow it.
-    pub fn new(backup: Option<Arc<Backup>>, view: Option<Arc<View>>, as_of: Lsn, again: Again) -> Result<Self> {
+    pub fn new(base: PageBase, view: Option<Arc<View>>, as_of: Lsn, again: Again) -> Result<Self> {
         let maker = match view {
-            Some(view) => Some(Arc::new(PageMaker::new(backup.clone(), view, as_of)?)),
+            Some(view) => Some(Arc::new(PageMaker::new(base.clone(), view, as_of)?)),
             None => None,
         };
-        Ok(Self { maker: Mutex::new(maker), backup, as_of, again })
+        Ok(Self { maker: Mutex::new(maker), base, as_of, again })
     }
 }
 
@@ -41,7 +41,7 @@ impl SegmentMaker for FromArchive {
             // Its files may have been merged into others meanwhile.
             Err(error) if error.kind() == ErrorKind::Io => {
                 let Some(view) = (self.again)().filter(|view| view.end() > self.as_of) else { return Err(error) };
-                let newer = Arc::new(PageMaker::new(self.backup.clone(), view, self.as_of)?);
+                let newer = Arc::new(PageMaker::new(self.base.clone(), view, self.as_of)?);
                 pages.iter_mut().for_each(|page| page.as_bytes_mut().fill(0));
                 newer.make(first, pages)?;
                 *self.maker.lock() = Some(newer);

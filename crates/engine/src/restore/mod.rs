@@ -7,6 +7,7 @@
 //! | `begin.rs` | what an open does about files that are missing |
 //! | `maker.rs`, `attach.rs` | where segments come from; what an open goes on with |
 //! | `device.rs` | a device that dies while the database is open |
+//! | `unfinished.rs` | what a folder says of it that nobody has open |
 //! | `run.rs` | a restore under way: the background pass, marks, the end |
 
 mod attach;
@@ -16,9 +17,11 @@ mod maker;
 mod marks;
 mod origin;
 mod run;
+mod unfinished;
 
 pub(crate) use attach::{Attach, attach};
 pub(crate) use run::Restore;
 pub use run::RestoreStatus;
 
 pub use origin::{ORIGIN, Origin, OriginKind};
+pub use unfinished::{UnfinishedRestore, unfinished_restore};

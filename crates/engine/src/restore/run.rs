@@ -184,6 +184,11 @@ impl Restore {
         *self.writing.lock() = true;
     }
 
+    /// Whether another one has taken its place.
+    pub fn is_superseded(&self) -> bool {
+        *self.writing.lock()
+    }
+
     /// How it is.
     pub fn status(&self) -> RestoreStatus {
         let progress = self.restoring.progress();
@@ -250,6 +255,12 @@ impl Database {
     /// As [`Database::finish_restore`]; what was done stays done.
     pub fn restore_step(&self) -> Result<bool> {
         let Some(restore) = self.restore_under_way() else { return Ok(false) };
+        let done = self.step_of(&restore);
+        // A device has died in the middle of it, and another restore has taken its place: that one goes on.
+        if restore.is_superseded() { Ok(true) } else { done }
+    }
+
+    fn step_of(&self, restore: &Arc<Restore>) -> Result<bool> {
         let inner = self.inner();
         if !restore.carried.load(Ordering::SeqCst) {
             self.checkpoint()?;
@@ -274,7 +285,7 @@ impl Database {
             }
         };
         if segments.is_empty() {
-            return self.end_restore(&restore);
+            return self.end_restore(restore);
         }
         self.restore_segments(&segments)?;
         let waiting = restore.restoring.take_unmarked().len() as u64;
@@ -377,7 +388,7 @@ mod tests {
         let (dir, log) = (Path::new("/db/main"), Path::new("/disk2/log"));
         let sim = SimVfs::new(77);
         for folder in ["/db", "/disk2", "/disk3"] {
-            sim.create_dir_all(Path::new(folder))?;
+            sim.make_folder(Path::new(folder))?;
             sim.sync_dir(Path::new("/"))?;
         }
         let options = Options {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, Backup, PageMaker, list_backups, verify_backup};
+use resurgam_archive::{Archive, Backup, PageBase, PageMaker, list_backups, verify_backup};
 use resurgam_engine::{Error, ErrorKind, Lsn, PageId, limits::PAGE_SIZE};
 use resurgam_page::{PageBuf, boot};
 use resurgam_vfs::{OpenMode, Vfs};
@@ -37,7 +37,8 @@ pub fn compare(vfs: &Arc<dyn Vfs>, places: &Places<'_>, name: &str) -> Result<u6
     }
     let backup = Backup::open(&store(vfs, places.backups)?, name).map_err(told)?;
     let number = backup.summary().version_pages.map(|(number, _)| u64::from(number));
-    let maker = PageMaker::new(Some(backup), Arc::clone(&view), Lsn(view.end().0 - 1)).map_err(told)?;
+    let maker =
+        PageMaker::new(PageBase::unchecked(Some(backup)), Arc::clone(&view), Lsn(view.end().0 - 1)).map_err(told)?;
     let mut compared = 0;
     for (path, file) in [(Some(places.data), Some(0)), (places.versions, number)] {
         let (Some(path), Some(file)) = (path, file) else { continue };

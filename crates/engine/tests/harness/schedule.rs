@@ -973,7 +973,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         Path::new("/disk5"),
         Path::new("/disk6"),
     ]) {
-        vfs.create_dir_all(disk).map_err(|e| e.to_string())?;
+        vfs.make_folder(disk).map_err(|e| e.to_string())?;
     }
     if plan.skip_version_sync {
         options.version_store_path = Some(VERSION_FILES[0].into());

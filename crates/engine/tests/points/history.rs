@@ -148,7 +148,7 @@ impl History {
     pub fn make(shape: Shape) -> Result<Self> {
         let sim = SimVfs::new(shape.seed);
         for dir in ["/disk2", "/disk5", "/new"] {
-            sim.create_dir_all(Path::new(dir))?;
+            sim.make_folder(Path::new(dir))?;
         }
         let options = options(shape);
         let db = open(&sim, DIR, options.clone())?;

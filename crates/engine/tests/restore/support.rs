@@ -43,7 +43,7 @@ pub fn options(kind: Kind) -> Options {
 pub fn machine(seed: u64) -> Result<SimVfs> {
     let sim = SimVfs::new(seed);
     for dir in ["/db", "/disk2", "/disk3", "/disk4", "/disk5"] {
-        sim.create_dir_all(Path::new(dir))?;
+        sim.make_folder(Path::new(dir))?;
         sim.sync_dir(Path::new("/"))?;
     }
     Ok(sim)

@@ -18,7 +18,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::files;
-pub use value::{Authentication, Bytes, Kilobytes, Least, LogFormat, LogLevel, Seconds, Value};
+pub use value::{Authentication, Bytes, DoubleWriting, Kilobytes, Least, LogFormat, LogLevel, Seconds, Value};
 
 /// What is known of a setting besides its value.
 #[derive(Debug, Clone, Copy)]
@@ -166,6 +166,8 @@ settings! {
     archive_records_per_page_max: u32, "archive-records-per-page-max", "RESURGAM_ARCHIVE_RECORDS_PER_PAGE_MAX", "256";
     /// A folder on another device, where the data is restored to if its own one dies while the server runs, which goes on; it becomes the data folder then. Empty: its files are made anew in their place.
     spare_data: PathBuf, "spare-data", "RESURGAM_SPARE_DATA", "";
+    /// Whether changed pages are written twice, against writes that a power loss tears. auto: unless archive (and backups) have every page, so that a torn one is rebuilt; off: never, where file system and device tear no write of 8 kB.
+    double_writes: DoubleWriting, "double-writes", "RESURGAM_DOUBLE_WRITES", "auto";
     /// Size of one log file; fixed when the database is created.
     log_segment_bytes: Bytes, "log-segment-bytes", "RESURGAM_LOG_SEGMENT_BYTES", "16MB";
     /// Time between two sweeps for row versions that nobody needs any more.

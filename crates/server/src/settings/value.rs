@@ -232,6 +232,11 @@ words! {
 }
 
 words! {
+    /// Whether changed pages are written twice.
+    DoubleWriting { Auto = "auto", On = "on", Off = "off" }
+}
+
+words! {
     /// How much the server says about itself.
     LogLevel { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
 }

@@ -6,7 +6,7 @@
 //! - Names (create, rename, remove) that were not synced with their folder
 //!   survive or not, independently; but two changes of the same name keep their
 //!   order: a later one survives only if the earlier ones did.
-//! - Folders themselves are durable as soon as they are made.
+//! - A folder is durable once the folder that it is in was synced; until then it survives or not, and what is below it with it.
 //! - The clock moves by a microsecond at each reading, and by [`SimVfs::advance`].
 //!
 //! One mutex guards everything, so calls from several threads are safe, and a
@@ -76,6 +76,7 @@ struct State {
     durable_names: BTreeMap<PathBuf, u64>,
     changes: Vec<NameChange>,
     folders: BTreeSet<PathBuf>,
+    durable_folders: BTreeSet<PathBuf>,
     locks: BTreeSet<PathBuf>,
     /// Writes to files of which some lie, since the plan was set.
     writes_to: HashMap<PathBuf, u64>,
@@ -233,6 +234,7 @@ impl SimVfs {
                 durable_names: BTreeMap::new(),
                 changes: Vec::new(),
                 folders: [PathBuf::from(""), PathBuf::from("/")].into(),
+                durable_folders: [PathBuf::from(""), PathBuf::from("/")].into(),
                 locks: BTreeSet::new(),
                 writes_to: HashMap::new(),
                 unreadable: HashMap::new(),
@@ -260,6 +262,15 @@ impl SimVfs {
         let state = self.disk.state.lock();
         let mut rng = Rng::new(seed);
 
+        // Above first: what is below a folder that is lost is lost with it.
+        let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
+        for folder in &state.folders {
+            let is_durable = state.durable_folders.contains(folder) || rng.coin();
+            if is_durable && folder.parent().is_none_or(|above| folders.contains(above)) {
+                folders.insert(folder.clone());
+            }
+        }
+
         let mut names = state.durable_names.clone();
         let mut lost: BTreeSet<&PathBuf> = BTreeSet::new();
         for change in &state.changes {
@@ -271,6 +282,8 @@ impl SimVfs {
             }
         }
 
+        names.retain(|path, _| folders.contains(&parent(path)));
+
         // In order of inode, so that the seed decides everything.
         let survivors: BTreeSet<u64> = names.values().copied().collect();
         let inodes = survivors
@@ -280,7 +293,7 @@ impl SimVfs {
                 Some((inode, content.crashed(self.disk.sector_bytes, &mut rng)))
             })
             .collect();
-        self.successor(&state, rng, names, inodes)
+        self.successor(&state, rng, names, folders, inodes)
     }
 
     /// The disk after the process was killed now: a new instance without faults,
@@ -292,10 +305,11 @@ impl SimVfs {
         let rng = Rng::new(state.rng.next());
         state.power_lost = true;
         let inodes = state.inodes.clone();
-        let next = self.successor(&state, rng, state.names.clone(), inodes);
+        let next = self.successor(&state, rng, state.names.clone(), state.folders.clone(), inodes);
         {
             let mut next = next.disk.state.lock();
             next.durable_names.clone_from(&state.durable_names);
+            next.durable_folders.clone_from(&state.durable_folders);
             next.changes.clone_from(&state.changes);
             // A removal that is not durable may still be undone.
             next.inodes.clone_from(&state.inodes);
@@ -311,7 +325,7 @@ impl SimVfs {
         for content in inodes.values_mut() {
             content.sync();
         }
-        self.successor(&state, Rng::new(seed), state.names.clone(), inodes)
+        self.successor(&state, Rng::new(seed), state.names.clone(), state.folders.clone(), inodes)
     }
 
     fn successor(
@@ -319,6 +333,7 @@ impl SimVfs {
         state: &State,
         rng: Rng,
         names: BTreeMap<PathBuf, u64>,
+        folders: BTreeSet<PathBuf>,
         inodes: HashMap<u64, Content>,
     ) -> SimVfs {
         let mut next = State {
@@ -335,7 +350,8 @@ impl SimVfs {
             durable_names: names.clone(),
             names,
             changes: Vec::new(),
-            folders: state.folders.clone(),
+            durable_folders: folders.clone(),
+            folders,
             locks: BTreeSet::new(),
             writes_to: HashMap::new(),
             unreadable: state.unreadable.clone(),
@@ -624,10 +640,18 @@ impl Vfs for SimVfs {
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {
+        const ACTION: &str = "create folder";
         let mut state = self.disk.state.lock();
-        state.powered("create folder", path)?;
+        state.powered(ACTION, path)?;
+        if state.folders.contains(path) {
+            return Ok(());
+        }
+        let step = state.step(ACTION, path)?;
         state.folders.extend(path.ancestors().map(Path::to_path_buf));
-        Ok(())
+        match step {
+            Step::Go => Ok(()),
+            Step::PowerLoss => Err(io(ACTION, path, std::io::Error::other("power lost"))),
+        }
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -669,6 +693,8 @@ impl Vfs for SimVfs {
                     state.changes.push(change);
                 }
             }
+            let inside: Vec<_> = state.folders.iter().filter(|path| path.parent() == Some(dir)).cloned().collect();
+            state.durable_folders.extend(inside);
         }
         Ok(())
     }

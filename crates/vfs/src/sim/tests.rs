@@ -9,7 +9,7 @@ fn path(name: &str) -> PathBuf {
 
 fn disk(seed: u64) -> SimVfs {
     let vfs = SimVfs::new(seed);
-    vfs.create_dir_all(Path::new("d")).unwrap();
+    vfs.make_folder(Path::new("d")).unwrap();
     vfs
 }
 
@@ -244,14 +244,14 @@ fn many_threads() {
             });
         }
     });
-    assert_eq!(vfs.stats().syncs, 800);
+    assert_eq!(vfs.stats().syncs, 801);
     assert_eq!(content(&vfs, "3"), [3; 20_000]);
 }
 
 #[test]
 fn a_small_disk_and_a_file_whose_syncs_do_nothing() {
     let vfs = disk(1);
-    vfs.create_dir_all(Path::new("e")).unwrap();
+    vfs.make_folder(Path::new("e")).unwrap();
     let plan =
         FaultPlan { small_disk: Some(("e".into(), 1000)), skip_sync_of: Some("e/f".into()), ..FaultPlan::default() };
     vfs.set_faults(plan);
@@ -308,5 +308,52 @@ fn sectors_that_cannot_be_read_and_writes_that_are_not_done() -> Result<()> {
         "the second is nowhere, the third beside, the fourth nowhere"
     );
     file.write_at(&[10; 512], 0)?;
+    Ok(())
+}
+
+/// A folder is durable with the folder above it; what is below a lost one is lost, however it was synced.
+#[test]
+fn folders_need_a_sync_of_the_one_above() -> Result<()> {
+    let mut seen = [0; 2];
+    for seed in 0..60 {
+        let vfs = disk(seed);
+        vfs.create_dir_all(Path::new("d/a/b"))?;
+        vfs.open(Path::new("d/a/b/file"), OpenMode::CreateNew)?.sync()?;
+        vfs.sync_dir(Path::new("d/a/b"))?;
+        vfs.sync_dir(Path::new("d/a"))?;
+        let after = vfs.crash_clone(seed);
+        let (above, below) = (after.exists(Path::new("d/a"))?, after.exists(Path::new("d/a/b/file"))?);
+        assert_eq!((above, below), (below, above), "all of it or nothing");
+        seen[usize::from(below)] += 1;
+        // Whoever was killed before the sync leaves it to the next one.
+        let next = vfs.kill();
+        next.make_folder(Path::new("d/a"))?;
+        assert!(next.crash().exists(Path::new("d/a/b/file"))?);
+    }
+    assert!(seen[0] > 5 && seen[1] > 5, "{seen:?}");
+    for seed in 0..60 {
+        let vfs = disk(seed);
+        vfs.make_folder(Path::new("d/a/b/c"))?;
+        assert!(vfs.crash().exists(Path::new("d/a/b/c"))?);
+    }
+    Ok(())
+}
+
+/// Killed at any step of making folders, the next one makes them durable.
+#[test]
+fn folders_of_a_process_that_was_killed() -> Result<()> {
+    for seed in 0..20 {
+        for at in 1.. {
+            let vfs = disk(seed);
+            vfs.set_faults(FaultPlan { crash_after_ops: Some(at), ..FaultPlan::default() });
+            let made = vfs.make_folder(Path::new("d/a/b/c"));
+            let next = vfs.kill();
+            next.make_folder(Path::new("d/a/b/c"))?;
+            assert!(next.crash().exists(Path::new("d/a/b/c"))?, "seed {seed}, step {at}");
+            if made.is_ok() {
+                break;
+            }
+        }
+    }
     Ok(())
 }
