@@ -256,8 +256,13 @@ impl Database {
     pub fn restore_step(&self) -> Result<bool> {
         let Some(restore) = self.restore_under_way() else { return Ok(false) };
         let done = self.step_of(&restore);
-        // A device has died in the middle of it, and another restore has taken its place: that one goes on.
-        if restore.is_superseded() { Ok(true) } else { done }
+        // A device has died in the middle of it, and another restore has taken its place: that one goes on. Where there is none
+        // yet (it could not be begun), this one cannot go on, and says so.
+        let is_current = |now: Arc<Restore>| Arc::ptr_eq(&now, &restore);
+        match self.restore_under_way().map(is_current) {
+            Some(false) if restore.is_superseded() => Ok(true),
+            _ => done,
+        }
     }
 
     fn step_of(&self, restore: &Arc<Restore>) -> Result<bool> {
