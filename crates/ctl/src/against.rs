@@ -14,10 +14,9 @@ use resurgam_archive::{Backup, History, PageBase, PageMaker, View, pages_of};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_engine::unfinished_restore;
 use resurgam_page::{PageBuf, boot};
-use resurgam_vfs::RealVfs;
-use resurgam_xstore::{FolderStore, Store};
+use resurgam_xstore::Access;
 
-use crate::archive::{ArchiveFolder, folder_of, record_line};
+use crate::archive::{ArchiveFolder, record_line, store_of};
 use crate::folder::Folder;
 use crate::image::{Image, Source};
 use crate::out::say;
@@ -83,10 +82,7 @@ pub fn compare(
         return Err(Error::new(ErrorKind::NotInPrerequisiteState, "the archive is empty"));
     }
     let backups = match backups {
-        Some(place) => {
-            let store = FolderStore::existing(Arc::new(RealVfs::new()), folder_of(place)?)?;
-            Some(Arc::new(store) as Arc<dyn Store>)
-        }
+        Some(place) => Some(store_of(place, Access::Existing)?),
         None => None,
     };
     let base = PageBase::newest(backups.as_ref(), &view, end, Lsn(control.segment_bytes))

@@ -10,8 +10,8 @@ use resurgam_archive::{Archive, History, Report, StreamEntry, View};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_log::RecordRef;
 use resurgam_page::print;
-use resurgam_vfs::RealVfs;
-use resurgam_xstore::{FolderStore, Store};
+use resurgam_vfs::{RealVfs, Vfs};
+use resurgam_xstore::{Access, Place, Store};
 
 use crate::out::{indented, say};
 
@@ -31,23 +31,19 @@ pub struct ArchiveFolder {
     store: Arc<dyn Store>,
 }
 
-/// The folder of a place: plain or as a `file://` URL.
-pub(crate) fn folder_of(place: &str) -> Result<&Path> {
-    let path = place.strip_prefix("file://").unwrap_or(place);
-    if path.contains("://") {
-        let what = format!("places like \"{place}\" are not supported; give a folder");
-        return Err(Error::new(ErrorKind::NotSupported, what));
-    }
-    Ok(Path::new(path))
+/// The store of a place: a folder, plain or as a `file://` URL, or another kind that this process knows.
+pub(crate) fn store_of(place: &str, access: Access) -> Result<Arc<dyn Store>> {
+    let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+    Ok(Place::of(Path::new(""), place)?.open(&vfs, access)?)
 }
 
 impl ArchiveFolder {
-    /// The archive in `place`: a folder, plain or as a `file://` URL.
+    /// The archive in `place`: a folder, plain or as a `file://` URL, or an object store.
     ///
     /// # Errors
-    /// When there is no such folder, or the place is of another kind.
+    /// When there is no such place, or none of that kind.
     pub fn open(place: &str) -> Result<Self> {
-        Ok(Self { store: Arc::new(FolderStore::existing(Arc::new(RealVfs::new()), folder_of(place)?)?) })
+        Ok(Self { store: store_of(place, Access::Existing)? })
     }
 
     pub(crate) fn view(&self) -> Result<Arc<View>> {

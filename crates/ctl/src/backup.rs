@@ -1,7 +1,6 @@
 //! Backups in a folder: which there are, whether one is sound, what it has of a page; and making one from the archive.
 
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_archive::{
@@ -13,9 +12,9 @@ use resurgam_log::RecordKind;
 use resurgam_page::{PageBuf, boot, print};
 use resurgam_recovery::Identity;
 use resurgam_vfs::{RealVfs, Vfs};
-use resurgam_xstore::{FolderStore, Store};
+use resurgam_xstore::{Access, Store};
 
-use crate::archive::{ArchiveFolder, folder_of};
+use crate::archive::{ArchiveFolder, store_of};
 use crate::out::{indented, say};
 
 /// Backups in a folder, opened for reading.
@@ -24,12 +23,12 @@ pub struct BackupFolder {
 }
 
 impl BackupFolder {
-    /// The backups in `place`: a folder, plain or as a `file://` URL.
+    /// The backups in `place`: a folder, plain or as a `file://` URL, or an object store.
     ///
     /// # Errors
-    /// When there is no such folder, or the place is of another kind.
+    /// When there is no such place, or none of that kind.
     pub fn open(place: &str) -> Result<Self> {
-        Ok(Self { store: Arc::new(FolderStore::existing(Arc::new(RealVfs::new()), folder_of(place)?)?) })
+        Ok(Self { store: store_of(place, Access::Existing)? })
     }
 
     /// Prints which backups there are, the oldest first.
@@ -166,8 +165,7 @@ impl BackupFolder {
 pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<()> {
     let view = ArchiveFolder::open(archive)?.view()?;
     let vfs = Arc::new(RealVfs::new());
-    let folder: &Path = folder_of(backups)?;
-    let store: Arc<dyn Store> = Arc::new(FolderStore::open(Arc::clone(&vfs) as Arc<dyn Vfs>, folder)?);
+    let store = store_of(backups, Access::Write)?;
     let end = view.end();
     if end <= view.start() {
         return Err(Error::new(ErrorKind::NotInPrerequisiteState, "the archive is empty"));

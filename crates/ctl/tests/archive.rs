@@ -89,5 +89,6 @@ fn list_verify_and_inspect() {
     let none = dir.path().join("none");
     assert_eq!(ArchiveFolder::open(&none.display().to_string()).err().unwrap().kind(), ErrorKind::Io);
     assert!(!none.exists());
+    // This library alone knows folders; the program registers what else there is.
     assert_eq!(ArchiveFolder::open("s3://bucket/x").err().unwrap().kind(), ErrorKind::NotSupported);
 }

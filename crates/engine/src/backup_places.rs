@@ -9,9 +9,8 @@ use resurgam_archive::{Backup, BackupSummary, DatabaseId, list_backups};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
-use resurgam_xstore::{FolderStore, Store};
+use resurgam_xstore::{Access, Place, Store};
 
-use crate::archive_place::folder_of;
 use crate::database::Database;
 use crate::options::{Options, StoreHandle};
 
@@ -107,13 +106,13 @@ impl Backups {
     /// Those of the URL.
     pub fn of(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options, database: DatabaseId) -> Result<Option<Self>> {
         let Some(url) = &options.backups else { return Ok(None) };
-        let folder = folder_of(dir, url)?;
-        let place = format!("\"{}\"", folder.display());
+        let backups = Place::of(dir, url)?;
+        let place = format!("\"{backups}\"");
         let (vfs, given) = (Arc::clone(vfs), options.backups_store.clone());
         let open = Box::new(move || {
             Ok(match &given {
                 Some(StoreHandle(store)) => Arc::clone(store),
-                None => Arc::new(FolderStore::open(Arc::clone(&vfs), &folder).map_err(Error::from)?) as Arc<dyn Store>,
+                None => backups.open(&vfs, Access::Write)?,
             })
         });
         Ok(Some(Self { place, database, open, store: Mutex::default(), seen: Mutex::default() }))

@@ -19,9 +19,8 @@ use resurgam_archive::{
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
-use resurgam_xstore::{FolderStore, Store};
+use resurgam_xstore::{Access, Place, Store};
 
-use crate::archive_place::folder_of;
 use crate::database::Database;
 use crate::points::{Promised, ends, oldest_promised};
 
@@ -398,10 +397,8 @@ pub struct Expired {
 /// # Errors
 /// `NotADatabase` when there is no archive; `InUse` when its writer changes at this moment; those of the places.
 pub fn expire_archive(vfs: &Arc<dyn Vfs>, request: &ExpireRequest) -> Result<Expired> {
-    let open = |url: &str| -> Result<Arc<dyn Store>> {
-        let folder = folder_of(Path::new(""), url)?;
-        Ok(Arc::new(FolderStore::existing(Arc::clone(vfs), &folder).map_err(Error::from)?))
-    };
+    let open =
+        |url: &str| -> Result<Arc<dyn Store>> { Ok(Place::of(Path::new(""), url)?.open(vfs, Access::Existing)?) };
     if request.window.is_zero() {
         return Err(Error::new(ErrorKind::InvalidParameter, "the recovery window must be longer than nothing"));
     }

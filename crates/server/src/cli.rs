@@ -33,6 +33,7 @@ pub fn run() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    resurgam_objects::register();
     let outcome = match matches.subcommand() {
         Some(("serve", matches)) => serve_command(matches),
         Some(("inspect", matches)) => tools::inspect(matches),

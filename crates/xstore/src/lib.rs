@@ -9,11 +9,12 @@
 //! |---|---|
 //! | `error.rs` | what can go wrong, at the grain at which a caller can react |
 //! | `name.rs` | what a name may look like |
+//! | `place.rs` | which store a URL names: a folder, or a kind that a crate above has registered |
 //! | `folder.rs` | a folder of a [`Vfs`](resurgam_vfs::Vfs): the real disk, or the simulated one |
 //! | `faulty.rs` | for tests: a store that is slow, fails, or applies what it says has failed |
 //!
-//! An implementation on object stores goes beside `folder.rs` (an upload is a multipart upload that is completed with
-//! "if none match"; the trait asks for nothing that they do not have).
+//! The implementation on object stores is the crate `objects`, which registers its kinds of places: it needs a network and
+//! a runtime, and nothing below the server depends on it.
 //!
 //! # What an implementation promises
 //! 1. After [`Upload::publish`] returned `Ok` the object is there, whole and durable.
@@ -27,11 +28,13 @@ mod error;
 mod faulty;
 mod folder;
 mod name;
+mod place;
 
 pub use error::{StoreError, StoreErrorKind, StoreResult};
 pub use faulty::{FaultyStore, Misdeed, StoreCall};
 pub use folder::FolderStore;
 pub use name::check_name;
+pub use place::{Access, Place, Scheme, register};
 
 /// A place for immutable objects. Names are relative, with `/` between folders ([`check_name`]). Every call may be made
 /// from several threads at once.

@@ -36,9 +36,8 @@ use resurgam_archive::{Archive, Backup, Lease, LeaseKind, PageBase, PageMaker, V
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_recovery::Analysis;
 use resurgam_vfs::Vfs;
-use resurgam_xstore::{FolderStore, Store};
+use resurgam_xstore::{Access, Place, Store};
 
-use crate::archive_place::folder_of;
 use crate::options::StoreHandle;
 use crate::restore::{Origin, OriginKind};
 use folder::{Content, NewFolder};
@@ -186,8 +185,7 @@ fn store_of(vfs: &Arc<dyn Vfs>, url: &str, given: Option<&StoreHandle>) -> Resul
     if let Some(StoreHandle(store)) = given {
         return Ok(Arc::clone(store));
     }
-    let folder = folder_of(Path::new(""), url)?;
-    Ok(Arc::new(FolderStore::existing(Arc::clone(vfs), &folder).map_err(Error::from)?))
+    Ok(Place::of(Path::new(""), url)?.open(vfs, Access::Existing)?)
 }
 
 /// A view of the archive. Merges of a running server replace runs: whoever meets one that is gone looks again.

@@ -22,11 +22,10 @@ use resurgam_page::boot::{self, Boot};
 use resurgam_page::version_file::{self, VersionFileHeader};
 use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord};
 use resurgam_vfs::{OpenMode, Vfs};
-use resurgam_xstore::{FolderStore, Store};
+use resurgam_xstore::{Access, Place, Store};
 
 use super::marks::Marks;
 use super::origin::{Origin, OriginKind};
-use crate::archive_place::folder_of;
 use crate::backup_places::Backups;
 use crate::options::{Options, StoreHandle};
 
@@ -113,7 +112,7 @@ pub(crate) fn store_at(
 ) -> Result<Arc<dyn Store>> {
     Ok(match given {
         Some(StoreHandle(store)) => Arc::clone(store),
-        None => Arc::new(FolderStore::open(Arc::clone(vfs), &folder_of(dir, url)?).map_err(Error::from)?),
+        None => Place::of(dir, url)?.open(vfs, Access::Write)?,
     })
 }
 
