@@ -27,6 +27,7 @@
 //!    and that area is reused only after the data file and the version-store file have been
 //!    synced. A page formatted since it was last written is excepted: it becomes clean with the
 //!    write in place, and no checkpoint begins to count before that is synced.
+//!    Where pages are in no file ([`RemotePages`]) a frame is clean when the log is durable past it.
 //! 5. Guards are not `Send`: no latch is ever held across an await.
 
 mod device;
@@ -51,8 +52,8 @@ pub use mtr::{Mtr, PageRef};
 pub use planted::Planted;
 pub use pool::{Access, BufferPool, PoolConfig};
 pub use source::{
-    FilePage, PageHistory, PendingRedo, Rebuild, RedoEntry, Repair, RestoreProgress, Restoring, SEGMENT_PAGES, Segment,
-    SegmentMaker, StuckPage, replaces_whole_page,
+    FilePage, PageHistory, PendingRedo, Rebuild, RedoEntry, RemotePages, Repair, RestoreProgress, Restoring,
+    SEGMENT_PAGES, Segment, SegmentMaker, StuckPage, replaces_whole_page,
 };
 pub use space::{FreePages, Space};
 pub use stats::PoolStats;

@@ -29,7 +29,7 @@ use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
-use crate::source::{Loaded, PageHistory, PendingRedo, Restoring, Segment, Sources};
+use crate::source::{Loaded, PageHistory, PendingRedo, Remote, RemotePages, Restoring, Segment, Sources};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
 use crate::writeback::WriteGoal;
@@ -169,6 +169,18 @@ impl BufferPool {
     /// Damaged pages are rebuilt from there from now on. Once: a second history is not taken.
     pub fn set_history(&self, history: Arc<dyn PageHistory>) {
         self.sources.set_history(history);
+    }
+    /// Pages are in no file from now on: they come from there, and leave memory when the log is durable past them. `floor`:
+    /// no page has a record at or behind it but those `analysed`, each with its last one. Before the first page is
+    /// read; once.
+    pub fn set_remote(&self, pages: Arc<dyn RemotePages>, floor: Lsn, analysed: &[(PageId, Lsn)]) {
+        let remote = Remote::new(pages, floor);
+        analysed.iter().for_each(|(page, last)| remote.analysed(*page, *last));
+        self.sources.set_remote(remote);
+    }
+    /// Whether pages are in no file of this process.
+    pub fn is_remote(&self) -> bool {
+        self.sources.remote().is_some()
     }
     /// Whether pages are written to the double-write area before they are written in place, from the next batch on. They
     /// need not be where every page can be rebuilt from its history.
@@ -497,6 +509,14 @@ impl BufferPool {
         let mine = shard.get(&page) == Some(&index);
         if !mine || frame.pins.load(Ordering::Acquire) != 0 || frame.is_dirty() {
             return false;
+        }
+        if let Some(remote) = self.sources.remote() {
+            // Without a pin nobody changes it. It is clean, so the log is durable past its LSN.
+            let Some(content) = frame.latch.try_read() else { return false };
+            if !frame.valid.load(Ordering::Acquire) {
+                return false;
+            }
+            remote.evicted(page, content.lsn());
         }
         shard.remove(&page);
         frame.pins.fetch_add(1, Ordering::Acquire);

@@ -302,7 +302,9 @@ impl Space {
                 (version, there)
             }
             _ => {
-                if data.allocated_to == 0 {
+                if pool.is_remote() {
+                    data.allocated_to = u64::MAX;
+                } else if data.allocated_to == 0 {
                     data.allocated_to = pool.sources.files.data().len()? / PAGE_SIZE as u64;
                 }
                 let there = data.allocated_to;
@@ -381,7 +383,7 @@ impl Space {
             return version.grow(PageId(page).in_file());
         }
         let state = &mut mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?.data;
-        if page < state.allocated_to {
+        if pool.is_remote() || page < state.allocated_to {
             return Ok(());
         }
         let target = (page + 1).div_ceil(GROW_PAGES) * GROW_PAGES;

@@ -70,6 +70,9 @@ impl BufferPool {
     /// and the next call tries again; a failed sync of the data file or the version store stops
     /// the pool for good, because what these hold is then unknown.
     pub fn write_back(&self, goal: WriteGoal) -> Result<usize> {
+        if self.is_remote() {
+            return self.clean_by_log(goal);
+        }
         let restoring = self.sources.restoring();
         // What keeps the log long is brought to its place; anything else may wait for its segment out of memory.
         let keep = matches!(goal, WriteGoal::OlderThan(_)) || *self.looking_at_dirty_pages.lock() > 0;
@@ -193,6 +196,31 @@ impl BufferPool {
         bump(&self.counters.fresh_pages_written, dw.fresh.len() as u64);
         bump(&self.counters.write_batches, 1);
         Ok(chosen.len() + elided)
+    }
+
+    /// Where pages are in no file: makes the log durable past the pages of this goal, which are then clean.
+    fn clean_by_log(&self, goal: WriteGoal) -> Result<usize> {
+        let _one = self.double_write.lock();
+        self.check_poisoned()?;
+        let mut chosen: Vec<(&Frame, Lsn)> = Vec::new();
+        for frame in self.candidates(goal) {
+            let Some(page) = frame.latch.try_read() else { continue };
+            if frame.is_dirty() && frame.valid.load(Ordering::Acquire) {
+                chosen.push((frame, page.lsn()));
+            }
+        }
+        let Some(newest) = chosen.iter().map(|(_, lsn)| *lsn).max() else { return Ok(0) };
+        self.log.flush(Lsn(newest.0 + 1))?;
+        self.check_poisoned()?;
+        for (frame, seen) in &chosen {
+            let Some(page) = frame.latch.try_read() else { continue };
+            frame.fresh.store(false, Ordering::Relaxed);
+            // What came after was not looked at, and begins later.
+            let from = if page.lsn() == *seen { 0 } else { seen.0 + 1 };
+            frame.rec_lsn.store(from, Ordering::SeqCst);
+        }
+        bump(&self.counters.write_batches, 1);
+        Ok(chosen.len())
     }
 
     /// Restores a few of the segments that pages of this goal are waiting for.

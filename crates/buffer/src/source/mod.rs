@@ -7,6 +7,7 @@
 //! | `newer.rs` | pages that are newer than the log |
 //! | `copy.rs` | copies of pages as they are in their files, for a backup |
 //! | `repair.rs` | a page whose base in the file is of no use, from what is kept of it elsewhere |
+//! | `remote.rs` | pages that are in no file of this process, and how new they must be |
 //! | `restore.rs` | files that are made anew, in segments, as their pages are asked for |
 //!
 //! The base is the page in the data file. After a crash, pages named in
@@ -23,6 +24,7 @@ mod copy;
 mod last_written;
 mod newer;
 mod pending_redo;
+mod remote;
 mod repair;
 mod restore;
 #[cfg(test)]
@@ -46,6 +48,8 @@ use newer::Newer;
 
 pub use copy::FilePage;
 pub use pending_redo::{PendingRedo, RedoEntry, StuckPage};
+pub(crate) use remote::Remote;
+pub use remote::RemotePages;
 pub(crate) use repair::Unsaved;
 pub use repair::{PageHistory, Rebuild, Repair};
 pub use restore::{RestoreProgress, Restoring, SEGMENT_PAGES, Segment, SegmentMaker};
@@ -109,6 +113,8 @@ pub(crate) struct Sources {
     last_written: LastWritten,
     pub unsaved: Unsaved,
     history: OnceLock<Arc<dyn PageHistory>>,
+    /// Pages are there, and in no file.
+    remote: OnceLock<Remote>,
     /// A device that is dead can be replaced.
     pub replaceable: AtomicBool,
     is_restoring: AtomicBool,
@@ -128,6 +134,7 @@ impl Sources {
             last_written: LastWritten::of(memory_bytes),
             unsaved: Unsaved::default(),
             history: OnceLock::new(),
+            remote: OnceLock::new(),
             replaceable: AtomicBool::new(false),
             is_restoring: AtomicBool::new(false),
             restoring: RwLock::default(),
@@ -138,6 +145,16 @@ impl Sources {
     /// Pages are rebuilt from there from now on; the first one given stays.
     pub fn set_history(&self, history: Arc<dyn PageHistory>) {
         let _ = self.history.set(history);
+    }
+
+    /// Pages come from there from now on, before the first one is read.
+    pub fn set_remote(&self, remote: Remote) {
+        let _ = self.remote.set(remote);
+    }
+
+    /// Where pages are, if they are in no file.
+    pub fn remote(&self) -> Option<&Remote> {
+        self.remote.get()
     }
 
     /// Whether the file of a page that cannot be read cannot be read elsewhere either.
@@ -180,6 +197,10 @@ impl Sources {
     /// `Io` when it cannot be read now; `Corrupt`, naming file, page and reason, when what is there cannot be
     /// used and the page could not be rebuilt.
     pub fn load(&self, page: PageId, buf: &mut PageBuf, counters: &Counters) -> Result<Loaded> {
+        if let Some(remote) = self.remote() {
+            remote.load(page, buf, self.log.end_lsn())?;
+            return Ok(Loaded::from_file(0, Lsn::NONE));
+        }
         let (file, offset) = self.files.locate(page)?;
         let file = &*file;
         let mut fault = match read_base(file, offset, page, buf) {
