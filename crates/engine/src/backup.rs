@@ -167,7 +167,8 @@ impl Database {
         let mut pacer = Pacer { db: self, cancelled, begun: Instant::now(), bytes: 0 };
         pacer.check()?;
         let store = backups.store()?;
-        if from_archive {
+        // The pages are in no file: the archive has what they are made of.
+        if from_archive || self.inner().pool.is_remote() {
             return self.backup_from_archive(backups, claim, &mut pacer);
         }
         let inner = self.inner();

@@ -40,6 +40,7 @@ use crate::checkpoint_stats::CheckpointCounter;
 use crate::log_folder::{LOG, LogFolder, id_of_marker};
 use crate::mode::Mode;
 use crate::options::Options;
+use crate::page_service;
 use crate::points::RESTORING;
 use crate::prepared::Prepared;
 use crate::progress::Builds;
@@ -277,7 +278,9 @@ impl Database {
         }
         let known = match vfs.exists(&paths.data)? {
             true => Some(read_boot(&vfs, &paths.data)?),
-            false if options.archive.is_none() => return Err(begin::data_is_missing(&paths.data)),
+            false if options.archive.is_none() && options.pages.is_none() => {
+                return Err(begin::data_is_missing(&paths.data));
+            }
             false => None,
         };
         let mut log_folder = LogFolder::find(&vfs, dir, options.log_dir.as_deref(), known.as_ref(), &control)?;
@@ -312,7 +315,14 @@ impl Database {
             version_high_water: analysis.version_high_water,
             version_store: analysis.version_store.as_ref(),
         };
-        let origin = missing.make(origin)?;
+        page_service::check(&options, &control, origin.is_some())?;
+        let origin = match &options.pages {
+            Some(_) => {
+                page_service::make_boot_page(&vfs, &paths.data, &boot)?;
+                None
+            }
+            None => missing.make(origin)?,
+        };
         let search = Search {
             vfs: &vfs,
             dir,
@@ -355,7 +365,9 @@ impl Database {
         let log_dir = log_folder.path.clone();
         locks_held.extend(log_folder.into_lock());
         let version_file = pool.version_file().map(VersionFile::number);
+        let is_remote = page_service::attach(&options, &pool, &log, boot.database_id, control.checkpoint, &pending)?;
         let restore = match origin {
+            _ if is_remote => None,
             Some(origin) => {
                 let (options, archiver) = (&options, archiver.as_ref());
                 let at = Attach { vfs: &vfs, dir, options, log: &log, pool: &pool, archiver, pending: &pending };

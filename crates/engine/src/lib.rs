@@ -27,6 +27,7 @@
 //! | `archive_place.rs` | where that is |
 //! | `backup.rs` | making a backup of the running database |
 //! | `backup_places.rs` | where backups are, which there are, the newest one |
+//! | `page_service.rs` | a database whose pages are with page servers, and in no file of its own |
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
 //! | `definition.rs` | what a definition says, and its stored form |
@@ -82,6 +83,7 @@ mod lost;
 mod mode;
 mod operations;
 mod options;
+mod page_service;
 mod points;
 mod prepared;
 mod progress;
@@ -132,6 +134,8 @@ pub use definition::{
 pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};
 #[doc(hidden)]
+pub use page_service::{PageService, PageServiceHandle};
+#[doc(hidden)]
 pub use points::{PlantedInRestore, analyse_archive};
 pub use points::{RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point};
 pub use prepared::PreparedTransaction;
@@ -142,8 +146,8 @@ pub use restore::{ORIGIN, Origin, OriginKind, RestoreStatus, UnfinishedRestore, 
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 #[doc(hidden)]
 pub use resurgam_buffer::Planted;
-pub use resurgam_buffer::Repair;
-pub use resurgam_log::{LogBlock, LogFollower, LogHold, LogHolder, LogStats};
+pub use resurgam_buffer::{RemotePages, Repair};
+pub use resurgam_log::{Log, LogBlock, LogFollower, LogHold, LogHolder, LogStats};
 pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{
     ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ElementType, ExternalRef, Interval, NumericLimit,

@@ -141,6 +141,12 @@ impl Database {
         if mode.is_traditional() != on {
             return Ok(());
         }
+        if !on && inner.pool.is_remote() {
+            return Err(Error::new(
+                ErrorKind::NotSupported,
+                "a database with page servers cannot have the traditional recovery mode",
+            ));
+        }
         let gate = inner.txs.begin();
         mode.changing.store(gate.id.0, Ordering::SeqCst);
         let changed = self.change_mode(on, cancelled);

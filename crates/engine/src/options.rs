@@ -8,6 +8,8 @@ use std::time::Duration;
 use resurgam_versions::VersionCaps;
 use resurgam_xstore::Store;
 
+use crate::page_service::PageServiceHandle;
+
 /// A store, as an option.
 #[doc(hidden)]
 #[derive(Clone)]
@@ -67,6 +69,9 @@ pub struct Options {
     /// the data folder then. It must be empty, and the log needs a folder of its own. A relative path is relative to the data
     /// folder. `None`: a dead device's files are made anew in their place.
     pub spare_data: Option<PathBuf>,
+    /// Page servers, which have the pages in place of the data file. `None`: the data file has them.
+    #[doc(hidden)]
+    pub pages: Option<PageServiceHandle>,
     /// Bytes of a part of a backup; 0: as is good. For tests.
     #[doc(hidden)]
     pub backup_part_bytes: usize,
@@ -165,6 +170,7 @@ impl Default for Options {
             archive_store: None,
             backups: None,
             backups_store: None,
+            pages: None,
             backup_bytes_per_second: 0,
             recovery_window: Duration::ZERO,
             archive_records_per_page_max: 256,

@@ -8,6 +8,7 @@ mod harness;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use harness::remote::PlantedInPages;
 use harness::schedule::{Met, Plan, run};
 
 /// However slow the machine is.
@@ -88,6 +89,36 @@ fn schedules_with_background_threads() {
     eprintln!("{count} schedules with background threads: {met:?}");
 }
 
+/// The same where a page server has the pages, which dies with the database and comes back with it.
+#[test]
+fn schedules_with_a_page_server() {
+    let plan = Plan { page_server: true, ..Plan::default() };
+    if let Some(seed) = variable("RESURGAM_SEED") {
+        if let Err(what) = attempt(seed, &Plan { trace: true, ..plan }) {
+            panic!("seed {seed}: {what}");
+        }
+        return;
+    }
+    let count = variable("RESURGAM_PAGE_SERVER_SCHEDULES").unwrap_or(3 * SCHEDULES_MIN);
+    let first = variable("RESURGAM_FIRST_SEED").unwrap_or(1);
+    let (mut met, mut failures) = (Met::default(), Vec::new());
+    for seed in first..first + count {
+        match attempt(seed, &plan) {
+            Ok(one) => met.add(&one),
+            Err(what) => {
+                eprintln!("seed {seed}: {what}");
+                failures.push(seed);
+                if failures.len() >= 20 {
+                    break;
+                }
+            }
+        }
+    }
+    eprintln!("{count} schedules with a page server: {met:?}");
+    assert!(failures.is_empty(), "{} of {count} schedules failed: {failures:?}", failures.len());
+    assert!(met.pages_compared > count * 10, "few pages: {}", met.pages_compared);
+}
+
 /// The seeds on which schedules with a planted bug fail.
 fn caught(plan: &Plan, schedules: u64) -> usize {
     // Panics of a broken database are findings, not noise.
@@ -116,4 +147,16 @@ fn planted_bugs_are_caught() {
     let unsynced = caught(&Plan { skip_version_sync: true, ..Plan::default() }, 200);
     eprintln!("unsynced version stores: caught in {unsynced} of 200 schedules");
     assert!(unsynced > 10, "unsynced version stores: caught in {unsynced} of 200 schedules");
+}
+
+/// A page server that makes a mistake is noticed.
+#[test]
+fn planted_bugs_of_page_servers_are_caught() {
+    for (planted, schedules, least) in
+        [(PlantedInPages::NoWait, 60, 40), (PlantedInPages::WaitShort, 100, 10), (PlantedInPages::EarlyMark, 200, 5)]
+    {
+        let caught = caught(&Plan { page_server: true, planted, ..Plan::default() }, schedules);
+        eprintln!("{planted:?}: caught in {caught} of {schedules} schedules");
+        assert!(caught > least, "{planted:?}: caught in {caught} of {schedules} schedules");
+    }
 }

@@ -180,7 +180,7 @@ impl Database {
     /// Whether a device that dies can be replaced: from then on it stops nobody.
     pub(crate) fn look_at_replaceable(&self) {
         let inner = self.inner();
-        let replaceable = inner.archiver.is_some() && self.restore_material().is_ok();
+        let replaceable = !inner.pool.is_remote() && inner.archiver.is_some() && self.restore_material().is_ok();
         let patience = if inner.options.background { inner.options.replacement_patience } else { Duration::ZERO };
         inner.pool.set_replaceable(replaceable, patience);
     }

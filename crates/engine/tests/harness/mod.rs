@@ -15,6 +15,7 @@
 //! | `views.rs` | views |
 //! | `check.rs` | a whole database against a state of the model |
 //! | `archived.rs` | the archive against the log |
+//! | `remote.rs` | a page server in place of the data file |
 //! | `schedule.rs` | lives of a database: workload, faults, crash, recovery |
 //!
 //! Everything runs in one thread and is a pure function of the seed, but for the schedules in which
@@ -32,6 +33,7 @@ pub mod client;
 pub mod constrain;
 pub mod ddl;
 pub mod model;
+pub mod remote;
 pub mod rng;
 pub mod rows;
 pub mod schedule;

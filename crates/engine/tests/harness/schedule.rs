@@ -20,6 +20,7 @@ use super::Found;
 use super::check::{Trouble, check_all, check_table};
 use super::client::Client;
 use super::model::*;
+use super::remote::{Beside, PlantedInPages};
 use super::rng::Rng;
 use crate::broken;
 
@@ -33,6 +34,8 @@ pub const LOG_DIR: &str = "/disk4/log";
 pub const ARCHIVE: &str = "/disk5/archive";
 /// And where backups are then.
 pub const BACKUPS: &str = "/disk6/backups";
+/// Where a page server keeps its pages in schedules that have one.
+pub const PAGES: &str = "/disk7/pages";
 /// Steps from one backup to the next.
 const BACKUP_EVERY: u64 = 41;
 /// Steps from one look for something to archive to the next.
@@ -64,6 +67,10 @@ pub struct Plan {
     pub sweeps_beside: bool,
     /// The database's own threads run. Such a schedule is not a function of its seed alone, either.
     pub background: bool,
+    /// A page server has the pages, and no file of the database does.
+    pub page_server: bool,
+    /// And it makes this mistake.
+    pub planted: PlantedInPages,
     /// Says every step on stderr.
     pub trace: bool,
 }
@@ -95,6 +102,8 @@ impl Default for Plan {
             small_disk: None,
             sweeps_beside: true,
             background: false,
+            page_server: false,
+            planted: PlantedInPages::None,
             trace: false,
         }
     }
@@ -151,6 +160,8 @@ pub struct Met {
     /// Pages that could not be read after a crash, and pages that were rebuilt.
     pub spoilt: u64,
     pub rebuilt: u64,
+    /// Pages of page servers that were compared with what archive and backups make.
+    pub pages_compared: u64,
 }
 
 impl Met {
@@ -233,6 +244,7 @@ impl Met {
         self.backups += o.backups;
         self.spoilt += o.spoilt;
         self.rebuilt += o.rebuilt;
+        self.pages_compared += o.pages_compared;
     }
 }
 
@@ -252,6 +264,7 @@ pub enum Fault {
 
 pub struct World {
     pub db: Database,
+    pub beside: Option<Arc<Beside>>,
     pub vfs: SimVfs,
     pub model: Model,
     pub clients: Vec<Client>,
@@ -349,14 +362,18 @@ fn options(rng: &mut Rng) -> Options {
     }
 }
 
-fn open(vfs: &SimVfs, options: &Options, plan: &Plan) -> Result<Database> {
+fn open(vfs: &SimVfs, options: &Options, plan: &Plan) -> Result<(Database, Option<Arc<Beside>>)> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let mut options = options.clone();
+    let beside = plan.page_server.then(|| Arc::new(Beside::new(Arc::clone(&vfs), plan.planted)));
+    if let Some(beside) = &beside {
+        options.pages = Some(PageServiceHandle(Arc::clone(beside) as Arc<dyn PageService>));
+    }
     if plan.early_names {
         let store = FolderStore::open(Arc::clone(&vfs), Path::new(ARCHIVE)).map_err(Error::from)?;
         options.archive_store = Some(StoreHandle(Arc::new(store.rename_before_sync())));
     }
-    Database::open_with(vfs, Path::new(DIR), options, |_| {})
+    Ok((Database::open_with(vfs, Path::new(DIR), options, |_| {})?, beside))
 }
 
 impl World {
@@ -364,6 +381,11 @@ impl World {
         if self.trace {
             eprintln!("  {}", what());
         }
+    }
+
+    /// The page server of this life.
+    fn pages(&self) -> Option<Arc<super::remote::Pages>> {
+        self.beside.as_ref()?.now.lock().clone()
     }
 
     /// Whether an error is explained by the faults of this schedule. Marks the client as
@@ -541,6 +563,12 @@ impl World {
     /// Changes the mode, or tries to: writers and old views keep it waiting.
     fn change_mode(&mut self) -> Found<()> {
         let on = !self.db.is_recovery_accelerated();
+        if self.db.options().pages.is_some() {
+            return match self.db.set_accelerated_recovery(false, &|| true) {
+                Err(error) if error.kind() == ErrorKind::NotSupported => Ok(()),
+                other => broken!("the traditional mode with page servers: {other:?}"),
+            };
+        }
         let looks = std::sync::atomic::AtomicU32::new(0);
         let patience = if self.rng.one_in(2) { 0 } else { 6 };
         self.log(|| format!("change of the mode: accelerated {on}"));
@@ -775,7 +803,10 @@ impl World {
 
     /// Some pages of the data file cannot be read any more.
     fn spoil(&mut self) -> Result<()> {
-        let path = Path::new(DIR).join("data");
+        let path = match self.db.options().pages {
+            Some(_) => Path::new(PAGES).join("pages"),
+            None => Path::new(DIR).join("data"),
+        };
         let file = self.vfs.fork(1).open(&path, resurgam_vfs::OpenMode::ReadOnly)?;
         let mut page = vec![0; limits::PAGE_SIZE];
         let mut used = Vec::new();
@@ -805,7 +836,7 @@ impl World {
             archive.push(format!("{backups}/{name}"));
         }
         archive.push(backups);
-        let own = [DIR, &format!("{DIR}/log"), LOG_DIR, "/disk2", "/disk3"].map(str::to_owned);
+        let own = [DIR, &format!("{DIR}/log"), LOG_DIR, "/disk2", "/disk3", PAGES].map(str::to_owned);
         for dir in own.into_iter().chain(archive) {
             for name in self.vfs.list(Path::new(&dir)).unwrap_or_default() {
                 let path = format!("{dir}/{name}");
@@ -860,8 +891,8 @@ fn open_again(
             met.crashes_in_recovery += 1;
             vfs.crash()
         };
-        let db = match open(&vfs, options, plan) {
-            Ok(db) => db,
+        let (db, beside) = match open(&vfs, options, plan) {
+            Ok(opened) => opened,
             Err(_) if vfs.power_lost() => {
                 vfs = crashed(&vfs, &mut met);
                 continue;
@@ -880,6 +911,7 @@ fn open_again(
         met.pages_restored += db.recovery().pages_restored;
         let mut world = World {
             db,
+            beside,
             vfs: vfs.clone(),
             model,
             clients: Vec::new(),
@@ -962,6 +994,11 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     // No draw: the seeds stay what they were.
     options.log_dir = seed.is_multiple_of(3).then(|| LOG_DIR.into());
     options.archive = (plan.early_names || seed % 4 == 1 && !plan.is_broken()).then(|| ARCHIVE.into());
+    if plan.page_server {
+        options.archive = Some(ARCHIVE.into());
+        options.accelerated_database_recovery = true;
+        options.version_store_path = None;
+    }
     options.backups = options.archive.is_some().then(|| BACKUPS.into());
     options.backup_part_bytes = 40_000;
     options.replacement_patience = std::time::Duration::from_millis(100);
@@ -975,6 +1012,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         Path::new("/disk4"),
         Path::new("/disk5"),
         Path::new("/disk6"),
+        Path::new("/disk7"),
     ]) {
         vfs.make_folder(disk).map_err(|e| e.to_string())?;
     }
@@ -1063,7 +1101,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         }
         options.versions = if rng.one_in(3) { self::options(&mut rng).versions } else { options.versions };
         // Nor is a file moved to a disk that is too small for it.
-        if !plan.is_broken() && plan.small_disk.is_none() {
+        if !plan.is_broken() && plan.small_disk.is_none() && !plan.page_server {
             next_place(&mut options, stats.version_store_file.as_deref(), &vfs, &mut rng, &mut world.met)
                 .map_err(|e| format!("moving the version store: {e:?}"))?;
         }
@@ -1074,7 +1112,14 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     }
     let mut world = open_again(last.take(), vfs, model, &options, plan, &mut rng, true)?;
     let versions = world.db.stats().version_store_file;
+    let pages = world.pages();
     finish(&mut world)?;
+    if let Some(pages) = pages {
+        let vfs: Arc<dyn Vfs> = Arc::new(world.vfs.clone());
+        world.met.pages_compared += super::remote::compare(&vfs, &pages, Lsn(options.log_segment_bytes))?;
+        world.met.archives += 1;
+        return Ok(world.met);
+    }
     if options.archive.is_some() {
         let World { vfs, met, .. } = &mut world;
         let own = vfs.exists(Path::new(LOG_DIR)).unwrap_or(false).then(|| Path::new(LOG_DIR));

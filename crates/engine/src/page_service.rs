@@ -1,0 +1,102 @@
+//! A database whose pages are in no file of its own: page servers have them ([`Options::pages`](crate::Options::pages)).
+//!
+//! What is different then: pages come from [`RemotePages`], a changed page leaves memory when the log is durable past it,
+//! nothing is redone after a crash (the page servers do that all the time), and there is no double write, no restore, and no
+//! backup of the data file: those are made from the archive. The data folder has the control file, the boot page, and no
+//! other page (*Socrates*, sections 4.4 and 4.5).
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_buffer::{BufferPool, PendingRedo, RemotePages};
+use resurgam_log::Log;
+use resurgam_page::boot::{self, Boot};
+use resurgam_recovery::Control;
+use resurgam_vfs::{OpenMode, Vfs};
+
+use crate::options::Options;
+
+/// What an open asks for the pages of its database.
+pub trait PageService: Send + Sync {
+    /// The pages of this database. `log` is the database's own: it is open, nothing was appended since the open, and what is
+    /// held of it now is kept. `first` is where the log of a new database of this kind begins.
+    ///
+    /// # Errors
+    /// `NotADatabase` when they are another one's; `Io` when they cannot be reached.
+    fn open(&self, database: [u8; 16], log: &Arc<Log>, first: Lsn) -> Result<Arc<dyn RemotePages>>;
+}
+
+/// A page service, as an option.
+#[derive(Clone)]
+pub struct PageServiceHandle(pub Arc<dyn PageService>);
+
+impl fmt::Debug for PageServiceHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("page servers")
+    }
+}
+
+/// Refuses what does not go together with page servers.
+///
+/// # Errors
+/// `NotSupported`, naming it.
+pub(crate) fn check(options: &Options, control: &Control, restores: bool) -> Result<()> {
+    if options.pages.is_none() {
+        return Ok(());
+    }
+    let refused = |what: &str, hint: &str| {
+        Err(Error::new(ErrorKind::NotSupported, format!("a database with page servers cannot have {what}"))
+            .with_hint(hint))
+    };
+    if control.traditional {
+        return refused(
+            "the traditional recovery mode",
+            "Its rows point into the memory of one process. Turn accelerated recovery on first, without page servers.",
+        );
+    }
+    if options.version_store_path.is_some() {
+        return refused("a version-store file", "Version pages are pages like all others there.");
+    }
+    if options.spare_data.is_some() {
+        return refused("a spare data folder", "There is no data file that could be lost.");
+    }
+    if restores {
+        return refused("an unfinished restore", "Open it without page servers until the restore is finished.");
+    }
+    Ok(())
+}
+
+/// Makes the data file with nothing but its boot page, if it is missing: the database was last open elsewhere.
+///
+/// # Errors
+/// Those of writing.
+pub(crate) fn make_boot_page(vfs: &Arc<dyn Vfs>, data: &Path, boot: &Boot) -> Result<()> {
+    if vfs.exists(data)? {
+        return Ok(());
+    }
+    let file = vfs.open(data, OpenMode::Create)?;
+    file.write_at(boot::page(boot, Lsn::NONE)?.as_bytes(), 0)?;
+    file.sync()?;
+    vfs.sync_dir(data.parent().unwrap_or(Path::new("")))
+}
+
+/// Pages come from the page servers from now on. `pending`: what analysis has found to be behind the last checkpoint.
+///
+/// # Errors
+/// Those of [`PageService::open`].
+pub(crate) fn attach(
+    options: &Options,
+    pool: &BufferPool,
+    log: &Arc<Log>,
+    database: [u8; 16],
+    checkpoint: Lsn,
+    pending: &PendingRedo,
+) -> Result<bool> {
+    let Some(PageServiceHandle(service)) = &options.pages else { return Ok(false) };
+    let pages = service.open(database, log, log.config().first_lsn())?;
+    let analysed: Vec<_> = pending.snapshot().into_iter().map(|(page, entry)| (page, entry.last_lsn)).collect();
+    pool.set_remote(pages, checkpoint, &analysed);
+    Ok(true)
+}

@@ -1,0 +1,149 @@
+//! A page server beside the database, on a disk of its own: it dies and comes back with it, and its pages are compared with
+//! what archive and backups make.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use resurgam_archive::{Archive, PageBase, PageMaker};
+use resurgam_engine::{Error, ErrorKind, Log, Lsn, PageId, PageService, RemotePages, Result};
+use resurgam_page::PageBuf;
+use resurgam_pageserver::{ArchiveSeed, LogTail, PageServer, PageServerConfig, Seed};
+use resurgam_vfs::Vfs;
+use resurgam_xstore::{FolderStore, Store};
+
+use super::schedule::{ARCHIVE, BACKUPS, PAGES};
+
+/// A mistake that must be noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlantedInPages {
+    #[default]
+    None,
+    /// A page is given without waiting for the log that it was asked for with.
+    NoWait,
+    /// A block short of it.
+    WaitShort,
+    /// The mark is durable before the pages are.
+    EarlyMark,
+}
+
+/// What an open of the database asks for its pages.
+pub struct Beside {
+    vfs: Arc<dyn Vfs>,
+    planted: PlantedInPages,
+    /// Of the last open.
+    pub now: Mutex<Option<Arc<Pages>>>,
+}
+
+/// A page server and the log that it follows, driven by who asks for pages.
+pub struct Pages {
+    pub server: Arc<PageServer>,
+    tail: Mutex<LogTail>,
+    planted: PlantedInPages,
+    asked: AtomicU64,
+}
+
+fn store(vfs: &Arc<dyn Vfs>, place: &str) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(FolderStore::open(Arc::clone(vfs), Path::new(place)).map_err(Error::from)?))
+}
+
+impl Beside {
+    pub fn new(vfs: Arc<dyn Vfs>, planted: PlantedInPages) -> Self {
+        Self { vfs, planted, now: Mutex::default() }
+    }
+}
+
+impl PageService for Beside {
+    fn open(&self, database: [u8; 16], log: &Arc<Log>, first: Lsn) -> Result<Arc<dyn RemotePages>> {
+        let vfs = &self.vfs;
+        let seed = ArchiveSeed::new(store(vfs, ARCHIVE)?, Some(store(vfs, BACKUPS)?), database, first);
+        let config = PageServerConfig { memory_bytes: 0, early_mark: self.planted == PlantedInPages::EarlyMark };
+        let seed: Arc<dyn Seed> = Arc::new(seed);
+        let server =
+            Arc::new(PageServer::open(Arc::clone(vfs), Path::new(PAGES), database, first, Some(seed), config)?);
+        let tail = Mutex::new(LogTail::new(Arc::clone(&server), Arc::clone(log))?);
+        let pages = Arc::new(Pages { server, tail, planted: self.planted, asked: AtomicU64::new(0) });
+        *self.now.lock() = Some(Arc::clone(&pages));
+        Ok(pages)
+    }
+}
+
+impl Pages {
+    /// Applies what is durable.
+    pub fn catch_up(&self) -> Result<()> {
+        let mut tail = self.tail.lock();
+        loop {
+            match tail.step(Duration::ZERO) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Stopped => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn get(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()> {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        if asked % 5 == 2 {
+            self.tail.lock().checkpoint()?;
+        }
+        if asked % 11 == 3 {
+            self.server.fill(1)?;
+        }
+        let wanted = match self.planted {
+            PlantedInPages::NoWait => Lsn::NONE,
+            PlantedInPages::WaitShort => Lsn(at_least.0.saturating_sub(512)),
+            _ => at_least,
+        };
+        {
+            // A server that is behind, now and then as far as it may be.
+            let mut tail = self.tail.lock();
+            while self.server.position() <= wanted {
+                if !tail.step(Duration::ZERO)? {
+                    return Err(Error::new(
+                        ErrorKind::Internal,
+                        format!("page {page} is asked for with LSN {at_least}, which is not durable"),
+                    ));
+                }
+            }
+        }
+        self.server.get_page(page, wanted, Duration::ZERO, buf)
+    }
+}
+
+impl RemotePages for Pages {
+    fn get_page(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()> {
+        self.get(page, at_least, buf)
+    }
+}
+
+/// That the page server has what archive and backups make, page by page. Returns how many were compared.
+pub fn compare(vfs: &Arc<dyn Vfs>, pages: &Pages, first: Lsn) -> std::result::Result<u64, String> {
+    let told = |e: Error| format!("the page server at last: {e}");
+    pages.catch_up().map_err(told)?;
+    while pages.server.fill(4).map_err(told)? > 0 {}
+    let view = Archive::open_view(store(vfs, ARCHIVE).map_err(told)?, None).map_err(told)?.ok_or("no archive")?;
+    if pages.server.position() < view.end() {
+        return Err(format!("the page server is at LSN {}, the archive at {}", pages.server.position(), view.end()));
+    }
+    let backups = store(vfs, BACKUPS).map_err(told)?;
+    let base = PageBase::newest(Some(&backups), &view, view.end(), first).map_err(told)?;
+    let maker = PageMaker::new(base, Arc::clone(&view), Lsn(view.end().0 - 1)).map_err(told)?;
+    let mut made: Vec<PageBuf> = (0..1024).map(|_| PageBuf::zeroed()).collect();
+    maker.make(PageId(1), &mut made).map_err(told)?;
+    let mut compared = 0;
+    for (i, made) in made.iter().enumerate() {
+        let (id, mut page) = (PageId(1 + i as u64), PageBuf::zeroed());
+        match pages.server.get_page(id, Lsn::NONE, Duration::ZERO, &mut page) {
+            // It has log that the archive does not have yet.
+            Ok(()) if page.lsn() >= view.end() => {}
+            Ok(()) if page.as_bytes() == made.as_bytes() => compared += 1,
+            Ok(()) => return Err(format!("page {id} is as of LSN {}, it is made as of {}", page.lsn(), made.lsn())),
+            Err(_) if made.is_all_zero() => {}
+            Err(error) => return Err(format!("page {id}: {error}")),
+        }
+    }
+    Ok(compared)
+}

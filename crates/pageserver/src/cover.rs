@@ -1,0 +1,327 @@
+//! The covering cache: every page is in the file, at its number; those that were used last are in memory too, with what
+//! the log has changed since they were written (*Socrates*, section 4.6: stride-preserving, so that neighbouring pages
+//! are one read).
+//!
+//! Pages are spread over shards by their segments, so a segment is fetched under one lock. A page may be written at any
+//! time: only durable log is applied, and redo goes by the page's own LSN.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, MutexGuard};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
+use resurgam_page::{PageBuf, PageOp, op};
+use resurgam_vfs::File;
+
+use crate::seed::Seed;
+
+/// Pages of a segment: what is fetched at a time.
+pub(crate) const SEGMENT_PAGES: u64 = 128;
+const SHARDS: usize = 64;
+/// Pages that are written in one call, at most.
+const WRITE_PAGES: usize = 128;
+
+/// A record of a page, on its way.
+pub(crate) struct PageRecord<'a> {
+    pub lsn: Lsn,
+    pub page: PageId,
+    /// The page's record before this one.
+    pub previous: Lsn,
+    pub body: &'a [u8],
+}
+
+struct Slot {
+    page: Box<PageBuf>,
+    /// Not in the file as it is here.
+    dirty: bool,
+    used: bool,
+}
+
+#[derive(Default)]
+struct Shard {
+    pages: HashMap<PageId, Slot>,
+    /// The clock's hand goes around these.
+    ring: VecDeque<PageId>,
+    /// Segments of this shard that are not there.
+    missing: HashMap<u64, ()>,
+}
+
+/// Counts since the start.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub hits: AtomicU64,
+    pub reads: AtomicU64,
+    pub written: AtomicU64,
+    pub seeded_segments: AtomicU64,
+    pub mended: AtomicU64,
+}
+
+/// See the module.
+pub(crate) struct Cover {
+    file: Arc<dyn File>,
+    seed: Option<Arc<dyn Seed>>,
+    shards: Vec<Mutex<Shard>>,
+    /// Pages that a shard has in memory.
+    shard_pages: usize,
+    /// Segments that existed when the server was seeded; those behind are there.
+    seeded: u64,
+    pub counts: Counts,
+}
+
+fn segment(page: PageId) -> u64 {
+    page.0 / SEGMENT_PAGES
+}
+
+impl Cover {
+    /// `there`: of the segments that existed when the server was seeded, which are there.
+    pub fn new(file: Arc<dyn File>, seed: Option<Arc<dyn Seed>>, memory_bytes: usize, there: &[bool]) -> Self {
+        let mut shards: Vec<Mutex<Shard>> = Vec::new();
+        shards.resize_with(SHARDS, Mutex::default);
+        for (number, _) in there.iter().enumerate().filter(|(_, there)| !**there) {
+            shards[number % SHARDS].get_mut().missing.insert(number as u64, ());
+        }
+        let shard_pages = (memory_bytes / PAGE_SIZE / SHARDS).max(4);
+        Self { file, seed, shards, shard_pages, seeded: there.len() as u64, counts: Counts::default() }
+    }
+
+    fn shard(&self, segment: u64) -> MutexGuard<'_, Shard> {
+        self.shards[segment as usize % SHARDS].lock()
+    }
+
+    /// Copies the page as it is, sealed.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the page, when it does not exist, or is damaged and cannot be mended; those of file and seed.
+    pub fn copy(&self, page: PageId, buf: &mut PageBuf) -> Result<()> {
+        let mut shard = self.shard(segment(page));
+        let slot = self.load(&mut shard, page)?;
+        slot.used = true;
+        if slot.page.is_all_zero() {
+            return Err(Error::corrupt(format!("page {page} does not exist")));
+        }
+        slot.page.seal();
+        buf.as_bytes_mut().copy_from_slice(slot.page.as_bytes());
+        Ok(())
+    }
+
+    /// Applies records of pages of one segment, in order of LSNs.
+    ///
+    /// # Errors
+    /// `Corrupt` when a record does not follow what there is of its page, and the page cannot be made anew; those of file and seed.
+    pub fn apply(&self, number: u64, records: &[PageRecord<'_>]) -> Result<u64> {
+        let mut shard = self.shard(number);
+        let mut applied = 0;
+        for record in records {
+            let slot = self.load(&mut shard, record.page)?;
+            if !slot.page.is_all_zero() && slot.page.lsn() >= record.lsn {
+                continue;
+            }
+            let anew = matches!(op::decode(record.body).next(), Some(Ok(PageOp::Format { .. } | PageOp::Image(_))));
+            if anew {
+                slot.page.as_bytes_mut().fill(0);
+            } else if slot.page.lsn() != record.previous || slot.page.is_all_zero() {
+                // What the file has of it is old: the device has lost a write.
+                self.mend(slot, record.page)?;
+                if slot.page.lsn() >= record.lsn {
+                    continue;
+                }
+                if slot.page.lsn() != record.previous || slot.page.is_all_zero() {
+                    return Err(Error::corrupt(format!(
+                        "the record of page {} at LSN {} follows one at LSN {}, but what there is of the page is as of LSN {}",
+                        record.page,
+                        record.lsn,
+                        record.previous,
+                        slot.page.lsn()
+                    )));
+                }
+            }
+            // Before it is begun: what an error leaves of the page is of no use, and is not kept.
+            slot.dirty = true;
+            if let Err(error) = op::apply(&mut slot.page, record.page, record.body, record.lsn) {
+                shard.pages.remove(&record.page);
+                return Err(error);
+            }
+            slot.used = true;
+            applied += 1;
+        }
+        Ok(applied)
+    }
+
+    /// The page in memory: all zero if it does not exist.
+    fn load<'s>(&self, shard: &'s mut Shard, page: PageId) -> Result<&'s mut Slot> {
+        if shard.pages.contains_key(&page) {
+            self.counts.hits.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.make_there(shard, segment(page))?;
+            self.make_room(shard)?;
+            let mut slot = Slot { page: Box::new(PageBuf::zeroed()), dirty: false, used: false };
+            self.counts.reads.fetch_add(1, Ordering::Relaxed);
+            match self.file.read_at(slot.page.as_bytes_mut(), page.0 * PAGE_SIZE as u64) {
+                Ok(read) => {
+                    slot.page.as_bytes_mut()[read..].fill(0);
+                    if !slot.page.is_all_zero() && slot.page.verify(page).is_err() {
+                        self.mend(&mut slot, page)?;
+                    }
+                }
+                // Sectors that cannot be read are like bytes that are wrong.
+                Err(error) if error.kind() == ErrorKind::Io && self.seed.is_some() => self.mend(&mut slot, page)?,
+                Err(error) => return Err(error),
+            }
+            shard.pages.insert(page, slot);
+            shard.ring.push_back(page);
+        }
+        shard.pages.get_mut(&page).ok_or_else(|| Error::internal("a page that was just loaded"))
+    }
+
+    /// Makes a page anew from the seed, as of its end. All zero: it does not exist there.
+    fn mend(&self, slot: &mut Slot, page: PageId) -> Result<()> {
+        let Some(seed) = &self.seed else {
+            return Err(Error::corrupt(format!("page {page} is damaged, and there is no archive to make it from")));
+        };
+        let mut made = [PageBuf::zeroed()];
+        // An end that is looked for now: the page may be newer than what was known.
+        seed.end()?;
+        seed.make(page, &mut made)?;
+        if !made[0].is_all_zero()
+            && let Err(fault) = made[0].verify(page)
+        {
+            return Err(Error::corrupt(format!("page {page} is damaged, in the archive's backup as well: {fault}")));
+        }
+        slot.page.as_bytes_mut().copy_from_slice(made[0].as_bytes());
+        slot.dirty = true;
+        self.counts.mended.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!("page {page} was damaged, or a write of it was lost: it was made again from the archive");
+        Ok(())
+    }
+
+    /// Fetches a segment if it is missing.
+    fn make_there(&self, shard: &mut Shard, number: u64) -> Result<()> {
+        if !shard.missing.contains_key(&number) {
+            return Ok(());
+        }
+        let Some(seed) = &self.seed else { return Err(Error::internal("a segment is missing, and there is no seed")) };
+        // The boot page is nobody's to ask for.
+        let first = PageId((number * SEGMENT_PAGES).max(1));
+        let mut pages = vec![PageBuf::zeroed(); ((number + 1) * SEGMENT_PAGES - first.0) as usize];
+        seed.make(first, &mut pages)?;
+        let exists = |page: &PageBuf| !page.is_all_zero();
+        if let Some(last) = pages.iter().rposition(exists) {
+            let bytes: Vec<u8> = pages[..=last].iter().flat_map(|page| page.as_bytes().iter().copied()).collect();
+            self.file.write_at(&bytes, first.0 * PAGE_SIZE as u64)?;
+        }
+        shard.missing.remove(&number);
+        self.counts.seeded_segments.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes a page out of memory if there is no room for another one.
+    fn make_room(&self, shard: &mut Shard) -> Result<()> {
+        while shard.pages.len() >= self.shard_pages {
+            let Some(page) = shard.ring.pop_front() else { return Ok(()) };
+            let Some(slot) = shard.pages.get_mut(&page) else { continue };
+            if std::mem::take(&mut slot.used) {
+                shard.ring.push_back(page);
+                continue;
+            }
+            if slot.dirty {
+                slot.page.seal();
+                if let Err(error) = self.file.write_at(slot.page.as_bytes(), page.0 * PAGE_SIZE as u64) {
+                    shard.ring.push_front(page);
+                    return Err(error);
+                }
+                self.counts.written.fetch_add(1, Ordering::Relaxed);
+            }
+            shard.pages.remove(&page);
+        }
+        Ok(())
+    }
+
+    /// Fetches up to `limit` segments that are missing; returns how many are missing still.
+    ///
+    /// # Errors
+    /// Those of file and seed.
+    pub fn fill(&self, limit: usize) -> Result<u64> {
+        let mut left = limit;
+        for shard in &self.shards {
+            while left > 0 {
+                let mut shard = shard.lock();
+                let Some(number) = shard.missing.keys().next().copied() else { break };
+                self.make_there(&mut shard, number)?;
+                left -= 1;
+            }
+        }
+        Ok(self.missing())
+    }
+
+    /// Segments that are missing.
+    pub fn missing(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().missing.len() as u64).sum()
+    }
+
+    /// Of the segments that existed when the server was seeded, which are there.
+    pub fn there(&self) -> Vec<bool> {
+        let mut there = vec![true; self.seeded as usize];
+        for shard in &self.shards {
+            shard.lock().missing.keys().for_each(|number| there[*number as usize] = false);
+        }
+        there
+    }
+
+    /// Writes what is not in the file, and syncs it. Which segments are there is as of before the sync.
+    ///
+    /// # Errors
+    /// Those of the file; what was not written counts as such.
+    pub fn write_all(&self) -> Result<Vec<bool>> {
+        let mut there = vec![true; self.seeded as usize];
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let mut dirty: Vec<PageId> =
+                shard.pages.iter().filter(|(_, slot)| slot.dirty).map(|(page, _)| *page).collect();
+            dirty.sort_unstable();
+            let mut rest = &dirty[..];
+            while let Some(first) = rest.first().copied() {
+                let together = rest.iter().enumerate().take(WRITE_PAGES);
+                let count = together.take_while(|(i, page)| page.0 == first.0 + *i as u64).count();
+                let (now, later) = rest.split_at(count);
+                let mut bytes = Vec::with_capacity(count * PAGE_SIZE);
+                for page in now {
+                    if let Some(slot) = shard.pages.get_mut(page) {
+                        slot.page.seal();
+                        bytes.extend_from_slice(slot.page.as_bytes());
+                    }
+                }
+                self.file.write_at(&bytes, first.0 * PAGE_SIZE as u64)?;
+                for page in now {
+                    if let Some(slot) = shard.pages.get_mut(page) {
+                        slot.dirty = false;
+                    }
+                }
+                self.counts.written.fetch_add(count as u64, Ordering::Relaxed);
+                rest = later;
+            }
+            for number in shard.missing.keys() {
+                there[*number as usize] = false;
+            }
+        }
+        self.file.sync()?;
+        Ok(there)
+    }
+
+    /// Pages in memory.
+    pub fn in_memory(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().pages.len()).sum()
+    }
+}
+
+/// The segment of a page, for who sorts records.
+pub(crate) fn segment_of(page: PageId) -> Result<u64> {
+    if page.file() != 0 {
+        return Err(Error::new(
+            ErrorKind::NotSupported,
+            format!("page {page} is in a version-store file; page servers have the pages of the data file"),
+        ));
+    }
+    Ok(segment(page))
+}

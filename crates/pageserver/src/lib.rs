@@ -1,0 +1,39 @@
+//! A page server: it has the pages of a database without running the database, by applying the log (*Socrates*, section
+//! 4.6). A primary that has no data file gets its pages here; a page server that is lost costs nothing but the time to
+//! start another one.
+//!
+//! ```text
+//!   log (durable blocks) --apply--> covering cache --checkpoint--> its file, and the mark
+//!   archive and backup  --seed-->   (what is not there yet, or damaged)
+//!   get_page(page, LSN) <--waits until applied--
+//! ```
+//!
+//! | file | concept |
+//! |---|---|
+//! | `server.rs` | the server: apply, get a page, checkpoint, fill |
+//! | `cover.rs` | the covering cache: every page in the file, the recent ones in memory |
+//! | `seed.rs` | pages from archive and backup: a new server's, and those that a crash has torn |
+//! | `mark.rs` | what is durable: up to where the log is applied, and which segments are there |
+//! | `follow.rs` | the log of the same process as the source of blocks |
+//!
+//! # Invariants
+//! 1. A page has every record of its below the position, or is not there yet; `get_page` answers with a page that has the
+//!    record that was asked for.
+//! 2. Only durable log is applied: nothing here can be ahead of what a crash of the primary leaves.
+//! 3. The mark is at or below the end of the archive when it is made. So a page that the file has lost is made again from
+//!    the archive as of its end, and the log behind the mark does the rest: there are no double writes.
+//! 4. A segment that is not there has no record between the archive's end and the position, or it would have been fetched to
+//!    apply it. So it may be made as of any later end of the archive, and nothing needs to be kept for it.
+//! 5. Applying is idempotent by the page's LSN, and each record names the one before it: a gap is an error, never a page.
+
+mod cover;
+mod follow;
+mod mark;
+mod seed;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use follow::LogTail;
+pub use seed::{ArchiveSeed, Seed};
+pub use server::{PageServer, PageServerConfig, PageServerStats};

@@ -1,0 +1,131 @@
+//! What is durable of a page server: up to where the log is applied, and which segments are there. `DIR/mark`, replaced as a
+//! whole.
+//!
+//! ```text
+//! magic "RSPS" u32 | version u16 | zero u16 | database id | position u64 | segments u64 | a bit for each, in bytes | crc u32
+//! ```
+//!
+//! # Invariant
+//! It is written only when the file has all pages as of the position, synced, and the archive reaches at least as far.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_base::{Error, ErrorKind, Lsn, Result, checksum};
+use resurgam_vfs::{OpenMode, Vfs};
+
+const NAME: &str = "mark";
+const MAGIC: u32 = u32::from_le_bytes(*b"RSPS");
+const VERSION: u16 = 1;
+const HEAD: usize = 40;
+/// A mark is never longer: eight petabytes of pages.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub database: [u8; 16],
+    /// All log below is applied.
+    pub position: Lsn,
+    /// Segments that existed when the server was seeded: whether each is there. All behind them are.
+    pub there: Vec<bool>,
+}
+
+impl Mark {
+    /// Reads it; none when there is none.
+    ///
+    /// # Errors
+    /// `NotADatabase` when it is of another database; `NewerFormat`; `Corrupt`; those of reading.
+    pub fn read(vfs: &Arc<dyn Vfs>, dir: &Path, database: [u8; 16]) -> Result<Option<Self>> {
+        let path = dir.join(NAME);
+        if !vfs.exists(&path)? {
+            return Ok(None);
+        }
+        let file = vfs.open(&path, OpenMode::ReadOnly)?;
+        let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        if bytes.get(..4) == Some(&MAGIC.to_le_bytes())
+            && bytes.get(4..6).is_some_and(|v| v > &VERSION.to_le_bytes()[..])
+        {
+            let what = format!("\"{}\" was written by a newer version of this program", path.display());
+            return Err(Error::new(ErrorKind::NewerFormat, what));
+        }
+        let mark = Self::decode(&bytes)
+            .ok_or_else(|| Error::corrupt(format!("the file \"{}\" is damaged", path.display())))?;
+        if mark.database != database {
+            let what = format!("\"{}\" has the pages of another database", dir.display());
+            return Err(Error::new(ErrorKind::NotADatabase, what));
+        }
+        Ok(Some(mark))
+    }
+
+    /// Replaces the file and makes that durable.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(&self, vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<()> {
+        let beside = dir.join("mark.new");
+        let file = vfs.open(&beside, OpenMode::Create)?;
+        file.set_len(0)?;
+        file.write_at(&self.encode(), 0)?;
+        file.sync()?;
+        vfs.rename(&beside, &dir.join(NAME))?;
+        vfs.sync_dir(dir)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_le_bytes().to_vec();
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&[0; 2]);
+        out.extend_from_slice(&self.database);
+        out.extend_from_slice(&self.position.0.to_le_bytes());
+        out.extend_from_slice(&(self.there.len() as u64).to_le_bytes());
+        let at = out.len();
+        out.resize(at + self.there.len().div_ceil(8), 0);
+        for (number, _) in self.there.iter().enumerate().filter(|(_, there)| **there) {
+            out[at + number / 8] |= 1 << (number % 8);
+        }
+        let crc = checksum(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (body, crc) = bytes.split_last_chunk::<4>()?;
+        if checksum(body) != u32::from_le_bytes(*crc) {
+            return None;
+        }
+        let (head, bits) = body.split_at_checked(HEAD)?;
+        if head[..4] != MAGIC.to_le_bytes() || head[4..6] != VERSION.to_le_bytes() {
+            return None;
+        }
+        let word = |at: usize| head[at..at + 8].try_into().ok().map(u64::from_le_bytes);
+        let count = usize::try_from(word(32)?).ok()?;
+        if bits.len() != count.div_ceil(8) {
+            return None;
+        }
+        let there = (0..count).map(|number| bits[number / 8] & 1 << (number % 8) != 0).collect();
+        Some(Self { database: head[8..24].try_into().ok()?, position: Lsn(word(24)?), there })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_and_damage() {
+        for count in [0, 1, 8, 77] {
+            let there = (0..count).map(|n| n % 3 != 0).collect();
+            let mark = Mark { database: [3; 16], position: Lsn(77_000), there };
+            let bytes = mark.encode();
+            assert_eq!(Mark::decode(&bytes), Some(mark));
+            for at in 0..bytes.len() {
+                let mut bad = bytes.clone();
+                bad[at] ^= 4;
+                assert!(Mark::decode(&bad).is_none() && Mark::decode(&bytes[..at]).is_none(), "byte {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The server by itself: random pages and records, crashes, a seed that is ahead or behind.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use resurgam_base::{ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
+use resurgam_log::{RecordHeader, RecordKind, RecordRef};
+use resurgam_page::{PageBuf, PageType, op};
+use resurgam_vfs::{SimVfs, Vfs};
+
+use crate::{PageServer, PageServerConfig, Seed};
+
+const DATABASE: [u8; 16] = [7; 16];
+const DIR: &str = "/pages";
+const FIRST: Lsn = Lsn(512);
+/// Bytes of a block, and of a record in it.
+const BLOCK: u64 = 512;
+const RECORD: u64 = 64;
+
+/// A log: blocks of records of pages, and what each page is after each of them.
+#[derive(Clone, Default)]
+struct History {
+    /// Of each block: its records.
+    blocks: Vec<Vec<(Lsn, PageId, Lsn, Vec<u8>)>>,
+    /// Of each page: what it is from each LSN on.
+    pages: BTreeMap<PageId, Vec<(Lsn, PageBuf)>>,
+}
+
+impl History {
+    fn block_lsn(number: usize) -> Lsn {
+        Lsn(FIRST.0 + number as u64 * BLOCK)
+    }
+
+    fn add_block(&mut self, rng: &mut SmallRng) {
+        let at = Self::block_lsn(self.blocks.len());
+        let mut records = Vec::new();
+        for i in 0..rng.random_range(1..6) {
+            let lsn = Lsn(at.0 + 32 + i * RECORD);
+            // Some far from the others.
+            let page = PageId(if rng.random_bool(0.2) { rng.random_range(1..2000) } else { rng.random_range(1..40) });
+            let (previous, mut now) = match self.pages.get(&page).and_then(|states| states.last()) {
+                Some((lsn, page)) => (*lsn, page.clone()),
+                None => (Lsn::NONE, PageBuf::zeroed()),
+            };
+            let mut body = Vec::new();
+            if previous.is_none() || rng.random_bool(0.1) {
+                op::format(&mut body, PageType::SpaceMap, 0, ObjectId(3), &[], None);
+                now.as_bytes_mut().fill(0);
+            }
+            op::set_bytes(&mut body, rng.random_range(100..4000), &rng.random::<u64>().to_le_bytes());
+            op::apply(&mut now, page, &body, lsn).unwrap();
+            now.seal();
+            self.pages.entry(page).or_default().push((lsn, now));
+            records.push((lsn, page, previous, body));
+        }
+        self.blocks.push(records);
+    }
+
+    /// The page with all records below `below`.
+    fn page(&self, page: PageId, below: Lsn) -> Option<&PageBuf> {
+        self.pages.get(&page)?.iter().rev().find(|(lsn, _)| *lsn < below).map(|(_, page)| page)
+    }
+
+    fn apply(&self, server: &PageServer) -> Result<()> {
+        let at = server.position();
+        let records = &self.blocks[((at.0 - FIRST.0) / BLOCK) as usize];
+        let records = records.iter().map(|(lsn, page, prev_page, body)| {
+            let header = RecordHeader {
+                len: body.len() as u32,
+                offset_in_block: (lsn.0 - at.0) as u32,
+                kind: RecordKind::Page,
+                first_of_group: true,
+                last_of_group: true,
+                object: ObjectId(3),
+                tx: TxId(1),
+                prev_tx: Lsn::NONE,
+                page: *page,
+                prev_page: *prev_page,
+            };
+            Ok(RecordRef { lsn: *lsn, block: at, header, body })
+        });
+        server.apply(at, Lsn(at.0 + BLOCK), records)
+    }
+
+    /// Every page is what it is as of the server's position, or newer where pages ahead came from the seed.
+    fn check(&self, server: &PageServer) {
+        let (position, mut buf) = (server.position(), PageBuf::zeroed());
+        for page in self.pages.keys() {
+            let got = server.get_page(*page, Lsn::NONE, Duration::ZERO, &mut buf);
+            match self.page(*page, position) {
+                Some(expected) if buf.lsn() <= expected.lsn() || got.is_err() => {
+                    got.unwrap();
+                    assert!(buf.as_bytes() == expected.as_bytes(), "page {page} at {position}");
+                }
+                // From the seed, which is ahead.
+                _ if got.is_ok() => {
+                    assert!(self.page(*page, Lsn(buf.lsn().0 + 1)).is_some_and(|p| p.as_bytes() == buf.as_bytes()))
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A seed that has the history up to some block.
+struct UpTo {
+    history: Arc<Mutex<History>>,
+    blocks: Mutex<usize>,
+}
+
+impl Seed for UpTo {
+    fn end(&self) -> Result<Lsn> {
+        let blocks = *self.blocks.lock();
+        Ok(if blocks == 0 { Lsn::NONE } else { History::block_lsn(blocks) })
+    }
+    fn pages(&self) -> Result<u64> {
+        let end = self.end()?;
+        let history = self.history.lock();
+        Ok(history.pages.keys().rev().find(|page| history.page(**page, end).is_some()).map_or(0, |page| page.0 + 1))
+    }
+    fn make(&self, first: PageId, pages: &mut [PageBuf]) -> Result<()> {
+        let end = self.end()?;
+        let history = self.history.lock();
+        for (i, page) in pages.iter_mut().enumerate() {
+            if let Some(made) = history.page(PageId(first.0 + i as u64), end) {
+                page.as_bytes_mut().copy_from_slice(made.as_bytes());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open(vfs: &SimVfs, seed: Option<&Arc<UpTo>>) -> Result<PageServer> {
+    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let seed = seed.map(|seed| Arc::clone(seed) as Arc<dyn Seed>);
+    PageServer::open(
+        vfs,
+        Path::new(DIR),
+        DATABASE,
+        FIRST,
+        seed,
+        PageServerConfig { memory_bytes: 0, early_mark: false },
+    )
+}
+
+/// Crashes at any time, servers made anew, seeds that lag behind or are ahead of what is applied.
+#[test]
+fn pages_are_what_the_log_makes_of_them() {
+    for seed in 0..60 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let history = Arc::new(Mutex::new(History::default()));
+        (0..rng.random_range(1..40)).for_each(|_| history.lock().add_block(&mut rng));
+        let blocks = history.lock().blocks.len();
+        let archive = Arc::new(UpTo { history: Arc::clone(&history), blocks: Mutex::new(rng.random_range(0..blocks)) });
+        let mut vfs = SimVfs::new(seed);
+        let mut server = open(&vfs, Some(&archive)).unwrap();
+        for _ in 0..300 {
+            match rng.random_range(0..20) {
+                0..=11 => {
+                    let behind = server.position() < History::block_lsn(history.lock().blocks.len());
+                    if behind {
+                        copy(&history).apply(&server).unwrap();
+                    } else {
+                        history.lock().add_block(&mut rng);
+                    }
+                }
+                12 => {
+                    // The archive never has what is not durable; it may be ahead of the server.
+                    let most = history.lock().blocks.len();
+                    let mut archived = archive.blocks.lock();
+                    *archived = rng.random_range(*archived..=most);
+                }
+                13 | 14 => drop(server.checkpoint().unwrap()),
+                15 => {
+                    server.fill(3).unwrap();
+                }
+                16 => check_some(&history, &server, &mut rng),
+                17 | 18 => {
+                    drop(server);
+                    vfs = if rng.random_bool(0.8) { vfs.crash() } else { vfs.kill() };
+                    server = open(&vfs, Some(&archive)).unwrap();
+                }
+                _ if rng.random_bool(0.2) => {
+                    // Its disk is gone.
+                    drop(server);
+                    vfs = SimVfs::new(rng.random());
+                    server = open(&vfs, Some(&archive)).unwrap();
+                }
+                _ => {}
+            }
+        }
+        while server.position() < History::block_lsn(history.lock().blocks.len()) {
+            copy(&history).apply(&server).unwrap();
+        }
+        while server.fill(2).unwrap() > 0 {}
+        copy(&history).check(&server);
+        assert_eq!(server.stats().segments_missing, 0);
+    }
+}
+
+/// A few pages.
+fn check_some(history: &Arc<Mutex<History>>, server: &PageServer, rng: &mut SmallRng) {
+    let (position, mut buf) = (server.position(), PageBuf::zeroed());
+    for _ in 0..5 {
+        let page = PageId(rng.random_range(1..40));
+        let expected = history.lock().page(page, position).cloned();
+        let got = server.get_page(page, Lsn::NONE, Duration::ZERO, &mut buf);
+        if let Some(expected) = expected {
+            got.unwrap();
+            let known = history.lock().page(page, Lsn(buf.lsn().0 + 1)).cloned().unwrap();
+            assert!(buf.lsn() >= expected.lsn() && known.as_bytes() == buf.as_bytes(), "page {page} at {position}");
+        }
+    }
+}
+
+/// The seed looks at the history while a block is applied: not under its lock.
+fn copy(history: &Mutex<History>) -> History {
+    history.lock().clone()
+}
+
+#[test]
+fn what_is_asked_for_is_waited_for() {
+    let vfs = SimVfs::new(1);
+    let mut history = History::default();
+    let mut rng = SmallRng::seed_from_u64(1);
+    (0..3).for_each(|_| history.add_block(&mut rng));
+    let server = open(&vfs, None).unwrap();
+    let (lsn, page) = (history.blocks[1][0].0, history.blocks[1][0].1);
+    let mut buf = PageBuf::zeroed();
+    let refused = server.get_page(page, lsn, Duration::from_millis(5), &mut buf).unwrap_err();
+    assert!(refused.kind() == ErrorKind::Io && refused.message().contains(&lsn.to_string()), "{refused}");
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut buf = PageBuf::zeroed();
+            server.get_page(page, lsn, Duration::from_secs(20), &mut buf).map(|()| buf.lsn())
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        history.apply(&server).unwrap();
+        assert!(!asking.is_finished(), "one block is not enough");
+        history.apply(&server).unwrap();
+        assert!(asking.join().unwrap().unwrap() >= lsn);
+    });
+    assert_eq!(server.stats().waited, 2);
+    // Blocks in order only.
+    let twice = server.apply(FIRST, Lsn(FIRST.0 + BLOCK), std::iter::empty()).unwrap_err();
+    assert_eq!(twice.kind(), ErrorKind::InvalidParameter);
+    for none in [PageId(1_000_000), PageId::of_file(1, 1)] {
+        server.get_page(none, Lsn::NONE, Duration::ZERO, &mut buf).unwrap_err();
+    }
+}
+
+/// A record that was left out is found at the next one of its page; the page stays as it was.
+#[test]
+fn a_record_that_is_missing_is_noticed() {
+    let vfs = SimVfs::new(1);
+    let mut history = History::default();
+    let mut rng = SmallRng::seed_from_u64(3);
+    while !history.blocks.iter().flatten().any(|(_, _, previous, body)| {
+        previous.is_some() && !matches!(op::decode(body).next(), Some(Ok(resurgam_page::PageOp::Format { .. })))
+    }) {
+        history.add_block(&mut rng);
+    }
+    let server = open(&vfs, None).unwrap();
+    let last = history.blocks.len() - 1;
+    let (lsn, page, previous, _) = history.blocks[last]
+        .iter()
+        .find(|(_, _, previous, body)| {
+            previous.is_some() && !matches!(op::decode(body).next(), Some(Ok(resurgam_page::PageOp::Format { .. })))
+        })
+        .cloned()
+        .unwrap();
+    history.blocks.iter_mut().for_each(|block| block.retain(|(of, ..)| *of != previous));
+    let outcome = (0..=last).try_for_each(|_| history.apply(&server));
+    let error = outcome.unwrap_err();
+    assert!(error.message().contains(&page.to_string()) || error.message().contains(&lsn.to_string()), "{error}");
+    assert!(server.position() <= History::block_lsn(last));
+}
+
+#[test]
+fn another_database_is_refused() {
+    let vfs = SimVfs::new(1);
+    drop(open(&vfs, None).unwrap());
+    let vfs: Arc<dyn Vfs> = Arc::new(vfs);
+    let other = PageServer::open(vfs, Path::new(DIR), [8; 16], FIRST, None, PageServerConfig::default());
+    assert_eq!(other.err().unwrap().kind(), ErrorKind::NotADatabase);
+}
