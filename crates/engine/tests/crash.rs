@@ -74,6 +74,18 @@ fn schedules() {
     assert_eq!(met.hardly(ran), Vec::<String>::new(), "the schedules have become blind");
 }
 
+/// Seeds that once failed, as long as what is drawn stays the same.
+#[test]
+fn what_was_found_once() {
+    // The check forgot, over a restart, what a transaction in doubt had changed and taken back: for an older snapshot the row is
+    // another version of the same content once that transaction has committed (docs/known-issues.md).
+    for seed in [90_006_540] {
+        if let Err(what) = attempt(seed, &Plan::default()) {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
+
 /// The same with the database's own threads: what they do beside the clients is in no seed.
 #[test]
 fn schedules_with_background_threads() {

@@ -90,13 +90,14 @@ impl Client {
         }
     }
 
-    /// What is to be known of it when it is prepared.
-    pub fn in_doubt(&self, id: TxId) -> InDoubt {
+    /// What is to be known of it when it is prepared. `taken_back`: the rows that anybody changed and took back.
+    pub fn in_doubt(&self, id: TxId, taken_back: &BTreeSet<(String, i64)>) -> InDoubt {
         InDoubt {
             id,
             own: self.own.clone(),
             touched: self.touched.clone(),
             touched_values: self.touched_values.clone(),
+            taken_back: self.touched.intersection(taken_back).cloned().collect(),
             locked: self.locked.clone(),
             wanted: self.wanted.clone(),
             changed_definitions: self.changed_definitions,

@@ -137,6 +137,8 @@ pub struct InDoubt {
     pub own: Overlay,
     pub touched: BTreeSet<(String, i64)>,
     pub touched_values: BTreeSet<(String, String)>,
+    /// Rows that it changed and took back: once it commits they are newer than snapshots from before, and unchanged.
+    pub taken_back: BTreeSet<(String, i64)>,
     pub locked: BTreeSet<String>,
     pub wanted: BTreeSet<String>,
     pub changed_definitions: bool,

@@ -52,7 +52,7 @@ impl World {
                 }
                 let id = listed.id;
                 self.met.prepared += 1;
-                let tx = Arc::new(client.in_doubt(id));
+                let tx = Arc::new(client.in_doubt(id, &self.taken_back));
                 self.model.certain(|state| drop(state.prepared.insert(gid.clone(), tx)));
                 client.gid = Some((gid, id));
                 self.clients.push(client);
@@ -60,7 +60,7 @@ impl World {
             }
             Err(error) => {
                 if error.kind() != ErrorKind::DiskFull {
-                    let tx = client.in_doubt(id);
+                    let tx = client.in_doubt(id, &self.taken_back);
                     self.model.uncertain(|state| drop(state.prepared.insert(gid, Arc::new(tx))));
                     self.met.prepared_uncertain += 1;
                     self.dead = true;
@@ -118,6 +118,8 @@ impl World {
             {
                 Arc::make_mut(tx).id = one.id;
             }
+            // What it left of these outlives the restart as it does.
+            self.taken_back.extend(tx.taken_back.iter().cloned());
             if !self.clients.iter().any(|c| c.gid.as_ref().is_some_and(|(other, _)| other == gid)) {
                 self.met.found_in_doubt += 1;
                 self.clients.push(Client::of_prepared(&self.db, gid, tx));
