@@ -5,7 +5,10 @@
 //! Before a segment is read, [`BufferPool::complete_below`](resurgam_buffer::BufferPool::complete_below) gives a position below
 //! which every record is in the files (the oldest change that is not written out, or the end of the log). That is the segment's LSN:
 //! what is read has every record below it, and perhaps later ones, which each page says by its own LSN. Pages that are torn by a
-//! write under way are read again; a page that stays damaged is taken from the pool, which rebuilds it. So
+//! write under way are read again; a page that stays damaged is taken from the pool, which rebuilds it. Pages that are added
+//! while the backup is made are none of it: their first record is at or behind the end of the log before the pages were
+//! counted. What the backup says of pages behind the count reaches no further: the LSN of the first segment (with it the backup's
+//! begin, which stands for segments that are not in it) and that of a segment that the count cuts off. So
 //! `page = redo(image, records of the archive behind the image)`, as long as the archive has the log from the least of these
 //! positions to the backup's end, which no image reaches. A backup exists only when the archive has reached that end.
 //!
@@ -175,6 +178,9 @@ impl Database {
         let mut plan = self.plan(false);
         // What the archive does not have, and what it will not get: the log behind its end is kept for it.
         plan.log_from = self.archive_start()?;
+        // Before the pages are counted: a page that is not counted has no record below this. (Its allocation raises the high
+        // water before it logs anything.) It may well have some, written out, by the time the first segment is read.
+        let counted_at = inner.log.end_lsn();
         // A file that is being restored is shorter than what belongs into it.
         let space = inner.pool.space();
         let data_pages = inner.pool.file().len()?.div_ceil(PAGE_SIZE as u64).max(space.high_water());
@@ -194,7 +200,7 @@ impl Database {
             running.least = writer.least();
             running.total = total;
         });
-        let copied = self.copy_segments(claim, &mut writer, &files, &mut pacer, planted);
+        let copied = self.copy_segments(claim, &mut writer, &files, counted_at, &mut pacer, planted);
         if let Err(error) = copied {
             // So that the next one goes on here.
             if error.kind() != ErrorKind::Stopped {
@@ -256,10 +262,12 @@ impl Database {
         claim: &Claim<'_>,
         writer: &mut BackupWriter,
         files: &[Option<(u64, u64)>],
+        counted_at: Lsn,
         pacer: &mut Pacer<'_>,
         planted: PlantedInBackup,
     ) -> Result<()> {
         let inner = self.inner();
+        let mut first_of_all = true;
         let mut pages: Vec<PageBuf> = (0..SEGMENT_PAGES).map(|_| PageBuf::zeroed()).collect();
         let mut states = [FilePage::Zero; SEGMENT_PAGES];
         let mut complete: Option<(Lsn, Instant, u64)> = None;
@@ -282,6 +290,9 @@ impl Database {
                         lsn
                     }
                 };
+                if std::mem::take(&mut first_of_all) || here < SEGMENT_PAGES {
+                    lsn = lsn.min(counted_at);
+                }
                 // Before it is read, so that nobody gives up what it needs.
                 claim.note(|running| running.least = Some(running.least.map_or(lsn, |least| least.min(lsn))));
                 let (pages, states) = (&mut pages[..here], &mut states[..here]);

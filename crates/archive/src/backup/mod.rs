@@ -19,7 +19,8 @@
 //! # Invariants
 //! 1. A summary is created after all its parts are durable, and only if there is none of that name. Nothing is ever changed.
 //! 2. Images of a segment hold every record of its pages below the segment's LSN. They may hold later ones, none at or
-//!    behind the backup's end. A segment without a frame was all zero when the backup was begun or later.
+//!    behind the backup's end. Pages without a frame, or behind the last one of a segment, were all zero when the backup was
+//!    begun or later, or not there yet: no record of them is below the backup's begin, or the segment's LSN.
 //! 3. Nothing that is read is believed before its checksum is right: a frame's own, which its object's header and its place are
 //!    part of, and each page's.
 
@@ -238,7 +239,7 @@ impl Backup {
                 });
             }
         }
-        // It was all zero: nothing of it had a record before the backup was begun.
+        // It was all zero or not there: nothing of it has a record below the backup's begin.
         pages.iter_mut().for_each(|page| page.as_bytes_mut().fill(0));
         Ok((self.summary.begin, 0))
     }
