@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard};
@@ -22,6 +22,8 @@ pub(crate) const SEGMENT_PAGES: u64 = 128;
 const SHARDS: usize = 64;
 /// Pages that are written in one call, at most.
 const WRITE_PAGES: usize = 128;
+/// Half a megabyte.
+const WRITTEN_BUCKETS: usize = 1 << 16;
 
 /// A record of a page, on its way.
 pub(crate) struct PageRecord<'a> {
@@ -37,6 +39,8 @@ struct Slot {
     /// Not in the file as it is here.
     dirty: bool,
     used: bool,
+    /// A record could not be applied to the page, and has left it in pieces; it was as of this LSN before.
+    broken: Option<Lsn>,
 }
 
 #[derive(Default)]
@@ -67,7 +71,16 @@ pub(crate) struct Cover {
     shard_pages: usize,
     /// Segments that existed when the server was seeded; those behind are there.
     seeded: u64,
+    /// The highest LSN of pages that were written to the file since the start, by bucket: what is made from the archive in
+    /// place of one must not be older.
+    written: Box<[AtomicU64]>,
+    /// A sync has failed: what the file has is not known any more.
+    failed: AtomicBool,
     pub counts: Counts,
+}
+
+fn bucket(page: PageId) -> usize {
+    (page.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - WRITTEN_BUCKETS.trailing_zeros())) as usize
 }
 
 fn segment(page: PageId) -> u64 {
@@ -83,7 +96,18 @@ impl Cover {
             shards[number % SHARDS].get_mut().missing.insert(number as u64, ());
         }
         let shard_pages = (memory_bytes / PAGE_SIZE / SHARDS).max(4);
-        Self { file, seed, shards, shard_pages, seeded: there.len() as u64, counts: Counts::default() }
+        let mut written = Vec::new();
+        written.resize_with(WRITTEN_BUCKETS, || AtomicU64::new(0));
+        Self {
+            file,
+            seed,
+            shards,
+            shard_pages,
+            seeded: there.len() as u64,
+            written: written.into_boxed_slice(),
+            failed: AtomicBool::new(false),
+            counts: Counts::default(),
+        }
     }
 
     fn shard(&self, segment: u64) -> MutexGuard<'_, Shard> {
@@ -98,6 +122,10 @@ impl Cover {
         let mut shard = self.shard(segment(page));
         let slot = self.load(&mut shard, page)?;
         slot.used = true;
+        if slot.page.is_all_zero() && self.seed.is_some() {
+            // Nobody asks for a page that does not exist: the device may have lost all that was written of it.
+            self.mend(slot, page)?;
+        }
         if slot.page.is_all_zero() {
             return Err(Error::corrupt(format!("page {page} does not exist")));
         }
@@ -137,13 +165,13 @@ impl Cover {
                     )));
                 }
             }
-            // Before it is begun: what an error leaves of the page is of no use, and is not kept.
+            let before = if anew { record.previous } else { slot.page.lsn() };
             slot.dirty = true;
+            slot.used = true;
             if let Err(error) = op::apply(&mut slot.page, record.page, record.body, record.lsn) {
-                shard.pages.remove(&record.page);
+                slot.broken = Some(before);
                 return Err(error);
             }
-            slot.used = true;
             applied += 1;
         }
         Ok(applied)
@@ -151,12 +179,17 @@ impl Cover {
 
     /// The page in memory: all zero if it does not exist.
     fn load<'s>(&self, shard: &'s mut Shard, page: PageId) -> Result<&'s mut Slot> {
-        if shard.pages.contains_key(&page) {
+        self.check()?;
+        if let Some(slot) = shard.pages.get_mut(&page) {
+            if let Some(before) = slot.broken {
+                self.note_written(page, before);
+                self.mend(slot, page)?;
+            }
             self.counts.hits.fetch_add(1, Ordering::Relaxed);
         } else {
             self.make_there(shard, segment(page))?;
             self.make_room(shard)?;
-            let mut slot = Slot { page: Box::new(PageBuf::zeroed()), dirty: false, used: false };
+            let mut slot = Slot { page: Box::new(PageBuf::zeroed()), dirty: false, used: false, broken: None };
             self.counts.reads.fetch_add(1, Ordering::Relaxed);
             match self.file.read_at(slot.page.as_bytes_mut(), page.0 * PAGE_SIZE as u64) {
                 Ok(read) => {
@@ -182,7 +215,15 @@ impl Cover {
         };
         let mut made = [PageBuf::zeroed()];
         // An end that is looked for now: the page may be newer than what was known.
-        seed.end()?;
+        let (end, written) = (seed.end()?, Lsn(self.written[bucket(page)].load(Ordering::SeqCst)));
+        if written.is_some() && end <= written {
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!(
+                    "page {page} is damaged, and the archive ends at LSN {end}: it is made from it when that has reached LSN {written}"
+                ),
+            ));
+        }
         seed.make(page, &mut made)?;
         if !made[0].is_all_zero()
             && let Err(fault) = made[0].verify(page)
@@ -190,9 +231,32 @@ impl Cover {
             return Err(Error::corrupt(format!("page {page} is damaged, in the archive's backup as well: {fault}")));
         }
         slot.page.as_bytes_mut().copy_from_slice(made[0].as_bytes());
+        slot.broken = None;
+        if slot.page.is_all_zero() {
+            return Ok(());
+        }
         slot.dirty = true;
         self.counts.mended.fetch_add(1, Ordering::Relaxed);
         tracing::warn!("page {page} was damaged, or a write of it was lost: it was made again from the archive");
+        Ok(())
+    }
+
+    /// The page is about to be written, as of this LSN.
+    fn note_written(&self, page: PageId, lsn: Lsn) {
+        self.written[bucket(page)].fetch_max(lsn.0, Ordering::SeqCst);
+    }
+
+    /// Fails when the file cannot be relied upon.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn check(&self) -> Result<()> {
+        if self.failed.load(Ordering::SeqCst) {
+            return Err(Error::new(
+                ErrorKind::Io,
+                "a sync of the page server's file has failed: what it has is not known, and it is to be made anew",
+            ));
+        }
         Ok(())
     }
 
@@ -225,8 +289,13 @@ impl Cover {
                 shard.ring.push_back(page);
                 continue;
             }
+            if slot.broken.is_some() {
+                shard.ring.push_back(page);
+                return Ok(());
+            }
             if slot.dirty {
                 slot.page.seal();
+                self.note_written(page, slot.page.lsn());
                 if let Err(error) = self.file.write_at(slot.page.as_bytes(), page.0 * PAGE_SIZE as u64) {
                     shard.ring.push_front(page);
                     return Err(error);
@@ -272,13 +341,17 @@ impl Cover {
     /// Writes what is not in the file, and syncs it. Which segments are there is as of before the sync.
     ///
     /// # Errors
-    /// Those of the file; what was not written counts as such.
+    /// Those of the file; what was not written counts as such. After a failed sync nothing is answered any more.
     pub fn write_all(&self) -> Result<Vec<bool>> {
         let mut there = vec![true; self.seeded as usize];
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let mut dirty: Vec<PageId> =
-                shard.pages.iter().filter(|(_, slot)| slot.dirty).map(|(page, _)| *page).collect();
+            let mut dirty: Vec<PageId> = shard
+                .pages
+                .iter()
+                .filter(|(_, slot)| slot.dirty && slot.broken.is_none())
+                .map(|(page, _)| *page)
+                .collect();
             dirty.sort_unstable();
             let mut rest = &dirty[..];
             while let Some(first) = rest.first().copied() {
@@ -289,6 +362,7 @@ impl Cover {
                 for page in now {
                     if let Some(slot) = shard.pages.get_mut(page) {
                         slot.page.seal();
+                        self.note_written(*page, slot.page.lsn());
                         bytes.extend_from_slice(slot.page.as_bytes());
                     }
                 }
@@ -305,7 +379,9 @@ impl Cover {
                 there[*number as usize] = false;
             }
         }
-        self.file.sync()?;
+        // After a sync that failed the system may take what was not written for written: nothing that it says of this
+        // file counts any more.
+        self.file.sync().inspect_err(|_| self.failed.store(true, Ordering::SeqCst))?;
         Ok(there)
     }
 

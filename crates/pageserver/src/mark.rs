@@ -74,6 +74,18 @@ impl Mark {
         vfs.sync_dir(dir)
     }
 
+    /// Removes it: the server is made anew at the next start.
+    ///
+    /// # Errors
+    /// Those of removing.
+    pub fn remove(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<()> {
+        let path = dir.join(NAME);
+        if vfs.exists(&path)? {
+            vfs.remove(&path)?;
+        }
+        vfs.sync_dir(dir)
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_le_bytes().to_vec();
         out.extend_from_slice(&VERSION.to_le_bytes());

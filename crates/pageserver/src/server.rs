@@ -221,11 +221,25 @@ impl PageServer {
             let there = self.cover.there();
             Mark { database: self.database, position, there }.write(&self.vfs, &self.dir)?;
         }
-        let there = self.cover.write_all()?;
+        let there = match self.cover.write_all() {
+            Ok(there) => there,
+            Err(error) => {
+                if self.has_failed() {
+                    // So that the next start does not rely on it. Where this fails as well the disk is gone.
+                    let _ = Mark::remove(&self.vfs, &self.dir);
+                }
+                return Err(error);
+            }
+        };
         let position = position.max(self.durable());
         Mark { database: self.database, position, there }.write(&self.vfs, &self.dir)?;
         self.durable.store(position.0, Ordering::SeqCst);
         Ok(position)
+    }
+
+    /// A sync of its file has failed: it answers no more, and is to be opened anew, from archive and backup.
+    pub fn has_failed(&self) -> bool {
+        self.cover.check().is_err()
     }
 
     /// Fetches up to `limit` segments that nobody has asked for yet; returns how many are missing still.

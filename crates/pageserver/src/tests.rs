@@ -8,10 +8,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use resurgam_base::{ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
+use resurgam_base::{ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_log::{RecordHeader, RecordKind, RecordRef};
 use resurgam_page::{PageBuf, PageType, op};
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
 use crate::{PageServer, PageServerConfig, Seed};
 
@@ -157,14 +157,19 @@ fn pages_are_what_the_log_makes_of_them() {
         (0..rng.random_range(1..40)).for_each(|_| history.lock().add_block(&mut rng));
         let blocks = history.lock().blocks.len();
         let archive = Arc::new(UpTo { history: Arc::clone(&history), blocks: Mutex::new(rng.random_range(0..blocks)) });
-        let mut vfs = SimVfs::new(seed);
+        let (mut vfs, mut spoilt) = (SimVfs::new(seed), false);
         let mut server = open(&vfs, Some(&archive)).unwrap();
         for _ in 0..300 {
             match rng.random_range(0..20) {
                 0..=11 => {
                     let behind = server.position() < History::block_lsn(history.lock().blocks.len());
                     if behind {
-                        copy(&history).apply(&server).unwrap();
+                        if let Err(error) = copy(&history).apply(&server) {
+                            // A page that cannot be read waits for the archive, which gets there.
+                            assert!(spoilt && error.kind() == ErrorKind::Io, "{error}");
+                            *archive.blocks.lock() = history.lock().blocks.len();
+                            copy(&history).apply(&server).unwrap();
+                        }
                     } else {
                         history.lock().add_block(&mut rng);
                     }
@@ -179,7 +184,16 @@ fn pages_are_what_the_log_makes_of_them() {
                 15 => {
                     server.fill(3).unwrap();
                 }
-                16 => check_some(&history, &server, &mut rng),
+                16 => check_some(&history, &server, &mut rng, spoilt),
+                19 if rng.random_bool(0.5) => {
+                    // Sectors of a page cannot be read any more.
+                    let from = rng.random_range(1..40) * PAGE_SIZE as u64;
+                    let file = vfs.open(Path::new("/pages/pages"), OpenMode::ReadOnly).unwrap();
+                    if file.len().unwrap() >= from + PAGE_SIZE as u64 {
+                        vfs.make_unreadable(Path::new("/pages/pages"), from..from + 600).unwrap();
+                        spoilt = true;
+                    }
+                }
                 17 | 18 => {
                     drop(server);
                     vfs = if rng.random_bool(0.8) { vfs.crash() } else { vfs.kill() };
@@ -194,6 +208,7 @@ fn pages_are_what_the_log_makes_of_them() {
                 _ => {}
             }
         }
+        *archive.blocks.lock() = history.lock().blocks.len();
         while server.position() < History::block_lsn(history.lock().blocks.len()) {
             copy(&history).apply(&server).unwrap();
         }
@@ -204,14 +219,18 @@ fn pages_are_what_the_log_makes_of_them() {
 }
 
 /// A few pages.
-fn check_some(history: &Arc<Mutex<History>>, server: &PageServer, rng: &mut SmallRng) {
+fn check_some(history: &Arc<Mutex<History>>, server: &PageServer, rng: &mut SmallRng, spoilt: bool) {
     let (position, mut buf) = (server.position(), PageBuf::zeroed());
     for _ in 0..5 {
         let page = PageId(rng.random_range(1..40));
         let expected = history.lock().page(page, position).cloned();
         let got = server.get_page(page, Lsn::NONE, Duration::ZERO, &mut buf);
         if let Some(expected) = expected {
-            got.unwrap();
+            match got {
+                // Until the archive is there.
+                Err(error) if spoilt && error.kind() == ErrorKind::Io => continue,
+                got => got.unwrap(),
+            }
             let known = history.lock().page(page, Lsn(buf.lsn().0 + 1)).cloned().unwrap();
             assert!(buf.lsn() >= expected.lsn() && known.as_bytes() == buf.as_bytes(), "page {page} at {position}");
         }

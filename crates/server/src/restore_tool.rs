@@ -21,7 +21,7 @@ fn path(name: &'static str, value: &'static str, help: &'static str) -> Arg {
 fn common(command: Command) -> Command {
     command
         .arg(
-            text("archive", "URL", "The archive of the database's log: a folder, or file:// and a folder")
+            text("archive", "URL", "The archive of the database's log: a folder, or s3://, gs://, az:// and a bucket")
                 .required(true),
         )
         .arg(text("backups", "URL", "Where its backups are; not needed where the archive was begun with the database"))

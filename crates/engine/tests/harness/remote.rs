@@ -37,10 +37,10 @@ pub struct Beside {
     pub now: Mutex<Option<Arc<Pages>>>,
 }
 
-/// A page server and the log that it follows, driven by who asks for pages.
+/// A page server and the log that it follows, driven by who asks for pages. One whose file has failed is made anew.
 pub struct Pages {
-    pub server: Arc<PageServer>,
-    tail: Mutex<LogTail>,
+    open: Box<dyn Fn() -> Result<(Arc<PageServer>, LogTail)> + Send + Sync>,
+    now: Mutex<Option<(Arc<PageServer>, LogTail)>>,
     planted: PlantedInPages,
     asked: AtomicU64,
 }
@@ -57,76 +57,98 @@ impl Beside {
 
 impl PageService for Beside {
     fn open(&self, database: [u8; 16], log: &Arc<Log>, first: Lsn) -> Result<Arc<dyn RemotePages>> {
-        let vfs = &self.vfs;
-        let seed = ArchiveSeed::new(store(vfs, ARCHIVE)?, Some(store(vfs, BACKUPS)?), database, first);
-        let config = PageServerConfig { memory_bytes: 0, early_mark: self.planted == PlantedInPages::EarlyMark };
-        let seed: Arc<dyn Seed> = Arc::new(seed);
-        let server =
-            Arc::new(PageServer::open(Arc::clone(vfs), Path::new(PAGES), database, first, Some(seed), config)?);
-        let tail = Mutex::new(LogTail::new(Arc::clone(&server), Arc::clone(log))?);
-        let pages = Arc::new(Pages { server, tail, planted: self.planted, asked: AtomicU64::new(0) });
+        let (vfs, log, planted) = (Arc::clone(&self.vfs), Arc::clone(log), self.planted);
+        let open = move || {
+            let seed = ArchiveSeed::new(store(&vfs, ARCHIVE)?, Some(store(&vfs, BACKUPS)?), database, first);
+            let config = PageServerConfig { memory_bytes: 0, early_mark: planted == PlantedInPages::EarlyMark };
+            let seed: Arc<dyn Seed> = Arc::new(seed);
+            let server =
+                Arc::new(PageServer::open(Arc::clone(&vfs), Path::new(PAGES), database, first, Some(seed), config)?);
+            let tail = LogTail::new(Arc::clone(&server), Arc::clone(&log))?;
+            Ok((server, tail))
+        };
+        let now = Mutex::new(Some(open()?));
+        let pages = Arc::new(Pages { open: Box::new(open), now, planted, asked: AtomicU64::new(0) });
         *self.now.lock() = Some(Arc::clone(&pages));
         Ok(pages)
     }
 }
 
 impl Pages {
-    /// Applies what is durable.
-    pub fn catch_up(&self) -> Result<()> {
-        let mut tail = self.tail.lock();
-        loop {
-            match tail.step(Duration::ZERO) {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Stopped => return Ok(()),
-                Err(error) => return Err(error),
-            }
+    /// The server of now, which is made anew if its file has failed.
+    fn with<T>(&self, call: impl FnOnce(&PageServer, &mut LogTail) -> Result<T>) -> Result<T> {
+        let mut now = self.now.lock();
+        if now.as_ref().is_some_and(|(server, _)| server.has_failed()) {
+            *now = None;
+        }
+        if now.is_none() {
+            *now = Some((self.open)()?);
+        }
+        match &mut *now {
+            Some((server, tail)) => call(server, tail),
+            None => Err(Error::new(ErrorKind::Internal, "no page server")),
         }
     }
 
-    fn get(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()> {
-        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        if asked % 5 == 2 {
-            self.tail.lock().checkpoint()?;
-        }
-        if asked % 11 == 3 {
-            self.server.fill(1)?;
-        }
-        let wanted = match self.planted {
-            PlantedInPages::NoWait => Lsn::NONE,
-            PlantedInPages::WaitShort => Lsn(at_least.0.saturating_sub(512)),
-            _ => at_least,
-        };
-        {
-            // A server that is behind, now and then as far as it may be.
-            let mut tail = self.tail.lock();
-            while self.server.position() <= wanted {
-                if !tail.step(Duration::ZERO)? {
-                    return Err(Error::new(
-                        ErrorKind::Internal,
-                        format!("page {page} is asked for with LSN {at_least}, which is not durable"),
-                    ));
+    /// Applies what is durable.
+    pub fn catch_up(&self) -> Result<()> {
+        self.with(|_, tail| {
+            loop {
+                match tail.step(Duration::ZERO) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(()),
+                    Err(error) if error.kind() == ErrorKind::Stopped => return Ok(()),
+                    Err(error) => return Err(error),
                 }
             }
-        }
-        self.server.get_page(page, wanted, Duration::ZERO, buf)
+        })
+    }
+
+    /// The server, to be looked at.
+    pub fn server(&self) -> Result<Arc<PageServer>> {
+        self.catch_up()?;
+        let now = self.now.lock();
+        now.as_ref()
+            .map(|(server, _)| Arc::clone(server))
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "no page server"))
     }
 }
 
 impl RemotePages for Pages {
     fn get_page(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()> {
-        self.get(page, at_least, buf)
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        let wanted = match self.planted {
+            PlantedInPages::NoWait => Lsn::NONE,
+            PlantedInPages::WaitShort => Lsn(at_least.0.saturating_sub(512)),
+            _ => at_least,
+        };
+        self.with(|server, tail| {
+            if asked % 5 == 2 {
+                tail.checkpoint()?;
+            }
+            if asked % 11 == 3 {
+                server.fill(1)?;
+            }
+            // A server that is behind as far as it may be.
+            while server.position() <= wanted {
+                if !tail.step(Duration::ZERO)? {
+                    let what = format!("page {page} is asked for with LSN {at_least}, which is not durable");
+                    return Err(Error::new(ErrorKind::Internal, what));
+                }
+            }
+            server.get_page(page, wanted, Duration::ZERO, buf)
+        })
     }
 }
 
 /// That the page server has what archive and backups make, page by page. Returns how many were compared.
 pub fn compare(vfs: &Arc<dyn Vfs>, pages: &Pages, first: Lsn) -> std::result::Result<u64, String> {
     let told = |e: Error| format!("the page server at last: {e}");
-    pages.catch_up().map_err(told)?;
-    while pages.server.fill(4).map_err(told)? > 0 {}
+    let server = pages.server().map_err(told)?;
+    while server.fill(4).map_err(told)? > 0 {}
     let view = Archive::open_view(store(vfs, ARCHIVE).map_err(told)?, None).map_err(told)?.ok_or("no archive")?;
-    if pages.server.position() < view.end() {
-        return Err(format!("the page server is at LSN {}, the archive at {}", pages.server.position(), view.end()));
+    if server.position() < view.end() {
+        return Err(format!("the page server is at LSN {}, the archive at {}", server.position(), view.end()));
     }
     let backups = store(vfs, BACKUPS).map_err(told)?;
     let base = PageBase::newest(Some(&backups), &view, view.end(), first).map_err(told)?;
@@ -136,7 +158,7 @@ pub fn compare(vfs: &Arc<dyn Vfs>, pages: &Pages, first: Lsn) -> std::result::Re
     let mut compared = 0;
     for (i, made) in made.iter().enumerate() {
         let (id, mut page) = (PageId(1 + i as u64), PageBuf::zeroed());
-        match pages.server.get_page(id, Lsn::NONE, Duration::ZERO, &mut page) {
+        match server.get_page(id, Lsn::NONE, Duration::ZERO, &mut page) {
             // It has log that the archive does not have yet.
             Ok(()) if page.lsn() >= view.end() => {}
             Ok(()) if page.as_bytes() == made.as_bytes() => compared += 1,

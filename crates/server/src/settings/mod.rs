@@ -154,9 +154,9 @@ settings! {
     log_bytes_max: Bytes, "log-bytes-max", "RESURGAM_LOG_BYTES_MAX", "1GB";
     /// Folder of the log, on another disk for instance; of a new database it is made if missing, and must be empty. Empty: the one that the database has, or log in its data folder.
     log_dir: PathBuf, "log-dir", "RESURGAM_LOG_DIR", "";
-    /// Where the log is archived, sorted by page: a folder, or file:// and a folder; made if it is missing. Empty: nowhere.
+    /// Where the log is archived, sorted by page: a folder, made if it is missing, or s3://, gs://, az:// and a bucket. Empty: nowhere.
     archive: String, "archive", "RESURGAM_ARCHIVE", "";
-    /// Where backups are (SELECT resurgam_backup()): a folder, or file:// and a folder; made if it is missing. They need an archive. Empty: nowhere.
+    /// Where backups are (SELECT resurgam_backup()): a folder, made if it is missing, or s3://, gs://, az:// and a bucket. They need an archive. Empty: nowhere.
     backups: String, "backups", "RESURGAM_BACKUPS", "";
     /// Most bytes that a backup reads in a second; 0 for no limit.
     backup_bytes_per_second: Bytes, "backup-bytes-per-second", "RESURGAM_BACKUP_BYTES_PER_SECOND", "0";
