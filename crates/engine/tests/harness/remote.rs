@@ -25,7 +25,7 @@ pub enum PlantedInPages {
     NoWait,
     /// A block short of it.
     WaitShort,
-    /// The mark is durable before the pages are.
+    /// The mark is written, and the pages are not.
     EarlyMark,
 }
 
