@@ -12,6 +12,9 @@
 //!    ([`Transaction::commit`](crate::Transaction::commit)).
 //! 2. *One at a time.* Values are given out under the sequence's own mutex, which also orders the writes of its row.
 //! 3. A restart goes on behind what the row says: it may lose values of a stride, never repeat one.
+//! 4. A definition that changes without beginning anew (ALTER SEQUENCE … INCREMENT) goes on with the same row, for those who
+//!    see it and those who do not see it yet: none gives out what the other has. How far the log is ahead counts for the
+//!    definition that it was reckoned with, and for no other.
 
 use std::sync::Arc;
 
@@ -114,6 +117,10 @@ impl Sequence {
         })
     }
 
+    fn stride(&self) -> Stride {
+        Stride { increment: self.increment, min: self.min, max: self.max, cycle: self.cycle }
+    }
+
     /// The value after `last`; `None` at the end of one that does not cycle.
     fn after(&self, last: i64) -> Option<i64> {
         let next = last.checked_add(self.increment).filter(|next| (self.min..=self.max).contains(next));
@@ -141,10 +148,21 @@ impl SequenceState {
     }
 }
 
+/// What of a definition says which values come next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stride {
+    increment: i64,
+    min: i64,
+    max: i64,
+    cycle: bool,
+}
+
 /// A sequence in memory.
 #[derive(Debug, Default)]
 struct Live {
     state: Option<SequenceState>,
+    /// What the values that are logged ahead were reckoned with.
+    stride: Option<Stride>,
     /// The log that whoever commits a value needs durable.
     end: Lsn,
 }
@@ -166,7 +184,9 @@ impl Database {
     /// Where a sequence is, read at its first use.
     fn sequence_state(&self, sequence: &Sequence, live: &mut Live) -> Result<SequenceState> {
         if let Some(state) = live.state {
-            return Ok(state);
+            // What is logged ahead are values of another definition.
+            let ahead = if live.stride == Some(sequence.stride()) { state.ahead } else { 0 };
+            return Ok(SequenceState { ahead, ..state });
         }
         let (mut bytes, tree) = (Vec::new(), self.inner().catalog.tree);
         let stored = match self.plain_view().read_value(tree, &values_key(sequence.values), &mut bytes)? {
@@ -244,6 +264,7 @@ impl Transaction {
             ahead -= 1;
         }
         live.state = Some(SequenceState { last: next, called: true, ahead });
+        live.stride = Some(definition.stride());
         self.0.needs_durable(live.end);
         Ok(next)
     }
@@ -268,6 +289,7 @@ impl Transaction {
         let mut live = live.lock();
         live.end = db.log_sequence(definition.values, last, called)?;
         live.state = Some(SequenceState { last, called, ahead: 0 });
+        live.stride = None;
         self.0.needs_durable(live.end);
         Ok(())
     }
