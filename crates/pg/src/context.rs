@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use resurgam_engine::Table;
+use resurgam_engine::{SequenceState, Table};
 
 use crate::advisory::Advisory;
 use crate::datetime::Zone;
@@ -135,6 +135,13 @@ pub trait PgContext: Debug + Send + Sync {
     /// # Errors
     /// `55000`, `2200H`, `42809`; `0A000` where there are none.
     fn sequence_value(&self, _sequence: u32, _what: SequenceCall) -> Result<i64, SqlError> {
+        Err(SqlError::unsupported("sequences are not supported here"))
+    }
+    /// Where the sequence with that oid is.
+    ///
+    /// # Errors
+    /// `42809`; `0A000` where there are none.
+    fn sequence_state(&self, _sequence: u32) -> Result<SequenceState, SqlError> {
         Err(SqlError::unsupported("sequences are not supported here"))
     }
     /// Present value of a run-time parameter, lower-case name; `None` if there is none.

@@ -45,6 +45,7 @@ pub mod jsonb;
 pub mod memory;
 pub mod naming;
 pub mod running;
+pub mod sequence_names;
 pub mod types;
 pub mod view;
 pub mod wire;

@@ -89,6 +89,11 @@ fn add_column() {
 }
 
 #[test]
+fn sequences() {
+    script("sequences", include_str!("ddl/sequences.sql"));
+}
+
+#[test]
 fn constraints() {
     script("constraints", include_str!("ddl/constraints.sql"));
 }

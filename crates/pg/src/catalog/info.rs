@@ -87,6 +87,7 @@ pub(super) fn fill(
             }
         }
         "columns" => columns(rows, &database, &model()?),
+        "sequences" => super::sequences::information(rows, &database, &model()?),
         "table_constraints" => {
             let model = model()?;
             for constraint in model.constraints() {

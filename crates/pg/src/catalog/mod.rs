@@ -13,6 +13,7 @@
 //! | system relations, types, schemas | PostgreSQL's |
 
 mod defs;
+mod depend;
 mod info;
 mod model;
 mod operator;
@@ -20,6 +21,7 @@ mod provider;
 mod relations;
 mod resolution;
 mod rows;
+mod sequences;
 mod server;
 mod sys;
 mod types;
@@ -30,9 +32,12 @@ use datafusion::catalog::TableProvider;
 
 pub use defs::{SystemRelation, system_relation, system_relations};
 pub use model::{
-    Constraint, IndexInfo, Model, Relation, RelationKind, distinct_names, expression_name, index_expression,
-    namespaces, predicate_of, primary_index_oid, relation_oid, relations, schema_oid,
+    Constraint, IndexInfo, Model, Relation, RelationKind, distinct_names,
+    expression_name, index_expression, namespaces, predicate_of, primary_index_oid, relation_oid, relations,
+    schema_oid, split_name,
 };
+
+pub use sequences::sequence_table;
 
 use crate::context::PgContext;
 

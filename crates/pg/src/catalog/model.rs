@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Expr;
-use resurgam_engine::{ColumnOrder, CommentOn, ForeignKey, ReferentialAction, Table};
+use resurgam_engine::{
+    ColumnOrder, CommentOn, ForeignKey, Identity, OwnedSequence, ReferentialAction, Sequence, Table,
+};
 
 use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, system_relations};
 use crate::context::PgContext;
@@ -38,6 +40,11 @@ const fn constraint_oid(index_oid: u32) -> u32 {
     // keeps the two kinds of index apart: 2^30 for primary keys, 2^29 added for both
     index_oid | CONSTRAINT
 }
+
+/// Oid of `pg_class`.
+pub const CLASS_RELATION: u32 = 1259;
+/// Oid of `pg_constraint`.
+pub const CLASS_CONSTRAINT: u32 = 2606;
 
 /// Oid of a schema.
 pub fn schema_oid(name: &str) -> u32 {
@@ -500,6 +507,21 @@ impl Model {
         })
     }
 
+    /// The identity column that a sequence is a part of: its table, and its position.
+    pub fn identity_of(&self, sequence: u32) -> Option<(&Arc<Table>, usize)> {
+        self.tables.iter().find_map(|table| {
+            let of = |owned: &&OwnedSequence| owned.sequence == sequence && owned.identity != Identity::No;
+            Some((table, table.owned.iter().find(of)?.column))
+        })
+    }
+
+    /// The sequence of an identity column.
+    pub fn identity_sequence(&self, table: &Table, at: usize) -> Option<&Sequence> {
+        let of = |owned: &&OwnedSequence| owned.column == at && owned.identity != Identity::No;
+        let id = table.owned.iter().find(of)?.sequence;
+        self.sequences.iter().find(|entry| entry.id == id)?.sequence.as_deref()
+    }
+
     /// The table or view with that engine id.
     fn entry(&self, id: u32) -> Option<Arc<Table>> {
         self.tables.iter().chain(&self.views).find(|entry| entry.id == id).cloned()
@@ -600,7 +622,7 @@ impl Model {
 }
 
 /// The parts of a dotted name, unquoted ones folded to lower case; `None` if malformed.
-pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {
+pub fn split_name(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut chars = text.trim().chars().peekable();
     loop {

@@ -3,8 +3,10 @@
 use resurgam_engine::{Identity, Table};
 
 use super::defs::system_relations;
+use super::depend;
 use super::model::{Model, RelationKind, relation_oid, row_type_oid, schema_oid};
 use super::rows::{Rows, V};
+use super::sequences;
 use super::{BTREE_AM_OID, DATABASE_OID, HEAP_AM_OID, SUPERUSER_OID};
 use crate::context::PgContext;
 use crate::types::{column_oid, column_typmod, oid, type_by_oid};
@@ -155,61 +157,23 @@ pub(super) fn fill(
                 ]);
             }
         }
-        "pg_depend" => {
-            let model = model()?;
-            // What a view's rule reads, and the view itself, whose part the rule is.
-            for view in &model.views {
-                let mut depends = |on: u32, column: usize, kind: char| {
-                    rows.add([
-                        ("classid", 2618u32.into()),
-                        ("objid", rule_oid(view.id).into()),
-                        ("objsubid", 0.into()),
-                        ("refclassid", 1259u32.into()),
-                        ("refobjid", on.into()),
-                        ("refobjsubid", column.into()),
-                        ("deptype", kind.into()),
-                    ]);
-                };
-                depends(relation_oid(view.id), 0, 'i');
-                depends(relation_oid(view.id), 0, 'n');
-                for relation in view.view.iter().flat_map(|view| &view.relations) {
-                    let used: Vec<usize> =
-                        relation.columns.iter().filter(|column| column.used).map(|column| column.at + 1).collect();
-                    if used.is_empty() {
-                        depends(relation_oid(relation.id), 0, 'n');
-                    }
-                    for column in used {
-                        depends(relation_oid(relation.id), column, 'n');
-                    }
-                }
-            }
-            // an index of a constraint belongs to it
-            for constraint in model.constraints() {
-                rows.add([
-                    ("classid", 1259u32.into()),
-                    ("objid", constraint.index.oid.into()),
-                    ("objsubid", 0.into()),
-                    ("refclassid", 2606u32.into()),
-                    ("refobjid", constraint.oid.into()),
-                    ("refobjsubid", 0.into()),
-                    ("deptype", 'i'.into()),
-                ]);
-            }
-        }
+        "pg_depend" => depend::fill(rows, &model()?),
+        "pg_sequence" => sequences::pg_sequence(rows, &model()?),
+        "pg_sequences" => sequences::pg_sequences(rows, cx, &model()?)?,
         _ => return Ok(false),
     }
     Ok(true)
 }
 
 /// Oid of the rule that a view is.
-fn rule_oid(view: u32) -> u32 {
+pub(super) fn rule_oid(view: u32) -> u32 {
     relation_oid(view) | RULE
 }
 /// Distance from a view's oid to that of its rule.
 const RULE: u32 = 1 << 29;
 
-/// oid, table oid, column number, text.
-fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
+/// Rows of `pg_attrdef`: oid, table oid, column number, text.
+pub(super) fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
     let mut out = Vec::new();
     for table in &model.tables {
         for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
@@ -393,6 +357,24 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     typmod: column.typmod,
                     not_null: false,
                     has_default: column.default_sql.is_some(),
+                    is_generated: false,
+                    identity: "",
+                },
+            );
+        }
+    }
+    for sequence in &model.sequences {
+        for (at, (name, ty)) in sequences::COLUMNS.iter().enumerate() {
+            attribute(
+                rows,
+                Attribute {
+                    relation: relation_oid(sequence.id),
+                    number: at + 1,
+                    name,
+                    ty: *ty,
+                    typmod: -1,
+                    not_null: true,
+                    has_default: false,
                     is_generated: false,
                     identity: "",
                 },

@@ -1,4 +1,4 @@
-//! `nextval`, `currval`, `setval`, `lastval`.
+//! `nextval`, `currval`, `setval`, `lastval`, `pg_sequence_last_value`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::context::{PgContext, SequenceCall};
 use crate::types::oid as t;
 
 /// Every function here.
-pub(super) const NAMES: &[&str] = &["nextval", "currval", "setval", "lastval"];
+pub(super) const NAMES: &[&str] = &["nextval", "currval", "setval", "lastval", "pg_sequence_last_value"];
 
 pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     let mut out = Vec::with_capacity(NAMES.len());
@@ -29,6 +29,14 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         })
     };
     out.push(f("setval", &[P::Any, P::Int, P::Bool], oid(t::INT8), body).required(2).each_row());
+    let captured = Arc::clone(cx);
+    let body = move |call: &Call<'_>| {
+        call.ints(|row| {
+            let state = call.oid(0, row).map(|sequence| captured.sequence_state(sequence)).transpose()?;
+            Ok(state.filter(|state| state.called).map(|state| state.last))
+        })
+    };
+    out.push(f("pg_sequence_last_value", &[P::Any], oid(t::INT8), body).each_row());
     let cx = Arc::clone(cx);
     let body = move |call: &Call<'_>| call.ints(|_| cx.sequence_value(0, SequenceCall::Last).map(Some));
     out.push(f("lastval", &[], oid(t::INT8), body).each_row());

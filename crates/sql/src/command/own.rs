@@ -59,6 +59,7 @@ impl Session {
                 self.ddl_deadline = self.deadline();
                 Ok(Execution::Command { tag: self.alter_view(alter, false).await? })
             }
+            Own::AlterSequence(alter) => Ok(Execution::Command { tag: self.alter_sequence(alter).await? }),
             Own::SetConstraints(wanted) => self.set_constraints(wanted).await,
             Own::Close(name) => Ok(Execution::Command { tag: self.close_cursor(name.as_deref())? }),
             // With the query planned, and by who knows the formats.

@@ -225,7 +225,8 @@ impl Session {
                             }
                             let gone: Vec<_> = table.owned.iter().filter(|owned| owned.column == at).copied().collect();
                             table = self.change(txn, &table, TableChange::DropColumn(at)).await?;
-                            self.drop_owned(txn, &gone).await?;
+                            let with = format!("column {} of table {}", name_of(ident), table.name);
+                            self.drop_owned(txn, &gone, Some(&with), cascade, &[]).await?;
                         }
                         Err(_) if *if_exists => {
                             self.skip(format!(

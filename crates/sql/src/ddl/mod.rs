@@ -1,6 +1,7 @@
 //! CREATE, DROP and TRUNCATE, from their syntax to the engine's definitions.
 
 pub(crate) mod alter;
+pub(crate) mod alter_sequence;
 pub(crate) mod clauses;
 mod comment;
 pub(crate) mod generated;
@@ -9,6 +10,7 @@ pub(crate) mod like;
 pub(crate) mod needed;
 pub(crate) mod retype;
 pub(crate) mod sequence;
+mod sequence_options;
 pub(crate) mod view;
 
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use resurgam_engine::{
 use tokio::time::Instant;
 
 use crate::ddl::alter::CheckParts;
+use crate::ddl::needed::drop_hint;
 use crate::dml::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
 use crate::dml::{find_table, table_name};
 use crate::exec::context::StopFlag;
@@ -45,7 +48,10 @@ pub(crate) fn unsupported(what: &str) -> SqlError {
 pub(crate) fn default_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) if matches!(value.value, ast::Value::Null) => None,
-        other => Some(crate::plan::expression::kept_text(other)),
+        other => {
+            let next = crate::pg::sequence_names::next_value(other);
+            Some(next.unwrap_or_else(|| crate::plan::expression::kept_text(other)))
+        }
     }
 }
 
@@ -565,9 +571,10 @@ impl Session {
         let txn = self.ddl_transaction("CREATE INDEX")?;
         let table = match self.locked_table(&txn, &create.table_name).await {
             Err(error) if error.sqlstate == "42809" => {
-                let name = table_name(&create.table_name)?.1;
+                let (schema, name) = table_name(&create.table_name)?;
+                let what = if txn.view_named(&schema, &name)?.is_some() { "views" } else { "sequences" };
                 return Err(SqlError::new("42809", format!("cannot create index on relation \"{name}\""))
-                    .with_detail("This operation is not supported for views."));
+                    .with_detail(format!("This operation is not supported for {what}.")));
             }
             locked => locked?,
         };
@@ -647,19 +654,16 @@ impl Session {
                             self.refuse_if_pending(&table, "DROP TABLE")?;
                             let table = self.drop_dependents(&txn, &table, &Depends::Table, cascade, &together).await?;
                             self.settle_ddl(|| txn.drop_table(&table)).await?;
-                            self.drop_owned(&txn, &table.owned).await?;
+                            let with = format!("table {}", table.name);
+                            self.drop_owned(&txn, &table.owned, Some(&with), cascade, &together).await?;
                         }
                         // Dropped by the one who was waited for.
                         Err(error) if error.sqlstate == "42P01" => missing(self)?,
                         Err(error) => return Err(error),
                     },
-                    None if txn.table_of_index(&schema, &wanted)?.is_some() => {
+                    None if is_relation(&txn, &schema, &wanted)? => {
                         return Err(SqlError::new("42809", format!("\"{wanted}\" is not a table"))
-                            .with_hint("Use DROP INDEX to remove an index."));
-                    }
-                    None if txn.view_named(&schema, &wanted)?.is_some() => {
-                        return Err(SqlError::new("42809", format!("\"{wanted}\" is not a table"))
-                            .with_hint("Use DROP VIEW to remove a view."));
+                            .with_hint(drop_hint(&txn, &schema, &wanted)?));
                     }
                     None => missing(self)?,
                 },
@@ -682,13 +686,9 @@ impl Session {
                         let table = self.drop_dependents(&txn, &table, &Depends::Index(&wanted), cascade, &[]).await?;
                         self.drop_index_whole(&txn, &table, &wanted).await?;
                     }
-                    None if txn.table(&schema, &wanted)?.is_some() => {
+                    None if is_relation(&txn, &schema, &wanted)? => {
                         return Err(SqlError::new("42809", format!("\"{wanted}\" is not an index"))
-                            .with_hint("Use DROP TABLE to remove a table."));
-                    }
-                    None if txn.view_named(&schema, &wanted)?.is_some() => {
-                        return Err(SqlError::new("42809", format!("\"{wanted}\" is not an index"))
-                            .with_hint("Use DROP VIEW to remove a view."));
+                            .with_hint(drop_hint(&txn, &schema, &wanted)?));
                     }
                     None => missing(self)?,
                 },

@@ -113,11 +113,26 @@ impl Session {
     }
 }
 
+/// HINT for a relation that is of another kind than the one that was to be dropped.
+pub(super) fn drop_hint(txn: &Transaction, schema: &str, name: &str) -> Result<&'static str, SqlError> {
+    Ok(match () {
+        () if txn.table(schema, name)?.is_some() => "Use DROP TABLE to remove a table.",
+        () if txn.view_named(schema, name)?.is_some() => "Use DROP VIEW to remove a view.",
+        () if txn.sequence_named(schema, name)?.is_some() => "Use DROP SEQUENCE to remove a sequence.",
+        () => "Use DROP INDEX to remove an index.",
+    })
+}
+
 /// `2BP01`: what needs `roots`, line by line.
 pub(crate) fn needed(roots: &[Needed], lines: Vec<String>) -> SqlError {
-    let message = match roots {
-        [one] => format!("cannot drop {} because other objects depend on it", one.name),
-        _ => "cannot drop desired object(s) because other objects depend on them".to_owned(),
+    needed_by(if let [one] = roots { Some(&one.name) } else { None }, lines)
+}
+
+/// The same, of what errors call `dropped`; `None`: several things.
+pub(crate) fn needed_by(dropped: Option<&str>, lines: Vec<String>) -> SqlError {
+    let message = match dropped {
+        Some(one) => format!("cannot drop {one} because other objects depend on it"),
+        None => "cannot drop desired object(s) because other objects depend on them".to_owned(),
     };
     SqlError::new("2BP01", message)
         .with_detail(lines.join("\n"))

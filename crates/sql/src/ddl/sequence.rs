@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, ColumnDef, DataType, Expr, ObjectName, SequenceOptions, UnaryOperator};
+use datafusion::sql::sqlparser::ast::{self, ColumnDef, DataType, ObjectName, SequenceOptions};
 use resurgam_engine::{Attempt, Identity, OwnedSequence, Sequence, Table, TableChange, Transaction};
 
+use super::needed::{drop_hint, needed_by};
+use super::sequence_options::{self, invalid, no_type_of_sequences};
 use super::{check_schema, free_name, full_name, is_relation, made_name, name_of, unsupported};
-use crate::dml::{find_column, table_name};
-use crate::pg::types::oid;
+use crate::dml::table_name;
+use crate::pg::catalog::split_name;
+use crate::pg::functions::quote_ident;
+use crate::pg::sequence_names;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -18,115 +22,15 @@ pub(crate) struct Serial {
     pub identity: Identity,
 }
 
-fn bounds(width: u8) -> (i64, i64) {
-    match width {
-        2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
-        4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
-        _ => (i64::MIN, i64::MAX),
-    }
-}
-
-fn type_name(width: u8) -> &'static str {
-    match width {
-        2 => "smallint",
-        4 => "integer",
-        _ => "bigint",
-    }
-}
-
+/// Bytes of a sequence's type.
 fn width_of(ty: &DataType) -> Result<u8, SqlError> {
-    match crate::pg::types::column_type_from_sql(ty).map(|ty| crate::pg::types::column_oid(&ty)) {
-        Ok(oid::INT2) => Ok(2),
-        Ok(oid::INT4) => Ok(4),
-        Ok(oid::INT8) => Ok(8),
-        _ => Err(invalid("sequence type must be smallint, integer, or bigint".to_owned())),
-    }
+    let ty = crate::pg::types::column_type_from_sql(ty).map(|ty| crate::pg::types::column_oid(&ty));
+    ty.ok().and_then(sequence_options::width_of).ok_or_else(no_type_of_sequences)
 }
 
-fn invalid(message: String) -> SqlError {
-    SqlError::new("22023", message)
-}
-
-/// An integer of an option.
-fn number(expr: &Expr) -> Result<i64, SqlError> {
-    let text = match expr {
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{expr}"),
-        Expr::UnaryOp { op: UnaryOperator::Plus, expr } => expr.to_string(),
-        other => other.to_string(),
-    };
-    if text.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit()) {
-        return text
-            .parse()
-            .map_err(|_| SqlError::new("22003", format!("value \"{text}\" is out of range for type bigint")));
-    }
-    Err(SqlError::syntax(format!("syntax error at or near \"{text}\"")))
-}
-
-/// The definition that options ask for, of a sequence of a type of so many bytes.
-///
-/// # Errors
-/// `22023` for what contradicts itself, `42601`.
-pub(crate) fn definition(width: u8, options: &[SequenceOptions]) -> Result<Sequence, SqlError> {
-    let (mut increment, mut min, mut max, mut start, mut cache, mut cycle) = (None, None, None, None, None, None);
-    let once = |given: bool| match given {
-        true => Err(SqlError::syntax("conflicting or redundant options")),
-        false => Ok(()),
-    };
-    for option in options {
-        match option {
-            SequenceOptions::IncrementBy(value, _) => once(increment.replace(number(value)?).is_some())?,
-            SequenceOptions::MinValue(value) => {
-                once(min.replace(value.as_ref().map(number).transpose()?).is_some())?;
-            }
-            SequenceOptions::MaxValue(value) => {
-                once(max.replace(value.as_ref().map(number).transpose()?).is_some())?;
-            }
-            SequenceOptions::StartWith(value, _) => once(start.replace(number(value)?).is_some())?,
-            SequenceOptions::Cache(value) => once(cache.replace(number(value)?).is_some())?,
-            // The parser takes CYCLE for `false`.
-            SequenceOptions::Cycle(no) => once(cycle.replace(!no).is_some())?,
-        }
-    }
-    let (lowest, highest) = bounds(width);
-    let increment = increment.unwrap_or(1);
-    if increment == 0 {
-        return Err(invalid("INCREMENT must not be zero".to_owned()));
-    }
-    let max = max.flatten().unwrap_or(if increment > 0 { highest } else { -1 });
-    if max > highest || max < lowest {
-        return Err(invalid(format!("MAXVALUE ({max}) is out of range for sequence data type {}", type_name(width))));
-    }
-    let min = min.flatten().unwrap_or(if increment > 0 { 1 } else { lowest });
-    if min < lowest || min > highest {
-        return Err(invalid(format!("MINVALUE ({min}) is out of range for sequence data type {}", type_name(width))));
-    }
-    if min >= max {
-        return Err(invalid(format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")));
-    }
-    let start = start.unwrap_or(if increment > 0 { min } else { max });
-    if start < min {
-        return Err(invalid(format!("START value ({start}) cannot be less than MINVALUE ({min})")));
-    }
-    if start > max {
-        return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({max})")));
-    }
-    let cache = cache.unwrap_or(1);
-    if cache <= 0 {
-        return Err(invalid(format!("CACHE ({cache}) must be greater than zero")));
-    }
-    Ok(Sequence {
-        width,
-        start,
-        increment,
-        min,
-        max,
-        cache,
-        cycle: cycle.unwrap_or(false),
-        values: 0,
-        begin: start,
-        begin_called: false,
-        owner: None,
-    })
+/// The definition that options of the parser's ask for.
+fn definition(width: u8, options: &[SequenceOptions]) -> Result<Sequence, SqlError> {
+    sequence_options::new(width, &sequence_options::of_parser(options)?)
 }
 
 /// What a column of a serial type is, with the type that its values have.
@@ -152,8 +56,7 @@ pub(crate) fn identity(
     options: Option<&[SequenceOptions]>,
     def: &ColumnDef,
 ) -> Result<Serial, SqlError> {
-    let width = width_of(&def.data_type)
-        .map_err(|_| invalid("identity column type must be smallint, integer, or bigint".to_owned()))?;
+    let width = width_of(&def.data_type).map_err(|_| no_type_of_identity())?;
     let identity = match generated {
         ast::GeneratedAs::ByDefault => Identity::ByDefault,
         _ => return Err(unsupported("GENERATED ALWAYS AS IDENTITY")),
@@ -161,14 +64,23 @@ pub(crate) fn identity(
     Ok(Serial { options: definition(width, options.unwrap_or_default())?, identity })
 }
 
+/// `22023`
+pub(super) fn no_type_of_identity() -> SqlError {
+    invalid("identity column type must be smallint, integer, or bigint".to_owned())
+}
+
+/// The name of a sequence as `regclass` shows it.
+pub(super) fn qualified(schema: &str, sequence: &str) -> String {
+    let quoted = quote_ident(sequence);
+    match schema {
+        "public" => quoted,
+        schema => format!("{}.{quoted}", quote_ident(schema)),
+    }
+}
+
 /// The DEFAULT of a column that gets its values from a sequence.
 pub(crate) fn default_of(schema: &str, sequence: &str) -> String {
-    let quoted = crate::pg::functions::quote_ident(sequence);
-    let name = match schema {
-        "public" => quoted,
-        schema => format!("{}.{quoted}", crate::pg::functions::quote_ident(schema)),
-    };
-    format!("nextval('{}'::regclass)", name.replace('\'', "''"))
+    format!("nextval('{}'::regclass)", qualified(schema, sequence).replace('\'', "''"))
 }
 
 /// What is not done to an identity column.
@@ -183,21 +95,32 @@ pub(crate) fn name_for(txn: &Transaction, schema: &str, table: &str, column: &st
     free_name(made_name(table, &[column], "seq"), &taken)
 }
 
+/// Whether a name in a DEFAULT is that of a sequence.
+pub(super) fn is_name_of(name: &str, sequence: &Table) -> bool {
+    match split_name(name).as_deref() {
+        Some([name]) => sequence.schema == "public" && *name == sequence.name,
+        Some([schema, name]) => *schema == sequence.schema && *name == sequence.name,
+        _ => false,
+    }
+}
+
 /// Columns whose DEFAULT names a sequence.
-fn defaults_of(txn: &Transaction, sequence: &Table) -> Result<Vec<(Arc<Table>, usize)>, SqlError> {
-    let quoted = crate::pg::functions::quote_ident(&sequence.name).replace('\'', "''");
-    let names = [format!("'{quoted}'"), format!("'{}.{quoted}'", sequence.schema)];
+pub(super) fn defaults_of(txn: &Transaction, sequence: &Table) -> Result<Vec<(Arc<Table>, usize)>, SqlError> {
     let mut found = Vec::new();
     for table in txn.tables()? {
         for (at, column) in table.columns.iter().enumerate() {
             let Some(sql) = &column.default_sql else { continue };
-            let sql = sql.to_lowercase();
-            if sql.contains("nextval") && names.iter().any(|name| sql.contains(&name.to_lowercase())) {
+            if sequence_names::named(sql).iter().any(|name| is_name_of(name, sequence)) {
                 found.push((Arc::clone(&table), at));
             }
         }
     }
     Ok(found)
+}
+
+/// A DEFAULT, as errors call it.
+fn default_name((table, at): &(Arc<Table>, usize)) -> String {
+    format!("default value for column {} of table {}", table.columns[*at].name, table.name)
 }
 
 impl Session {
@@ -248,14 +171,8 @@ impl Session {
         if let Some(of) = owned_by
             && !of.to_string().eq_ignore_ascii_case("none")
         {
-            let mut parts = of.0.clone();
-            let column = parts.pop().and_then(|part| part.as_ident().cloned());
-            let Some(column) = column.filter(|_| !parts.is_empty()) else {
-                return Err(SqlError::syntax("invalid OWNED BY option")
-                    .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
-            };
-            let table = self.locked_table(&txn, &ObjectName(parts)).await?;
-            let at = find_column(&table, &column)?;
+            let parts: Vec<String> = of.0.iter().filter_map(|part| part.as_ident()).map(name_of).collect();
+            let (table, at) = self.owner_named(&txn, &parts).await?;
             options.owner = Some(table.id);
             owner = Some((table, at));
         }
@@ -276,42 +193,38 @@ impl Session {
         cascade: bool,
     ) -> Result<Tag, SqlError> {
         let txn = self.ddl_transaction("DROP SEQUENCE")?;
+        let mut sequences: Vec<Arc<Table>> = Vec::new();
         for name in names {
-            let (schema, wanted) = table_name(name)?;
-            let Some(sequence) = txn.sequence_named(&schema, &wanted)? else {
-                if is_relation(&txn, &schema, &wanted)? {
-                    return Err(SqlError::new("42809", format!("\"{wanted}\" is not a sequence")));
-                }
-                if if_exists {
+            match self.locked_sequence(&txn, name).await {
+                Ok(sequence) if sequences.iter().any(|known| known.id == sequence.id) => {}
+                Ok(sequence) => sequences.push(sequence),
+                Err(error) if error.sqlstate == "42P01" => {
+                    let wanted = table_name(name)?.1;
+                    if !if_exists {
+                        return Err(SqlError::new("42P01", format!("sequence \"{wanted}\" does not exist")));
+                    }
                     self.skip(format!("sequence \"{wanted}\" does not exist, skipping"));
-                    continue;
                 }
-                return Err(SqlError::new("42P01", format!("sequence \"{wanted}\" does not exist")));
-            };
-            let shown = crate::pg::functions::quote_ident(&sequence.name);
-            for (table, at) in defaults_of(&txn, &sequence)? {
-                let column = &table.columns[at].name;
-                let identity = table.owned.iter().find(|owned| owned.sequence == sequence.id);
-                if identity.is_some_and(|owned| owned.identity != Identity::No) {
-                    let of = format!("column {column} of table {}", table.name);
-                    return Err(SqlError::new(
-                        "2BP01",
-                        format!("cannot drop sequence {shown} because {of} requires it"),
-                    )
-                    .with_hint(format!("You can drop {of} instead.")));
+                Err(error) if error.sqlstate == "42809" => {
+                    let (schema, wanted) = table_name(name)?;
+                    return Err(error.with_hint(drop_hint(&txn, &schema, &wanted)?));
                 }
-                let what = format!("default value for column {column} of table {}", table.name);
-                if !cascade {
-                    let text = format!("cannot drop sequence {shown} because other objects depend on it");
-                    return Err(SqlError::new("2BP01", text)
-                        .with_detail(format!("{what} depends on sequence {shown}"))
-                        .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
-                }
-                self.skip(format!("drop cascades to {what}"));
-                let table = self.locked_table(&txn, &full_name(&table)).await?;
-                let change = TableChange::SetDefault(at, None);
-                self.settle_ddl(|| txn.alter_table(&table, change.clone())).await?;
+                Err(error) => return Err(error),
             }
+        }
+        for sequence in &sequences {
+            let owner = sequence.sequence.as_ref().and_then(|sequence| sequence.owner);
+            let Some(table) = owner.map(|owner| txn.table_by_id(owner)).transpose()?.flatten() else { continue };
+            let part = table.owned.iter().find(|owned| owned.sequence == sequence.id && owned.identity != Identity::No);
+            if let Some(part) = part {
+                let of = format!("column {} of table {}", table.columns[part.column].name, table.name);
+                let shown = quote_ident(&sequence.name);
+                return Err(SqlError::new("2BP01", format!("cannot drop sequence {shown} because {of} requires it"))
+                    .with_hint(format!("You can drop {of} instead.")));
+            }
+        }
+        self.drop_defaults_of(&txn, &sequences, None, cascade, &[]).await?;
+        for sequence in &sequences {
             if let Some(owner) = sequence.sequence.as_ref().and_then(|sequence| sequence.owner)
                 && let Some(table) = txn.table_by_id(owner)?
             {
@@ -320,26 +233,70 @@ impl Session {
                 owned.retain(|owned| owned.sequence != sequence.id);
                 self.settle_ddl(|| txn.set_owned(&table, owned.clone())).await?;
             }
-            self.settle_ddl(|| txn.drop_sequence(&sequence)).await?;
+            self.settle_ddl(|| txn.drop_sequence(sequence)).await?;
         }
         Ok(Tag::Fixed("DROP SEQUENCE"))
     }
 
-    /// Drops the sequences that went with columns of a table which are gone by now.
-    pub(super) async fn drop_owned(&mut self, txn: &Transaction, gone: &[OwnedSequence]) -> Result<(), SqlError> {
-        for owned in gone {
-            if let Some(sequence) = txn.sequence_by_id(owned.sequence)? {
-                if let Some((table, at)) = defaults_of(txn, &sequence)?.first() {
-                    let shown = crate::pg::functions::quote_ident(&sequence.name);
-                    let text = format!("cannot drop sequence {shown} because other objects depend on it");
-                    let column = &table.columns[*at].name;
-                    let what = format!("default value for column {column} of table {}", table.name);
-                    return Err(SqlError::new("2BP01", text)
-                        .with_detail(format!("{what} depends on sequence {shown}"))
-                        .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+    /// Makes way for sequences to be dropped: with `cascade` the DEFAULTs that name them go, and are told of. `with`: what
+    /// they go with, as errors call it. Tables of `spared` go in any case.
+    ///
+    /// # Errors
+    /// `2BP01` without `cascade`.
+    async fn drop_defaults_of(
+        &mut self,
+        txn: &Transaction,
+        sequences: &[Arc<Table>],
+        with: Option<&str>,
+        cascade: bool,
+        spared: &[u32],
+    ) -> Result<(), SqlError> {
+        let (mut lines, mut needing) = (Vec::new(), Vec::new());
+        for sequence in sequences {
+            for default in defaults_of(txn, sequence)? {
+                if spared.contains(&default.0.id) {
+                    continue;
                 }
-                self.settle_ddl(|| txn.drop_sequence(&sequence)).await?;
+                lines.push(format!("{} depends on sequence {}", default_name(&default), quote_ident(&sequence.name)));
+                if !needing.iter().any(|(table, at): &(Arc<Table>, usize)| table.id == default.0.id && *at == default.1)
+                {
+                    needing.push(default);
+                }
             }
+        }
+        if !cascade && !lines.is_empty() {
+            let dropped = match (with, sequences) {
+                (Some(with), _) => Some(with.to_owned()),
+                (None, [sequence]) => Some(format!("sequence {}", quote_ident(&sequence.name))),
+                (None, _) => None,
+            };
+            return Err(needed_by(dropped.as_deref(), lines));
+        }
+        self.tell_of_cascade(&needing.iter().map(default_name).collect::<Vec<_>>());
+        for (table, at) in needing {
+            let table = self.locked_table(txn, &full_name(&table)).await?;
+            self.change(txn, &table, TableChange::SetDefault(at, None)).await?;
+        }
+        Ok(())
+    }
+
+    /// Drops the sequences that went with columns of a table which are gone by now: `with`, as errors call what they went
+    /// with, if not by themselves. Tables of `spared` are about to go, too.
+    pub(super) async fn drop_owned(
+        &mut self,
+        txn: &Transaction,
+        gone: &[OwnedSequence],
+        with: Option<&str>,
+        cascade: bool,
+        spared: &[u32],
+    ) -> Result<(), SqlError> {
+        let mut sequences = Vec::new();
+        for owned in gone {
+            sequences.extend(txn.sequence_by_id(owned.sequence)?);
+        }
+        self.drop_defaults_of(txn, &sequences, with, cascade, spared).await?;
+        for sequence in &sequences {
+            self.settle_ddl(|| txn.drop_sequence(sequence)).await?;
         }
         Ok(())
     }

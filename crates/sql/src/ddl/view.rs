@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_engine::{CheckOption, Isolation, StatementKind, Table, Transaction, View, ViewColumn};
 
-use super::needed::Needed;
+use super::needed::{Needed, drop_hint};
 use super::{check_schema, full_name, is_relation, name_of};
 use crate::dml::table_name;
 use crate::parse::own::Own;
@@ -395,11 +395,7 @@ impl Session {
                 }
                 Err(error) if error.sqlstate == "42809" => {
                     let (schema, wanted) = table_name(name)?;
-                    let hint = match txn.table(&schema, &wanted)? {
-                        Some(_) => "Use DROP TABLE to remove a table.",
-                        None => "Use DROP INDEX to remove an index.",
-                    };
-                    return Err(error.with_hint(hint));
+                    return Err(error.with_hint(drop_hint(&txn, &schema, &wanted)?));
                 }
                 Err(error) => return Err(error),
             }

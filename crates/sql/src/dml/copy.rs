@@ -269,6 +269,11 @@ fn last_name(name: &datafusion::sql::sqlparser::ast::ObjectName) -> String {
     name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.clone()).unwrap_or_default()
 }
 
+fn is_sequence(txn: &resurgam_engine::Transaction, name: &datafusion::sql::sqlparser::ast::ObjectName) -> bool {
+    let named = super::table_name(name).ok();
+    named.is_some_and(|(schema, name)| txn.sequence_named(&schema, &name).is_ok_and(|found| found.is_some()))
+}
+
 impl Session {
     pub(crate) async fn copy(
         &mut self,
@@ -305,6 +310,9 @@ impl Session {
         open.used = true;
         let txn = open.txn.clone();
         let table = find_table(&txn, name).map_err(|error| match error.sqlstate.as_str() {
+            "42809" if is_sequence(&txn, name) => {
+                SqlError::new("42809", format!("cannot copy to sequence \"{}\"", last_name(name)))
+            }
             "42809" => SqlError::new("42809", format!("cannot copy to view \"{}\"", last_name(name)))
                 .with_hint("To enable copying to a view, provide an INSTEAD OF INSERT trigger."),
             _ => error,
@@ -385,8 +393,11 @@ impl Session {
     ) -> Result<Execution, SqlError> {
         let text = match source {
             CopySource::Table { table_name, columns } => {
-                let found = find_table(&self.transaction().txn.clone(), table_name);
-                let table = found.map_err(|error| match error.sqlstate.as_str() {
+                let txn = self.transaction().txn.clone();
+                let table = find_table(&txn, table_name).map_err(|error| match error.sqlstate.as_str() {
+                    "42809" if is_sequence(&txn, table_name) => {
+                        SqlError::new("42809", format!("cannot copy from sequence \"{}\"", last_name(table_name)))
+                    }
                     "42809" => SqlError::new("42809", format!("cannot copy from view \"{}\"", last_name(table_name)))
                         .with_hint("Try the COPY (SELECT ...) TO variant."),
                     _ => error,

@@ -100,7 +100,7 @@ pub(crate) fn find_table(txn: &Transaction, name: &ast::ObjectName) -> Result<Ar
     if let Some(found) = txn.table(&schema, &table)? {
         return Ok(found);
     }
-    Err(if txn.view_named(&schema, &table)?.is_some() {
+    Err(if txn.view_named(&schema, &table)?.is_some() || txn.sequence_named(&schema, &table)?.is_some() {
         SqlError::new("42809", format!("\"{table}\" is not a table"))
     } else {
         let shown = if name.0.len() > 1 { format!("{schema}.{table}") } else { table };

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{AlterTable, ObjectName, Statement};
 
 use crate::command::cursor::{self, Declare, Fetch};
 use crate::command::{alter_database, cleaning, two_phase};
+use crate::ddl::alter_sequence::{self, AlterSequence};
 use crate::ddl::view;
 use crate::dml::foreign;
 use crate::parse::words::{Words, first_word};
@@ -75,6 +76,7 @@ pub(crate) enum Own {
     SetConstraints(foreign::Wanted),
     /// ALTER VIEW, in the words of ALTER TABLE.
     AlterView(Box<AlterTable>),
+    AlterSequence(Box<AlterSequence>),
     /// RESET ROLE, RESET SESSION AUTHORIZATION: the user is always the one who logged in.
     ResetUser,
     /// RESET TIME ZONE
@@ -152,6 +154,7 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "analyze" => Some(cleaning::parse_analyze(words)),
         "checkpoint" => Some(words.expect_end().map(|()| Own::Checkpoint)),
         "alter" if words.take_word("database") => Some(alter_database::parse(words)),
+        "alter" if words.take_word("sequence") => Some(alter_sequence::parse(words)),
         "alter" if words.take_word("view") => Some(view::parse_alter(words)),
         "prepare" | "commit" | "rollback" => two_phase::parse(&first, words),
         "exec" | "execute" | "call" => cleaning::parse_call(&first, words),

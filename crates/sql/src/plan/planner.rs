@@ -150,6 +150,16 @@ impl Names<'_> {
         self.txn.table(schema, name.table()).map_err(bridge::storage)
     }
 
+    /// The sequence of that name.
+    fn sequence(&self, name: &TableReference) -> Result<Option<Arc<Table>>> {
+        let schema = match name.schema() {
+            Some(schema) => schema,
+            None if self.has_public() => "public",
+            None => return Ok(None),
+        };
+        self.txn.sequence_named(schema, name.table()).map_err(bridge::storage)
+    }
+
     /// Whether tables are found by their names alone: the search path has their schema.
     pub(crate) fn has_public(&self) -> bool {
         let Some(path) = self.cx.setting("search_path") else { return true };
@@ -200,7 +210,10 @@ impl Names<'_> {
         }
         match self.table(&name)? {
             Some(table) => Ok(provider_as_source(Arc::new(EngineTable::new(table, false)))),
-            None => Err(undefined(&name)),
+            None => match self.sequence(&name)? {
+                Some(sequence) => Ok(provider_as_source(crate::pg::catalog::sequence_table(self.cx, &sequence))),
+                None => Err(undefined(&name)),
+            },
         }
     }
 

@@ -1,6 +1,6 @@
 //! `nextval`, `currval`, `setval` and `lastval` of a session.
 
-use resurgam_engine::{Table, Transaction};
+use resurgam_engine::{SequenceState, Table, Transaction};
 
 use crate::pg::catalog::relation_oid;
 use crate::pg::context::SequenceCall;
@@ -46,6 +46,12 @@ impl SessionShared {
             }
             SequenceCall::Last => Err(lastval_undefined()),
         }
+    }
+
+    /// See [`PgContext::sequence_state`](crate::pg::context::PgContext::sequence_state).
+    pub(super) fn sequence_place(&self, oid: u32) -> Result<SequenceState, SqlError> {
+        let txn = self.txn.lock().clone().ok_or_else(|| SqlError::internal("a sequence without a transaction"))?;
+        Ok(txn.sequence_state(find(&txn, oid)?.as_ref())?)
     }
 
     fn refuse_read_only(&self, what: &str) -> Result<(), SqlError> {

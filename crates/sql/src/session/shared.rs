@@ -98,6 +98,9 @@ impl PgContext for SessionShared {
     fn sequence_value(&self, sequence: u32, what: SequenceCall) -> Result<i64, SqlError> {
         self.sequence_call(sequence, what)
     }
+    fn sequence_state(&self, sequence: u32) -> Result<resurgam_engine::SequenceState, SqlError> {
+        self.sequence_place(sequence)
+    }
     fn setting(&self, name: &str) -> Option<String> {
         self.show(name).ok()
     }

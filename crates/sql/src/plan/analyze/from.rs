@@ -399,9 +399,20 @@ impl Analyzer<'_> {
         if self.is_within_view() && table.is_some() {
             return Err(SqlError::internal(format!("a view reads relation \"{name}\", which it does not know")).into());
         }
+        // Neither a table nor one of the system's.
+        let is_sequence = table.is_none()
+            && match parts.as_slice() {
+                [name] => crate::pg::catalog::system_relation("pg_catalog", name).is_none(),
+                [schema, name] => crate::pg::catalog::system_relation(schema, name).is_none(),
+                _ => false,
+            };
+        if is_sequence && self.is_making_view() {
+            return Err(SqlError::unsupported("a view over a sequence is not supported").into());
+        }
         let schema = match (&table, parts.as_slice()) {
             (Some(table), _) => Some(table.schema.clone()),
             (None, [.., schema, _]) => Some(schema.clone()),
+            _ if is_sequence => Some("public".to_owned()),
             _ => Some("pg_catalog".to_owned()),
         };
         let own = parts.last().cloned().unwrap_or_default();

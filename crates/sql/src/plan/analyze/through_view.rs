@@ -90,6 +90,9 @@ impl Analyzer<'_> {
         if name.0.len() == 1 && !self.names.has_public() {
             return Err(error);
         }
+        if self.names.txn.sequence_named(&schema, &wanted).map_err(SqlError::from)?.is_some() {
+            return Err(SqlError::new("42809", format!("cannot change sequence \"{wanted}\"")).into());
+        }
         let Some(first) = self.names.txn.view_named(&schema, &wanted).map_err(SqlError::from)? else {
             return Err(error);
         };

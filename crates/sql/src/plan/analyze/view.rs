@@ -171,6 +171,11 @@ impl Analyzer<'_> {
         !self.views.within.is_empty()
     }
 
+    /// Whether what is analysed is the query of a view that is being made.
+    pub(super) fn is_making_view(&self) -> bool {
+        self.views.seen.is_some()
+    }
+
     /// A relation was met in the query of a view that is being made, outside of other views.
     pub(super) fn note_relation(&mut self, entry: &Table, qualifier: &str) {
         if self.views.within.is_empty()

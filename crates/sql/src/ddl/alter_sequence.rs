@@ -1,0 +1,227 @@
+//! ALTER SEQUENCE.
+//!
+//! A sequence that is not told to RESTART goes on with the values that it has (`engine/src/sequence.rs`): those are not
+//! rolled back with the definition.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use resurgam_engine::{Identity, Isolation, OwnedSequence, StatementKind, Table, TableChange, Transaction};
+
+use super::sequence::{defaults_of, qualified};
+use super::sequence_options::{SequenceOption, altered, read_option, refuse_twice};
+use super::{full_name, is_relation, unsupported};
+use crate::dml::{find_column, table_name};
+use crate::parse::own::Own;
+use crate::parse::words::Words;
+use crate::pg::sequence_names;
+use crate::session::Session;
+use crate::wire::{SqlError, Tag};
+
+/// How often a sequence is looked up again that others keep changing.
+const LOOKUPS_MAX: usize = 20;
+
+/// ALTER SEQUENCE as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AlterSequence {
+    if_exists: bool,
+    name: ObjectName,
+    action: Action,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Action {
+    Rename(String),
+    Options(Vec<SequenceOption>),
+}
+
+/// Reads ALTER SEQUENCE, whose two words are taken already.
+///
+/// # Errors
+/// `42601`, `0A000`, those of the options.
+pub(crate) fn parse(mut words: Words<'_>) -> Result<Own, SqlError> {
+    let if_exists = words.take_words(&["if", "exists"]);
+    let mut parts = vec![Ident::with_quote('"', words.name()?)];
+    while words.take(&Token::Period) {
+        parts.push(Ident::with_quote('"', words.name()?));
+    }
+    let action = if words.take_words(&["rename", "to"]) {
+        Action::Rename(words.name()?)
+    } else if words.take_words(&["owner", "to"]) {
+        return Err(unsupported("ALTER SEQUENCE … OWNER TO"));
+    } else if words.take_word("set") {
+        return Err(unsupported("ALTER SEQUENCE … SET"));
+    } else {
+        let mut options = vec![read_option(&mut words)?];
+        while !words.is_at_end() {
+            options.push(read_option(&mut words)?);
+        }
+        Action::Options(options)
+    };
+    words.expect_end()?;
+    Ok(Own::AlterSequence(Box::new(AlterSequence { if_exists, name: ObjectName::from(parts), action })))
+}
+
+/// The sequence of that name.
+///
+/// # Errors
+/// `42P01`, `42809`
+fn find_sequence(txn: &Transaction, name: &ObjectName) -> Result<Arc<Table>, SqlError> {
+    let (schema, wanted) = table_name(name)?;
+    match txn.sequence_named(&schema, &wanted)? {
+        Some(sequence) => Ok(sequence),
+        None if is_relation(txn, &schema, &wanted)? => {
+            Err(SqlError::new("42809", format!("\"{wanted}\" is not a sequence")))
+        }
+        None => {
+            let shown = if name.0.len() > 1 { format!("{schema}.{wanted}") } else { wanted };
+            Err(SqlError::new("42P01", format!("relation \"{shown}\" does not exist")))
+        }
+    }
+}
+
+impl Session {
+    /// The newest definition of a sequence, locked against everyone else.
+    pub(super) async fn locked_sequence(
+        &mut self,
+        txn: &Transaction,
+        name: &ObjectName,
+    ) -> Result<Arc<Table>, SqlError> {
+        let mut lookups = 0;
+        loop {
+            let sequence = find_sequence(txn, name)?;
+            lookups += 1;
+            match self.settle_ddl(|| txn.lock_for_change(&sequence)).await {
+                Ok(()) => return Ok(sequence),
+                // Changed by the one who was waited for.
+                Err(error)
+                    if error.definition_changed
+                        && txn.isolation() == Isolation::ReadCommitted
+                        && lookups < LOOKUPS_MAX =>
+                {
+                    txn.statement(StatementKind::PointWrite)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// ALTER SEQUENCE.
+    pub(crate) async fn alter_sequence(&mut self, alter: &AlterSequence) -> Result<Tag, SqlError> {
+        const TAG: Tag = Tag::Fixed("ALTER SEQUENCE");
+        self.ddl_deadline = self.deadline();
+        let txn = self.ddl_transaction("ALTER SEQUENCE")?;
+        let sequence = match self.locked_sequence(&txn, &alter.name).await {
+            Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
+                self.skip(format!("{}, skipping", error.message));
+                return Ok(TAG);
+            }
+            locked => locked?,
+        };
+        match &alter.action {
+            Action::Rename(name) => self.rename_sequence(&txn, &sequence, name).await?,
+            Action::Options(options) => {
+                let sequence = self.change_sequence(&txn, &sequence, options).await?;
+                let owner = options.iter().find_map(|option| match option {
+                    SequenceOption::OwnedBy(owner) => Some(owner),
+                    _ => None,
+                });
+                if let Some(owner) = owner {
+                    self.give_sequence(&txn, &sequence, owner.as_deref()).await?;
+                }
+            }
+        }
+        Ok(TAG)
+    }
+
+    /// Gives a sequence other options, save OWNED BY.
+    pub(super) async fn change_sequence(
+        &mut self,
+        txn: &Transaction,
+        sequence: &Arc<Table>,
+        options: &[SequenceOption],
+    ) -> Result<Arc<Table>, SqlError> {
+        refuse_twice(options)?;
+        if options.iter().all(|option| matches!(option, SequenceOption::OwnedBy(_))) {
+            return Ok(Arc::clone(sequence));
+        }
+        let Some(old) = sequence.sequence.as_deref() else { return Err(SqlError::internal("not a sequence")) };
+        let (to, anew) = altered(old, txn.sequence_state(sequence)?, options)?;
+        self.settle_ddl(|| txn.replace_sequence(sequence, to.clone(), anew)).await
+    }
+
+    /// Gives a sequence another name, also where DEFAULTs name it.
+    async fn rename_sequence(&mut self, txn: &Transaction, sequence: &Arc<Table>, to: &str) -> Result<(), SqlError> {
+        if is_relation(txn, &sequence.schema, to)? {
+            return Err(SqlError::new("42P07", format!("relation \"{to}\" already exists")));
+        }
+        let new_name = qualified(&sequence.schema, to);
+        let is_it = |name: &str| super::sequence::is_name_of(name, sequence).then(|| new_name.clone());
+        for (table, at) in defaults_of(txn, sequence)? {
+            let table = self.locked_table(txn, &full_name(&table)).await?;
+            let text = table.columns.get(at).and_then(|column| column.default_sql.as_deref());
+            if let Some(text) = text.and_then(|text| sequence_names::renamed(text, &is_it)) {
+                self.change(txn, &table, TableChange::SetDefault(at, Some(text))).await?;
+            }
+        }
+        self.settle_ddl(|| txn.rename_sequence(sequence, to)).await?;
+        Ok(())
+    }
+
+    /// OWNED BY.
+    async fn give_sequence(
+        &mut self,
+        txn: &Transaction,
+        sequence: &Arc<Table>,
+        to: Option<&[String]>,
+    ) -> Result<(), SqlError> {
+        let before = match sequence.sequence.as_ref().and_then(|sequence| sequence.owner) {
+            Some(owner) => txn.table_by_id(owner)?,
+            None => None,
+        };
+        let to = match to {
+            None => None,
+            Some(parts) => Some(self.owner_named(txn, parts).await?),
+        };
+        if let Some(before) = before {
+            let before = self.locked_table(txn, &full_name(&before)).await?;
+            let of_identity = |owned: &&OwnedSequence| owned.sequence == sequence.id && owned.identity != Identity::No;
+            if before.owned.iter().any(|owned| of_identity(&owned)) {
+                let detail = format!("Sequence \"{}\" is linked to table \"{}\".", sequence.name, before.name);
+                return Err(SqlError::unsupported("cannot change ownership of identity sequence").with_detail(detail));
+            }
+            let mut owned = before.owned.clone();
+            owned.retain(|owned| owned.sequence != sequence.id);
+            self.settle_ddl(|| txn.set_owned(&before, owned.clone())).await?;
+        }
+        let Some(mut definition) = sequence.sequence.as_deref().cloned() else { return Ok(()) };
+        definition.owner = None;
+        if let Some((table, at)) = to {
+            // It may be the one that has just lost it.
+            let table = self.locked_table(txn, &full_name(&table)).await?;
+            definition.owner = Some(table.id);
+            let mut owned = table.owned.clone();
+            owned.push(OwnedSequence { column: at, sequence: sequence.id, identity: Identity::No });
+            self.settle_ddl(|| txn.set_owned(&table, owned.clone())).await?;
+        }
+        self.settle_ddl(|| txn.replace_sequence(sequence, definition.clone(), false)).await?;
+        Ok(())
+    }
+
+    /// The column that OWNED BY names, of a table that is locked now.
+    pub(super) async fn owner_named(
+        &mut self,
+        txn: &Transaction,
+        parts: &[String],
+    ) -> Result<(Arc<Table>, usize), SqlError> {
+        let Some((column, table)) = parts.split_last().filter(|(_, table)| !table.is_empty()) else {
+            return Err(SqlError::syntax("invalid OWNED BY option")
+                .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
+        };
+        let quoted = |name: &String| Ident::with_quote('"', name.as_str());
+        let table = self.locked_table(txn, &ObjectName::from(table.iter().map(quoted).collect::<Vec<_>>())).await?;
+        let at = find_column(&table, &quoted(column))?;
+        Ok((table, at))
+    }
+}
