@@ -89,6 +89,11 @@ fn add_column() {
 }
 
 #[test]
+fn identity() {
+    script("identity", include_str!("ddl/identity.sql"));
+}
+
+#[test]
 fn sequences() {
     script("sequences", include_str!("ddl/sequences.sql"));
 }

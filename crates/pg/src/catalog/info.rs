@@ -1,6 +1,6 @@
 //! `information_schema`.
 
-use resurgam_engine::{CheckOption, ColumnType, Identity};
+use resurgam_engine::{CheckOption, ColumnType, Identity, Sequence};
 
 use super::defs::system_relations;
 use super::model::{Model, RelationKind};
@@ -340,6 +340,8 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                     .map_or_else(|_| generated.sql.clone(), |expr| crate::definition::shown(&expr))
             });
             let identity = table.identity(at);
+            let sequence = model.identity_sequence(table, at);
+            let value = |of: fn(&Sequence) -> i64| sequence.map(|sequence| of(sequence).to_string());
             let (precision, radix, scale, time) = precision(&column.ty);
             let characters = match column.ty {
                 ColumnType::Varchar(n) | ColumnType::Char(n) => Some(i64::from(n)),
@@ -394,7 +396,11 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                     }
                     .into(),
                 ),
-                ("identity_cycle", "NO".into()),
+                ("identity_start", value(|sequence| sequence.start).into()),
+                ("identity_increment", value(|sequence| sequence.increment).into()),
+                ("identity_maximum", value(|sequence| sequence.max).into()),
+                ("identity_minimum", value(|sequence| sequence.min).into()),
+                ("identity_cycle", yes_no(sequence.is_some_and(|sequence| sequence.cycle))),
                 ("is_generated", (if generated.is_some() { "ALWAYS" } else { "NEVER" }).into()),
                 ("generation_expression", generated.as_deref().into()),
                 ("is_updatable", "YES".into()),

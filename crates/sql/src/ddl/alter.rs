@@ -260,6 +260,11 @@ impl Session {
             }
             AlterTableOperation::AlterColumn { column_name, op } => {
                 let at = find_column(table, column_name)?;
+                if let AlterColumnOperation::SetDefault { value } = op
+                    && let Some(clauses) = super::identity::clauses(value)
+                {
+                    return self.alter_identity(txn, table, at, clauses).await;
+                }
                 let change = match op {
                     AlterColumnOperation::SetNotNull => TableChange::SetNotNull(at, true),
                     AlterColumnOperation::SetDefault { .. }
@@ -267,7 +272,13 @@ impl Session {
                     | AlterColumnOperation::DropNotNull
                         if table.identity(at) != resurgam_engine::Identity::No =>
                     {
-                        return Err(super::sequence::is_identity(table, at));
+                        let error = super::identity::is_identity(table, at);
+                        return Err(match op {
+                            AlterColumnOperation::DropDefault => {
+                                error.with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.")
+                            }
+                            _ => error,
+                        });
                     }
                     AlterColumnOperation::DropNotNull if table.primary_key.contains(&at) => {
                         let name = &table.columns[at].name;
@@ -293,11 +304,16 @@ impl Session {
                     AlterColumnOperation::SetDataType { data_type, using, .. } => {
                         refuse_if_read_by_view(txn, table, at)?;
                         refuse_type(table, at)?;
+                        super::identity::refuse_type(table, at, &crate::pg::types::column_type_from_sql(data_type)?)?;
                         let table = self.set_type(txn, table, at, data_type, using.as_ref()).await?;
+                        self.retype_identity(txn, &table, at).await?;
                         self.recheck_foreign_keys(txn, &table, at).await?;
                         return Ok(table);
                     }
-                    AlterColumnOperation::AddGenerated { .. } => return Err(unsupported("a generated column")),
+                    AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
+                        let options = sequence_options.as_deref();
+                        return self.add_identity(txn, table, at, generated_as.as_ref(), options).await;
+                    }
                 };
                 self.change(txn, table, change).await
             }
@@ -530,7 +546,7 @@ impl Session {
         def: &ColumnDef,
         if_not_exists: bool,
     ) -> Result<Arc<Table>, SqlError> {
-        let parts = column_parts(def)?;
+        let parts = column_parts(def, &table.name)?;
         let mut spec = parts.spec;
         if table.columns.iter().any(|c| c.name == spec.name) {
             let exists = format!("column \"{}\" of relation \"{}\" already exists", spec.name, table.name);

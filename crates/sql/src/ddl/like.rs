@@ -25,6 +25,7 @@ struct Including {
     constraints: bool,
     defaults: bool,
     generated: bool,
+    identity: bool,
     indexes: bool,
 }
 
@@ -39,12 +40,13 @@ impl Including {
                 "constraints" => including.constraints = on,
                 "defaults" => including.defaults = on,
                 "generated" => including.generated = on,
+                "identity" => including.identity = on,
                 "indexes" => including.indexes = on,
                 // There is nothing of the kind that could be taken.
-                "compression" | "identity" | "statistics" | "storage" => {}
+                "compression" | "statistics" | "storage" => {}
                 "all" => {
-                    let all = Self { comments: on, constraints: on, defaults: on, generated: on, indexes: on };
-                    including = all;
+                    including =
+                        Self { comments: on, constraints: on, defaults: on, generated: on, identity: on, indexes: on };
                 }
                 other => return Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
             }
@@ -79,11 +81,31 @@ fn arguments(column: &super::ColumnDef) -> Option<(String, String)> {
     Some((text(0)?, text(1)?))
 }
 
+/// The clause of an identity column, whose sequence is like that of the column at that position.
+fn identity(txn: &Transaction, table: &Table, at: usize) -> Result<String, SqlError> {
+    let part = table.owned.iter().find(|owned| owned.column == at && owned.identity != Identity::No);
+    let entry = part.map(|part| txn.sequence_by_id(part.sequence)).transpose()?.flatten();
+    let Some(of) = entry.as_ref().and_then(|entry| entry.sequence.as_deref()) else {
+        return Err(SqlError::internal("an identity column without its sequence"));
+    };
+    let generated = if table.identity(at) == Identity::Always { "ALWAYS" } else { "BY DEFAULT" };
+    let cycle = if of.cycle { "CYCLE" } else { "NO CYCLE" };
+    Ok(format!(
+        " GENERATED {generated} AS IDENTITY (INCREMENT BY {} MINVALUE {} MAXVALUE {} START WITH {} CACHE {} {cycle})",
+        of.increment, of.min, of.max, of.start, of.cache
+    ))
+}
+
 /// The elements of a definition that are the other table's.
 ///
 /// # Errors
 /// `0A000` for an index on an expression or with a predicate.
-fn elements(table: &Table, including: &Including, taken: &mut Taken) -> Result<Vec<String>, SqlError> {
+fn elements(
+    txn: &Transaction,
+    table: &Table,
+    including: &Including,
+    taken: &mut Taken,
+) -> Result<Vec<String>, SqlError> {
     let quoted = |at: &usize| quote_ident(&table.columns[*at].name);
     let list = |columns: &[usize]| columns.iter().map(quoted).collect::<Vec<_>>().join(", ");
     let mut out = Vec::new();
@@ -96,6 +118,9 @@ fn elements(table: &Table, including: &Including, taken: &mut Taken) -> Result<V
         match (table.generated(at), &column.default_sql) {
             (Some(generated), _) if including.generated => {
                 text.push_str(&format!(" GENERATED ALWAYS AS ({}) STORED", generated.sql));
+            }
+            (None, _) if including.identity && table.identity(at) != Identity::No => {
+                text.push_str(&identity(txn, table, at)?);
             }
             // The values of an identity column are of its own sequence.
             (None, Some(default)) if including.defaults && table.identity(at) == Identity::No => {
@@ -166,7 +191,7 @@ pub(super) fn expand(txn: &Transaction, create: &mut CreateTable) -> Result<Take
             }
             None => {
                 let table = find_table(txn, &named.name)?;
-                elements(&table, &including, &mut taken)?
+                elements(txn, &table, &including, &mut taken)?
             }
         };
         if elements.is_empty() {

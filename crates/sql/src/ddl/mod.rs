@@ -5,6 +5,7 @@ pub(crate) mod alter_sequence;
 pub(crate) mod clauses;
 mod comment;
 pub(crate) mod generated;
+pub(crate) mod identity;
 mod key_expr;
 pub(crate) mod like;
 pub(crate) mod needed;
@@ -68,8 +69,9 @@ pub(crate) struct ColumnParts {
     pub serial: Option<sequence::Serial>,
 }
 
-pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
+pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, SqlError> {
     let name = name_of(&def.name);
+    let shown = format!("for column \"{name}\" of table \"{table}\"");
     let serial = sequence::serial(def)?;
     let ty: ColumnType = column_type_from_sql(serial.as_ref().map_or(&def.data_type, |(_, ty)| ty))?;
     let mut parts = ColumnParts {
@@ -91,19 +93,18 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
             ColumnOption::Null | ColumnOption::NotNull => {
                 let nullable = matches!(option.option, ColumnOption::Null);
                 if says_null.replace(nullable).is_some_and(|before| before != nullable) {
-                    let text = format!("conflicting NULL/NOT NULL declarations for column \"{name}\"");
+                    let text = format!("conflicting NULL/NOT NULL declarations {shown}");
                     return Err(SqlError::syntax(text));
                 }
                 parts.spec.nullable = nullable;
             }
             ColumnOption::Default(expr) => {
                 if has_default {
-                    let of = format!("for column \"{name}\"");
                     let text = match &parts.serial {
                         Some(serial) if serial.identity != resurgam_engine::Identity::No => {
-                            format!("both default and identity specified {of}")
+                            format!("both default and identity specified {shown}")
                         }
-                        _ => format!("multiple default values specified {of}"),
+                        _ => format!("multiple default values specified {shown}"),
                     };
                     return Err(SqlError::syntax(text));
                 }
@@ -133,7 +134,7 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
             }
             ColumnOption::Generated { generated_as, generation_expr: Some(expr), generation_expr_mode, .. } => {
                 if parts.generated.is_some() {
-                    let text = format!("multiple generation clauses specified for column \"{name}\"");
+                    let text = format!("multiple generation clauses specified {shown}");
                     return Err(SqlError::syntax(text));
                 }
                 parts.generated =
@@ -141,15 +142,20 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
             }
             ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
                 if parts.serial.is_some() {
-                    let text = format!("multiple identity specifications for column \"{name}\"");
-                    return Err(SqlError::syntax(text));
+                    let is_serial =
+                        parts.serial.as_ref().is_some_and(|serial| serial.identity == resurgam_engine::Identity::No);
+                    let what = if is_serial {
+                        "both default and identity specified"
+                    } else {
+                        "multiple identity specifications"
+                    };
+                    return Err(SqlError::syntax(format!("{what} {shown}")));
                 }
                 if has_default {
-                    let text = format!("both default and identity specified for column \"{name}\"");
-                    return Err(SqlError::syntax(text));
+                    return Err(SqlError::syntax(format!("both default and identity specified {shown}")));
                 }
                 if says_null == Some(true) {
-                    let text = format!("conflicting NULL/NOT NULL declarations for column \"{name}\"");
+                    let text = format!("conflicting NULL/NOT NULL declarations {shown}");
                     return Err(SqlError::syntax(text));
                 }
                 parts.serial = Some(sequence::identity(generated_as, sequence_options.as_deref(), def)?);
@@ -174,9 +180,7 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
         }
     }
     if parts.generated.is_some() && has_default {
-        return Err(SqlError::syntax(format!(
-            "both default and generation expression specified for column \"{name}\""
-        )));
+        return Err(SqlError::syntax(format!("both default and generation expression specified {shown}")));
     }
     Ok(parts)
 }
@@ -312,7 +316,7 @@ fn table_spec(
     let mut columns = Vec::new();
     let mut serials = Vec::new();
     for (at, def) in create.columns.iter().enumerate() {
-        let parts = column_parts(def)?;
+        let parts = column_parts(def, &name)?;
         if let Some(name) = parts.primary {
             set_primary(name, vec![at])?;
         }

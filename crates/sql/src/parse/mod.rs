@@ -5,6 +5,7 @@
 //! | `conflict` | What ON CONFLICT infers an index from |
 //! | `depth` | How deep a statement may be |
 //! | `element` | Assignments to elements of arrays and documents, which the parser does not know |
+//! | `identity` | Clauses of identity columns that the parser does not know |
 //! | `joins` | Joins whose right side is a join without parentheses |
 //! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
 //! | `own` | Statements that the parser does not know, and its own beside them |
@@ -22,6 +23,7 @@ pub(crate) mod adjacent;
 pub(crate) mod conflict;
 pub(crate) mod depth;
 pub(crate) mod element;
+pub(crate) mod identity;
 pub(crate) mod joins;
 pub(crate) mod lexer;
 pub(crate) mod like;

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `trim(LEADING FROM a)` | `trim(LEADING ' ' FROM a)` |
-//! | `OVERRIDING SYSTEM VALUE`, `OVERRIDING USER VALUE` | nothing: no column is GENERATED ALWAYS (`analyze/insert.rs` refuses the second where it means something) |
 //! | `EXCLUDE NO OTHERS` | nothing: it is the default |
 //! | `FROM ONLY t`, `UPDATE ONLY t` | without ONLY: no table inherits |
 //! | `ORDER BY a USING <` | `ORDER BY a ASC` |
@@ -70,7 +69,7 @@ fn concerns(token: &Token) -> bool {
                 | Keyword::SCHEMA
                 | Keyword::ABORT
                 | Keyword::DATA
-        ) || ["overriding", "variadic", "abort"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
+        ) || ["variadic", "abort"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
 }
 
 /// See the module's head.
@@ -159,9 +158,6 @@ impl Rewritten {
             self.tokens.push(rest[0].clone());
             return 1;
         }
-        if is(0, "overriding") && (is(1, "system") || is(1, "user")) && is(2, "value") && self.begins_insert() {
-            return 3;
-        }
         if is(0, "exclude") && is(1, "no") && is(2, "others") {
             return 3;
         }
@@ -221,10 +217,6 @@ impl Rewritten {
         self.is_before(0, &BEFORE) || self.before(0) == Some(&Token::LParen)
     }
 
-    fn begins_insert(&self) -> bool {
-        self.tokens[self.first..].iter().any(|token| is_word(&token.token, "insert"))
-    }
-
     /// Whether the statement is BEGIN, START TRANSACTION, or SET … TRANSACTION.
     fn is_transaction(&self) -> bool {
         self.begins_with(&["begin", "start"])
@@ -254,7 +246,6 @@ mod tests {
                 "SELECT trim(leading FROM a), trim(FROM b)",
                 "SELECT trim ( leading ' ' FROM a ) , trim ( BOTH ' ' FROM b )",
             ),
-            ("INSERT INTO t OVERRIDING SYSTEM VALUE VALUES (1)", "INSERT INTO t VALUES ( 1 )"),
             ("SELECT f(1, VARIADIC g(a, b)) FROM ONLY t", "SELECT f ( 1 , resurgam$variadic ( g ( a , b ) ) ) FROM t"),
             (
                 "SELECT a FROM t JOIN u USING (a) ORDER BY a USING >",

@@ -9,11 +9,10 @@ use resurgam_engine::Table;
 
 use super::bound::{Bound, Type};
 use super::expr::Clause;
+use super::identity::Overriding;
 use super::scope::{Scope, folded};
 use super::through_view::{Place, Through, Written, is_computed};
-use super::write::{
-    OnConflict, OnConflictUpdate, Target, Write, constant_type, is_default, is_generated, named_columns,
-};
+use super::write::{OnConflict, OnConflictUpdate, Target, Write, constant_type, is_default, named_columns};
 use super::{Analyzer, Result};
 use crate::dml::Op;
 use crate::wire::SqlError;
@@ -34,6 +33,8 @@ impl Analyzer<'_> {
     /// # Errors
     /// Those of its parts, in the order of PostgreSQL's `transformInsertStmt`.
     pub(super) fn insert(&mut self, insert: &Insert) -> Result<Write> {
+        let (overriding, without) = Overriding::of(insert);
+        let insert = without.as_ref().unwrap_or(insert);
         let TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported("INSERT into this kind of target is not supported").into());
         };
@@ -63,19 +64,14 @@ impl Analyzer<'_> {
         };
         let through = known.as_mut().and_then(|(_, through)| through.take());
         let table = Arc::clone(&written.table);
-        // The words are gone by now (`spelling.rs`); without an identity column they mean nothing.
-        let says = |word: &str| self.text.to_ascii_lowercase().contains(word);
-        if table.has_identity() && says("overriding") && says("user") {
-            return Err(SqlError::unsupported("OVERRIDING USER VALUE is not supported").into());
-        }
         let columns = self.listed_columns(&table, through.as_ref(), insert)?;
         let (plan, rows) = match (source, rows) {
             (None, _) => self.given_rows(&table, &[], vec![Vec::new()])?,
             (Some(_), Some(values)) => {
-                let (columns, rows) = self.value_list(&table, columns, values, &scope)?;
+                let (columns, rows) = self.value_list(&table, columns, values, overriding, &scope)?;
                 self.given_rows(&table, &columns, rows)?
             }
-            (Some(source), None) => (self.selected_rows(&table, columns, source, &scope)?, None),
+            (Some(source), None) => (self.selected_rows(&table, columns, source, overriding, &scope)?, None),
         };
         let target = match known {
             Some((target, _)) => target,
@@ -167,6 +163,7 @@ impl Analyzer<'_> {
         table: &Table,
         columns: Columns,
         values: &ast::Values,
+        overriding: Overriding,
         scope: &Scope<'_>,
     ) -> Result<(Vec<usize>, Vec<Vec<Bound>>)> {
         super::query::refuse_row_word(values)?;
@@ -193,7 +190,10 @@ impl Analyzer<'_> {
             let mut values = Vec::with_capacity(columns.len());
             for (value, &at) in row.into_iter().zip(&columns) {
                 let column = &table.columns[at];
-                refuse_generated(table, at, value.is_some())?;
+                let value = value.filter(|_| !overriding.takes_default(table, at));
+                if value.is_some() {
+                    overriding.refuse_value(table, at)?;
+                }
                 values.push(match value {
                     Some(value) => self.assigned(value, &column.name, &column.ty)?,
                     None => self.default_of(table, at)?,
@@ -250,6 +250,7 @@ impl Analyzer<'_> {
         table: &Table,
         columns: Columns,
         source: &Query,
+        overriding: Overriding,
         scope: &Scope<'_>,
     ) -> Result<LogicalPlan> {
         // What has no type in its select list takes that of the column.
@@ -260,7 +261,10 @@ impl Analyzer<'_> {
         let mut values: Vec<Option<Expr>> = vec![None; table.columns.len()];
         for (column, &at) in relation.columns.into_iter().zip(&columns) {
             let to = &table.columns[at];
-            refuse_generated(table, at, true)?;
+            if overriding.takes_default(table, at) {
+                continue;
+            }
+            overriding.refuse_value(table, at)?;
             let bound = column.bound.at(source.span());
             values[at] = Some(self.assigned(bound, &to.name, &to.ty)?.expr);
         }
@@ -308,16 +312,6 @@ impl Analyzer<'_> {
         };
         Ok(OnConflict { target: conflict_target, update })
     }
-}
-
-/// `428C9` for a value of a generated column.
-fn refuse_generated(table: &Table, at: usize, is_given: bool) -> Result<()> {
-    if !is_given || table.generated(at).is_none() {
-        return Ok(());
-    }
-    let name = &table.columns[at].name;
-    let error = SqlError::new("428C9", format!("cannot insert a non-DEFAULT value into column \"{name}\""));
-    Err(error.with_detail(is_generated(name)).into())
 }
 
 /// Whether two names of columns are the same.

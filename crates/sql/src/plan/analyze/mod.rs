@@ -45,6 +45,7 @@ mod from;
 mod function;
 mod function_item;
 mod group;
+mod identity;
 mod insert;
 mod json;
 mod literal;

@@ -18,6 +18,7 @@ use super::coerce::{catalog, sql_error};
 use super::condition::bare;
 use super::element::of_element;
 use super::expr::{Clause, as_subquery};
+use super::identity::refuse_update;
 use super::lock::Locking;
 use super::scope::{Item, Scope, folded};
 use super::select::{Target as Entry, project};
@@ -327,9 +328,8 @@ impl Analyzer<'_> {
             let at = self.written_column(table, through, name, op)?;
             let column = &table.columns[at];
             // DEFAULT of a view's column is NULL: the table's default is not the view's.
-            if (value.is_some() || through.is_some()) && table.generated(at).is_some() {
-                let text = format!("column \"{}\" can only be updated to DEFAULT", column.name);
-                return Err(SqlError::new("428C9", text).with_detail(is_generated(&column.name)).into());
+            if value.is_some() || through.is_some() {
+                refuse_update(table, at)?;
             }
             if let Some(value) = value.clone().filter(|_| !subscripts.is_empty()) {
                 let before = set.iter().position(|(other, _)| *other == at && changed.contains(&at));
@@ -446,11 +446,6 @@ impl Analyzer<'_> {
     pub(super) fn with_locks(&mut self, write: Write) -> Write {
         Write { locks: std::mem::take(&mut self.locks), ..write }
     }
-}
-
-/// DETAIL of the errors of writing to a generated column.
-pub(super) fn is_generated(column: &str) -> String {
-    format!("Column \"{column}\" is a generated column.")
 }
 
 fn single(expr: &ast::Expr) -> Given<'_> {
