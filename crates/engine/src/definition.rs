@@ -22,8 +22,8 @@
 //! parts (encoding 5)                    count u16, each: kind u8, counted: 1 = it is a view (stored_view.rs);
 //!                                           2 = generated columns: count u16, each: position u16, SQL text,
 //!                                           columns that it reads (count u16, positions u16);
-//!                                           3 = comments: count u16, each: kind u8 (0 relation, 1 column, 2 index), u32
-//!                                           (position, or id, 0 = primary key), text
+//!                                           3 = comments: count u16, each: kind u8 (0 relation, 1 column, 2 index,
+//!                                           3 constraint), u32 (position, or id, 0 = primary key), text
 //!                                           4 = it is a sequence: type's bytes u8, flags u8 (1 CYCLE, 2 the first
 //!                                           value is given out), START, INCREMENT, MINVALUE, MAXVALUE, CACHE, first
 //!                                           value i64 each, row of its values u32, owning table u32 (0 = none);
@@ -181,6 +181,8 @@ pub enum CommentOn {
     Column(usize),
     /// An index, by id; `None`: the primary key's.
     Index(Option<u32>),
+    /// A constraint: the id of a CHECK, a foreign key, or of the index that implements it; `None`: the primary key.
+    Constraint(Option<u32>),
 }
 
 /// What a foreign key does to the rows that refer to a key that goes.
@@ -412,6 +414,23 @@ impl Definition {
         out
     }
 
+    /// Whether a constraint other than the primary key has that id.
+    fn has_constraint(&self, id: u32) -> bool {
+        self.checks.iter().any(|check| check.id == id)
+            || self.foreign_keys.iter().any(|foreign| foreign.id == id)
+            || self.indexes.iter().any(|index| index.constraint && index.id == id)
+    }
+
+    /// Whether what a comment is on is there. Columns that go take theirs along.
+    fn has_commented(&self, on: CommentOn) -> bool {
+        match on {
+            CommentOn::Index(Some(id)) => self.indexes.iter().any(|index| index.id == id),
+            CommentOn::Constraint(Some(id)) => self.has_constraint(id),
+            CommentOn::Index(None) | CommentOn::Constraint(None) => !self.primary_key.is_empty(),
+            CommentOn::Relation | CommentOn::Column(_) => true,
+        }
+    }
+
     /// What is behind the others, each with its kind.
     fn parts(&self) -> Vec<(u8, Vec<u8>)> {
         let mut parts = Vec::new();
@@ -429,13 +448,7 @@ impl Definition {
             }
             parts.push((PART_GENERATED, bytes));
         }
-        // Those of indexes that are gone are gone.
-        let is_there = |on: &CommentOn| match on {
-            CommentOn::Index(Some(id)) => self.indexes.iter().any(|index| index.id == *id),
-            CommentOn::Index(None) => !self.primary_key.is_empty(),
-            _ => true,
-        };
-        let comments: Vec<_> = self.comments.iter().filter(|(on, _)| is_there(on)).collect();
+        let comments: Vec<_> = self.comments.iter().filter(|(on, _)| self.has_commented(*on)).collect();
         if !comments.is_empty() {
             let mut bytes = (comments.len() as u16).to_le_bytes().to_vec();
             for (on, text) in comments {
@@ -444,6 +457,7 @@ impl Definition {
                     CommentOn::Column(at) => (1, *at as u32),
                     // Ids of objects begin above 0.
                     CommentOn::Index(id) => (2, id.unwrap_or(0)),
+                    CommentOn::Constraint(id) => (3, id.unwrap_or(0)),
                 };
                 bytes.push(kind);
                 bytes.extend_from_slice(&at.to_le_bytes());
@@ -553,6 +567,7 @@ impl Definition {
                             0 => CommentOn::Relation,
                             1 => CommentOn::Column(at as usize),
                             2 => CommentOn::Index((at != 0).then_some(at)),
+                            3 => CommentOn::Constraint((at != 0).then_some(at)),
                             _ => return Err(r.bad("a comment on nothing that is known")),
                         };
                         comments.push((on, text(&mut part)?));
@@ -646,7 +661,10 @@ impl Definition {
     }
 
     /// Completes the definition.
-    pub fn build(self, next_row_id: Arc<AtomicU64>, valid_from: u64) -> Table {
+    pub fn build(mut self, next_row_id: Arc<AtomicU64>, valid_from: u64) -> Table {
+        // Those of what is gone are gone, also for what takes its place in this transaction.
+        let comments = std::mem::take(&mut self.comments);
+        self.comments = comments.into_iter().filter(|(on, _)| self.has_commented(*on)).collect();
         let key_columns = self.key_columns();
         let index_keys = self.indexes.iter().map(|index| self.index_key(index)).collect();
         Table {
@@ -818,7 +836,13 @@ mod tests {
             value_types: vec![ColumnType::Int8],
             view: None,
             generated: vec![Generated { column: 1, sql: "a * 2".into(), reads: vec![0] }],
-            comments: vec![(CommentOn::Column(1), "b".into()), (CommentOn::Index(Some(21)), "i".into())],
+            comments: vec![
+                (CommentOn::Column(1), "b".into()),
+                (CommentOn::Index(Some(21)), "i".into()),
+                (CommentOn::Constraint(None), "p".into()),
+                (CommentOn::Constraint(Some(21)), "u".into()),
+                (CommentOn::Constraint(Some(23)), "c".into()),
+            ],
             sequence: None,
             owned: Vec::new(),
         }

@@ -89,6 +89,11 @@ fn add_column() {
 }
 
 #[test]
+fn comments() {
+    script("comments", include_str!("ddl/comments.sql"));
+}
+
+#[test]
 fn identity() {
     script("identity", include_str!("ddl/identity.sql"));
 }

@@ -32,7 +32,7 @@ use datafusion::catalog::TableProvider;
 
 pub use defs::{SystemRelation, system_relation, system_relations};
 pub use model::{
-    Constraint, IndexInfo, Model, Relation, RelationKind, distinct_names,
+    CLASS_CONSTRAINT, CLASS_RELATION, Constraint, IndexInfo, Model, Relation, RelationKind, distinct_names,
     expression_name, index_expression, namespaces, predicate_of, primary_index_oid, relation_oid, relations,
     schema_oid, split_name,
 };

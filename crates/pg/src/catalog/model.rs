@@ -46,6 +46,17 @@ pub const CLASS_RELATION: u32 = 1259;
 /// Oid of `pg_constraint`.
 pub const CLASS_CONSTRAINT: u32 = 2606;
 
+/// A row of `pg_description`.
+#[derive(Clone, Copy, Debug)]
+pub struct Comment<'a> {
+    /// Oid of the catalog that has what it is on.
+    pub class: u32,
+    pub oid: u32,
+    /// Number of the column, from 1; 0 if it is not on a column.
+    pub column: usize,
+    pub text: &'a str,
+}
+
 /// Oid of a schema.
 pub fn schema_oid(name: &str) -> u32 {
     match name {
@@ -495,14 +506,19 @@ impl Model {
         Ok(Self { tables, views, qualified, sequences, indexes, relations })
     }
 
-    /// Comments: what they are on (oid of the relation or index, number of the column), and their texts.
-    pub fn comments(&self) -> impl Iterator<Item = (u32, usize, &str)> {
-        self.tables.iter().chain(&self.views).flat_map(|entry| {
-            entry.comments.iter().map(|(on, text)| match on {
-                CommentOn::Relation => (relation_oid(entry.id), 0, text.as_str()),
-                CommentOn::Column(at) => (relation_oid(entry.id), at + 1, text.as_str()),
-                CommentOn::Index(Some(id)) => (relation_oid(*id), 0, text.as_str()),
-                CommentOn::Index(None) => (primary_index_oid(entry.id), 0, text.as_str()),
+    /// Comments, each with what it is on.
+    pub fn comments(&self) -> impl Iterator<Item = Comment<'_>> {
+        let entries = self.tables.iter().chain(&self.views).chain(&self.sequences);
+        entries.flat_map(|entry| {
+            entry.comments.iter().map(|(on, text)| {
+                let index = |id: &Option<u32>| id.map_or_else(|| primary_index_oid(entry.id), relation_oid);
+                let (class, oid, column) = match on {
+                    CommentOn::Relation => (CLASS_RELATION, relation_oid(entry.id), 0),
+                    CommentOn::Column(at) => (CLASS_RELATION, relation_oid(entry.id), at + 1),
+                    CommentOn::Index(id) => (CLASS_RELATION, index(id), 0),
+                    CommentOn::Constraint(id) => (CLASS_CONSTRAINT, constraint_oid(index(id)), 0),
+                };
+                Comment { class, oid, column, text }
             })
         })
     }

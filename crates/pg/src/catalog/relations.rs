@@ -64,12 +64,12 @@ pub(super) fn fill(
             }
         }
         "pg_description" => {
-            for (oid, column, text) in model()?.comments() {
+            for comment in model()?.comments() {
                 rows.add([
-                    ("objoid", oid.into()),
-                    ("classoid", 1259u32.into()),
-                    ("objsubid", column.into()),
-                    ("description", text.into()),
+                    ("objoid", comment.oid.into()),
+                    ("classoid", comment.class.into()),
+                    ("objsubid", comment.column.into()),
+                    ("description", comment.text.into()),
                 ]);
             }
         }

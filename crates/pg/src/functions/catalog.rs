@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 
 use super::define::{Call, P, PgFunction, f, oid};
 use super::quote_ident;
-use crate::catalog::{Model, SUPERUSER_OID};
+use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, Model, SUPERUSER_OID};
 use crate::context::{PgContext, Sizes};
 use crate::types::{self, oid as t};
 use crate::wire::SqlError;
@@ -67,6 +67,15 @@ fn size_pretty(bytes: i64) -> String {
         size /= 1i64 << bits;
     }
     format!("{size} PB")
+}
+
+/// The catalog of that name, if anything in it has a comment.
+fn class_named(name: &str) -> Option<u32> {
+    match name {
+        "pg_class" => Some(CLASS_RELATION),
+        "pg_constraint" => Some(CLASS_CONSTRAINT),
+        _ => None,
+    }
 }
 
 /// What a size is asked of.
@@ -282,21 +291,29 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(
         add!("obj_description", &[P::Oid, P::Text], t::TEXT, |cx, call| {
             let model = Model::load(cx)?;
-            let all: std::collections::HashMap<u32, &str> =
-                model.comments().filter(|(_, column, _)| *column == 0).map(|(oid, _, text)| (oid, text)).collect();
+            let mut all: std::collections::HashMap<u32, Vec<(u32, &str)>> = std::collections::HashMap::new();
+            for comment in model.comments().filter(|comment| comment.column == 0) {
+                all.entry(comment.oid).or_default().push((comment.class, comment.text));
+            }
             call.texts(|row| {
-                if call.given(1) && call.text(1, row) != Some("pg_class") {
-                    return Ok(None);
-                }
-                Ok(call.oid(0, row).and_then(|oid| all.get(&oid)).map(|text| (*text).to_owned()))
+                // Without the catalog's name: what any has under that oid.
+                let class = if call.given(1) { call.text(1, row).map(class_named) } else { None };
+                let found = call
+                    .oid(0, row)
+                    .and_then(|oid| all.get(&oid))
+                    .and_then(|found| found.iter().find(|(of, _)| !call.given(1) || class.flatten() == Some(*of)));
+                Ok(found.map(|(_, text)| (*text).to_owned()))
             })
         })
         .required(1),
     );
     out.push(add!("col_description", &[P::Oid, P::Int], t::TEXT, |cx, call| {
         let model = Model::load(cx)?;
-        let all: std::collections::HashMap<(u32, i64), &str> =
-            model.comments().map(|(oid, column, text)| ((oid, column as i64), text)).collect();
+        let all: std::collections::HashMap<(u32, i64), &str> = model
+            .comments()
+            .filter(|comment| comment.class == CLASS_RELATION && comment.column > 0)
+            .map(|comment| ((comment.oid, comment.column as i64), comment.text))
+            .collect();
         call.texts(|row| {
             let found = call.oid(0, row).zip(call.int(1, row)).and_then(|on| all.get(&on));
             Ok(found.map(|text| (*text).to_owned()))

@@ -1,4 +1,4 @@
-//! COMMENT ON a table, a view, a column or an index. A comment is part of its relation's definition: it goes with it.
+//! COMMENT ON a table, a view, a sequence, a column, an index or a constraint. A comment is part of its relation's definition: it goes with it.
 
 use std::sync::Arc;
 
@@ -7,11 +7,23 @@ use resurgam_engine::{CommentOn, Table, TableChange, Transaction};
 
 use super::{find_table, full_name, unsupported};
 use crate::dml::table_name;
+use crate::parse::comment::CONSTRAINT;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
 /// Bytes of a comment.
 const COMMENT_BYTES_MAX: usize = 1 << 16;
+
+/// The constraint of that name, as comments know it.
+fn constraint_named(table: &Table, name: &str) -> Option<CommentOn> {
+    if table.primary_key_name == name && !table.primary_key.is_empty() {
+        return Some(CommentOn::Constraint(None));
+    }
+    let check = table.checks.iter().find(|check| check.name == name).map(|check| check.id);
+    let foreign = || table.foreign_keys.iter().find(|foreign| foreign.name == name).map(|foreign| foreign.id);
+    let unique = || table.indexes.iter().find(|index| index.constraint && index.name == name).map(|index| index.id);
+    check.or_else(foreign).or_else(unique).map(|id| CommentOn::Constraint(Some(id)))
+}
 
 impl Session {
     pub(super) async fn comment_on(
@@ -29,6 +41,7 @@ impl Session {
         let txn = self.ddl_transaction("COMMENT")?;
         let (entry, on) = match kind {
             CommentObject::Table => (self.locked_table(&txn, name).await?, CommentOn::Relation),
+            CommentObject::Sequence => (self.locked_sequence(&txn, name).await?, CommentOn::Relation),
             CommentObject::View => (self.locked_view(&txn, name, "relation").await?, CommentOn::Relation),
             CommentObject::Index => {
                 let (schema, wanted) = table_name(name)?;
@@ -44,11 +57,25 @@ impl Session {
             }
             CommentObject::Column => {
                 let mut parts = name.0.clone();
+                let is_constraint = parts[0].as_ident().is_some_and(|first| first.value == CONSTRAINT);
+                if is_constraint {
+                    parts.remove(0);
+                }
                 let Some(column) = parts.pop().and_then(|part| part.as_ident().cloned()).filter(|_| !parts.is_empty())
                 else {
                     return Err(SqlError::syntax("column name must be qualified"));
                 };
                 let relation = ObjectName(parts);
+                if is_constraint {
+                    let table = self.locked_relation(&txn, &relation).await?;
+                    let wanted = super::name_of(&column);
+                    let on = constraint_named(&table, &wanted).ok_or_else(|| {
+                        let message = format!("constraint \"{wanted}\" for table \"{}\" does not exist", table.name);
+                        SqlError::new("42704", message)
+                    })?;
+                    self.set_comment(&txn, &table, on, comment).await?;
+                    return Ok(TAG);
+                }
                 let entry = self.locked_relation(&txn, &relation).await?;
                 let wanted = super::name_of(&column);
                 let at = match &entry.view {

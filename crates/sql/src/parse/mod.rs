@@ -2,6 +2,7 @@
 //!
 //! | module | concept |
 //! |---|---|
+//! | `comment` | COMMENT ON CONSTRAINT, which the parser does not know |
 //! | `conflict` | What ON CONFLICT infers an index from |
 //! | `depth` | How deep a statement may be |
 //! | `element` | Assignments to elements of arrays and documents, which the parser does not know |
@@ -20,6 +21,7 @@
 //! | `words` | The tokens of statements that are read by hand, without white space and comments |
 
 pub(crate) mod adjacent;
+pub(crate) mod comment;
 pub(crate) mod conflict;
 pub(crate) mod depth;
 pub(crate) mod element;
