@@ -71,8 +71,8 @@ pub(crate) struct Cover {
     shard_pages: usize,
     /// Segments that existed when the server was seeded; those behind are there.
     seeded: u64,
-    /// The highest LSN of pages that were written to the file since the start, by bucket: what is made from the archive in
-    /// place of one must not be older.
+    /// The highest LSN of pages that were seen in the file since the start, or written there, by bucket: what is made from the
+    /// archive in place of one must not be older.
     written: Box<[AtomicU64]>,
     /// A sync has failed: what the file has is not known any more.
     failed: AtomicBool,
@@ -194,8 +194,13 @@ impl Cover {
             match self.file.read_at(slot.page.as_bytes_mut(), page.0 * PAGE_SIZE as u64) {
                 Ok(read) => {
                     slot.page.as_bytes_mut()[read..].fill(0);
-                    if !slot.page.is_all_zero() && slot.page.verify(page).is_err() {
-                        self.mend(&mut slot, page)?;
+                    if !slot.page.is_all_zero() {
+                        match slot.page.verify(page) {
+                            // A process before this one may have written it, behind the mark and the archive's end: the log
+                            // that is applied again goes by this, and so must what replaces it.
+                            Ok(()) => self.note_written(page, slot.page.lsn()),
+                            Err(_) => self.mend(&mut slot, page)?,
+                        }
                     }
                 }
                 // Sectors that cannot be read are like bytes that are wrong.

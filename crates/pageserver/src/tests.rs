@@ -151,7 +151,7 @@ fn open(vfs: &SimVfs, seed: Option<&Arc<UpTo>>) -> Result<PageServer> {
 /// Crashes at any time, servers made anew, seeds that lag behind or are ahead of what is applied.
 #[test]
 fn pages_are_what_the_log_makes_of_them() {
-    for seed in 0..60 {
+    for seed in seeds() {
         let mut rng = SmallRng::seed_from_u64(seed);
         let history = Arc::new(Mutex::new(History::default()));
         (0..rng.random_range(1..40)).for_each(|_| history.lock().add_block(&mut rng));
@@ -307,4 +307,11 @@ fn another_database_is_refused() {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs);
     let other = PageServer::open(vfs, Path::new(DIR), [8; 16], FIRST, None, PageServerConfig::default());
     assert_eq!(other.err().unwrap().kind(), ErrorKind::NotADatabase);
+}
+
+/// Histories to try: `RESURGAM_HISTORIES` of them, from `RESURGAM_FIRST_SEED` on.
+fn seeds() -> std::ops::Range<u64> {
+    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = variable("RESURGAM_FIRST_SEED").unwrap_or(0);
+    first..first + variable("RESURGAM_HISTORIES").unwrap_or(60)
 }
