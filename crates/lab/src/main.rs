@@ -91,6 +91,8 @@ enum Experiment {
     Latency(mix::latency::Options),
     /// A disk that dies under a TPC-C-like load, by size of the buffer pool; starts without the data, beside PostgreSQL
     Restore(mix::restore::Options),
+    /// What archiving the log and making backups cost the transactions beside them
+    Backup(mix::backup::Options),
     /// A day's life in ten minutes: aborts, long snapshots, loads, DDL; everything must return to its baseline
     Day(mix::day::Options),
     /// Random statements against PostgreSQL and Resurgam side by side; the exit status says whether they agree
@@ -150,6 +152,7 @@ fn main() -> ExitCode {
         Experiment::Table2(options) => mix::table2::run(&options),
         Experiment::Latency(options) => mix::latency::run(&options),
         Experiment::Restore(options) => mix::restore::run(&options),
+        Experiment::Backup(options) => mix::backup::run(&options),
         Experiment::Day(options) => mix::day::run(&options),
         Experiment::Fuzz(options) => answers::fuzz::run(&options),
         Experiment::Slt(options) => answers::slt::run(&options),

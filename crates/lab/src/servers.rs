@@ -394,7 +394,12 @@ impl Server {
             all.join(" ")
         });
         let folder = self.dir.display().to_string();
-        arguments.unwrap_or_default().replace(&folder, "DIR").replace(&self.port.to_string(), "PORT")
+        let text = arguments.unwrap_or_default().replace(&folder, "DIR").replace(&self.port.to_string(), "PORT");
+        // Folders beside it, of the log for instance, are named without the place of this machine where they are.
+        match self.dir.parent().filter(|work| work.parent().is_some()) {
+            Some(work) => text.replace(&work.display().to_string(), "WORK"),
+            None => text,
+        }
     }
 }
 

@@ -14,12 +14,14 @@
 //! | `table2.rs` | throughput of both mixes by mode (the paper's table 2) |
 //! | `latency.rs` | latencies while the cleaner works off a large aborted update |
 //! | `restore.rs` | a disk that dies under load, and starts without the data |
+//! | `backup.rs` | what archiving and backups cost |
 //! | `day.rs` | ten minutes with aborts, long snapshots, loads, DDL: does everything return to its baseline? |
 //!
 //! Every statement may fail for a conflict with another transaction (SQLSTATE 40001, 40P01)
 //! and for nothing else. After every run the sums must be right: each experiment is a
 //! correctness test too, and a wrong sum fails the program.
 
+pub mod backup;
 pub mod day;
 mod db;
 mod drive;

@@ -1,0 +1,275 @@
+//! What a dead disk costs the transactions that go on (Instant Restore, section VI; shapes of its figures 9 to 13).
+//!
+//! The TPC-C-like mix runs on a server whose log and archive are elsewhere than its data. In the middle the data device is
+//! declared dead, at several sizes of the buffer pool: latencies and throughput before, during and after the restore.
+//! Then the same data without a running server: the data file is removed after a kill, and the server started again; beside
+//! it, where it is installed, PostgreSQL from a base backup and its archived log, of the same work. And pages of the file are
+//! overwritten, and read.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `starts.rs` | starts without the data, copies as of a position |
+//! | `repairs.rs` | damaged pages |
+//! | `report.rs` | tables, plots, goals |
+
+mod repairs;
+mod report;
+mod starts;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use self::repairs::Repairs;
+use self::starts::{Copy, Restart, sequential_write};
+use super::drive::{Running, Tally, drive};
+use super::tpcc::TpcC;
+use super::{Mix, check, load};
+use crate::servers::{Kind, Server, Work};
+use crate::setup::{Setup, bytes_of};
+use crate::{Common, Result};
+
+/// Between two looks at the restore.
+const LOOK: Duration = Duration::from_millis(50);
+/// A restore that takes longer has hung.
+const RESTORE_MAX: Duration = Duration::from_secs(1800);
+/// Throughput is back when it is this share of what it was.
+const BACK: f64 = 0.9;
+
+/// What is measured.
+#[derive(Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Warehouses of the mix; each has about 80 MB
+    #[arg(long, default_value_t = 8)]
+    warehouses: i64,
+    /// Data in gigabytes, instead of a number of warehouses
+    #[arg(long, conflicts_with = "warehouses")]
+    gb: Option<f64>,
+    /// Clients at one time
+    #[arg(long, default_value_t = 8)]
+    clients: usize,
+    /// The buffer pool as parts of the data: one run each
+    #[arg(long, value_delimiter = ',', default_values_t = [1.5, 0.5, 0.25, 0.125])]
+    buffers: Vec<f64>,
+    /// Seconds of load before the failure that are not counted, and that are
+    #[arg(long, default_value_t = 10.0)]
+    warm_up: f64,
+    #[arg(long, default_value_t = 20.0)]
+    seconds: f64,
+    /// Do not start a server without its data file
+    #[arg(long)]
+    no_restart: bool,
+    /// Random seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Little data and short runs: to see that everything works, not for the record
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Folders of one server.
+struct Places {
+    log: PathBuf,
+    archive: PathBuf,
+    backups: PathBuf,
+    spare: PathBuf,
+}
+
+impl Places {
+    fn below(work: &Path) -> Self {
+        let of = |name: &str| work.join(name);
+        Self { log: of("log"), archive: of("archive"), backups: of("backups"), spare: of("spare") }
+    }
+
+    /// The data file that counts: the spare folder has become the data folder once it has one.
+    fn data(&self, server: &Server) -> Result<PathBuf> {
+        let both = [self.spare.join("data"), server.dir.join("data")];
+        both.into_iter().find(|path| path.exists()).ok_or_else(|| "there is no data file".into())
+    }
+
+    fn flags(&self) -> Vec<String> {
+        [("log-dir", &self.log), ("archive", &self.archive), ("backups", &self.backups), ("spare-data", &self.spare)]
+            .into_iter()
+            .map(|(name, path)| format!("--{name}={}", path.display()))
+            .collect()
+    }
+}
+
+/// A run with a failure in its middle.
+struct Run {
+    part: f64,
+    buffer_mb: u64,
+    /// Before the failure, from it until all is restored, and after that.
+    phases: [Range<Duration>; 3],
+    /// Of the file when all is restored.
+    restored_mb: f64,
+    tally: Tally,
+}
+
+/// Runs the experiment.
+pub fn run(options: &Options) -> Result<()> {
+    let mut options = Options { common: options.common.clone(), buffers: options.buffers.clone(), ..*options };
+    if let Some(gb) = options.gb {
+        options.warehouses = ((gb * 1000.0 / 80.0).round() as i64).max(1);
+    }
+    let mut mix = TpcC::new(options.warehouses, options.seed);
+    if options.quick {
+        (options.warm_up, options.seconds) = (1.0, 3.0);
+        mix = TpcC::small(2, options.seed);
+    }
+    let options = &options;
+    let mut setup = Setup::new(&options.common)?;
+    let mut found = Found::default();
+    for (number, &part) in options.buffers.iter().enumerate() {
+        let last = number + 1 == options.buffers.len();
+        let run = one(options, &mix, part, last && !options.no_restart, &mut setup, &mut found)?;
+        found.runs.push(run);
+    }
+    if !options.no_restart && !options.common.no_postgres && options.common.postgres.join("postgres").is_file() {
+        found.starts.push(starts::postgres(options, &mix, &mut setup)?);
+    }
+    report::write(options, &mix, &setup, &found)
+}
+
+/// All that was measured.
+#[derive(Default)]
+struct Found {
+    runs: Vec<Run>,
+    starts: Vec<Restart>,
+    copies: Vec<Copy>,
+    repairs: Option<Repairs>,
+    /// What the disk takes in sequence, in megabytes a second.
+    disk_mb_s: Option<f64>,
+}
+
+/// A run at one size of the pool, and a start without the data file after it.
+fn one(options: &Options, mix: &TpcC, part: f64, restart: bool, setup: &mut Setup, found: &mut Found) -> Result<Run> {
+    let work = Work::new(&options.common)?;
+    let places = Places::below(work.path());
+    let mut server = Server::create_with(Kind::Resurgam, &options.common, work.path(), &places.flags())?;
+    setup.saw(&server);
+    eprintln!("loading");
+    load(mix, &server)?;
+    let data_mb = bytes_of(&server.dir.join("data")) as f64 / 1e6;
+    server.client()?.query("select resurgam_backup()")?;
+    server.stop()?;
+    let buffer_mb = ((data_mb * part) as u64).max(8);
+    server.set_buffer_mb(buffer_mb);
+    server.start()?;
+    let mut terminals = mix.terminals(options.clients, options.seed);
+    let (phases, tally) = drive(server.port, mix, &mut terminals, |run| course(options, &server, &places, run))?;
+    check(mix, &server, &terminals)?;
+    let took = phases[1].end.saturating_sub(phases[1].start).as_secs_f64();
+    eprintln!("buffer pool of {buffer_mb} MB ({part} of the data): restored in {took:.2} s");
+    let restored_mb = bytes_of(&places.spare.join("data")) as f64 / 1e6;
+    if restart {
+        found.disk_mb_s = Some(sequential_write(work.path(), restored_mb)?);
+        found.starts.push(starts::without_data(options, mix, &mut server, &places, &mut terminals)?);
+        found.repairs = Some(repairs::repairs(options, mix, &mut server, &places, &terminals)?);
+        let archived = server.client()?.query("select archived_lsn from resurgam_archive")?;
+        let archived = archived.ok_or("nothing is archived")?;
+        server.kill();
+        for (what, name, goal_mb) in [("restore", "point in time", None), ("clone", "clone", Some(report::CLONE_MB))] {
+            found.copies.push(starts::copy(options, work.path(), &places, what, name, &archived, goal_mb)?);
+        }
+        found.starts.push(starts::single_pass(options, mix, work.path(), &places, &terminals)?);
+    }
+    Ok(Run { part, buffer_mb, phases, restored_mb, tally })
+}
+
+/// What happens beside the clients: when each phase was.
+fn course(options: &Options, server: &Server, places: &Places, run: &Running) -> Result<[Range<Duration>; 3]> {
+    let seconds = Duration::from_secs_f64(options.seconds.max(0.1));
+    let mut client = server.client()?;
+    run.pause(Duration::from_secs_f64(options.warm_up.max(0.0)));
+    let begun = run.elapsed();
+    run.pause(seconds);
+    let failed = run.elapsed();
+    client.query("select resurgam_fail_device('data')")?;
+    // Written when the replacement is made, and the restore begun.
+    while !places.log.join("data-place").exists() {
+        if !run.pause(LOOK / 10) || run.elapsed() > failed + RESTORE_MAX {
+            return Err("the dead device was not replaced".into());
+        }
+    }
+    wait_until_restored(&mut client, &places.spare, || run.pause(LOOK / 10))?;
+    let restored = run.elapsed();
+    run.pause(seconds);
+    Ok([begun..failed, failed..restored, restored..run.elapsed()])
+}
+
+/// Waits until the restore into `folder`, which has been begun, is finished; `pause` says whether to go on. Answers the bytes that
+/// were restored by then, as far as was seen.
+fn wait_until_restored(
+    client: &mut crate::wire::Client,
+    folder: &Path,
+    mut pause: impl FnMut() -> bool,
+) -> Result<f64> {
+    let begun = Instant::now();
+    let mut bytes = 0.0;
+    // The view has no row either before it is begun; the folder's own file says that it is not finished.
+    while folder.join("restore").exists() {
+        if let Some(restored) = client.query("select max(bytes) from resurgam_restore")? {
+            bytes = restored.parse().map_err(|_| format!("\"{restored}\" is not a number of bytes"))?;
+        }
+        if begun.elapsed() > RESTORE_MAX {
+            return Err(format!("the restore is not done after {} s", RESTORE_MAX.as_secs()));
+        }
+        if !pause() {
+            return Err("the clients ended while the disk was restored".into());
+        }
+    }
+    Ok(bytes)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+}
+
+/// Transactions a second in a part of the run.
+fn rate(tally: &Tally, within: &Range<Duration>) -> f64 {
+    let seconds = within.end.saturating_sub(within.start).as_secs_f64();
+    tally.latencies(None, within).len() as f64 / seconds.max(0.001)
+}
+
+/// Seconds from the failure until half a second's throughput is back to what it was.
+fn back_after(run: &Run) -> Option<f64> {
+    let wanted = rate(&run.tally, &run.phases[0]) * BACK;
+    let (step, window) = (Duration::from_millis(100), Duration::from_millis(500));
+    let (mut at, end) = (run.phases[1].start, run.phases[2].end);
+    while at + window <= end {
+        if rate(&run.tally, &(at..at + window)) >= wanted {
+            return Some((at + window).saturating_sub(run.phases[1].start).as_secs_f64());
+        }
+        at += step;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mix::drive::Done;
+
+    #[test]
+    fn throughput_is_back_when_half_a_second_has_it() {
+        let seconds = Duration::from_secs_f64;
+        let mut done = Vec::new();
+        // 100 a second, none for a second after the failure at 10, then 100 again.
+        for i in 0..2000 {
+            let at = f64::from(i) / 100.0;
+            if !(10.0..11.0).contains(&at) {
+                done.push(Done { kind: 0, at: seconds(at), took: seconds(0.001) });
+            }
+        }
+        let phases = [seconds(0.0)..seconds(10.0), seconds(10.0)..seconds(12.0), seconds(12.0)..seconds(20.0)];
+        let run = Run { part: 1.0, buffer_mb: 8, phases, restored_mb: 8.0, tally: Tally { done, ..Tally::default() } };
+        let back = back_after(&run).expect("it comes back");
+        assert!((1.4..=1.6).contains(&back), "{back}");
+        assert!((rate(&run.tally, &run.phases[0]) - 100.0).abs() < 1.0);
+    }
+}
