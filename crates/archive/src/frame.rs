@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, Result, checksum_append};
 use resurgam_xstore::{Store, Upload};
+use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 pub(crate) const FRAME_HEADER_BYTES: usize = 20;
 const CRC_AT: usize = 16;
@@ -121,7 +122,7 @@ pub(crate) fn encode(
 }
 
 /// A frame that was read and is intact.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Frame {
     pub offset: u64,
     pub items: u32,
@@ -130,6 +131,9 @@ pub(crate) struct Frame {
     pub next: u64,
 }
 
+/// A growing window is as long at first, and after a jump; it doubles while frames are read in order.
+const WINDOW_FIRST: usize = 128 << 10;
+
 /// Reads frames of one run through a window.
 pub(crate) struct FrameReader {
     store: Arc<dyn Store>,
@@ -137,15 +141,25 @@ pub(crate) struct FrameReader {
     seed: u32,
     /// Frames end here.
     end: u64,
+    /// The window's length: at most, at first and after a jump, next.
     ahead: usize,
+    first: usize,
+    step: usize,
     window: Vec<u8>,
     window_at: u64,
 }
 
 impl FrameReader {
-    /// A reader of the frames below `end`, which reads `ahead` bytes at a time.
+    /// A reader of the frames below `end`, which reads up to `ahead` bytes at a time.
     pub fn new(store: Arc<dyn Store>, name: &str, seed: u32, end: u64, ahead: usize) -> Self {
-        Self { store, name: name.to_owned(), seed, end, ahead, window: Vec::new(), window_at: 0 }
+        let (first, step) = (ahead, ahead);
+        Self { store, name: name.to_owned(), seed, end, ahead, first, step, window: Vec::new(), window_at: 0 }
+    }
+
+    /// One that reads less at first: of what is read in order it is not known how much that will be.
+    pub fn growing(self) -> Self {
+        let first = self.ahead.min(WINDOW_FIRST);
+        Self { first, step: first, ..self }
     }
 
     /// An error that names the file and an offset.
@@ -167,7 +181,10 @@ impl FrameReader {
         }
         let inside = offset >= self.window_at && offset + len as u64 <= self.window_at + self.window.len() as u64;
         if !inside {
-            let want = (len.max(self.ahead) as u64).min(self.end - offset) as usize;
+            let window_end = self.window_at + self.window.len() as u64;
+            let in_order = !self.window.is_empty() && offset >= self.window_at && offset <= window_end;
+            self.step = if in_order { self.step.saturating_mul(2).min(self.ahead) } else { self.first };
+            let want = (len.max(self.step) as u64).min(self.end - offset) as usize;
             self.window = self.store.read(&self.name, offset, want)?;
             self.window_at = offset;
         }
@@ -208,6 +225,15 @@ impl FrameReader {
     /// # Errors
     /// `Corrupt`, naming file and offset; those of reading.
     pub fn read(&mut self, offset: u64, kind: FrameKind, frame: &mut Frame) -> Result<()> {
+        self.read_prefix(offset, kind, usize::MAX, frame).map(drop)
+    }
+
+    /// The first `most` bytes of the content of the frame at `offset`, into `frame`; returns how long the whole content is. What is stored is
+    /// checked as a whole.
+    ///
+    /// # Errors
+    /// As [`FrameReader::read`].
+    pub fn read_prefix(&mut self, offset: u64, kind: FrameKind, most: usize, frame: &mut Frame) -> Result<usize> {
         let seed = self.seed;
         let head = self.bytes(offset, FRAME_HEADER_BYTES)?;
         let field = |at: usize| head[at..].first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b));
@@ -223,16 +249,23 @@ impl FrameReader {
         if found_kind != kind as u8 {
             return Err(self.bad(offset, &format!("a frame of kind {found_kind} where {kind:?} is expected")));
         }
-        let most = u64::from(stored_len).saturating_mul(RATIO_MAX).min(CONTENT_BYTES_MAX);
-        if u64::from(content_len) > most {
+        let possible = u64::from(stored_len).saturating_mul(RATIO_MAX).min(CONTENT_BYTES_MAX);
+        if u64::from(content_len) > possible {
             return Err(self.bad(offset, "the content of a frame cannot be so long"));
         }
         frame.content.clear();
+        let wanted = most.min(content_len as usize);
         match codec {
-            PLAIN => frame.content.extend_from_slice(stored),
+            PLAIN if stored.len() == content_len as usize => frame.content.extend_from_slice(&stored[..wanted]),
+            PLAIN => return Err(self.bad(offset, "the content of a frame is not as long as it says")),
             ZSTD => {
-                frame.content.resize(content_len as usize, 0);
-                match decompress(stored, &mut frame.content) {
+                frame.content.resize(wanted, 0);
+                let whole = wanted == content_len as usize;
+                let len = match whole {
+                    true => decompress(stored, &mut frame.content),
+                    false => decompress_prefix(stored, &mut frame.content),
+                };
+                match len {
                     Some(len) => frame.content.truncate(len),
                     None => return Err(self.bad(offset, "a frame cannot be decompressed")),
                 }
@@ -244,19 +277,20 @@ impl FrameReader {
                 ));
             }
         }
-        if frame.content.len() != content_len as usize {
+        if frame.content.len() != wanted {
             return Err(self.bad(offset, "the content of a frame is not as long as it says"));
         }
         frame.offset = offset;
         frame.items = items;
         frame.next = offset + FRAME_HEADER_BYTES as u64 + u64::from(stored_len);
-        Ok(())
+        Ok(content_len as usize)
     }
 }
 
 thread_local! {
     /// Its working memory costs more to make than a frame to read.
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    static PREFIX_DECOMPRESSOR: RefCell<Option<Decoder<'static>>> = const { RefCell::new(None) };
 }
 
 /// Fills `content` from what is stored; how much of it. None: these bytes cannot be decompressed, or to no more than that.
@@ -266,6 +300,25 @@ fn decompress(stored: &[u8], content: &mut [u8]) -> Option<usize> {
         let len = decompressor.decompress_to_buffer(stored, content).ok()?;
         // One that has failed is not used again.
         *kept = Some(decompressor);
+        Some(len)
+    })
+}
+
+/// Fills `content` with the beginning of what is stored; how much of it. None: these bytes cannot be decompressed.
+fn decompress_prefix(stored: &[u8], content: &mut [u8]) -> Option<usize> {
+    PREFIX_DECOMPRESSOR.with_borrow_mut(|kept| {
+        let mut decoder = kept.take().or_else(|| Decoder::new().ok())?;
+        decoder.reinit().ok()?;
+        let (mut from, mut onto) = (InBuffer::around(stored), OutBuffer::around(content));
+        while onto.pos() < onto.capacity() {
+            let before = (from.pos(), onto.pos());
+            let hint = decoder.run(&mut from, &mut onto).ok()?;
+            if hint == 0 || before == (from.pos(), onto.pos()) {
+                break;
+            }
+        }
+        let len = onto.pos();
+        *kept = Some(decoder);
         Some(len)
     })
 }

@@ -184,7 +184,7 @@ impl Merge<'_, '_> {
         let mut writer = RunWriter::new(&self.archive.store, id, self.config.sizes(), summary)?;
         let mut inputs = Vec::new();
         for run in self.runs {
-            let table = TableCursor::at(Arc::clone(run), PageId::NONE, AHEAD_SCAN)?;
+            let table = TableCursor::whole(Arc::clone(run))?;
             inputs.push(Input { table, pages: PageCursor::new(run, AHEAD_SCAN) });
         }
         let mut entries: Vec<(usize, PageEntry)> = Vec::new();

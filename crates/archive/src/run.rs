@@ -1,7 +1,9 @@
 //! A run that is read: its fixed parts and its index, in memory; lookups in its page table.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::codec::Reader;
 use resurgam_xstore::Store;
@@ -16,6 +18,8 @@ use crate::writer::{INDEX_STREAM, INDEX_TABLE};
 /// Bytes read at a time where one page is looked up, and where much is read in order.
 pub(crate) const AHEAD_LOOKUP: usize = 24 << 10;
 pub(crate) const AHEAD_SCAN: usize = 512 << 10;
+/// Frames of its page table that an opened run keeps: half a megabyte.
+const TABLES_KEPT: usize = 32;
 
 /// An opened run: immutable, shared.
 pub struct Run {
@@ -26,6 +30,9 @@ pub struct Run {
     summary: RunSummary,
     /// First page and offset of each frame of the table.
     table: Vec<(u64, u64)>,
+    /// Frames of the table that were read last, by their numbers: neighbouring pages, and those of a small run, are looked up in them again
+    /// and again.
+    kept: Mutex<VecDeque<(usize, Arc<Frame>)>>,
     /// First LSN and offset of each frame of the stream.
     stream: Vec<(u64, u64)>,
 }
@@ -69,7 +76,7 @@ impl Run {
             return Err(bad(trailer.summary_at, "the summary does not end where the trailer begins"));
         }
         let summary = RunSummary::decode(&frame.content).map_err(|e| located(trailer.summary_at, e))?;
-        Ok(Self { store, meta, name, trailer, summary, table, stream })
+        Ok(Self { store, meta, name, trailer, summary, table, kept: Mutex::default(), stream })
     }
 
     /// What the manifest says of it.
@@ -89,7 +96,8 @@ impl Run {
 
     /// Memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + (self.table.capacity() + self.stream.capacity()) * size_of::<(u64, u64)>()
+        let kept: usize = self.kept.lock().iter().map(|(_, frame)| frame.content.capacity()).sum();
+        kept + size_of::<Self>() + (self.table.capacity() + self.stream.capacity()) * size_of::<(u64, u64)>()
     }
 
     /// Offsets of the frames that the index knows: of the table, of the stream.
@@ -107,8 +115,25 @@ impl Run {
     /// # Errors
     /// `Corrupt`, naming file and offset; those of reading.
     pub fn entry(self: &Arc<Self>, page: PageId) -> Result<Option<PageEntry>> {
-        let mut cursor = TableCursor::at(Arc::clone(self), page, AHEAD_LOOKUP)?;
+        let mut cursor = TableCursor::at(Arc::clone(self), page)?;
         Ok(cursor.entry.take().filter(|entry| entry.page == page))
+    }
+
+    /// The frame of the table with that number, which is at `offset`.
+    fn table_frame(&self, number: usize, offset: u64, reader: &mut FrameReader) -> Result<Arc<Frame>> {
+        let found = self.kept.lock().iter().find(|(of, _)| *of == number).map(|(_, frame)| Arc::clone(frame));
+        if let Some(frame) = found {
+            return Ok(frame);
+        }
+        let mut frame = Frame::default();
+        reader.read(offset, FrameKind::Table, &mut frame)?;
+        let frame = Arc::new(frame);
+        let mut kept = self.kept.lock();
+        if !kept.iter().any(|(of, _)| *of == number) {
+            kept.truncate(TABLES_KEPT - 1);
+            kept.push_front((number, Arc::clone(&frame)));
+        }
+        Ok(frame)
     }
 
     /// Offsets of the stream's frames from the one that may hold `from` on.
@@ -143,7 +168,9 @@ fn parse_index(frame: &Frame, trailer: &Trailer) -> Result<(IndexEntries, IndexE
 pub(crate) struct TableCursor {
     run: Arc<Run>,
     reader: FrameReader,
-    frame: Frame,
+    /// Frames that were read before will do.
+    kept: bool,
+    frame: Arc<Frame>,
     place: TablePlace,
     /// Number of the next frame.
     next: usize,
@@ -157,13 +184,23 @@ pub(crate) struct TableCursor {
 
 impl TableCursor {
     /// At the first entry of `page` or a higher one.
-    pub fn at(run: Arc<Run>, page: PageId, ahead: usize) -> Result<Self> {
+    pub fn at(run: Arc<Run>, page: PageId) -> Result<Self> {
+        // Its frames lie far from each other, between those of the records.
+        Self::new(run, page, AHEAD_LOOKUP, true)
+    }
+
+    /// At the first entry of all. Everything is read anew: whoever goes through all of a run wants to know what is in the file.
+    pub fn whole(run: Arc<Run>) -> Result<Self> {
+        Self::new(run, PageId::NONE, AHEAD_SCAN, false)
+    }
+
+    fn new(run: Arc<Run>, page: PageId, ahead: usize, kept: bool) -> Result<Self> {
         // A frame that begins with the page may begin in the middle of its entries.
         let after = run.table.partition_point(|(first, _)| *first < page.0);
         let reader = run.frames(run.trailer.stream_at, ahead);
         let next = after.saturating_sub(1);
-        let (frame, place) = (Frame::default(), TablePlace::default());
-        let mut cursor = Self { run, reader, frame, place, next, ahead: None, entry: None, pieces: Vec::new() };
+        let (frame, place) = (Arc::default(), TablePlace::default());
+        let mut cursor = Self { run, reader, kept, frame, place, next, ahead: None, entry: None, pieces: Vec::new() };
         cursor.advance()?;
         while cursor.entry.is_some_and(|entry| entry.page < page) {
             cursor.advance()?;
@@ -211,8 +248,12 @@ impl TableCursor {
                 return Ok(found);
             }
             let Some((_, offset)) = self.run.table.get(self.next).copied() else { return Ok(None) };
+            if self.kept {
+                self.frame = self.run.table_frame(self.next, offset, &mut self.reader)?;
+            } else {
+                self.reader.read(offset, FrameKind::Table, Arc::make_mut(&mut self.frame))?;
+            }
             self.next += 1;
-            self.reader.read(offset, FrameKind::Table, &mut self.frame)?;
             self.place = TablePlace::default();
         }
     }
@@ -234,7 +275,7 @@ pub(crate) struct PageCursor {
 
 impl PageCursor {
     pub fn new(run: &Run, ahead: usize) -> Self {
-        let reader = run.frames(run.trailer.stream_at, ahead);
+        let reader = run.frames(run.trailer.stream_at, ahead).growing();
         let range = (run.meta.id.start, run.meta.id.end);
         let (frame, place) = (Frame::default(), ItemPlace::default());
         Self { reader, frame, place, left: 0, page: PageId::NONE, last: Lsn::NONE, rest_len: 0, range }

@@ -166,7 +166,7 @@ fn frames(run: &Run, go_on: &dyn Fn() -> Result<()>) -> Result<u64> {
 
 /// Every page record by the table. Returns their bytes in the log.
 fn pages(run: &Arc<Run>, counted: &mut RunSummary, go_on: &dyn Fn() -> Result<()>) -> Result<u64> {
-    let mut table = TableCursor::at(Arc::clone(run), PageId::NONE, AHEAD_SCAN)?;
+    let mut table = TableCursor::whole(Arc::clone(run))?;
     let mut pages = PageCursor::new(run, AHEAD_SCAN);
     let mut middle = PageCursor::new(run, AHEAD_LOOKUP);
     let mut bytes = 0;

@@ -127,7 +127,7 @@ impl View {
         for handle in &self.handles {
             if handle.meta.id.end > from && handle.meta.id.start <= to {
                 let run = handle.open()?;
-                let table = TableCursor::at(Arc::clone(&run), pages.start, ahead)?;
+                let table = TableCursor::at(Arc::clone(&run), pages.start)?;
                 parts.push(Part { start: run.meta().id.start, pages: PageCursor::new(&run, ahead), table });
             }
         }

@@ -325,8 +325,9 @@ fn merge_archive(weak: &Weak<Inner>) {
     }
 }
 
-/// Restores what nobody has asked for yet, while a restore is under way.
+/// Restores what nobody has asked for yet, while a restore is under way. Where processors are short, those come first who ask.
 fn restore(weak: &Weak<Inner>) {
+    resurgam_vfs::lower_priority();
     const LOOK: Duration = Duration::from_secs(5);
     let mut looked = Instant::now();
     while let Some(db) = alive(weak) {

@@ -17,6 +17,7 @@
 //! # What it does not promise
 //! Atomicity of a write of any size, and any order between unsynced writes.
 
+mod priority;
 mod private;
 mod real;
 mod sim;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use resurgam_base::{Error, Result};
 
+pub use priority::lower_priority;
 pub use real::RealVfs;
 pub use sim::{Failing, FaultPlan, Lie, LyingWrite, SimConfig, SimVfs};
 pub use stats::VfsStats;
@@ -58,6 +60,12 @@ pub trait File: Send + Sync {
     /// Writes all of `buf` at `offset`, extending the file if needed. After an
     /// error any part may have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+
+    /// A hint that what was written there is to be synced before long: the device may begin with it. Promises nothing, and never waits for
+    /// the device on purpose.
+    fn start_writing(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
 
     /// Makes every earlier write durable, and the metadata needed to read it
     /// back (`fdatasync`). An error is final: see promise 4 of this crate.

@@ -77,6 +77,18 @@ impl File for RealFile {
         Ok(())
     }
 
+    fn start_writing(&self, offset: u64, len: u64) {
+        #[cfg(target_os = "linux")]
+        if let (Ok(offset), Ok(len)) = (libc::off64_t::try_from(offset), libc::off64_t::try_from(len)) {
+            use std::os::fd::AsRawFd;
+            // SAFETY: the descriptor is this file's, which is open; no memory is passed. A failure changes nothing: errors of the device
+            // are told by `sync`.
+            unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (offset, len);
+    }
+
     fn sync(&self) -> Result<()> {
         self.counters.sync();
         self.file.sync_data().map_err(|e| self.error("sync file", &e))

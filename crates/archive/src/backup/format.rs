@@ -321,6 +321,12 @@ pub(crate) fn encode_segment(
     Ok(true)
 }
 
+/// Bytes of a segment's content that are enough for its first `pages` pages.
+pub(crate) fn prefix_bytes(pages: usize) -> usize {
+    // Key and LSN are varints of ten bytes at most.
+    20 + KINDS_BYTES + pages * PAGE_SIZE
+}
+
 /// A decoded segment.
 pub(crate) struct Segment<'a> {
     pub lsn: Lsn,
@@ -329,11 +335,11 @@ pub(crate) struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Decodes the segment with that key.
+    /// Decodes the segment with that key, whose content is `len` bytes long: all of it, or its beginning ([`prefix_bytes`]).
     ///
     /// # Errors
     /// `Corrupt` without a place.
-    pub fn decode(content: &'a [u8], key: u64) -> Result<Self> {
+    pub fn decode(content: &'a [u8], key: u64, len: usize) -> Result<Self> {
         let mut r = Reader::new(content, "segment of a backup");
         let found = r.varint64()?;
         if found != key {
@@ -350,7 +356,8 @@ impl<'a> Segment<'a> {
                 _ => {}
             }
         }
-        if !known || segment.images.len() != images * PAGE_SIZE {
+        let head = content.len() - segment.images.len();
+        if !known || len != head + images * PAGE_SIZE {
             return Err(Error::corrupt("a segment of a backup does not have the pages that it says"));
         }
         Ok(segment)

@@ -95,6 +95,16 @@ impl Part {
 
     /// Reads frame and segment at `place`, and hands it to `then` with the bytes that were read.
     pub fn segment<T>(&self, place: &SegmentPlace, then: impl FnOnce(&Segment<'_>, &Frame) -> Result<T>) -> Result<T> {
+        self.segment_prefix(place, SEGMENT_PAGES, then)
+    }
+
+    /// The same where only the first `pages` pages are wanted: the others are not decompressed.
+    pub fn segment_prefix<T>(
+        &self,
+        place: &SegmentPlace,
+        pages: usize,
+        then: impl FnOnce(&Segment<'_>, &Frame) -> Result<T>,
+    ) -> Result<T> {
         // The index knows where the next one begins: one read.
         let next = self.places.partition_point(|other| other.at <= place.at);
         let end = self.places.get(next).map_or(self.trailer.index_at, |next| next.at);
@@ -116,8 +126,9 @@ impl Part {
             }
             _ => e,
         };
-        reader.read(place.at, FrameKind::Segment, &mut frame).map_err(of_segment)?;
-        let decoded = Segment::decode(&frame.content, place.key).and_then(|segment| {
+        let most = if pages < SEGMENT_PAGES { format::prefix_bytes(pages) } else { usize::MAX };
+        let len = reader.read_prefix(place.at, FrameKind::Segment, most, &mut frame).map_err(of_segment)?;
+        let decoded = Segment::decode(&frame.content, place.key, len).and_then(|segment| {
             if segment.lsn != place.lsn {
                 return Err(Error::corrupt(format!("its LSN is {}, the index says {}", segment.lsn, place.lsn)));
             }
@@ -224,7 +235,7 @@ impl Backup {
         if covering.is_some() {
             let part = self.part(number)?;
             if let Ok(at) = part.places.binary_search_by_key(&key, |place| place.key) {
-                return part.segment(&part.places[at], |segment, frame| {
+                return part.segment_prefix(&part.places[at], skip + pages.len(), |segment, frame| {
                     segment.fill(skip, pages);
                     for (i, page) in pages.iter().enumerate() {
                         if segment.kind(skip + i) != PageKind::Image {

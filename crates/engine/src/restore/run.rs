@@ -10,7 +10,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -315,11 +315,16 @@ impl Database {
         if threads <= 1 {
             return segments.iter().try_for_each(|segment| inner.pool.restore_segment(*segment));
         }
-        let share = segments.len().div_ceil(threads);
-        let one = |share: &[Segment]| share.iter().try_for_each(|segment| inner.pool.restore_segment(*segment));
+        // Each takes the next one: some have much to replay.
+        let next = AtomicUsize::new(0);
+        let some = || {
+            while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
+                inner.pool.restore_segment(*segment)?;
+            }
+            Ok(())
+        };
         std::thread::scope(|scope| {
-            let one = &one;
-            let parts: Vec<_> = segments.chunks(share).map(|part| scope.spawn(move || one(part))).collect();
+            let parts: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
             let failed = |_| Err(Error::internal("a thread that restores segments panicked"));
             parts.into_iter().map(|part| part.join().unwrap_or_else(failed)).fold(Ok(()), Result::and)
         })
