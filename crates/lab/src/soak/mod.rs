@@ -24,6 +24,7 @@ mod bulk;
 mod check;
 mod disk;
 mod faults;
+mod image;
 mod model;
 mod reader;
 mod round;
