@@ -9,9 +9,12 @@
 //! | `reader.rs` | a snapshot that must not move |
 //! | `schema.rs` | tables and indexes that come and go |
 //! | `faults.rs` | devices that fail for a while |
+//! | `image.rs` | a file system that can be stopped |
 //! | `disk.rs` | the data folder's file system, and how it loses power |
+//! | `devices.rs`, `deaths.rs` | the data's device dies under the load, and another one takes its place |
 //! | `target.rs` | the server's process and its log |
 //! | `check.rs` | what must hold after a restart |
+//! | `summary.rs` | what a run did |
 //!
 //! Contract checked: an acknowledged commit is there whole; what was rolled back or never
 //! committed is not; a commit in doubt is there whole or not at all; sums, indexes and
@@ -22,6 +25,8 @@
 
 mod bulk;
 mod check;
+mod deaths;
+mod devices;
 mod disk;
 mod faults;
 mod image;
@@ -29,11 +34,13 @@ mod model;
 mod reader;
 mod round;
 mod schema;
+mod summary;
 mod target;
 mod writer;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,14 +50,15 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::Result;
-use crate::report::median;
-use crate::servers::free_port;
+use crate::servers::{free_port, output};
 use crate::wire::Client;
 use bulk::Bulk;
+use devices::Devices;
 use disk::Disk;
 use faults::Faults;
 use round::{PATIENCE, Phase, Round};
 use schema::Schema;
+use summary::Summary;
 use target::Target;
 use writer::Writer;
 
@@ -72,6 +80,9 @@ pub struct Options {
     /// Let the devices fail for a while in each life of the server, too (Linux, with a C compiler; skipped elsewhere)
     #[arg(long)]
     io_errors: bool,
+    /// Let the data's device die under the load: the server goes on in a spare folder (Linux, as root; skipped elsewhere)
+    #[arg(long, conflicts_with_all = ["power_loss", "io_errors"])]
+    dead_device: bool,
     /// The server's binary
     #[arg(long, value_name = "PATH", default_value = "target/release/resurgam")]
     server: PathBuf,
@@ -115,13 +126,15 @@ enum Canary {
     Table,
     /// Pages of the data file are overwritten after a clean stop
     Page,
+    /// After a clean stop segments of a restored file are as they were when the restore ended (with `--dead-device`)
+    StaleSegment,
 }
 
 impl Canary {
     /// A statement that spoils the database before a check.
     fn statement(self) -> Option<&'static str> {
         Some(match self {
-            Self::SyncOff | Self::Page => return None,
+            Self::SyncOff | Self::Page | Self::StaleSegment => return None,
             Self::LostRow => "delete from item where seq = (select max(seq) from item)",
             Self::Phantom => "insert into item values (0, 1000000000, 1, 1, '')",
             Self::Balance => "update account set balance = balance + 1 where id = 1",
@@ -147,70 +160,11 @@ struct Soak<'a> {
     // Goes before the disk that it has files open on.
     target: Target,
     disk: Disk,
+    devices: Option<Devices>,
     writers: Vec<Writer>,
     bulk: Bulk,
     schema: Schema,
     sum: Summary,
-}
-
-/// What was done, for the last lines.
-#[derive(Default)]
-struct Summary {
-    rounds: u64,
-    kills: u64,
-    in_recovery: u64,
-    power_losses: u64,
-    faults: u64,
-    longest_stall_s: f64,
-    clean_stops: u64,
-    commits: u64,
-    rollbacks: u64,
-    conflicts: u64,
-    undone_rows: u64,
-    rereads: u64,
-    doubts: u64,
-    happened: u64,
-    rows: u64,
-    answers_s: Vec<f64>,
-    lasted: Duration,
-}
-
-impl Summary {
-    fn add(&mut self, round: &Round) {
-        self.commits += round.commits.load(Ordering::Relaxed);
-        self.rollbacks += round.rollbacks.load(Ordering::Relaxed);
-        self.conflicts += round.conflicts.load(Ordering::Relaxed);
-        self.undone_rows += round.undone_rows.load(Ordering::Relaxed);
-        self.rereads += round.rereads.load(Ordering::Relaxed);
-    }
-
-    fn show(&self, failures: usize) -> String {
-        let max = self.answers_s.iter().copied().fold(0.0, f64::max);
-        format!(
-            "lasted: {:.0} s\nrounds: {}\nkills: {} (and {} during a recovery)\npower losses: {}\ntimes that devices failed: {} (commits went on within {:.1} s)\nclean stops with resurgam check: {}\n\
-             commits acknowledged: {}\ncommits in doubt: {}, of which {} had happened\ntransactions rolled back: {}, \
-             conflicts: {}\nrows of large transactions undone: {}\nanswers read again in a snapshot: {}\n\
-             rows checked: {}\ntime to the first answer: median {:.3} s, max {max:.3} s of {}\nfailures: {failures}",
-            self.lasted.as_secs_f64(),
-            self.rounds,
-            self.kills,
-            self.in_recovery,
-            self.power_losses,
-            self.faults,
-            self.longest_stall_s,
-            self.clean_stops,
-            self.commits,
-            self.doubts,
-            self.happened,
-            self.rollbacks,
-            self.conflicts,
-            self.undone_rows,
-            self.rereads,
-            self.rows,
-            median(&self.answers_s),
-            self.answers_s.len(),
-        )
-    }
 }
 
 /// Runs the test.
@@ -243,7 +197,15 @@ pub fn run(options: &Options) -> Result<()> {
     } else {
         Disk::folder(&dir)
     };
-    let done = soak(options, seed, &dir, disk);
+    let devices = match options.dead_device.then(|| Devices::make(&dir)).transpose() {
+        Ok(devices) => devices,
+        Err(why) => {
+            println!("skipped: devices cannot be made to die here: {why}");
+            let _ = fs::remove_dir_all(&dir);
+            return Ok(());
+        }
+    };
+    let done = soak(options, seed, &dir, disk, devices);
     match done {
         Ok(()) => {
             fs::remove_dir_all(&dir).map_err(|e| format!("could not remove \"{}\": {e}", dir.display()))?;
@@ -253,7 +215,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk) -> Result<()> {
+fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk, devices: Option<Devices>) -> Result<()> {
     let durable = options.canary != Some(Canary::SyncOff);
     let mut target = Target::new(options.server.clone(), disk.data(), dir.join("server.log"), free_port()?, durable);
     if options.io_errors {
@@ -269,6 +231,7 @@ fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk) -> Result<()> {
         options,
         rng: SmallRng::seed_from_u64(seed),
         disk,
+        devices,
         target,
         writers: (0..options.writers.max(1)).map(|id| Writer::new(id, seed)).collect(),
         bulk: Bulk::new(seed),
@@ -280,7 +243,7 @@ fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk) -> Result<()> {
     soak.sum.lasted = begun.elapsed();
     // The server first: it holds the file system.
     soak.target.kill();
-    println!("{}", soak.sum.show(found.len()));
+    println!("{}", soak.sum.show(soak.devices.as_ref(), found.len()));
     if found.is_empty() {
         return Ok(());
     }
@@ -295,6 +258,7 @@ fn verdict(found: Vec<String>) -> Result<(), Vec<String>> {
 impl Soak<'_> {
     fn go(&mut self) -> Result<(), Vec<String>> {
         let one = |e: String| vec![e];
+        self.set_folders();
         let begun = Instant::now();
         self.target.spawn().map_err(one)?;
         self.target.answered(begun).map_err(one)?;
@@ -315,6 +279,7 @@ impl Soak<'_> {
             if end == End::CleanStop {
                 self.check_folder()?;
                 if last {
+                    self.check_archive().map_err(one)?;
                     return Ok(());
                 }
             }
@@ -326,7 +291,18 @@ impl Soak<'_> {
         Client::connect_within(self.target.port, Some(PATIENCE))
     }
 
+    /// What the server is started with.
+    fn set_folders(&mut self) {
+        if let Some(devices) = &self.devices {
+            self.target.data = devices.asked.clone();
+            self.target.flags = devices.flags();
+        }
+    }
+
     fn choose_end(&mut self) -> End {
+        if self.options.canary == Some(Canary::StaleSegment) {
+            return End::CleanStop;
+        }
         let choice = self.rng.random_range(0..20);
         match (self.disk.can_lose_power(), choice) {
             (_, 0) => End::CleanStop,
@@ -339,10 +315,12 @@ impl Soak<'_> {
     fn round(&mut self, end: End) -> Result<(), Vec<String>> {
         self.sum.rounds += 1;
         let round = Round::new(self.target.port);
-        let run_for = Duration::from_millis(self.rng.random_range(1000..8000));
+        let mut run_for = Duration::from_millis(self.rng.random_range(1000..8000));
         let left_open = if self.rng.random_ratio(2, 3) { self.rng.random_range(20_000..400_000) } else { 0 };
         let reader_seed = self.rng.random();
         let busy = [None, None, Some("checkpoint"), Some("vacuum")][self.rng.random_range(0..4)];
+        let mut end = end;
+        let mut old = None;
         let mut found = thread::scope(|scope| {
             for writer in &mut self.writers {
                 scope.spawn(|| writer.work(&round));
@@ -354,7 +332,25 @@ impl Soak<'_> {
                 scope.spawn(|| bulk::leave_open(&round, left_open));
             }
             let mut found = Vec::new();
-            let begun = Instant::now();
+            let mut begun = Instant::now();
+            if let Some(devices) = &mut self.devices {
+                let lives = end == End::CleanStop;
+                let happened = deaths::happen(devices, &round, &mut self.sum.deaths, &mut self.rng, lives);
+                let done = happened.and_then(|goes_on| {
+                    if goes_on && lives {
+                        deaths::wait_until_restored(devices, &round)?;
+                    }
+                    Ok(goes_on)
+                });
+                match done {
+                    Ok(true) => begun = Instant::now(),
+                    Ok(false) => (run_for, end) = (Duration::ZERO, End::Kill),
+                    Err(why) => round.violation(why),
+                }
+                if self.options.canary == Some(Canary::StaleSegment) && devices.is_replaced() {
+                    old = Some(fs::read(devices.folder().join("data")).unwrap_or_default());
+                }
+            }
             if let Some(faults) = &self.target.faults {
                 match fail_for_a_while(faults, &round, &mut self.rng) {
                     Ok(stall) => {
@@ -407,6 +403,9 @@ impl Soak<'_> {
                     found.push(e);
                 }
                 found.extend(self.target.complaints(self.target.log_len()));
+                if let (Some(old), Some(devices)) = (old, &self.devices) {
+                    found.extend(put_back(&devices.folder(), &old).err());
+                }
             }
         }
         verdict(found)
@@ -417,12 +416,26 @@ impl Soak<'_> {
         if self.options.canary == Some(Canary::Page) {
             spoil_pages(&self.target.data).map_err(|e| vec![e])?;
         }
-        self.target.check().map_err(|e| vec![e])
+        let folder = self.devices.as_ref().map_or_else(|| self.target.data.clone(), Devices::folder);
+        self.target.check(&folder).map_err(|e| vec![e])
+    }
+
+    /// The archive, which makes the same pages as are in the folder.
+    fn check_archive(&self) -> Result<()> {
+        let Some(devices) = &self.devices else { return Ok(()) };
+        let mut command = Command::new(&self.target.binary);
+        command.args(["archive", "verify"]).arg(devices.archive()).arg("--against").arg(devices.folder());
+        println!("archive verify: {}", output(&mut command)?);
+        Ok(())
     }
 
     /// Starts the server, sometimes in several attempts that are cut short, and checks everything.
     fn restart(&mut self) -> Result<(), Vec<String>> {
         let one = |e: String| vec![e];
+        if let Some(devices) = &mut self.devices {
+            devices.next_life(&mut self.rng).map_err(one)?;
+        }
+        self.set_folders();
         while self.rng.random_ratio(1, 3) {
             self.target.spawn().map_err(one)?;
             // Early moments more often than late ones.
@@ -514,4 +527,13 @@ fn spoil_pages(data: &Path) -> Result<()> {
     let file = fs::File::options().write(true).open(data.join("data")).map_err(failed)?;
     // Many, since a damaged page that is free is no damage.
     (10..400).step_by(10).try_for_each(|page| file.write_all_at(&[0x5a; 512], 8192 * page + 4096)).map_err(failed)
+}
+
+/// Puts back every second segment (1 MB) of the data file as it was.
+fn put_back(data: &Path, old: &[u8]) -> Result<()> {
+    use std::os::unix::fs::FileExt;
+    let failed = |e: std::io::Error| e.to_string();
+    let file = fs::File::options().write(true).open(data.join("data")).map_err(failed)?;
+    let segments = old.chunks(1 << 20).enumerate().skip(1).step_by(2);
+    segments.map(|(at, bytes)| file.write_all_at(bytes, (at as u64) << 20).map_err(failed)).collect()
 }

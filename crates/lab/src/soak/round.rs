@@ -7,7 +7,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::wire::{Client, Row, is_conflict};
@@ -41,6 +41,8 @@ pub struct Round {
     pub undone_rows: AtomicU64,
     /// Times a reader found the same answer again in its snapshot.
     pub rereads: AtomicU64,
+    /// The slowest statement that succeeded, in microseconds.
+    pub slowest_us: AtomicU64,
 }
 
 impl Round {
@@ -56,6 +58,7 @@ impl Round {
             conflicts: zero(),
             undone_rows: zero(),
             rereads: zero(),
+            slowest_us: zero(),
         }
     }
 
@@ -123,12 +126,21 @@ impl<'a> Session<'a> {
 
     /// Runs a statement for its effect.
     pub fn run(&mut self, sql: &str) -> Result<(), Stop> {
-        self.client.query(sql).map(drop).map_err(|message| judge(self.round, &self.name, sql, &message))
+        let begun = Instant::now();
+        self.client.query(sql).map(|_| self.took(begun)).map_err(|message| judge(self.round, &self.name, sql, &message))
     }
 
     /// Runs a query for its rows.
     pub fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Stop> {
-        self.client.rows(sql).map_err(|message| judge(self.round, &self.name, sql, &message))
+        let begun = Instant::now();
+        self.client
+            .rows(sql)
+            .inspect(|_| self.took(begun))
+            .map_err(|message| judge(self.round, &self.name, sql, &message))
+    }
+
+    fn took(&self, begun: Instant) {
+        self.round.slowest_us.fetch_max(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
     }
 
     /// Runs a transaction's statements and, if it is `Ok(true)`, commits: whether it did.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,8 @@ const STOP_MAX: Duration = Duration::from_secs(120);
 pub struct Target {
     pub binary: PathBuf,
     pub data: PathBuf,
+    /// More of its command line.
+    pub flags: Vec<String>,
     pub log: PathBuf,
     pub port: u16,
     /// False: commits are acknowledged before they are durable, to see that the test notices.
@@ -46,7 +48,7 @@ pub struct Target {
 
 impl Target {
     pub fn new(binary: PathBuf, data: PathBuf, log: PathBuf, port: u16, durable: bool) -> Self {
-        Self { binary, data, log, port, durable, faults: None, child: None, read_to: 0 }
+        Self { binary, data, flags: Vec::new(), log, port, durable, faults: None, child: None, read_to: 0 }
     }
 
     /// Starts the process and does not wait for it.
@@ -55,7 +57,11 @@ impl Target {
         let err = log.try_clone().map_err(|e| e.to_string())?;
         let mut command = Command::new(&self.binary);
         command.arg("serve").arg("--data").arg(&self.data).arg("--listen").arg(format!("127.0.0.1:{}", self.port));
-        command.args(SETTINGS).arg(if self.durable { "--synchronous-commit=on" } else { "--synchronous-commit=off" });
+        command.args(SETTINGS).args(&self.flags).arg(if self.durable {
+            "--synchronous-commit=on"
+        } else {
+            "--synchronous-commit=off"
+        });
         command.stdin(Stdio::null()).stdout(log).stderr(err);
         if let Some(faults) = &self.faults {
             faults.prepare(&mut command);
@@ -113,9 +119,9 @@ impl Target {
         }
     }
 
-    /// `resurgam check` of the folder, which nobody serves now.
-    pub fn check(&self) -> Result<()> {
-        let said = output(Command::new(&self.binary).arg("check").arg(&self.data))?;
+    /// `resurgam check` of a folder, which nobody serves now.
+    pub fn check(&self, folder: &Path) -> Result<()> {
+        let said = output(Command::new(&self.binary).arg("check").arg(folder))?;
         // Leaked pages are no damage, but after a clean stop there are none either.
         if said.contains("no problems") && !said.contains("LEAK") { Ok(()) } else { Err(said) }
     }
@@ -131,8 +137,16 @@ impl Target {
         let text = self.log_text(self.read_to, end);
         self.read_to = self.log_len();
         // What a device did on purpose is no complaint, nor what comes of it.
-        let words = ["Input/output error", "the log stopped after a failed write", "pages could not be cleaned"];
-        let on_purpose = |line: &&str| self.faults.is_some() && words.iter().any(|word| line.contains(word));
+        let words = [
+            "Input/output error",
+            "the log stopped after a failed write",
+            "pages could not be cleaned",
+            " is dead",
+            "the data folder",
+        ];
+        let on_purpose = |line: &&str| {
+            (self.faults.is_some() || !self.flags.is_empty()) && words.iter().any(|word| line.contains(word))
+        };
         text.lines().filter(|line| is_complaint(line) && !on_purpose(line)).map(str::to_owned).collect()
     }
 
