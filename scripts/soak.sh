@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # A short soak test of the server: kills, kills with devices that fail for a while (skipped with
-# a message where there is no C compiler), then power losses (skipped where no ext4 image can be
-# mounted), then kills and losses with a mistake on purpose, which must be found.
+# a message where there is no C compiler), then power losses and a data device that dies (skipped where no ext4
+# image can be mounted), then each with a mistake on purpose, which must be found.
 # Usage: scripts/soak.sh BINARY [options of `lab soak`]; SOAK_SECONDS=60 is the length of each
-# of the first three. docs/durability.md tells what is checked.
+# of the first three, half of it that of the fourth. docs/durability.md tells what is checked.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${1:?the server\'s binary}
@@ -14,36 +14,39 @@ target=${CARGO_TARGET_DIR:-target}
 lab=$target/release/lab
 minutes=$(awk "BEGIN { print $seconds / 60 }")
 work=$(mktemp -d)
-trap 'rm -rf "$work/canary-kill" "$work/canary-power"; rmdir "$work" 2>/dev/null || true' EXIT
+trap 'rm -rf "$work"/canary-*; rmdir "$work" 2>/dev/null || true' EXIT
 echo "== kill -9"
 "$lab" soak --server "$binary" --minutes "$minutes" --dir "$work/kill" "$@"
 echo "== kill -9, devices fail"
 "$lab" soak --server "$binary" --minutes "$minutes" --dir "$work/errors" --io-errors "$@"
 echo "== power loss"
 "$lab" soak --server "$binary" --minutes "$minutes" --dir "$work/power" --power-loss "$@"
+echo "== the data's device dies"
+"$lab" soak --server "$binary" --minutes "$(awk "BEGIN { print $seconds / 120 }")" --dir "$work/dead" --dead-device "$@"
 
-# Commits that are acknowledged too early must be missed.
-canary() { # folder, options...
-    local dir=$1 out
-    shift
-    if out=$("$lab" soak --server "$binary" --minutes 0.5 --dir "$work/$dir" --canary sync-off "$@" 2>&1); then
+# What is done wrong on purpose must be found, by the check that is for it.
+canary() { # folder, what is wrong, what must be said, options...
+    local dir=$1 wrong=$2 said=$3 out
+    shift 3
+    if out=$("$lab" soak --server "$binary" --minutes 0.5 --dir "$work/$dir" --canary "$wrong" "$@" 2>&1); then
         case $out in
         *skipped:*) echo "${out##*$'\n'}" ;;
         *)
             echo "$out"
-            echo "commits were lost on purpose, and it was not noticed" >&2
+            echo "$wrong: it was done on purpose, and it was not noticed" >&2
             exit 1
             ;;
         esac
-    elif [[ $out != *"acknowledged rows are missing"* ]]; then
+    elif [[ ! $out =~ $said ]]; then
         echo "$out"
-        echo "it failed for another reason than the lost commits" >&2
+        echo "$wrong: it failed for another reason" >&2
         exit 1
     else
-        echo "lost commits were found"
+        echo "$wrong was found"
     fi
 }
 echo "== canaries"
-canary canary-kill "$@"
-canary canary-power --power-loss "$@"
+canary canary-kill sync-off "acknowledged rows are missing" "$@"
+canary canary-power sync-off "acknowledged rows are missing" --power-loss "$@"
+canary canary-dead stale-segment "PROBLEM_TEXT" --dead-device "$@"
 echo ok

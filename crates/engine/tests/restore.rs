@@ -360,6 +360,35 @@ fn an_operator_declares_the_data_dead() -> Result<()> {
     Ok(())
 }
 
+/// Both devices have died, and there is a new one in place of the spare one only: the data is made again there.
+#[test]
+fn the_spare_device_is_new_and_the_old_one_still_dead() -> Result<()> {
+    for kind in KINDS {
+        let kind = Kind { spare: true, ..kind };
+        let sim = machine(22)?;
+        let mut model = Model::new(22);
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        model.work(&db)?;
+        db.archive_now()?;
+        db.checkpoint()?;
+        db.fail_device("data")?;
+        model.work(&db)?;
+        drop(db);
+        let sim = sim.crash();
+        lose(&sim, SPARE)?;
+        sim.set_faults(resurgam_vfs::FaultPlan { dies: Some((0, "/db".into())), ..Default::default() });
+        let db = open(&sim, kind)?;
+        model.check(&db, "in the new place")?;
+        db.finish_restore()?;
+        db.finish_recovery()?;
+        model.check(&db, "restored")?;
+        assert_eq!(db.verify()?, Vec::<String>::new());
+        db.close()?;
+    }
+    Ok(())
+}
+
 /// What a life does, retried where a dead device failed it: never a wrong row, never a lost one.
 fn live(sim: &resurgam_vfs::SimVfs, db: &Database, model: &mut Model, rounds: u64) -> Result<()> {
     for round in 0..rounds {

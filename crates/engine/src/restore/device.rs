@@ -87,11 +87,20 @@ pub(crate) fn data_folder(vfs: &Arc<dyn Vfs>, dir: &Path, log_dir: Option<&Path>
         return Ok(None);
     }
     let Some(place) = read_data_place(vfs, &log)?.filter(|place| place != dir) else { return Ok(None) };
-    if !vfs.exists(&place.join("control"))? && vfs.exists(&dir.join("control"))? {
-        // It may have been moved back.
-        let (_, control) = ControlFile::open(vfs, &dir.join("control"), true)?;
-        if LogOwner::read(vfs, &log)?.is_some_and(|owner| control.epoch >= owner.epoch) {
-            return Ok(None);
+    if !vfs.exists(&place.join("control"))? {
+        let moved_back = || -> Result<bool> {
+            if !vfs.exists(&dir.join("control"))? {
+                return Ok(false);
+            }
+            let (_, control) = ControlFile::open(vfs, &dir.join("control"), true)?;
+            Ok(LogOwner::read(vfs, &log)?.is_some_and(|owner| control.epoch >= owner.epoch))
+        };
+        match moved_back() {
+            Ok(true) => return Ok(None),
+            Ok(false) => {}
+            // It is dead still, and no reason not to make the other one again.
+            Err(error) if error.kind() == ErrorKind::Io => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(Some(place))

@@ -15,6 +15,9 @@ use crate::wire::{Client, Row, is_conflict};
 /// A statement that takes longer has hung.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
+/// In [`Round::failing`]: the data's device is dead, and no other one has taken its place.
+pub const DEAD: u8 = 16;
+
 /// Where a round is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
@@ -185,8 +188,13 @@ fn judge(round: &Round, name: &str, sql: &str, message: &str) -> Stop {
         return Stop::Conflict;
     }
     if message.starts_with("ERROR 58030") {
+        let failing = round.failing.load(Ordering::SeqCst);
+        // What it is to write has no place until the replacement is made. All else waits.
+        if failing == DEAD && sql == "checkpoint" {
+            return Stop::Conflict;
+        }
         // Whoever needs a page needs room for it, too, which may take a write. A commit needs none.
-        if round.failing.load(Ordering::SeqCst) != 0 && sql != "commit" {
+        if failing != 0 && failing != DEAD && sql != "commit" {
             return Stop::Conflict;
         }
     }
@@ -209,6 +217,11 @@ mod tests {
         round.failing.store(1, Ordering::SeqCst);
         assert_eq!(judge(&round, "a", "x", "ERROR 58030: could not read"), Stop::Conflict);
         assert!(round.violations().is_empty());
+        round.enter(Phase::Dying);
+        round.failing.store(DEAD, Ordering::SeqCst);
+        assert_eq!(judge(&round, "a", "checkpoint", "ERROR 58030: could not write"), Stop::Conflict);
+        assert_eq!(judge(&round, "a", "x", "ERROR 58030: could not write"), Stop::Ended);
+        round.enter(Phase::Running);
         round.failing.store(0, Ordering::SeqCst);
         assert_eq!(judge(&round, "a", "x", "ERROR XX001: damaged"), Stop::Ended);
         assert_eq!(round.violations().len(), 1);

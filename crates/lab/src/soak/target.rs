@@ -137,16 +137,22 @@ impl Target {
         let text = self.log_text(self.read_to, end);
         self.read_to = self.log_len();
         // What a device did on purpose is no complaint, nor what comes of it.
-        let words = [
+        let failing = ["Input/output error", "the log stopped after a failed write", "pages could not be cleaned"];
+        let dying = [
             "Input/output error",
-            "the log stopped after a failed write",
-            "pages could not be cleaned",
             " is dead",
-            "the data folder",
+            " was replaced by ",
+            "is restored as",
+            " are to be restored",
+            "it is made again",
+            "the restore is finished",
         ];
-        let on_purpose = |line: &&str| {
-            (self.faults.is_some() || !self.flags.is_empty()) && words.iter().any(|word| line.contains(word))
+        let words = match (&self.faults, self.flags.is_empty()) {
+            (Some(_), _) => &failing[..],
+            (None, false) => &dying,
+            (None, true) => &[],
         };
+        let on_purpose = |line: &&str| words.iter().any(|word| line.contains(word));
         text.lines().filter(|line| is_complaint(line) && !on_purpose(line)).map(str::to_owned).collect()
     }
 
