@@ -138,8 +138,8 @@ impl BufferPool {
         }
     }
 
-    /// A write or sync of the file failed. True: it is replaced, and the pool goes on.
-    pub(crate) fn device_failed(&self, file: u64, error: &Error) -> bool {
+    /// A write or sync of the file, or of what is beside it, failed. True: it is replaced, and the pool goes on.
+    pub fn device_failed(&self, file: u64, error: &Error) -> bool {
         if error.kind() != ErrorKind::Io || !self.devices.replaceable.load(Ordering::SeqCst) {
             return false;
         }

@@ -380,23 +380,31 @@ impl Space {
     fn grow(&self, mtr: &mut Mtr<'_>, page: u64) -> Result<()> {
         let pool = mtr.pool();
         if let Some(version) = pool.sources.files.version_of(PageId(page)) {
-            return version.grow(PageId(page).in_file());
+            return match version.grow(PageId(page).in_file()) {
+                Err(error) if pool.device_failed(version.number(), &error) => Ok(()),
+                other => other,
+            };
         }
         let state = &mut mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?.data;
         if pool.is_remote() || page < state.allocated_to {
             return Ok(());
         }
         let target = (page + 1).div_ceil(GROW_PAGES) * GROW_PAGES;
-        pool.sources.files.data().preallocate(target * PAGE_SIZE as u64).map_err(|e| match e.kind() {
-            ErrorKind::DiskFull => Error::new(
+        match pool.sources.files.data().preallocate(target * PAGE_SIZE as u64) {
+            Ok(()) => {
+                state.allocated_to = target;
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::DiskFull => Err(Error::new(
                 ErrorKind::DiskFull,
                 format!("could not extend \"{}\": no space left on device", pool.sources.files.data().path().display()),
             )
-            .with_hint("Free disk space, or delete rows and let the cleaner reuse their pages."),
-            _ => e,
-        })?;
-        state.allocated_to = target;
-        Ok(())
+            .with_hint("Free disk space, or delete rows and let the cleaner reuse their pages.")),
+            // The page is in memory until another file takes this one's place. Nobody may wait for that here: who makes
+            // it asks for what is locked.
+            Err(error) if pool.device_failed(0, &error) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns a page. Its content must be made unreachable, and the page formatted as

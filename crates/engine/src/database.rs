@@ -597,12 +597,23 @@ impl Database {
         // With a dead device none can be taken.
         self.replace_dead_devices()?;
         let begun = Instant::now();
-        let result = self.take_checkpoint(traditional, then);
+        let mut then = Some(then);
+        let mut then = || {
+            if let Some(then) = then.take() {
+                then();
+            }
+        };
+        let mut result = self.take_checkpoint(traditional, &mut then);
+        if result.is_err() && !self.inner().pool.dead_devices().is_empty() {
+            // It died just now.
+            self.replace_dead_devices()?;
+            result = self.take_checkpoint(traditional, &mut then);
+        }
         self.inner().checkpoints.note(begun, result.is_ok());
         result
     }
 
-    fn take_checkpoint(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
+    fn take_checkpoint(&self, traditional: Option<bool>, then: &mut dyn FnMut()) -> Result<()> {
         let inner = self.inner();
         let mut control = inner.control.lock();
         self.set_pages_aside();
@@ -624,7 +635,10 @@ impl Database {
             restore.before_checkpoint_counts(&inner.vfs, &inner.pool)?;
         }
         let next = Control { checkpoint: begin, ..next };
-        control.0.write(next)?;
+        // It is beside the data.
+        control.0.write(next).inspect_err(|error| {
+            inner.pool.device_failed(0, error);
+        })?;
         if let Some(restore) = &restore {
             restore.checkpoint_counts();
         }

@@ -75,14 +75,15 @@ pub fn happen(
     }
     let mut client = Client::connect_within(round.port, Some(PATIENCE))?;
     let died = Instant::now();
-    round.failing.store(DEAD, Ordering::SeqCst);
+    if plan == Plan::Last {
+        round.failing.store(DEAD, Ordering::SeqCst);
+    }
     devices.die()?;
     counts.deaths += 1;
     if plan == Plan::Again {
         wait(devices, round, "no replacement was made", |devices| Ok(devices.is_replaced()))?;
         thread::sleep(Duration::from_millis(rng.random_range(0..200)));
         counts.in_restore += u64::from(restoring(&mut client)?);
-        round.failing.store(DEAD, Ordering::SeqCst);
         client.query("select resurgam_fail_device('data')").map_err(|e| format!("resurgam_fail_device: {e}"))?;
         counts.deaths += 1;
     }
@@ -104,7 +105,6 @@ pub fn happen(
     }
     wait(devices, round, "no replacement was made", |devices| Ok(devices.is_replaced()))?;
     wait_until_restored(devices, round)?;
-    round.failing.store(0, Ordering::SeqCst);
     counts.restored += 1;
     counts.longest_s = counts.longest_s.max(died.elapsed().as_secs_f64());
     Ok(true)

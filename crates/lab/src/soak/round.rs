@@ -15,7 +15,7 @@ use crate::wire::{Client, Row, is_conflict};
 /// A statement that takes longer has hung.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// In [`Round::failing`]: the data's device is dead, and no other one has taken its place.
+/// In [`Round::failing`]: the data's device is dead, and there is no other one.
 pub const DEAD: u8 = 16;
 
 /// Where a round is.
@@ -189,7 +189,7 @@ fn judge(round: &Round, name: &str, sql: &str, message: &str) -> Stop {
     }
     if message.starts_with("ERROR 58030") {
         let failing = round.failing.load(Ordering::SeqCst);
-        // What it is to write has no place until the replacement is made. All else waits.
+        // What it is to write has no place. All else waits.
         if failing == DEAD && sql == "checkpoint" {
             return Stop::Conflict;
         }
