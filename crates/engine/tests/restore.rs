@@ -389,6 +389,30 @@ fn the_spare_device_is_new_and_the_old_one_still_dead() -> Result<()> {
     Ok(())
 }
 
+/// A checkpoint is what finds that the device is dead: it is taken all the same, of what took its place.
+#[test]
+fn a_checkpoint_outlives_the_device() -> Result<()> {
+    for kind in KINDS {
+        let kind = Kind { spare: true, ..kind };
+        let sim = machine(23)?;
+        let mut model = Model::new(23);
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        model.work(&db)?;
+        db.archive_now()?;
+        while db.write_back()? > 0 {}
+        db.checkpoint()?;
+        model.work(&db)?;
+        sim.set_faults(resurgam_vfs::FaultPlan { dies: Some((0, "/db".into())), ..Default::default() });
+        db.checkpoint()?;
+        assert!(db.restore_status().is_some());
+        model.check(&db, "after the checkpoint")?;
+        db.finish_restore()?;
+        db.close()?;
+    }
+    Ok(())
+}
+
 /// What a life does, retried where a dead device failed it: never a wrong row, never a lost one.
 fn live(sim: &resurgam_vfs::SimVfs, db: &Database, model: &mut Model, rounds: u64) -> Result<()> {
     for round in 0..rounds {
