@@ -62,6 +62,7 @@ mod base;
 mod format;
 mod frame;
 mod item;
+mod last;
 mod lease;
 mod make;
 mod manifest;
@@ -83,6 +84,7 @@ pub use backup::{
 pub use base::PageBase;
 pub use format::{DatabaseId, RunId, RunSummary};
 pub use item::StreamEntry;
+pub use last::LastLsns;
 pub use lease::{Lease, LeaseKind};
 pub use make::{MadePages, PageMaker};
 pub use manifest::{Manifest, RunMeta};

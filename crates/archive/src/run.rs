@@ -136,6 +136,32 @@ impl Run {
         Ok(frame)
     }
 
+    /// The first page of each frame of the table.
+    pub(crate) fn table_firsts(&self) -> Arc<[u64]> {
+        self.table.iter().map(|(first, _)| *first).collect()
+    }
+
+    /// Of each page in a frame of the table its last LSN there. (A page may go on in the next frame.)
+    pub(crate) fn last_lsns(self: &Arc<Self>, frame_number: usize) -> Result<Box<[(u64, u64)]>> {
+        let Some((_, offset)) = self.table.get(frame_number).copied() else {
+            return Err(Error::internal("there is no such frame of the page table"));
+        };
+        let mut reader = self.frames(self.trailer.stream_at, AHEAD_LOOKUP);
+        let (mut frame, mut place) = (Frame::default(), TablePlace::default());
+        reader.read(offset, FrameKind::Table, &mut frame)?;
+        let mut pages: Vec<(u64, u64)> = Vec::new();
+        while let Some(entry) = place.next(&frame.content).map_err(|e| reader.located(offset, e))? {
+            match pages.last_mut() {
+                Some((page, last)) if *page == entry.page.0 => *last = entry.last.0,
+                Some((page, _)) if *page > entry.page.0 => {
+                    return Err(reader.bad(offset, "the page table is out of order"));
+                }
+                _ => pages.push((entry.page.0, entry.last.0)),
+            }
+        }
+        Ok(pages.into_boxed_slice())
+    }
+
     /// Offsets of the stream's frames from the one that may hold `from` on.
     pub(crate) fn stream_from(&self, from: Lsn) -> &[(u64, u64)] {
         let after = self.stream.partition_point(|(first, _)| *first < from.0);

@@ -52,7 +52,7 @@ pub use mtr::{Mtr, PageRef};
 pub use planted::Planted;
 pub use pool::{Access, BufferPool, PoolConfig};
 pub use source::{
-    FilePage, PageHistory, PendingRedo, Rebuild, RedoEntry, RemotePages, Repair, RestoreProgress, Restoring,
+    FilePage, Newest, PageHistory, PendingRedo, Rebuild, RedoEntry, RemotePages, Repair, RestoreProgress, Restoring,
     SEGMENT_PAGES, Segment, SegmentMaker, StuckPage, replaces_whole_page,
 };
 pub use space::{FreePages, Space};

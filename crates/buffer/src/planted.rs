@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A mistake of a restore.
+/// A mistake of a restore, or of reading pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Planted {
@@ -15,6 +15,8 @@ pub enum Planted {
     ResidentForgotten,
     /// The pass over the log behind the archive is left out.
     NoTail,
+    /// A page that is read for the first time is not compared with what the archive knows of it.
+    NotCompared,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

@@ -32,6 +32,10 @@ counters! {
     repaired_pages,
     /// Pages that were found older in the file than they had been written.
     lost_writes,
+    /// Pages that were compared with what the archive knows of how new they must be, when they were first read.
+    first_reads_compared,
+    /// Pages that were not, or not with all of the log, since the archive could not be asked, did not answer in time, or lagged.
+    first_reads_not_compared,
     /// Pages written to the data file.
     pages_written,
     /// Of these, those that were written once: new ones, and all while double writes are off.

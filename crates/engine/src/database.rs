@@ -418,7 +418,7 @@ impl Database {
         };
         let pending_start = log.end_lsn().0;
         let backups = Backups::of(&vfs, dir, &options, boot.database_id)?.map(Arc::new);
-        let repairs = Repairs::of(&log, &vfs, archiver.clone(), backups.clone());
+        let repairs = Repairs::of(&log, &vfs, archiver.clone(), backups.clone(), &options, control.checkpoint);
         if options.page_repair {
             pool.set_history(Arc::clone(&repairs) as Arc<dyn PageHistory>);
         }

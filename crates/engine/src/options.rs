@@ -140,6 +140,9 @@ pub struct Options {
     /// A page that is damaged in its file, or older than it was written, is rebuilt from the log while it is being read,
     /// where the log has what that takes. Off: reading it is an error, as it is where the log has not.
     pub page_repair: bool,
+    /// With an archive and [`Options::page_repair`]: a page that is read and that this process has not written is compared with the last
+    /// LSN that the archive knows of it, so that a write which the device lost before a restart is noticed and the page rebuilt.
+    pub compare_first_reads: bool,
     /// Whether changed pages are written twice, against writes that a power loss tears.
     pub double_writes: DoubleWrites,
     /// Most transactions that may be prepared and not yet resolved at the same time; 0 = none
@@ -197,6 +200,7 @@ impl Default for Options {
             version_store_lost: false,
             version_pages_ready: 64,
             page_repair: true,
+            compare_first_reads: true,
             double_writes: DoubleWrites::Auto,
             max_prepared_transactions: 1000,
             background: true,

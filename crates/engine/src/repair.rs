@@ -16,6 +16,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `repair.rs` | where a page's records come from, what was repaired, and what could not be |
+//! | `repair/first_reads.rs` | how new a page must be that this process has not written |
 //! | `repair/in_log.rs` | a page's records in the log: one pass over it for all pages |
 
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use resurgam_archive::{BackupSummary, History, View};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result};
-use resurgam_buffer::{PageHistory, Rebuild, Repair};
+use resurgam_buffer::{Newest, PageHistory, Rebuild, Repair};
 use resurgam_log::{Log, LogHold};
 use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
@@ -35,8 +36,11 @@ use resurgam_vfs::Vfs;
 use crate::archiver::Archiver;
 use crate::backup_places::Backups;
 use crate::database::Database;
+use crate::options::Options;
+use first_reads::FirstReads;
 use in_log::InLog;
 
+mod first_reads;
 mod in_log;
 
 /// Repairs that are listed.
@@ -46,6 +50,10 @@ const LISTED_MAX: usize = 100;
 const IN_VAIN_MAX: usize = 1000;
 const IN_VAIN: Duration = Duration::from_secs(10);
 const UNREAD: Duration = Duration::from_secs(1);
+
+/// What page tables of the archive may take of the memory for pages: one part in so many.
+const TABLES_SHARE: usize = 64;
+const TABLES_MIN: usize = 256 << 10;
 
 /// A page that was found damaged and rebuilt, see [`Database::repairs`].
 #[derive(Clone, Debug)]
@@ -65,6 +73,10 @@ pub(crate) struct Repairs {
     backups: Option<Arc<Backups>>,
     vfs: Arc<dyn Vfs>,
     in_log: InLog,
+    /// None: first reads are not compared.
+    first_reads: Option<FirstReads>,
+    /// The last checkpoint before the open: what pages have behind it, they await.
+    checkpoint: Lsn,
     /// The newest last.
     listed: Mutex<VecDeque<RepairedPage>>,
     /// Pages that could not be rebuilt: until when they are not tried again, and why.
@@ -77,13 +89,19 @@ impl Repairs {
         vfs: &Arc<dyn Vfs>,
         archiver: Option<Arc<Archiver>>,
         backups: Option<Arc<Backups>>,
+        options: &Options,
+        checkpoint: Lsn,
     ) -> Arc<Self> {
+        let first_reads = (options.compare_first_reads && archiver.is_some())
+            .then(|| FirstReads::new((options.buffer_bytes / TABLES_SHARE).max(TABLES_MIN), !options.background));
         Arc::new(Self {
             log: Arc::clone(log),
             archiver,
             backups,
             vfs: Arc::clone(vfs),
             in_log: InLog::of(log),
+            first_reads,
+            checkpoint,
             listed: Mutex::default(),
             in_vain: Mutex::default(),
         })
@@ -163,6 +181,18 @@ impl PageHistory for Repairs {
         match refused {
             Some(error) if !onto.is_whole() => Err(error),
             _ => Ok(Some(hold)),
+        }
+    }
+
+    fn newest(&self, page: PageId, found: Lsn) -> Newest {
+        let (Some(first_reads), Some(archiver)) = (&self.first_reads, &self.archiver) else { return Newest::NoSource };
+        // What ends behind the log is of another history.
+        let Some(view) = archiver.view().filter(|view| view.end() <= self.log.end_lsn()) else {
+            return Newest::Skipped;
+        };
+        match first_reads.last(&view, page, found) {
+            Some(last) => Newest::Known { last, complete: view.end() >= self.checkpoint },
+            None => Newest::Skipped,
         }
     }
 

@@ -588,8 +588,7 @@ fn old_images_of_the_double_write_area_do_not_come_back() -> Result<()> {
 }
 
 /// A device that has sectors that cannot be read, before crashes and in between; or one that acknowledges writes and loses
-/// them, or puts them elsewhere, while the database is open (after a restart nothing is known of a write that was lost,
-/// and not met since). With an archive from the beginning on every row is there.
+/// them, or puts them elsewhere, while the database is open (`first_reads.rs` has those that a restart comes between). With an archive from the beginning on every row is there.
 #[test]
 fn devices_that_lie() -> Result<()> {
     let path = Path::new("/db/data");

@@ -10,7 +10,7 @@ use resurgam_page::{PageBuf, PageType, op};
 use resurgam_vfs::{SimVfs, Vfs};
 use resurgam_xstore::{FolderStore, Store};
 
-use crate::{Archive, ArchiveConfig, Archiver, History, StreamEntry, View};
+use crate::{Archive, ArchiveConfig, Archiver, History, LastLsns, StreamEntry, View};
 
 pub const DATABASE: [u8; 16] = *b"a test's databas";
 pub const CONFIG: LogConfig =
@@ -172,6 +172,22 @@ impl Logged {
         wanted.retain(|_, records| !records.is_empty());
         if found != wanted {
             return Err("page records differ".to_owned());
+        }
+        // The last of them, with room for a frame or two.
+        let tables = LastLsns::new(300);
+        let from: [fn(Lsn) -> Lsn; 3] = [|_| Lsn::NONE, |last| Lsn(last.0 - 1), |last| last];
+        for above in from {
+            for (page, last) in wanted.iter().filter_map(|(page, records)| Some((*page, records.last()?.lsn))) {
+                let known = tables.known(view, page, above(last));
+                let read = tables.read(view, page, above(last)).map_err(|e| told("last LSN", e))?;
+                if read != last || known.is_some_and(|known| known != last) {
+                    return Err(format!("the last LSN of page {page} is {last}: {known:?} was known and {read} read"));
+                }
+            }
+        }
+        let none = tables.read(view, PageId(u64::MAX), Lsn::NONE).map_err(|e| told("last LSN", e))?;
+        if none.is_some() {
+            return Err(format!("a page that is not there has records up to {none}"));
         }
         let mut stream = view.stream(view.start()).map_err(|e| told("stream", e))?;
         let mut others = Vec::new();

@@ -5,7 +5,8 @@
 //! Kept are the low 32 bits of the page's LSN: four bytes for each page that was written, in chunks, and no
 //! more of them than a 64th of the pool's memory. When there are too many a chunk is dropped, and of its pages
 //! nothing is known until they are written again. So what was written in the last while is covered, after a
-//! restart nothing at first. An older image whose LSN has the same low bits (a multiple of 4 GB apart) passes.
+//! restart nothing at first: then the archive is asked, where there is one ([`PageHistory::newest`](super::PageHistory::newest)), and a page that
+//! is what that says is noted as well, where there is room. An older image whose LSN has the same low bits (a multiple of 4 GB apart) passes.
 //!
 //! # Invariant
 //! A page is noted before it is written, and read only after it was evicted, which is after that write was
@@ -66,6 +67,19 @@ impl LastWritten {
         chunk[at].store(mark(lsn), Ordering::Relaxed);
     }
 
+    /// `page` was read as of `lsn`, and nothing is known of a later state. It is noted where there is room: what was written is worth
+    /// more.
+    pub fn note_read(&self, page: PageId, lsn: Lsn) {
+        let (number, _) = place(page);
+        let has_room = {
+            let chunks = self.chunks.read();
+            chunks.contains_key(&number) || chunks.len() < self.chunks_max
+        };
+        if has_room {
+            self.note(page, lsn);
+        }
+    }
+
     #[cfg(test)]
     pub fn forget(&self) {
         self.chunks.write().clear();
@@ -83,6 +97,11 @@ impl LastWritten {
 pub(super) struct Written(u32);
 
 impl Written {
+    /// Whether it is not known.
+    pub fn is_unknown(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether a page as of `lsn` is another one, as far as that is known.
     pub fn is_other(self, lsn: Lsn) -> bool {
         self.0 != 0 && self.0 != mark(lsn)

@@ -42,6 +42,7 @@ use resurgam_vfs::File;
 
 use crate::files::Files;
 use crate::images::Images;
+use crate::planted::Planted;
 use crate::stats::{Counters, bump};
 use last_written::{LastWritten, Written};
 use newer::Newer;
@@ -51,7 +52,7 @@ pub use pending_redo::{PendingRedo, RedoEntry, StuckPage};
 pub(crate) use remote::Remote;
 pub use remote::RemotePages;
 pub(crate) use repair::Unsaved;
-pub use repair::{PageHistory, Rebuild, Repair};
+pub use repair::{Newest, PageHistory, Rebuild, Repair};
 pub use restore::{RestoreProgress, Restoring, SEGMENT_PAGES, Segment, SegmentMaker};
 
 /// What is wrong with the page in the file.
@@ -225,6 +226,9 @@ impl Sources {
             if pending.is_none() && written.is_other(buf.lsn()) {
                 bump(&counters.lost_writes, 1);
                 fault = Some(Fault::LostWrite { page, found: buf.lsn() });
+            } else if pending.is_none() && written.is_unknown() && self.is_older_than_known(page, buf.lsn(), counters) {
+                bump(&counters.lost_writes, 1);
+                fault = Some(Fault::LostWrite { page, found: buf.lsn() });
             }
         }
         match (pending, fault) {
@@ -243,6 +247,26 @@ impl Sources {
                 Err(error) => Err(error),
             },
         }
+    }
+
+    /// Whether the history knows later records of a page than the one that it was found as of. It does not await redo, so all of them
+    /// should be in the file.
+    fn is_older_than_known(&self, page: PageId, found: Lsn, counters: &Counters) -> bool {
+        let Some(history) = self.history.get() else { return false };
+        if Planted::NotCompared.is_planted() {
+            return false;
+        }
+        match history.newest(page, found) {
+            Newest::NoSource => return false,
+            Newest::Known { last, .. } if last > found => return true,
+            Newest::Known { complete: true, .. } => {
+                bump(&counters.first_reads_compared, 1);
+                // So it is not asked again.
+                self.last_written.note_read(page, found);
+            }
+            Newest::Known { .. } | Newest::Skipped => bump(&counters.first_reads_not_compared, 1),
+        }
+        false
     }
 
     /// Applies what the log has for the page. `None`: the base is needed, and of no use.

@@ -38,6 +38,13 @@ pub trait PageHistory: Send + Sync {
     /// Those of reading them; also when it cannot be told that there are no further ones.
     fn records(&self, page: PageId, after: Lsn, onto: &mut Rebuild<'_>) -> Result<Option<LogHold>>;
 
+    /// What is known of how new the page must be that was found as of `found` in its file. It is asked of pages of which this process
+    /// does not know what was written last, under the latch of the frame that the page is read into: whoever may have to
+    /// wait for long gives up.
+    fn newest(&self, _page: PageId, _found: Lsn) -> Newest {
+        Newest::NoSource
+    }
+
     /// Why the page could not be rebuilt a short while ago; it is not tried again now.
     fn given_up(&self, _page: PageId) -> Option<Error> {
         None
@@ -48,6 +55,18 @@ pub trait PageHistory: Send + Sync {
 
     /// A page could not be rebuilt.
     fn failed(&self, _page: PageId, _why: &Error) {}
+}
+
+/// How new a page must be; see [`PageHistory::newest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Newest {
+    /// Nothing says it.
+    NoSource,
+    /// It could not be told now.
+    Skipped,
+    /// It has a record at this LSN (none: none is known that is later than the page). `complete`: and no later one, as far as it is not
+    /// for this process to know.
+    Known { last: Lsn, complete: bool },
 }
 
 /// A page that was rebuilt.

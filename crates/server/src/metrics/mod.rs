@@ -237,6 +237,16 @@ fn recovery(out: &mut Exposition, db: &Database, stats: &Stats) {
         "Pages that were found older in their file than they had been written.",
         pool.lost_writes,
     );
+    out.counter(
+        "resurgam_first_reads_compared_total",
+        "Pages that were compared, when first read, with what the archive knows of how new they must be.",
+        pool.first_reads_compared,
+    );
+    out.counter(
+        "resurgam_first_reads_not_compared_total",
+        "Pages that were first read while the archive could not be asked, or lagged.",
+        pool.first_reads_not_compared,
+    );
     out.gauge(
         "resurgam_recovery_transactions_cut_off",
         "Transactions that the crash cut off.",
