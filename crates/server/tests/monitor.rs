@@ -160,6 +160,7 @@ fn a_server_that_stops_says_so_while_it_waits() {
 fn bad_requests_are_refused_and_do_no_harm() {
     let server = watched();
     let address = http(&server);
+    until("ready", || get(address, "/ready").status == 200);
     let line = |line: &str| exchange(address, format!("{line}\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
     assert_eq!(line("GET / HTTP/1.1").status, 404);
     assert_eq!(line("GET /metricsx HTTP/1.1").status, 404);

@@ -223,10 +223,8 @@ impl Sources {
                 let what = format!("page {page} of \"{}\"", file.path().display());
                 return Err(newer_than_log(&what, buf.lsn(), end));
             }
-            if pending.is_none() && written.is_other(buf.lsn()) {
-                bump(&counters.lost_writes, 1);
-                fault = Some(Fault::LostWrite { page, found: buf.lsn() });
-            } else if pending.is_none() && written.is_unknown() && self.is_older_than_known(page, buf.lsn(), counters) {
+            let older = || written.is_unknown() && self.is_older_than_known(page, buf.lsn(), counters);
+            if pending.is_none() && (written.is_other(buf.lsn()) || older()) {
                 bump(&counters.lost_writes, 1);
                 fault = Some(Fault::LostWrite { page, found: buf.lsn() });
             }

@@ -534,6 +534,6 @@ fn put_back(data: &Path, old: &[u8]) -> Result<()> {
     use std::os::unix::fs::FileExt;
     let failed = |e: std::io::Error| e.to_string();
     let file = fs::File::options().write(true).open(data.join("data")).map_err(failed)?;
-    let segments = old.chunks(1 << 20).enumerate().skip(1).step_by(2);
-    segments.map(|(at, bytes)| file.write_all_at(bytes, (at as u64) << 20).map_err(failed)).collect()
+    let mut segments = old.chunks(1 << 20).enumerate().skip(1).step_by(2);
+    segments.try_for_each(|(at, bytes)| file.write_all_at(bytes, (at as u64) << 20).map_err(failed))
 }
