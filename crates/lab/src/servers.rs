@@ -64,10 +64,24 @@ pub struct Work(PathBuf);
 impl Work {
     /// The folder that the user named, or a new one for temporary files.
     pub fn new(common: &Common) -> Result<Self> {
-        let dir = common
+        Self::at(Self::place(common))
+    }
+
+    /// One of several at a time: the folder of [`Work::new`] with `name` added to its own.
+    pub fn with_name(common: &Common, name: &str) -> Result<Self> {
+        let mut dir = Self::place(common).into_os_string();
+        dir.push(format!("-{name}"));
+        Self::at(dir.into())
+    }
+
+    fn place(common: &Common) -> PathBuf {
+        common
             .work
             .clone()
-            .unwrap_or_else(|| std::env::temp_dir().join(format!("resurgam-lab-{}", std::process::id())));
+            .unwrap_or_else(|| std::env::temp_dir().join(format!("resurgam-lab-{}", std::process::id())))
+    }
+
+    fn at(dir: PathBuf) -> Result<Self> {
         if dir.exists() {
             return Err(format!("the work folder \"{}\" exists already", dir.display()));
         }

@@ -198,7 +198,7 @@ struct Subject {
 impl Subject {
     /// Loads a database, and stops its server.
     fn new(options: &Options, mix: &TpcC, way: Way, setup: &mut Setup) -> Result<Self> {
-        let work = Work::new(&options.common)?;
+        let work = Work::with_name(&options.common, way.slug())?;
         let of = |name: &str| work.path().join(name);
         let (log, copies) = (of("log"), of("copies"));
         fs::create_dir_all(&copies).map_err(|e| format!("could not make a folder: {e}"))?;
