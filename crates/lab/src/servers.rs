@@ -75,10 +75,7 @@ impl Work {
     }
 
     fn place(common: &Common) -> PathBuf {
-        common
-            .work
-            .clone()
-            .unwrap_or_else(|| std::env::temp_dir().join(format!("resurgam-lab-{}", std::process::id())))
+        common.work.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("resurgam-lab-{}", std::process::id())))
     }
 
     fn at(dir: PathBuf) -> Result<Self> {
