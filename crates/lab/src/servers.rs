@@ -388,6 +388,27 @@ impl Server {
         Ok((ticks + children) as f64 / TICKS_A_SECOND)
     }
 
+    /// Of that, what those of its own threads have taken whose names begin with one of `names`, in seconds. Threads that have ended are
+    /// not among them.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn cpu_seconds_of(&self, names: &[&str]) -> Result<f64> {
+        let gone = || format!("{} does not run", self.kind.name());
+        let id = self.process().ok_or_else(gone)?;
+        let threads = fs::read_dir(format!("/proc/{id}/task")).map_err(|_| gone())?;
+        let ticks: u64 = threads
+            .flatten()
+            .filter(|thread| {
+                // The name of a thread is cut off after 15 letters.
+                let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+                names.iter().any(|wanted| name.trim_end().starts_with(&wanted[..wanted.len().min(15)]))
+            })
+            .filter_map(|thread| ticks_in(&thread.path().join("stat"), 2))
+            .sum();
+        Ok(ticks as f64 / TICKS_A_SECOND)
+    }
+
     /// Its version, as it says itself.
     pub fn version(&self) -> String {
         let shown = match self.kind {
@@ -440,10 +461,16 @@ const TICKS_A_SECOND: f64 = 100.0;
 
 /// Processor time of a process and of its children that it has waited for.
 fn ticks_of(id: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // utime, stime, cutime, cstime
+    ticks_in(Path::new(&format!("/proc/{id}/stat")), 4)
+}
+
+/// The first `count` of the times that such a file tells.
+fn ticks_in(stat: &Path, count: usize) -> Option<u64> {
+    let stat = fs::read_to_string(stat).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    // utime, stime, cutime, cstime: 14 to 17, with the id and the name before.
-    fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok()).sum()
+    // They are the fields 14 to 17, with the id and the name before.
+    fields.get(11..11 + count)?.iter().map(|field| field.parse::<u64>().ok()).sum()
 }
 
 fn parent_of(id: u32) -> Option<u32> {
