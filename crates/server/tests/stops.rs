@@ -56,7 +56,7 @@ const BUSY: &[(&str, &str)] = &[
     ("RETURNING", "update t set n = t.n from u a, u b where t.id = a.id + 1000000 + b.id returning t.id"),
     (
         "a subquery for each row",
-        "select count(*) from t a, t b, t c, t d where exists (select from t e, t f where e.id + f.id + a.id < 0)",
+        "select count(*) from t a, t b, t c, t d where exists (select from u e, u f where e.id + f.id + a.id < 0)",
     ),
     ("recursion", "with recursive x(n) as (select 1 union all select n % 10 + 1 from x) select max(n) from x"),
     (
