@@ -420,6 +420,13 @@ impl World {
             }
             // Of the temporary version store.
             (ErrorKind::OutOfMemory, _) if !self.db.is_recovery_accelerated() => Ok(()),
+            // The version file's disk has room for it once, and its device is dead: there is none for what replaces it.
+            (ErrorKind::DiskFull, Fault::Sync | Fault::Write | Fault::Read | Fault::Device)
+                if self.always.small_disk.is_some() && error.message().contains("no replacement could be made") =>
+            {
+                self.met.device_errors += 1;
+                Ok(())
+            }
             // Nothing but a write that needs an off-row version may meet it; ending a
             // transaction, reading and maintenance go on.
             (ErrorKind::DiskFull, fault)
