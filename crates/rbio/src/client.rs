@@ -1,0 +1,168 @@
+//! The client's side: a connection, and the connections to one server that are kept for further requests.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Result};
+
+use crate::deadline::{Timed, failed};
+use crate::frame::{self, ANSWER_BYTES_MAX};
+use crate::message::{Answer, Hello, Request, Role, VERSION, VERSION_OLDEST};
+
+/// Longest time for a connection and its first messages.
+const CONNECT: Duration = Duration::from_secs(3);
+/// A server may take so much longer than it was asked to wait.
+const GRACE: Duration = Duration::from_secs(5);
+/// Connections that are kept while nobody uses them.
+const KEPT_MAX: usize = 64;
+
+/// Who asks, and for which database.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub role: Role,
+    /// Zeros: whichever it is.
+    pub database: [u8; 16],
+}
+
+/// A connection on which the versions are agreed upon.
+pub struct Connection {
+    stream: Timed,
+    hello: Hello,
+    message: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects to `address` (`host:port`), within `time`.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be reached in time; `NotADatabase` when it serves another database; `NewerFormat` when there is no
+    /// version that both speak.
+    pub fn open(address: &str, me: Peer, time: Duration) -> Result<Self> {
+        let until = Instant::now() + time.min(CONNECT);
+        let peer = format!("the server at {address}");
+        let places = address.to_socket_addrs().map_err(|e| failed(&peer, "find", &e))?;
+        let mut last = Error::new(ErrorKind::Io, format!("{peer} has no address"));
+        for place in places {
+            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            match TcpStream::connect_timeout(&place, left) {
+                Ok(stream) => {
+                    let stream = Timed::new(stream, peer)?;
+                    return Self::begin(stream, me, until);
+                }
+                Err(error) => last = failed(&peer, "connect to", &error),
+            }
+        }
+        Err(last)
+    }
+
+    fn begin(stream: Timed, me: Peer, until: Instant) -> Result<Self> {
+        let nobody =
+            Hello { version: 0, role: me.role, database: [0; 16], first: Default::default(), segment_bytes: 0 };
+        let mut this = Self { stream, hello: nobody, message: Vec::new() };
+        let hello = Request::Hello { oldest: VERSION_OLDEST, newest: VERSION, role: me.role, database: me.database };
+        match this.call(&hello, until.saturating_duration_since(Instant::now()))? {
+            Answer::Hello(hello) if !(VERSION_OLDEST..=VERSION).contains(&hello.version) => Err(Error::new(
+                ErrorKind::NewerFormat,
+                format!("{} speaks version {} of the messages; this program does not", this.peer(), hello.version),
+            )),
+            Answer::Hello(hello) if me.database != [0; 16] && hello.database != me.database => {
+                Err(Error::new(ErrorKind::NotADatabase, format!("{} has another database", this.peer())))
+            }
+            Answer::Hello(hello) => {
+                this.hello = hello;
+                Ok(this)
+            }
+            other => Err(this.unexpected(&other)),
+        }
+    }
+
+    /// What the server has said of itself.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Who is there, in words.
+    pub fn peer(&self) -> &str {
+        self.stream.peer()
+    }
+
+    /// Asks, and waits for the answer for at most so long. After `Io` and `Corrupt` of its own the connection is of no use any more.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt` for what is no answer. What the server refuses is an [`Answer::Error`].
+    pub fn call(&mut self, request: &Request, time: Duration) -> Result<Answer> {
+        self.stream.set_time(time);
+        frame::write(&mut self.stream, &mut request.encode())?;
+        if !frame::read(&mut self.stream, ANSWER_BYTES_MAX, &mut self.message)? {
+            return Err(Error::new(ErrorKind::Io, format!("{} has ended the connection", self.peer())));
+        }
+        let answer = Answer::decode(&self.message).map_err(|error| {
+            Error::new(error.kind(), format!("{} has sent what it should not: {}", self.peer(), error.message()))
+        });
+        if self.message.capacity() > 1 << 20 {
+            self.message = Vec::new();
+        }
+        answer
+    }
+
+    /// An error for an answer to something else.
+    #[cold]
+    pub fn unexpected(&self, answer: &Answer) -> Error {
+        match answer {
+            Answer::Error(error) => error.clone(),
+            _ => Error::corrupt(format!("{} has answered something else than what it was asked", self.peer())),
+        }
+    }
+}
+
+/// Connections to one server.
+pub struct Client {
+    address: String,
+    me: Peer,
+    kept: Mutex<Vec<Connection>>,
+}
+
+impl Client {
+    /// Nothing is connected yet.
+    pub fn new(address: &str, me: Peer) -> Self {
+        Self { address: address.to_owned(), me, kept: Mutex::default() }
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Asks on a connection that nobody else uses; `wait` is what the server was asked to wait for at most. A kept connection that turns
+    /// out to be dead is replaced by a new one, once: the server may have been started again.
+    ///
+    /// # Errors
+    /// Those of [`Connection::open`] and [`Connection::call`], and what the server refuses.
+    pub fn call(&self, request: &Request, wait: Duration) -> Result<Answer> {
+        let kept = self.kept.lock().pop();
+        if let Some(mut connection) = kept {
+            match connection.call(request, wait + GRACE) {
+                Err(error) if error.kind() == ErrorKind::Io => {
+                    // All others that were kept are as old.
+                    self.kept.lock().clear();
+                }
+                outcome => return self.done(connection, outcome?),
+            }
+        }
+        let mut connection = Connection::open(&self.address, self.me, CONNECT)?;
+        let answer = connection.call(request, wait + GRACE)?;
+        self.done(connection, answer)
+    }
+
+    fn done(&self, connection: Connection, answer: Answer) -> Result<Answer> {
+        let mut kept = self.kept.lock();
+        if kept.len() < KEPT_MAX {
+            kept.push(connection);
+        }
+        drop(kept);
+        match answer {
+            Answer::Error(error) => Err(error),
+            answer => Ok(answer),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Frames: a message with its length and checksum.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..4 | magic `RBIO` |
+//! | 4..8 | length of the message |
+//! | 8..12 | CRC-32C over the length (as its four bytes) and the message |
+//! | 12.. | the message |
+//!
+//! TCP's own checksum misses one damaged segment in some ten thousand; a page or a block of the log must not be wrong at all.
+
+use resurgam_base::{Error, ErrorKind, Result, checksum, checksum_append};
+
+use crate::deadline::Timed;
+
+pub(crate) const FRAME_HEADER_BYTES: usize = 12;
+const MAGIC: [u8; 4] = *b"RBIO";
+/// The longest message with a page, pages, or blocks of the log in it: a block has 16 MB at most by default, and is never longer than
+/// a segment, which may be set. Such a block alone may be this long.
+pub(crate) const ANSWER_BYTES_MAX: usize = 80 << 20;
+/// The longest request.
+pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// Memory is given in steps as bytes arrive: a length alone costs nothing.
+const STEP: usize = 1 << 20;
+
+/// Writes `message`, which begins with [`FRAME_HEADER_BYTES`] of room, as a frame.
+///
+/// # Errors
+/// `Io`, also when it is not done in time; `Internal` for a message that is too long.
+pub(crate) fn write(to: &mut Timed, message: &mut [u8]) -> Result<()> {
+    let Some((head, body)) = message.split_first_chunk_mut::<FRAME_HEADER_BYTES>() else {
+        return Err(Error::internal("a frame without room for its header"));
+    };
+    let length = u32::try_from(body.len()).ok().filter(|length| *length as usize <= ANSWER_BYTES_MAX);
+    let Some(length) = length else {
+        return Err(Error::internal(format!("a message of {} bytes is too long to be sent", body.len())));
+    };
+    head[..4].copy_from_slice(&MAGIC);
+    head[4..8].copy_from_slice(&length.to_le_bytes());
+    head[8..12].copy_from_slice(&sum(length, body).to_le_bytes());
+    to.write_all(message)
+}
+
+fn sum(length: u32, body: &[u8]) -> u32 {
+    checksum_append(checksum(&length.to_le_bytes()), body)
+}
+
+/// Reads a frame's message, of at most `most` bytes, into `message`; false at the end of the connection.
+///
+/// # Errors
+/// `Io`, also when it is not there in time or ends in the middle; `Corrupt` for what is no frame, or too long a one.
+pub(crate) fn read(from: &mut Timed, most: usize, message: &mut Vec<u8>) -> Result<bool> {
+    let mut head = [0; FRAME_HEADER_BYTES];
+    if !from.read_first(&mut head)? {
+        return Ok(false);
+    }
+    let word = |at: usize| head[at..].first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    if head[..4] != MAGIC {
+        return Err(Error::corrupt("what came is no frame: something else is talking to this port"));
+    }
+    let length = word(4);
+    if length as usize > most {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("a frame says that its message has {length} bytes, and none may have more than {most}"),
+        ));
+    }
+    message.clear();
+    while message.len() < length as usize {
+        let at = message.len();
+        message.resize((at + STEP).min(length as usize), 0);
+        from.read_all(&mut message[at..])?;
+    }
+    if sum(length, message) != word(8) {
+        return Err(Error::corrupt("the checksum of a frame is wrong"));
+    }
+    Ok(true)
+}

@@ -1,0 +1,38 @@
+//! Remote block I/O (RBIO): what primary, log service and page servers say to each other (*Socrates*, section 3.4: typed,
+//! versioned, stateless).
+//!
+//! ```text
+//!   client --frame: request--> server
+//!   client <--frame: answer--  server      one after the other on a connection; several connections side by side
+//! ```
+//!
+//! | file | concept |
+//! |---|---|
+//! | `frame.rs` | lengths and checksums around messages |
+//! | `message.rs` | requests and answers, and their bytes |
+//! | `client.rs` | a connection, and the connections to one server that are kept |
+//! | `server.rs` | listening, a thread for each connection, bounded |
+//! | `deadline.rs` | reads and writes that end in time |
+//!
+//! # Invariants
+//! 1. Nothing that came from the network is used before its frame's checksum was right; a length is bounded before memory is given
+//!    for it.
+//! 2. A request can be sent again, to any server: none changes what a later answer means, but how far a consumer is, which only grows.
+//! 3. Every wait has an end: connecting, reading, writing, and what the server waits for on behalf of a request.
+//! 4. Two neighbouring versions work together: the highest that both know is agreed upon at the first message.
+//!
+//! The frames are our own, over blocking sockets, in place of gRPC: a page is asked for on a thread that waits for it
+//! with a latch in its hand, so an answer should cost two system calls and no change of threads
+//! (`docs/page-servers.md` has the figures), and the crates below the server stay free of async.
+
+mod client;
+mod deadline;
+mod frame;
+mod message;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, Connection, Peer};
+pub use message::{Answer, BlocksAnswer, Hello, Request, Role, VERSION, VERSION_OLDEST};
+pub use server::{Server, ServerConfig, ServerStats, Service};

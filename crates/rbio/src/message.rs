@@ -1,0 +1,386 @@
+//! Requests and answers, and their bytes: a kind, then fields in a fixed order, numbers little-endian, texts and bytes after their
+//! length (32 bits).
+//!
+//! A message must be used up by its fields: what is left over is an error, as is what is missing. A later version adds kinds; it
+//! changes none.
+
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+
+use crate::frame::FRAME_HEADER_BYTES;
+
+/// The newest version of the messages that this program speaks, and the oldest.
+pub const VERSION: u16 = 1;
+pub const VERSION_OLDEST: u16 = 1;
+
+/// Longest text in a message, in bytes: names and errors.
+const TEXT_BYTES_MAX: usize = 8 << 10;
+/// Most blocks in an answer.
+const BLOCKS_MAX: usize = 1 << 16;
+
+/// What a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// Has the log and runs the database.
+    Primary = 1,
+    /// Has pages.
+    PageServer = 2,
+    /// Asks only.
+    Client = 3,
+}
+
+/// What a server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The version that is spoken from here on.
+    pub version: u16,
+    pub role: Role,
+    pub database: [u8; 16],
+    /// Where the log of a new database of this kind begins.
+    pub first: Lsn,
+    /// Bytes of a segment of the log: with it, what a block says is known to be right.
+    pub segment_bytes: u64,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The first message: versions that are understood, and the database that is meant (zeros: whichever it is).
+    Hello { oldest: u16, newest: u16, role: Role, database: [u8; 16] },
+    /// The page with its record at `at_least`, or with later ones. Waits for it for at most so long. `have`: the LSN of the copy that
+    /// the client has, 0 for none.
+    GetPage { page: PageId, at_least: Lsn, have: Lsn, wait_ms: u32 },
+    /// Durable blocks of the log from `from` on, waiting for them for at most so long. The consumer has everything below `durable` and
+    /// never asks for it again.
+    PullBlocks { consumer: String, from: Lsn, durable: Lsn, bytes_max: u32, wait_ms: u32 },
+    /// How far it is.
+    Position,
+}
+
+/// Blocks of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlocksAnswer {
+    /// Each begins where the one before it ends; header and records.
+    pub blocks: Vec<Vec<u8>>,
+    /// All log below is in these blocks, or was asked for before.
+    pub complete_to: Lsn,
+    /// All log below is durable.
+    pub durable: Lsn,
+}
+
+/// What is answered.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Hello(Hello),
+    Page(Vec<u8>),
+    /// The copy that the client has is as new as what it asked for, and as what there is.
+    NotModified,
+    Blocks(BlocksAnswer),
+    Position {
+        applied: Lsn,
+        durable: Lsn,
+    },
+    Error(Error),
+}
+
+impl Request {
+    /// Its bytes, with room for the frame's header before them.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        match self {
+            Self::Hello { oldest, newest, role, database } => {
+                out.u8(1).u16(*oldest).u16(*newest).u8(*role as u8).raw(database);
+            }
+            Self::GetPage { page, at_least, have, wait_ms } => {
+                out.u8(2).u64(page.0).u64(at_least.0).u64(have.0).u32(*wait_ms);
+            }
+            Self::PullBlocks { consumer, from, durable, bytes_max, wait_ms } => {
+                out.u8(3).text(consumer).u64(from.0).u64(durable.0).u32(*bytes_max).u32(*wait_ms);
+            }
+            Self::Position => {
+                out.u8(4);
+            }
+        }
+        out.0
+    }
+
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut from = Reader(bytes);
+        let request = match from.u8()? {
+            1 => Self::Hello { oldest: from.u16()?, newest: from.u16()?, role: from.role()?, database: from.array()? },
+            2 => Self::GetPage {
+                page: PageId(from.u64()?),
+                at_least: Lsn(from.u64()?),
+                have: Lsn(from.u64()?),
+                wait_ms: from.u32()?,
+            },
+            3 => Self::PullBlocks {
+                consumer: from.text()?,
+                from: Lsn(from.u64()?),
+                durable: Lsn(from.u64()?),
+                bytes_max: from.u32()?,
+                wait_ms: from.u32()?,
+            },
+            4 => Self::Position,
+            kind => return Err(unknown("request", kind)),
+        };
+        from.end().map(|()| request)
+    }
+}
+
+impl Answer {
+    /// As [`Request::encode`].
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        match self {
+            Self::Hello(Hello { version, role, database, first, segment_bytes }) => {
+                out.u8(1).u16(*version).u8(*role as u8).raw(database).u64(first.0).u64(*segment_bytes);
+            }
+            Self::Page(bytes) => {
+                out.u8(2).bytes(bytes);
+            }
+            Self::NotModified => {
+                out.u8(3);
+            }
+            Self::Blocks(BlocksAnswer { blocks, complete_to, durable }) => {
+                out.u8(4).u64(complete_to.0).u64(durable.0).u32(blocks.len() as u32);
+                for block in blocks {
+                    out.bytes(block);
+                }
+            }
+            Self::Position { applied, durable } => {
+                out.u8(5).u64(applied.0).u64(durable.0);
+            }
+            Self::Error(error) => {
+                out.u8(6).u8(code(error.kind())).text(error.message());
+                out.text(error.detail().unwrap_or_default()).text(error.hint().unwrap_or_default());
+            }
+        }
+        out.0
+    }
+
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut from = Reader(bytes);
+        let answer = match from.u8()? {
+            1 => Self::Hello(Hello {
+                version: from.u16()?,
+                role: from.role()?,
+                database: from.array()?,
+                first: Lsn(from.u64()?),
+                segment_bytes: from.u64()?,
+            }),
+            2 => Self::Page(from.bytes()?.to_vec()),
+            3 => Self::NotModified,
+            4 => {
+                let (complete_to, durable, count) = (Lsn(from.u64()?), Lsn(from.u64()?), from.u32()? as usize);
+                if count > BLOCKS_MAX {
+                    return Err(Error::corrupt(format!("an answer with {count} blocks of the log")));
+                }
+                let blocks = (0..count).map(|_| Ok(from.bytes()?.to_vec())).collect::<Result<_>>()?;
+                Self::Blocks(BlocksAnswer { blocks, complete_to, durable })
+            }
+            5 => Self::Position { applied: Lsn(from.u64()?), durable: Lsn(from.u64()?) },
+            6 => {
+                let (kind, message) = (kind(from.u8()?), from.text()?);
+                let (detail, hint) = (from.text()?, from.text()?);
+                let mut error = Error::new(kind, message);
+                if !detail.is_empty() {
+                    error = error.with_detail(detail);
+                }
+                if !hint.is_empty() {
+                    error = error.with_hint(hint);
+                }
+                Self::Error(error)
+            }
+            kind => return Err(unknown("answer", kind)),
+        };
+        from.end().map(|()| answer)
+    }
+}
+
+/// Kinds of errors that mean something to who has asked, by their number in a message. All others are `Io` there: another server, or
+/// this one later, may do better.
+const KINDS: [(u8, ErrorKind); 11] = [
+    (1, ErrorKind::Io),
+    (2, ErrorKind::Corrupt),
+    (3, ErrorKind::NotADatabase),
+    (4, ErrorKind::NewerFormat),
+    (5, ErrorKind::NotInPrerequisiteState),
+    (6, ErrorKind::InvalidParameter),
+    (7, ErrorKind::NotSupported),
+    (8, ErrorKind::Stopped),
+    (9, ErrorKind::ConfigurationLimitExceeded),
+    (10, ErrorKind::OutOfMemory),
+    (11, ErrorKind::DiskFull),
+];
+
+fn code(kind: ErrorKind) -> u8 {
+    KINDS.iter().find(|(_, of)| *of == kind).map_or(1, |(code, _)| *code)
+}
+
+fn kind(code: u8) -> ErrorKind {
+    KINDS.iter().find(|(of, _)| *of == code).map_or(ErrorKind::Io, |(_, kind)| *kind)
+}
+
+#[cold]
+fn unknown(what: &str, kind: u8) -> Error {
+    Error::corrupt(format!("a {what} of the unknown kind {kind}"))
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn new() -> Self {
+        Self(vec![0; FRAME_HEADER_BYTES])
+    }
+    fn raw(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+    fn u8(&mut self, n: u8) -> &mut Self {
+        self.raw(&[n])
+    }
+    fn u16(&mut self, n: u16) -> &mut Self {
+        self.raw(&n.to_le_bytes())
+    }
+    fn u32(&mut self, n: u32) -> &mut Self {
+        self.raw(&n.to_le_bytes())
+    }
+    fn u64(&mut self, n: u64) -> &mut Self {
+        self.raw(&n.to_le_bytes())
+    }
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.u32(bytes.len() as u32).raw(bytes)
+    }
+    /// Cut off where it is too long.
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.bytes(&text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES_MAX)])
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or_else(|| Error::corrupt("a message is too short"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        Ok(*self.take(N)?.first_chunk().ok_or_else(|| Error::corrupt("a message is too short"))?)
+    }
+    fn u8(&mut self) -> Result<u8> {
+        Ok(self.array::<1>()?[0])
+    }
+    fn u16(&mut self) -> Result<u16> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+    fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+    fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+    fn bytes(&mut self) -> Result<&'a [u8]> {
+        let len = self.u32()? as usize;
+        self.take(len)
+    }
+    fn text(&mut self) -> Result<String> {
+        let bytes = self.bytes()?;
+        let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= TEXT_BYTES_MAX);
+        text.map(str::to_owned).ok_or_else(|| Error::corrupt("a text in a message is too long, or no text"))
+    }
+    fn role(&mut self) -> Result<Role> {
+        match self.u8()? {
+            1 => Ok(Role::Primary),
+            2 => Ok(Role::PageServer),
+            3 => Ok(Role::Client),
+            role => Err(Error::corrupt(format!("the unknown role {role}"))),
+        }
+    }
+    fn end(&self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(Error::corrupt("a message is too long for what it is")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn requests() -> Vec<Request> {
+        vec![
+            Request::Hello { oldest: 1, newest: 3, role: Role::PageServer, database: [7; 16] },
+            Request::GetPage { page: PageId(9), at_least: Lsn(8), have: Lsn(7), wait_ms: 6 },
+            Request::PullBlocks {
+                consumer: "page server ä".into(),
+                from: Lsn(1),
+                durable: Lsn(2),
+                bytes_max: 3,
+                wait_ms: 4,
+            },
+            Request::Position,
+        ]
+    }
+
+    fn answers() -> Vec<Answer> {
+        let hello =
+            Hello { version: 1, role: Role::Primary, database: [1; 16], first: Lsn(4096), segment_bytes: 1 << 20 };
+        let blocks = BlocksAnswer { blocks: vec![vec![1, 2], vec![], vec![3]], complete_to: Lsn(5), durable: Lsn(6) };
+        vec![
+            Answer::Hello(hello),
+            Answer::Page(vec![3; 100]),
+            Answer::NotModified,
+            Answer::Blocks(blocks),
+            Answer::Position { applied: Lsn(1), durable: Lsn(2) },
+            Answer::Error(Error::new(ErrorKind::NotADatabase, "another one").with_hint("look").with_detail("what")),
+        ]
+    }
+
+    #[test]
+    fn round_trip_and_damage() {
+        for request in requests() {
+            let bytes = &request.encode()[FRAME_HEADER_BYTES..];
+            assert_eq!(Request::decode(bytes).unwrap(), request);
+            for end in 0..bytes.len() {
+                assert_eq!(Request::decode(&bytes[..end]).unwrap_err().kind(), ErrorKind::Corrupt);
+            }
+            let longer = [bytes, &[0]].concat();
+            assert_eq!(Request::decode(&longer).unwrap_err().kind(), ErrorKind::Corrupt);
+        }
+        for answer in answers() {
+            let bytes = &answer.encode()[FRAME_HEADER_BYTES..];
+            assert_eq!(format!("{:?}", Answer::decode(bytes).unwrap()), format!("{answer:?}"));
+            for end in 0..bytes.len() {
+                assert_eq!(Answer::decode(&bytes[..end]).unwrap_err().kind(), ErrorKind::Corrupt);
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_off_between_letters() {
+        let error = Error::new(ErrorKind::Internal, "ä".repeat(TEXT_BYTES_MAX));
+        let Answer::Error(came) = Answer::decode(&Answer::Error(error).encode()[FRAME_HEADER_BYTES..]).unwrap() else {
+            panic!("no error");
+        };
+        assert_eq!((came.kind(), came.message().len()), (ErrorKind::Io, TEXT_BYTES_MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 1u8..7) {
+            let with_kind = [&[kind], &bytes[..]].concat();
+            for bytes in [&bytes, &with_kind] {
+                if let Ok(request) = Request::decode(bytes) {
+                    prop_assert_eq!(&request.encode()[FRAME_HEADER_BYTES..], &bytes[..]);
+                }
+                let _ = Answer::decode(bytes);
+            }
+        }
+    }
+}

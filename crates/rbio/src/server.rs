@@ -1,0 +1,302 @@
+//! The server's side: listening, and a thread for each connection.
+
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Result};
+
+use crate::deadline::{Timed, failed};
+use crate::frame::{self, REQUEST_BYTES_MAX};
+use crate::message::{Answer, Hello, Request, Role, VERSION, VERSION_OLDEST};
+
+/// Longest time until the first message is there.
+const FIRST: Duration = Duration::from_secs(5);
+/// Longest time for an answer to be taken by a client that is slow.
+const SEND: Duration = Duration::from_secs(30);
+/// Between two looks at a listener that fails: there are no more handles, for instance.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Settings.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerConfig {
+    /// Connections at one time.
+    pub connections_max: usize,
+    /// A connection without a request for so long is ended; the client opens another one.
+    pub idle: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { connections_max: 1000, idle: Duration::from_secs(600) }
+    }
+}
+
+/// What a server has done since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerStats {
+    pub connections: u64,
+    pub requests: u64,
+    /// Requests that were refused or failed.
+    pub errors: u64,
+    /// Connections that were refused, or ended for what came on them.
+    pub bad_connections: u64,
+}
+
+/// What answers.
+pub trait Service: Send + Sync + 'static {
+    /// What it is (the version is filled in).
+    ///
+    /// # Errors
+    /// Why nobody can be served now.
+    fn hello(&self, client: Role) -> Result<Hello>;
+
+    /// Answers a request, not a Hello. While it waits it is to look at `goes_on` at least ten times a second, and to end with any
+    /// error when that is false.
+    ///
+    /// # Errors
+    /// Sent to the client.
+    fn answer(&self, request: &Request, goes_on: &dyn Fn() -> bool) -> Result<Answer>;
+}
+
+struct Shared {
+    service: Arc<dyn Service>,
+    config: ServerConfig,
+    stopping: AtomicBool,
+    connections: AtomicU64,
+    requests: AtomicU64,
+    errors: AtomicU64,
+    bad: AtomicU64,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    all: Vec<(u64, TcpStream, Option<JoinHandle<()>>)>,
+    /// Of connections that have ended.
+    ended: Vec<JoinHandle<()>>,
+}
+
+/// A server that listens until it is dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens on `listen` (`host:port`; port 0: any).
+    ///
+    /// # Errors
+    /// `InUse` for a port that is taken; `Io`.
+    pub fn start(listen: &str, config: ServerConfig, service: Arc<dyn Service>) -> Result<Self> {
+        let refused = |error: &io::Error| {
+            let kind = if error.kind() == io::ErrorKind::AddrInUse { ErrorKind::InUse } else { ErrorKind::Io };
+            Error::new(kind, format!("could not listen on {listen}: {error}"))
+        };
+        let socket = TcpListener::bind(listen).map_err(|e| refused(&e))?;
+        let address = socket.local_addr().map_err(|e| refused(&e))?;
+        let shared = Arc::new(Shared {
+            service,
+            config,
+            stopping: AtomicBool::new(false),
+            connections: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            bad: AtomicU64::new(0),
+            open: Mutex::default(),
+        });
+        let listener = spawn("rbio-listen", {
+            let shared = Arc::clone(&shared);
+            move || listen_on(&socket, &shared)
+        })?;
+        Ok(Self { shared, address, listener: Some(listener) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> ServerStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ServerStats {
+            connections: read(&self.shared.connections),
+            requests: read(&self.shared.requests),
+            errors: read(&self.shared.errors),
+            bad_connections: read(&self.shared.bad),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Wakes the listener.
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        drop(TcpStream::connect_timeout(&address, Duration::from_secs(1)));
+        self.listener.take().map(JoinHandle::join);
+        let Open { all, ended, .. } = std::mem::take(&mut *self.shared.open.lock());
+        let threads: Vec<_> = all
+            .into_iter()
+            .filter_map(|(_, stream, thread)| {
+                let _ = stream.shutdown(Shutdown::Both);
+                thread
+            })
+            .chain(ended)
+            .collect();
+        let me = std::thread::current().id();
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(format!("resurgam-{name}"))
+        .spawn(body)
+        .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("could not start a thread: {e}")))
+}
+
+fn listen_on(socket: &TcpListener, shared: &Arc<Shared>) {
+    loop {
+        let accepted = socket.accept();
+        if shared.stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        match accepted {
+            Ok((stream, from)) => {
+                shared.connections.fetch_add(1, Ordering::Relaxed);
+                if let Err(error) = admit(stream, from, shared) {
+                    shared.bad.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!("a connection from {from} was refused: {error}");
+                }
+            }
+            Err(error) => {
+                tracing::warn!("no connection can be taken now: {error}");
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+/// Gives the connection a thread of its own, if there is room for it.
+fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()> {
+    let peer = format!("the client at {from}");
+    let handle = stream.try_clone().map_err(|e| failed(&peer, "serve", &e))?;
+    let mut open = shared.open.lock();
+    open.ended.drain(..).for_each(|thread| drop(thread.join()));
+    let full = open.all.len() >= shared.config.connections_max;
+    let mut stream = Timed::new(stream, peer)?;
+    if full {
+        drop(open);
+        let error = Error::new(ErrorKind::ConfigurationLimitExceeded, "there are too many connections");
+        // Never for long: the listener waits.
+        stream.set_time(PAUSE);
+        return frame::write(&mut stream, &mut Answer::Error(error.clone()).encode()).and(Err(error));
+    }
+    let id = open.next;
+    open.next += 1;
+    open.all.push((id, handle, None));
+    let thread = spawn("rbio", {
+        let shared = Arc::clone(shared);
+        move || {
+            serve(&mut stream, &shared);
+            let mut open = shared.open.lock();
+            if let Some(at) = open.all.iter().position(|(of, ..)| *of == id) {
+                let (_, _, thread) = open.all.swap_remove(at);
+                open.ended.extend(thread);
+            }
+        }
+    });
+    match thread {
+        // The thread cannot have ended: it waits for this lock.
+        Ok(thread) => {
+            if let Some((_, _, slot)) = open.all.last_mut() {
+                *slot = Some(thread);
+            }
+            Ok(())
+        }
+        Err(error) => {
+            open.all.pop();
+            Err(error)
+        }
+    }
+}
+
+/// Answers until the connection ends.
+fn serve(stream: &mut Timed, shared: &Shared) {
+    let mut message = Vec::new();
+    let mut greeted = false;
+    loop {
+        stream.set_time(if greeted { shared.config.idle } else { FIRST });
+        match frame::read(stream, REQUEST_BYTES_MAX, &mut message) {
+            Ok(true) => {}
+            // A client that has gone, or was silent for long, is nothing to be told of.
+            Ok(false) => return,
+            Err(error) if error.kind() == ErrorKind::Io => return,
+            Err(error) => {
+                shared.bad.fetch_add(1, Ordering::Relaxed);
+                if !shared.stopping.load(Ordering::SeqCst) {
+                    tracing::warn!("the connection of {} is ended: {error}", stream.peer());
+                }
+                stream.set_time(FIRST);
+                let _ = frame::write(stream, &mut Answer::Error(error).encode());
+                return;
+            }
+        }
+        shared.requests.fetch_add(1, Ordering::Relaxed);
+        let answer = answer(&message, greeted, shared);
+        let is_error = matches!(answer, Answer::Error(_));
+        shared.errors.fetch_add(u64::from(is_error), Ordering::Relaxed);
+        let is_hello = matches!(answer, Answer::Hello(_));
+        stream.set_time(SEND);
+        if frame::write(stream, &mut answer.encode()).is_err() || (!greeted && !is_hello) {
+            return;
+        }
+        greeted = true;
+    }
+}
+
+fn answer(message: &[u8], greeted: bool, shared: &Shared) -> Answer {
+    let goes_on = || !shared.stopping.load(Ordering::SeqCst);
+    let answered = catch_unwind(AssertUnwindSafe(|| match Request::decode(message)? {
+        Request::Hello { oldest, newest, role, database } => greet(shared, oldest, newest, role, database),
+        _ if !greeted => Err(Error::new(ErrorKind::InvalidParameter, "the first message is not a greeting")),
+        request => shared.service.answer(&request, &goes_on),
+    }));
+    let answered = answered.unwrap_or_else(|_| Err(Error::internal("a panic while a request was answered")));
+    answered.unwrap_or_else(Answer::Error)
+}
+
+fn greet(shared: &Shared, oldest: u16, newest: u16, role: Role, database: [u8; 16]) -> Result<Answer> {
+    let version = newest.min(VERSION);
+    if version < oldest.max(VERSION_OLDEST) {
+        return Err(Error::new(
+            ErrorKind::NewerFormat,
+            format!(
+                "versions {oldest} to {newest} of the messages are spoken on one side, {VERSION_OLDEST} to {VERSION} on the other"
+            ),
+        )
+        .with_hint("Neighbouring versions work together: bring the older side up to date first."));
+    }
+    let hello = Hello { version, ..shared.service.hello(role)? };
+    if database != [0; 16] && database != hello.database {
+        return Err(Error::new(ErrorKind::NotADatabase, "this is another database"));
+    }
+    Ok(Answer::Hello(hello))
+}

@@ -1,0 +1,182 @@
+//! Client and server over real sockets: bad frames, slow and silent peers, versions, a server that is started again.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+
+use crate::frame::FRAME_HEADER_BYTES;
+use crate::message::{Answer, Hello, Request, Role};
+use crate::{Client, Connection, Peer, Server, ServerConfig, Service};
+
+const DATABASE: [u8; 16] = [5; 16];
+const ME: Peer = Peer { role: Role::Primary, database: DATABASE };
+const TIME: Duration = Duration::from_secs(10);
+
+/// Answers a page with its number in it; page 13 panics, page 14 waits for as long as it may.
+struct Numbers;
+
+impl Service for Numbers {
+    fn hello(&self, _: Role) -> Result<Hello> {
+        Ok(Hello { version: 0, role: Role::PageServer, database: DATABASE, first: Lsn(4096), segment_bytes: 1 << 20 })
+    }
+    fn answer(&self, request: &Request, goes_on: &dyn Fn() -> bool) -> Result<Answer> {
+        match request {
+            Request::GetPage { page: PageId(13), .. } => panic!("planted"),
+            Request::GetPage { page: PageId(14), .. } => {
+                while goes_on() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(Error::new(ErrorKind::Stopped, "the end"))
+            }
+            Request::GetPage { page, .. } => Ok(Answer::Page(page.0.to_le_bytes().repeat(1024))),
+            _ => Err(Error::new(ErrorKind::NotSupported, "no")),
+        }
+    }
+}
+
+fn start(config: ServerConfig) -> Server {
+    Server::start("127.0.0.1:0", config, Arc::new(Numbers)).unwrap()
+}
+
+fn page(number: u64) -> Request {
+    Request::GetPage { page: PageId(number), at_least: Lsn(1), have: Lsn::NONE, wait_ms: 0 }
+}
+
+fn is_page(answer: Result<Answer>, number: u64) {
+    match answer.unwrap() {
+        Answer::Page(bytes) => assert_eq!((bytes.len(), &bytes[..8]), (8192, &number.to_le_bytes()[..])),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn many_ask_side_by_side() {
+    let server = start(ServerConfig::default());
+    let client = Client::new(&server.address().to_string(), ME);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let client = &client;
+            scope.spawn(move || {
+                (100..400).for_each(|i| is_page(client.call(&page(thread * 1000 + i), TIME), thread * 1000 + i))
+            });
+        }
+    });
+    let stats = server.stats();
+    assert!(stats.connections <= 8 && stats.requests == 2400 + stats.connections, "{stats:?}");
+}
+
+#[test]
+fn errors_and_panics_are_answers() {
+    let server = start(ServerConfig::default());
+    let client = Client::new(&server.address().to_string(), ME);
+    assert_eq!(client.call(&Request::Position, TIME).unwrap_err().kind(), ErrorKind::NotSupported);
+    assert!(client.call(&page(13), TIME).is_err());
+    is_page(client.call(&page(12), TIME), 12);
+    assert_eq!(server.stats().connections, 1, "the connection is as good as before");
+}
+
+#[test]
+fn another_database_and_other_versions_are_refused() {
+    let server = start(ServerConfig::default());
+    let address = server.address().to_string();
+    let other = Connection::open(&address, Peer { database: [6; 16], ..ME }, TIME);
+    assert_eq!(other.err().unwrap().kind(), ErrorKind::NotADatabase);
+    assert!(Connection::open(&address, Peer { database: [0; 16], ..ME }, TIME).is_ok(), "whichever it is");
+    let mut connection = Connection::open(&address, ME, TIME).unwrap();
+    for (oldest, newest, fits) in [(1, 2, true), (2, 3, false), (0, 0, false), (0, 9, true)] {
+        let hello = Request::Hello { oldest, newest, role: Role::Client, database: DATABASE };
+        match connection.call(&hello, TIME).unwrap() {
+            Answer::Hello(hello) => assert!(fits && hello.version == 1),
+            Answer::Error(error) => assert!(!fits && error.kind() == ErrorKind::NewerFormat, "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_started_again_is_found() {
+    let server = start(ServerConfig::default());
+    let address = server.address().to_string();
+    let client = Client::new(&address, ME);
+    is_page(client.call(&page(1), TIME), 1);
+    drop(server);
+    assert_eq!(client.call(&page(2), TIME).unwrap_err().kind(), ErrorKind::Io);
+    let again = Server::start(&address, ServerConfig::default(), Arc::new(Numbers)).unwrap();
+    is_page(client.call(&page(3), TIME), 3);
+    drop(again);
+}
+
+#[test]
+fn a_server_ends_while_somebody_waits() {
+    let server = start(ServerConfig::default());
+    let client = Client::new(&server.address().to_string(), ME);
+    let silent = TcpStream::connect(server.address()).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.call(&page(14), TIME));
+        std::thread::sleep(Duration::from_millis(100));
+        let begun = Instant::now();
+        drop(server);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(waiting.join().unwrap().is_err());
+    });
+    drop(silent);
+}
+
+#[test]
+fn connections_are_bounded() {
+    let server = start(ServerConfig { connections_max: 3, ..ServerConfig::default() });
+    let address = server.address().to_string();
+    let mut kept: Vec<_> = (0..3).map(|_| Connection::open(&address, ME, TIME).unwrap()).collect();
+    assert!(Connection::open(&address, ME, TIME).is_err());
+    is_page(kept[0].call(&page(4), TIME), 4);
+    kept.pop();
+    let begun = Instant::now();
+    while Connection::open(&address, ME, TIME).is_err() {
+        assert!(begun.elapsed() < TIME, "its place is free again");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whatever comes, the connection ends or is answered, and others are served.
+#[test]
+fn bytes_of_any_kind_harm_nobody() {
+    let server = start(ServerConfig::default());
+    let address = server.address();
+    let hello = Request::Hello { oldest: 1, newest: 1, role: Role::Client, database: DATABASE };
+    let mut frame = hello.encode();
+    let len = (frame.len() - FRAME_HEADER_BYTES) as u32;
+    let sum = resurgam_base::checksum_append(resurgam_base::checksum(&len.to_le_bytes()), &frame[FRAME_HEADER_BYTES..]);
+    frame[..4].copy_from_slice(b"RBIO");
+    frame[4..8].copy_from_slice(&len.to_le_bytes());
+    frame[8..12].copy_from_slice(&sum.to_le_bytes());
+    let send = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(TIME)).unwrap();
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut back = Vec::new();
+        let _ = stream.read_to_end(&mut back);
+        back
+    };
+    let good = send(&frame);
+    assert!(matches!(Answer::decode(&good[FRAME_HEADER_BYTES..]), Ok(Answer::Hello(_))));
+    for bit in 0..frame.len() * 8 {
+        let mut bad = frame.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        let back = send(&bad);
+        let answer = back.get(FRAME_HEADER_BYTES..).map(Answer::decode);
+        assert!(!matches!(answer, Some(Ok(Answer::Hello(_)))), "bit {bit}");
+    }
+    // A length beyond all bounds, and one that never comes.
+    let mut long = frame.clone();
+    long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    send(&long);
+    send(&frame[..7]);
+    send(b"GET / HTTP/1.1\r\n\r\n");
+    let client = Client::new(&address.to_string(), ME);
+    is_page(client.call(&page(5), TIME), 5);
+    assert!(server.stats().bad_connections > 0);
+}
