@@ -62,6 +62,14 @@ impl LogBlock {
         Block::trusted(self.sealed.header, &self.sealed.bytes, self.segment_bytes)
     }
 
+    /// Appends its bytes, header and records, as a segment file has them: what goes to another process, which checks them there with
+    /// [`Block::parse`]. The durable position in the header is that of when it was made, or none.
+    pub fn put_bytes(&self, out: &mut Vec<u8>) {
+        let at = out.len();
+        out.extend_from_slice(&self.sealed.bytes);
+        self.sealed.header.seal(&mut out[at..]);
+    }
+
     /// Its records in order; none in a block that only says that the next segment follows. After an
     /// error (`Corrupt`, naming the record) there are no more.
     pub fn records(&self) -> impl Iterator<Item = Result<RecordRef<'_>>> {

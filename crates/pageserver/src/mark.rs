@@ -37,6 +37,19 @@ impl Mark {
     /// # Errors
     /// `NotADatabase` when it is of another database; `NewerFormat`; `Corrupt`; those of reading.
     pub fn read(vfs: &Arc<dyn Vfs>, dir: &Path, database: [u8; 16]) -> Result<Option<Self>> {
+        let mark = Self::read_any(vfs, dir)?;
+        if mark.as_ref().is_some_and(|mark| mark.database != database) {
+            let what = format!("\"{}\" has the pages of another database", dir.display());
+            return Err(Error::new(ErrorKind::NotADatabase, what));
+        }
+        Ok(mark)
+    }
+
+    /// As [`Mark::read`], whichever database it is of.
+    ///
+    /// # Errors
+    /// `NewerFormat`; `Corrupt`; those of reading.
+    pub fn read_any(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(NAME);
         if !vfs.exists(&path)? {
             return Ok(None);
@@ -53,10 +66,6 @@ impl Mark {
         }
         let mark = Self::decode(&bytes)
             .ok_or_else(|| Error::corrupt(format!("the file \"{}\" is damaged", path.display())))?;
-        if mark.database != database {
-            let what = format!("\"{}\" has the pages of another database", dir.display());
-            return Err(Error::new(ErrorKind::NotADatabase, what));
-        }
         Ok(Some(mark))
     }
 

@@ -129,6 +129,22 @@ impl PageServer {
         })
     }
 
+    /// The database whose pages are in `dir`; none when there are none yet.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NewerFormat`; those of reading.
+    pub fn database_of(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<[u8; 16]>> {
+        Mark::read_any(vfs, dir).map(|mark| mark.map(|mark| mark.database))
+    }
+
+    /// Forgets what is in `dir`, where no server is open: the next one begins anew, from archive and backup.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn forget(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<()> {
+        Mark::remove(vfs, dir)
+    }
+
     /// All log below is applied: where the next block starts.
     pub fn position(&self) -> Lsn {
         *self.applied.lock()

@@ -87,23 +87,31 @@ impl Connection {
         self.stream.peer()
     }
 
-    /// Asks, and waits for the answer for at most so long. After `Io` and `Corrupt` of its own the connection is of no use any more.
+    /// Asks, and waits for the answer for at most so long. After an error the connection is of no use any more.
     ///
     /// # Errors
-    /// `Io`; `Corrupt` for what is no answer. What the server refuses is an [`Answer::Error`].
+    /// `Io`, also for bytes that were damaged on the way: another try may do better. What the server refuses is an [`Answer::Error`].
     pub fn call(&mut self, request: &Request, time: Duration) -> Result<Answer> {
         self.stream.set_time(time);
+        let outcome = self.exchange(request);
+        if self.message.capacity() > 1 << 20 {
+            self.message = Vec::new();
+        }
+        outcome.map_err(|error| match error.kind() {
+            ErrorKind::Corrupt => {
+                let what = format!("{} has sent what it should not: {}", self.peer(), error.message());
+                Error::new(ErrorKind::Io, what)
+            }
+            _ => error,
+        })
+    }
+
+    fn exchange(&mut self, request: &Request) -> Result<Answer> {
         frame::write(&mut self.stream, &mut request.encode())?;
         if !frame::read(&mut self.stream, ANSWER_BYTES_MAX, &mut self.message)? {
             return Err(Error::new(ErrorKind::Io, format!("{} has ended the connection", self.peer())));
         }
-        let answer = Answer::decode(&self.message).map_err(|error| {
-            Error::new(error.kind(), format!("{} has sent what it should not: {}", self.peer(), error.message()))
-        });
-        if self.message.capacity() > 1 << 20 {
-            self.message = Vec::new();
-        }
-        answer
+        Answer::decode(&self.message)
     }
 
     /// An error for an answer to something else.

@@ -4,17 +4,19 @@
 //! |---|---|
 //! | 0..4 | magic `RBIO` |
 //! | 4..8 | length of the message |
-//! | 8..12 | CRC-32C over the length (as its four bytes) and the message |
-//! | 12.. | the message |
+//! | 8..12 | CRC-32C of the message |
+//! | 12..16 | CRC-32C of the header before it: a damaged length is noticed at once, and not when what it promises does not come |
+//! | 16.. | the message |
 //!
 //! TCP's own checksum misses one damaged segment in some ten thousand; a page or a block of the log must not be wrong at all.
 
-use resurgam_base::{Error, ErrorKind, Result, checksum, checksum_append};
+use resurgam_base::{Error, ErrorKind, Result, checksum};
 
 use crate::deadline::Timed;
 
-pub(crate) const FRAME_HEADER_BYTES: usize = 12;
+pub(crate) const FRAME_HEADER_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"RBIO";
+const HEAD_SUM_AT: usize = 12;
 /// The longest message with a page, pages, or blocks of the log in it: a block has 16 MB at most by default, and is never longer than
 /// a segment, which may be set. Such a block alone may be this long.
 pub(crate) const ANSWER_BYTES_MAX: usize = 80 << 20;
@@ -37,12 +39,10 @@ pub(crate) fn write(to: &mut Timed, message: &mut [u8]) -> Result<()> {
     };
     head[..4].copy_from_slice(&MAGIC);
     head[4..8].copy_from_slice(&length.to_le_bytes());
-    head[8..12].copy_from_slice(&sum(length, body).to_le_bytes());
+    head[8..12].copy_from_slice(&checksum(body).to_le_bytes());
+    let sum = checksum(&head[..HEAD_SUM_AT]);
+    head[HEAD_SUM_AT..].copy_from_slice(&sum.to_le_bytes());
     to.write_all(message)
-}
-
-fn sum(length: u32, body: &[u8]) -> u32 {
-    checksum_append(checksum(&length.to_le_bytes()), body)
 }
 
 /// Reads a frame's message, of at most `most` bytes, into `message`; false at the end of the connection.
@@ -58,6 +58,9 @@ pub(crate) fn read(from: &mut Timed, most: usize, message: &mut Vec<u8>) -> Resu
     if head[..4] != MAGIC {
         return Err(Error::corrupt("what came is no frame: something else is talking to this port"));
     }
+    if checksum(&head[..HEAD_SUM_AT]) != word(HEAD_SUM_AT) {
+        return Err(Error::corrupt("the checksum of a frame's header is wrong"));
+    }
     let length = word(4);
     if length as usize > most {
         return Err(Error::new(
@@ -71,7 +74,7 @@ pub(crate) fn read(from: &mut Timed, most: usize, message: &mut Vec<u8>) -> Resu
         message.resize((at + STEP).min(length as usize), 0);
         from.read_all(&mut message[at..])?;
     }
-    if sum(length, message) != word(8) {
+    if checksum(message) != word(8) {
         return Err(Error::corrupt("the checksum of a frame is wrong"));
     }
     Ok(true)

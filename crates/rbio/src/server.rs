@@ -254,6 +254,8 @@ fn serve(stream: &mut Timed, shared: &Shared) {
                 if !shared.stopping.load(Ordering::SeqCst) {
                     tracing::warn!("the connection of {} is ended: {error}", stream.peer());
                 }
+                // The client may have sent something else.
+                let error = Error::new(ErrorKind::Io, format!("a request came damaged: {}", error.message()));
                 stream.set_time(FIRST);
                 let _ = frame::write(stream, &mut Answer::Error(error).encode());
                 return;

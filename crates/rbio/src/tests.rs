@@ -148,10 +148,15 @@ fn bytes_of_any_kind_harm_nobody() {
     let hello = Request::Hello { oldest: 1, newest: 1, role: Role::Client, database: DATABASE };
     let mut frame = hello.encode();
     let len = (frame.len() - FRAME_HEADER_BYTES) as u32;
-    let sum = resurgam_base::checksum_append(resurgam_base::checksum(&len.to_le_bytes()), &frame[FRAME_HEADER_BYTES..]);
-    frame[..4].copy_from_slice(b"RBIO");
-    frame[4..8].copy_from_slice(&len.to_le_bytes());
-    frame[8..12].copy_from_slice(&sum.to_le_bytes());
+    let seal = |frame: &mut [u8], len: u32| {
+        frame[..4].copy_from_slice(b"RBIO");
+        frame[4..8].copy_from_slice(&len.to_le_bytes());
+        let sum = resurgam_base::checksum(&frame[FRAME_HEADER_BYTES..]);
+        frame[8..12].copy_from_slice(&sum.to_le_bytes());
+        let sum = resurgam_base::checksum(&frame[..12]);
+        frame[12..16].copy_from_slice(&sum.to_le_bytes());
+    };
+    seal(&mut frame, len);
     let send = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(TIME)).unwrap();
@@ -172,7 +177,7 @@ fn bytes_of_any_kind_harm_nobody() {
     }
     // A length beyond all bounds, and one that never comes.
     let mut long = frame.clone();
-    long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    seal(&mut long, u32::MAX);
     send(&long);
     send(&frame[..7]);
     send(b"GET / HTTP/1.1\r\n\r\n");

@@ -1,0 +1,32 @@
+//! Primary and page servers as processes of their own (*Socrates*, section 4): what connects the engine over page servers
+//! (`resurgam-engine`'s `page_service.rs`) and the page server (`resurgam-pageserver`) by [RBIO](resurgam_rbio).
+//!
+//! ```text
+//!               GetPage(page, LSN)
+//!   primary  ------------------------>  page server
+//!   engine   <--- durable blocks ----   (pulls)
+//!     log                                 pages        archive, backups: what is not there yet
+//! ```
+//!
+//! | file | concept | runs in |
+//! |---|---|---|
+//! | `log_service.rs` | durable blocks for who pulls them, and the log that is kept for them | primary |
+//! | `page_client.rs` | pages from whichever page server answers best | primary |
+//! | `primary.rs` | both, as what an open of the database asks for | primary |
+//! | `node.rs` | a page server that pulls, applies, checkpoints, fills and answers | page server |
+//!
+//! # Invariants
+//! 1. Only durable blocks leave the primary: a page server is never ahead of what a crash of the primary leaves.
+//! 2. What a page server needs after a crash of its own is held in the log, or it is in the archive: one that was away for longer than
+//!    its lease begins anew from there.
+//! 3. A page server's loss costs the time to start another one; nothing is kept for it but log.
+
+mod log_service;
+mod node;
+mod page_client;
+mod primary;
+
+pub use log_service::{ConsumerStatus, LogServiceConfig};
+pub use node::{NodeConfig, NodeStatus, PageServerNode, SeedSource};
+pub use page_client::{PageClientConfig, ReplicaStatus};
+pub use primary::{Primary, PrimaryConfig, PrimaryStatus};

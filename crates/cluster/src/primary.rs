@@ -1,0 +1,113 @@
+//! The primary's part: what an open of a database over page servers asks for.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_engine::{Log, PageService, RemotePages};
+use resurgam_page::PageBuf;
+use resurgam_rbio::{Server, ServerConfig, ServerStats};
+
+use crate::log_service::{ConsumerStatus, LogService, LogServiceConfig};
+use crate::page_client::{PageClient, PageClientConfig, ReplicaStatus};
+
+/// Settings of a primary.
+#[derive(Clone, Debug)]
+pub struct PrimaryConfig {
+    /// Where the log is given to page servers: `host:port`.
+    pub listen: String,
+    /// Where the page servers are.
+    pub page_servers: Vec<String>,
+    pub log: LogServiceConfig,
+    pub pages: PageClientConfig,
+}
+
+/// What a primary has to do with its page servers.
+#[derive(Clone, Debug, Default)]
+pub struct PrimaryStatus {
+    pub consumers: Vec<ConsumerStatus>,
+    pub replicas: Vec<ReplicaStatus>,
+    pub server: ServerStats,
+}
+
+/// The page service of one database: to be given to its options.
+pub struct Primary {
+    config: PrimaryConfig,
+    /// Of the database that is open.
+    now: Mutex<Weak<Remote>>,
+}
+
+/// While the database is open.
+struct Remote {
+    pages: PageClient,
+    log: Arc<LogService>,
+    server: Server,
+}
+
+impl Primary {
+    /// Nothing is connected, and nothing listens, until the database is opened.
+    pub fn new(config: PrimaryConfig) -> Self {
+        Self { config, now: Mutex::default() }
+    }
+
+    /// What it does now; none: the database is not open.
+    pub fn status(&self) -> Option<PrimaryStatus> {
+        let remote = self.now.lock().upgrade()?;
+        Some(PrimaryStatus {
+            consumers: remote.log.status(),
+            replicas: remote.pages.status(),
+            server: remote.server.stats(),
+        })
+    }
+
+    /// Where page servers find the log; none: the database is not open.
+    pub fn address(&self) -> Option<std::net::SocketAddr> {
+        self.now.lock().upgrade().map(|remote| remote.server.address())
+    }
+}
+
+impl PageService for Primary {
+    fn open(&self, database: [u8; 16], log: &Arc<Log>, first: Lsn) -> Result<Arc<dyn RemotePages>> {
+        if self.config.page_servers.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidParameter, "no page server is named"));
+        }
+        let service = Arc::new(LogService::new(Arc::clone(log), database, first, self.config.log)?);
+        let server = Server::start(&self.config.listen, ServerConfig::default(), Arc::clone(&service) as _)?;
+        let pages = PageClient::new(&self.config.page_servers, database, self.config.pages);
+        let remote = Arc::new(Remote { pages, log: service, server });
+        expire_leases(&remote)?;
+        *self.now.lock() = Arc::downgrade(&remote);
+        Ok(remote)
+    }
+}
+
+/// A thread that forgets consumers, while the database is open.
+fn expire_leases(remote: &Arc<Remote>) -> Result<()> {
+    let log = Arc::downgrade(&remote.log);
+    let each = Duration::from_secs(1).min(remote.log.lease() / 4).max(Duration::from_millis(10));
+    let body = move || {
+        while let Some(log) = log.upgrade() {
+            log.expire();
+            drop(log);
+            std::thread::sleep(each);
+        }
+    };
+    std::thread::Builder::new()
+        .name("resurgam-leases".into())
+        .spawn(body)
+        .map(drop)
+        .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("could not start a thread: {e}")))
+}
+
+impl RemotePages for Remote {
+    fn get_page(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()> {
+        self.pages.get_page(page, at_least, buf)
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.log.close();
+    }
+}

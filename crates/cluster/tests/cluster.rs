@@ -1,0 +1,218 @@
+//! A database over page servers, with real sockets and files: nothing that is committed is lost, and no statement fails, whichever of
+//! them goes.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::{Cluster, Rows, until};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use resurgam_engine::*;
+
+#[path = "common/proxy.rs"]
+mod proxy;
+use proxy::Proxy;
+
+const ROWS: i64 = 4000;
+
+#[test]
+fn pages_come_from_a_page_server() -> Result<()> {
+    let cluster = Cluster::new(1);
+    let node = cluster.page_server(0);
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let mut rows = Rows::create(&db, ROWS)?;
+    rows.change(&db, (0..ROWS).step_by(7), 1)?;
+    rows.check(&db)?;
+    let status = primary.status().expect("it is open");
+    assert!(status.replicas[0].pages > 200, "{status:?}");
+    assert!(status.consumers[0].name == "page server 0", "{status:?}");
+    let held = db.log_status().held_by;
+    assert!(format!("{held:?}").contains("page server 0") || format!("{held:?}").contains("archive"), "{held:?}");
+    // The primary is opened again: it has nothing but its log.
+    db.close()?;
+    drop(db);
+    let db = cluster.open(&primary)?;
+    let rows = rows.again(&db)?;
+    rows.check(&db)?;
+    let file = std::fs::read(cluster.path("primary").join("data")).expect("the boot page");
+    let others = &file[limits::PAGE_SIZE.min(file.len())..];
+    let others = others.chunks(limits::PAGE_SIZE).filter(|page| page.iter().any(|byte| *byte != 0)).count();
+    assert!(others < 10, "the primary has {others} pages of its own: more than what the database was made with");
+    drop((db, node));
+    Ok(())
+}
+
+#[test]
+fn a_page_server_comes_back_or_is_made_anew() -> Result<()> {
+    let cluster = Cluster::new(1);
+    let mut node = Some(cluster.page_server(0));
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let mut rows = Rows::create(&db, ROWS)?;
+    for (round, lost) in [false, true, false, true].into_iter().enumerate() {
+        // Without a last checkpoint.
+        drop(node.take());
+        if lost {
+            std::fs::remove_dir_all(cluster.path("pages-0")).expect("its folder");
+        }
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| -> Result<()> {
+            let starting = scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                let node = cluster.page_server(0);
+                until("the statements", || done.load(Ordering::SeqCst));
+                node
+            });
+            let outcome =
+                rows.change(&db, (round as i64..ROWS).step_by(5), round as i64 + 1).and_then(|()| rows.check(&db));
+            done.store(true, Ordering::SeqCst);
+            node = Some(starting.join().expect("the page server"));
+            outcome
+        })?;
+        let pages = node.as_ref().and_then(|node| node.status().pages).expect("it has pages");
+        assert!(pages.segments_seeded > 0 || !lost, "{pages:?}");
+    }
+    db.close()
+}
+
+/// Two have the pages: no statement waits for long when one of them goes.
+#[test]
+fn one_of_two_page_servers_goes() -> Result<()> {
+    let cluster = Cluster::new(2);
+    let mut nodes = [Some(cluster.page_server(0)), Some(cluster.page_server(1))];
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let mut rows = Rows::create(&db, ROWS)?;
+    for round in 0..6 {
+        let number = round as usize % 2;
+        nodes[number] = None;
+        rows.change(&db, (round..ROWS).step_by(11), round + 1)?;
+        rows.check(&db)?;
+        nodes[number] = Some(cluster.page_server(number));
+        until("both are asked", || {
+            let _ = rows.check(&db);
+            primary.status().is_some_and(|status| status.replicas.iter().all(|replica| replica.error.is_none()))
+        });
+    }
+    let status = primary.status().expect("it is open");
+    assert!(status.replicas.iter().all(|replica| replica.pages > 100), "{status:?}");
+    db.close()
+}
+
+/// Connections are cut, delayed, and bytes in them flipped, both ways between both.
+#[test]
+fn a_bad_network_spoils_nothing() -> Result<()> {
+    for seed in 1..3 {
+        let mut cluster = Cluster::new(1);
+        let log = Proxy::start(&cluster.log, seed, 2);
+        let pages = Proxy::start(&cluster.pages[0], seed + 100, 30);
+        (cluster.log_seen, cluster.pages_seen) = (log.address.clone(), vec![pages.address.clone()]);
+        let node = cluster.page_server(0);
+        let primary = cluster.primary();
+        let db = cluster.open(&primary)?;
+        let mut rows = Rows::create(&db, ROWS)?;
+        let mut rng = SmallRng::seed_from_u64(seed);
+        for round in 0..8 {
+            rows.change(&db, (0..ROWS).filter(|_| rng.random_bool(0.1)), round)?;
+            if round % 7 == 3 {
+                // Nothing goes through for a moment: who asks waits.
+                pages.silent.store(true, Ordering::SeqCst);
+                log.silent.store(true, Ordering::SeqCst);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        std::thread::sleep(Duration::from_millis(300));
+                        pages.silent.store(false, Ordering::SeqCst);
+                        log.silent.store(false, Ordering::SeqCst);
+                    });
+                    rows.check(&db)
+                })?;
+            }
+        }
+        rows.check(&db)?;
+        let faults = (log.faults.load(Ordering::SeqCst), pages.faults.load(Ordering::SeqCst));
+        assert!(faults.0 > 0 && faults.1 > 50, "{faults:?}");
+        db.close()?;
+        drop(node);
+    }
+    Ok(())
+}
+
+/// A page server that was away for longer than its lease begins anew, and the log was not kept for it.
+#[test]
+fn a_page_server_returns_too_late() -> Result<()> {
+    let mut cluster = Cluster::new(2);
+    cluster.lease = Duration::from_millis(400);
+    let stays = cluster.page_server(0);
+    let goes = cluster.page_server(1);
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let mut rows = Rows::create(&db, ROWS)?;
+    rows.check(&db)?;
+    drop(goes);
+    until("it is forgotten", || primary.status().is_some_and(|status| status.consumers.len() == 1));
+    let before = db.log_status().oldest;
+    // More than a segment of log, and it is given up.
+    for round in 0..12 {
+        rows.change(&db, 0..ROWS, round)?;
+        db.checkpoint()?;
+    }
+    until("the log is truncated", || db.checkpoint().is_ok() && db.log_status().oldest > before);
+    let goes = cluster.page_server(1);
+    until("it is made anew", || {
+        let status = goes.status();
+        status.made_anew > 0 && status.pages.is_some_and(|pages| pages.segments_missing == 0)
+    });
+    drop(stays);
+    rows.change(&db, 0..ROWS, 77)?;
+    rows.check(&db)?;
+    db.close()
+}
+
+/// Without any page server a statement waits, and then says why.
+#[test]
+fn without_page_servers_statements_say_so() -> Result<()> {
+    let mut cluster = Cluster::new(1);
+    let node = cluster.page_server(0);
+    cluster.patience = Duration::from_millis(500);
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let rows = Rows::create(&db, ROWS)?;
+    drop(node);
+    let error = rows.check(&db).expect_err("no page server");
+    assert!(error.kind() == ErrorKind::Io && error.message().contains(&cluster.pages[0]), "{error}");
+    assert!(error.hint().is_some());
+    // And goes on when there is one.
+    let _node = cluster.page_server(0);
+    until("pages again", || rows.check(&db).is_ok());
+    db.close()
+}
+
+/// The page server of one database, and the primary of another.
+#[test]
+fn another_database_is_refused() -> Result<()> {
+    let cluster = Cluster::new(1);
+    let node = cluster.page_server(0);
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    Rows::create(&db, 10)?;
+    db.close()?;
+    drop((db, node));
+    let mut other = Cluster::new(1);
+    other.log.clone_from(&cluster.log);
+    other.pages.clone_from(&cluster.pages);
+    other.pages_seen.clone_from(&cluster.pages);
+    other.patience = Duration::from_secs(1);
+    let node = cluster.page_server(0);
+    let primary = other.primary();
+    let outcome = other.open(&primary).and_then(|db| Rows::create(&db, ROWS).map(drop));
+    let said = node.status().error.unwrap_or_default();
+    assert!(said.contains("another database"), "{said}");
+    // What does not need pages may have gone well; what does was refused.
+    if let Err(error) = outcome {
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! A primary and page servers in one process, over real sockets and files.
+#![allow(dead_code)]
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use resurgam_cluster::{
+    LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig, SeedSource,
+};
+use resurgam_engine::*;
+use resurgam_pageserver::{ArchiveSeed, Seed};
+use resurgam_vfs::{RealVfs, Vfs};
+use resurgam_xstore::{FolderStore, Store};
+
+/// An address that nobody has, of this machine.
+pub fn free_address() -> String {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    socket.local_addr().expect("its address").to_string()
+}
+
+pub struct Cluster {
+    dir: tempfile::TempDir,
+    /// Where the primary gives the log, and where page servers are told that it does.
+    pub log: String,
+    pub log_seen: String,
+    /// Where the page servers listen, and where the primary is told that they do.
+    pub pages: Vec<String>,
+    pub pages_seen: Vec<String>,
+    pub lease: Duration,
+    pub patience: Duration,
+}
+
+impl Cluster {
+    pub fn new(page_servers: usize) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        for name in ["archive", "backups"] {
+            std::fs::create_dir(dir.path().join(name)).expect("a folder");
+        }
+        let pages: Vec<_> = (0..page_servers).map(|_| free_address()).collect();
+        let log = free_address();
+        Self {
+            dir,
+            log_seen: log.clone(),
+            log,
+            pages_seen: pages.clone(),
+            pages,
+            lease: Duration::from_secs(600),
+            patience: Duration::from_secs(60),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn page_server(&self, number: usize) -> PageServerNode {
+        let mut config = NodeConfig::new(
+            self.path(&format!("pages-{number}")),
+            &self.pages[number],
+            &self.log_seen,
+            &format!("page server {number}"),
+        );
+        config.memory_bytes = 1 << 20;
+        config.checkpoint = Duration::from_millis(200);
+        let (archive, backups) = (self.path("archive"), self.path("backups"));
+        let seeds: SeedSource = Box::new(move |database, first| {
+            let open = |path: &Path| -> Result<Arc<dyn Store>> {
+                let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+                Ok(Arc::new(FolderStore::open(vfs, path).map_err(Error::from)?))
+            };
+            let seed = ArchiveSeed::new(open(&archive)?, Some(open(&backups)?), database, first);
+            Ok(Some(Arc::new(seed) as Arc<dyn Seed>))
+        });
+        // A port may be free a moment later only.
+        let begun = Instant::now();
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+        PageServerNode::start(vfs, config, seeds).unwrap_or_else(|error| panic!("{error} after {:?}", begun.elapsed()))
+    }
+
+    pub fn primary(&self) -> Arc<Primary> {
+        Arc::new(Primary::new(PrimaryConfig {
+            listen: self.log.clone(),
+            page_servers: self.pages_seen.clone(),
+            log: LogServiceConfig { lease: self.lease },
+            pages: PageClientConfig { patience: self.patience },
+        }))
+    }
+
+    /// With so few pages in memory that most reads go to the page servers.
+    pub fn open(&self, primary: &Arc<Primary>) -> Result<Database> {
+        let text = |name: &str| self.path(name).to_str().expect("a path").to_owned();
+        let options = Options {
+            buffer_bytes: 64 * limits::PAGE_SIZE,
+            log_segment_bytes: 1 << 20,
+            archive: Some(text("archive")),
+            backups: Some(text("backups")),
+            pages: Some(PageServiceHandle(Arc::clone(primary) as Arc<dyn PageService>)),
+            ..Options::default()
+        };
+        Database::open(self.path("primary"), options)
+    }
+}
+
+/// Rows that are known.
+pub struct Rows {
+    pub table: Arc<Table>,
+    pub values: Vec<i64>,
+}
+
+const PAD: &str = "some two hundred bytes, so that a page has few rows; some two hundred bytes, so that a page has few rows; \
+                   some two hundred bytes, so that a page has few rows; some two hundred bytes";
+
+impl Rows {
+    pub fn create(db: &Database, count: i64) -> Result<Self> {
+        let tx = db.begin(Isolation::ReadCommitted);
+        let spec = TableSpec::new("public", "t").column("id", ColumnType::Int8).column("n", ColumnType::Int8);
+        let table = tx.create_table(spec.column("pad", ColumnType::Text).primary_key(&["id"]))?.done()?;
+        tx.statement(StatementKind::PointWrite)?;
+        for id in 0..count {
+            tx.insert(&table, &[DatumRef::Int8(id), DatumRef::Int8(0), DatumRef::Text(PAD)])?.done()?;
+        }
+        tx.commit(Durability::Sync)?.wait()?;
+        Ok(Self { table, values: vec![0; count as usize] })
+    }
+
+    /// The same rows of a database that was opened again.
+    pub fn again(self, db: &Database) -> Result<Self> {
+        let tx = db.begin(Isolation::ReadCommitted);
+        let table = tx.table("public", "t")?.ok_or_else(|| Error::new(ErrorKind::UndefinedTable, "t"))?;
+        Ok(Self { table, ..self })
+    }
+
+    fn key(&self, id: i64) -> Result<Vec<u8>> {
+        let mut key = Vec::new();
+        self.table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
+        Ok(key)
+    }
+
+    /// Changes some rows in a transaction of its own.
+    pub fn change(&mut self, db: &Database, ids: impl Iterator<Item = i64>, n: i64) -> Result<()> {
+        let tx = db.begin(Isolation::ReadCommitted);
+        tx.statement(StatementKind::PointWrite)?;
+        let mut changed = Vec::new();
+        for id in ids {
+            let row = [DatumRef::Int8(id), DatumRef::Int8(n), DatumRef::Text(PAD)];
+            tx.update(&self.table, &self.key(id)?, Seen::Snapshot, &row)?.done()?;
+            changed.push(id);
+        }
+        tx.commit(Durability::Sync)?.wait()?;
+        changed.into_iter().for_each(|id| self.values[id as usize] = n);
+        Ok(())
+    }
+
+    /// Every row is what was committed last.
+    pub fn check(&self, db: &Database) -> Result<()> {
+        let tx = db.begin(Isolation::ReadCommitted);
+        let view = tx.statement(StatementKind::Read)?;
+        let mut row = RowBuf::default();
+        for (id, n) in self.values.iter().enumerate() {
+            assert!(view.get(&self.table, &self.key(id as i64)?, &mut row)?, "row {id} is not there");
+            let DatumRef::Int8(found) = self.table.column(row.raw(), 1)? else { panic!("row {id} has no number") };
+            assert_eq!(found, *n, "row {id}");
+        }
+        Ok(())
+    }
+}
+
+/// Waits for something, and says what it waited for.
+pub fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "waited for: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
