@@ -15,7 +15,8 @@
 //! # Invariants
 //! 1. One at a time. Nobody waits for it, and it holds no latch, no lock and no log: the archive holds what is not archived.
 //! 2. The summary is created when all parts are durable and the archive has the log up to the end.
-//! 3. Interrupted (an error, a cancel, a crash), it goes on the next time behind the last durable part, within a day.
+//! 3. Interrupted (an error, a cancel, a crash), it goes on the next time behind the last durable part, within a day. So neither an
+//!    image nor what is said of a segment reaches beyond the durable log: a crash takes back what is behind it.
 //!
 //! Memory: one part, and two segments.
 
@@ -285,7 +286,10 @@ impl Database {
                 let mut lsn = match known {
                     Some((lsn, ..)) => lsn,
                     None => {
-                        let lsn = inner.pool.complete_below();
+                        // Not behind what is durable: after a crash those positions are given to other records, and the backup
+                        // may be gone on with then.
+                        let durable = inner.log.flushed_lsn();
+                        let lsn = inner.pool.complete_below().min(durable);
                         complete = Some((lsn, Instant::now(), number));
                         lsn
                     }
@@ -301,6 +305,12 @@ impl Database {
                     lsn = inner.log.end_lsn();
                 }
                 let kinds = self.mend(segment_page(key), pages, states, &mut named)?;
+                // For the same reason: a page that came from memory may be ahead of the log on disk.
+                if let Some(newest) = pages.iter().map(PageBuf::lsn).max()
+                    && newest >= inner.log.flushed_lsn()
+                {
+                    inner.log.flush(inner.log.end_lsn())?;
+                }
                 if planted != PlantedInBackup::SkippedSegment || number != 0 {
                     writer.put(key, lsn, pages, &kinds)?;
                 }
