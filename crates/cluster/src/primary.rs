@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
-use resurgam_engine::{Log, PageService, RemotePages};
+use resurgam_engine::{Log, PageServerStatus, PageService, RemotePages};
 use resurgam_page::PageBuf;
 use resurgam_rbio::{Server, ServerConfig, ServerStats};
 
@@ -80,6 +80,43 @@ impl PageService for Primary {
         *self.now.lock() = Arc::downgrade(&remote);
         Ok(remote)
     }
+
+    fn status(&self) -> Vec<PageServerStatus> {
+        let Some(PrimaryStatus { mut consumers, replicas, .. }) = Primary::status(self) else { return Vec::new() };
+        let mut all: Vec<PageServerStatus> = replicas
+            .into_iter()
+            .map(|replica| PageServerStatus {
+                pages: replica.pages,
+                failures: replica.failures,
+                latency: (replica.pages > 0).then_some(replica.latency),
+                error: replica.error,
+                address: Some(replica.address),
+                ..PageServerStatus::default()
+            })
+            .collect();
+        // One that listens where it is asked has that in its name.
+        let named = |consumer: &ConsumerStatus, server: &PageServerStatus| {
+            server.address.as_ref().is_some_and(|address| consumer.name.ends_with(address.as_str()))
+        };
+        for server in &mut all {
+            if let Some(at) = consumers.iter().position(|consumer| named(consumer, server)) {
+                of_consumer(server, consumers.swap_remove(at));
+            }
+        }
+        for consumer in consumers {
+            let mut server = PageServerStatus::default();
+            of_consumer(&mut server, consumer);
+            all.push(server);
+        }
+        all
+    }
+}
+
+fn of_consumer(server: &mut PageServerStatus, consumer: ConsumerStatus) {
+    server.name = Some(consumer.name);
+    server.applied = Some(consumer.position);
+    server.durable = Some(consumer.durable);
+    server.silent = Some(consumer.silent);
 }
 
 /// A thread that forgets consumers, while the database is open.

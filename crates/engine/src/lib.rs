@@ -134,7 +134,7 @@ pub use definition::{
 pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};
 #[doc(hidden)]
-pub use page_service::{PageService, PageServiceHandle};
+pub use page_service::{PageServerStatus, PageService, PageServiceHandle};
 #[doc(hidden)]
 pub use points::{PlantedInRestore, analyse_archive};
 pub use points::{RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point};

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_buffer::{BufferPool, PendingRedo, RemotePages};
@@ -16,6 +17,7 @@ use resurgam_page::boot::{self, Boot};
 use resurgam_recovery::Control;
 use resurgam_vfs::{OpenMode, Vfs};
 
+use crate::database::Database;
 use crate::options::Options;
 
 /// What an open asks for the pages of its database.
@@ -26,6 +28,40 @@ pub trait PageService: Send + Sync {
     /// # Errors
     /// `NotADatabase` when they are another one's; `Io` when they cannot be reached.
     fn open(&self, database: [u8; 16], log: &Arc<Log>, first: Lsn) -> Result<Arc<dyn RemotePages>>;
+
+    /// The page servers as they are seen from here, for operators.
+    fn status(&self) -> Vec<PageServerStatus> {
+        Vec::new()
+    }
+}
+
+/// A page server, as the database sees it: as who is asked for pages, as who asks for log, or both.
+#[derive(Clone, Debug, Default)]
+pub struct PageServerStatus {
+    /// Where it is asked for pages; none: it only asks for log.
+    pub address: Option<String>,
+    /// Under which it asks for log; none: it has not.
+    pub name: Option<String>,
+    /// Pages that it has given since the open, and requests that have failed.
+    pub pages: u64,
+    pub failures: u64,
+    /// A moving mean of what an answer took; none: it has given none.
+    pub latency: Option<Duration>,
+    /// It has applied all log below.
+    pub applied: Option<Lsn>,
+    /// It has all log below for good: what is behind is held in the log for it.
+    pub durable: Option<Lsn>,
+    /// How long ago it has asked for log.
+    pub silent: Option<Duration>,
+    /// Why it is not asked now.
+    pub error: Option<String>,
+}
+
+impl Database {
+    /// The page servers that have its pages; none where its pages are in its own file.
+    pub fn page_servers(&self) -> Vec<PageServerStatus> {
+        self.inner().options.pages.as_ref().map(|PageServiceHandle(pages)| pages.status()).unwrap_or_default()
+    }
 }
 
 /// A page service, as an option.

@@ -82,6 +82,31 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "resurgam_page_servers" => {
+            let flushed = db.log_status().flushed;
+            for server in db.page_servers() {
+                let state = match (&server.error, &server.name, &server.address) {
+                    (Some(_), ..) => "failing",
+                    (None, None, _) => "unknown",
+                    (None, Some(_), None) => "following",
+                    (None, Some(_), Some(_)) => "serving",
+                };
+                let lag = server.applied.map(|applied| flushed.0.saturating_sub(applied.0));
+                rows.add([
+                    ("address", server.address.into()),
+                    ("name", server.name.into()),
+                    ("state", state.into()),
+                    ("pages", server.pages.into()),
+                    ("failures", server.failures.into()),
+                    ("latency_ms", server.latency.map(|time| time.as_secs_f64() * 1e3).into()),
+                    ("applied_lsn", server.applied.map(|lsn| lsn.0).into()),
+                    ("durable_lsn", server.durable.map(|lsn| lsn.0).into()),
+                    ("lag_bytes", lag.into()),
+                    ("silent_seconds", server.silent.map(|time| time.as_secs_f64()).into()),
+                    ("error", server.error.into()),
+                ]);
+            }
+        }
         "resurgam_backups" => {
             let at = |us: Option<i64>| us.map_or(V::Null, |us| V::Time(us + EPOCH_US));
             for row in db.backups() {
