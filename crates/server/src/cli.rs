@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
 
+use crate::roles::cluster;
 use crate::settings::{self, Settings};
 use crate::{archive_tool, backup_tool, restore_tool, serve, tools};
 
@@ -16,6 +17,7 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(settings::add_flags(Command::new("serve").about("Serve a data folder to PostgreSQL clients")))
+        .subcommand(cluster::command())
         .subcommand(tools::inspect_command())
         .subcommand(tools::check_command())
         .subcommand(archive_tool::command())
@@ -36,6 +38,7 @@ pub fn run() -> ExitCode {
     resurgam_objects::register();
     let outcome = match matches.subcommand() {
         Some(("serve", matches)) => serve_command(matches),
+        Some(("cluster", matches)) => cluster::run(matches),
         Some(("inspect", matches)) => tools::inspect(matches),
         Some(("check", matches)) => tools::check(matches),
         Some(("archive", matches)) => archive_tool::run(matches),

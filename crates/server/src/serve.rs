@@ -18,8 +18,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::access::Gate;
 use crate::monitor::Monitor;
+use crate::roles::page_server;
 use crate::server::{Server, Stopper, stopper};
-use crate::settings::{DoubleWriting, LogFormat, Settings};
+use crate::settings::{DoubleWriting, LogFormat, ServerRole, Settings};
 use crate::{files, network};
 
 /// How often a long recovery says how far it is.
@@ -29,6 +30,10 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 pub fn run(settings: Settings) -> Result<ExitCode, String> {
     files::close_to_others();
     start_log(&settings);
+    if settings.role == ServerRole::PageServer {
+        return page_server::run(&settings);
+    }
+    page_server::refuse_strangers(&settings)?;
     let runtime = runtime(&settings)?;
     runtime.block_on(async {
         let server = Server::bind(settings.clone()).await?;
@@ -135,7 +140,7 @@ fn folder(path: &Path) -> Option<PathBuf> {
 }
 
 /// The same of a URL; a plain path is one.
-fn place(url: &str) -> Option<String> {
+pub(crate) fn place(url: &str) -> Option<String> {
     match url.contains("://") {
         true => Some(url.to_owned()),
         false => folder(Path::new(url)).map(|path| path.to_str().map_or_else(|| url.to_owned(), str::to_owned)),
@@ -180,6 +185,7 @@ fn engine_options(settings: &Settings) -> Options {
         short_rollback_bytes: settings.short_rollback_bytes.0,
         accelerated_database_recovery: settings.accelerated_database_recovery,
         temporary_version_bytes_max: settings.temporary_version_bytes_max.0,
+        pages: page_server::pages_of(settings),
         blocking: |work| tokio::task::block_in_place(work),
         ..Options::default()
     }
@@ -265,7 +271,7 @@ fn start_log(settings: &Settings) {
 }
 
 /// One line for the person at the terminal; a closed terminal is no reason to stop.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

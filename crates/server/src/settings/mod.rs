@@ -18,7 +18,9 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::files;
-pub use value::{Authentication, Bytes, DoubleWriting, Kilobytes, Least, LogFormat, LogLevel, Seconds, Value};
+pub use value::{
+    Authentication, Bytes, DoubleWriting, Kilobytes, Least, LogFormat, LogLevel, Seconds, ServerRole, Value,
+};
 
 /// What is known of a setting besides its value.
 #[derive(Debug, Clone, Copy)]
@@ -122,6 +124,18 @@ settings! {
     data: PathBuf, "data", "RESURGAM_DATA", "./resurgam-data";
     /// Address and port to listen on.
     listen: String, "listen", "RESURGAM_LISTEN", "127.0.0.1:5433";
+    /// What this process is: primary, which has the log and runs the database, or pageserver, which has pages of another process's database and gives them to it at --listen.
+    role: ServerRole, "role", "RESURGAM_ROLE", "primary";
+    /// For the role primary: addresses and ports of the page servers that have the pages, separated by commas. It needs an archive then. Empty: the pages are in the data folder.
+    page_servers: String, "page-servers", "RESURGAM_PAGE_SERVERS", "";
+    /// For the role primary with page servers: address and port where they get the log.
+    log_listen: String, "log-listen", "RESURGAM_LOG_LISTEN", "127.0.0.1:5434";
+    /// A page server that has not asked for the log for so long is forgotten: log is no longer kept for it.
+    page_server_lease: Duration, "page-server-lease", "RESURGAM_PAGE_SERVER_LEASE", "10min";
+    /// How long a statement waits for a page that no page server gives.
+    page_server_patience: Duration, "page-server-patience", "RESURGAM_PAGE_SERVER_PATIENCE", "1min";
+    /// For the role pageserver: address and port where the primary gives the log (its --log-listen).
+    primary: String, "primary", "RESURGAM_PRIMARY", "127.0.0.1:5434";
     /// Address and port of the HTTP endpoint with /metrics (Prometheus), /health and /ready, for instance 127.0.0.1:9187. It asks for no password: give it an address that only your monitoring reaches. Empty: none.
     metrics_listen: String, "metrics-listen", "RESURGAM_METRICS_LISTEN", "";
     /// Memory for pages of tables and indexes.
@@ -359,6 +373,7 @@ impl Settings {
         if !(1..=100).contains(&self.cleaner_cpu_percent) {
             return Err("cleaner_cpu_percent must be from 1 to 100".into());
         }
+        self.check_roles()?;
         // PostgreSQL's range.
         if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&self.wal_writer_delay) {
             return Err("wal_writer_delay must be from 1ms to 10s".into());
@@ -381,6 +396,33 @@ impl Settings {
                 .into());
         }
         Ok(())
+    }
+
+    fn check_roles(&self) -> Result<(), String> {
+        let has_pages_elsewhere = !self.page_servers.trim().is_empty();
+        if self.role == ServerRole::PageServer && has_pages_elsewhere {
+            return Err("page_servers is for the role primary: a page server has the pages itself".into());
+        }
+        if (self.role == ServerRole::PageServer || has_pages_elsewhere) && self.archive.is_empty() {
+            return Err(
+                "a database over page servers needs an archive (--archive): a new page server begins with it".into()
+            );
+        }
+        for address in self.page_server_addresses() {
+            let port = address.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then_some(port));
+            if port.is_none_or(|port| port.parse::<u16>().is_err()) {
+                return Err(format!(
+                    "page_servers: {address:?} is not an address and port; write for instance 10.0.0.7:5440"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The single addresses of `page_servers`.
+    pub fn page_server_addresses(&self) -> Vec<String> {
+        let parts = self.page_servers.split(',').map(str::trim);
+        parts.filter(|address| !address.is_empty()).map(str::to_owned).collect()
     }
 
     /// Every setting with its value, for `SHOW ALL` and `pg_settings`.

@@ -237,6 +237,11 @@ words! {
 }
 
 words! {
+    /// What a process is for.
+    ServerRole { Primary = "primary", PageServer = "pageserver" }
+}
+
+words! {
     /// How much the server says about itself.
     LogLevel { Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace" }
 }

@@ -1,0 +1,288 @@
+//! `resurgam cluster dev`: primary and page servers on one machine, each a process of its own that is started again when it dies.
+//!
+//! ```text
+//! resurgam cluster dev --data DIR --listen ADDR
+//!   ├── resurgam serve --role primary    --data DIR/primary-1    --listen ADDR  --page-servers …  --log-listen …
+//!   └── resurgam serve --role pageserver --data DIR/pageserver-N --listen …     --primary …
+//!         DIR/archive, DIR/backups: of all of them
+//! ```
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Arg, ArgMatches, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::serve::say;
+
+/// Between two looks at the processes.
+const LOOK: Duration = Duration::from_millis(20);
+/// A process that dies soon after its start is started again after so long, which doubles up to the second.
+const AGAIN_FIRST: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(5);
+/// One that has run for so long was no failure at its start.
+const STARTED: Duration = Duration::from_secs(10);
+/// Longest time for a process to stop in good order.
+const STOP: Duration = Duration::from_secs(30);
+const PAGE_SERVERS_MAX: u16 = 16;
+
+/// The command-line definition.
+pub fn command() -> Command {
+    let dev =
+        Command::new("dev")
+            .about("Run a primary and page servers on this machine, each as a process of its own")
+            .arg(
+                Arg::new("data")
+                    .long("data")
+                    .value_name("DIR")
+                    .default_value("./resurgam-cluster")
+                    .value_parser(clap::value_parser!(PathBuf))
+                    .help("Folder of all of them: primary-1, pageserver-1, …, archive, backups"),
+            )
+            .arg(Arg::new("listen").long("listen").value_name("ADDR").default_value("127.0.0.1:5433").help(
+                "Address and port for PostgreSQL clients; the ports behind it are for the parts among themselves",
+            ))
+            .arg(
+                Arg::new("page-servers")
+                    .long("page-servers")
+                    .value_name("N")
+                    .default_value("1")
+                    .value_parser(clap::value_parser!(u16).range(1..=i64::from(PAGE_SERVERS_MAX)))
+                    .help("How many page servers; each has all pages"),
+            )
+            .arg(
+                Arg::new("settings")
+                    .value_name("SETTINGS")
+                    .last(true)
+                    .num_args(0..)
+                    .help("Further settings of the primary, after --: as for serve"),
+            );
+    Command::new("cluster")
+        .about("A database in parts: primary and page servers")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(dev)
+}
+
+/// Runs `resurgam cluster …`.
+///
+/// # Errors
+/// A sentence for the terminal.
+pub fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
+    match matches.subcommand() {
+        Some(("dev", matches)) => dev(matches),
+        _ => Err("no such command".into()),
+    }
+}
+
+/// A process to be kept running.
+struct Part {
+    name: String,
+    arguments: Vec<String>,
+    child: Option<Child>,
+    started: Instant,
+    again: Duration,
+    due: Instant,
+}
+
+fn dev(matches: &ArgMatches) -> Result<ExitCode, String> {
+    let data = matches.get_one::<PathBuf>("data").cloned().unwrap_or_default();
+    let data = std::path::absolute(&data).map_err(|error| format!("the folder is not usable: {error}"))?;
+    std::fs::create_dir_all(&data).map_err(|error| format!("could not make the folder {}: {error}", data.display()))?;
+    let listen = matches.get_one::<String>("listen").cloned().unwrap_or_default();
+    let count = matches.get_one::<u16>("page-servers").copied().unwrap_or(1);
+    let more: Vec<String> = matches.get_many::<String>("settings").into_iter().flatten().cloned().collect();
+    let mut parts = parts(&data, &listen, count, &more)?;
+    let stopping = Arc::new(AtomicBool::new(false));
+    watch_signals(&stopping)?;
+    say(&format!(
+        "A primary and {count} page server{} in {}. Each is started again when it dies; Ctrl-C stops all of them.",
+        if count == 1 { "" } else { "s" },
+        data.display()
+    ));
+    while !stopping.load(Ordering::SeqCst) {
+        for part in &mut parts {
+            part.keep_running();
+        }
+        std::thread::sleep(LOOK);
+    }
+    // The primary first: it writes its last checkpoint, and may need pages for it.
+    for part in parts.iter_mut().rev() {
+        part.stop();
+    }
+    say("Stopped.");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Page servers first, the primary last.
+fn parts(data: &Path, listen: &str, count: u16, more: &[String]) -> Result<Vec<Part>, String> {
+    let address = listen
+        .to_socket_addrs()
+        .map_err(|error| format!("the address to listen on, {listen:?}, is not usable: {error}"))?
+        .next()
+        .ok_or_else(|| format!("the address to listen on, {listen:?}, names no address"))?;
+    // Among themselves on this machine only.
+    let port = |behind: u16| {
+        let port = address.port().checked_add(behind).ok_or("there are no ports behind that of --listen")?;
+        Ok::<_, String>(SocketAddr::from(([127, 0, 0, 1], port)).to_string())
+    };
+    let path = |name: &str| data.join(name).display().to_string();
+    let log = port(1)?;
+    let pages = (0..count).map(|number| port(2 + number)).collect::<Result<Vec<_>, _>>()?;
+    let common = ["--archive".to_owned(), path("archive"), "--backups".to_owned(), path("backups")];
+    let mut parts = Vec::new();
+    for (number, address) in (1..).zip(&pages) {
+        let name = format!("pageserver-{number}");
+        let own = ["--role", "pageserver", "--data", &path(&name), "--listen", address, "--primary", &log];
+        let own = own.into_iter().chain(["--buffer-bytes", "256MB"]).map(str::to_owned);
+        parts.push(Part::new(name, own.chain(common.clone()).collect()));
+    }
+    let name = "primary-1".to_owned();
+    let own = ["--role", "primary", "--data", &path(&name), "--listen", listen, "--log-listen", &log];
+    let own = own.into_iter().map(str::to_owned).chain(["--page-servers".to_owned(), pages.join(",")]);
+    parts.push(Part::new(name, own.chain(common).chain(more.iter().cloned()).collect()));
+    Ok(parts)
+}
+
+impl Part {
+    fn new(name: String, mut arguments: Vec<String>) -> Self {
+        arguments.insert(0, "serve".into());
+        Self { name, arguments, child: None, started: Instant::now(), again: AGAIN_FIRST, due: Instant::now() }
+    }
+
+    /// Starts it if it does not run.
+    fn keep_running(&mut self) {
+        if let Some(child) = &mut self.child {
+            let how = match child.try_wait() {
+                Ok(None) => return,
+                Ok(Some(how)) => how.to_string(),
+                Err(error) => error.to_string(),
+            };
+            self.child = None;
+            self.again = if self.started.elapsed() > STARTED { AGAIN_FIRST } else { (self.again * 2).min(AGAIN_MAX) };
+            self.due = Instant::now() + self.again;
+            say(&format!("{} has ended ({how}), and is started again in {:?}.", self.name, self.again));
+        }
+        if Instant::now() < self.due {
+            return;
+        }
+        self.started = Instant::now();
+        match self.start() {
+            Ok(child) => self.child = Some(child),
+            Err(error) => {
+                say(&format!("{} cannot be started: {error}", self.name));
+                self.again = (self.again * 2).min(AGAIN_MAX);
+                self.due = Instant::now() + self.again;
+            }
+        }
+    }
+
+    fn start(&self) -> std::io::Result<Child> {
+        let program = std::env::current_exe()?;
+        let mut command = std::process::Command::new(program);
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A signal of the terminal is for this process, which tells them in order.
+        command.process_group(0);
+        let parent = std::process::id();
+        // SAFETY: only system calls that may be made between fork and exec, and nothing is allocated.
+        unsafe {
+            command.pre_exec(move || {
+                // It ends when this process does, however that ends.
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::getppid() as u32 != parent {
+                    return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                Ok(())
+            });
+        }
+        let mut child = command.spawn()?;
+        let tell = |pipe: Option<Box<dyn Read + Send>>| {
+            let (name, Some(pipe)) = (self.name.clone(), pipe) else { return };
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(pipe);
+                let mut line = Vec::new();
+                while lines.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                    say(&format!("[{name}] {}", String::from_utf8_lossy(&line).trim_end()));
+                    line.clear();
+                }
+            });
+        };
+        tell(child.stdout.take().map(|pipe| Box::new(pipe) as _));
+        tell(child.stderr.take().map(|pipe| Box::new(pipe) as _));
+        Ok(child)
+    }
+
+    /// Stops it in good order, or kills it when that takes too long.
+    fn stop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        // SAFETY: the process is a child that was not waited for yet: its number is no other's.
+        unsafe {
+            libc::kill(child.id() as i32, libc::SIGTERM);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < STOP {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+        say(&format!("{} does not stop in {STOP:?}, and is killed.", self.name));
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// The first signal stops all parts, the second this process at once, and them with it.
+fn watch_signals(stopping: &Arc<AtomicBool>) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("could not watch for signals: {error}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let signals = runtime.block_on(async {
+        Ok::<_, std::io::Error>((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
+    });
+    let (mut interrupt, mut terminate) = signals.map_err(failed)?;
+    let stopping = Arc::clone(stopping);
+    std::thread::spawn(move || {
+        runtime.block_on(async move {
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                if stopping.swap(true, Ordering::SeqCst) {
+                    std::process::exit(130);
+                }
+                say("Stopping the primary, then the page servers. Signal again to stop at once.");
+            }
+        });
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_ports_and_folders_of_their_own() {
+        let parts = parts(Path::new("/d"), "0.0.0.0:6000", 2, &["--work-mem".into(), "1MB".into()]).unwrap();
+        let lines: Vec<String> = parts.iter().map(|part| part.arguments.join(" ")).collect();
+        assert_eq!(
+            parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>(),
+            ["pageserver-1", "pageserver-2", "primary-1"]
+        );
+        assert!(
+            lines[1]
+                .contains("--role pageserver --data /d/pageserver-2 --listen 127.0.0.1:6003 --primary 127.0.0.1:6001")
+        );
+        assert!(lines[2].contains(
+            "--listen 0.0.0.0:6000 --log-listen 127.0.0.1:6001 --page-servers 127.0.0.1:6002,127.0.0.1:6003"
+        ));
+        assert!(lines[2].ends_with("--work-mem 1MB"), "{}", lines[2]);
+        assert!(super::parts(Path::new("/d"), "127.0.0.1:65535", 1, &[]).is_err());
+    }
+}

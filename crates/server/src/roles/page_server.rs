@@ -1,0 +1,149 @@
+//! `resurgam serve --role pageserver`, and what a primary needs to have its pages there.
+
+use std::net::ToSocketAddrs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use resurgam_cluster::{
+    LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig, SeedSource,
+};
+use resurgam_engine::{Error, PageServiceHandle};
+use resurgam_pageserver::{ArchiveSeed, Seed};
+use resurgam_vfs::{RealVfs, Vfs};
+use resurgam_xstore::{Access, Place, Store};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::serve::{place, say};
+use crate::settings::{ServerRole, Settings};
+
+/// How often it says how far it is, while it is behind or pages are missing.
+const SAY: Duration = Duration::from_secs(10);
+
+/// Where a primary's pages are, if not in its data folder.
+pub fn pages_of(settings: &Settings) -> Option<PageServiceHandle> {
+    let page_servers = settings.page_server_addresses();
+    if page_servers.is_empty() {
+        return None;
+    }
+    let config = PrimaryConfig {
+        listen: settings.log_listen.clone(),
+        page_servers,
+        log: LogServiceConfig { lease: settings.page_server_lease },
+        pages: PageClientConfig { patience: settings.page_server_patience },
+    };
+    Some(PageServiceHandle(Arc::new(Primary::new(config))))
+}
+
+/// Log and pages are given to whoever asks: only on addresses of this machine, unless that is said to be meant.
+///
+/// # Errors
+/// A sentence for the terminal.
+pub fn refuse_strangers(settings: &Settings) -> Result<(), String> {
+    let (listen, flag) = match settings.role {
+        ServerRole::PageServer => (&settings.listen, "listen"),
+        ServerRole::Primary if settings.page_servers.trim().is_empty() => return Ok(()),
+        ServerRole::Primary => (&settings.log_listen, "log-listen"),
+    };
+    let addresses = listen
+        .to_socket_addrs()
+        .map_err(|error| format!("the address of --{flag}, {listen:?}, is not usable: {error}"))?;
+    match addresses.into_iter().find(|address| !address.ip().is_loopback()) {
+        Some(open) if !settings.insecure_trust => Err(format!(
+            "{open} (--{flag}) can be reached from other machines, and what primary and page servers say to each other is neither \
+             encrypted nor asked for a password yet: anyone could read everything. Use an address of this machine, or a network \
+             that nobody else reaches and --insecure-trust."
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Runs a page server until it is told to stop.
+///
+/// # Errors
+/// A sentence for the terminal.
+pub fn run(settings: &Settings) -> Result<ExitCode, String> {
+    refuse_strangers(settings)?;
+    let dir = std::path::absolute(&settings.data).map_err(|error| format!("the data folder is not usable: {error}"))?;
+    std::fs::create_dir_all(&dir).map_err(|error| format!("could not make the folder {}: {error}", dir.display()))?;
+    let mut config =
+        NodeConfig::new(dir, &settings.listen, &settings.primary, &format!("page server {}", settings.listen));
+    config.memory_bytes = usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX);
+    let node = PageServerNode::start(Arc::new(RealVfs::new()), config, seeds(settings))
+        .map_err(|error| format!("the page server does not start: {error}"))?;
+    say(&format!("Page server on {}, of the database whose primary is at {}.", settings.listen, settings.primary));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("could not start threads: {error}"))?;
+    runtime.block_on(until_told(&node)).map_err(|error| format!("could not watch for signals: {error}"))?;
+    say("Stopping: what is applied is made durable. Signal again to stop at once.");
+    let watching = std::thread::spawn(move || runtime.block_on(second_signal()));
+    let closed = node.close().map_err(|error| format!("the last checkpoint failed: {error}; nothing is lost by that"));
+    drop(watching);
+    say("Stopped.");
+    closed.map(|()| ExitCode::SUCCESS)
+}
+
+/// Says how far it is until a signal comes.
+async fn until_told(node: &PageServerNode) -> std::io::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut said = String::new();
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            () = tokio::time::sleep(SAY) => {}
+        }
+        let status = node.status();
+        let line = match (&status.pages, &status.error) {
+            (_, Some(error)) => format!("The log is not applied now: {error}"),
+            (None, None) => "Waiting for the primary.".to_owned(),
+            (Some(pages), None) if pages.segments_missing > 0 => format!(
+                "Fetching pages: {} segments of 1 MB are missing; those that are asked for come first.",
+                pages.segments_missing
+            ),
+            (Some(pages), None) if status.primary_durable.0 > pages.applied.0 + (64 << 20) => {
+                format!("Applying the log: {} MB behind.", (status.primary_durable.0 - pages.applied.0) >> 20)
+            }
+            (Some(_), None) => "The log is applied as it comes.".to_owned(),
+        };
+        if line != said {
+            say(&line);
+            said = line;
+        }
+    }
+}
+
+async fn second_signal() {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    std::process::exit(130);
+}
+
+/// Archive and backups of the database.
+fn seeds(settings: &Settings) -> SeedSource {
+    let (archive, backups) = (place(&settings.archive), place(&settings.backups));
+    Box::new(move |database, first| {
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+        let open = |url: &Option<String>| -> Result<Option<Arc<dyn Store>>, Error> {
+            let Some(url) = url else { return Ok(None) };
+            let place = Place::of(Path::new(""), url)?;
+            // The primary may not have made it yet.
+            if let Some(folder) = place.folder() {
+                vfs.make_folder(folder)?;
+            }
+            Ok(Some(place.open(&vfs, Access::Existing)?))
+        };
+        let Some(archive) = open(&archive)? else { return Ok(None) };
+        let backups = open(&backups)?;
+        Ok(Some(Arc::new(ArchiveSeed::new(archive, backups, database, first)) as Arc<dyn Seed>))
+    })
+}
