@@ -12,6 +12,7 @@
 //! | `image.rs` | a file system that can be stopped |
 //! | `disk.rs` | the data folder's file system, and how it loses power |
 //! | `devices.rs`, `deaths.rs` | the data's device dies under the load, and another one takes its place |
+//! | `parts.rs` | page servers that come and go |
 //! | `target.rs` | the server's process and its log |
 //! | `check.rs` | what must hold after a restart |
 //! | `summary.rs` | what a run did |
@@ -31,6 +32,7 @@ mod disk;
 mod faults;
 mod image;
 mod model;
+mod parts;
 mod reader;
 mod round;
 mod schema;
@@ -56,6 +58,7 @@ use bulk::Bulk;
 use devices::Devices;
 use disk::Disk;
 use faults::Faults;
+use parts::Parts;
 use round::{PATIENCE, Phase, Round};
 use schema::Schema;
 use summary::Summary;
@@ -83,6 +86,9 @@ pub struct Options {
     /// Let the data's device die under the load: the server goes on in a spare folder (Linux, as root; skipped elsewhere)
     #[arg(long, conflicts_with_all = ["power_loss", "io_errors"])]
     dead_device: bool,
+    /// The pages are with so many page servers, which are killed, stopped, and lose their folders under the load
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["io_errors", "dead_device"])]
+    page_servers: usize,
     /// The server's binary
     #[arg(long, value_name = "PATH", default_value = "target/release/resurgam")]
     server: PathBuf,
@@ -161,6 +167,7 @@ struct Soak<'a> {
     target: Target,
     disk: Disk,
     devices: Option<Devices>,
+    parts: Option<Parts>,
     writers: Vec<Writer>,
     bulk: Bulk,
     schema: Schema,
@@ -227,11 +234,21 @@ fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk, devices: Option<De
             }
         }
     }
+    let parts = match options.page_servers {
+        0 => None,
+        count => {
+            let data = disk.data();
+            let base = data.parent().ok_or("the data folder is nowhere")?;
+            Some(Parts::new(&options.server, base, dir.join("pageservers.log"), count)?)
+        }
+    };
+    target.parts = parts.is_some();
     let mut soak = Soak {
         options,
         rng: SmallRng::seed_from_u64(seed),
         disk,
         devices,
+        parts,
         target,
         writers: (0..options.writers.max(1)).map(|id| Writer::new(id, seed)).collect(),
         bulk: Bulk::new(seed),
@@ -243,7 +260,10 @@ fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk, devices: Option<De
     soak.sum.lasted = begun.elapsed();
     // The server first: it holds the file system.
     soak.target.kill();
-    println!("{}", soak.sum.show(soak.devices.as_ref(), found.len()));
+    if let Some(parts) = &mut soak.parts {
+        parts.kill_all();
+    }
+    println!("{}", soak.sum.show(soak.devices.as_ref(), soak.parts.as_ref(), found.len()));
     if found.is_empty() {
         return Ok(());
     }
@@ -259,6 +279,9 @@ impl Soak<'_> {
     fn go(&mut self) -> Result<(), Vec<String>> {
         let one = |e: String| vec![e];
         self.set_folders();
+        if let Some(parts) = &mut self.parts {
+            parts.start_all().map_err(one)?;
+        }
         let begun = Instant::now();
         self.target.spawn().map_err(one)?;
         self.target.answered(begun).map_err(one)?;
@@ -296,6 +319,9 @@ impl Soak<'_> {
         if let Some(devices) = &self.devices {
             self.target.data = devices.asked.clone();
             self.target.flags = devices.flags();
+        }
+        if let Some(parts) = &self.parts {
+            self.target.flags = parts.flags();
         }
     }
 
@@ -361,7 +387,13 @@ impl Soak<'_> {
                 }
             }
             while begun.elapsed() < run_for && round.violations().is_empty() {
+                if let Some(Err(why)) = self.parts.as_mut().map(|parts| parts.step(&mut self.rng)) {
+                    round.violation(why);
+                }
                 thread::sleep(Duration::from_millis(1));
+            }
+            if let Some(Err(why)) = self.parts.as_mut().filter(|_| end == End::CleanStop).map(Parts::start_all) {
+                round.violation(why);
             }
             if let Some(sql) = busy.filter(|_| end != End::CleanStop) {
                 scope.spawn(|| {
@@ -395,7 +427,7 @@ impl Soak<'_> {
             End::Kill => self.sum.kills += 1,
             End::PowerLoss => {
                 self.sum.power_losses += 1;
-                self.disk.back(&mut self.rng).map_err(|e| vec![e])?;
+                self.power_is_back().map_err(|e| vec![e])?;
             }
             End::CleanStop => {
                 self.sum.clean_stops += 1;
@@ -411,8 +443,21 @@ impl Soak<'_> {
         verdict(found)
     }
 
+    /// The disk is there again, and so are the page servers that are on it.
+    fn power_is_back(&mut self) -> Result<()> {
+        if let Some(parts) = &mut self.parts {
+            parts.kill_all();
+        }
+        self.disk.back(&mut self.rng)?;
+        self.parts.as_mut().map_or(Ok(()), Parts::start_all)
+    }
+
     /// The folder of a server that was stopped.
     fn check_folder(&mut self) -> Result<(), Vec<String>> {
+        if let Some(parts) = &self.parts {
+            // There are no pages in it.
+            return verdict(parts.complaints());
+        }
         if self.options.canary == Some(Canary::Page) {
             spoil_pages(&self.target.data).map_err(|e| vec![e])?;
         }
@@ -447,8 +492,11 @@ impl Soak<'_> {
             self.sum.in_recovery += 1;
             if end == End::PowerLoss {
                 self.sum.power_losses += 1;
-                self.disk.back(&mut self.rng).map_err(one)?;
+                self.power_is_back().map_err(one)?;
             }
+        }
+        if let Some(parts) = &mut self.parts {
+            parts.start_all().map_err(one)?;
         }
         let begun = Instant::now();
         self.target.spawn().map_err(one)?;

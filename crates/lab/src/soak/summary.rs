@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::deaths::Counts;
 use super::devices::Devices;
+use super::parts::Parts;
 use super::round::Round;
 use crate::report::median;
 
@@ -43,7 +44,7 @@ impl Summary {
         self.slowest_s = self.slowest_s.max(round.slowest_us.load(Ordering::Relaxed) as f64 / 1e6);
     }
 
-    pub fn show(&self, devices: Option<&Devices>, failures: usize) -> String {
+    pub fn show(&self, devices: Option<&Devices>, parts: Option<&Parts>, failures: usize) -> String {
         let max = self.answers_s.iter().copied().fold(0.0, f64::max);
         let deaths = devices.map_or_else(String::new, |devices| {
             let Counts { deaths, in_restore, restored, longest_s } = self.deaths;
@@ -54,8 +55,15 @@ impl Summary {
                 devices.back, devices.still_dead, devices.renewed
             )
         });
+        let parts = parts.map_or_else(String::new, |parts| {
+            let counts = &parts.counts;
+            format!(
+                "page servers killed: {}, stopped for a while: {}, without their folder: {}\n",
+                counts.killed, counts.paused, counts.emptied
+            )
+        });
         format!(
-            "lasted: {:.0} s\nrounds: {}\nkills: {} (and {} during a recovery)\npower losses: {}\ntimes that devices failed: {} (commits went on within {:.1} s)\n{deaths}clean stops with resurgam check: {}\n\
+            "lasted: {:.0} s\nrounds: {}\nkills: {} (and {} during a recovery)\npower losses: {}\ntimes that devices failed: {} (commits went on within {:.1} s)\n{deaths}{parts}clean stops with resurgam check: {}\n\
              commits acknowledged: {}\ncommits in doubt: {}, of which {} had happened\ntransactions rolled back: {}, \
              conflicts: {}\nrows of large transactions undone: {}\nanswers read again in a snapshot: {}\n\
              rows checked: {}\nslowest statement: {:.2} s\ntime to the first answer: median {:.3} s, max {max:.3} s of {}\nfailures: {failures}",

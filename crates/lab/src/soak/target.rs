@@ -40,6 +40,8 @@ pub struct Target {
     pub port: u16,
     /// False: commits are acknowledged before they are durable, to see that the test notices.
     pub durable: bool,
+    /// Its pages are with page servers, which go now and then.
+    pub parts: bool,
     /// Whether its devices fail now and then.
     pub faults: Option<Faults>,
     child: Option<Child>,
@@ -48,7 +50,18 @@ pub struct Target {
 
 impl Target {
     pub fn new(binary: PathBuf, data: PathBuf, log: PathBuf, port: u16, durable: bool) -> Self {
-        Self { binary, data, flags: Vec::new(), log, port, durable, faults: None, child: None, read_to: 0 }
+        Self {
+            binary,
+            data,
+            flags: Vec::new(),
+            log,
+            port,
+            durable,
+            parts: false,
+            faults: None,
+            child: None,
+            read_to: 0,
+        }
     }
 
     /// Starts the process and does not wait for it.
@@ -147,7 +160,9 @@ impl Target {
             "it is made again",
             "the restore is finished",
         ];
+        let going = [" does not give page ", "has not asked for the log for"];
         let words = match (&self.faults, self.flags.is_empty()) {
+            _ if self.parts => &going[..],
             (Some(_), _) => &failing[..],
             (None, false) => &dying,
             (None, true) => &[],
