@@ -3,7 +3,7 @@
 # a message where there is no C compiler), then power losses and a data device that dies (skipped where no ext4
 # image can be mounted), then each with a mistake on purpose, which must be found.
 # Usage: scripts/soak.sh BINARY [options of `lab soak`]; SOAK_SECONDS=60 is the length of each
-# of the first three, half of it that of the fourth. docs/durability.md tells what is checked.
+# of the first three, half of it that of those behind. docs/durability.md tells what is checked.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${1:?the server\'s binary}
@@ -22,7 +22,14 @@ echo "== kill -9, devices fail"
 echo "== power loss"
 "$lab" soak --server "$binary" --minutes "$minutes" --dir "$work/power" --power-loss "$@"
 echo "== the data's device dies"
-"$lab" soak --server "$binary" --minutes "$(awk "BEGIN { print $seconds / 120 }")" --dir "$work/dead" --dead-device "$@"
+half=$(awk "BEGIN { print $seconds / 120 }")
+"$lab" soak --server "$binary" --minutes "$half" --dir "$work/dead" --dead-device "$@"
+# Page servers need accelerated recovery.
+if [[ "$*" != *off* ]]; then
+    echo "== page servers come and go, and the server is killed or loses power"
+    "$lab" soak --server "$binary" --minutes "$half" --dir "$work/parts" --page-servers 2 "$@"
+    "$lab" soak --server "$binary" --minutes "$half" --dir "$work/parts-power" --page-servers 2 --power-loss "$@"
+fi
 
 # What is done wrong on purpose must be found, by the check that is for it.
 canary() { # folder, what is wrong, what must be said, options...

@@ -12,8 +12,11 @@ use resurgam_engine::RemotePages;
 use resurgam_page::PageBuf;
 use resurgam_rbio::{Answer, Client, Peer, Request, Role};
 
-/// A page server waits for so long for the log that it has yet to apply, before another one is asked.
-const APPLY: Duration = Duration::from_secs(1);
+/// An answer is waited for for so long, before it is asked for again: the page server may have yet to apply log, or to fetch the page.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Where there is another one to be asked, for so many times what an answer takes of late, but so long at least.
+const SLOW: u32 = 50;
+const ANSWER_LEAST: Duration = Duration::from_millis(100);
 /// A server that has failed is left alone for so long at first, and at most.
 const ALONE_FIRST: Duration = Duration::from_millis(20);
 const ALONE_MAX: Duration = Duration::from_secs(1);
@@ -96,8 +99,8 @@ impl PageClient {
             .collect()
     }
 
-    /// The best one of those that are not left alone.
-    fn choose(&self) -> Option<&Replica> {
+    /// The best one of those that are not left alone, and how long to wait for its answer.
+    fn choose(&self) -> Option<(&Replica, Duration)> {
         let now = Instant::now();
         let others = self.asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut up: Vec<_> = self
@@ -109,19 +112,22 @@ impl PageClient {
                 (!alone).then_some((health.latency, replica))
             })
             .collect();
-        if others % EXPLORE == EXPLORE - 1 && !up.is_empty() {
-            let at = (others / EXPLORE) as usize % up.len();
-            return Some(up.swap_remove(at).1);
-        }
-        up.into_iter().min_by_key(|(latency, _)| *latency).map(|(_, replica)| replica)
+        let explored = (others % EXPLORE == EXPLORE - 1 && !up.is_empty())
+            .then(|| up.swap_remove((others / EXPLORE) as usize % up.len()));
+        let is_one_of_many = up.len() + usize::from(explored.is_some()) > 1;
+        let (latency, replica) = explored.or_else(|| up.into_iter().min_by_key(|(latency, _)| *latency))?;
+        let time = if is_one_of_many { (latency * SLOW).clamp(ANSWER_LEAST, ANSWER) } else { ANSWER };
+        Some((replica, time))
     }
 }
 
 impl Replica {
-    fn ask(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()> {
-        let request = Request::GetPage { page, at_least, have: Lsn::NONE, wait_ms: APPLY.as_millis() as u32 };
+    fn ask(&self, page: PageId, at_least: Lsn, time: Duration, buf: &mut PageBuf) -> Result<()> {
+        // It says that it has not applied enough before it is given up on.
+        let wait_ms = (time / 2).as_millis() as u32;
+        let request = Request::GetPage { page, at_least, have: Lsn::NONE, wait_ms };
         let begun = Instant::now();
-        let outcome = match self.client.call(&request, APPLY) {
+        let outcome = match self.client.call(&request, time) {
             Ok(Answer::Page(bytes)) if bytes.len() == PAGE_SIZE => {
                 buf.as_bytes_mut().copy_from_slice(&bytes);
                 // The reader looks at it once more. Here it is so that another server is asked for a good one.
@@ -162,7 +168,7 @@ impl RemotePages for PageClient {
         let mut corrupt = 0;
         loop {
             let outcome = match self.choose() {
-                Some(replica) => replica.ask(page, at_least, buf).map_err(|error| {
+                Some((replica, time)) => replica.ask(page, at_least, time, buf).map_err(|error| {
                     let what = format!(
                         "page {page} was not had from the page server at {}: {}",
                         replica.client.address(),

@@ -12,8 +12,6 @@ use crate::message::{Answer, Hello, Request, Role, VERSION, VERSION_OLDEST};
 
 /// Longest time for a connection and its first messages.
 const CONNECT: Duration = Duration::from_secs(3);
-/// A server may take so much longer than it was asked to wait.
-const GRACE: Duration = Duration::from_secs(5);
 /// Connections that are kept while nobody uses them.
 const KEPT_MAX: usize = 64;
 
@@ -141,24 +139,26 @@ impl Client {
         &self.address
     }
 
-    /// Asks on a connection that nobody else uses; `wait` is what the server was asked to wait for at most. A kept connection that turns
+    /// Asks on a connection that nobody else uses, and waits for the answer for at most `time`. A kept connection that turns
     /// out to be dead is replaced by a new one, once: the server may have been started again.
     ///
     /// # Errors
     /// Those of [`Connection::open`] and [`Connection::call`], and what the server refuses.
-    pub fn call(&self, request: &Request, wait: Duration) -> Result<Answer> {
+    pub fn call(&self, request: &Request, time: Duration) -> Result<Answer> {
+        let begun = Instant::now();
         let kept = self.kept.lock().pop();
         if let Some(mut connection) = kept {
-            match connection.call(request, wait + GRACE) {
-                Err(error) if error.kind() == ErrorKind::Io => {
+            match connection.call(request, time) {
+                Err(error) if error.kind() == ErrorKind::Io && begun.elapsed() < time => {
                     // All others that were kept are as old.
                     self.kept.lock().clear();
                 }
                 outcome => return self.done(connection, outcome?),
             }
         }
-        let mut connection = Connection::open(&self.address, self.me, CONNECT)?;
-        let answer = connection.call(request, wait + GRACE)?;
+        let left = || time.saturating_sub(begun.elapsed());
+        let mut connection = Connection::open(&self.address, self.me, left())?;
+        let answer = connection.call(request, left())?;
         self.done(connection, answer)
     }
 
