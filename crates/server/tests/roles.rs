@@ -1,0 +1,179 @@
+//! A database in parts, each a process: they are killed one after the other and are back by themselves; what must not be started is
+//! refused in words.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::Client;
+use common::process::refusal;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// `resurgam cluster dev`; dropping it kills it, and its parts with it.
+struct Dev {
+    child: Child,
+    port: u16,
+}
+
+impl Dev {
+    fn start(data: &Path, port: u16) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_resurgam"))
+            .args(["cluster", "dev", "--page-servers", "2", "--listen", &format!("127.0.0.1:{port}"), "--data"])
+            .arg(data)
+            .args(["--", "--buffer-bytes", "4MB"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start");
+        let lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+        // Whoever prints more must not be stopped by a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, port }
+    }
+
+    /// As soon as the primary answers.
+    fn client(&self) -> Client {
+        let begun = Instant::now();
+        loop {
+            assert!(begun.elapsed() < LONG, "the primary does not answer");
+            if let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) {
+                stream.set_read_timeout(Some(LONG)).expect("timeout");
+                let mut client = Client { stream, process_id: 0, secret: 0, parameters: Vec::new() };
+                client.startup(&[("user", "postgres"), ("database", "postgres")]);
+                if client.next().is_some_and(|message| message.tag == b'R') {
+                    client.until_ready();
+                    return client;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The process of a part, by its folder.
+    fn part(&self, name: &str) -> Option<i32> {
+        let is_it = |id: &i32| {
+            let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+            status.contains(&format!("PPid:\t{}\n", self.child.id())) && String::from_utf8_lossy(&line).contains(name)
+        };
+        let all = fs::read_dir("/proc").expect("processes").flatten();
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
+    }
+
+    fn kill(&self, name: &str) {
+        let begun = Instant::now();
+        let id = loop {
+            if let Some(id) = self.part(name) {
+                break id;
+            }
+            assert!(begun.elapsed() < LONG, "{name} does not run");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        // SAFETY: it takes numbers; the process is a child of one that has not waited for it.
+        assert_eq!(unsafe { libc::kill(id, libc::SIGKILL) }, 0);
+    }
+
+    fn stop(mut self) {
+        let id = i32::try_from(self.child.id()).expect("a process's number");
+        // SAFETY: it takes numbers, of a child that was not waited for.
+        assert_eq!(unsafe { libc::kill(id, libc::SIGTERM) }, 0);
+        let status = self.child.wait().expect("wait");
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Four ports in a row that nobody has.
+fn free_ports() -> u16 {
+    let listen = |port| TcpListener::bind(("127.0.0.1", port));
+    for _ in 0..100 {
+        let first = listen(0).and_then(|socket| socket.local_addr()).expect("a port").port();
+        if first < u16::MAX - 4 && (first..first + 4).all(|port| listen(port).is_ok()) {
+            return first;
+        }
+    }
+    panic!("there are no free ports");
+}
+
+#[test]
+fn parts_are_killed_and_come_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dev = Dev::start(dir.path(), free_ports());
+    let mut client = dev.client();
+    client.rows("create table t (id int primary key, n int, text text)");
+    client.rows("insert into t select i, 0, repeat('x', 300) from generate_series(1, 50000) i");
+    for round in 1..=4 {
+        // More than the primary has in memory is read and changed while a page server is down.
+        let name = ["pageserver-1", "pageserver-2"][round % 2];
+        dev.kill(name);
+        if round == 3 {
+            fs::remove_dir_all(dir.path().join(name)).expect("its folder");
+        }
+        client.rows(&format!("update t set n = n + 1 where id % 4 = {}", round % 4));
+        assert_eq!(client.rows("select sum(n), count(*) from t"), [format!("{},50000", 12500 * round)]);
+        dev.kill("primary-1");
+        client = dev.client();
+        assert_eq!(client.rows("select sum(n), count(*) from t"), [format!("{},50000", 12500 * round)]);
+    }
+    let begun = Instant::now();
+    let serving = "select count(*) from resurgam_page_servers where state = 'serving' and address is not null";
+    while client.rows(serving) != ["2"] {
+        assert!(begun.elapsed() < LONG, "{:?}", client.rows("select address, state, error from resurgam_page_servers"));
+        client.rows("select count(text) from t");
+    }
+    // Its pages are in no file of its own.
+    assert!(fs::metadata(dir.path().join("primary-1/data")).expect("the boot page").len() <= 8 << 20);
+    drop(client);
+    dev.stop();
+    let dev = Dev::start(dir.path(), free_ports());
+    assert_eq!(dev.client().rows("select sum(n), count(*) from t"), ["50000,50000"]);
+    dev.stop();
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let said = |args: &[&str]| {
+        let data = dir.path().join("data");
+        let args = args.iter().map(|arg| (*arg).as_ref()).chain(["--data".as_ref(), data.as_os_str()]);
+        refusal(&args.collect::<Vec<_>>())
+    };
+    let place = dir.path().join("archive").display().to_string();
+    for (args, expected) in [
+        (vec!["--role", "xlog"], "primary, pageserver"),
+        (vec!["--role", "pageserver"], "needs an archive"),
+        (vec!["--page-servers", "127.0.0.1:7000"], "needs an archive"),
+        (vec!["--page-servers", "nowhere", "--archive", &place], "is not an address and port"),
+        (
+            vec!["--page-servers", "127.0.0.1:7000", "--archive", &place, "--log-listen", "0.0.0.0:7001"],
+            "--insecure-trust",
+        ),
+        (vec!["--role", "pageserver", "--page-servers", "127.0.0.1:7000", "--archive", &place], "for the role primary"),
+        (
+            vec![
+                "--page-servers",
+                "127.0.0.1:7000",
+                "--archive",
+                &place,
+                "--log-listen",
+                "127.0.0.1:0",
+                "--accelerated-database-recovery=off",
+            ],
+            "traditional recovery mode",
+        ),
+    ] {
+        let text = said(&args);
+        assert!(text.contains(expected), "{args:?}: {text}");
+    }
+}
