@@ -37,11 +37,14 @@ fn pages_come_from_a_page_server() -> Result<()> {
     let db = cluster.open(&primary)?;
     let rows = rows.again(&db)?;
     rows.check(&db)?;
+    drop(db);
+    let alone = Database::open(cluster.path("primary"), Options::default()).err().expect("it has no pages");
+    assert_eq!(alone.kind(), ErrorKind::NotInPrerequisiteState, "{alone}");
     let file = std::fs::read(cluster.path("primary").join("data")).expect("the boot page");
     let others = &file[limits::PAGE_SIZE.min(file.len())..];
     let others = others.chunks(limits::PAGE_SIZE).filter(|page| page.iter().any(|byte| *byte != 0)).count();
     assert!(others < 10, "the primary has {others} pages of its own: more than what the database was made with");
-    drop((db, node));
+    drop(node);
     Ok(())
 }
 

@@ -315,10 +315,10 @@ impl Database {
             version_high_water: analysis.version_high_water,
             version_store: analysis.version_store.as_ref(),
         };
-        page_service::check(&options, &control, origin.is_some())?;
+        page_service::check(&vfs, dir, &options, &control, origin.is_some())?;
         let origin = match &options.pages {
             Some(_) => {
-                page_service::make_boot_page(&vfs, &paths.data, &boot)?;
+                page_service::make_boot_page(&vfs, dir, &paths.data, &boot)?;
                 None
             }
             None => missing.make(origin)?,

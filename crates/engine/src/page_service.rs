@@ -74,12 +74,30 @@ impl fmt::Debug for PageServiceHandle {
     }
 }
 
-/// Refuses what does not go together with page servers.
+/// Says, in the data folder, that its pages are elsewhere: nobody may take the data file for the database then.
+const ELSEWHERE: &str = "pages-elsewhere";
+
+/// Refuses what does not go together with page servers, and to do without them once they have the pages.
 ///
 /// # Errors
-/// `NotSupported`, naming it.
-pub(crate) fn check(options: &Options, control: &Control, restores: bool) -> Result<()> {
+/// `NotSupported`, naming it; `NotInPrerequisiteState`.
+pub(crate) fn check(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    options: &Options,
+    control: &Control,
+    restores: bool,
+) -> Result<()> {
     if options.pages.is_none() {
+        if vfs.exists(&dir.join(ELSEWHERE))? {
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                "the pages of this database are with page servers, and not in its folder",
+            )
+            .with_hint(
+                "Name them (page_servers); or make a folder with all pages from the archive: resurgam restore.",
+            ));
+        }
         return Ok(());
     }
     let refused = |what: &str, hint: &str| {
@@ -104,11 +122,19 @@ pub(crate) fn check(options: &Options, control: &Control, restores: bool) -> Res
     Ok(())
 }
 
-/// Makes the data file with nothing but its boot page, if it is missing: the database was last open elsewhere.
+/// Makes the data file with nothing but its boot page, if it is missing: the database was last open elsewhere. From here on the data
+/// file counts for nothing.
 ///
 /// # Errors
 /// Those of writing.
-pub(crate) fn make_boot_page(vfs: &Arc<dyn Vfs>, data: &Path, boot: &Boot) -> Result<()> {
+pub(crate) fn make_boot_page(vfs: &Arc<dyn Vfs>, dir: &Path, data: &Path, boot: &Boot) -> Result<()> {
+    let elsewhere = dir.join(ELSEWHERE);
+    if !vfs.exists(&elsewhere)? {
+        let file = vfs.open(&elsewhere, OpenMode::Create)?;
+        file.write_at(b"The pages of this database are with page servers (docs/page-servers.md).\n", 0)?;
+        file.sync()?;
+        vfs.sync_dir(dir)?;
+    }
     if vfs.exists(data)? {
         return Ok(());
     }
