@@ -37,6 +37,7 @@ fn pages_come_from_a_page_server() -> Result<()> {
     let db = cluster.open(&primary)?;
     let rows = rows.again(&db)?;
     rows.check(&db)?;
+    db.close()?;
     drop(db);
     let alone = Database::open(cluster.path("primary"), Options::default()).err().expect("it has no pages");
     assert_eq!(alone.kind(), ErrorKind::NotInPrerequisiteState, "{alone}");
