@@ -75,6 +75,18 @@ impl Visitor for Rows {
     }
 }
 
+/// Among which names one is: those of a schema's relations, or of the objects of a kind.
+fn namespace(kind: Option<u8>, schema: &str) -> String {
+    match kind {
+        Some(kind) => format!("objects of kind {kind} \"{schema}\""),
+        None => schema.to_owned(),
+    }
+}
+
+fn space_of(definition: &Definition) -> String {
+    namespace(definition.object.as_ref().map(|object| object.kind.0), &definition.schema)
+}
+
 /// Reads the catalog.
 pub(crate) fn load(image: &Image) -> Catalog {
     let mut rows = Rows::default();
@@ -129,6 +141,12 @@ impl Catalog {
                     Some(NameOf { table, is_index }) => self.names.push(Name { schema, name, id: table, is_index }),
                     None => self.bad(format!("the name with key {key:02x?} cannot be read")),
                 },
+                Some(CatalogKey::ObjectName { kind, schema, name }) => match NameOf::decode(value) {
+                    Some(NameOf { table: id, .. }) => {
+                        self.names.push(Name { schema: namespace(Some(kind), &schema), name, id, is_index: false });
+                    }
+                    None => self.bad(format!("the name with key {key:02x?} cannot be read")),
+                },
                 Some(CatalogKey::Values { number }) if value.len() != 9 => {
                     self.bad(format!("the values of sequence number {number} cannot be read"));
                 }
@@ -155,11 +173,12 @@ impl Catalog {
 
     /// Names and definitions must agree.
     fn check_names(&mut self) {
+        let spaces: Vec<String> = self.tables.values().map(space_of).collect();
         let mut defined: HashSet<(&str, &str, u32, bool)> = HashSet::new();
-        for table in self.tables.values() {
-            defined.insert((&table.schema, &table.name, table.id, false));
+        for (table, space) in self.tables.values().zip(&spaces) {
+            defined.insert((space, &table.name, table.id, false));
             for index in &table.indexes {
-                defined.insert((&table.schema, &index.name, index.id, true));
+                defined.insert((space, &index.name, index.id, true));
             }
         }
         let mut wrong: Vec<String> = self

@@ -88,6 +88,14 @@ fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
         say!(out, "  check option {:?}", view.check)?;
         return say!(out, "  query {}", view.sql);
     }
+    if let Some(object) = &table.object {
+        let (name, kind, bytes) = (table.full_name(), object.kind.0, object.body.len());
+        say!(out, "object of kind {kind} {name}  id {}  generation {}  {bytes} bytes", table.id, table.generation)?;
+        for needed in &object.needs {
+            say!(out, "  needs {needed}")?;
+        }
+        return Ok(());
+    }
     say!(out, "table {}  id {}  generation {}  {}", table.full_name(), table.id, table.generation, place(table.tree))?;
     for column in &table.columns {
         let null = if column.nullable { "" } else { " not null" };

@@ -5,7 +5,9 @@ mod common;
 use common::*;
 use resurgam_base::{ObjectId, PageId, SlotId};
 use resurgam_ctl::{Severity, inspect_catalog};
-use resurgam_engine::{ColumnOrder, Database, DatumRef, IndexSpec, Isolation, Options, Seen, VersionCaps};
+use resurgam_engine::{
+    CatalogObject, ColumnOrder, Database, DatumRef, IndexSpec, Isolation, ObjectKind, Options, Seen, VersionCaps,
+};
 use resurgam_page::{LeafBuilder, PageBuf, PageType, leaf, space};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 use std::path::Path;
@@ -393,4 +395,40 @@ fn a_version_store_in_its_own_file() {
     vfs.remove(Path::new(FILE)).unwrap();
     let text = problems(&vfs);
     assert!(text.contains("\"/disk2/versions\" is missing"), "{text}");
+}
+
+/// Views, sequences and other objects have no trees: they are no damage, and nothing of theirs is looked for.
+#[test]
+fn entries_without_rows_are_sound() {
+    let vfs = small(31);
+    let db = open(&vfs);
+    let tx = db.begin(Isolation::ReadCommitted);
+    let sequence = resurgam_engine::Sequence {
+        width: 8,
+        start: 1,
+        increment: 1,
+        min: 1,
+        max: i64::MAX,
+        cache: 1,
+        cycle: false,
+        values: 0,
+        begin: 1,
+        begin_called: false,
+        owner: None,
+    };
+    for name in ["s1", "s2"] {
+        tx.create_sequence("public", name, sequence.clone()).unwrap().done().unwrap();
+    }
+    for kind in [ObjectKind::ROLE, ObjectKind::SCHEMA] {
+        tx.create_object("", "people", CatalogObject::new(kind, vec![1, 2, 3])).unwrap().done().unwrap();
+    }
+    commit(tx);
+    db.close().unwrap();
+    let (report, text) = checked(&vfs);
+    assert!(report.problems.is_empty(), "{text}");
+    assert_eq!((report.counts.tables, report.counts.trees), (1, 5), "{text}");
+    let mut out = Vec::new();
+    inspect_catalog(&folder(&vfs), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("object of kind 2 .people") && !text.contains("PROBLEM"), "{text}");
 }

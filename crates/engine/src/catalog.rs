@@ -17,7 +17,7 @@ use resurgam_base::{Error, ErrorKind, ObjectId, Result, TxId, limits::IDENTIFIER
 use resurgam_btree::Tree;
 use resurgam_versions::{Outcome, RowWriter, Seen};
 
-use crate::catalog_row::{CATALOG_OBJECT, CatalogKey, NameOf, definition_key, name_key};
+use crate::catalog_row::{CATALOG_OBJECT, CatalogKey, NameOf, definition_key, name_key, object_name_key};
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::database::Database;
 use crate::definition::Definition;
@@ -50,13 +50,13 @@ impl Definitions {
                 self.referrers.insert(needed, of_parent);
             }
         }
-        self.by_name.insert((table.schema.clone(), table.name.clone()), table.id);
+        self.by_name.insert((table.namespace(), table.name.clone()), table.id);
         self.by_id.insert(table.id, table);
     }
 
     fn remove(&mut self, id: u32) -> Option<Arc<Table>> {
         let table = self.by_id.remove(&id)?;
-        let name = (table.schema.clone(), table.name.clone());
+        let name = (table.namespace(), table.name.clone());
         // It may be another's by now.
         if self.by_name.get(&name) == Some(&id) {
             self.by_name.remove(&name);
@@ -402,26 +402,8 @@ impl Catalog {
 
 /// A table in name only, to run a cursor over the catalog's tree.
 fn carrier(tree: Tree) -> Table {
-    Definition {
-        id: CATALOG_OBJECT.0,
-        schema: String::new(),
-        name: "catalog".into(),
-        columns: Vec::new(),
-        primary_key: Vec::new(),
-        primary_key_name: String::new(),
-        indexes: Vec::new(),
-        checks: Vec::new(),
-        foreign_keys: Vec::new(),
-        tree,
-        generation: 0,
-        value_types: Vec::new(),
-        view: None,
-        generated: Vec::new(),
-        comments: Vec::new(),
-        sequence: None,
-        owned: Vec::new(),
-    }
-    .build(Arc::default(), 0)
+    Definition { id: CATALOG_OBJECT.0, name: "catalog".into(), tree, generation: 0, ..Definition::without_rows() }
+        .build(Arc::default(), 0)
 }
 
 /// Refuses names that cannot be.
@@ -474,7 +456,7 @@ impl Transaction {
         Ok(self.entry(schema, name)?.filter(|entry| entry.is_table()))
     }
 
-    /// The table or view of that name.
+    /// The table, view or sequence of that name; of the objects of other kinds with their [`Table::namespace`].
     pub(crate) fn entry(&self, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
         let others = self.others()?;
         Ok(self.0.state.lock().catalog.named(&others, schema, name))
@@ -509,7 +491,7 @@ impl Transaction {
         Ok(all)
     }
 
-    /// All tables and views, by schema and name.
+    /// All entries, objects of other kinds among them, by schema and name.
     pub(crate) fn entries(&self) -> Result<Vec<Arc<Table>>> {
         let others = self.others()?;
         let mut all = self.0.state.lock().catalog.tables(&others);
@@ -521,9 +503,14 @@ impl Transaction {
     /// the name of the table itself or of an index of it (its primary key among them). The time it
     /// takes does not depend on how many tables there are.
     pub fn relation(&self, schema: &str, name: &str) -> Result<Option<(u32, bool)>> {
+        self.named_id(&name_key(schema, name))
+    }
+
+    /// What a name's row says.
+    fn named_id(&self, key: &[u8]) -> Result<Option<(u32, bool)>> {
         let mut value = Vec::new();
         let tree = self.0.db.inner().catalog.tree;
-        if !self.catalog_view()?.read_value(tree, &name_key(schema, name), &mut value)? {
+        if !self.catalog_view()?.read_value(tree, key, &mut value)? {
             return Ok(None);
         }
         match NameOf::decode(&value) {
@@ -566,7 +553,7 @@ impl Transaction {
         for table in stored.by_id.values() {
             let encoded = |found: Option<Arc<Table>>| found.map(|found| Definition::of(&found).encode());
             let expected = Some(Definition::of(table).encode());
-            let by_name = encoded(self.entry(&table.schema, &table.name)?);
+            let by_name = encoded(self.entry(&table.namespace(), &table.name)?);
             if encoded(self.entry_by_id(table.id)?) != expected || by_name != expected {
                 wrong.push(format!("table {} \"{}\"", table.id, table.name));
             }
@@ -580,7 +567,11 @@ impl Transaction {
             if referrers != found {
                 wrong.push(format!("what refers to table {}: {found:?}, stored {referrers:?}", table.id));
             }
-            if self.relation(&table.schema, &table.name)? != Some((table.id, false)) {
+            let named = match &table.object {
+                Some(object) => self.named_id(&object_name_key(object.kind.0, &table.schema, &table.name))?,
+                None => self.named_id(&name_key(&table.schema, &table.name))?,
+            };
+            if named != Some((table.id, false)) {
                 wrong.push(format!("the name of table {}", table.id));
             }
         }
@@ -621,23 +612,38 @@ impl Transaction {
     /// Takes a name for a table or index.
     pub(crate) fn claim_name(&self, schema: &str, name: &str, id: u32, is_index: bool) -> Result<Attempt<()>> {
         check_name(if is_index { "index" } else { "table" }, name)?;
-        let key = name_key(schema, name);
+        let taken = || Error::new(ErrorKind::DuplicateTable, format!("relation \"{name}\" already exists"));
+        self.claim_key(&name_key(schema, name), id, is_index, taken)
+    }
+
+    /// The same by the name's key.
+    pub(crate) fn claim_key(
+        &self,
+        key: &[u8],
+        id: u32,
+        is_index: bool,
+        taken: impl FnOnce() -> Error,
+    ) -> Result<Attempt<()>> {
         let value = NameOf { table: id, is_index }.encode();
-        let outcome = self.with_catalog_writer(|w, tree| w.insert(tree, &key, &value, &mut None))?;
+        let outcome = self.with_catalog_writer(|w, tree| w.insert(tree, key, &value, &mut None))?;
         match outcome {
             Outcome::Done => Ok(Attempt::Done(())),
             Outcome::Wait(holder) => {
                 let id = self.write_context()?.active.id;
                 Ok(Attempt::Wait(self.0.db.inner().txs.wait_for(id, holder)?))
             }
-            _ => Err(Error::new(ErrorKind::DuplicateTable, format!("relation \"{name}\" already exists"))),
+            _ => Err(taken()),
         }
     }
 
     /// Gives a name back.
     pub(crate) fn release_name(&self, schema: &str, name: &str) -> Result<()> {
-        let key = name_key(schema, name);
-        expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a name")
+        self.release_key(&name_key(schema, name))
+    }
+
+    /// The same by the name's key.
+    pub(crate) fn release_key(&self, key: &[u8]) -> Result<()> {
+        expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, key, Seen::Snapshot))?, "a name")
     }
 
     /// Stores a definition; `old` is the one it replaces.

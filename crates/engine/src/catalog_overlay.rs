@@ -120,7 +120,7 @@ impl Overlay {
             None => self.by_id.remove(&id),
         };
         if let Some(Some(old)) = &from {
-            let name = (old.schema.clone(), old.name.clone());
+            let name = (old.namespace(), old.name.clone());
             // It may be another's by now.
             if self.by_name.get(&name) == Some(&id) {
                 self.by_name.remove(&name);
@@ -135,7 +135,7 @@ impl Overlay {
             }
         }
         if let Some(Some(new)) = &to {
-            self.by_name.insert((new.schema.clone(), new.name.clone()), id);
+            self.by_name.insert((new.namespace(), new.name.clone()), id);
             for needed in new.needs() {
                 self.referrers.entry(needed).or_default().insert(id);
             }
@@ -256,20 +256,9 @@ mod tests {
             id,
             schema: "public".into(),
             name: name.into(),
-            columns: Vec::new(),
-            primary_key: Vec::new(),
-            primary_key_name: String::new(),
-            indexes: Vec::new(),
-            checks: Vec::new(),
-            foreign_keys: Vec::new(),
             tree: Tree { root: PageId(1), object: ObjectId(id) },
             generation,
-            value_types: Vec::new(),
-            view: None,
-            generated: Vec::new(),
-            comments: Vec::new(),
-            sequence: None,
-            owned: Vec::new(),
+            ..Definition::without_rows()
         }
     }
 

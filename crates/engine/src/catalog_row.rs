@@ -5,6 +5,7 @@
 //! 't' table id u32 BE, chunk u16 BE   ->  a chunk of the encoded definition
 //! 's' number u32 BE                   ->  values of a sequence: last i64 LE, 1 = it has been given out
 //! 'n' schema 0 name 0                 ->  table id u32 LE, 1 = the name is an index's
+//! 'o' kind u8, schema 0 name 0        ->  the same, of an object that is no relation (catalog_object.rs): id u32 LE, 0
 //! ```
 
 use resurgam_base::ObjectId;
@@ -19,6 +20,8 @@ pub enum CatalogKey {
     Definition { id: u32, chunk: u16 },
     /// Of a name that is taken.
     Name { schema: String, name: String },
+    /// Of a name of an object that is no relation.
+    ObjectName { kind: u8, schema: String, name: String },
     /// Of the values of a sequence.
     Values { number: u32 },
 }
@@ -32,15 +35,21 @@ impl CatalogKey {
                 Some(Self::Definition { id, chunk })
             }
             [b's', a, b, c, d] => Some(Self::Values { number: u32::from_be_bytes([*a, *b, *c, *d]) }),
-            [b'n', name @ ..] => {
-                let mut parts = name.strip_suffix(&[0])?.split(|byte| *byte == 0);
-                let mut text = || String::from_utf8(parts.next()?.to_vec()).ok();
-                let (schema, name) = (text()?, text()?);
-                parts.next().is_none().then_some(Self::Name { schema, name })
+            [b'n', name @ ..] => decode_name(name).map(|(schema, name)| Self::Name { schema, name }),
+            [b'o', kind, name @ ..] => {
+                decode_name(name).map(|(schema, name)| Self::ObjectName { kind: *kind, schema, name })
             }
             _ => None,
         }
     }
+}
+
+/// Reads `schema 0 name 0`.
+fn decode_name(bytes: &[u8]) -> Option<(String, String)> {
+    let mut parts = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
+    let mut text = || String::from_utf8(parts.next()?.to_vec()).ok();
+    let (schema, name) = (text()?, text()?);
+    parts.next().is_none().then_some((schema, name))
 }
 
 /// The key of a piece of a definition.
@@ -58,9 +67,17 @@ pub(crate) fn values_key(number: u32) -> Vec<u8> {
     key
 }
 
-/// The key of a name.
+/// The key of a name of a table, view, sequence or index.
 pub(crate) fn name_key(schema: &str, name: &str) -> Vec<u8> {
-    let mut key = vec![b'n'];
+    key_of_name(vec![b'n'], schema, name)
+}
+
+/// The key of a name of an object of another kind.
+pub(crate) fn object_name_key(kind: u8, schema: &str, name: &str) -> Vec<u8> {
+    key_of_name(vec![b'o', kind], schema, name)
+}
+
+fn key_of_name(mut key: Vec<u8>, schema: &str, name: &str) -> Vec<u8> {
     key.extend_from_slice(schema.as_bytes());
     key.push(0);
     key.extend_from_slice(name.as_bytes());

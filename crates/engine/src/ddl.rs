@@ -194,17 +194,8 @@ impl Transaction {
             columns: spec.columns.iter().map(column_of).collect(),
             primary_key: key_columns,
             primary_key_name: primary_key_name.clone(),
-            indexes: Vec::new(),
-            checks: Vec::new(),
-            foreign_keys: Vec::new(),
             tree: self.new_tree()?,
-            generation: 1,
-            value_types: Vec::new(),
-            view: None,
-            generated: Vec::new(),
-            comments: Vec::new(),
-            sequence: None,
-            owned: Vec::new(),
+            ..Definition::without_rows()
         };
         place(&mut parts);
         for index in &spec.indexes {

@@ -29,6 +29,9 @@
 //!                                           value i64 each, row of its values u32, owning table u32 (0 = none);
 //!                                           5 = sequences that go with columns: each position u16, sequence u32,
 //!                                           identity u8 (0 no, 1 ALWAYS, 2 BY DEFAULT)
+//!                                           (6 and 7 are kept for owners with access lists, and for declared types of columns)
+//!                                           8 = it is an object that is no relation (catalog_object.rs): kind u8,
+//!                                           needed count u16, ids u32 each, counted: what it is
 //! A column whose name begins with a zero byte is hidden: it belongs to one index, which reads it ([`is_hidden`]).
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
@@ -50,6 +53,7 @@ use resurgam_page::key::{ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
+use crate::catalog_object::CatalogObject;
 use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
 use crate::table::Table;
@@ -64,6 +68,7 @@ const PART_GENERATED: u8 = 2;
 const PART_COMMENTS: u8 = 3;
 const PART_SEQUENCE: u8 = 4;
 const PART_OWNED: u8 = 5;
+const PART_OBJECT: u8 = 8;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -279,6 +284,8 @@ pub struct Definition {
     pub sequence: Option<Box<Sequence>>,
     /// Sequences that go with columns.
     pub owned: Vec<OwnedSequence>,
+    /// It is an object that is no relation.
+    pub object: Option<Box<CatalogObject>>,
 }
 
 impl Definition {
@@ -302,6 +309,7 @@ impl Definition {
             comments: table.comments.clone(),
             sequence: table.sequence.clone(),
             owned: table.owned.clone(),
+            object: table.object.clone(),
         }
     }
 
@@ -325,6 +333,7 @@ impl Definition {
             comments: Vec::new(),
             sequence: None,
             owned: Vec::new(),
+            object: None,
         }
     }
 
@@ -477,6 +486,9 @@ impl Definition {
             }
             parts.push((PART_OWNED, bytes));
         }
+        if let Some(object) = &self.object {
+            parts.push((PART_OBJECT, object.encode()));
+        }
         parts
     }
 
@@ -548,7 +560,7 @@ impl Definition {
             foreign_keys.push(read_foreign(&mut r)?);
         }
         let (mut view, mut generated, mut comments) = (None, Vec::new(), Vec::new());
-        let (mut sequence, mut owned) = (None, Vec::new());
+        let (mut sequence, mut owned, mut object) = (None, Vec::new(), None);
         for _ in 0..if encoding > 4 { r.u16()? } else { 0 } {
             let kind = r.u8()?;
             let mut part = Reader::new(r.counted()?, "table definition");
@@ -574,6 +586,7 @@ impl Definition {
                     }
                 }
                 PART_SEQUENCE => sequence = Some(Box::new(Sequence::decode(&mut part)?)),
+                PART_OBJECT => object = Some(Box::new(CatalogObject::decode(&mut part)?)),
                 PART_OWNED => {
                     while !part.is_empty() {
                         let (column, sequence) = (usize::from(part.u16()?), part.u32()?);
@@ -628,7 +641,13 @@ impl Definition {
             comments,
             sequence,
             owned,
+            object,
         })
+    }
+
+    /// Whether it has trees: it is neither a view nor a sequence, nor an object of another kind.
+    pub fn has_rows(&self) -> bool {
+        self.view.is_none() && self.sequence.is_none() && self.object.is_none()
     }
 
     /// Types of the clustered key: the primary key's, or the hidden row id's.
@@ -687,6 +706,7 @@ impl Definition {
             comments: self.comments,
             sequence: self.sequence,
             owned: self.owned,
+            object: self.object,
             key_columns,
             index_keys,
             next_row_id,

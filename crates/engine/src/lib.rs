@@ -34,6 +34,7 @@
 //! | `table.rs` | tables: how rows become keys and values |
 //! | `catalog_row.rs` | rows of the catalog |
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
+//! | `catalog_object.rs` | objects of the catalog that are no relations: schemas, roles, types |
 //! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `shared_map.rs` | a map that is cheap to copy: for each state of the definitions |
 //! | `transaction.rs` | begin, statements, commit, rollback |
@@ -67,6 +68,7 @@ mod backup;
 mod backup_places;
 mod build;
 mod catalog;
+mod catalog_object;
 mod catalog_overlay;
 mod catalog_row;
 mod checkpoint_stats;
@@ -114,6 +116,7 @@ pub use archiver::ArchiveStatus;
 #[doc(hidden)]
 pub use backup::PlantedInBackup;
 pub use backup_places::{BackupRow, BackupTotals};
+pub use catalog_object::{CatalogObject, ObjectKind};
 pub use checkpoint_stats::CheckpointStats;
 pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};

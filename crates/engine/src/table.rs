@@ -18,6 +18,7 @@ use resurgam_page::key::{self, ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
+use crate::catalog_object::CatalogObject;
 use crate::definition::{Check, Column, CommentOn, ForeignKey, Generated, Index, Place};
 use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
@@ -46,6 +47,8 @@ pub struct Table {
     pub sequence: Option<Box<Sequence>>,
     /// Sequences that go with columns, by serial types and identity.
     pub owned: Vec<OwnedSequence>,
+    /// It is an object that is no relation, without columns and trees.
+    pub object: Option<Box<CatalogObject>>,
     pub(crate) tree: Tree,
     /// Raised by every change of the definition.
     pub(crate) generation: u64,
@@ -143,9 +146,9 @@ impl TableSpec {
 }
 
 impl Table {
-    /// Whether it has rows: it is neither a view nor a sequence.
+    /// Whether it has rows: it is neither a view nor a sequence, nor an object of another kind.
     pub fn is_table(&self) -> bool {
-        self.view.is_none() && self.sequence.is_none()
+        self.view.is_none() && self.sequence.is_none() && self.object.is_none()
     }
 
     /// Whether a column is GENERATED … AS IDENTITY.
@@ -158,10 +161,19 @@ impl Table {
         self.owned.iter().any(|owned| owned.identity != Identity::No)
     }
 
-    /// Ids of the relations that it needs: those of its foreign keys, and those that it reads as a view.
+    /// Ids of what it needs: the relations of its foreign keys, those that it reads as a view, what it names as an object.
     pub(crate) fn needs(&self) -> impl Iterator<Item = u32> {
         let parents = self.foreign_keys.iter().map(|foreign| foreign.parent);
-        parents.chain(self.view.iter().flat_map(|view| &view.relations).map(|relation| relation.id))
+        let read = self.view.iter().flat_map(|view| &view.relations).map(|relation| relation.id);
+        parents.chain(read).chain(self.object.iter().flat_map(|object| object.needs.iter().copied()))
+    }
+
+    /// Among which names its own is one: a schema's relations, or the objects of a kind. In memory only.
+    pub(crate) fn namespace(&self) -> String {
+        match &self.object {
+            Some(object) => object.kind.namespace(&self.schema),
+            None => self.schema.clone(),
+        }
     }
 
     /// How the values of a column are computed from others, if they are.

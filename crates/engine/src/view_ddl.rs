@@ -73,20 +73,8 @@ impl Transaction {
             id,
             schema: schema.to_owned(),
             name: name.to_owned(),
-            columns: Vec::new(),
-            primary_key: Vec::new(),
-            primary_key_name: String::new(),
-            indexes: Vec::new(),
-            checks: Vec::new(),
-            foreign_keys: Vec::new(),
-            tree: Tree { root: PageId(0), object: ObjectId(0) },
-            generation: 1,
-            value_types: Vec::new(),
             view: Some(Box::new(view)),
-            generated: Vec::new(),
-            comments: Vec::new(),
-            sequence: None,
-            owned: Vec::new(),
+            ..Definition::without_rows()
         };
         self.store_definition(&parts, None).map(Attempt::Done)
     }

@@ -111,7 +111,7 @@ pub fn check(folder: &Folder, progress: &mut dyn FnMut(CheckProgress), out: &mut
             r.damage("data", page, slot, format!("catalog: {}", problem.what));
         }
     }
-    r.report.counts.tables = catalog.tables.len() as u64;
+    r.report.counts.tables = catalog.tables.values().filter(|entry| entry.has_rows()).count() as u64;
     if image.boot.is_some() {
         let mut trees = Trees::new(&image, &catalog, &mut space, &mut r);
         trees.check();

@@ -76,7 +76,7 @@ impl<'t, 'r> Trees<'t, 'r> {
         for (tree, kind, label) in system {
             self.tree(tree, &kind, label.to_owned(), &mut done, &mut pending_frees);
         }
-        for table in catalog.tables.values() {
+        for table in catalog.tables.values().filter(|entry| entry.has_rows()) {
             let kind = Kind::Table(RowLayout::new(&table.value_types), table.key_columns());
             self.tree(table.tree, &kind, format!("table {}", table.full_name()), &mut done, &mut pending_frees);
             for index in &table.indexes {
