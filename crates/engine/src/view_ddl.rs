@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result};
-use resurgam_btree::Tree;
+use resurgam_base::{Error, ErrorKind, Result};
 
 use crate::catalog::check_name;
 use crate::definition::Definition;

@@ -253,6 +253,12 @@ pub fn check_all(db: &Database, expected: &State, thorough: bool) -> Checked<()>
             return Err(Trouble::Broken(format!("view {name} is {found:?}, expected {:?}", expected.views.get(name))));
         }
     }
+    let objects = super::objects::listed(&tx)?;
+    let found: Vec<_> = objects.iter().map(|(key, object)| (key, object.as_ref())).collect();
+    let wanted: Vec<_> = expected.objects.iter().map(|(key, object)| (key, Some(&**object))).collect();
+    if found != wanted {
+        return Err(Trouble::Broken(format!("objects are {found:?}, expected {wanted:?}")));
+    }
     for table in &tables {
         check_table(&view, table, &expected.tables[&table.name], thorough)?;
     }

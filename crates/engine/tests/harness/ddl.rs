@@ -9,6 +9,7 @@ use super::Found;
 use super::alter;
 use super::constrain;
 use super::model::*;
+use super::objects;
 use super::schedule::World;
 use super::views;
 use crate::broken;
@@ -98,6 +99,10 @@ impl World {
         };
         let mut model = TableModel::clone(&state.tables[&name]);
         let tx = self.clients[at].tx.clone();
+        if self.rng.one_in(8) {
+            let choice = self.rng.below(objects::CHOICES);
+            return self.random_object(at, choice);
+        }
         let choice = self.rng.below(16 + alter::CHOICES + constrain::CHOICES + views::CHOICES);
         self.log(|| format!("client {at}: ddl {choice} on {name}"));
         match choice {

@@ -13,6 +13,7 @@
 //! | `alter.rs` | those that write rows anew or are cut off |
 //! | `constrain.rs` | names, defaults and constraints of columns |
 //! | `views.rs` | views |
+//! | `objects.rs` | objects of the catalog that are no relations |
 //! | `check.rs` | a whole database against a state of the model |
 //! | `archived.rs` | the archive against the log |
 //! | `remote.rs` | a page server in place of the data file |
@@ -33,6 +34,7 @@ pub mod client;
 pub mod constrain;
 pub mod ddl;
 pub mod model;
+pub mod objects;
 pub mod remote;
 pub mod rng;
 pub mod rows;

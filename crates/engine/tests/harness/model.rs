@@ -120,11 +120,22 @@ pub struct ViewModel {
     pub columns: Vec<(String, usize)>,
 }
 
+/// An object that is no relation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectModel {
+    pub id: u32,
+    /// Ids of those that it needs.
+    pub needs: Vec<u32>,
+    pub body: Vec<u8>,
+}
+
 /// All tables at one moment, and the transactions that are in doubt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     pub tables: BTreeMap<String, Arc<TableModel>>,
     pub views: BTreeMap<String, Arc<ViewModel>>,
+    /// By kind and name.
+    pub objects: BTreeMap<(u8, String), Arc<ObjectModel>>,
     /// By identifier.
     pub prepared: BTreeMap<String, Arc<InDoubt>>,
 }
@@ -153,11 +164,13 @@ pub struct Overlay {
     pub rows: BTreeMap<(String, i64), Option<Arc<Row>>>,
     /// Views that it changed, dropped or made.
     pub views: BTreeMap<String, Option<Arc<ViewModel>>>,
+    /// Objects likewise.
+    pub objects: BTreeMap<(u8, String), Option<Arc<ObjectModel>>>,
 }
 
 impl Overlay {
     pub fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.rows.is_empty() && self.views.is_empty()
+        self.tables.is_empty() && self.rows.is_empty() && self.views.is_empty() && self.objects.is_empty()
     }
     /// `base` with these changes.
     pub fn over(&self, base: &State) -> State {
@@ -181,6 +194,12 @@ impl Overlay {
             match view {
                 Some(view) => state.views.insert(name.clone(), Arc::clone(view)),
                 None => state.views.remove(name),
+            };
+        }
+        for (key, object) in &self.objects {
+            match object {
+                Some(object) => state.objects.insert(key.clone(), Arc::clone(object)),
+                None => state.objects.remove(key),
             };
         }
         state

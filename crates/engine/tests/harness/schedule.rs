@@ -128,6 +128,7 @@ pub struct Met {
     pub definitions: u64,
     /// Views made, changed and dropped.
     pub views: u64,
+    pub objects: u64,
     pub held_views_read: u64,
     pub version_pages: u64,
     pub undone: u64,
@@ -183,6 +184,7 @@ impl Met {
             ("pages restored", self.pages_restored, 4.2),
             ("definitions changed", self.definitions, 1.5),
             ("views changed", self.views, 0.21),
+            ("objects changed", self.objects, 0.2),
             ("old views read", self.held_views_read, 0.45),
             ("version pages", self.version_pages, 0.8),
             ("undone", self.undone, 2.5),
@@ -221,6 +223,7 @@ impl Met {
         self.pages_restored += o.pages_restored;
         self.definitions += o.definitions;
         self.views += o.views;
+        self.objects += o.objects;
         self.held_views_read += o.held_views_read;
         self.version_pages += o.version_pages;
         self.undone += o.undone;
