@@ -16,6 +16,9 @@ pub struct LogConfig {
     pub buffer_bytes_max: usize,
     /// Segments prepared ahead of the end, and kept when the log is truncated.
     pub spare_segments: u64,
+    /// Each opening writes files of its own, with its epoch in their names: a writer of an earlier one, on another machine perhaps, that
+    /// goes on to write, writes to nothing that counts ([`LogSink`](crate::LogSink)).
+    pub own_files: bool,
 }
 
 impl Default for LogConfig {
@@ -25,6 +28,7 @@ impl Default for LogConfig {
             block_payload_bytes_max: 256 << 10,
             buffer_bytes_max: 16 << 20,
             spare_segments: 2,
+            own_files: false,
         }
     }
 }

@@ -39,11 +39,13 @@ use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES};
 use crate::buffers::{Buffers, Sealed, SegmentWanted};
 use crate::config::LogConfig;
 use crate::fetch::{BlockCache, read_block};
+use crate::follow::LogBlock;
 use crate::group::Group;
 use crate::log::Appended;
 use crate::reader::LogEnd;
 use crate::record::{OwnedRecord, RecordKind, record_at};
 use crate::segments::Segments;
+use crate::sink::LogSink;
 use crate::stats::Counters;
 use crate::tail::Tail;
 use crate::waiters::Waiters;
@@ -112,6 +114,7 @@ pub(crate) struct Core {
     stopped: AtomicBool,
     stop_error: Mutex<Option<Error>>,
     pub(crate) hook: RwLock<Option<DurableHook>>,
+    pub(crate) sink: RwLock<Option<Arc<dyn LogSink>>>,
     pub(crate) waiters: Waiters,
     pub(crate) tail: Tail,
     pub(crate) flusher: Mutex<FlusherControl>,
@@ -159,6 +162,7 @@ impl Core {
             stopped: AtomicBool::new(false),
             stop_error: Mutex::default(),
             hook: RwLock::default(),
+            sink: RwLock::default(),
             waiters: Waiters::default(),
             tail: Tail::default(),
             flusher: Mutex::default(),
@@ -349,6 +353,11 @@ impl Core {
         let mut proved = durable;
         let segment_of = |sealed: &Sealed| sealed.header.lsn.0 / self.config.segment_bytes;
         let mut buf = self.write_buf.lock();
+        let sink = self.sink.read().clone();
+        if let Some(sink) = &sink {
+            let blocks: Vec<_> = batch.iter().map(|of| LogBlock::new(of, self.config.segment_bytes)).collect();
+            sink.writing(&blocks);
+        }
         for in_segment in batch.chunk_by(|a, b| segment_of(a) == segment_of(b)) {
             let Some(first) = in_segment.first() else {
                 continue;
@@ -380,6 +389,9 @@ impl Core {
             proved = durable;
             if let Some(last) = in_segment.last() {
                 durable = last.header.next(self.config.segment_bytes);
+                if let Some(sink) = &sink {
+                    sink.durable(durable)?;
+                }
             }
         }
         Ok(proved)

@@ -82,6 +82,11 @@ impl<'a> Block<'a> {
         self.header.lsn
     }
 
+    /// Header and records; of a block that was not parsed the header is not filled in.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Where the block after it starts.
     pub fn next(&self) -> Lsn {
         self.next

@@ -36,6 +36,10 @@ pub struct LogBlock {
 }
 
 impl LogBlock {
+    pub(crate) fn new(sealed: &Arc<Sealed>, segment_bytes: u64) -> Self {
+        Self { next: sealed.header.next(segment_bytes), sealed: Arc::clone(sealed), segment_bytes }
+    }
+
     /// Where it starts.
     pub fn lsn(&self) -> Lsn {
         self.sealed.header.lsn

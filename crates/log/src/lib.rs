@@ -51,6 +51,7 @@ mod log;
 mod reader;
 mod record;
 mod segments;
+mod sink;
 mod stats;
 mod tail;
 mod waiters;
@@ -65,7 +66,8 @@ pub use holds::{LogHold, LogHolder};
 pub use log::{Appended, Log};
 pub use reader::{GroupRef, LogEnd, LogReader, WhyStopped};
 pub use record::{OwnedRecord, RECORD_HEADER_BYTES, RecordHeader, RecordKind, RecordRef};
-pub use segments::{segment_bytes_of, segment_file_name};
+pub use segments::{oldest_segment, segment_bytes_of, segment_file_name, segment_number_of, segment_path};
+pub use sink::LogSink;
 pub use stats::LogStats;
 pub use waiters::FlushTicket;
 

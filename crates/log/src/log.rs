@@ -19,6 +19,7 @@ use crate::holds::{LogHold, LogHolder};
 use crate::reader::LogEnd;
 use crate::record::OwnedRecord;
 use crate::segments::Segments;
+use crate::sink::LogSink;
 use crate::stats::{Counters, LogStats};
 use crate::waiters::FlushTicket;
 
@@ -67,7 +68,8 @@ impl Log {
             return Err(Error::new(ErrorKind::InvalidParameter, format!("a log cannot begin behind LSN {cut}")));
         }
         let counters = Counters::default();
-        let segments = Segments::create(Arc::clone(&vfs), dir, config.segment_bytes, number, &counters)?;
+        let of = (config.segment_bytes, if config.own_files { epoch } else { 0 });
+        let segments = Segments::create(Arc::clone(&vfs), dir, of, number, &counters)?;
         let first = Lsn(number * config.segment_bytes);
         let end = LogEnd { lsn: first, epoch, last_block: Lsn::NONE, durable: first };
         Ok(Self::start(vfs, config, epoch, end, segments, counters))
@@ -95,7 +97,8 @@ impl Log {
             return Err(Error::new(ErrorKind::InvalidParameter, format!("the log cannot end at LSN {}", end.lsn)));
         }
         let counters = Counters::default();
-        let segments = Segments::open(Arc::clone(&vfs), dir, config.segment_bytes, end, &counters)?;
+        let of = (config.segment_bytes, if config.own_files { epoch } else { 0 });
+        let segments = Segments::open(Arc::clone(&vfs), dir, of, end, &counters)?;
         Ok(Self::start(vfs, config, epoch, end, segments, counters))
     }
 
@@ -217,6 +220,11 @@ impl Log {
     /// call the log.
     pub fn set_durable_hook(&self, hook: Box<dyn Fn(Lsn) + Send + Sync>) {
         *self.core.hook.write() = Some(Arc::from(hook));
+    }
+
+    /// From now on `sink` stands between the files and those who wait for them. To be set before anything is appended.
+    pub fn set_sink(&self, sink: Arc<dyn LogSink>) {
+        *self.core.sink.write() = Some(sink);
     }
 
     /// The record at `lsn`, from memory or disk.

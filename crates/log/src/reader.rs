@@ -15,7 +15,7 @@ use resurgam_vfs::{File, OpenMode, Vfs};
 use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
 use crate::decoded::Block;
 use crate::record::{RecordRef, record_at};
-use crate::segments::{list_segments, segment_file_name};
+use crate::segments::{list_segments, segment_path};
 
 /// Bytes read at a time.
 const READ_AHEAD_BYTES: u64 = 1 << 20;
@@ -86,7 +86,7 @@ impl Window {
         let file = match &self.file {
             Some((number, file)) if *number == segment => file,
             _ => {
-                let path = self.dir.join(segment_file_name(segment));
+                let path = segment_path(&*self.vfs, &self.dir, segment)?;
                 if !self.vfs.exists(&path)? {
                     return Ok(Bytes::MissingSegment);
                 }
@@ -360,7 +360,7 @@ impl LogReader {
                         "the log is damaged at LSN {} (file \"{}\", {:?}): the later block at LSN {lsn} \
                          shows that it had been durable up to LSN {}",
                         end.lsn,
-                        self.window.dir.join(segment_file_name(first)).display(),
+                        segment_path(&*self.window.vfs, &self.window.dir, first)?.display(),
                         self.why,
                         header.durable,
                     ))
@@ -383,7 +383,7 @@ impl LogReader {
             return Ok(());
         }
         let number = lsn.0 / segment_bytes;
-        let path = self.window.dir.join(segment_file_name(number));
+        let path = segment_path(&*self.window.vfs, &self.window.dir, number)?;
         let what = if self.window.vfs.exists(&path)? {
             let len = self.window.vfs.open(&path, OpenMode::ReadOnly)?.len()?;
             if len >= segment_bytes {

@@ -18,6 +18,11 @@
 //!
 //! After a crash names may be those from before an unfinished recycling. What is
 //! not connected to the segment of the log's end is removed at opening.
+//!
+//! # Files of its own
+//! Where each opening writes files of its own ([`LogConfig::own_files`]) their names carry its epoch: `NUMBER-EPOCH.log`. Of a segment the file with
+//! the highest epoch counts. An opening copies the segment in which the log ends, up to there, to a file of its own, and goes on in that; only
+//! files of its own are recycled. So whatever a writer of an earlier epoch still does, it does to files that count no more.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -41,18 +46,60 @@ pub fn segment_file_name(number: u64) -> String {
     format!("{number:016x}.log")
 }
 
-/// The inverse of [`segment_file_name`].
-pub(crate) fn parse_segment_file_name(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".log")?;
-    let number = u64::from_str_radix(digits, 16).ok()?;
-    (segment_file_name(number) == name).then_some(number)
+/// Name of the file of segment `number` that the opening of `epoch` has written; 0: of one that writes no files of its own.
+fn file_name_of(number: u64, epoch: u32) -> String {
+    match epoch {
+        0 => segment_file_name(number),
+        epoch => format!("{number:016x}-{epoch:08x}.log"),
+    }
 }
 
-/// Numbers of the segment files in `dir`, ascending.
+/// The inverse of [`file_name_of`].
+fn parse_file_name(name: &str) -> Option<(u64, u32)> {
+    let digits = name.strip_suffix(".log")?;
+    let (number, epoch) = digits.split_once('-').unwrap_or((digits, "0"));
+    let (number, epoch) = (u64::from_str_radix(number, 16).ok()?, u32::from_str_radix(epoch, 16).ok()?);
+    (file_name_of(number, epoch) == name).then_some((number, epoch))
+}
+
+/// The number of the segment of a file of the log, by its name.
+pub fn segment_number_of(name: &str) -> Option<u64> {
+    parse_file_name(name).map(|(number, _)| number)
+}
+
+/// The segment files in `dir`: by number, ascending, the epoch of the one that counts.
+fn list_files(vfs: &dyn Vfs, dir: &Path) -> Result<BTreeMap<u64, u32>> {
+    let mut files = BTreeMap::new();
+    for (number, epoch) in vfs.list(dir)?.iter().filter_map(|name| parse_file_name(name)) {
+        let newest: &mut u32 = files.entry(number).or_insert(epoch);
+        *newest = (*newest).max(epoch);
+    }
+    Ok(files)
+}
+
+/// Numbers of the segments in `dir`, ascending.
 pub(crate) fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<u64>> {
-    let mut numbers: Vec<u64> = vfs.list(dir)?.iter().filter_map(|name| parse_segment_file_name(name)).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
+    Ok(list_files(vfs, dir)?.into_keys().collect())
+}
+
+/// The number of the oldest segment in `dir`; none: there is none, or no folder.
+///
+/// # Errors
+/// Those of listing.
+pub fn oldest_segment(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
+    if !vfs.exists(dir)? {
+        return Ok(None);
+    }
+    Ok(list_files(vfs, dir)?.first_key_value().map(|(number, _)| *number))
+}
+
+/// The file of segment `number` in `dir` that counts; where there is none, its plain name.
+///
+/// # Errors
+/// Those of listing.
+pub fn segment_path(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<PathBuf> {
+    let epoch = list_files(vfs, dir)?.get(&number).copied().unwrap_or(0);
+    Ok(dir.join(file_name_of(number, epoch)))
 }
 
 /// The size of the segments in `dir`, as their first blocks say: the one at the start of segment *n* is at LSN *n* times that. None: no
@@ -63,8 +110,8 @@ pub(crate) fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<u64>> {
 /// Those of reading.
 pub fn segment_bytes_of(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
     let mut most = None;
-    for number in list_segments(vfs, dir)?.into_iter().filter(|number| *number > 0) {
-        let file = vfs.open(&dir.join(segment_file_name(number)), OpenMode::ReadOnly)?;
+    for (number, epoch) in list_files(vfs, dir)?.into_iter().filter(|(number, _)| *number > 0) {
+        let file = vfs.open(&dir.join(file_name_of(number, epoch)), OpenMode::ReadOnly)?;
         let mut head = [0; BLOCK_HEADER_BYTES];
         if file.read_at(&mut head, 0)? < head.len() {
             continue;
@@ -87,7 +134,7 @@ pub fn segment_bytes_of(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
 
 /// Any size of a segment fits with these.
 const SMALLEST: LogConfig =
-    LogConfig { segment_bytes: 0, block_payload_bytes_max: 1, buffer_bytes_max: 0, spare_segments: 0 };
+    LogConfig { segment_bytes: 0, block_payload_bytes_max: 1, buffer_bytes_max: 0, spare_segments: 0, own_files: false };
 
 struct Table {
     /// The oldest kept segment.
@@ -95,6 +142,8 @@ struct Table {
     /// One past the last prepared segment.
     prepared: u64,
     files: BTreeMap<u64, Arc<dyn File>>,
+    /// Kept segments whose files are of another epoch than what is prepared now.
+    others: BTreeMap<u64, u32>,
     holds: Holds,
 }
 
@@ -105,6 +154,8 @@ pub(crate) struct Segments {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     segment_bytes: u64,
+    /// Of the files that are made; 0: they carry none.
+    epoch: u32,
     /// Held by whoever changes which segments there are.
     maintenance: Mutex<()>,
     table: Mutex<Table>,
@@ -115,23 +166,25 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    fn new(vfs: Arc<dyn Vfs>, dir: &Path, segment_bytes: u64, first: u64, prepared: u64) -> Segments {
+    fn new(vfs: Arc<dyn Vfs>, dir: &Path, (segment_bytes, epoch): (u64, u32), first: u64, prepared: u64) -> Segments {
+        let (files, others) = (BTreeMap::new(), BTreeMap::new());
         Segments {
             vfs,
             dir: dir.to_path_buf(),
             segment_bytes,
+            epoch,
             maintenance: Mutex::default(),
-            table: Mutex::new(Table { first, prepared, files: BTreeMap::new(), holds: Holds::default() }),
+            table: Mutex::new(Table { first, prepared, files, others, holds: Holds::default() }),
             prepared_end: AtomicU64::new(prepared * segment_bytes),
             oldest: AtomicU64::new(first * segment_bytes),
         }
     }
 
-    /// Makes the folder and the first segment, number `first`, of a new log.
+    /// Makes the folder and the first segment, number `first`, of a new log. `epoch`: in the names of files; 0 for none.
     pub(crate) fn create(
         vfs: Arc<dyn Vfs>,
         dir: &Path,
-        segment_bytes: u64,
+        (segment_bytes, epoch): (u64, u32),
         first: u64,
         counters: &Counters,
     ) -> Result<Segments> {
@@ -139,26 +192,33 @@ impl Segments {
         if let Some(number) = list_segments(&*vfs, dir)?.first() {
             return Err(Error::new(
                 ErrorKind::InvalidParameter,
-                format!("folder \"{}\" already holds a log (file {})", dir.display(), segment_file_name(*number)),
+                format!("folder \"{}\" already holds a log (segment {})", dir.display(), segment_file_name(*number)),
             ));
         }
-        let segments = Self::new(vfs, dir, segment_bytes, first, first);
+        let segments = Self::new(vfs, dir, (segment_bytes, epoch), first, first);
         segments.prepare(first, counters)?;
         Ok(segments)
     }
 
     /// Opens the segments of a log that ends at `end`: makes durable what was
-    /// found there, and removes files that are not connected to the end.
+    /// found there, and removes files that are not connected to the end. `epoch`: as in [`Segments::create`].
     pub(crate) fn open(
         vfs: Arc<dyn Vfs>,
         dir: &Path,
-        segment_bytes: u64,
+        (segment_bytes, epoch): (u64, u32),
         end: LogEnd,
         counters: &Counters,
     ) -> Result<Segments> {
         let LogEnd { lsn: end, durable, .. } = end;
-        let found = list_segments(&*vfs, dir)?;
-        let has = |number: u64| found.binary_search(&number).is_ok();
+        let found = list_files(&*vfs, dir)?;
+        if let Some(newer) = found.values().max().filter(|newer| **newer >= epoch && **newer > 0) {
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                format!("the log in \"{}\" was opened under epoch {newer}, and is not under epoch {epoch}", dir.display()),
+            ));
+        }
+        let has = |number: u64| found.contains_key(&number);
+        let path = |number: u64| dir.join(file_name_of(number, found.get(&number).copied().unwrap_or(0)));
         let current = end.0 / segment_bytes;
         let last_used = if has(current) {
             current
@@ -176,17 +236,20 @@ impl Segments {
             first -= 1;
         }
         let mut prepared = last_used + 1;
-        while has(prepared) {
-            let file = vfs.open(&dir.join(segment_file_name(prepared)), OpenMode::ReadOnly)?;
+        // What another epoch has made ready may still be written to by it.
+        while epoch == 0 && has(prepared) {
+            let file = vfs.open(&path(prepared), OpenMode::ReadOnly)?;
             if file.len()? != segment_bytes {
                 break;
             }
             prepared += 1;
         }
-        for number in found.iter().filter(|n| **n < first || **n >= prepared) {
-            vfs.remove(&dir.join(segment_file_name(*number)))?;
+        let segments = Self::new(Arc::clone(&vfs), dir, (segment_bytes, epoch), first, prepared);
+        if epoch > 0 {
+            segments.table.lock().others = found.range(first..prepared).map(|(number, of)| (*number, *of)).collect();
+            segments.copy_the_last(last_used, Lsn(end.0.min((last_used + 1) * segment_bytes)))?;
         }
-        let segments = Self::new(Arc::clone(&vfs), dir, segment_bytes, first, prepared);
+        segments.remove_unconnected(first, prepared)?;
         for number in first..=last_used {
             let file = segments.file(number)?;
             let len = file.len()?;
@@ -205,8 +268,56 @@ impl Segments {
         Ok(segments)
     }
 
+    /// Removes files that are of no segment from `first` to before `prepared`, or not the ones that count. Files of later epochs stay: whoever
+    /// made them has the log now, and this opening will be told so.
+    fn remove_unconnected(&self, first: u64, prepared: u64) -> Result<()> {
+        let newest = list_files(&*self.vfs, &self.dir)?;
+        for name in self.vfs.list(&self.dir)? {
+            let Some((number, epoch)) = parse_file_name(&name) else { continue };
+            let counts = number >= first && number < prepared && newest.get(&number) == Some(&epoch);
+            if !counts && epoch <= self.epoch {
+                self.vfs.remove(&self.dir.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a file of this epoch of segment `number`, with what the log has in it up to `end`, and zeros behind that.
+    fn copy_the_last(&self, number: u64, end: Lsn) -> Result<()> {
+        let from = self.file(number)?;
+        let beside = self.dir.join(format!("copy-{:08x}", self.epoch));
+        let to = self.vfs.open(&beside, OpenMode::Create)?;
+        to.set_len(0)?;
+        let (len, mut at) = (end.0 - number * self.segment_bytes, 0);
+        let mut buf = vec![0; REWRITE_BYTES.min(len as usize)];
+        while at < len {
+            let want = ((len - at) as usize).min(buf.len());
+            // Behind the last block's padding the file may end.
+            let read = from.read_at(&mut buf[..want], at)?;
+            if read == 0 {
+                break;
+            }
+            to.write_at(&buf[..read], at)?;
+            at += read as u64;
+        }
+        self.fill_with_zeros(&*to, at)?;
+        to.sync()?;
+        let mut table = self.table.lock();
+        self.vfs.rename(&beside, &self.dir.join(file_name_of(number, self.epoch)))?;
+        self.vfs.sync_dir(&self.dir)?;
+        table.others.remove(&number);
+        table.files.remove(&number);
+        Ok(())
+    }
+
     pub(crate) fn path(&self, number: u64) -> PathBuf {
-        self.dir.join(segment_file_name(number))
+        let other = self.table.lock().others.get(&number).copied();
+        self.own_path(number, other)
+    }
+
+    /// `other`: of which other epoch its file is.
+    fn own_path(&self, number: u64, other: Option<u32>) -> PathBuf {
+        self.dir.join(file_name_of(number, other.unwrap_or(self.epoch)))
     }
 
     pub(crate) fn prepared_end(&self) -> Lsn {
@@ -250,7 +361,8 @@ impl Segments {
         if let Some(file) = table.files.get(&number) {
             return Ok(Arc::clone(file));
         }
-        let file = self.vfs.open(&self.path(number), OpenMode::ReadWrite)?;
+        let other = table.others.get(&number).copied();
+        let file = self.vfs.open(&self.own_path(number, other), OpenMode::ReadWrite)?;
         table.files.insert(number, Arc::clone(&file));
         Ok(file)
     }
@@ -274,7 +386,7 @@ impl Segments {
             if next > number {
                 return Ok(());
             }
-            let path = self.path(next);
+            let path = self.own_path(next, None);
             let made = self.make(&path);
             if made.is_err() {
                 // Best effort: a half-made file would only take space.
@@ -302,7 +414,7 @@ impl Segments {
     /// others are removed. Returns the bytes given up.
     pub(crate) fn truncate(&self, before: Lsn, current: u64, spares: u64, counters: &Counters) -> Result<u64> {
         let _maintenance = self.maintenance.lock();
-        let (first, keep_from, already_prepared) = {
+        let (first, keep_from, already_prepared, mut others) = {
             let mut table = self.table.lock();
             let before = table.holds.lowest().map_or(before, |holder| holder.lsn.min(before));
             let keep_from = (before.0 / self.segment_bytes).min(current);
@@ -313,17 +425,21 @@ impl Segments {
             // From here on nobody opens them.
             table.first = keep_from;
             table.files.retain(|number, _| *number >= keep_from);
+            let kept = table.others.split_off(&keep_from);
+            let others = std::mem::replace(&mut table.others, kept);
             self.oldest.store(keep_from * self.segment_bytes, Ordering::Release);
-            (first, keep_from, table.prepared)
+            (first, keep_from, table.prepared, others)
         };
         let freed = keep_from - first;
         let mut prepared = already_prepared;
         for number in first..keep_from {
-            if prepared.saturating_sub(current + 1) < spares {
-                self.vfs.rename(&self.path(number), &self.path(prepared))?;
+            let other = others.remove(&number);
+            // A file of another epoch may still be written to by that.
+            if prepared.saturating_sub(current + 1) < spares && other.is_none() {
+                self.vfs.rename(&self.own_path(number, None), &self.own_path(prepared, None))?;
                 prepared += 1;
             } else {
-                self.vfs.remove(&self.path(number))?;
+                self.vfs.remove(&self.own_path(number, other))?;
             }
         }
         self.vfs.sync_dir(&self.dir)?;
@@ -358,9 +474,19 @@ mod tests {
     #[test]
     fn names() {
         assert_eq!(segment_file_name(0x1f), "000000000000001f.log");
-        assert_eq!(parse_segment_file_name("000000000000001f.log"), Some(0x1f));
-        for bad in ["1f.log", "000000000000001F.log", "000000000000001f.tmp", "+00000000000001f.log"] {
-            assert_eq!(parse_segment_file_name(bad), None, "{bad}");
+        assert_eq!(parse_file_name("000000000000001f.log"), Some((0x1f, 0)));
+        assert_eq!(file_name_of(0x1f, 0xab), "000000000000001f-000000ab.log");
+        assert_eq!(parse_file_name("000000000000001f-000000ab.log"), Some((0x1f, 0xab)));
+        for bad in [
+            "1f.log",
+            "000000000000001F.log",
+            "000000000000001f.tmp",
+            "+00000000000001f.log",
+            "000000000000001f-ab.log",
+            "000000000000001f-00000000.log",
+            "000000000000001f-.log",
+        ] {
+            assert_eq!(parse_file_name(bad), None, "{bad}");
         }
     }
 }

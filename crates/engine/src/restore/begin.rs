@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use resurgam_archive::{Archive, PageBase, View};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
-use resurgam_log::segment_file_name;
+use resurgam_log::segment_number_of;
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::version_file::{self, VersionFileHeader};
 use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord};
@@ -154,7 +154,7 @@ pub(crate) fn material(
 
 /// Whether the log's folder still has its first segment.
 pub(crate) fn log_begins(vfs: &Arc<dyn Vfs>, log: &Path) -> Result<bool> {
-    Ok(vfs.list(log)?.contains(&segment_file_name(1)))
+    Ok(vfs.list(log)?.iter().any(|name| segment_number_of(name) == Some(1)))
 }
 
 /// What an open knows when it makes missing files.

@@ -20,7 +20,13 @@ fn dir() -> PathBuf {
 
 /// Segments so small that every test crosses them.
 fn small() -> LogConfig {
-    LogConfig { segment_bytes: 8192, block_payload_bytes_max: 2000, buffer_bytes_max: 64 << 10, spare_segments: 1 }
+    LogConfig {
+        segment_bytes: 8192,
+        block_payload_bytes_max: 2000,
+        buffer_bytes_max: 64 << 10,
+        spare_segments: 1,
+        own_files: false,
+    }
 }
 
 fn sim(seed: u64) -> (SimVfs, Arc<dyn Vfs>) {

@@ -1,0 +1,390 @@
+//! The primary's side of a log that is a tier of its own: who may write it (the lease), and blocks on their way to the log service.
+//!
+//! ```text
+//! flush: blocks ──► landing zone (files of this epoch), synced ──► lease looked at ──► acknowledged
+//!           └─────► queue, bounded ──► log service      "hardened up to" ──┘
+//!                                         └── "destaged up to": the zone is given up below
+//! ```
+//!
+//! # Invariants
+//! 1. Nothing is acknowledged unless the lease was valid after it was durable.
+//! 2. No commit waits for the log service: what does not fit into the queue is let go, and the service fetches it from the zone.
+//! 3. The log is held in the zone from where the log service says that the long-term log ends.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_engine::{Control as ControlRecord, Log, LogHold, LogService, LogServiceStatus, LogSink, LogZone, ZoneTaken};
+use resurgam_log::LogBlock;
+use resurgam_rbio::{Answer, Connection, Peer, Request, Role};
+use resurgam_vfs::Vfs;
+use resurgam_xlog::{Control, Holder, HolderConfig, Kept, ProcessId, boot_clock};
+
+/// Blocks that wait to be sent to a log service, in bytes.
+const QUEUE_BYTES_MAX: usize = 16 << 20;
+/// Of one message, about.
+const MESSAGE_BYTES: usize = 1 << 20;
+/// What is hardened is said again after so long.
+const SAY_AGAIN: Duration = Duration::from_millis(200);
+/// Longest wait for an answer.
+const ANSWER: Duration = Duration::from_secs(5);
+const AGAIN_FIRST: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(1);
+const WAITING_SAID: Duration = Duration::from_secs(5);
+
+/// Settings.
+#[derive(Clone)]
+pub struct ZoneConfig {
+    /// The record that says who has the log.
+    pub control: Arc<dyn Control>,
+    pub lease: Duration,
+    /// Where log services are: `host:port`.
+    pub log_services: Vec<String>,
+    /// Most log in the zone, in bytes: for the pace of destaging.
+    pub log_bytes_max: u64,
+    /// Called once when another process has taken over the log.
+    pub lost: Arc<dyn Fn(&Error) + Send + Sync>,
+}
+
+/// See the module.
+pub struct LandingZone {
+    config: ZoneConfig,
+    now: Mutex<Option<Arc<Active>>>,
+}
+
+/// While this process has the log.
+struct Active {
+    holder: Holder,
+    lost: Arc<dyn Fn(&Error) + Send + Sync>,
+    told: AtomicBool,
+    ended: AtomicBool,
+    epoch: u32,
+    start: AtomicU64,
+    hardened: AtomicU64,
+    links: Mutex<Vec<Arc<Link>>>,
+    log_bytes_max: u64,
+}
+
+/// To one log service.
+struct Link {
+    address: String,
+    state: Mutex<LinkState>,
+    woken: Condvar,
+}
+
+#[derive(Default)]
+struct LinkState {
+    queue: VecDeque<LogBlock>,
+    bytes: usize,
+    /// Something was hardened since the last message.
+    news: bool,
+    connected: bool,
+    /// What the service has said.
+    disseminated: Lsn,
+    destaged: Lsn,
+    blocks: u64,
+    dropped: u64,
+    error: Option<String>,
+}
+
+impl LandingZone {
+    /// Nothing is taken yet.
+    pub fn new(config: ZoneConfig) -> Self {
+        Self { config, now: Mutex::default() }
+    }
+
+    fn active(&self) -> Result<Arc<Active>> {
+        self.now.lock().clone().ok_or_else(|| Error::internal("the landing zone was not taken"))
+    }
+}
+
+impl LogZone for LandingZone {
+    fn take(&self, vfs: &Arc<dyn Vfs>, epoch_above: u32) -> Result<ZoneTaken> {
+        let config = HolderConfig {
+            lease: self.config.lease,
+            clock: boot_clock(),
+            stamp: vfs.random_u64(),
+            me: ProcessId::own(),
+            epoch_above,
+        };
+        let mut said: Option<Instant> = None;
+        let holder = Holder::take(Arc::clone(&self.config.control), config, &mut |record, left| {
+            if said.is_none_or(|said| said.elapsed() > WAITING_SAID) {
+                let (pid, epoch) = (record.holder.pid, record.epoch);
+                tracing::warn!(
+                    "process {pid} has the log, under epoch {epoch}: its lease of {:?} is waited out",
+                    record.lease
+                );
+                said = Some(Instant::now());
+            }
+            std::thread::sleep(left.min(Duration::from_millis(100)));
+            true
+        })?;
+        let (epoch, kept) = (holder.epoch(), holder.kept());
+        let active = Arc::new(Active {
+            holder,
+            lost: Arc::clone(&self.config.lost),
+            told: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            epoch,
+            start: AtomicU64::new(0),
+            hardened: AtomicU64::new(0),
+            links: Mutex::default(),
+            log_bytes_max: self.config.log_bytes_max,
+        });
+        spawn("lease", {
+            let (active, each) = (Arc::downgrade(&active), self.config.lease / 4);
+            move || renew(&active, each)
+        })?;
+        *self.now.lock() = Some(active);
+        let of = kept.map(|kept| {
+            let Kept { database, checkpoint, epoch, segment_bytes, clean, traditional } = kept;
+            (database, ControlRecord { checkpoint, epoch, segment_bytes, clean, traditional })
+        });
+        Ok(ZoneTaken { epoch, of })
+    }
+
+    fn keep(&self, database: [u8; 16], control: &ControlRecord) -> Result<()> {
+        let ControlRecord { checkpoint, epoch, segment_bytes, clean, traditional } = *control;
+        let active = self.active()?;
+        let kept = Kept { database, checkpoint, epoch, segment_bytes, clean, traditional };
+        active.holder.keep(kept).inspect_err(|error| active.tell(error))
+    }
+
+    fn attach(&self, database: [u8; 16], log: &Arc<Log>) -> Result<Arc<dyn LogSink>> {
+        let active = self.active()?;
+        let start = log.flushed_lsn();
+        active.start.store(start.0, Ordering::SeqCst);
+        active.hardened.store(start.0, Ordering::SeqCst);
+        let hold = Arc::new(log.hold("the log service, which has not destaged it", log.oldest_lsn())?);
+        for address in &self.config.log_services {
+            let link = Arc::new(Link { address: address.clone(), state: Mutex::default(), woken: Condvar::new() });
+            active.links.lock().push(Arc::clone(&link));
+            let (active, log, hold) = (Arc::clone(&active), Arc::downgrade(log), Arc::clone(&hold));
+            spawn("log-send", move || link.run(&active, database, &log, &hold))?;
+        }
+        Ok(Arc::new(Sink(active)))
+    }
+
+    fn release(&self) {
+        if let Some(active) = self.now.lock().take() {
+            active.end();
+            if let Err(error) = active.holder.release() {
+                tracing::warn!("the landing zone was not given back, the next primary waits for its lease: {error}");
+            }
+        }
+    }
+
+    fn status(&self) -> Option<LogServiceStatus> {
+        let active = self.now.lock().clone()?;
+        let links = active.links.lock();
+        let services = links.iter().map(|link| {
+            let state = link.state.lock();
+            LogService {
+                address: link.address.clone(),
+                disseminated: state.disseminated,
+                destaged: state.destaged,
+                blocks: state.blocks,
+                dropped: state.dropped,
+                error: state.error.clone(),
+            }
+        });
+        Some(LogServiceStatus {
+            epoch: active.epoch,
+            start: Lsn(active.start.load(Ordering::SeqCst)),
+            hardened: Lsn(active.hardened.load(Ordering::SeqCst)),
+            lease_left: active.holder.left(),
+            services: services.collect(),
+        })
+    }
+}
+
+impl Drop for LandingZone {
+    fn drop(&mut self) {
+        if let Some(active) = self.now.lock().take() {
+            active.end();
+        }
+    }
+}
+
+impl Active {
+    fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.links.lock().iter().for_each(|link| drop(link.woken.notify_all()));
+    }
+
+    /// Another one has the log: whoever runs this process wants to know, once.
+    fn tell(&self, error: &Error) {
+        if self.holder.is_lost() && !self.ended.load(Ordering::SeqCst) && !self.told.swap(true, Ordering::SeqCst) {
+            (self.lost)(error);
+        }
+    }
+}
+
+/// Renews the lease while it is held.
+fn renew(active: &Weak<Active>, each: Duration) {
+    let mut said = false;
+    loop {
+        std::thread::sleep(each);
+        let Some(active) = active.upgrade() else { return };
+        if active.ended.load(Ordering::SeqCst) {
+            return;
+        }
+        match active.holder.renew() {
+            Ok(()) => said = false,
+            Err(error) => {
+                if active.holder.is_lost() {
+                    active.tell(&error);
+                    return;
+                }
+                if !said {
+                    tracing::warn!("the lease on the landing zone is not renewed now: {error}");
+                    said = true;
+                }
+            }
+        }
+    }
+}
+
+struct Sink(Arc<Active>);
+
+impl LogSink for Sink {
+    fn writing(&self, blocks: &[LogBlock]) {
+        for link in self.0.links.lock().iter() {
+            let mut state = link.state.lock();
+            if !state.connected {
+                // It fetches them from the zone.
+                state.dropped += blocks.len() as u64;
+                continue;
+            }
+            for block in blocks {
+                let bytes = block.payload_bytes();
+                if state.bytes + bytes > QUEUE_BYTES_MAX {
+                    state.dropped += 1;
+                    continue;
+                }
+                state.bytes += bytes;
+                state.queue.push_back(block.clone());
+            }
+            link.woken.notify_one();
+        }
+    }
+
+    fn durable(&self, upto: Lsn) -> Result<()> {
+        let active = &self.0;
+        active.holder.check().inspect_err(|error| active.tell(error))?;
+        active.hardened.fetch_max(upto.0, Ordering::SeqCst);
+        for link in active.links.lock().iter() {
+            link.state.lock().news = true;
+            link.woken.notify_one();
+        }
+        Ok(())
+    }
+}
+
+impl Link {
+    fn run(&self, active: &Active, database: [u8; 16], log: &Weak<Log>, hold: &LogHold) {
+        let mut again = AGAIN_FIRST;
+        let goes_on = || !active.ended.load(Ordering::SeqCst) && log.strong_count() > 0;
+        while goes_on() {
+            let outcome = self.send_all(active, database, log, hold, &mut again);
+            let mut state = self.state.lock();
+            (state.connected, state.bytes) = (false, 0);
+            state.dropped += state.queue.len() as u64;
+            state.queue.clear();
+            if let Err(error) = outcome {
+                if state.error.is_none() {
+                    tracing::warn!("the log service at {} does not take the log now: {error}", self.address);
+                }
+                state.error = Some(error.to_string());
+                let until = Instant::now() + again;
+                while goes_on() && !self.woken.wait_until(&mut state, until).timed_out() {}
+                again = (again * 2).min(AGAIN_MAX);
+            }
+        }
+    }
+
+    /// Sends until something fails, or all is over.
+    fn send_all(
+        &self,
+        active: &Active,
+        database: [u8; 16],
+        log: &Weak<Log>,
+        hold: &LogHold,
+        again: &mut Duration,
+    ) -> Result<()> {
+        let me = Peer { role: Role::Primary, database };
+        let mut service = Connection::open(&self.address, me, ANSWER)?;
+        if service.hello().role != Role::Log {
+            let what = format!("{} is not a log service", service.peer());
+            return Err(Error::new(ErrorKind::InvalidParameter, what));
+        }
+        self.state.lock().connected = true;
+        loop {
+            let blocks = self.next_batch();
+            let Some(log) = log.upgrade() else { return Ok(()) };
+            if active.ended.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            let count = blocks.len() as u64;
+            let request = Request::Disseminate {
+                epoch: active.epoch,
+                start: Lsn(active.start.load(Ordering::SeqCst)),
+                hardened: Lsn(active.hardened.load(Ordering::SeqCst)),
+                zone_used: log.bytes_in_use(),
+                zone_bound: active.log_bytes_max,
+                blocks: blocks
+                    .iter()
+                    .map(|block| {
+                        let mut bytes = Vec::new();
+                        block.put_bytes(&mut bytes);
+                        (block.lsn(), bytes)
+                    })
+                    .collect(),
+            };
+            drop(log);
+            match service.call(&request, ANSWER)? {
+                Answer::Position { applied, durable } => {
+                    hold.advance(durable);
+                    *again = AGAIN_FIRST;
+                    let mut state = self.state.lock();
+                    (state.disseminated, state.destaged) = (applied, durable);
+                    state.blocks += count;
+                    if state.error.take().is_some() {
+                        tracing::info!("the log service at {} takes the log again", self.address);
+                    }
+                }
+                other => return Err(service.unexpected(&other)),
+            }
+        }
+    }
+
+    /// What waits to be sent; nothing after a while, or when there is only news.
+    fn next_batch(&self) -> Vec<LogBlock> {
+        let mut state = self.state.lock();
+        if state.queue.is_empty() && !state.news {
+            self.woken.wait_for(&mut state, SAY_AGAIN);
+        }
+        state.news = false;
+        let (mut bytes, mut blocks) = (0, Vec::new());
+        while bytes < MESSAGE_BYTES {
+            let Some(block) = state.queue.pop_front() else { break };
+            bytes += block.payload_bytes();
+            blocks.push(block);
+        }
+        state.bytes = state.bytes.saturating_sub(bytes);
+        blocks
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+    std::thread::Builder::new()
+        .name(format!("resurgam-{name}"))
+        .spawn(body)
+        .map(drop)
+        .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("could not start a thread: {e}")))
+}
