@@ -8,8 +8,18 @@
 //!     log                                 pages        archive, backups: what is not there yet
 //! ```
 //!
+//! With a log service ([XLOG](resurgam_xlog)) the log is no part of the primary either:
+//!
+//! ```text
+//!   primary ---> landing zone ---> log service ---> page server    (pulls)
+//!      \---- blocks, ahead ------->    |
+//!                                  long-term log
+//! ```
+//!
 //! | file | concept | runs in |
 //! |---|---|---|
+//! | `zone.rs` | the lease on the landing zone, and blocks on their way to the log service | primary |
+//! | `xlog_node.rs` | the log service: its state machine with threads, files and sockets | log service |
 //! | `log_service.rs` | durable blocks for who pulls them, and the log that is kept for them | primary |
 //! | `page_client.rs` | pages from whichever page server answers best | primary |
 //! | `primary.rs` | both, as what an open of the database asks for | primary |
@@ -25,8 +35,12 @@ mod log_service;
 mod node;
 mod page_client;
 mod primary;
+mod xlog_node;
+mod zone;
 
 pub use log_service::{ConsumerStatus, LogServiceConfig};
 pub use node::{NodeConfig, NodeStatus, PageServerNode, SeedSource};
 pub use page_client::{PageClientConfig, ReplicaStatus};
 pub use primary::{Primary, PrimaryConfig, PrimaryStatus};
+pub use xlog_node::{Puller, XlogConfig, XlogNode, XlogStatus};
+pub use zone::{LandingZone, ZoneConfig};

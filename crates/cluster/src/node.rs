@@ -3,7 +3,7 @@
 //!
 //! | what happens | what it does |
 //! |---|---|
-//! | the primary cannot be reached | answers with what it has, and tries again |
+//! | whoever gives the log cannot be reached | answers with what it has, and tries again, or the next one |
 //! | the log behind its position is not kept any more | begins anew, from archive and backup |
 //! | a sync of its file fails | the same: what the file has is not known |
 //! | archive or disk fail | applies no more until they do not; says why |
@@ -12,7 +12,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -52,8 +52,8 @@ pub struct NodeConfig {
     pub dir: PathBuf,
     /// Where it is asked for pages: `host:port`.
     pub listen: String,
-    /// Where the primary gives the log: `host:port`.
-    pub primary: String,
+    /// Where the log is given, by log services, or by the primary where there are none: `host:port` each. The next one is asked when one fails.
+    pub logs: Vec<String>,
     /// Under which the primary holds the log for it: of its own among the page servers of a database.
     pub name: String,
     /// Memory for pages, in bytes.
@@ -66,11 +66,11 @@ pub struct NodeConfig {
 
 impl NodeConfig {
     /// With the defaults for the rest.
-    pub fn new(dir: PathBuf, listen: &str, primary: &str, name: &str) -> Self {
+    pub fn new(dir: PathBuf, listen: &str, logs: Vec<String>, name: &str) -> Self {
         Self {
             dir,
             listen: listen.to_owned(),
-            primary: primary.to_owned(),
+            logs,
             name: name.to_owned(),
             memory_bytes: PageServerConfig::default().memory_bytes,
             checkpoint: Duration::from_secs(5),
@@ -101,6 +101,8 @@ struct Shared {
     now: RwLock<Option<(Arc<PageServer>, Hello)>>,
     stopping: AtomicBool,
     primary_durable: AtomicU64,
+    /// Which of those that give the log is asked.
+    log: AtomicUsize,
     made_anew: AtomicU64,
     error: Mutex<Option<(Error, Instant)>>,
 }
@@ -126,6 +128,7 @@ impl PageServerNode {
             now: RwLock::default(),
             stopping: AtomicBool::new(false),
             primary_durable: AtomicU64::new(0),
+            log: AtomicUsize::new(0),
             made_anew: AtomicU64::new(0),
             error: Mutex::default(),
         });
@@ -215,6 +218,7 @@ impl Shared {
             }
             bytes_max = (bytes_max / 4).max(PULL_BYTES_MIN);
             self.failed(&error);
+            self.log.fetch_add(1, Ordering::SeqCst);
             if self.pages().is_some_and(|pages| pages.has_failed()) {
                 self.begin_anew("a sync of its file has failed");
             } else if error.kind() == ErrorKind::NotInPrerequisiteState && self.pages().is_some() {
@@ -254,10 +258,14 @@ impl Shared {
             None => PageServer::database_of(&self.vfs, &self.config.dir)?,
         };
         let me = Peer { role: Role::PageServer, database: known.unwrap_or([0; 16]) };
-        let mut primary = Connection::open(&self.config.primary, me, PULL_WAIT * 3)?;
+        let logs = &self.config.logs;
+        let address = logs
+            .get(self.log.load(Ordering::SeqCst) % logs.len().max(1))
+            .ok_or_else(|| Error::new(ErrorKind::InvalidParameter, "nobody is named who gives the log"))?;
+        let mut primary = Connection::open(address, me, PULL_WAIT * 3)?;
         let hello = primary.hello().clone();
-        if hello.role != Role::Primary {
-            let what = format!("{} is not a primary", primary.peer());
+        if !matches!(hello.role, Role::Primary | Role::Log) {
+            let what = format!("{} is neither a primary nor a log service", primary.peer());
             return Err(Error::new(ErrorKind::InvalidParameter, what));
         }
         let pages = match self.pages() {
@@ -302,7 +310,7 @@ impl Shared {
             let follows = before.is_none_or(|(lsn, epoch)| header.prev == lsn && header.epoch >= epoch);
             if !follows || block.next() > answer.durable {
                 return Err(Error::corrupt(format!(
-                    "the primary has sent a block of the log at LSN {} that does not follow, or is not durable",
+                    "whoever gives the log has sent a block of the log at LSN {} that does not follow, or is not durable",
                     block.lsn()
                 )));
             }
@@ -389,8 +397,8 @@ impl Service for Pages {
                 get_page(&pages, *page, *at_least, *have, wait, goes_on)
             }
             Request::Position => Ok(Answer::Position { applied: pages.position(), durable: pages.durable() }),
-            Request::PullBlocks { .. } | Request::Hello { .. } => {
-                Err(Error::new(ErrorKind::NotSupported, "a page server has no log to give"))
+            Request::PullBlocks { .. } | Request::Disseminate { .. } | Request::Hello { .. } => {
+                Err(Error::new(ErrorKind::NotSupported, "a page server has no log to give, and takes none"))
             }
         }
     }

@@ -15,8 +15,8 @@ use crate::page_client::{PageClient, PageClientConfig, ReplicaStatus};
 /// Settings of a primary.
 #[derive(Clone, Debug)]
 pub struct PrimaryConfig {
-    /// Where the log is given to page servers: `host:port`.
-    pub listen: String,
+    /// Where the log is given to page servers: `host:port`; none: a log service gives it to them.
+    pub listen: Option<String>,
     /// Where the page servers are.
     pub page_servers: Vec<String>,
     pub log: LogServiceConfig,
@@ -41,8 +41,7 @@ pub struct Primary {
 /// While the database is open.
 struct Remote {
     pages: PageClient,
-    log: Arc<LogService>,
-    server: Server,
+    log: Option<(Arc<LogService>, Server)>,
 }
 
 impl Primary {
@@ -55,15 +54,15 @@ impl Primary {
     pub fn status(&self) -> Option<PrimaryStatus> {
         let remote = self.now.lock().upgrade()?;
         Some(PrimaryStatus {
-            consumers: remote.log.status(),
+            consumers: remote.log.iter().flat_map(|(log, _)| log.status()).collect(),
             replicas: remote.pages.status(),
-            server: remote.server.stats(),
+            server: remote.log.as_ref().map(|(_, server)| server.stats()).unwrap_or_default(),
         })
     }
 
     /// Where page servers find the log; none: the database is not open.
     pub fn address(&self) -> Option<std::net::SocketAddr> {
-        self.now.lock().upgrade().map(|remote| remote.server.address())
+        self.now.lock().upgrade().and_then(|remote| remote.log.as_ref().map(|(_, server)| server.address()))
     }
 }
 
@@ -72,11 +71,17 @@ impl PageService for Primary {
         if self.config.page_servers.is_empty() {
             return Err(Error::new(ErrorKind::InvalidParameter, "no page server is named"));
         }
-        let service = Arc::new(LogService::new(Arc::clone(log), database, first, self.config.log)?);
-        let server = Server::start(&self.config.listen, ServerConfig::default(), Arc::clone(&service) as _)?;
+        let log = match &self.config.listen {
+            Some(listen) => {
+                let service = Arc::new(LogService::new(Arc::clone(log), database, first, self.config.log)?);
+                let server = Server::start(listen, ServerConfig::default(), Arc::clone(&service) as _)?;
+                expire_leases(&service)?;
+                Some((service, server))
+            }
+            None => None,
+        };
         let pages = PageClient::new(&self.config.page_servers, database, self.config.pages);
-        let remote = Arc::new(Remote { pages, log: service, server });
-        expire_leases(&remote)?;
+        let remote = Arc::new(Remote { pages, log });
         *self.now.lock() = Arc::downgrade(&remote);
         Ok(remote)
     }
@@ -120,9 +125,9 @@ fn of_consumer(server: &mut PageServerStatus, consumer: ConsumerStatus) {
 }
 
 /// A thread that forgets consumers, while the database is open.
-fn expire_leases(remote: &Arc<Remote>) -> Result<()> {
-    let log = Arc::downgrade(&remote.log);
-    let each = Duration::from_secs(1).min(remote.log.lease() / 4).max(Duration::from_millis(10));
+fn expire_leases(log: &Arc<LogService>) -> Result<()> {
+    let each = Duration::from_secs(1).min(log.lease() / 4).max(Duration::from_millis(10));
+    let log = Arc::downgrade(log);
     let body = move || {
         while let Some(log) = log.upgrade() {
             log.expire();
@@ -145,6 +150,8 @@ impl RemotePages for Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        self.log.close();
+        if let Some((log, _)) = &self.log {
+            log.close();
+        }
     }
 }

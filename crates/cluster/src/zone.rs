@@ -214,7 +214,9 @@ impl Drop for LandingZone {
 impl Active {
     fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
-        self.links.lock().iter().for_each(|link| drop(link.woken.notify_all()));
+        for link in self.links.lock().iter() {
+            link.woken.notify_all();
+        }
     }
 
     /// Another one has the log: whoever runs this process wants to know, once.

@@ -111,7 +111,7 @@ fn one_of_two_page_servers_goes() -> Result<()> {
 fn a_bad_network_spoils_nothing() -> Result<()> {
     for seed in 1..3 {
         let mut cluster = Cluster::new(1);
-        let log = Proxy::start(&cluster.log, seed, 2);
+        let log = Proxy::start(&cluster.log, seed, 8);
         let pages = Proxy::start(&cluster.pages[0], seed + 100, 30);
         (cluster.log_seen, cluster.pages_seen) = (log.address.clone(), vec![pages.address.clone()]);
         let node = cluster.page_server(0);

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use resurgam_base::{Lsn, ObjectId, PageId, Result, TxId, checksum, checksum_append};
 use resurgam_log::{
     BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, segment_file_name,
+    segment_number_of, segment_path,
 };
 use resurgam_vfs::File;
 
@@ -197,6 +198,10 @@ pub(crate) struct LogFiles {
     cache: RefCell<Cache>,
 }
 
+fn path_of(folder: &Folder, dir: &Path, number: u64) -> Result<PathBuf, String> {
+    segment_path(&*folder.vfs, dir, number).map_err(|error| error.to_string())
+}
+
 impl LogFiles {
     /// The log of `folder`. Without a control file to say so, `segment_bytes` is taken from
     /// the first segment file.
@@ -208,18 +213,16 @@ impl LogFiles {
         let names = folder.vfs.list(&dir).map_err(|e| e.to_string())?;
         let mut segments: Vec<u64> = names
             .iter()
-            .filter_map(|name| {
-                let number = u64::from_str_radix(name.strip_suffix(".log")?, 16).ok()?;
-                (segment_file_name(number) == *name).then_some(number)
-            })
+            .filter_map(|name| segment_number_of(name))
             .collect();
         segments.sort_unstable();
+        segments.dedup();
         let usable = |bytes: &u64| (4096..=1 << 30).contains(bytes) && bytes.is_multiple_of(BLOCK_ALIGN as u64);
         let segment_bytes = match segment_bytes.filter(usable) {
             Some(bytes) => bytes,
             None => {
                 let first = segments.first().ok_or("there are no log segments")?;
-                let file = folder.file(&dir.join(segment_file_name(*first))).map_err(|e| e.to_string())?;
+                let file = folder.file(&path_of(folder, &dir, *first)?).map_err(|e| e.to_string())?;
                 let len = file.map(|file| file.len()).transpose().map_err(|e| e.to_string())?;
                 len.filter(usable).ok_or("the size of log segments is not known")?
             }
@@ -252,7 +255,8 @@ impl LogFiles {
         {
             return Ok(Arc::clone(file));
         }
-        match self.folder.file(&self.dir.join(segment_file_name(number))) {
+        let path = path_of(&self.folder, &self.dir, number).map_err(BlockFault::Unreadable)?;
+        match self.folder.file(&path) {
             Ok(Some(file)) => Ok(Arc::clone(&open.insert((number, file)).1)),
             Ok(None) => Err(BlockFault::MissingSegment),
             Err(error) => Err(BlockFault::Unreadable(error.to_string())),

@@ -38,6 +38,7 @@ use crate::catalog::{Catalog, FIRST_USER_OBJECT};
 use crate::catalog_row::CATALOG_OBJECT;
 use crate::checkpoint_stats::CheckpointCounter;
 use crate::log_folder::{LOG, LogFolder, id_of_marker};
+use crate::log_zone::{self, LogZoneHandle, ZoneTaken};
 use crate::mode::Mode;
 use crate::options::Options;
 use crate::page_service;
@@ -249,15 +250,34 @@ impl Database {
             }
             _ => e,
         })?;
-        if !creating && !has_control {
+        let taken = log_zone::take(&vfs, dir, &paths.control, &options, has_control)?;
+        let give_back = |zone: &Option<LogZoneHandle>| {
+            if let Some(LogZoneHandle(zone)) = zone {
+                zone.release();
+            }
+        };
+        let zone = options.log_zone.clone();
+        let taken = match taken {
+            Some((taken, there)) => {
+                has_control = there;
+                Some(taken)
+            }
+            None => None,
+        };
+        let is_made = taken.is_some_and(|taken| taken.of.is_some());
+        if is_made && creating {
+            vfs.remove(&paths.creating)?;
+        }
+        let creating = creating && !is_made;
+        if !creating && !has_control && taken.is_none() {
             has_control = begin::control_from_log_folder(&vfs, dir, &paths.control, &options)?;
         }
         if creating || !has_control {
             // One that is there may be of an open that did not get far.
             vfs.make_folder(dir)?;
-            create(&vfs, dir, &paths, &options, creating)?;
+            create(&vfs, dir, &paths, &options, creating, taken).inspect_err(|_| give_back(&zone))?;
         }
-        Self::recover(vfs, dir, &paths, options, lock, progress)
+        Self::recover(vfs, dir, &paths, options, lock, taken, progress).inspect_err(|_| give_back(&zone))
     }
 
     fn recover(
@@ -266,6 +286,7 @@ impl Database {
         paths: &Paths,
         mut options: Options,
         lock: Box<dyn FileLock>,
+        taken: Option<ZoneTaken>,
         progress: impl FnMut(Progress),
     ) -> Result<Self> {
         let started = vfs.now();
@@ -283,7 +304,14 @@ impl Database {
             }
             false => None,
         };
-        let mut log_folder = LogFolder::find(&vfs, dir, options.log_dir.as_deref(), known.as_ref(), &control)?;
+        let mut log_folder = LogFolder::find(
+            &vfs,
+            dir,
+            options.log_dir.as_deref(),
+            known.as_ref(),
+            &control,
+            taken.is_some(),
+        )?;
         let pending = PendingRedo::default();
         let analysis = analyse(&vfs, &log_folder.path, &control, &pending, progress)?;
         let analysed = vfs.now();
@@ -302,6 +330,16 @@ impl Database {
             .with_hint("Put this one's log there, or name its folder with log_dir."));
         }
         let next_epoch = control.epoch.max(analysis.end.epoch) + 1;
+        let next_epoch = match taken {
+            Some(taken) if taken.epoch < next_epoch => {
+                return Err(Error::corrupt(format!(
+                    "the landing zone gives out epoch {}, and its log has epoch {} already",
+                    taken.epoch, analysis.end.epoch
+                )));
+            }
+            Some(taken) => taken.epoch,
+            None => next_epoch,
+        };
         let missing = begin::Missing {
             vfs: &vfs,
             dir,
@@ -345,14 +383,27 @@ impl Database {
             attached.set_epoch(next_epoch)?;
         }
         log_folder.take(&vfs, dir, next_epoch)?;
-        if log_folder.is_own() {
+        if let Some(LogZoneHandle(zone)) = &options.log_zone {
+            let (zone, id) = (Arc::downgrade(zone), boot.database_id);
+            control_file.keep_with(Box::new(move |control| match zone.upgrade() {
+                Some(zone) => zone.keep(id, control),
+                None => Err(Error::new(ErrorKind::Stopped, "the database is closed")),
+            }));
+        } else if log_folder.is_own() {
             control_file.keep_copy(&vfs, &log_folder.path.join(begin::CONTROL_COPY))?;
         }
         control.epoch = next_epoch;
         control.clean = false;
         control_file.write(control)?;
-        let config = LogConfig { segment_bytes: control.segment_bytes, ..LogConfig::default() };
+        let config = LogConfig {
+            segment_bytes: control.segment_bytes,
+            own_files: options.log_zone.is_some(),
+            ..LogConfig::default()
+        };
         let log = Log::open(Arc::clone(&vfs), &log_folder.path, config, control.epoch, analysis.end)?;
+        if let Some(LogZoneHandle(zone)) = &options.log_zone {
+            log.set_sink(zone.attach(boot.database_id, &log)?);
+        }
         // It holds the log before any checkpoint can be taken.
         let archiver = open_archiver(&vfs, dir, &options, &boot, &log)?.map(Arc::new);
         let mut pool = open_pool(&vfs, paths, &log, &options)?;
@@ -739,6 +790,9 @@ impl Database {
             self.archive_the_rest();
         }
         let log_closed = inner.log.close();
+        if let Some(LogZoneHandle(zone)) = &inner.options.log_zone {
+            zone.release();
+        }
         inner.locks_held.lock().clear();
         closed.and(log_closed)
     }
@@ -789,7 +843,14 @@ fn read_boot(vfs: &Arc<dyn Vfs>, data: &Path) -> Result<Boot> {
 }
 
 /// Makes a new database. A crash in between leaves the marker, and the next open starts over.
-fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, again: bool) -> Result<()> {
+fn create(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    paths: &Paths,
+    options: &Options,
+    again: bool,
+    taken: Option<ZoneTaken>,
+) -> Result<()> {
     let made_before = if again { id_of_marker(vfs, &paths.creating)? } else { None };
     let id = made_before.unwrap_or_else(|| {
         let mut id = [0u8; 16];
@@ -821,9 +882,10 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
     }
     // Also when the marker was found: a process that was killed may not have synced it.
     vfs.sync_dir(dir)?;
-    let epoch = 1;
-    let config = LogConfig { segment_bytes: options.log_segment_bytes, ..LogConfig::default() };
-    let log_dir = LogFolder::create(vfs, dir, options.log_dir.as_deref(), id, made_before)?;
+    let epoch = taken.map_or(1, |taken| taken.epoch - 1);
+    let config =
+        LogConfig { segment_bytes: options.log_segment_bytes, own_files: taken.is_some(), ..LogConfig::default() };
+    let log_dir = LogFolder::create(vfs, dir, options.log_dir.as_deref(), id, made_before, taken.is_some())?;
     let log = Log::create(Arc::clone(vfs), &log_dir, config, epoch)?;
     let pool = open_pool(vfs, paths, &log, options)?;
     let now = vfs.wall_clock_us();

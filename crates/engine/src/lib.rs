@@ -81,6 +81,7 @@ mod definition;
 mod gate;
 mod history;
 mod log_folder;
+mod log_zone;
 mod lost;
 mod mode;
 mod operations;
@@ -137,6 +138,7 @@ pub use definition::{
 pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};
 #[doc(hidden)]
+pub use log_zone::{LogService, LogServiceStatus, LogZone, LogZoneHandle, ZoneTaken};
 pub use page_service::{PageServerStatus, PageService, PageServiceHandle};
 #[doc(hidden)]
 pub use points::{PlantedInRestore, analyse_archive};
@@ -150,13 +152,14 @@ pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Resul
 #[doc(hidden)]
 pub use resurgam_buffer::Planted;
 pub use resurgam_buffer::{RemotePages, Repair};
-pub use resurgam_log::{Log, LogBlock, LogFollower, LogHold, LogHolder, LogStats};
+pub use resurgam_log::{Log, LogBlock, LogFollower, LogHold, LogHolder, LogSink, LogStats};
 pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{
     ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ElementType, ExternalRef, Interval, NumericLimit,
     SECOND_DIGITS_MAX,
 };
 pub use resurgam_page::{array, document, key};
+pub use resurgam_recovery::Control;
 pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
 pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,

@@ -12,6 +12,8 @@
 //! A folder of its own holds a file that says whose it is (`recovery/src/log_place.rs`), so another database's
 //! folder, an old copy, and the empty mount point of a missing disk are told from the right one, and two
 //! processes never write one log. Nothing is changed before analysis has read the log in full.
+//!
+//! A folder that is *shared* (a landing zone, `log_zone.rs`) is locked by a lease instead, and its file has no epoch that counts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +33,9 @@ const LOST: &str = "Mount its disk or put the folder back; if it was moved, give
 pub(crate) struct LogFolder {
     pub path: PathBuf,
     database_id: [u8; 16],
-    /// Of a folder of its own.
+    /// It is not the data folder's.
+    own: bool,
+    /// Of a folder of its own, unless that is shared.
     lock: Option<Box<dyn FileLock>>,
     /// To be noted as the place.
     note: Option<PathBuf>,
@@ -48,6 +52,7 @@ impl LogFolder {
         asked: Option<&Path>,
         boot: Option<&Boot>,
         control: &Control,
+        shared: bool,
     ) -> Result<Self> {
         let noted = match read_log_place(vfs, dir) {
             // What it says is found out from the folder itself.
@@ -77,6 +82,7 @@ impl LogFolder {
             return Ok(Self {
                 path,
                 database_id: boot.map_or([0; 16], |boot| boot.database_id),
+                own: false,
                 lock: None,
                 note: None,
             });
@@ -93,7 +99,10 @@ impl LogFolder {
         vfs.keep_private(&path, false)?;
         let owner = LogOwner::read(vfs, &path)?;
         match owner {
-            Some(owner) => check_owner(&path, owner, boot, control)?,
+            // A shared one is not told its epoch.
+            Some(owner) => {
+                check_owner(&path, LogOwner { epoch: if shared { u32::MAX } else { owner.epoch }, ..owner }, boot, control)?
+            }
             // It was in the data folder until now, where no such file is.
             None if !same && noted.is_none() => {
                 if has_log(vfs, &dir.join(LOG))? {
@@ -110,15 +119,15 @@ impl LogFolder {
             }
         }
         check_log_place(place)?;
-        let lock = Some(lock(vfs, &path)?);
+        let lock = if shared { None } else { Some(lock(vfs, &path)?) };
         let note = (noted.as_deref() != Some(place)).then(|| place.to_path_buf());
         let of_owner = owner.map_or([0; 16], |owner| owner.database_id);
-        Ok(Self { path, database_id: boot.map_or(of_owner, |boot| boot.database_id), lock, note })
+        Ok(Self { path, database_id: boot.map_or(of_owner, |boot| boot.database_id), own: true, lock, note })
     }
 
     /// Whether it is a folder of its own, beside the data folder.
     pub fn is_own(&self) -> bool {
-        self.lock.is_some()
+        self.own
     }
 
     /// Whose log it is, where that was not known before it was read.
@@ -132,10 +141,12 @@ impl LogFolder {
     /// # Errors
     /// Those of writing.
     pub fn take(&mut self, vfs: &Arc<dyn Vfs>, dir: &Path, epoch: u32) -> Result<()> {
-        if self.lock.is_none() {
+        if !self.own {
             return Ok(());
         }
-        LogOwner { database_id: self.database_id, epoch }.write(vfs, &self.path)?;
+        if self.lock.is_some() {
+            LogOwner { database_id: self.database_id, epoch }.write(vfs, &self.path)?;
+        }
         if let Some(place) = self.note.take() {
             tracing::info!("the log is now in \"{}\"", self.path.display());
             write_log_place(vfs, dir, &place)?;
@@ -158,6 +169,7 @@ impl LogFolder {
         asked: Option<&Path>,
         id: [u8; 16],
         made_before: Option<[u8; 16]>,
+        shared: bool,
     ) -> Result<PathBuf> {
         let Some(place) = asked.filter(|place| dir.join(place) != dir.join(LOG)) else {
             return Ok(dir.join(LOG));
@@ -165,7 +177,7 @@ impl LogFolder {
         check_log_place(place)?;
         let path = dir.join(place);
         vfs.make_folder(&path)?;
-        let _lock = lock(vfs, &path)?;
+        let _lock = if shared { None } else { Some(lock(vfs, &path)?) };
         let mut names = vfs.list(&path)?;
         names.retain(|name| name != "lost+found" && name != LOCK);
         if !names.is_empty() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use resurgam_versions::VersionCaps;
 use resurgam_xstore::Store;
 
+use crate::log_zone::LogZoneHandle;
 use crate::page_service::PageServiceHandle;
 
 /// A store, as an option.
@@ -72,6 +73,9 @@ pub struct Options {
     /// Page servers, which have the pages in place of the data file. `None`: the data file has them.
     #[doc(hidden)]
     pub pages: Option<PageServiceHandle>,
+    /// Where other machines reach the log, which is in [`Options::log_dir`] then. `None`: it is this process's alone.
+    #[doc(hidden)]
+    pub log_zone: Option<LogZoneHandle>,
     /// Bytes of a part of a backup; 0: as is good. For tests.
     #[doc(hidden)]
     pub backup_part_bytes: usize,
@@ -174,6 +178,7 @@ impl Default for Options {
             backups: None,
             backups_store: None,
             pages: None,
+            log_zone: None,
             backup_bytes_per_second: 0,
             recovery_window: Duration::ZERO,
             archive_records_per_page_max: 256,

@@ -9,7 +9,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use crate::frame::FRAME_HEADER_BYTES;
 
 /// The newest version of the messages that this program speaks, and the oldest.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 pub const VERSION_OLDEST: u16 = 1;
 
 /// Longest text in a message, in bytes: names and errors.
@@ -27,6 +27,8 @@ pub enum Role {
     PageServer = 2,
     /// Asks only.
     Client = 3,
+    /// Gives out the log; from version 2 on.
+    Log = 4,
 }
 
 /// What a server says of itself.
@@ -55,6 +57,16 @@ pub enum Request {
     PullBlocks { consumer: String, from: Lsn, durable: Lsn, bytes_max: u32, wait_ms: u32 },
     /// How far it is.
     Position,
+    /// From the primary to the log service, from version 2 on: blocks, whether they are durable or not, in no order and with gaps; and that
+    /// everything below `hardened` is durable in the landing zone, of which this many bytes are used. The log of this epoch begins at `start`.
+    Disseminate {
+        epoch: u32,
+        start: Lsn,
+        hardened: Lsn,
+        zone_used: u64,
+        zone_bound: u64,
+        blocks: Vec<(Lsn, Vec<u8>)>,
+    },
 }
 
 /// Blocks of the log.
@@ -100,6 +112,13 @@ impl Request {
             Self::Position => {
                 out.u8(4);
             }
+            Self::Disseminate { epoch, start, hardened, zone_used, zone_bound, blocks } => {
+                out.u8(5).u32(*epoch).u64(start.0).u64(hardened.0).u64(*zone_used).u64(*zone_bound);
+                out.u32(blocks.len() as u32);
+                for (lsn, block) in blocks {
+                    out.u64(lsn.0).bytes(block);
+                }
+            }
         }
         out.0
     }
@@ -124,6 +143,16 @@ impl Request {
                 wait_ms: from.u32()?,
             },
             4 => Self::Position,
+            5 => {
+                let (epoch, start, hardened) = (from.u32()?, Lsn(from.u64()?), Lsn(from.u64()?));
+                let (zone_used, zone_bound, count) = (from.u64()?, from.u64()?, from.u32()? as usize);
+                if count > BLOCKS_MAX {
+                    return Err(Error::corrupt(format!("a request with {count} blocks of the log")));
+                }
+                let blocks =
+                    (0..count).map(|_| Ok((Lsn(from.u64()?), from.bytes()?.to_vec()))).collect::<Result<_>>()?;
+                Self::Disseminate { epoch, start, hardened, zone_used, zone_bound, blocks }
+            }
             kind => return Err(unknown("request", kind)),
         };
         from.end().map(|()| request)
@@ -299,6 +328,7 @@ impl<'a> Reader<'a> {
             1 => Ok(Role::Primary),
             2 => Ok(Role::PageServer),
             3 => Ok(Role::Client),
+            4 => Ok(Role::Log),
             role => Err(Error::corrupt(format!("the unknown role {role}"))),
         }
     }
@@ -325,6 +355,14 @@ mod tests {
                 wait_ms: 4,
             },
             Request::Position,
+            Request::Disseminate {
+                epoch: 7,
+                start: Lsn(1),
+                hardened: Lsn(2),
+                zone_used: 3,
+                zone_bound: 4,
+                blocks: vec![(Lsn(5), vec![6, 7]), (Lsn(8), vec![])],
+            },
         ]
     }
 

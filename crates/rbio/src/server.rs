@@ -29,11 +29,13 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// A connection without a request for so long is ended; the client opens another one.
     pub idle: Duration,
+    /// Longest request.
+    pub request_bytes_max: usize,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { connections_max: 1000, idle: Duration::from_secs(600) }
+        Self { connections_max: 1000, idle: Duration::from_secs(600), request_bytes_max: REQUEST_BYTES_MAX }
     }
 }
 
@@ -244,7 +246,8 @@ fn serve(stream: &mut Timed, shared: &Shared) {
     let mut greeted = false;
     loop {
         stream.set_time(if greeted { shared.config.idle } else { FIRST });
-        match frame::read(stream, REQUEST_BYTES_MAX, &mut message) {
+        let most = if greeted { shared.config.request_bytes_max } else { REQUEST_BYTES_MAX };
+        match frame::read(stream, most, &mut message) {
             Ok(true) => {}
             // A client that has gone, or was silent for long, is nothing to be told of.
             Ok(false) => return,
@@ -263,6 +266,9 @@ fn serve(stream: &mut Timed, shared: &Shared) {
         }
         shared.requests.fetch_add(1, Ordering::Relaxed);
         let answer = answer(&message, greeted, shared);
+        if message.capacity() > 1 << 20 {
+            message = Vec::new();
+        }
         let is_error = matches!(answer, Answer::Error(_));
         shared.errors.fetch_add(u64::from(is_error), Ordering::Relaxed);
         let is_hello = matches!(answer, Answer::Hello(_));

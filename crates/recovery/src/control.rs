@@ -132,14 +132,19 @@ pub struct ControlFile {
     sequence: u64,
     /// On another device: the same, for a restore. And which of its two copies is written next.
     copy: Option<(Arc<dyn File>, u64)>,
+    /// Has it first, and may refuse it.
+    keeper: Option<Keeper>,
 }
+
+/// What keeps the content of a control file where other machines find it.
+pub type Keeper = Box<dyn Fn(&Control) -> Result<()> + Send + Sync>;
 
 impl ControlFile {
     /// Makes the file with its first content.
     pub fn create(vfs: &Arc<dyn Vfs>, path: &Path, control: Control) -> Result<Self> {
         let file = vfs.open(path, OpenMode::CreateNew)?;
         file.write_at(&[0; 2 * COPY as usize], 0)?;
-        let mut this = Self { file, sequence: 0, copy: None };
+        let mut this = Self { file, sequence: 0, copy: None, keeper: None };
         this.write(control)?;
         Ok(this)
     }
@@ -166,7 +171,7 @@ impl ControlFile {
             Error::corrupt(format!("both copies in the control file \"{}\" are damaged", path.display()))
                 .with_hint("Restore the data folder from a backup.")
         })?;
-        Ok((Self { file, sequence, copy: None }, control))
+        Ok((Self { file, sequence, copy: None, keeper: None }, control))
     }
 
     /// Keeps a copy at `path` from the next write on. What is there may be the copy of another control file, in whose
@@ -195,8 +200,16 @@ impl ControlFile {
         Ok(())
     }
 
+    /// Every write goes to `keeper` first from now on; what it refuses is not written.
+    pub fn keep_with(&mut self, keeper: Keeper) {
+        self.keeper = Some(keeper);
+    }
+
     /// Replaces the older copy and makes it durable.
     pub fn write(&mut self, control: Control) -> Result<()> {
+        if let Some(keeper) = &self.keeper {
+            keeper(&control)?;
+        }
         // A failed write is tried again on the same copy: the other one is the good one.
         let next = self.sequence + 1;
         let bytes = encode(next, control);

@@ -4,14 +4,17 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use resurgam_cluster::{
-    LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig, SeedSource,
+    LandingZone, LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig, SeedSource,
+    XlogConfig, XlogNode, ZoneConfig,
 };
 use resurgam_engine::*;
 use resurgam_pageserver::{ArchiveSeed, Seed};
 use resurgam_vfs::{RealVfs, Vfs};
+use resurgam_xlog::{Control, CoreConfig, StoreControl};
 use resurgam_xstore::{FolderStore, Store};
 
 /// An address that nobody has, of this machine.
@@ -30,9 +33,113 @@ pub struct Cluster {
     pub pages_seen: Vec<String>,
     pub lease: Duration,
     pub patience: Duration,
+    /// With a log service: where it listens, and where it is told that it does.
+    pub xlog: Option<(String, String)>,
+    pub log_bytes_max: u64,
+    pub buffer_pages: usize,
+}
+
+/// Whatever can be done to a record, until it is out of reach.
+pub struct Reach {
+    below: StoreControl,
+    pub cut: AtomicBool,
+}
+
+impl Control for Reach {
+    fn read(&self) -> Result<Option<(u64, Vec<u8>)>> {
+        self.look().and_then(|()| self.below.read())
+    }
+    fn replace(&self, known: u64, bytes: &[u8]) -> Result<Option<u64>> {
+        self.look().and_then(|()| self.below.replace(known, bytes))
+    }
+}
+
+impl Reach {
+    fn look(&self) -> Result<()> {
+        match self.cut.load(Ordering::SeqCst) {
+            true => Err(Error::new(ErrorKind::Io, "the record cannot be reached")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A primary with its log in a landing zone.
+pub struct Zoned {
+    pub primary: Arc<Primary>,
+    pub zone: Arc<LandingZone>,
+    pub record: Arc<Reach>,
+    pub lost: Arc<AtomicBool>,
 }
 
 impl Cluster {
+    /// With a log service between primary and page servers.
+    pub fn with_log_service(page_servers: usize) -> Self {
+        let mut this = Self::new(page_servers);
+        this.xlog = Some((this.log.clone(), this.log.clone()));
+        this
+    }
+
+    fn control(&self) -> StoreControl {
+        StoreControl::new(self.store("zone/control"), "")
+    }
+
+    fn store(&self, name: &str) -> Arc<dyn Store> {
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+        Arc::new(FolderStore::open(vfs, &self.path(name)).expect("a folder"))
+    }
+
+    pub fn log_service(&self) -> XlogNode {
+        let core = CoreConfig {
+            sequence_bytes: 256 << 10,
+            object_bytes: 256 << 10,
+            destage: Duration::from_millis(200),
+            ..CoreConfig::default()
+        };
+        let config = XlogConfig {
+            dir: self.path("xlog"),
+            listen: self.xlog.as_ref().expect("a log service").0.clone(),
+            zone_log: self.path("zone/log"),
+            control: Arc::new(self.control()),
+            long_term: self.store("long-term"),
+            retention: Duration::ZERO,
+            cache_bytes: 1 << 20,
+            core,
+        };
+        XlogNode::start(Arc::new(RealVfs::new()), config).expect("a log service")
+    }
+
+    pub fn zoned(&self) -> Zoned {
+        let record = Arc::new(Reach { below: self.control(), cut: AtomicBool::new(false) });
+        let lost = Arc::new(AtomicBool::new(false));
+        let config = ZoneConfig {
+            control: Arc::clone(&record) as Arc<dyn Control>,
+            lease: Duration::from_millis(600),
+            log_services: self.xlog.iter().map(|(_, seen)| seen.clone()).collect(),
+            log_bytes_max: self.log_bytes_max,
+            lost: Arc::new({
+                let lost = Arc::clone(&lost);
+                move |_| lost.store(true, Ordering::SeqCst)
+            }),
+        };
+        let primary = Arc::new(Primary::new(PrimaryConfig {
+            listen: None,
+            page_servers: self.pages_seen.clone(),
+            log: LogServiceConfig { lease: self.lease },
+            pages: PageClientConfig { patience: self.patience },
+        }));
+        Zoned { primary, zone: Arc::new(LandingZone::new(config)), record, lost }
+    }
+
+    pub fn open_zoned(&self, zoned: &Zoned, folder: &str) -> Result<Database> {
+        let options = Options {
+            log_dir: Some(self.path("zone/log")),
+            log_zone: Some(LogZoneHandle(Arc::clone(&zoned.zone) as Arc<dyn LogZone>)),
+            log_bytes_max: self.log_bytes_max,
+            ..self.options(&zoned.primary)
+        };
+        Database::open(self.path(folder), options)
+    }
+
     pub fn new(page_servers: usize) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         for name in ["archive", "backups"] {
@@ -48,6 +155,9 @@ impl Cluster {
             pages,
             lease: Duration::from_secs(600),
             patience: Duration::from_secs(60),
+            xlog: None,
+            log_bytes_max: 1 << 30,
+            buffer_pages: 64,
         }
     }
 
@@ -59,7 +169,7 @@ impl Cluster {
         let mut config = NodeConfig::new(
             self.path(&format!("pages-{number}")),
             &self.pages[number],
-            &self.log_seen,
+            vec![self.log_seen.clone()],
             &format!("page server {number}"),
         );
         config.memory_bytes = 1 << 20;
@@ -81,7 +191,7 @@ impl Cluster {
 
     pub fn primary(&self) -> Arc<Primary> {
         Arc::new(Primary::new(PrimaryConfig {
-            listen: self.log.clone(),
+            listen: Some(self.log.clone()),
             page_servers: self.pages_seen.clone(),
             log: LogServiceConfig { lease: self.lease },
             pages: PageClientConfig { patience: self.patience },
@@ -90,16 +200,19 @@ impl Cluster {
 
     /// With so few pages in memory that most reads go to the page servers.
     pub fn open(&self, primary: &Arc<Primary>) -> Result<Database> {
+        Database::open(self.path("primary"), self.options(primary))
+    }
+
+    fn options(&self, primary: &Arc<Primary>) -> Options {
         let text = |name: &str| self.path(name).to_str().expect("a path").to_owned();
-        let options = Options {
-            buffer_bytes: 64 * limits::PAGE_SIZE,
+        Options {
+            buffer_bytes: self.buffer_pages * limits::PAGE_SIZE,
             log_segment_bytes: 1 << 20,
             archive: Some(text("archive")),
             backups: Some(text("backups")),
             pages: Some(PageServiceHandle(Arc::clone(primary) as Arc<dyn PageService>)),
             ..Options::default()
-        };
-        Database::open(self.path("primary"), options)
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, Lsn, PageId, Result, TxId};
 use resurgam_buffer::PendingRedo;
-use resurgam_log::{LogEnd, LogReader, RecordRef, segment_file_name};
+use resurgam_log::{LogEnd, LogReader, RecordRef, segment_path};
 use resurgam_txn::{AbortedDetails, TxIdSet, UndoChain};
 use resurgam_vfs::Vfs;
 
@@ -169,7 +169,7 @@ pub fn analyse(
         return Err(Error::corrupt(format!(
             "the checkpoint at LSN {} is not whole: the log segment \"{}\" is damaged or missing at LSN {} ({:?})",
             control.checkpoint,
-            dir.join(segment_file_name(end.lsn.0 / control.segment_bytes.max(1))).display(),
+            segment_path(&**vfs, dir, end.lsn.0 / control.segment_bytes.max(1))?.display(),
             end.lsn,
             reader.why_stopped(),
         ))
