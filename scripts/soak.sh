@@ -29,6 +29,9 @@ if [[ "$*" != *off* ]]; then
     echo "== page servers come and go, and the server is killed or loses power"
     "$lab" soak --server "$binary" --minutes "$half" --dir "$work/parts" --page-servers 2 "$@"
     "$lab" soak --server "$binary" --minutes "$half" --dir "$work/parts-power" --page-servers 2 --power-loss "$@"
+    echo "== the log goes through a landing zone and a log service, which come and go as well, and the server loses its folder"
+    "$lab" soak --server "$binary" --minutes "$half" --dir "$work/log" --page-servers 2 --log-service "$@"
+    "$lab" soak --server "$binary" --minutes "$half" --dir "$work/log-power" --page-servers 1 --log-service --power-loss "$@"
 fi
 
 # What is done wrong on purpose must be found, by the check that is for it.

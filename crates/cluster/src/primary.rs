@@ -11,12 +11,15 @@ use resurgam_rbio::{Server, ServerConfig, ServerStats};
 
 use crate::log_service::{ConsumerStatus, LogService, LogServiceConfig};
 use crate::page_client::{PageClient, PageClientConfig, ReplicaStatus};
+use crate::zone::LandingZone;
 
 /// Settings of a primary.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PrimaryConfig {
     /// Where the log is given to page servers: `host:port`; none: a log service gives it to them.
     pub listen: Option<String>,
+    /// Then it knows who they are.
+    pub zone: Option<Arc<LandingZone>>,
     /// Where the page servers are.
     pub page_servers: Vec<String>,
     pub log: LogServiceConfig,
@@ -54,7 +57,10 @@ impl Primary {
     pub fn status(&self) -> Option<PrimaryStatus> {
         let remote = self.now.lock().upgrade()?;
         Some(PrimaryStatus {
-            consumers: remote.log.iter().flat_map(|(log, _)| log.status()).collect(),
+            consumers: match &self.config.zone {
+                Some(zone) => zone.consumers(),
+                None => remote.log.iter().flat_map(|(log, _)| log.status()).collect(),
+            },
             replicas: remote.pages.status(),
             server: remote.log.as_ref().map(|(_, server)| server.stats()).unwrap_or_default(),
         })

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{LogReader, oldest_segment};
-use resurgam_rbio::{Answer, BlocksAnswer, Hello, Request, Role, Server, ServerConfig, ServerStats, Service};
+use resurgam_rbio::{Answer, BlocksAnswer, Consumer, Hello, Request, Role, Server, ServerConfig, ServerStats, Service};
 use resurgam_vfs::Vfs;
 use resurgam_xlog::{
     Cache, Control, Core, CoreConfig, CoreStatus, Input, LongTerm, Output, Piece, Position, Reader, Record, ZoneUse,
@@ -40,6 +40,8 @@ const KEEP_MAX: usize = 4096;
 const EXPIRE_EACH: Duration = Duration::from_secs(3600);
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 const CONSUMERS_MAX: usize = 1000;
+/// Who has not asked for so long is not shown any more.
+const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// Settings.
 #[derive(Clone)]
@@ -186,23 +188,9 @@ impl XlogNode {
     /// What can be seen of it.
     pub fn status(&self) -> XlogStatus {
         let open = self.shared.now.read().clone();
-        let mut pullers: Vec<Puller> = open
-            .iter()
-            .flat_map(|open| {
-                let all = open.pullers.lock();
-                let of = |(name, (position, durable, seen)): (&String, &(Lsn, Lsn, Instant))| Puller {
-                    name: name.clone(),
-                    position: *position,
-                    durable: *durable,
-                    silent: seen.elapsed(),
-                };
-                all.iter().map(of).collect::<Vec<_>>()
-            })
-            .collect();
-        pullers.sort_by(|a, b| a.name.cmp(&b.name));
         XlogStatus {
-            positions: open.map(|open| open.core.lock().status()),
-            pullers,
+            positions: open.as_ref().map(|open| open.core.lock().status()),
+            pullers: open.as_ref().map(|open| open.pullers()).unwrap_or_default(),
             error: self.shared.error.lock().as_ref().map(|(error, _)| error.clone()),
             server: self.server.as_ref().map(Server::stats).unwrap_or_default(),
         }
@@ -218,11 +206,29 @@ impl Drop for XlogNode {
 }
 
 impl Open {
+    /// Those that have asked of late.
+    fn pullers(&self) -> Vec<Puller> {
+        let mut all = self.pullers.lock();
+        all.retain(|_, (_, _, seen)| seen.elapsed() < FORGOTTEN);
+        let of = |(name, (position, durable, seen)): (&String, &(Lsn, Lsn, Instant))| Puller {
+            name: name.clone(),
+            position: *position,
+            durable: *durable,
+            silent: seen.elapsed(),
+        };
+        let mut pullers: Vec<Puller> = all.iter().map(of).collect();
+        pullers.sort_by(|a, b| a.name.cmp(&b.name));
+        pullers
+    }
+
     fn step(&self, input: Input) {
         let outputs = self.core.lock().step(self.begun.elapsed(), input);
         for output in outputs {
             match output {
-                Output::Answer { id, .. } | Output::Gone { id, .. } | Output::Future { id, .. } | Output::NoBlock { id } => {
+                Output::Answer { id, .. }
+                | Output::Gone { id, .. }
+                | Output::Future { id, .. }
+                | Output::NoBlock { id } => {
                     self.answers.lock().insert(id, output);
                     self.answered.notify_all();
                 }
@@ -411,7 +417,14 @@ impl Log {
         })
     }
 
-    fn pull(&self, open: &Open, from: Lsn, bytes_max: usize, wait: Duration, goes_on: &dyn Fn() -> bool) -> Result<BlocksAnswer> {
+    fn pull(
+        &self,
+        open: &Open,
+        from: Lsn,
+        bytes_max: usize,
+        wait: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<BlocksAnswer> {
         let id = open.next_id.fetch_add(1, Ordering::SeqCst);
         let until = Instant::now() + wait + LOOK * 4;
         open.step(Input::Pull { id, from, bytes_max, wait });
@@ -438,7 +451,9 @@ impl Log {
             )),
             Some(Output::Future { hardened, .. }) => Err(Error::new(
                 ErrorKind::NotADatabase,
-                format!("LSN {from} is behind the end of the log at LSN {hardened}: one of the two is of another history"),
+                format!(
+                    "LSN {from} is behind the end of the log at LSN {hardened}: one of the two is of another history"
+                ),
             )),
             Some(_) => Err(Error::corrupt(format!("no block of the log begins at LSN {from}"))),
             None => {
@@ -467,7 +482,10 @@ impl Service for Log {
         match request {
             Request::Disseminate { epoch, start, hardened, zone_used, zone_bound, blocks } => {
                 if hardened < start || !start.0.is_multiple_of(512) || !hardened.0.is_multiple_of(512) {
-                    return Err(Error::new(ErrorKind::InvalidParameter, "impossible positions of the log were announced"));
+                    return Err(Error::new(
+                        ErrorKind::InvalidParameter,
+                        "impossible positions of the log were announced",
+                    ));
                 }
                 for (lsn, bytes) in blocks {
                     let piece = Piece::parse(bytes.clone(), *lsn, open.segment_bytes)?;
@@ -480,7 +498,20 @@ impl Service for Log {
                 let zone = ZoneUse { used: *zone_used, bound: *zone_bound };
                 open.step(Input::Announce { epoch: *epoch, start: *start, hardened: *hardened, zone });
                 let status = open.core.lock().status();
-                Ok(Answer::Position { applied: status.disseminated, durable: status.destaged })
+                Ok(Answer::Log {
+                    disseminated: status.disseminated,
+                    destaged: status.destaged,
+                    consumers: open
+                        .pullers()
+                        .into_iter()
+                        .map(|Puller { name, position, durable, silent }| Consumer {
+                            name,
+                            position,
+                            durable,
+                            silent_ms: u32::try_from(silent.as_millis()).unwrap_or(u32::MAX),
+                        })
+                        .collect(),
+                })
             }
             Request::PullBlocks { consumer, from, durable, bytes_max, wait_ms } => {
                 let bytes_max = (*bytes_max as usize).clamp(1, BYTES_MAX);

@@ -18,11 +18,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
-use resurgam_engine::{Control as ControlRecord, Log, LogHold, LogService, LogServiceStatus, LogSink, LogZone, ZoneTaken};
+use resurgam_engine::{
+    Control as ControlRecord, Log, LogHold, LogService, LogServiceStatus, LogSink, LogZone, ZoneTaken,
+};
 use resurgam_log::LogBlock;
-use resurgam_rbio::{Answer, Connection, Peer, Request, Role};
+use resurgam_rbio::{Answer, Connection, Consumer, Peer, Request, Role};
 use resurgam_vfs::Vfs;
 use resurgam_xlog::{Control, Holder, HolderConfig, Kept, ProcessId, boot_clock};
+
+use crate::log_service::ConsumerStatus;
 
 /// Blocks that wait to be sent to a log service, in bytes.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
@@ -86,6 +90,7 @@ struct LinkState {
     /// What the service has said.
     disseminated: Lsn,
     destaged: Lsn,
+    consumers: Vec<ConsumerStatus>,
     blocks: u64,
     dropped: u64,
     error: Option<String>,
@@ -95,6 +100,13 @@ impl LandingZone {
     /// Nothing is taken yet.
     pub fn new(config: ZoneConfig) -> Self {
         Self { config, now: Mutex::default() }
+    }
+
+    /// Who pulls from the log services, as they have said last.
+    pub fn consumers(&self) -> Vec<ConsumerStatus> {
+        let Some(active) = self.now.lock().clone() else { return Vec::new() };
+        let links = active.links.lock();
+        links.iter().flat_map(|link| link.state.lock().consumers.clone()).collect()
     }
 
     fn active(&self) -> Result<Arc<Active>> {
@@ -350,11 +362,18 @@ impl Link {
             };
             drop(log);
             match service.call(&request, ANSWER)? {
-                Answer::Position { applied, durable } => {
-                    hold.advance(durable);
+                Answer::Log { disseminated, destaged, consumers } => {
+                    hold.advance(destaged);
                     *again = AGAIN_FIRST;
                     let mut state = self.state.lock();
-                    (state.disseminated, state.destaged) = (applied, durable);
+                    (state.disseminated, state.destaged) = (disseminated, destaged);
+                    let of = |consumer: Consumer| ConsumerStatus {
+                        name: consumer.name,
+                        position: consumer.position,
+                        durable: consumer.durable,
+                        silent: Duration::from_millis(consumer.silent_ms.into()),
+                    };
+                    state.consumers = consumers.into_iter().map(of).collect();
                     state.blocks += count;
                     if state.error.take().is_some() {
                         tracing::info!("the log service at {} takes the log again", self.address);

@@ -48,6 +48,11 @@ fn the_log_goes_through_zone_and_log_service() -> Result<()> {
     until("the zone is given up", || db.checkpoint().is_ok() && db.log_status().oldest > before);
     assert!(db.log_status().oldest <= xlog.status().positions.expect("it has the log").destaged);
     assert!(zone_bytes(&cluster) < 16 << 20);
+    until("it is known who pulls", || {
+        db.page_servers()
+            .iter()
+            .any(|server| server.name.as_deref() == Some("page server 0") && server.applied.is_some())
+    });
     let status = db.log_service().expect("there is one");
     assert!(status.epoch == 2 && status.services[0].blocks > 0 && status.services[0].error.is_none(), "{status:?}");
     rows.check(&db)?;

@@ -211,10 +211,7 @@ impl LogFiles {
     pub fn open(folder: &Folder, segment_bytes: Option<u64>) -> Result<Self, String> {
         let dir = folder.log();
         let names = folder.vfs.list(&dir).map_err(|e| e.to_string())?;
-        let mut segments: Vec<u64> = names
-            .iter()
-            .filter_map(|name| segment_number_of(name))
-            .collect();
+        let mut segments: Vec<u64> = names.iter().filter_map(|name| segment_number_of(name)).collect();
         segments.sort_unstable();
         segments.dedup();
         let usable = |bytes: &u64| (4096..=1 << 30).contains(bytes) && bytes.is_multiple_of(BLOCK_ALIGN as u64);

@@ -304,14 +304,8 @@ impl Database {
             }
             false => None,
         };
-        let mut log_folder = LogFolder::find(
-            &vfs,
-            dir,
-            options.log_dir.as_deref(),
-            known.as_ref(),
-            &control,
-            taken.is_some(),
-        )?;
+        let mut log_folder =
+            LogFolder::find(&vfs, dir, options.log_dir.as_deref(), known.as_ref(), &control, taken.is_some())?;
         let pending = PendingRedo::default();
         let analysis = analyse(&vfs, &log_folder.path, &control, &pending, progress)?;
         let analysed = vfs.now();

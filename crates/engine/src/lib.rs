@@ -135,10 +135,10 @@ pub use definition::{
     predicate_column,
 };
 #[doc(hidden)]
+pub use log_zone::{LogService, LogServiceStatus, LogZone, LogZoneHandle, ZoneTaken};
+#[doc(hidden)]
 pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};
-#[doc(hidden)]
-pub use log_zone::{LogService, LogServiceStatus, LogZone, LogZoneHandle, ZoneTaken};
 pub use page_service::{PageServerStatus, PageService, PageServiceHandle};
 #[doc(hidden)]
 pub use points::{PlantedInRestore, analyse_archive};

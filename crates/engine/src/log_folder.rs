@@ -100,9 +100,12 @@ impl LogFolder {
         let owner = LogOwner::read(vfs, &path)?;
         match owner {
             // A shared one is not told its epoch.
-            Some(owner) => {
-                check_owner(&path, LogOwner { epoch: if shared { u32::MAX } else { owner.epoch }, ..owner }, boot, control)?
-            }
+            Some(owner) => check_owner(
+                &path,
+                LogOwner { epoch: if shared { u32::MAX } else { owner.epoch }, ..owner },
+                boot,
+                control,
+            )?,
             // It was in the data folder until now, where no such file is.
             None if !same && noted.is_none() => {
                 if has_log(vfs, &dir.join(LOG))? {

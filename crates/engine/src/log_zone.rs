@@ -115,7 +115,9 @@ pub(crate) fn take(
     let Some(LogZoneHandle(zone)) = &options.log_zone else { return Ok(None) };
     if options.pages.is_none() || options.log_dir.is_none() {
         return Err(Error::new(ErrorKind::NotSupported, "a log in a landing zone goes with page servers only")
-            .with_hint("Name them (page_servers); the data file of one machine would be older than a log that others write."));
+            .with_hint(
+                "Name them (page_servers); the data file of one machine would be older than a log that others write.",
+            ));
     }
     let known = match has_control {
         true => ControlFile::open(vfs, control, true)?.1.epoch,

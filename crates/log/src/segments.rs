@@ -133,8 +133,13 @@ pub fn segment_bytes_of(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
 }
 
 /// Any size of a segment fits with these.
-const SMALLEST: LogConfig =
-    LogConfig { segment_bytes: 0, block_payload_bytes_max: 1, buffer_bytes_max: 0, spare_segments: 0, own_files: false };
+const SMALLEST: LogConfig = LogConfig {
+    segment_bytes: 0,
+    block_payload_bytes_max: 1,
+    buffer_bytes_max: 0,
+    spare_segments: 0,
+    own_files: false,
+};
 
 struct Table {
     /// The oldest kept segment.
@@ -214,7 +219,10 @@ impl Segments {
         if let Some(newer) = found.values().max().filter(|newer| **newer >= epoch && **newer > 0) {
             return Err(Error::new(
                 ErrorKind::NotInPrerequisiteState,
-                format!("the log in \"{}\" was opened under epoch {newer}, and is not under epoch {epoch}", dir.display()),
+                format!(
+                    "the log in \"{}\" was opened under epoch {newer}, and is not under epoch {epoch}",
+                    dir.display()
+                ),
             ));
         }
         let has = |number: u64| found.contains_key(&number);

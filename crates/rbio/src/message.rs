@@ -59,14 +59,7 @@ pub enum Request {
     Position,
     /// From the primary to the log service, from version 2 on: blocks, whether they are durable or not, in no order and with gaps; and that
     /// everything below `hardened` is durable in the landing zone, of which this many bytes are used. The log of this epoch begins at `start`.
-    Disseminate {
-        epoch: u32,
-        start: Lsn,
-        hardened: Lsn,
-        zone_used: u64,
-        zone_bound: u64,
-        blocks: Vec<(Lsn, Vec<u8>)>,
-    },
+    Disseminate { epoch: u32, start: Lsn, hardened: Lsn, zone_used: u64, zone_bound: u64, blocks: Vec<(Lsn, Vec<u8>)> },
 }
 
 /// Blocks of the log.
@@ -78,6 +71,17 @@ pub struct BlocksAnswer {
     pub complete_to: Lsn,
     /// All log below is durable.
     pub durable: Lsn,
+}
+
+/// One that pulls the log from a log service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumer {
+    pub name: String,
+    /// It has asked for what is behind this, and has everything below `durable` for good.
+    pub position: Lsn,
+    pub durable: Lsn,
+    /// When it has asked last.
+    pub silent_ms: u32,
 }
 
 /// What is answered.
@@ -93,6 +97,12 @@ pub enum Answer {
         durable: Lsn,
     },
     Error(Error),
+    /// How far the log service is, and who pulls from it; from version 2 on.
+    Log {
+        disseminated: Lsn,
+        destaged: Lsn,
+        consumers: Vec<Consumer>,
+    },
 }
 
 impl Request {
@@ -186,6 +196,12 @@ impl Answer {
                 out.u8(6).u8(code(error.kind())).text(error.message());
                 out.text(error.detail().unwrap_or_default()).text(error.hint().unwrap_or_default());
             }
+            Self::Log { disseminated, destaged, consumers } => {
+                out.u8(7).u64(disseminated.0).u64(destaged.0).u32(consumers.len() as u32);
+                for Consumer { name, position, durable, silent_ms } in consumers {
+                    out.text(name).u64(position.0).u64(durable.0).u32(*silent_ms);
+                }
+            }
         }
         out.0
     }
@@ -224,6 +240,22 @@ impl Answer {
                     error = error.with_hint(hint);
                 }
                 Self::Error(error)
+            }
+            7 => {
+                let (disseminated, destaged, count) = (Lsn(from.u64()?), Lsn(from.u64()?), from.u32()? as usize);
+                if count > BLOCKS_MAX {
+                    return Err(Error::corrupt(format!("an answer with {count} consumers of the log")));
+                }
+                let consumer = |from: &mut Reader<'_>| {
+                    Ok(Consumer {
+                        name: from.text()?,
+                        position: Lsn(from.u64()?),
+                        durable: Lsn(from.u64()?),
+                        silent_ms: from.u32()?,
+                    })
+                };
+                let consumers = (0..count).map(|_| consumer(&mut from)).collect::<Result<_>>()?;
+                Self::Log { disseminated, destaged, consumers }
             }
             kind => return Err(unknown("answer", kind)),
         };
@@ -376,6 +408,11 @@ mod tests {
             Answer::NotModified,
             Answer::Blocks(blocks),
             Answer::Position { applied: Lsn(1), durable: Lsn(2) },
+            Answer::Log {
+                disseminated: Lsn(1),
+                destaged: Lsn(2),
+                consumers: vec![Consumer { name: "ä".into(), position: Lsn(3), durable: Lsn(4), silent_ms: 5 }],
+            },
             Answer::Error(Error::new(ErrorKind::NotADatabase, "another one").with_hint("look").with_detail("what")),
         ]
     }

@@ -11,14 +11,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use resurgam_engine::{Database, DoubleWrites, Options, RecoveryReport};
+use resurgam_engine::{Database, DoubleWrites, LogZoneHandle, Options, RecoveryReport};
 use resurgam_sql::{ServerSetting, SqlDatabase, SqlSettings};
 use resurgam_vfs::RealVfs;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::access::Gate;
 use crate::monitor::Monitor;
-use crate::roles::page_server;
+use crate::roles::{page_server, xlog};
 use crate::server::{Server, Stopper, stopper};
 use crate::settings::{DoubleWriting, LogFormat, ServerRole, Settings};
 use crate::{files, network};
@@ -32,6 +32,9 @@ pub fn run(settings: Settings) -> Result<ExitCode, String> {
     start_log(&settings);
     if settings.role == ServerRole::PageServer {
         return page_server::run(&settings);
+    }
+    if settings.role == ServerRole::Xlog {
+        return xlog::run(&settings);
     }
     page_server::refuse_strangers(&settings)?;
     let runtime = runtime(&settings)?;
@@ -98,7 +101,7 @@ fn open_watched(settings: &Settings, monitor: Option<&Monitor>) -> Result<Databa
     let begun = Instant::now();
     let mut said = begun;
     let vfs = Arc::new(RealVfs::new());
-    Database::open_with(vfs, &settings.data, engine_options(settings), |progress| {
+    Database::open_with(vfs, &settings.data, engine_options(settings)?, |progress| {
         if let Some(monitor) = monitor {
             monitor.recovering(progress.bytes, progress.records);
         }
@@ -134,7 +137,7 @@ fn say_recovery(report: &RecoveryReport) {
 }
 
 /// A folder that was named; relative to the current one, as the data folder is.
-fn folder(path: &Path) -> Option<PathBuf> {
+pub(crate) fn folder(path: &Path) -> Option<PathBuf> {
     let absolute = || std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     (!path.as_os_str().is_empty()).then(absolute)
 }
@@ -147,10 +150,11 @@ pub(crate) fn place(url: &str) -> Option<String> {
     }
 }
 
-fn engine_options(settings: &Settings) -> Options {
-    Options {
+fn engine_options(settings: &Settings) -> Result<Options, String> {
+    let zone = xlog::zone_of(settings)?;
+    Ok(Options {
         buffer_bytes: usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX),
-        log_dir: folder(&settings.log_dir),
+        log_dir: xlog::log_dir(settings).or_else(|| folder(&settings.log_dir)),
         archive: place(&settings.archive),
         double_writes: match settings.double_writes {
             DoubleWriting::Auto => DoubleWrites::Auto,
@@ -185,10 +189,11 @@ fn engine_options(settings: &Settings) -> Options {
         short_rollback_bytes: settings.short_rollback_bytes.0,
         accelerated_database_recovery: settings.accelerated_database_recovery,
         temporary_version_bytes_max: settings.temporary_version_bytes_max.0,
-        pages: page_server::pages_of(settings),
+        pages: page_server::pages_of(settings, zone.as_ref()),
+        log_zone: zone.map(|zone| LogZoneHandle(zone)),
         blocking: |work| tokio::task::block_in_place(work),
         ..Options::default()
-    }
+    })
 }
 
 /// The SQL layer's settings, with the whole table for `SHOW` and `pg_settings`.

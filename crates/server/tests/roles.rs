@@ -120,9 +120,17 @@ fn parts_are_killed_and_come_back() {
         if round == 3 {
             fs::remove_dir_all(dir.path().join(name)).expect("its folder");
         }
+        dev.kill("xlog-1");
+        if round == 2 {
+            fs::remove_dir_all(dir.path().join("xlog-1")).expect("its folder");
+        }
         client.rows(&format!("update t set n = n + 1 where id % 4 = {}", round % 4));
         assert_eq!(client.rows("select sum(n) || ',' || count(*) from t"), [format!("{},50000", 12500 * round)]);
         dev.kill("primary-1");
+        if round % 2 == 0 {
+            // An empty machine: everything is in the landing zone and with the others.
+            fs::rename(dir.path().join("primary-1"), dir.path().join(format!("gone-{round}"))).expect("its folder");
+        }
         client = dev.client();
         assert_eq!(client.rows("select sum(n) || ',' || count(*) from t"), [format!("{},50000", 12500 * round)]);
     }
@@ -136,12 +144,71 @@ fn parts_are_killed_and_come_back() {
         );
         client.rows("select count(text) from t");
     }
+    let service = "select (disseminated_lsn <= hardened_lsn and destaged_lsn <= disseminated_lsn and epoch > 8)::text \
+                   from resurgam_log_service where error is null";
+    until(&mut client, service, "true");
+    until(&mut client, "select (hardened_lsn = destaged_lsn)::text from resurgam_log_service", "true");
+    assert!(!dir.path().join("primary-1/log").exists());
     // Its pages are in no file of its own.
     assert!(fs::metadata(dir.path().join("primary-1/data")).expect("the boot page").len() <= 8 << 20);
     drop(client);
     dev.stop();
     let dev = Dev::start(dir.path(), free_ports());
     assert_eq!(dev.client().rows("select sum(n) || ',' || count(*) from t"), ["50000,50000"]);
+    dev.stop();
+}
+
+fn until(client: &mut Client, sql: &str, expected: &str) {
+    let begun = Instant::now();
+    loop {
+        let found = client.rows(sql);
+        if found == [expected] {
+            return;
+        }
+        assert!(begun.elapsed() < LONG, "{sql}: {found:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Two primaries are started for one landing zone: the second one waits, and takes over when the first one is silent; the first one
+/// ends when it comes back to life, and has acknowledged nothing.
+#[test]
+fn a_primary_that_was_stopped_for_long_is_no_primary_any_more() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dev = Dev::start(dir.path(), free_ports());
+    let mut client = dev.client();
+    client.rows("create table t (id int primary key)");
+    client.rows("insert into t values (1)");
+    let first = dev.part("primary-1").expect("it runs");
+    // SAFETY: it takes numbers; the process is a child of one that has not waited for it.
+    assert_eq!(unsafe { libc::kill(first, libc::SIGSTOP) }, 0);
+    let line = fs::read(format!("/proc/{first}/cmdline")).expect("its arguments");
+    let port = free_ports();
+    let arguments: Vec<String> = line
+        .split(|byte| *byte == 0)
+        .skip(1)
+        .map(|part| String::from_utf8_lossy(part).into_owned())
+        .filter(|part| !part.is_empty())
+        .map(|part| part.replace("primary-1", "primary-2"))
+        .map(|part| if part == format!("127.0.0.1:{}", dev.port) { format!("127.0.0.1:{port}") } else { part })
+        .collect();
+    let second =
+        Command::new(env!("CARGO_BIN_EXE_resurgam")).args(&arguments).stdout(Stdio::null()).spawn().expect("start");
+    let second = Dev { child: second, port };
+    let mut other = second.client();
+    assert_eq!(other.rows("select id from t"), ["1"]);
+    other.rows("insert into t values (2)");
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(first, libc::SIGCONT) }, 0);
+    let begun = Instant::now();
+    while dev.part("primary-1") == Some(first) {
+        assert!(begun.elapsed() < LONG, "the first one goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    other.rows("insert into t values (3)");
+    drop((other, second));
+    // It is started again, and waits no longer: the second one was killed.
+    assert_eq!(dev.client().rows("select id from t order by id"), ["1", "2", "3"]);
     dev.stop();
 }
 
@@ -155,7 +222,26 @@ fn what_cannot_be_is_refused() {
     };
     let place = dir.path().join("archive").display().to_string();
     for (args, expected) in [
-        (vec!["--role", "xlog"], "primary, pageserver"),
+        (vec!["--role", "nothing"], "primary, pageserver, xlog"),
+        (vec!["--role", "xlog"], "needs the landing zone"),
+        (vec!["--role", "xlog", "--landing-zone", &place], "--long-term-log"),
+        (vec!["--landing-zone", &place], "page servers only"),
+        (vec!["--landing-zone", &place, "--page-servers", "127.0.0.1:7000", "--archive", &place], "--log-services"),
+        (
+            vec![
+                "--landing-zone",
+                &place,
+                "--page-servers",
+                "127.0.0.1:7000",
+                "--archive",
+                &place,
+                "--log-services",
+                "127.0.0.1:7001",
+                "--log-dir",
+                &place,
+            ],
+            "give one of them",
+        ),
         (vec!["--role", "pageserver"], "needs an archive"),
         (vec!["--page-servers", "127.0.0.1:7000"], "needs an archive"),
         (vec!["--page-servers", "nowhere", "--archive", &place], "is not an address and port"),

@@ -74,7 +74,10 @@ impl Control for StoreControl {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Error::new(ErrorKind::Io, format!("the record in {} changes faster than it can be read", self.store.place())))
+        Err(Error::new(
+            ErrorKind::Io,
+            format!("the record in {} changes faster than it can be read", self.store.place()),
+        ))
     }
 
     fn replace(&self, known: u64, bytes: &[u8]) -> Result<Option<u64>> {

@@ -102,16 +102,35 @@ pub enum Input {
     /// A block from the primary; hardened or not.
     Block(Piece),
     /// Of the primary of `epoch`, whose log begins at `start`: everything below `hardened` is durable and may be acknowledged.
-    Announce { epoch: u32, start: Lsn, hardened: Lsn, zone: ZoneUse },
+    Announce {
+        epoch: u32,
+        start: Lsn,
+        hardened: Lsn,
+        zone: ZoneUse,
+    },
     /// Somebody wants the log from `from` on, within `wait`.
-    Pull { id: u64, from: Lsn, bytes_max: usize, wait: Duration },
+    Pull {
+        id: u64,
+        from: Lsn,
+        bytes_max: usize,
+        wait: Duration,
+    },
     /// He does not want it any more.
-    Forget { id: u64 },
+    Forget {
+        id: u64,
+    },
     /// What was read, from `from` on: blocks in a row, checked each for itself; empty: none is there. None: it could not be read. `proven`: where
     /// they were read nothing below that is not hardened (the long-term log); none: the zone, which has more.
-    Read { reader: Reader, from: Lsn, pieces: Option<Vec<Piece>>, proven: Lsn },
+    Read {
+        reader: Reader,
+        from: Lsn,
+        pieces: Option<Vec<Piece>>,
+        proven: Lsn,
+    },
     /// The long-term log has everything below `end`. None: it is not known.
-    Destaged { end: Option<Lsn> },
+    Destaged {
+        end: Option<Lsn>,
+    },
     Tick,
 }
 
@@ -261,8 +280,7 @@ impl Core {
             Input::Block(piece) => self.block(piece),
             Input::Announce { epoch, start, hardened, zone } => self.announce(now, epoch, start, hardened, zone),
             Input::Pull { id, from, bytes_max, wait } => {
-                let pull =
-                    Waiting { from, bytes_max, since: now, until: now + wait, reading: false, again: None };
+                let pull = Waiting { from, bytes_max, since: now, until: now + wait, reading: false, again: None };
                 self.pulls.insert(id, pull);
             }
             Input::Forget { id } => {

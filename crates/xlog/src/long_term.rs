@@ -96,7 +96,11 @@ impl LongTerm {
 
     fn decode(&self, start: Lsn, bytes: &[u8]) -> Result<Header> {
         let bad = |what: &str| {
-            Error::corrupt(format!("object \"{}\" of the long-term log in {}: {what}", name_of(start), self.store.place()))
+            Error::corrupt(format!(
+                "object \"{}\" of the long-term log in {}: {what}",
+                name_of(start),
+                self.store.place()
+            ))
         };
         let Some(b) = bytes.first_chunk::<HEADER_BYTES>() else { return Err(bad("it is too short")) };
         let u32_at = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
@@ -206,7 +210,11 @@ impl LongTerm {
 
     fn object(&self, start: Lsn) -> Result<Vec<Arc<Piece>>> {
         let bad = |what: &str| {
-            Error::corrupt(format!("object \"{}\" of the long-term log in {}: {what}", name_of(start), self.store.place()))
+            Error::corrupt(format!(
+                "object \"{}\" of the long-term log in {}: {what}",
+                name_of(start),
+                self.store.place()
+            ))
         };
         let bytes = self.store.get(&name_of(start), OBJECT_BYTES_MAX)?;
         let header = self.decode(start, &bytes)?;

@@ -57,8 +57,7 @@ impl Record {
             let id: String = kept.database.iter().map(|byte| format!("{byte:02x}")).collect();
             let (clean, traditional) = (u8::from(kept.clean), u8::from(kept.traditional));
             let Kept { checkpoint, epoch, segment_bytes, .. } = kept;
-            text +=
-                &format!("database {id}\ncontrol {} {epoch} {segment_bytes} {clean} {traditional}\n", checkpoint.0);
+            text += &format!("database {id}\ncontrol {} {epoch} {segment_bytes} {clean} {traditional}\n", checkpoint.0);
         }
         let sum = checksum(text.as_bytes());
         (text + &format!("checksum {sum:08x}\n")).into_bytes()

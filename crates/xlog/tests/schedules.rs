@@ -14,7 +14,9 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use resurgam_base::Lsn;
-use resurgam_xlog::{Core, CoreConfig, Decision, Held, Input, Output, Piece, Planted, Position, Reader, Waiting, ZoneUse};
+use resurgam_xlog::{
+    Core, CoreConfig, Decision, Held, Input, Output, Piece, Planted, Position, Reader, Waiting, ZoneUse,
+};
 
 const FIRST: Lsn = Lsn(4096);
 const LEASE: Duration = Duration::from_millis(400);
@@ -241,7 +243,10 @@ impl World {
             }
             for piece in &consumer.log {
                 if history.get(&piece.lsn) != Some(piece) {
-                    wrong.push(format!("consumer {number} has a block at {} of epoch {} that is not of the history", piece.lsn, piece.epoch));
+                    wrong.push(format!(
+                        "consumer {number} has a block at {} of epoch {} that is not of the history",
+                        piece.lsn, piece.epoch
+                    ));
                 }
             }
         }
@@ -271,7 +276,9 @@ impl World {
     fn handle(&mut self, event: Event) {
         // A paused process does nothing.
         let of = match &event {
-            Event::Append(epoch) | Event::Written(epoch, _) | Event::Renew(epoch) | Event::Announce(epoch) => Some(*epoch),
+            Event::Append(epoch) | Event::Written(epoch, _) | Event::Renew(epoch) | Event::Announce(epoch) => {
+                Some(*epoch)
+            }
             Event::ToPrimary(epoch, _) => Some(*epoch),
             _ => None,
         };
@@ -384,10 +391,14 @@ impl World {
                     return;
                 }
                 for piece in pieces {
-                    let (at, last) = consumer.log.last().map_or((FIRST, None), |piece| (piece.next, Some((piece.lsn, piece.epoch))));
+                    let (at, last) =
+                        consumer.log.last().map_or((FIRST, None), |piece| (piece.next, Some((piece.lsn, piece.epoch))));
                     let follows = last.is_none_or(|(lsn, epoch)| piece.prev == lsn && piece.epoch >= epoch);
                     if piece.lsn != at || !follows {
-                        let what = format!("consumer {number} is at {at} and was given a block at {} that does not follow", piece.lsn);
+                        let what = format!(
+                            "consumer {number} is at {at} and was given a block at {} that does not follow",
+                            piece.lsn
+                        );
                         return self.fail(what);
                     }
                     consumer.log.push(piece);
@@ -542,7 +553,8 @@ impl World {
         for piece in acked {
             match self.acknowledged.get(&piece.lsn) {
                 Some(other) if *other != piece => {
-                    let what = format!("the position {} was acknowledged by epochs {} and {epoch}", piece.lsn, other.epoch);
+                    let what =
+                        format!("the position {} was acknowledged by epochs {} and {epoch}", piece.lsn, other.epoch);
                     return self.fail(what);
                 }
                 _ => {

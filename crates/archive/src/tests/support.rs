@@ -13,8 +13,13 @@ use resurgam_xstore::{FolderStore, Store};
 use crate::{Archive, ArchiveConfig, Archiver, History, LastLsns, StreamEntry, View};
 
 pub const DATABASE: [u8; 16] = *b"a test's databas";
-pub const CONFIG: LogConfig =
-    LogConfig { segment_bytes: 8192, block_payload_bytes_max: 2000, buffer_bytes_max: 64 << 10, spare_segments: 1, own_files: false };
+pub const CONFIG: LogConfig = LogConfig {
+    segment_bytes: 8192,
+    block_payload_bytes_max: 2000,
+    buffer_bytes_max: 64 << 10,
+    spare_segments: 1,
+    own_files: false,
+};
 
 /// SplitMix64.
 pub struct Rng(pub u64);

@@ -121,13 +121,15 @@ impl Cluster {
                 move |_| lost.store(true, Ordering::SeqCst)
             }),
         };
+        let zone = Arc::new(LandingZone::new(config));
         let primary = Arc::new(Primary::new(PrimaryConfig {
             listen: None,
+            zone: Some(Arc::clone(&zone)),
             page_servers: self.pages_seen.clone(),
             log: LogServiceConfig { lease: self.lease },
             pages: PageClientConfig { patience: self.patience },
         }));
-        Zoned { primary, zone: Arc::new(LandingZone::new(config)), record, lost }
+        Zoned { primary, zone, record, lost }
     }
 
     pub fn open_zoned(&self, zoned: &Zoned, folder: &str) -> Result<Database> {
@@ -192,6 +194,7 @@ impl Cluster {
     pub fn primary(&self) -> Arc<Primary> {
         Arc::new(Primary::new(PrimaryConfig {
             listen: Some(self.log.clone()),
+            zone: None,
             page_servers: self.pages_seen.clone(),
             log: LogServiceConfig { lease: self.lease },
             pages: PageClientConfig { patience: self.patience },

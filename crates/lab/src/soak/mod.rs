@@ -89,6 +89,9 @@ pub struct Options {
     /// The pages are with so many page servers, which are killed, stopped, and lose their folders under the load
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["io_errors", "dead_device"])]
     page_servers: usize,
+    /// The log goes through a landing zone and a log service, which the same happens to; the server loses its folder between its lives
+    #[arg(long, requires = "page_servers")]
+    log_service: bool,
     /// The server's binary
     #[arg(long, value_name = "PATH", default_value = "target/release/resurgam")]
     server: PathBuf,
@@ -239,7 +242,7 @@ fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk, devices: Option<De
         count => {
             let data = disk.data();
             let base = data.parent().ok_or("the data folder is nowhere")?;
-            Some(Parts::new(&options.server, base, dir.join("pageservers.log"), count)?)
+            Some(Parts::new(&options.server, base, dir.join("parts.log"), count, options.log_service)?)
         }
     };
     target.parts = parts.is_some();
@@ -481,6 +484,11 @@ impl Soak<'_> {
             devices.next_life(&mut self.rng).map_err(one)?;
         }
         self.set_folders();
+        if self.parts.as_ref().is_some_and(Parts::has_log_service) && self.rng.random_ratio(1, 2) {
+            // An empty machine.
+            fs::remove_dir_all(&self.target.data).map_err(|e| vec![format!("the folder cannot be emptied: {e}")])?;
+            self.sum.emptied += 1;
+        }
         while self.rng.random_ratio(1, 3) {
             self.target.spawn().map_err(one)?;
             // Early moments more often than late ones.

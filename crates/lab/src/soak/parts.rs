@@ -1,5 +1,5 @@
-//! Page servers beside the server, which has no pages of its own then; under the load they are killed, stopped for a while, and lose
-//! their folders.
+//! Page servers beside the server, which has no pages of its own then, and a log service, if that is asked for: the server has no log of its own
+//! then, either, and loses its folder now and then. Under the load they are killed, stopped for a while, and lose their folders.
 //!
 //! Nothing of it may fail a statement (`round.rs`): what needs a page waits for one of them.
 
@@ -31,6 +31,8 @@ enum State {
 }
 
 struct PageServer {
+    /// It is the log service.
+    gives_log: bool,
     dir: PathBuf,
     port: u16,
     child: Option<Child>,
@@ -45,42 +47,63 @@ pub struct Parts {
     base: PathBuf,
     log: PathBuf,
     log_port: u16,
+    log_service: bool,
     servers: Vec<PageServer>,
     pub counts: Counts,
 }
 
 impl Parts {
-    /// `count` page servers below `base`; what they say goes to `log`.
-    pub fn new(binary: &Path, base: &Path, log: PathBuf, count: usize) -> Result<Self> {
+    /// `count` page servers below `base`, and a log service; what they say goes to `log`.
+    pub fn new(binary: &Path, base: &Path, log: PathBuf, count: usize, log_service: bool) -> Result<Self> {
+        let log_port = free_port()?;
         let server = |number: usize| {
-            let dir = base.join(format!("pageserver-{number}"));
-            Ok(PageServer { dir, port: free_port()?, child: None, state: State::Up, next: Instant::now() })
+            let gives_log = number == 0;
+            let dir = base.join(if gives_log { "xlog-1".to_owned() } else { format!("pageserver-{number}") });
+            let port = if gives_log { log_port } else { free_port()? };
+            Ok(PageServer { gives_log, dir, port, child: None, state: State::Up, next: Instant::now() })
         };
         Ok(Self {
             binary: binary.to_owned(),
             base: base.to_owned(),
             log,
-            log_port: free_port()?,
-            servers: (1..=count).map(server).collect::<Result<_>>()?,
+            log_port,
+            log_service,
+            servers: (usize::from(!log_service)..=count).map(server).collect::<Result<_>>()?,
             counts: Counts::default(),
         })
     }
 
+    fn path(&self, name: &str) -> String {
+        self.base.join(name).display().to_string()
+    }
+
+    /// Whether the server has nothing that it needs in its folder.
+    pub fn has_log_service(&self) -> bool {
+        self.log_service
+    }
+
     fn common(&self) -> [String; 2] {
-        let path = |name: &str| self.base.join(name).display().to_string();
+        let path = |name: &str| self.path(name);
         [format!("--archive={}", path("archive")), format!("--backups={}", path("backups"))]
     }
 
     /// What the primary is started with.
     pub fn flags(&self) -> Vec<String> {
-        let places: Vec<String> = self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+        let pages = self.servers.iter().filter(|server| !server.gives_log);
+        let places: Vec<String> = pages.map(|server| format!("127.0.0.1:{}", server.port)).collect();
+        let log = match self.log_service {
+            true => vec![
+                format!("--log-services=127.0.0.1:{}", self.log_port),
+                format!("--landing-zone={}", self.path("zone")),
+            ],
+            false => vec![format!("--log-listen=127.0.0.1:{}", self.log_port)],
+        };
         let own = [
             format!("--page-servers={}", places.join(",")),
-            format!("--log-listen=127.0.0.1:{}", self.log_port),
             // Now and then one returns too late.
             "--page-server-lease=2s".to_owned(),
         ];
-        own.into_iter().chain(self.common()).collect()
+        own.into_iter().chain(log).chain(self.common()).collect()
     }
 
     /// All of them run from here on.
@@ -92,7 +115,23 @@ impl Parts {
     }
 
     fn start(&mut self, number: usize) -> Result<()> {
-        let flags = self.common();
+        let mut flags = self.common().to_vec();
+        match (self.servers[number].gives_log, self.log_service) {
+            (true, _) => {
+                flags = vec![
+                    "--role=xlog".to_owned(),
+                    format!("--landing-zone={}", self.path("zone")),
+                    format!("--long-term-log={}", self.path("long-term")),
+                    // So that old log is read from further below, too.
+                    "--log-cache-bytes=4MB".to_owned(),
+                ];
+            }
+            (false, with_service) => {
+                let from = if with_service { "log-services" } else { "primary" };
+                flags.push(format!("--{from}=127.0.0.1:{}", self.log_port));
+                flags.extend(["--role=pageserver".to_owned(), "--buffer-bytes=4MB".to_owned()]);
+            }
+        }
         let server = &mut self.servers[number];
         match server.state {
             State::Paused(_) => signal(server, "CONT")?,
@@ -103,11 +142,10 @@ impl Parts {
                 let log = File::options().create(true).append(true).open(&self.log).map_err(|e| e.to_string())?;
                 let err = log.try_clone().map_err(|e| e.to_string())?;
                 let mut command = Command::new(&self.binary);
-                command.args(["serve", "--role=pageserver", "--buffer-bytes=4MB"]).args(flags);
+                command.arg("serve").args(flags);
                 command.arg("--data").arg(&server.dir).arg(format!("--listen=127.0.0.1:{}", server.port));
-                command.arg(format!("--primary=127.0.0.1:{}", self.log_port));
                 let child = command.stdin(Stdio::null()).stdout(log).stderr(err).spawn();
-                server.child = Some(child.map_err(|e| format!("could not start a page server: {e}"))?);
+                server.child = Some(child.map_err(|e| format!("could not start a part: {e}"))?);
             }
         }
         server.state = State::Up;
@@ -165,7 +203,7 @@ impl Parts {
     pub fn complaints(&self) -> Vec<String> {
         let text = fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         let bad = |line: &&str| line.contains(" ERROR ") || line.contains("panicked at");
-        text.lines().filter(bad).map(|line| format!("a page server: {line}")).collect()
+        text.lines().filter(bad).map(|line| format!("a part: {line}")).collect()
     }
 }
 

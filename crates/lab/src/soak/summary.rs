@@ -15,6 +15,8 @@ pub struct Summary {
     pub rounds: u64,
     pub kills: u64,
     pub in_recovery: u64,
+    /// Starts with an empty folder.
+    pub emptied: u64,
     pub power_losses: u64,
     pub faults: u64,
     pub longest_stall_s: f64,
@@ -58,8 +60,8 @@ impl Summary {
         let parts = parts.map_or_else(String::new, |parts| {
             let counts = &parts.counts;
             format!(
-                "page servers killed: {}, stopped for a while: {}, without their folder: {}\n",
-                counts.killed, counts.paused, counts.emptied
+                "parts killed: {}, stopped for a while: {}, without their folder: {}; starts of the server without its: {}\n",
+                counts.killed, counts.paused, counts.emptied, self.emptied
             )
         });
         format!(

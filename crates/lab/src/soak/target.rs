@@ -160,7 +160,7 @@ impl Target {
             "it is made again",
             "the restore is finished",
         ];
-        let going = [" does not give page ", "has not asked for the log for"];
+        let going = [" does not give page ", "has not asked for the log for", " does not take the log now"];
         let words = match (&self.faults, self.flags.is_empty()) {
             _ if self.parts => &going[..],
             (Some(_), _) => &failing[..],

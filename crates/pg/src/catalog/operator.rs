@@ -107,6 +107,26 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "resurgam_log_service" => {
+            if let Some(status) = db.log_service() {
+                for service in status.services {
+                    rows.add([
+                        ("address", service.address.into()),
+                        ("epoch", u64::from(status.epoch).into()),
+                        ("epoch_start_lsn", status.start.0.into()),
+                        ("appended_lsn", db.log_status().end.0.into()),
+                        ("hardened_lsn", status.hardened.0.into()),
+                        ("disseminated_lsn", service.disseminated.0.into()),
+                        ("destaged_lsn", service.destaged.0.into()),
+                        ("lag_bytes", status.hardened.0.saturating_sub(service.disseminated.0).into()),
+                        ("lease_seconds", status.lease_left.as_secs_f64().into()),
+                        ("blocks_sent", service.blocks.into()),
+                        ("blocks_dropped", service.dropped.into()),
+                        ("error", service.error.into()),
+                    ]);
+                }
+            }
+        }
         "resurgam_backups" => {
             let at = |us: Option<i64>| us.map_or(V::Null, |us| V::Time(us + EPOCH_US));
             for row in db.backups() {

@@ -43,6 +43,7 @@ pub fn gather(monitor: &Monitor) -> String {
         troubles(&mut out, &database);
         archive(&mut out, &database);
         backups(&mut out, &database);
+        log_service(&mut out, &database);
         restore(&mut out, &database);
     }
     if let Some(totals) = monitor.plans() {
@@ -475,6 +476,27 @@ fn backups(out: &mut Exposition, db: &Database) {
         "End of the newest backup that was made since the start; 0: none was.",
         totals.newest_end.map_or(0, |end| end.0),
     );
+}
+
+/// Nothing without a landing zone.
+fn log_service(out: &mut Exposition, db: &Database) {
+    let Some(status) = db.log_service() else { return };
+    out.gauge("resurgam_landing_zone_epoch", "Epoch under which this primary has the log.", u64::from(status.epoch));
+    out.gauge("resurgam_landing_zone_lease_seconds", "The lease on the log is valid for so long.", status.lease_left);
+    out.gauge("resurgam_log_hardened_lsn", "The log below is durable in the landing zone.", status.hardened.0);
+    let most = |of: fn(&resurgam_engine::LogService) -> u64| status.services.iter().map(of).max().unwrap_or(0);
+    out.gauge(
+        "resurgam_log_disseminated_lsn",
+        "The log below is given out by the log service that is furthest.",
+        most(|service| service.disseminated.0),
+    );
+    out.gauge(
+        "resurgam_log_destaged_lsn",
+        "The log below is in the long-term log; the landing zone is given up below it.",
+        most(|service| service.destaged.0),
+    );
+    let failing = status.services.iter().filter(|service| service.error.is_some()).count();
+    out.gauge("resurgam_log_services_failing", "Log services that do not take the log now.", failing as u64);
 }
 
 fn log(out: &mut Exposition, status: &LogStatus, stats: &LogStats) {

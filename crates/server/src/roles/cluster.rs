@@ -1,9 +1,10 @@
-//! `resurgam cluster dev`: primary and page servers on one machine, each a process of its own that is started again when it dies.
+//! `resurgam cluster dev`: primary, log service and page servers on one machine, each a process of its own that is started again when it dies.
 //!
 //! ```text
 //! resurgam cluster dev --data DIR --listen ADDR
-//!   ├── resurgam serve --role primary    --data DIR/primary-1    --listen ADDR  --page-servers …  --log-listen …
-//!   └── resurgam serve --role pageserver --data DIR/pageserver-N --listen …     --primary …
+//!   ├── resurgam serve --role primary    --data DIR/primary-1    --listen ADDR  --page-servers …  --log-services …  --landing-zone DIR/zone
+//!   ├── resurgam serve --role xlog       --data DIR/xlog-1       --listen …     --landing-zone DIR/zone  --long-term-log DIR/long-term
+//!   └── resurgam serve --role pageserver --data DIR/pageserver-N --listen …     --log-services …
 //!         DIR/archive, DIR/backups: of all of them
 //! ```
 
@@ -34,37 +35,38 @@ const PAGE_SERVERS_MAX: u16 = 16;
 
 /// The command-line definition.
 pub fn command() -> Command {
-    let dev =
-        Command::new("dev")
-            .about("Run a primary and page servers on this machine, each as a process of its own")
-            .arg(
-                Arg::new("data")
-                    .long("data")
-                    .value_name("DIR")
-                    .default_value("./resurgam-cluster")
-                    .value_parser(clap::value_parser!(PathBuf))
-                    .help("Folder of all of them: primary-1, pageserver-1, …, archive, backups"),
-            )
-            .arg(Arg::new("listen").long("listen").value_name("ADDR").default_value("127.0.0.1:5433").help(
+    let dev = Command::new("dev")
+        .about("Run a primary, a log service and page servers on this machine, each as a process of its own")
+        .arg(
+            Arg::new("data")
+                .long("data")
+                .value_name("DIR")
+                .default_value("./resurgam-cluster")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("Folder of all of them: primary-1, xlog-1, pageserver-1, …, zone, long-term, archive, backups"),
+        )
+        .arg(
+            Arg::new("listen").long("listen").value_name("ADDR").default_value("127.0.0.1:5433").help(
                 "Address and port for PostgreSQL clients; the ports behind it are for the parts among themselves",
-            ))
-            .arg(
-                Arg::new("page-servers")
-                    .long("page-servers")
-                    .value_name("N")
-                    .default_value("1")
-                    .value_parser(clap::value_parser!(u16).range(1..=i64::from(PAGE_SERVERS_MAX)))
-                    .help("How many page servers; each has all pages"),
-            )
-            .arg(
-                Arg::new("settings")
-                    .value_name("SETTINGS")
-                    .last(true)
-                    .num_args(0..)
-                    .help("Further settings of the primary, after --: as for serve"),
-            );
+            ),
+        )
+        .arg(
+            Arg::new("page-servers")
+                .long("page-servers")
+                .value_name("N")
+                .default_value("1")
+                .value_parser(clap::value_parser!(u16).range(1..=i64::from(PAGE_SERVERS_MAX)))
+                .help("How many page servers; each has all pages"),
+        )
+        .arg(
+            Arg::new("settings")
+                .value_name("SETTINGS")
+                .last(true)
+                .num_args(0..)
+                .help("Further settings of the primary, after --: as for serve"),
+        );
     Command::new("cluster")
-        .about("A database in parts: primary and page servers")
+        .about("A database in parts: primary, log service and page servers")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(dev)
@@ -102,7 +104,7 @@ fn dev(matches: &ArgMatches) -> Result<ExitCode, String> {
     let stopping = Arc::new(AtomicBool::new(false));
     watch_signals(&stopping)?;
     say(&format!(
-        "A primary and {count} page server{} in {}. Each is started again when it dies; Ctrl-C stops all of them.",
+        "A primary, a log service and {count} page server{} in {}. Each is started again when it dies; Ctrl-C stops all of them.",
         if count == 1 { "" } else { "s" },
         data.display()
     ));
@@ -120,7 +122,7 @@ fn dev(matches: &ArgMatches) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Page servers first, the primary last.
+/// The log service first, then page servers, the primary last.
 fn parts(data: &Path, listen: &str, count: u16, more: &[String]) -> Result<Vec<Part>, String> {
     let address = listen
         .to_socket_addrs()
@@ -136,16 +138,28 @@ fn parts(data: &Path, listen: &str, count: u16, more: &[String]) -> Result<Vec<P
     let log = port(1)?;
     let pages = (0..count).map(|number| port(2 + number)).collect::<Result<Vec<_>, _>>()?;
     let common = ["--archive".to_owned(), path("archive"), "--backups".to_owned(), path("backups")];
+    // One that was made before there was a log service has its log with the primary, and keeps it there.
+    let has_zone = data.join("zone").exists() || !data.join("primary-1").join("control").exists();
     let mut parts = Vec::new();
+    let zone = ["--landing-zone".to_owned(), path("zone")];
+    if has_zone {
+        let name = "xlog-1".to_owned();
+        let own = ["--role", "xlog", "--data", &path(&name), "--listen", &log, "--long-term-log", &path("long-term")];
+        let own = own.into_iter().map(str::to_owned);
+        parts.push(Part::new(name, own.chain(zone.clone()).collect()));
+    }
     for (number, address) in (1..).zip(&pages) {
         let name = format!("pageserver-{number}");
-        let own = ["--role", "pageserver", "--data", &path(&name), "--listen", address, "--primary", &log];
+        let from = if has_zone { "--log-services" } else { "--primary" };
+        let own = ["--role", "pageserver", "--data", &path(&name), "--listen", address, from, &log];
         let own = own.into_iter().chain(["--buffer-bytes", "256MB"]).map(str::to_owned);
         parts.push(Part::new(name, own.chain(common.clone()).collect()));
     }
     let name = "primary-1".to_owned();
-    let own = ["--role", "primary", "--data", &path(&name), "--listen", listen, "--log-listen", &log];
-    let own = own.into_iter().map(str::to_owned).chain(["--page-servers".to_owned(), pages.join(",")]);
+    let to = if has_zone { "--log-services" } else { "--log-listen" };
+    let own = ["--role", "primary", "--data", &path(&name), "--listen", listen, to, &log];
+    let zone = if has_zone { zone.to_vec() } else { Vec::new() };
+    let own = own.into_iter().map(str::to_owned).chain(zone).chain(["--page-servers".to_owned(), pages.join(",")]);
     parts.push(Part::new(name, own.chain(common).chain(more.iter().cloned()).collect()));
     Ok(parts)
 }
@@ -256,7 +270,7 @@ fn watch_signals(stopping: &Arc<AtomicBool>) -> Result<(), String> {
                 if stopping.swap(true, Ordering::SeqCst) {
                     std::process::exit(130);
                 }
-                say("Stopping the primary, then the page servers. Signal again to stop at once.");
+                say("Stopping the primary, then the others. Signal again to stop at once.");
             }
         });
     });
@@ -273,16 +287,17 @@ mod tests {
         let lines: Vec<String> = parts.iter().map(|part| part.arguments.join(" ")).collect();
         assert_eq!(
             parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>(),
-            ["pageserver-1", "pageserver-2", "primary-1"]
-        );
-        assert!(
-            lines[1]
-                .contains("--role pageserver --data /d/pageserver-2 --listen 127.0.0.1:6003 --primary 127.0.0.1:6001")
+            ["xlog-1", "pageserver-1", "pageserver-2", "primary-1"]
         );
         assert!(lines[2].contains(
-            "--listen 0.0.0.0:6000 --log-listen 127.0.0.1:6001 --page-servers 127.0.0.1:6002,127.0.0.1:6003"
+            "--role pageserver --data /d/pageserver-2 --listen 127.0.0.1:6003 --log-services 127.0.0.1:6001"
         ));
-        assert!(lines[2].ends_with("--work-mem 1MB"), "{}", lines[2]);
+        assert!(lines[0].contains("--role xlog --data /d/xlog-1 --listen 127.0.0.1:6001"), "{}", lines[0]);
+        assert!(lines[3].contains(
+            "--listen 0.0.0.0:6000 --log-services 127.0.0.1:6001 --landing-zone /d/zone --page-servers \
+             127.0.0.1:6002,127.0.0.1:6003"
+        ));
+        assert!(lines[3].ends_with("--work-mem 1MB"), "{}", lines[3]);
         assert!(super::parts(Path::new("/d"), "127.0.0.1:65535", 1, &[]).is_err());
     }
 }

@@ -2,3 +2,4 @@
 
 pub mod cluster;
 pub mod page_server;
+pub mod xlog;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resurgam_cluster::{
-    LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig, SeedSource,
+    LandingZone, LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig, SeedSource,
 };
 use resurgam_engine::{Error, PageServiceHandle};
 use resurgam_pageserver::{ArchiveSeed, Seed};
@@ -19,16 +19,17 @@ use crate::serve::{place, say};
 use crate::settings::{ServerRole, Settings};
 
 /// How often it says how far it is, while it is behind or pages are missing.
-const SAY: Duration = Duration::from_secs(10);
+pub(super) const SAY: Duration = Duration::from_secs(10);
 
 /// Where a primary's pages are, if not in its data folder.
-pub fn pages_of(settings: &Settings) -> Option<PageServiceHandle> {
+pub fn pages_of(settings: &Settings, zone: Option<&Arc<LandingZone>>) -> Option<PageServiceHandle> {
     let page_servers = settings.page_server_addresses();
     if page_servers.is_empty() {
         return None;
     }
     let config = PrimaryConfig {
-        listen: settings.log_listen.clone(),
+        listen: zone.is_none().then(|| settings.log_listen.clone()),
+        zone: zone.cloned(),
         page_servers,
         log: LogServiceConfig { lease: settings.page_server_lease },
         pages: PageClientConfig { patience: settings.page_server_patience },
@@ -42,8 +43,12 @@ pub fn pages_of(settings: &Settings) -> Option<PageServiceHandle> {
 /// A sentence for the terminal.
 pub fn refuse_strangers(settings: &Settings) -> Result<(), String> {
     let (listen, flag) = match settings.role {
-        ServerRole::PageServer => (&settings.listen, "listen"),
-        ServerRole::Primary if settings.page_servers.trim().is_empty() => return Ok(()),
+        ServerRole::PageServer | ServerRole::Xlog => (&settings.listen, "listen"),
+        ServerRole::Primary
+            if settings.page_servers.trim().is_empty() || !settings.landing_zone.as_os_str().is_empty() =>
+        {
+            return Ok(());
+        }
         ServerRole::Primary => (&settings.log_listen, "log-listen"),
     };
     let addresses = listen
@@ -51,7 +56,7 @@ pub fn refuse_strangers(settings: &Settings) -> Result<(), String> {
         .map_err(|error| format!("the address of --{flag}, {listen:?}, is not usable: {error}"))?;
     match addresses.into_iter().find(|address| !address.ip().is_loopback()) {
         Some(open) if !settings.insecure_trust => Err(format!(
-            "{open} (--{flag}) can be reached from other machines, and what primary and page servers say to each other is neither \
+            "{open} (--{flag}) can be reached from other machines, and what the parts of a database say to each other is neither \
              encrypted nor asked for a password yet: anyone could read everything. Use an address of this machine, or a network \
              that nobody else reaches and --insecure-trust."
         )),
@@ -67,12 +72,15 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
     refuse_strangers(settings)?;
     let dir = std::path::absolute(&settings.data).map_err(|error| format!("the data folder is not usable: {error}"))?;
     std::fs::create_dir_all(&dir).map_err(|error| format!("could not make the folder {}: {error}", dir.display()))?;
-    let mut config =
-        NodeConfig::new(dir, &settings.listen, &settings.primary, &format!("page server {}", settings.listen));
+    let logs = match settings.log_service_addresses() {
+        none if none.is_empty() => vec![settings.primary.clone()],
+        services => services,
+    };
+    let mut config = NodeConfig::new(dir, &settings.listen, logs.clone(), &format!("page server {}", settings.listen));
     config.memory_bytes = usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX);
     let node = PageServerNode::start(Arc::new(RealVfs::new()), config, seeds(settings))
         .map_err(|error| format!("the page server does not start: {error}"))?;
-    say(&format!("Page server on {}, of the database whose primary is at {}.", settings.listen, settings.primary));
+    say(&format!("Page server on {}, of the database whose log is at {}.", settings.listen, logs.join(", ")));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -99,7 +107,7 @@ async fn until_told(node: &PageServerNode) -> std::io::Result<()> {
         let status = node.status();
         let line = match (&status.pages, &status.error) {
             (_, Some(error)) => format!("The log is not applied now: {error}"),
-            (None, None) => "Waiting for the primary.".to_owned(),
+            (None, None) => "Waiting for the log.".to_owned(),
             (Some(pages), None) if pages.segments_missing > 0 => format!(
                 "Fetching pages: {} segments of 1 MB are missing; those that are asked for come first.",
                 pages.segments_missing

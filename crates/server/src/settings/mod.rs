@@ -124,17 +124,29 @@ settings! {
     data: PathBuf, "data", "RESURGAM_DATA", "./resurgam-data";
     /// Address and port to listen on.
     listen: String, "listen", "RESURGAM_LISTEN", "127.0.0.1:5433";
-    /// What this process is: primary, which has the log and runs the database, or pageserver, which has pages of another process's database and gives them to it at --listen.
+    /// What this process is: primary, which runs the database; pageserver, which has pages of another process's database and gives them to it at --listen; or xlog, the log service, which gives out the log that a primary writes to a landing zone.
     role: ServerRole, "role", "RESURGAM_ROLE", "primary";
     /// For the role primary: addresses and ports of the page servers that have the pages, separated by commas. It needs an archive then. Empty: the pages are in the data folder.
     page_servers: String, "page-servers", "RESURGAM_PAGE_SERVERS", "";
-    /// For the role primary with page servers: address and port where they get the log.
+    /// For the roles primary and xlog: folder of the landing zone, on a disk that all machines reach which may run the primary or the log service. The primary writes its log there, and nowhere else. Empty: the log is in the data folder (or log_dir).
+    landing_zone: PathBuf, "landing-zone", "RESURGAM_LANDING_ZONE", "";
+    /// For the role primary with a landing zone: a primary that is silent for so long loses the log to the next one.
+    landing_zone_lease: Duration, "landing-zone-lease", "RESURGAM_LANDING_ZONE_LEASE", "5s";
+    /// For the roles primary (with a landing zone) and pageserver: addresses and ports of the log services, separated by commas.
+    log_services: String, "log-services", "RESURGAM_LOG_SERVICES", "";
+    /// For the role xlog: where the long-term log is kept, a folder or an object store as for the archive, and a place of its own.
+    long_term_log: String, "long-term-log", "RESURGAM_LONG_TERM_LOG", "";
+    /// For the role xlog: for how long. 0: for ever.
+    long_term_retention: Duration, "long-term-retention", "RESURGAM_LONG_TERM_RETENTION", "30d";
+    /// For the role xlog: disk space for the newest log, in its data folder. 0: none.
+    log_cache_bytes: Bytes, "log-cache-bytes", "RESURGAM_LOG_CACHE_BYTES", "1GB";
+    /// For the role primary with page servers and without a landing zone: address and port where they get the log.
     log_listen: String, "log-listen", "RESURGAM_LOG_LISTEN", "127.0.0.1:5434";
     /// A page server that has not asked for the log for so long is forgotten: log is no longer kept for it.
     page_server_lease: Duration, "page-server-lease", "RESURGAM_PAGE_SERVER_LEASE", "10min";
     /// How long a statement waits for a page that no page server gives.
     page_server_patience: Duration, "page-server-patience", "RESURGAM_PAGE_SERVER_PATIENCE", "1min";
-    /// For the role pageserver: address and port where the primary gives the log (its --log-listen).
+    /// For the role pageserver without log services: address and port where the primary gives the log (its --log-listen).
     primary: String, "primary", "RESURGAM_PRIMARY", "127.0.0.1:5434";
     /// Address and port of the HTTP endpoint with /metrics (Prometheus), /health and /ready, for instance 127.0.0.1:9187. It asks for no password: give it an address that only your monitoring reaches. Empty: none.
     metrics_listen: String, "metrics-listen", "RESURGAM_METRICS_LISTEN", "";
@@ -403,17 +415,41 @@ impl Settings {
         if self.role == ServerRole::PageServer && has_pages_elsewhere {
             return Err("page_servers is for the role primary: a page server has the pages itself".into());
         }
+        let has_zone = !self.landing_zone.as_os_str().is_empty();
+        match self.role {
+            ServerRole::Xlog if !has_zone || self.long_term_log.trim().is_empty() => {
+                return Err("a log service needs the landing zone (--landing-zone) and a place for the long-term log \
+                            (--long-term-log)"
+                    .into());
+            }
+            ServerRole::Primary if has_zone && !has_pages_elsewhere => {
+                return Err("a landing zone goes with page servers only (--page-servers)".into());
+            }
+            ServerRole::Primary if has_zone && self.log_service_addresses().is_empty() => {
+                return Err("a landing zone needs a log service (--log-services), which frees it".into());
+            }
+            ServerRole::Primary if has_zone && !self.log_dir.as_os_str().is_empty() => {
+                return Err("log_dir and landing_zone both say where the log is: give one of them".into());
+            }
+            _ => {}
+        }
+        if !(Duration::from_secs(1)..=Duration::from_secs(600)).contains(&self.landing_zone_lease) {
+            return Err("landing_zone_lease must be from 1s to 10min".into());
+        }
         if (self.role == ServerRole::PageServer || has_pages_elsewhere) && self.archive.is_empty() {
             return Err(
                 "a database over page servers needs an archive (--archive): a new page server begins with it".into()
             );
         }
-        for address in self.page_server_addresses() {
+        for (of, address) in self
+            .page_server_addresses()
+            .into_iter()
+            .map(|address| ("page_servers", address))
+            .chain(self.log_service_addresses().into_iter().map(|address| ("log_services", address)))
+        {
             let port = address.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then_some(port));
             if port.is_none_or(|port| port.parse::<u16>().is_err()) {
-                return Err(format!(
-                    "page_servers: {address:?} is not an address and port; write for instance 10.0.0.7:5440"
-                ));
+                return Err(format!("{of}: {address:?} is not an address and port; write for instance 10.0.0.7:5440"));
             }
         }
         Ok(())
@@ -421,8 +457,12 @@ impl Settings {
 
     /// The single addresses of `page_servers`.
     pub fn page_server_addresses(&self) -> Vec<String> {
-        let parts = self.page_servers.split(',').map(str::trim);
-        parts.filter(|address| !address.is_empty()).map(str::to_owned).collect()
+        addresses(&self.page_servers)
+    }
+
+    /// The single addresses of `log_services`.
+    pub fn log_service_addresses(&self) -> Vec<String> {
+        addresses(&self.log_services)
     }
 
     /// Every setting with its value, for `SHOW ALL` and `pg_settings`.
@@ -440,6 +480,10 @@ impl Settings {
             })
             .collect()
     }
+}
+
+fn addresses(list: &str) -> Vec<String> {
+    list.split(',').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -238,7 +238,7 @@ words! {
 
 words! {
     /// What a process is for.
-    ServerRole { Primary = "primary", PageServer = "pageserver" }
+    ServerRole { Primary = "primary", PageServer = "pageserver", Xlog = "xlog" }
 }
 
 words! {

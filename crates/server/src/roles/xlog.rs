@@ -1,0 +1,112 @@
+//! `resurgam serve --role xlog`, and what a primary needs to have its log in a landing zone.
+//!
+//! ```text
+//! ZONE/log/      segment files; of each opening its own
+//! ZONE/control/  who has the log, and where its last checkpoint is
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use resurgam_cluster::{LandingZone, XlogConfig, XlogNode, ZoneConfig};
+use resurgam_vfs::{RealVfs, Vfs};
+use resurgam_xlog::{CoreConfig, StoreControl};
+use resurgam_xstore::{Access, FolderStore, Place};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::page_server::{SAY, refuse_strangers};
+use crate::serve::{folder, place, say};
+use crate::settings::Settings;
+
+/// How a primary ends that has lost its log: whoever supervises it starts it again, and it waits for its turn.
+const LOST: i32 = 3;
+
+/// The folder of the log in the landing zone, if there is one.
+pub fn log_dir(settings: &Settings) -> Option<PathBuf> {
+    folder(&settings.landing_zone).map(|zone| zone.join("log"))
+}
+
+fn control(zone: &Path) -> Result<StoreControl, resurgam_engine::Error> {
+    let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+    Ok(StoreControl::new(Arc::new(FolderStore::open(vfs, &zone.join("control"))?), ""))
+}
+
+/// Where a primary's log is, if not in a folder of its own.
+///
+/// # Errors
+/// A sentence for the terminal.
+pub fn zone_of(settings: &Settings) -> Result<Option<Arc<LandingZone>>, String> {
+    let Some(zone) = folder(&settings.landing_zone) else { return Ok(None) };
+    let control = control(&zone).map_err(|error| format!("the landing zone cannot be used: {error}"))?;
+    let config = ZoneConfig {
+        control: Arc::new(control),
+        lease: settings.landing_zone_lease,
+        log_services: settings.log_service_addresses(),
+        log_bytes_max: settings.log_bytes_max.0,
+        lost: Arc::new(|error| {
+            say(&format!("This primary ends, for it may not write the log any more: {error}"));
+            std::process::exit(LOST);
+        }),
+    };
+    Ok(Some(Arc::new(LandingZone::new(config))))
+}
+
+/// Runs a log service until it is told to stop.
+pub fn run(settings: &Settings) -> Result<ExitCode, String> {
+    refuse_strangers(settings)?;
+    let failed = |error: resurgam_engine::Error| format!("the log service does not start: {error}");
+    let dir = std::path::absolute(&settings.data).map_err(|error| format!("the data folder is not usable: {error}"))?;
+    let zone = folder(&settings.landing_zone).ok_or("the landing zone is not named")?;
+    let long_term = place(&settings.long_term_log).ok_or("the long-term log is not named")?;
+    let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+    let config = XlogConfig {
+        dir,
+        listen: settings.listen.clone(),
+        zone_log: zone.join("log"),
+        control: Arc::new(control(&zone).map_err(failed)?),
+        long_term: Place::of(Path::new(""), &long_term)
+            .and_then(|place| Ok(place.open(&vfs, Access::Write)?))
+            .map_err(failed)?,
+        retention: settings.long_term_retention,
+        cache_bytes: settings.log_cache_bytes.0,
+        core: CoreConfig::default(),
+    };
+    let node = XlogNode::start(vfs, config).map_err(failed)?;
+    say(&format!("Log service on {}, of the log in {}.", settings.listen, zone.display()));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("could not start threads: {error}"))?;
+    runtime.block_on(until_told(&node)).map_err(|error| format!("could not watch for signals: {error}"))?;
+    // Nothing has to be made durable.
+    drop(node);
+    say("Stopped.");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says how it is until a signal comes.
+async fn until_told(node: &XlogNode) -> std::io::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut said = String::new();
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            () = tokio::time::sleep(SAY) => {}
+        }
+        let status = node.status();
+        let line = match (&status.positions, &status.error) {
+            (_, Some(error)) => error.clone(),
+            (None, None) => "Waiting for the database to be made.".to_owned(),
+            (Some(at), None) if at.hardened.0 > at.destaged.0 + (256 << 20) => {
+                format!("{} MB of the log wait to be destaged.", (at.hardened.0 - at.destaged.0) >> 20)
+            }
+            (Some(_), None) => "The log is given out and destaged as it comes.".to_owned(),
+        };
+        if line != said {
+            say(&line);
+            said = line;
+        }
+    }
+}
