@@ -345,7 +345,7 @@ impl Core {
     fn advance(&mut self, now: Duration, out: &mut Vec<Output>) {
         while let Some(piece) = self.next_pending() {
             self.counts[0] += 1;
-            self.to_broker(now, piece, out);
+            self.move_to_broker(now, piece, out);
         }
         self.pending.forget_below(self.end.lsn);
         let is_behind = self.end.lsn < self.hardened();
@@ -377,7 +377,7 @@ impl Core {
         (piece.next <= claim.hardened && self.follows(piece)).then(|| Arc::clone(piece))
     }
 
-    fn to_broker(&mut self, now: Duration, piece: Arc<Piece>, out: &mut Vec<Output>) {
+    fn move_to_broker(&mut self, now: Duration, piece: Arc<Piece>, out: &mut Vec<Output>) {
         self.end = Position { lsn: piece.next, before: Some((piece.lsn, piece.epoch)) };
         self.gap_since = None;
         self.gathered_since = self.gathered_since.or(Some(now));
@@ -422,7 +422,7 @@ impl Core {
                     break;
                 }
                 self.counts[1] += 1;
-                self.to_broker(now, Arc::new(piece), out);
+                self.move_to_broker(now, Arc::new(piece), out);
             }
         }
         let moved = self.end.lsn > before || from != before;

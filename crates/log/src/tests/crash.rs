@@ -106,7 +106,7 @@ fn schedule(seed: u64, skip_sync: bool, seen: &mut Seen) -> Result<(), String> {
         block_payload_bytes_max: 600 + rng.below(3000) as usize,
         buffer_bytes_max: 3000 + rng.below(20_000) as usize,
         spare_segments: rng.below(3),
-        own_files: seed % 3 == 0,
+        own_files: seed.is_multiple_of(3),
     };
     let mut vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
     let mut known: Vec<Known> = Vec::new();
