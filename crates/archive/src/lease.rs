@@ -5,13 +5,16 @@
 //! as of `cut`: the backup that is named (or, if none is, everything from the archive's beginning), and from it on all that
 //! leads to `cut`; the records of transactions that were unfinished at `cut` as well.
 //!
+//! While such a folder is being made, it has a lease of another kind, which counts for two days at most: a command that is killed leaves
+//! nothing behind for longer. One that takes longer makes another one in time; the folder is a database only after its own lease is there.
+//!
 //! `leases/NAME`, created once, deleted when it is over:
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0..8 | magic `RSARLEA1` |
-//! | 8..10 | format version |
-//! | 10 | kind: 1 restore, 2 clone |
+//! | 8..10 | format version: 2 for a folder that is being made, else 1 |
+//! | 10 | kind: 1 restore, 2 clone, 3 a folder that is being made |
 //! | 11 | 1 if it names a backup |
 //! | 12..28 | database whose archive it is |
 //! | 28..36 | the cut: everything below this LSN is needed |
@@ -28,7 +31,9 @@ use resurgam_xstore::{Store, StoreErrorKind, check_name};
 use crate::format::DatabaseId;
 
 const MAGIC: [u8; 8] = *b"RSARLEA1";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// One of a folder that is being made counts no longer than this, in microseconds.
+const MAKING_US: i64 = 48 * 3600 * 1_000_000;
 const HEAD_BYTES: usize = 54;
 const BYTES_MAX: u64 = 4096;
 /// The folder of leases, with its slash.
@@ -43,6 +48,8 @@ pub enum LeaseKind {
     Restore,
     /// A clone, until it is forgotten.
     Clone,
+    /// A folder that is being made; for a bounded time.
+    Making,
 }
 
 /// See the module.
@@ -68,10 +75,12 @@ impl Lease {
     fn encode(&self) -> Vec<u8> {
         let backup = self.backup.as_deref().unwrap_or_default();
         let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let version = if self.kind == LeaseKind::Making { VERSION } else { 1 };
+        out.extend_from_slice(&version.to_le_bytes());
         out.push(match self.kind {
             LeaseKind::Restore => 1,
             LeaseKind::Clone => 2,
+            LeaseKind::Making => 3,
         });
         out.push(self.backup.is_some().into());
         out.extend_from_slice(&self.database);
@@ -107,6 +116,7 @@ impl Lease {
         let kind = match r.u8()? {
             1 => LeaseKind::Restore,
             2 => LeaseKind::Clone,
+            3 if version > 1 => LeaseKind::Making,
             _ => return Err(bad("its kind is not known")),
         };
         let has_backup = r.u8()?;
@@ -140,22 +150,14 @@ impl Lease {
                     if store.get(&object, BYTES_MAX)? == bytes {
                         return Ok(());
                     }
-                    return Err(self.taken(store));
+                    return Err(taken(store, &self.name));
                 }
-                Err(error) if error.kind() == StoreErrorKind::Exists => return Err(self.taken(store)),
+                Err(error) if error.kind() == StoreErrorKind::Exists => return Err(taken(store, &self.name)),
                 Err(error) if error.kind() == StoreErrorKind::Uncertain && tried < TRIES => {}
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(())
-    }
-
-    fn taken(&self, store: &dyn Store) -> Error {
-        Error::new(
-            ErrorKind::DuplicateObject,
-            format!("there is a lease of the name \"{}\" in {} already", self.name, store.place()),
-        )
-        .with_hint("Take another name, or give that one back with \"resurgam clone --forget\".")
     }
 
     /// All leases in a store, by name. One that was deleted meanwhile is left out.
@@ -176,7 +178,36 @@ impl Lease {
         Ok(leases)
     }
 
-    /// Gives it back; false: there is none of that name.
+    /// Those of [`Lease::list`] that count now, and the names of those that do not any more.
+    ///
+    /// # Errors
+    /// As [`Lease::list`].
+    pub fn in_force(store: &dyn Store, now_us: i64) -> Result<(Vec<Self>, Vec<String>)> {
+        let is_over =
+            |lease: &Self| lease.kind == LeaseKind::Making && lease.created_us.saturating_add(MAKING_US) < now_us;
+        let (over, counting): (Vec<_>, Vec<_>) = Self::list(store)?.into_iter().partition(is_over);
+        Ok((counting, over.into_iter().map(|lease| lease.name).collect()))
+    }
+
+    /// Whether another one of the name has to be made before long: half of its time is over.
+    pub fn is_old(&self, now_us: i64) -> bool {
+        self.kind == LeaseKind::Making && self.created_us.saturating_add(MAKING_US / 2) < now_us
+    }
+
+    /// That there is one of that name.
+    ///
+    /// # Errors
+    /// `DuplicateObject`; `InvalidParameter` for a name that cannot be; those of the store.
+    pub fn check_name(store: &dyn Store, name: &str) -> Result<()> {
+        check_lease_name(name)?;
+        match store.len(&Self::object(name)) {
+            Ok(_) => Err(taken(store, name)),
+            Err(error) if error.kind() == StoreErrorKind::Missing => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives it back, durably; false: there is none of that name.
     ///
     /// # Errors
     /// Those of the store.
@@ -189,8 +220,17 @@ impl Lease {
             Err(error) => return Err(error.into()),
         }
         store.delete(&object)?;
+        store.settle(FOLDER.trim_end_matches('/'))?;
         Ok(true)
     }
+}
+
+fn taken(store: &dyn Store, name: &str) -> Error {
+    Error::new(
+        ErrorKind::DuplicateObject,
+        format!("there is a lease of the name \"{name}\" in {} already", store.place()),
+    )
+    .with_hint("Take another name, or give that one back with \"resurgam clone --forget\".")
 }
 
 fn check_lease_name(name: &str) -> Result<()> {
@@ -237,6 +277,15 @@ mod tests {
         let other = Lease { backup: None, kind: LeaseKind::Restore, ..lease("b") };
         other.create(&store)?;
         assert_eq!(Lease::list(&store)?, [lease("a"), other]);
+        let making = Lease { kind: LeaseKind::Making, ..lease("m") };
+        making.create(&store)?;
+        assert!(Lease::check_name(&store, "m").is_err() && Lease::check_name(&store, "n").is_ok());
+        assert_eq!(Lease::in_force(&store, MAKING_US - 5)?, (Lease::list(&store)?, Vec::new()));
+        assert!(!making.is_old(MAKING_US / 2 - 5) && making.is_old(MAKING_US / 2) && !lease("a").is_old(i64::MAX));
+        assert_eq!(Lease::in_force(&store, MAKING_US)?.1, ["m"]);
+        assert_eq!(Lease::in_force(&store, MAKING_US)?.0.len(), 2);
+        assert_eq!(Lease::decode("m", &making.encode())?, making);
+        assert!(Lease::remove(&store, "m")?);
         assert!(Lease::remove(&store, "a")? && !Lease::remove(&store, "a")?);
         assert_eq!(Lease::list(&store)?.len(), 1);
         for bad in ["", "a/b", "..", "a b"] {

@@ -2,7 +2,8 @@
 //!
 //! `page = redo(base, records)`: the base is the image of the backup, which has every record below the LSN of its segment and
 //! perhaps later ones; the records are those behind the image. Without a backup, or where the backup has nothing, a record
-//! must make the page anew.
+//! must make the page anew. The base of a database that was made of another one may be that one's page as of the cut, from another
+//! maker: so pages are made in layers.
 //!
 //! # Invariants
 //! 1. Records are applied along the page's own chain: each names the one before it, the first one makes the page anew or
@@ -10,6 +11,8 @@
 //! 2. What comes out is sealed, or all zero (the page does not exist then), or bytes that pass for no page: it was damaged when
 //!    the backup was made, and no record makes it anew. The boot page (page 0) has no records: it comes from the backup as
 //!    it is, and is all zero without one.
+//! 3. [`PageMaker::make`] fails where one page cannot be made. [`PageMaker::make_what_can_be`] leaves that one as bytes that pass for
+//!    no page, says so, and makes the others: damage in archive or backup costs the pages that need what is damaged.
 
 use std::sync::Arc;
 
@@ -34,6 +37,9 @@ pub struct MadePages {
     /// Bytes that were read: of the backup as they are stored, and the records'.
     pub bytes_read: u64,
 }
+
+/// What a page that could not be made begins with, again and again: it is neither sealed nor all zero.
+const NO_PAGE: [u8; 16] = *b"cannot be made! ";
 
 /// See the module.
 pub struct PageMaker {
@@ -79,6 +85,14 @@ impl PageMaker {
                 ));
             }
         }
+        if let Some(parent) = base.parent()
+            && parent.as_of() > as_of
+        {
+            return refused(format!(
+                "the database was made of another one as of LSN {}; its state at LSN {as_of} is that one's",
+                parent.as_of()
+            ));
+        }
         Ok(Self { base, view, as_of })
     }
 
@@ -99,23 +113,107 @@ impl PageMaker {
         while !rest.is_empty() {
             let of_segment = SEGMENT_PAGES - (at.0 - segment_page(segment_key(at)).0) as usize;
             let (now, later) = rest.split_at_mut(of_segment.min(rest.len()));
-            self.make_in_segment(at, now, &mut made)?;
+            self.make_in_segment(at, now, &mut made, None)?;
             at = PageId(at.0 + now.len() as u64);
             rest = later;
         }
         Ok(made)
     }
 
-    fn make_in_segment(&self, first: PageId, pages: &mut [PageBuf], made: &mut MadePages) -> Result<()> {
-        let from = match self.base.backup() {
-            Some(backup) => {
-                let (lsn, bytes) = backup.read_segment(first, pages)?;
-                made.bytes_read += bytes;
-                Lsn(lsn.0.saturating_sub(1))
+    /// As [`PageMaker::make`], but a page that cannot be made keeps nobody from the others: it is filled with bytes that pass for no
+    /// page, `failed` is told why, and it counts as damaged. So does each page of a segment of the backup that cannot be used, unless
+    /// a record makes it anew.
+    ///
+    /// # Errors
+    /// Those that do not concern single pages.
+    pub fn make_what_can_be(
+        &self,
+        first: PageId,
+        pages: &mut [PageBuf],
+        failed: &mut dyn FnMut(PageId, &Error),
+    ) -> Result<MadePages> {
+        let concerns_pages = |error: &Error| error.kind() == ErrorKind::Corrupt;
+        match self.make(first, pages) {
+            Err(error) if concerns_pages(&error) => {}
+            made => return made,
+        }
+        let mut made = MadePages::default();
+        for (i, page) in pages.iter_mut().enumerate() {
+            let id = PageId(first.0 + i as u64);
+            let mut alone = MadePages::default();
+            let one = std::slice::from_mut(page);
+            one.iter_mut().for_each(|page| page.as_bytes_mut().fill(0));
+            let error = match self.make_in_segment(id, one, &mut alone, None) {
+                Err(error) if concerns_pages(&error) => {
+                    alone = MadePages::default();
+                    match self.make_in_segment(id, one, &mut alone, Some(&error)) {
+                        Ok(()) if alone.damaged == 0 => None,
+                        Err(other) if !concerns_pages(&other) => return Err(other),
+                        _ => Some(error),
+                    }
+                }
+                other => {
+                    other?;
+                    None
+                }
+            };
+            if let Some(error) = error {
+                failed(id, &error);
+                alone = MadePages { made: 1, damaged: 1, ..MadePages::default() };
+                one.iter_mut().for_each(|page| {
+                    page.as_bytes_mut()
+                        .chunks_exact_mut(NO_PAGE.len())
+                        .for_each(|bytes| bytes.copy_from_slice(&NO_PAGE));
+                });
             }
-            None => {
-                pages.iter_mut().for_each(|page| page.as_bytes_mut().fill(0));
-                Lsn::NONE
+            made.made += alone.made;
+            made.damaged += alone.damaged;
+            made.records += alone.records;
+            made.bytes_read += alone.bytes_read;
+        }
+        Ok(made)
+    }
+
+    /// What there is of the pages without the records of `view`, and up to which LSN they have all of theirs.
+    fn base_of(&self, first: PageId, pages: &mut [PageBuf], made: &mut MadePages) -> Result<Lsn> {
+        if let Some(backup) = self.base.backup() {
+            let (lsn, bytes) = backup.read_segment(first, pages)?;
+            made.bytes_read += bytes;
+            return Ok(Lsn(lsn.0.saturating_sub(1)));
+        }
+        if let Some(parent) = self.base.parent() {
+            let of_parent = parent.make(first, pages)?;
+            made.records += of_parent.records;
+            made.bytes_read += of_parent.bytes_read;
+            return Ok(self.behind_parent(parent));
+        }
+        pages.iter_mut().for_each(|page| page.as_bytes_mut().fill(0));
+        Ok(Lsn::NONE)
+    }
+
+    /// Between the cut and where the log begins there is nothing.
+    fn behind_parent(&self, parent: &PageMaker) -> Lsn {
+        parent.as_of().max(Lsn(self.view.start().0.saturating_sub(1)))
+    }
+
+    /// `no_base`: why what there is of them without records is of no use.
+    fn make_in_segment(
+        &self,
+        first: PageId,
+        pages: &mut [PageBuf],
+        made: &mut MadePages,
+        no_base: Option<&Error>,
+    ) -> Result<()> {
+        let from = match no_base {
+            None => self.base_of(first, pages, made)?,
+            Some(_) => {
+                pages.iter_mut().flat_map(|page| page.as_bytes_mut().chunks_exact_mut(NO_PAGE.len())).for_each(
+                    |bytes| {
+                        bytes.copy_from_slice(&NO_PAGE);
+                    },
+                );
+                let begin = self.base.backup().map(|backup| Lsn(backup.summary().begin.0.saturating_sub(1)));
+                begin.or(self.base.parent().map(|parent| self.behind_parent(parent))).unwrap_or_default()
             }
         };
         // Which ones have an image; the others need a record that makes them anew.

@@ -209,6 +209,7 @@ impl Retention<'_> {
             LeaseKind::Restore if age_us > OLD_LEASE_US => "a restore that is perhaps over",
             LeaseKind::Restore => "a restore that is not complete",
             LeaseKind::Clone => "a clone",
+            LeaseKind::Making => "a folder that is being made",
         };
         format!(
             "lease \"{}\" ({what}, {hours} hours old) needs the archive from LSN {from} on; \

@@ -1,5 +1,7 @@
 //! Copies of pages on their way to the disk, one behind the other in one buffer.
 
+use std::ops::Range;
+
 use resurgam_base::{Error, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_page::PageBuf;
 
@@ -50,23 +52,29 @@ impl Images {
             self.lsns.push(*lsn);
         }
     }
-    /// Writes each to its place; neighbours in one write.
+    /// Writes each to its place; neighbours in one write, and what goes to one file in one call.
     ///
     /// # Errors
     /// Those of writing, with the number of the file.
     pub fn write_in_place(&self, files: &Files) -> Result<(), (u64, Error)> {
         let mut from = 0;
+        let mut parts: Vec<(u64, Range<usize>)> = Vec::new();
         while from < self.ids.len() {
-            let mut to = from + 1;
-            // The next id is the next page of the same file: the file's number is in the id.
-            while to < self.ids.len() && self.ids[to].0 == self.ids[to - 1].0 + 1 {
-                to += 1;
+            let number = self.ids[from].file();
+            let of = |error| (number, error);
+            let (file, _) = files.locate(self.ids[from]).map_err(of)?;
+            parts.clear();
+            while from < self.ids.len() && self.ids[from].file() == number {
+                let mut to = from + 1;
+                // The next id is the next page of the same file: the file's number is in the id.
+                while to < self.ids.len() && self.ids[to].0 == self.ids[to - 1].0 + 1 {
+                    to += 1;
+                }
+                let offset = self.ids[from].in_file() * PAGE_SIZE as u64;
+                parts.push((offset, self.head + from * PAGE_SIZE..self.head + to * PAGE_SIZE));
+                from = to;
             }
-            let of = |error| (self.ids[from].file(), error);
-            let (file, offset) = files.locate(self.ids[from]).map_err(of)?;
-            let bytes = &self.bytes[self.head + from * PAGE_SIZE..self.head + to * PAGE_SIZE];
-            file.write_at(bytes, offset).map_err(of)?;
-            from = to;
+            file.write_parts(&self.bytes, &parts).map_err(of)?;
         }
         Ok(())
     }

@@ -89,6 +89,7 @@ pub(crate) const ARCHIVE: &str = "archiving the log";
 pub(crate) const MERGE: &str = "merging runs of the archive";
 pub(crate) const EXPIRE: &str = "giving up what no promised point needs of the archive and the backups";
 pub(crate) const RESTORE: &str = "restoring files";
+pub(crate) const DEVICE: &str = "waiting for a device of pages";
 pub(crate) const WRITE_BACK: &str = "writing changed pages";
 pub(crate) const CHECKPOINT: &str = "taking a checkpoint";
 
@@ -336,6 +337,10 @@ fn restore(weak: &Weak<Inner>) {
             // The archive may be reachable by now, or there may be a backup.
             db.look_at_replaceable();
             looked = Instant::now();
+        }
+        match db.slow_device() {
+            Some(error) => drop(db.inner().troubles.failed(DEVICE, &error)),
+            None => db.inner().troubles.over(DEVICE),
         }
         let replaced = db.replace_dead_devices();
         if replaced.is_err() || db.restore_under_way().is_some() {

@@ -46,7 +46,10 @@ use crate::points::RESTORING;
 use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::repair::Repairs;
-use crate::restore::{Attach, Origin, OriginKind, Restore, attach, begin, device};
+use crate::restore::gates::Gates;
+use crate::restore::{
+    Attach, FromArchive, Origin, OriginKind, ParentSource, Restore, again_of_parent, attach, begin, device,
+};
 use crate::retention::Retained;
 use crate::sequence::Sequences;
 use crate::status::RecoveryReport;
@@ -105,6 +108,8 @@ pub(crate) struct Inner {
     pub retained: Retained,
     /// While files are being restored.
     pub restore: Mutex<Option<Arc<Restore>>>,
+    /// Calls to the devices of pages.
+    pub gates: Gates,
     pub stopping: AtomicBool,
     pub opened: Instant,
     pub background: Mutex<Option<Background>>,
@@ -131,6 +136,10 @@ impl Inner {
             )
             .with_hint("Copy the data to a new database; reading and writing go on.")),
         }
+    }
+    /// The file system, for calls about the data folder in use, whose device may hang.
+    pub fn data_vfs(&self) -> Arc<dyn Vfs> {
+        self.gates.of(0).map_or_else(|| Arc::clone(&self.vfs), |gate| gate.vfs(&self.vfs))
     }
     pub fn note_tree(&self, tree: Tree) {
         self.trees.write().insert(tree.object, tree);
@@ -290,7 +299,10 @@ impl Database {
         progress: impl FnMut(Progress),
     ) -> Result<Self> {
         let started = vfs.now();
-        let (mut control_file, mut control) = ControlFile::open(&vfs, &paths.control, false)?;
+        // What is used for as long as the database is open: its device may hang.
+        let gates = Gates::new(options.device_timeout);
+        let gated = gates.begin(0, &dir.join("data"), &vfs);
+        let (mut control_file, mut control) = ControlFile::open(&gated, &paths.control, false)?;
         let origin = Origin::read(&vfs, dir)?;
         if let Some(origin) = origin.as_ref().filter(|origin| origin.kind == OriginKind::Media) {
             // It goes on from there until it is finished.
@@ -353,7 +365,16 @@ impl Database {
                 page_service::make_boot_page(&vfs, dir, &paths.data, &boot)?;
                 None
             }
-            None => missing.make(origin)?,
+            None => {
+                let under_way = match origin {
+                    Some(origin) if origin.is_over() => {
+                        origin.end(&vfs, dir, &boot.database_id)?;
+                        None
+                    }
+                    other => other,
+                };
+                missing.make(under_way)?
+            }
         };
         let search = Search {
             vfs: &vfs,
@@ -400,11 +421,12 @@ impl Database {
         }
         // It holds the log before any checkpoint can be taken.
         let archiver = open_archiver(&vfs, dir, &options, &boot, &log)?.map(Arc::new);
-        let mut pool = open_pool(&vfs, paths, &log, &options)?;
+        let mut pool = open_pool(&gated, paths, &log, &options)?;
         let mut locks_held = vec![lock];
         if let Some(attached) = attached {
             let (number, bytes_max) = (attached.header.number, options.version_store_bytes_max);
-            pool = pool.with_version_file(VersionFile::new(number, attached.file, bytes_max));
+            let file = gates.begin_file(number.into(), &attached.path, attached.file);
+            pool = pool.with_version_file(VersionFile::new(number, file, bytes_max));
             locks_held.push(attached.lock);
         }
         let log_dir = log_folder.path.clone();
@@ -464,6 +486,15 @@ impl Database {
         let pending_start = log.end_lsn().0;
         let backups = Backups::of(&vfs, dir, &options, boot.database_id)?.map(Arc::new);
         let repairs = Repairs::of(&log, &vfs, archiver.clone(), backups.clone(), &options, control.checkpoint);
+        if let Some(parent) = restore.as_ref().and_then(|restore| ParentSource::of(&restore.origin)) {
+            match parent.maker(&vfs, dir) {
+                Ok(maker) => {
+                    let again = again_of_parent(&vfs, dir, &parent);
+                    repairs.set_parent(Some(Arc::new(FromArchive::new(Some(maker), again))));
+                }
+                Err(error) => tracing::warn!("damaged pages are rebuilt without the parent's archive: {error}"),
+            }
+        }
         if options.page_repair {
             pool.set_history(Arc::clone(&repairs) as Arc<dyn PageHistory>);
         }
@@ -505,6 +536,7 @@ impl Database {
             backups,
             retained: Retained::default(),
             restore: Mutex::new(restore),
+            gates,
             stopping: AtomicBool::new(false),
             opened: Instant::now(),
             background: Mutex::new(None),
@@ -677,7 +709,7 @@ impl Database {
         // not there.)
         let restore = self.restore_under_way();
         if let Some(restore) = &restore {
-            restore.before_checkpoint_counts(&inner.vfs, &inner.pool)?;
+            restore.before_checkpoint_counts(&inner.data_vfs(), &inner.pool)?;
         }
         let next = Control { checkpoint: begin, ..next };
         // It is beside the data.

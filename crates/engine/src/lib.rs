@@ -147,7 +147,7 @@ pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
 pub use repair::RepairedPage;
-pub use restore::{ORIGIN, Origin, OriginKind, RestoreStatus, UnfinishedRestore, unfinished_restore};
+pub use restore::{ORIGIN, Origin, OriginKind, ParentSource, RestoreStatus, UnfinishedRestore, unfinished_restore};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 #[doc(hidden)]
 pub use resurgam_buffer::Planted;

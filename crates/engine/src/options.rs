@@ -70,6 +70,9 @@ pub struct Options {
     /// the data folder then. It must be empty, and the log needs a folder of its own. A relative path is relative to the data
     /// folder. `None`: a dead device's files are made anew in their place.
     pub spare_data: Option<PathBuf>,
+    /// A device of pages that does not answer a call for so long is given up and replaced, where there is an archive and
+    /// [`Options::spare_data`]. Zero: it is waited for, whatever happens.
+    pub device_timeout: Duration,
     /// Page servers, which have the pages in place of the data file. `None`: the data file has them.
     #[doc(hidden)]
     pub pages: Option<PageServiceHandle>,
@@ -183,6 +186,7 @@ impl Default for Options {
             recovery_window: Duration::ZERO,
             archive_records_per_page_max: 256,
             spare_data: None,
+            device_timeout: Duration::ZERO,
             backup_part_bytes: 0,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,

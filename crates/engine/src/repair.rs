@@ -28,7 +28,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use resurgam_archive::{BackupSummary, History, View};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result};
-use resurgam_buffer::{Newest, PageHistory, Rebuild, Repair};
+use resurgam_buffer::{Newest, PageHistory, Rebuild, Repair, SegmentMaker};
 use resurgam_log::{Log, LogHold};
 use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
@@ -71,6 +71,8 @@ pub(crate) struct Repairs {
     log: Arc<Log>,
     archiver: Option<Arc<Archiver>>,
     backups: Option<Arc<Backups>>,
+    /// Pages of the database that this one was made of, as of the cut, while they are not all in its files.
+    parent: Mutex<Option<Arc<dyn SegmentMaker>>>,
     vfs: Arc<dyn Vfs>,
     in_log: InLog,
     /// None: first reads are not compared.
@@ -98,6 +100,7 @@ impl Repairs {
             log: Arc::clone(log),
             archiver,
             backups,
+            parent: Mutex::default(),
             vfs: Arc::clone(vfs),
             in_log: InLog::of(log),
             first_reads,
@@ -105,6 +108,44 @@ impl Repairs {
             listed: Mutex::default(),
             in_vain: Mutex::default(),
         })
+    }
+
+    /// The page's image in the newest backup; false: there is none.
+    fn in_backup(&self, page: PageId, buf: &mut PageBuf) -> Result<bool> {
+        let Some(backups) = &self.backups else { return Ok(false) };
+        // Without all records since, a page that has none in what is left would come back as it was then. And what ends
+        // behind the log is of another history.
+        let Some(archive) = self.archiver.as_ref().and_then(|archiver| archiver.view()) else { return Ok(false) };
+        let end = self.log.end_lsn();
+        let fits = |backup: &BackupSummary| {
+            archive.start().is_some() && archive.start() <= backup.begin && backup.end <= archive.end().min(end)
+        };
+        // What the archive and the log have may do without it.
+        backups.image_of(page, fits, buf).or_else(|error| {
+            tracing::warn!("page {page} is rebuilt without the newest backup: {error}");
+            buf.as_bytes_mut().fill(0);
+            Ok(false)
+        })
+    }
+
+    /// Damaged pages are rebuilt from there as well.
+    pub fn set_parent(&self, parent: Option<Arc<dyn SegmentMaker>>) {
+        *self.parent.lock() = parent;
+    }
+
+    /// The page as the database had it that this one was made of; false: there is none.
+    fn of_parent(&self, page: PageId, buf: &mut PageBuf) -> bool {
+        let Some(parent) = self.parent.lock().clone() else { return false };
+        buf.as_bytes_mut().fill(0);
+        match parent.make(page, std::slice::from_mut(buf)) {
+            Ok(0) if !buf.is_all_zero() => return true,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!("page {page} is rebuilt without the database that this one was made of: {error}")
+            }
+        }
+        buf.as_bytes_mut().fill(0);
+        false
     }
 
     /// Gives back what is kept for repairs where there was none for a while.
@@ -140,20 +181,7 @@ fn in_archive(view: &Arc<View>, page: PageId, after: Lsn, onto: &mut Rebuild<'_>
 
 impl PageHistory for Repairs {
     fn base(&self, page: PageId, buf: &mut PageBuf) -> Result<bool> {
-        let Some(backups) = &self.backups else { return Ok(false) };
-        // Without all records since, a page that has none in what is left would come back as it was then. And what ends
-        // behind the log is of another history.
-        let Some(archive) = self.archiver.as_ref().and_then(|archiver| archiver.view()) else { return Ok(false) };
-        let end = self.log.end_lsn();
-        let fits = |backup: &BackupSummary| {
-            archive.start().is_some() && archive.start() <= backup.begin && backup.end <= archive.end().min(end)
-        };
-        // What the archive and the log have may do without it.
-        backups.image_of(page, fits, buf).or_else(|error| {
-            tracing::warn!("page {page} is rebuilt without the newest backup: {error}");
-            buf.as_bytes_mut().fill(0);
-            Ok(false)
-        })
+        Ok(self.in_backup(page, buf)? || self.of_parent(page, buf))
     }
 
     fn records(&self, page: PageId, after: Lsn, onto: &mut Rebuild<'_>) -> Result<Option<LogHold>> {

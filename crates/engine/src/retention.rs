@@ -88,14 +88,20 @@ impl Pass<'_> {
         let view = self.archive.view();
         let promised = oldest_promised(&view, self.since_us)?;
         let entries = self.backups.map_or(Ok(Vec::new()), list_backups)?;
-        let plan = self.plan(&view, promised.as_ref(), &entries, &Lease::list(&**self.store)?, &in_use())?;
+        let (leases, over) = Lease::in_force(&**self.store, self.now_us)?;
+        for name in over.iter().filter(|_| !self.dry_run) {
+            tracing::info!("the lease \"{name}\" of a folder that was not made to the end is over");
+            Lease::remove(&**self.store, name)?;
+        }
+        let plan = self.plan(&view, promised.as_ref(), &entries, &leases, &in_use())?;
         if self.dry_run || (plan.runs.is_empty() && plan.backups.is_empty()) {
             return Ok((promised, plan, GivenUp::default()));
         }
         let marks = Marks::announce(self.store, &plan, self.nonce)?;
         let done = (|| -> Result<(RetentionPlan, GivenUp)> {
             // Of the same backups: one that is complete by now must not let more go than the mark says.
-            let plan = self.plan(&view, promised.as_ref(), &entries, &Lease::list(&**self.store)?, &in_use())?;
+            let (leases, _) = Lease::in_force(&**self.store, self.now_us)?;
+            let plan = self.plan(&view, promised.as_ref(), &entries, &leases, &in_use())?;
             let given_up = self.archive.give_up(&plan, self.backups)?;
             Ok((plan, given_up))
         })();
@@ -284,8 +290,8 @@ impl Database {
             if leave_out_below.is_some() {
                 mark =
                     Some(Mark::announce(archive.store(), MarkKind::States, leave_out_below, inner.vfs.random_u64())?);
-                let leases = Lease::list(&**archive.store());
-                let bound = leases.map(|leases| leases.iter().map(|lease| lease.cut.min(lease.undo_from)).min());
+                let leases = Lease::in_force(&**archive.store(), inner.vfs.wall_clock_us());
+                let bound = leases.map(|(leases, _)| leases.iter().map(|lease| lease.cut.min(lease.undo_from)).min());
                 match bound {
                     Ok(bound) => leave_out_below = bound.map_or(leave_out_below, |bound| bound.min(leave_out_below)),
                     // One that cannot be read: nothing is left out.

@@ -10,6 +10,8 @@
 //! | control file | at an open only: it fails | tried again on the same copy: the other one is good | as a write |
 //! | archive | tried again | tried again, from the end of the last durable run | as a write |
 //!
+//! A device that does not answer is waited for; one of pages for a time that is set, where there is something to take its place.
+//!
 //! *Stops*: what is on the disk is not known, so nothing is acknowledged any more, and a restart
 //! recovers from what is really there. *Tried again*: after pauses from [`PAUSE_MIN`] to [`PAUSE_MAX`],
 //! so that work goes on soon after the device does. Meanwhile the log grows to its bound, where
@@ -51,7 +53,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const SAID_EVERY: Duration = Duration::from_secs(30);
 
 /// What the log waits for.
-const KEEP_LOG: [&str; 5] = [
+const KEEP_LOG: [&str; 6] = [
+    crate::background::DEVICE,
     crate::background::WRITE_BACK,
     crate::background::CHECKPOINT,
     crate::background::REDO,

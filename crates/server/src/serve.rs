@@ -162,6 +162,7 @@ fn engine_options(settings: &Settings) -> Result<Options, String> {
             DoubleWriting::Off => DoubleWrites::Off,
         },
         spare_data: folder(&settings.spare_data),
+        device_timeout: settings.device_timeout,
         backups: place(&settings.backups),
         recovery_window: settings.recovery_window,
         archive_records_per_page_max: settings.archive_records_per_page_max.into(),

@@ -14,21 +14,26 @@
 //! 4. After a failed `sync` nothing is known about the unsynced data, and a
 //!    second `sync` may report success without having written it: never retry.
 //!
+//! Calls may take as long as the device takes. Where that must have an end they go through a [`Gate`].
+//!
 //! # What it does not promise
 //! Atomicity of a write of any size, and any order between unsynced writes.
 
+mod gate;
 mod priority;
 mod private;
 mod real;
 mod sim;
 mod stats;
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use resurgam_base::{Error, Result};
 
+pub use gate::Gate;
 pub use priority::lower_priority;
 pub use real::RealVfs;
 pub use sim::{Failing, FaultPlan, Lie, LyingWrite, SimConfig, SimVfs};
@@ -57,9 +62,20 @@ pub trait File: Send + Sync {
     /// only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
 
+    /// As [`File::read_at`], if all that is asked for can be had without waiting for the device; `None`: it cannot, or that is not known.
+    fn read_now(&self, buf: &mut [u8], offset: u64) -> Option<Result<usize>> {
+        let _ = (buf, offset);
+        None
+    }
+
     /// Writes all of `buf` at `offset`, extending the file if needed. After an
     /// error any part may have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+
+    /// Writes parts of `bytes`, each at its offset, in this order, as [`File::write_at`] does.
+    fn write_parts(&self, bytes: &[u8], parts: &[(u64, Range<usize>)]) -> Result<()> {
+        parts.iter().try_for_each(|(offset, range)| self.write_at(&bytes[range.clone()], *offset))
+    }
 
     /// A hint that what was written there is to be synced before long: the device may begin with it. Promises nothing, and never waits for
     /// the device on purpose.

@@ -71,6 +71,20 @@ impl File for RealFile {
         Ok(done)
     }
 
+    #[cfg(target_os = "linux")]
+    fn read_now(&self, buf: &mut [u8], offset: u64) -> Option<Result<usize>> {
+        use rustix::io::{ReadWriteFlags, preadv2};
+
+        // What is not in the system's cache, and what this file system does not know, is left to `read_at`; so are errors, and less
+        // than was asked for, be it the end of the file.
+        let len = buf.len();
+        let read = preadv2(&self.file, &mut [std::io::IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT).ok()?;
+        (read == len).then(|| {
+            self.counters.read(read);
+            Ok(read)
+        })
+    }
+
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.file.write_all_at(buf, offset).map_err(|e| self.error("write file", &e))?;
         self.counters.write(buf.len());

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod faults;
 mod fuzz;
+mod layers;
 mod making;
 mod merging;
 mod model;

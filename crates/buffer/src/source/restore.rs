@@ -40,11 +40,11 @@ const WAIT_MAX: Duration = Duration::from_secs(120);
 /// Makes segments.
 pub trait SegmentMaker: Send + Sync {
     /// Fills `pages`, which are zero, with the pages from `first` on, all of one file, sealed. One that does not exist is
-    /// left zero, one that cannot be made is left as bytes that pass for no page.
+    /// left zero, one that cannot be made is left as bytes that pass for no page. Returns how many cannot be made.
     ///
     /// # Errors
     /// `Corrupt` naming object and page; `Io` when it may be tried again.
-    fn make(&self, first: PageId, pages: &mut [PageBuf]) -> Result<()>;
+    fn make(&self, first: PageId, pages: &mut [PageBuf]) -> Result<u64>;
 }
 
 /// The segments of one file.
@@ -86,6 +86,8 @@ pub struct RestoreProgress {
     pub in_background: u64,
     /// Bytes written for them since the open.
     pub bytes: u64,
+    /// Pages of theirs that could not be made.
+    pub damaged: u64,
 }
 
 /// A restore under way. See the module.
@@ -105,6 +107,7 @@ pub struct Restoring {
     on_demand: AtomicU64,
     in_background: AtomicU64,
     bytes: AtomicU64,
+    damaged: AtomicU64,
 }
 
 impl Restoring {
@@ -127,6 +130,7 @@ impl Restoring {
             on_demand: AtomicU64::new(0),
             in_background: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            damaged: AtomicU64::new(0),
         }
     }
 
@@ -171,6 +175,7 @@ impl Restoring {
             on_demand: self.on_demand.load(Ordering::Relaxed),
             in_background: self.in_background.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
+            damaged: self.damaged.load(Ordering::Relaxed),
         }
     }
 
@@ -324,7 +329,7 @@ impl Restoring {
     fn make_and_write(&self, segment: Segment, sources: &Sources) -> Result<u64> {
         let first = segment.first_page();
         let mut pages = vec![PageBuf::zeroed(); segment.pages()];
-        self.maker.make(first, &mut pages)?;
+        let damaged = self.maker.make(first, &mut pages)?;
         let exists = |page: &PageBuf| page.as_bytes().iter().any(|byte| *byte != 0);
         let Some(last) = pages.iter().rposition(exists) else { return Ok(0) };
         let _same = sources.restores.read();
@@ -347,6 +352,7 @@ impl Restoring {
                 *self.write_failed.lock() = Some((segment.file, error.clone()));
             }
         })?;
+        self.damaged.fetch_add(damaged, Ordering::Relaxed);
         // Its mark waits for a sync, which has less to do then.
         file.start_writing(offset, bytes.len() as u64);
         Ok(bytes.len() as u64)

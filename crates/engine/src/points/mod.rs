@@ -254,8 +254,13 @@ pub fn restore_point(
     let mut id = [0u8; 16];
     id[..8].copy_from_slice(&vfs.random_u64().to_le_bytes());
     id[8..].copy_from_slice(&vfs.random_u64().to_le_bytes());
-    let lease = match lease_for(vfs, request, &store, (database, id, views.view.start()), &cut, backup.as_deref()) {
-        Ok(name) => Some(name),
+    if let Some(name) = request.lease.as_ref().filter(|_| !request.whole) {
+        Lease::check_name(&*store, name)?;
+    }
+    let leasing =
+        Leasing { vfs, request, store: &store, database, start: views.view.start(), cut, backup: backup.as_deref() };
+    let mut making = match leasing.make(LeaseKind::Making, lease_name(LeaseKind::Making, &id)) {
+        Ok(lease) => Some(lease),
         // It only reads, and perhaps may only read; if what it needs is given up meanwhile, that is an error.
         Err(error) if request.whole => {
             tracing::warn!("the restore goes on without a lease: {error}");
@@ -281,18 +286,38 @@ pub fn restore_point(
             let what = format!("what undoes transactions that were unfinished at LSN {} was given up", cut.lsn);
             return Err(cut::outside(&views.view, &what));
         }
-        let base = base_of(&views.view, &analysis, backup)?;
-        make(vfs, request, &mut views, id, &cut, &analysis, &base, progress)
-    })();
-    match made {
-        Ok(made) if !request.whole => Ok(RestoredPoint { lease, ..made }),
-        done => {
-            if let Some(name) = &lease {
-                // It is in the way of nothing but of the room that it keeps.
-                let _ = Lease::remove(&*store, name);
+        let base = base_of(&views.view, &analysis, backup.clone())?;
+        // The folder is a database from its end on, and then it has its own lease.
+        let finish = || match request.whole {
+            true => Ok(None),
+            false => {
+                let kind = if request.clone { LeaseKind::Clone } else { LeaseKind::Restore };
+                let name = request.lease.clone().unwrap_or_else(|| lease_name(kind, &id));
+                leasing.make(kind, name).map(|lease| Some(lease.name))
             }
-            done
+        };
+        let mut tell = |step| {
+            progress(step);
+            renew(&leasing, &mut making);
+        };
+        make(vfs, request, &mut views, id, &cut, &analysis, &base, &mut tell, &finish)
+    })();
+    if let Some(lease) = &making {
+        // It is in the way of nothing but of the room that it keeps, and counts for two days.
+        let _ = Lease::remove(&*store, &lease.name);
+    }
+    made
+}
+
+/// What takes long makes a new lease in time.
+fn renew(leasing: &Leasing<'_>, making: &mut Option<Lease>) {
+    let Some(lease) = making.as_mut().filter(|lease| lease.is_old(leasing.vfs.wall_clock_us())) else { return };
+    match leasing.make(LeaseKind::Making, format!("{}-", lease.name)) {
+        Ok(next) => {
+            let old = std::mem::replace(lease, next);
+            let _ = Lease::remove(&**leasing.store, &old.name);
         }
+        Err(error) => tracing::warn!("the lease of the folder that is being made could not be renewed: {error}"),
     }
 }
 
@@ -322,6 +347,7 @@ fn lease_name(kind: LeaseKind, id: &[u8; 16]) -> String {
     match kind {
         LeaseKind::Restore => format!("restore-{id}"),
         LeaseKind::Clone => format!("clone-{id}"),
+        LeaseKind::Making => format!("making-{id}"),
     }
 }
 
@@ -339,37 +365,40 @@ pub(crate) fn end_lease(store: &dyn Store, kind: OriginKind, id: &[u8; 16]) {
     }
 }
 
-/// A lease for as long as the parent's archive and backup are read.
-fn lease_for(
-    vfs: &Arc<dyn Vfs>,
-    request: &RestoreRequest,
-    store: &Arc<dyn Store>,
-    (database, id, start): ([u8; 16], [u8; 16], Lsn),
-    cut: &cut::Cut,
-    backup: Option<&Backup>,
-) -> Result<String> {
-    let kind = if request.clone { LeaseKind::Clone } else { LeaseKind::Restore };
-    let name = match &request.lease {
-        Some(name) => name.clone(),
-        None => lease_name(kind, &id),
-    };
-    let lease = Lease {
-        name: name.clone(),
-        kind,
-        database,
-        cut: cut.lsn,
-        undo_from: cut.lsn,
-        backup: backup.map(|backup| backup.summary().name.clone()),
-        created_us: vfs.wall_clock_us(),
-    };
-    lease.create(&**store)?;
-    let backups = request.backups.as_ref().filter(|_| backup.is_some());
-    let backups = backups.map(|url| store_of(vfs, url, request.backup_store.as_ref())).transpose();
-    if let Err(error) = backups.and_then(|backups| lease.check(store, backups.as_ref(), start)) {
-        let _ = Lease::remove(&**store, &name);
-        return Err(error);
+/// Leases for as long as the parent's archive and backup are read.
+struct Leasing<'a> {
+    vfs: &'a Arc<dyn Vfs>,
+    request: &'a RestoreRequest,
+    store: &'a Arc<dyn Store>,
+    database: [u8; 16],
+    /// Where the archive began when it was looked up.
+    start: Lsn,
+    cut: cut::Cut,
+    backup: Option<&'a Backup>,
+}
+
+impl Leasing<'_> {
+    /// Makes one, and sees that what it keeps is there.
+    fn make(&self, kind: LeaseKind, name: String) -> Result<Lease> {
+        let lease = Lease {
+            name,
+            kind,
+            database: self.database,
+            cut: self.cut.lsn,
+            undo_from: self.cut.lsn,
+            backup: self.backup.map(|backup| backup.summary().name.clone()),
+            created_us: self.vfs.wall_clock_us(),
+        };
+        lease.create(&**self.store)?;
+        let request = self.request;
+        let backups = request.backups.as_ref().filter(|_| self.backup.is_some());
+        let backups = backups.map(|url| store_of(self.vfs, url, request.backup_store.as_ref())).transpose();
+        if let Err(error) = backups.and_then(|backups| lease.check(self.store, backups.as_ref(), self.start)) {
+            let _ = Lease::remove(&**self.store, &lease.name);
+            return Err(error);
+        }
+        Ok(lease)
     }
-    Ok(name)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -382,6 +411,7 @@ fn make(
     analysis: &Analysis,
     base: &PageBase,
     progress: &mut dyn FnMut(RestoreStep),
+    finish: &dyn Fn() -> Result<Option<String>>,
 ) -> Result<RestoredPoint> {
     let (database, backup) = (views.view.manifest().database, base.backup());
     let target = request.target.as_path();
@@ -442,9 +472,12 @@ fn make(
             data_pages: analysis.high_water,
             version_pages: folder.version.as_ref().map(|(number, _)| (*number, version_pages)),
             background: !request.clone,
+            parent: None,
         };
         origin.write(vfs, target)?;
     }
+    let lease = finish()?;
+    // Where this fails the folder may be a database all the same, and needs it.
     folder.finish()?;
     Ok(RestoredPoint {
         cut: cut.lsn,
@@ -459,7 +492,7 @@ fn make(
         pages_written: written.pages,
         pages_damaged: written.damaged,
         backup: backup.map(|backup| backup.summary().name.clone()),
-        lease: None,
+        lease,
         log_from: Lsn(cut.lsn.0.div_ceil(segment_bytes) * segment_bytes),
     })
 }

@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, Backup, PageBase, View};
+use resurgam_archive::{Backup, PageBase, PageMaker, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_buffer::{BufferPool, PendingRedo, Restoring};
 use resurgam_log::Log;
 use resurgam_vfs::Vfs;
 
-use super::begin::{material, store_at};
-use super::maker::FromArchive;
+use super::begin::{Material, material, store_at};
+use super::maker::{Again, FromArchive};
 use super::origin::{Origin, OriginKind};
+use super::parent::ParentSource;
 use super::run::{Restore, files_of};
 use crate::archiver::Archiver;
 use crate::options::Options;
@@ -34,35 +35,35 @@ pub(crate) struct Attach<'a> {
 /// # Errors
 /// That archive, backups and log do not give what it takes; those of reading.
 pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
-    let (view, again): (Option<Arc<View>>, super::maker::Again) = match origin.kind {
-        OriginKind::Media => {
-            let Some(archiver) = at.archiver.cloned() else { return Err(unreachable_archive(at.dir)) };
+    let parent = ParentSource::of(&origin);
+    let of_parent = origin.kind != OriginKind::Media;
+    let view: Option<Arc<View>> = match (&parent, of_parent) {
+        (Some(parent), true) => Some(parent.view(at.vfs, at.dir)?),
+        _ => {
+            let Some(archiver) = at.archiver else { return Err(unreachable_archive(at.dir)) };
             archiver.catch_up(at.log, at.options.restore_behind_bytes);
-            let view = archiver.view().ok_or_else(|| unreachable_archive(at.dir))?;
-            (Some(view), Box::new(move || archiver.view()))
-        }
-        OriginKind::Point | OriginKind::Clone => {
-            let (vfs, dir) = (Arc::clone(at.vfs), at.dir.to_path_buf());
-            let (url, id) = (origin.archive.clone(), origin.database_id);
-            let open = move || Archive::open_view(store_at(&vfs, &dir, &url, None)?, Some(id));
-            (open()?, Box::new(move || open().ok().flatten()))
+            Some(archiver.view().ok_or_else(|| unreachable_archive(at.dir))?)
         }
     };
-    let log_begins = at.log.oldest_lsn() <= at.log.config().first_lsn();
-    let of_parent = origin.kind != OriginKind::Media;
+    let log_begins = at.log.oldest_lsn() <= log_first(at.log, parent.as_ref());
     // Of another database than this one: its own backups are of no use.
     let own = at.options.backups.clone().filter(|_| !of_parent);
     let options = Options { backups: origin.backups.clone().or(own), ..at.options.clone() };
     // Of another database's archive it was found out when the folder was made.
     let segment_bytes = if of_parent { u64::MAX } else { at.log.config().segment_bytes };
-    let mut found = material(at.vfs, at.dir, &options, origin.database_id, view, segment_bytes, log_begins)?;
+    let below = parent.as_ref().filter(|_| !of_parent);
+    let mut found = material(at.vfs, at.dir, &options, origin.database_id, view, segment_bytes, log_begins, below)?;
     if let (Some(name), Some(url)) = (&origin.backup, &options.backups) {
         let store = store_at(at.vfs, at.dir, url, options.backups_store.as_ref())?;
         found.base = PageBase::unchecked(Some(Backup::open(&store, name)?));
     }
     let end = found.view.as_ref().map_or_else(|| at.log.oldest_lsn(), |view| view.end());
     let as_of = origin.as_of.unwrap_or(Lsn(end.0.saturating_sub(1)));
-    let maker = FromArchive::new(found.base, found.view, as_of, again)?;
+    let again = match (&parent, of_parent) {
+        (Some(parent), true) => again_of_parent(at.vfs, at.dir, parent),
+        _ => again(at.vfs, at.dir, at.archiver, &found, as_of, segment_bytes, parent.as_ref()),
+    };
+    let maker = FromArchive::new(found.maker(as_of)?, again);
     let restoring = Restoring::new(&files_of(&origin), Arc::new(maker));
     let media = origin.kind == OriginKind::Media;
     // Until a checkpoint has what the pass finds.
@@ -88,6 +89,46 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
         progress.segments
     );
     Ok(restore)
+}
+
+/// Where the log of a database begins.
+pub(super) fn log_first(log: &Log, parent: Option<&ParentSource>) -> Lsn {
+    parent.map_or(log.config().first_lsn(), |parent| parent.log_begins(log.config().segment_bytes))
+}
+
+/// Makers of a database's own archive, as it is then.
+pub(super) fn again(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    archiver: Option<&Arc<Archiver>>,
+    found: &Material,
+    as_of: Lsn,
+    segment_bytes: u64,
+    parent: Option<&ParentSource>,
+) -> Again {
+    let (vfs, dir, archiver, base) = (Arc::clone(vfs), dir.to_path_buf(), archiver.cloned(), found.base.clone());
+    let parent = parent.filter(|_| base.parent().is_some()).cloned();
+    Box::new(move || {
+        let Some(view) = archiver.as_ref().and_then(|archiver| archiver.view()) else { return Ok(None) };
+        let base = match &parent {
+            Some(parent) => {
+                let first = parent.log_begins(segment_bytes);
+                PageBase::of_parent(parent.maker(&vfs, &dir)?, Some(&view), first)?
+            }
+            None => base.clone(),
+        };
+        if view.end() <= as_of {
+            // Nothing of it was archived then.
+            return Ok(base.parent().cloned());
+        }
+        PageMaker::new(base, view, as_of).map(Arc::new).map(Some)
+    })
+}
+
+/// Makers of the pages of the database that this one was made of.
+pub(crate) fn again_of_parent(vfs: &Arc<dyn Vfs>, dir: &Path, parent: &ParentSource) -> Again {
+    let (vfs, dir, parent) = (Arc::clone(vfs), dir.to_path_buf(), parent.clone());
+    Box::new(move || parent.maker(&vfs, &dir).map(Some))
 }
 
 fn unreachable_archive(dir: &Path) -> Error {

@@ -15,7 +15,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, PageBase, View};
+use resurgam_archive::{Archive, PageBase, PageMaker, View};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_log::segment_number_of;
 use resurgam_page::boot::{self, Boot};
@@ -25,7 +25,8 @@ use resurgam_vfs::{OpenMode, Vfs};
 use resurgam_xstore::{Access, Place, Store};
 
 use super::marks::Marks;
-use super::origin::{Origin, OriginKind};
+use super::origin::Origin;
+use super::parent::ParentSource;
 use crate::backup_places::Backups;
 use crate::options::{Options, StoreHandle};
 
@@ -103,6 +104,19 @@ pub(crate) struct Material {
     pub base: PageBase,
 }
 
+impl Material {
+    /// Makes pages as of there; `None`: nothing was archived yet, and no page is older than the log.
+    ///
+    /// # Errors
+    /// That backup and archive do not allow it.
+    pub fn maker(&self, as_of: Lsn) -> Result<Option<Arc<PageMaker>>> {
+        match &self.view {
+            Some(view) => PageMaker::new(self.base.clone(), Arc::clone(view), as_of).map(Arc::new).map(Some),
+            None => Ok(self.base.parent().cloned()),
+        }
+    }
+}
+
 /// Opens the store of a URL.
 pub(crate) fn store_at(
     vfs: &Arc<dyn Vfs>,
@@ -116,7 +130,8 @@ pub(crate) fn store_at(
     })
 }
 
-/// What there is to restore from, with `view` of the archive: refused unless it reaches back to where every page was made.
+/// What there is to restore from, with `view` of the archive: refused unless it reaches back to where every page was made, or to where
+/// the database was made of `parent`, from which pages still come.
 ///
 /// # Errors
 /// `NotInPrerequisiteState`, with the positions; those of the stores.
@@ -128,6 +143,7 @@ pub(crate) fn material(
     view: Option<Arc<View>>,
     segment_bytes: u64,
     log_begins: bool,
+    parent: Option<&ParentSource>,
 ) -> Result<Material> {
     let view = view.filter(|view| view.end() > view.start());
     let refused = |error: Error| match error.kind() {
@@ -140,7 +156,16 @@ pub(crate) fn material(
     let base = match &view {
         Some(view) => {
             let backups = Backups::of(vfs, dir, options, database_id)?.map(|backups| backups.store()).transpose()?;
-            PageBase::newest(backups.as_ref(), view, view.end(), Lsn(segment_bytes)).map_err(refused)?
+            match (PageBase::newest(backups.as_ref(), view, view.end(), Lsn(segment_bytes)), parent) {
+                (Err(error), Some(parent)) if error.kind() == ErrorKind::NotInPrerequisiteState => {
+                    let first = parent.log_begins(segment_bytes);
+                    PageBase::of_parent(parent.maker(vfs, dir)?, Some(view), first).map_err(refused)?
+                }
+                (base, _) => base.map_err(refused)?,
+            }
+        }
+        None if log_begins && let Some(parent) = parent => {
+            PageBase::of_parent(parent.maker(vfs, dir)?, None, Lsn::NONE).map_err(refused)?
         }
         // No page is older than the log.
         None if log_begins => PageBase::unchecked(None),
@@ -152,9 +177,15 @@ pub(crate) fn material(
     Ok(Material { view, base })
 }
 
-/// Whether the log's folder still has its first segment.
-pub(crate) fn log_begins(vfs: &Arc<dyn Vfs>, log: &Path) -> Result<bool> {
-    Ok(vfs.list(log)?.iter().any(|name| segment_number_of(name) == Some(1)))
+/// Whether the log's folder still has its first segment: another one than the very first, where the database was made of `parent`.
+pub(crate) fn log_begins(
+    vfs: &Arc<dyn Vfs>,
+    log: &Path,
+    segment_bytes: u64,
+    parent: Option<&ParentSource>,
+) -> Result<bool> {
+    let first = parent.map_or(1, |parent| parent.log_begins(segment_bytes).0 / segment_bytes.max(1));
+    Ok(vfs.list(log)?.iter().any(|name| segment_number_of(name) == Some(first)))
 }
 
 /// What an open knows when it makes missing files.
@@ -188,43 +219,29 @@ impl Missing<'_> {
             // The version store: its own error says what to do.
             return if data { Err(data_is_missing(self.data)) } else { Ok(origin) };
         };
-        if origin.as_ref().is_some_and(|origin| origin.kind != OriginKind::Media) {
-            return Err(Error::new(
-                ErrorKind::NotInPrerequisiteState,
-                format!("\"{}\" was not restored to the end, and its files are missing", self.dir.display()),
-            )
-            .with_hint("Restore it again, into an empty folder."));
-        }
+        let parent = origin.as_ref().and_then(ParentSource::of);
+        let segment_bytes = self.control.segment_bytes;
         // Looked at before anything is made.
         let store = store_at(self.vfs, self.dir, archive, self.options.archive_store.as_ref())?;
         let view = Archive::open_view(store, Some(self.boot.database_id))?;
-        let begins = log_begins(self.vfs, self.log)?;
+        let begins = log_begins(self.vfs, self.log, segment_bytes, parent.as_ref())?;
         let id = self.boot.database_id;
-        material(self.vfs, self.dir, self.options, id, view, self.control.segment_bytes, begins)?;
+        material(self.vfs, self.dir, self.options, id, view, segment_bytes, begins, parent.as_ref())?;
 
-        let mut marks = Marks::read(self.vfs, self.dir, id).unwrap_or_default();
+        // Those of a folder that was made of another database go by that one's.
+        let marked_by = origin.as_ref().map_or(id, |origin| origin.database_id);
+        let mut marks = Marks::read(self.vfs, self.dir, marked_by).unwrap_or_default();
         marks.database_id = id;
         let made_anew = |file: u64| (file == 0 && data) || version.as_ref().is_some_and(|(n, _)| u64::from(*n) == file);
         marks.segments.retain(|segment| !made_anew(segment.file));
-        marks.write(self.vfs, self.dir)?;
-        let mut next = origin.take().unwrap_or(Origin {
-            kind: OriginKind::Media,
-            database_id: id,
-            archive: archive.clone(),
-            backups: self.options.backups.clone(),
-            backup: None,
-            as_of: None,
-            data_pages: 0,
-            version_pages: None,
-            background: true,
-        });
+        let mut next = Origin::media(origin.take(), id, archive.clone(), self.options.backups.clone());
         if data {
             next.data_pages = self.high_water.max(1);
         }
         if let Some((number, _)) = &version {
             next.version_pages = Some((*number, self.version_high_water.in_file().max(1)));
         }
-        next.write(self.vfs, self.dir)?;
+        next.write_with(&marks, marked_by != id, self.vfs, self.dir)?;
         if data {
             // It protected writes to a file that is gone.
             let side = self.vfs.open(self.double_write, OpenMode::Create)?;

@@ -26,10 +26,12 @@ use resurgam_page::version_file::{self, VersionFileHeader};
 use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord, read_log_place, write_log_place};
 use resurgam_vfs::{OpenMode, Vfs};
 
+use super::attach::{again, log_first};
 use super::begin::{CONTROL_COPY, make_file, make_version_file, material};
 use super::maker::FromArchive;
 use super::marks::Marks;
-use super::origin::{Origin, OriginKind};
+use super::origin::Origin;
+use super::parent::ParentSource;
 use super::run::{Restore, files_of};
 use crate::database::Database;
 use crate::version_file::REPLACEMENT;
@@ -152,6 +154,9 @@ impl Database {
             file,
             &Error::new(ErrorKind::Io, format!("an operator has declared the device \"{device}\" dead")),
         );
+        if let Some(gate) = inner.gates.of(file).filter(|gate| gate.waiting().is_some()) {
+            gate.give_up();
+        }
         if inner.options.background { Ok(()) } else { self.replace_dead_devices() }
     }
 
@@ -161,20 +166,15 @@ impl Database {
         let Some(archiver) = &inner.archiver else {
             return Err(Error::new(ErrorKind::NotInPrerequisiteState, "the log is not archived"));
         };
-        if self.restore_under_way().is_some_and(|restore| restore.origin.kind != OriginKind::Media) {
-            // A folder has one origin: another one would forget what the other file has yet to get from this one.
-            return Err(Error::new(
-                ErrorKind::NotInPrerequisiteState,
-                "the folder was made from another database's archive, and not all of its pages are there yet",
-            ));
-        }
+        let parent = self.restore_under_way().and_then(|restore| ParentSource::of(&restore.origin));
         for _ in 0..10 {
             let view = archiver.view().ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be read now"))?;
-            let begins = inner.log.oldest_lsn() <= inner.log.config().first_lsn();
+            let begins = inner.log.oldest_lsn() <= log_first(&inner.log, parent.as_ref());
             let segment_bytes = inner.log.config().segment_bytes;
             let dir = &inner.dir;
             let id = inner.boot.database_id;
-            let found = material(&inner.vfs, dir, &inner.options, id, Some(view), segment_bytes, begins)?;
+            let view = Some(view);
+            let found = material(&inner.vfs, dir, &inner.options, id, view, segment_bytes, begins, parent.as_ref())?;
             let end = found.view.as_ref().map_or_else(|| inner.log.oldest_lsn(), |view| view.end());
             match inner.log.hold("the restore", end) {
                 Ok(hold) => return Ok((found, end, hold)),
@@ -192,6 +192,38 @@ impl Database {
         let replaceable = !inner.pool.is_remote() && inner.archiver.is_some() && self.restore_material().is_ok();
         let patience = if inner.options.background { inner.options.replacement_patience } else { Duration::ZERO };
         inner.pool.set_replaceable(replaceable, patience);
+        self.look_at_gates();
+    }
+
+    /// A device that hangs is given up only where its files can be made anew on another one: in its own folder nothing can.
+    fn look_at_gates(&self) {
+        let inner = self.inner();
+        let replaceable = inner.pool.is_replaceable();
+        let spare = inner.options.spare_data.as_ref().map(|spare| full(&inner.dir.join(spare)));
+        if let Some(gate) = inner.gates.of(0) {
+            let found_again = || {
+                let owner = LogOwner::read(&inner.vfs, &inner.log_dir).ok().flatten();
+                owner.is_some_and(|owner| owner.database_id == inner.boot.database_id)
+            };
+            let other = spare.as_ref().is_some_and(|spare| *spare != *inner.data_dir.lock());
+            gate.set_may_give_up(replaceable && other && found_again());
+        }
+        if let Some(version) = inner.pool.version_file()
+            && let Some(gate) = inner.gates.of(version.number())
+        {
+            let other = spare.is_some_and(|spare| spare.join(REPLACEMENT) != version.path());
+            gate.set_may_give_up(replaceable && other);
+        }
+    }
+
+    /// The device that does not answer at the moment, if there is one, as an error.
+    pub(crate) fn slow_device(&self) -> Option<Error> {
+        const LONG: Duration = Duration::from_secs(2);
+        let waiting = |(name, waiting): (String, Duration)| {
+            let what = format!("the device of \"{name}\" has not answered for {waiting:.0?}");
+            (waiting >= LONG).then(|| Error::new(ErrorKind::Io, what))
+        };
+        self.inner().gates.waiting().into_iter().find_map(waiting)
     }
 
     /// Makes replacements for the devices that are dead. Nothing is done where none is.
@@ -203,7 +235,10 @@ impl Database {
         if let Some((file, why)) = inner.pool.restoring().and_then(|restoring| restoring.take_failed_write()) {
             inner.pool.fail_device(file, &why);
         }
-        for (file, why) in inner.pool.dead_devices() {
+        // The data first: what replaces the version store is noted beside it, and may find that it is dead as well.
+        let mut dead = inner.pool.dead_devices();
+        dead.sort_unstable_by_key(|(file, _)| *file);
+        for (file, why) in dead {
             self.replace_device(file, &why).map_err(|error| {
                 let hint = match inner.options.spare_data {
                     Some(_) => "See that the spare folder is there, empty, and large enough; it is tried again.",
@@ -238,26 +273,22 @@ impl Database {
         if let Some(restore) = &superseded {
             restore.supersede();
         }
-        let origin = superseded.map(|restore| restore.origin.clone());
-        let mut origin = origin.filter(|origin| origin.kind == OriginKind::Media).unwrap_or(Origin {
-            kind: OriginKind::Media,
-            database_id: id,
-            archive: options.archive.unwrap_or_default(),
-            backups: options.backups,
-            backup: None,
-            as_of: None,
-            data_pages: 0,
-            version_pages: None,
-            background: true,
-        });
+        let before = superseded.map(|restore| restore.origin.clone());
+        // Those of a folder that was made of another database go by that one's.
+        let marked_by = before.as_ref().map_or(id, |before| before.database_id);
+        let hangs = |file: u64| inner.gates.of(file).is_some_and(|gate| gate.is_given_up() || gate.waiting().is_some());
+        let mut origin = Origin::media(before, id, options.archive.unwrap_or_default(), options.backups);
         let mut version = inner.version_record.lock().clone();
         // A replacement that dies is replaced in its own place.
-        let spare =
-            inner.options.spare_data.as_ref().map(|spare| full(&inner.dir.join(spare))).filter(|spare| *spare != old);
+        let spare_folder = inner.options.spare_data.as_ref().map(|spare| full(&inner.dir.join(spare)));
+        let is_replacement = |path: &Path| spare_folder.as_ref().is_some_and(|spare| spare.join(REPLACEMENT) == path);
+        let replaced =
+            pool.version_file().is_some_and(|version| version.number() == file && is_replacement(&version.path()));
+        let spare = spare_folder.as_ref().filter(|spare| if file == 0 { **spare != old } else { !replaced });
         let (mut dir, mut lock) = (old.clone(), None);
         if file == 0 {
             origin.data_pages = pool.space().high_water().max(1);
-            if let Some(spare) = &spare {
+            if let Some(spare) = spare {
                 lock = Some(self.take_spare(spare)?);
                 dir.clone_from(spare);
                 if let Some(path) = version.as_mut().and_then(|record| record.path.as_mut()) {
@@ -266,42 +297,66 @@ impl Database {
             }
         } else {
             origin.version_pages = Some((file as u32, pool.space().version_high_water().in_file().max(1)));
-            if let (Some(spare), Some(record)) = (&spare, version.as_mut()) {
+            if let (Some(spare), Some(record)) = (spare, version.as_mut()) {
                 vfs.make_folder(spare)?;
                 record.path = Some(spare.join(REPLACEMENT));
             }
         }
+        let moves = if file == 0 { dir != old } else { spare.is_some() };
+        if hangs(file) && !moves {
+            return Err(Error::new(
+                ErrorKind::Io,
+                "the device does not answer, so nothing can be made on it; a folder on another one (spare_data) is needed",
+            ));
+        }
         // What is left of the dead device is older than all else from here on, whatever becomes of it.
         let epoch = control.1.epoch + 1;
-        if let Some(live) = pool.version_file().filter(|version| version.number() != file) {
-            set_version_file_epoch(vfs, &live.path(), epoch)?;
+        let is_dead = |number: u64| pool.dead_devices().iter().any(|(of, _)| *of == number);
+        if let Some(live) = pool.version_file().filter(|version| version.number() != file && !is_dead(version.number()))
+        {
+            // It may be found dead, or to hang, by this.
+            let through = inner.gates.of(live.number()).map_or_else(|| Arc::clone(vfs), |gate| gate.vfs(vfs));
+            set_version_file_epoch(&through, &live.path(), epoch).inspect_err(|error| {
+                pool.device_failed(live.number(), error);
+            })?;
         }
         let next = Control { epoch, ..control.1 };
         let is_anew = |segment_file: u64| segment_file == file;
-        let mut marks = Marks::read(vfs, &old, id).unwrap_or_default();
+        // One that hangs is not asked: everything is restored again.
+        let of_old = inner.data_vfs();
+        let known = if hangs(0) { None } else { Marks::read(&of_old, &old, marked_by).ok() };
+        let mut marks = known.unwrap_or_default();
         marks.database_id = id;
         marks.segments.retain(|segment| !is_anew(segment.file));
         if inner.restore.lock().is_none() {
             marks.segments.clear();
         }
-        marks.write(vfs, &dir)?;
-        origin.write(vfs, &dir)?;
+        // Nothing else would find it out: no batch is written while a device is dead.
+        let beside_data = |error: &Error| {
+            if dir == old {
+                pool.device_failed(0, error);
+            }
+        };
+        let of_dir = if dir == old { &of_old } else { vfs };
+        origin.write_with(&marks, dir == old && marked_by != id, of_dir, &dir).inspect_err(beside_data)?;
+        // Calls that are under way on the old device go on through the gate that they began with.
+        let (gate, gated) = inner.gates.another(if file == 0 { dir.join("data") } else { dir.join(REPLACEMENT) }, vfs);
         let new = if file == 0 {
             let page = boot::page(&inner.boot, control.1.checkpoint)?;
             make_file(vfs, &dir.join("data"), page.as_bytes())?;
-            vfs.open(&dir.join("data"), OpenMode::ReadWrite)?
+            gated.open(&dir.join("data"), OpenMode::ReadWrite)?
         } else {
             let path = version.as_ref().and_then(|record| record.path.as_ref()).map(|path| old.join(path));
             let path = path.ok_or_else(|| Error::internal("a version store without a place"))?;
             make_version_file(vfs, &path, file as u32, id, epoch)?;
-            vfs.open(&path, OpenMode::ReadWrite)?
+            gated.open(&path, OpenMode::ReadWrite)?
         };
         if dir != old {
             let path = dir.join("control");
             if vfs.exists(&path)? {
                 vfs.remove(&path)?;
             }
-            let mut file = ControlFile::create(vfs, &path, next)?;
+            let mut file = ControlFile::create(&gated, &path, next)?;
             let log_dir = full(&inner.log_dir);
             file.keep_copy(vfs, &log_dir.join(CONTROL_COPY))?;
             write_log_place(vfs, &dir, &log_dir)?;
@@ -317,25 +372,29 @@ impl Database {
         } else if file != 0
             && let Some(record) = &version
         {
-            VersionRecord::write(record, vfs, &dir)?;
+            VersionRecord::write(record, of_dir, &dir).inspect_err(beside_data)?;
         }
         if dir == old {
             if LogOwner::read(vfs, &inner.log_dir)?.is_some() {
                 LogOwner { database_id: id, epoch }.write(vfs, &inner.log_dir)?;
             }
-            control.0.write(next)?;
+            control.0.write(next).inspect_err(beside_data)?;
         }
         control.1 = next;
         *inner.version_record.lock() = version;
 
-        let again = inner.archiver.clone();
-        let again = Box::new(move || again.as_ref().and_then(|archiver| archiver.view()));
         let as_of = Lsn(end.0.saturating_sub(1));
-        let maker = FromArchive::new(found.base, found.view, as_of, again)?;
+        let segment_bytes = inner.log.config().segment_bytes;
+        let archiver = inner.archiver.as_ref();
+        let again = again(vfs, &dir, archiver, &found, as_of, segment_bytes, origin.parent.as_ref());
+        let maker = FromArchive::new(found.maker(as_of)?, again);
         let restoring = Restoring::new(&files_of(&origin), Arc::new(maker));
         let restore = Restore::new(vfs, dir.clone(), origin, restoring, as_of, Some(hold))?;
         let side = dir.join("doublewrite");
-        pool.replace_file(file, new, (file == 0).then_some((vfs, side.as_path())), Arc::clone(&restore.restoring))?;
+        let area = (file == 0).then_some((&gated, side.as_path()));
+        pool.replace_file(file, new, area, Arc::clone(&restore.restoring))?;
+        inner.gates.set(file, gate);
+        self.look_at_gates();
         pool.space().file_was_replaced(file);
         *inner.restore.lock() = Some(Arc::clone(&restore));
         let behind = pool.note_behind(file, &restore.restoring, end)?;

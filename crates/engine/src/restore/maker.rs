@@ -3,51 +3,48 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use resurgam_archive::{PageBase, PageMaker, View};
-use resurgam_base::{ErrorKind, Lsn, PageId, Result};
+use resurgam_archive::PageMaker;
+use resurgam_base::{ErrorKind, PageId, Result};
 use resurgam_buffer::SegmentMaker;
 use resurgam_page::PageBuf;
 
-/// What gives the archive as it is now, where the one in use cannot be read any more.
-pub(super) type Again = Box<dyn Fn() -> Option<Arc<View>> + Send + Sync>;
+/// The same maker, of the archive as it is now, where the one in use cannot be read any more; `None`: there is none now.
+pub(crate) type Again = Box<dyn Fn() -> Result<Option<Arc<PageMaker>>> + Send + Sync>;
 
 /// See the module.
-pub(super) struct FromArchive {
+pub(crate) struct FromArchive {
     /// None: nothing was archived yet, and no page is older than the log.
     maker: Mutex<Option<Arc<PageMaker>>>,
-    base: PageBase,
-    as_of: Lsn,
     again: Again,
 }
 
 impl FromArchive {
-    /// Pages with all records of `view` up to `as_of` applied.
-    ///
-    /// # Errors
-    /// That backup and archive do not allow it.
-    pub fn new(base: PageBase, view: Option<Arc<View>>, as_of: Lsn, again: Again) -> Result<Self> {
-        let maker = match view {
-            Some(view) => Some(Arc::new(PageMaker::new(base.clone(), view, as_of)?)),
-            None => None,
-        };
-        Ok(Self { maker: Mutex::new(maker), base, as_of, again })
+    /// Pages as `maker` makes them.
+    pub fn new(maker: Option<Arc<PageMaker>>, again: Again) -> Self {
+        Self { maker: Mutex::new(maker), again }
     }
 }
 
 impl SegmentMaker for FromArchive {
-    fn make(&self, first: PageId, pages: &mut [PageBuf]) -> Result<()> {
-        let Some(maker) = self.maker.lock().clone() else { return Ok(()) };
-        match maker.make(first, pages) {
+    fn make(&self, first: PageId, pages: &mut [PageBuf]) -> Result<u64> {
+        let Some(maker) = self.maker.lock().clone() else { return Ok(0) };
+        let mut failed = Vec::new();
+        let made = match maker.make_what_can_be(first, pages, &mut |page, error| failed.push((page, error.clone()))) {
             // Its files may have been merged into others meanwhile.
             Err(error) if error.kind() == ErrorKind::Io => {
-                let Some(view) = (self.again)().filter(|view| view.end() > self.as_of) else { return Err(error) };
-                let newer = Arc::new(PageMaker::new(self.base.clone(), view, self.as_of)?);
+                let Some(newer) = (self.again)().unwrap_or_default() else { return Err(error) };
+                failed.clear();
                 pages.iter_mut().for_each(|page| page.as_bytes_mut().fill(0));
-                newer.make(first, pages)?;
+                let made =
+                    newer.make_what_can_be(first, pages, &mut |page, error| failed.push((page, error.clone())))?;
                 *self.maker.lock() = Some(newer);
-                Ok(())
+                made
             }
-            made => made.map(|_| ()),
+            made => made?,
+        };
+        for (page, error) in failed {
+            tracing::error!("page {page} could not be restored, which keeps nobody from the others: {error}");
         }
+        Ok(made.damaged)
     }
 }

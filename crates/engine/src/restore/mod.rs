@@ -7,21 +7,27 @@
 //! | `begin.rs` | what an open does about files that are missing |
 //! | `maker.rs`, `attach.rs` | where segments come from; what an open goes on with |
 //! | `device.rs` | a device that dies while the database is open |
+//! | `gates.rs` | the devices of pages, none of which is waited for for ever |
+//! | `parent.rs` | the database that the folder was made of, while its pages come from there |
 //! | `unfinished.rs` | what a folder says of it that nobody has open |
 //! | `run.rs` | a restore under way: the background pass, marks, the end |
 
 mod attach;
 pub(crate) mod begin;
 pub(crate) mod device;
+pub(crate) mod gates;
 mod maker;
 mod marks;
 mod origin;
+mod parent;
 mod run;
 mod unfinished;
 
-pub(crate) use attach::{Attach, attach};
+pub(crate) use attach::{Attach, again_of_parent, attach};
+pub(crate) use maker::FromArchive;
 pub(crate) use run::Restore;
 pub use run::RestoreStatus;
 
 pub use origin::{ORIGIN, Origin, OriginKind};
+pub use parent::ParentSource;
 pub use unfinished::{UnfinishedRestore, unfinished_restore};

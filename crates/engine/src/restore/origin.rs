@@ -1,7 +1,7 @@
 //! The file that says that a folder's pages are still being restored, and from where: `DIR/restore`.
 //!
 //! ```text
-//! Resurgam restore, format 1
+//! Resurgam restore, format 1    2, where it has a parent
 //! kind media                    media, point or clone
 //! database 00112233…            whose archive and backups (32 hexadecimal digits)
 //! archive /archive              a URL
@@ -11,6 +11,12 @@
 //! data-pages 4096               pages of the data file; 0 = it is not restored
 //! version-pages 1 512           number and pages of the version-store file, where that is restored
 //! background yes                no = pages are restored only as they are asked for
+//! parent-kind clone             } of a folder that was made of another database and whose device died before all pages were
+//! parent-database 00112233…     } there: point or clone; whose pages its own archive goes on from, and as of when
+//! parent-archive /archive       }
+//! parent-backups file:///b      } left out where there is none
+//! parent-backup 20261123-1      }
+//! parent-as-of 123456           }
 //! checksum 0f3c9a11             CRC-32C of the lines above, in hexadecimal
 //! ```
 //!
@@ -25,10 +31,15 @@ use std::sync::Arc;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, checksum};
 use resurgam_vfs::{OpenMode, Vfs};
 
+use super::begin::store_at;
+use super::marks::{MARKS, Marks};
+use super::parent::ParentSource;
+use crate::points::end_lease;
+
 /// Its name in the data folder.
 pub const ORIGIN: &str = "restore";
 const FIRST_LINE: &str = "Resurgam restore, format ";
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 const BYTES_MAX: u64 = 64 << 10;
 
 /// Why a folder is being restored.
@@ -62,6 +73,41 @@ pub struct Origin {
     pub version_pages: Option<(u32, u64)>,
     /// Restored in the background as well; false: only as asked for.
     pub background: bool,
+    /// Of a media restore: what the pages come from that are in no archive of its own.
+    pub parent: Option<ParentSource>,
+}
+
+impl OriginKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Media => "media",
+            Self::Point => "point",
+            Self::Clone => "clone",
+        }
+    }
+
+    fn of_name(name: &str) -> Option<Self> {
+        [Self::Media, Self::Point, Self::Clone].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+fn hex(id: &[u8; 16]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Adds a line for each that there is.
+fn push_named(text: &mut String, named: &[(&str, Option<&String>)]) -> Result<()> {
+    for (name, value) in named {
+        let Some(value) = value else { continue };
+        if value.is_empty() || value.contains(['\n', '\r']) {
+            return Err(Error::new(
+                ErrorKind::InvalidParameter,
+                format!("{name} {value:?} is empty or has a line break"),
+            ));
+        }
+        *text += &format!("{name} {value}\n");
+    }
+    Ok(())
 }
 
 impl Origin {
@@ -101,11 +147,60 @@ impl Origin {
         vfs.sync_dir(dir)
     }
 
-    /// Removes it and makes that durable: the folder is whole.
+    /// That of a media restore of database `id`, which takes the place of `before`: what that has still to bring, it brings as well. What
+    /// was to come from the database that this one was made of comes from there still, below the records of its own archive.
+    pub fn media(before: Option<Self>, id: [u8; 16], archive: String, backups: Option<String>) -> Self {
+        if let Some(before) = before.as_ref().filter(|before| before.kind == OriginKind::Media) {
+            return before.clone();
+        }
+        Self {
+            kind: OriginKind::Media,
+            database_id: id,
+            archive,
+            backups,
+            backup: None,
+            as_of: None,
+            data_pages: before.as_ref().map_or(0, |before| before.data_pages),
+            version_pages: before.as_ref().and_then(|before| before.version_pages),
+            background: true,
+            parent: before.as_ref().and_then(ParentSource::of),
+        }
+    }
+
+    /// Replaces it, with the marks that go with it. `anew`: the marks so far are another database's, which count for nobody once this is
+    /// there; otherwise those of files that are made anew must go before.
+    ///
+    /// # Errors
+    /// As [`Origin::write`].
+    pub(super) fn write_with(&self, marks: &Marks, anew: bool, vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<()> {
+        if anew {
+            self.write(vfs, dir)?;
+            return marks.write(vfs, dir);
+        }
+        marks.write(vfs, dir)?;
+        self.write(vfs, dir)
+    }
+
+    /// Whether there is nothing that is to be restored: it was restored to the end, and a crash came before [`Origin::end`] did.
+    pub fn is_over(&self) -> bool {
+        self.data_pages == 0 && self.version_pages.is_none()
+    }
+
+    /// The folder of database `id` is whole: gives back what was kept for it, and removes what says that it is being restored. A lease
+    /// that cannot be given back now stays until somebody does so.
     ///
     /// # Errors
     /// Those of removing.
-    pub fn remove(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<()> {
+    pub fn end(&self, vfs: &Arc<dyn Vfs>, dir: &Path, id: &[u8; 16]) -> Result<()> {
+        if let Some(parent) = ParentSource::of(self) {
+            match store_at(vfs, dir, &parent.archive, None) {
+                Ok(store) => end_lease(&*store, parent.kind, id),
+                Err(error) => tracing::warn!("the lease in {} could not be given back: {error}", parent.archive),
+            }
+        }
+        if vfs.exists(&dir.join(MARKS))? {
+            vfs.remove(&dir.join(MARKS))?;
+        }
         vfs.remove(&dir.join(ORIGIN))?;
         vfs.sync_dir(dir)
     }
@@ -115,25 +210,14 @@ impl Origin {
     /// # Errors
     /// `InvalidParameter` for a URL or name with a line break.
     pub fn encode(&self) -> Result<String> {
-        let kind = match self.kind {
-            OriginKind::Media => "media",
-            OriginKind::Point => "point",
-            OriginKind::Clone => "clone",
-        };
-        let id: String = self.database_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut text = format!("{FIRST_LINE}{FORMAT_VERSION}\nkind {kind}\ndatabase {id}\n");
-        let named =
-            [("archive", Some(&self.archive)), ("backups", self.backups.as_ref()), ("backup", self.backup.as_ref())];
-        for (name, value) in named {
-            let Some(value) = value else { continue };
-            if value.is_empty() || value.contains(['\n', '\r']) {
-                return Err(Error::new(
-                    ErrorKind::InvalidParameter,
-                    format!("{name} {value:?} is empty or has a line break"),
-                ));
-            }
-            text += &format!("{name} {value}\n");
-        }
+        // Programs that know nothing of parents read what has none.
+        let format = if self.parent.is_some() { FORMAT_VERSION } else { 1 };
+        let mut text =
+            format!("{FIRST_LINE}{format}\nkind {}\ndatabase {}\n", self.kind.name(), hex(&self.database_id));
+        push_named(
+            &mut text,
+            &[("archive", Some(&self.archive)), ("backups", self.backups.as_ref()), ("backup", self.backup.as_ref())],
+        )?;
         if let Some(as_of) = self.as_of {
             text += &format!("as-of {}\n", as_of.0);
         }
@@ -142,6 +226,16 @@ impl Origin {
             text += &format!("version-pages {number} {pages}\n");
         }
         text += if self.background { "background yes\n" } else { "background no\n" };
+        if let Some(parent) = &self.parent {
+            text += &format!("parent-kind {}\nparent-database {}\n", parent.kind.name(), hex(&parent.database_id));
+            let named = [
+                ("parent-archive", Some(&parent.archive)),
+                ("parent-backups", parent.backups.as_ref()),
+                ("parent-backup", parent.backup.as_ref()),
+            ];
+            push_named(&mut text, &named)?;
+            text += &format!("parent-as-of {}\n", parent.as_of.0);
+        }
         let sum = checksum(text.as_bytes());
         Ok(text + &format!("checksum {sum:08x}\n"))
     }
@@ -167,23 +261,30 @@ impl Origin {
         }
         let (mut kind, mut id, mut archive, mut data_pages, mut background) = (None, None, None, None, None);
         let (mut backups, mut backup, mut as_of, mut version_pages) = (None, None, None, None);
+        let mut parent = (None, None, None, None, None, None);
         for line in text[..at].lines().skip(1) {
             let (name, value) = line.split_once(' ').ok_or_else(|| bad("a line is not known"))?;
             let number = || value.parse::<u64>().map_err(|_| bad("a number is wrong"));
             match name {
                 "kind" => {
-                    kind = Some(match value {
-                        "media" => OriginKind::Media,
-                        "point" => OriginKind::Point,
-                        "clone" => OriginKind::Clone,
-                        _ => return Err(bad("its kind is not known")),
-                    });
+                    kind = Some(OriginKind::of_name(value).ok_or_else(|| bad("its kind is not known"))?);
                 }
                 "database" => id = Some(from_hex(value).ok_or_else(|| bad("its database id is wrong"))?),
                 "archive" => archive = Some(value.to_owned()),
                 "backups" => backups = Some(value.to_owned()),
                 "backup" => backup = Some(value.to_owned()),
                 "as-of" => as_of = Some(Lsn(number()?)),
+                "parent-kind" if format > 1 => {
+                    let of = OriginKind::of_name(value).filter(|kind| *kind != OriginKind::Media);
+                    parent.0 = Some(of.ok_or_else(|| bad("its parent's kind is not known"))?);
+                }
+                "parent-database" if format > 1 => {
+                    parent.1 = Some(from_hex(value).ok_or_else(|| bad("its parent's database id is wrong"))?);
+                }
+                "parent-archive" if format > 1 => parent.2 = Some(value.to_owned()),
+                "parent-backups" if format > 1 => parent.3 = Some(value.to_owned()),
+                "parent-backup" if format > 1 => parent.4 = Some(value.to_owned()),
+                "parent-as-of" if format > 1 => parent.5 = Some(Lsn(number()?)),
                 "data-pages" => data_pages = Some(number()?),
                 "version-pages" => {
                     let parsed =
@@ -201,10 +302,26 @@ impl Origin {
                 _ => return Err(bad("a line is not known")),
             }
         }
-        match (kind, id, archive, data_pages, background) {
-            (Some(kind), Some(database_id), Some(archive), Some(data_pages), Some(background)) => {
-                Ok(Self { kind, database_id, archive, backups, backup, as_of, data_pages, version_pages, background })
+        let parent = match parent {
+            (None, None, None, None, None, None) if format == 1 => None,
+            (Some(kind), Some(database_id), Some(archive), backups, backup, Some(as_of)) => {
+                Some(ParentSource { kind, database_id, archive, backups, backup, as_of })
             }
+            _ => return Err(bad("a line of its parent is missing")),
+        };
+        match (kind, id, archive, data_pages, background) {
+            (Some(kind), Some(database_id), Some(archive), Some(data_pages), Some(background)) => Ok(Self {
+                kind,
+                database_id,
+                archive,
+                backups,
+                backup,
+                as_of,
+                data_pages,
+                version_pages,
+                background,
+                parent,
+            }),
             _ => Err(bad("a line is missing")),
         }
     }
@@ -237,6 +354,7 @@ mod tests {
             data_pages: 4096,
             version_pages: None,
             background: true,
+            parent: None,
         };
         let clone = Origin {
             kind: OriginKind::Clone,
@@ -248,7 +366,14 @@ mod tests {
             background: false,
             ..media.clone()
         };
-        for origin in [media.clone(), Origin { kind: OriginKind::Point, ..clone.clone() }, clone] {
+        let layered = Origin { parent: ParentSource::of(&clone), ..media.clone() };
+        assert!(
+            layered.parent.is_some()
+                && layered.parent == ParentSource::of(&layered)
+                && ParentSource::of(&media).is_none()
+        );
+        assert!(layered.encode()?.contains("format 2\n") && media.encode()?.contains("format 1\n"));
+        for origin in [media.clone(), layered, Origin { kind: OriginKind::Point, ..clone.clone() }, clone] {
             let text = origin.encode()?;
             assert_eq!(Origin::decode(text.as_bytes())?, origin);
             for at in 0..text.len() {
@@ -262,7 +387,7 @@ mod tests {
             let refused = Origin { archive: archive.into(), ..media.clone() }.encode();
             assert_eq!(refused.err().map(|e| e.kind()), Some(ErrorKind::InvalidParameter));
         }
-        let newer = media.encode()?.replace("format 1", "format 2");
+        let newer = media.encode()?.replace("format 1", "format 3");
         assert_eq!(Origin::decode(newer.as_bytes()).err().map(|e| e.kind()), Some(ErrorKind::NewerFormat));
         Ok(())
     }

@@ -19,11 +19,9 @@ use resurgam_buffer::{BufferPool, Planted, Restoring, SEGMENT_PAGES, Segment};
 use resurgam_log::{Log, LogHold};
 use resurgam_vfs::Vfs;
 
-use super::begin::store_at;
-use super::marks::{MARKS, Marks};
+use super::marks::Marks;
 use super::origin::{Origin, OriginKind};
 use crate::database::Database;
-use crate::points::end_lease;
 
 /// The background pass takes so many neighbouring segments at once, at most.
 const STEP_MAX: usize = 32;
@@ -48,6 +46,8 @@ pub struct RestoreStatus {
     pub restored: u64,
     pub on_demand: u64,
     pub in_background: u64,
+    /// Pages that could not be made since the open: who reads one is told why.
+    pub damaged_pages: u64,
     /// Bytes written since the open, in a second, and how long the rest takes at that rate.
     pub bytes: u64,
     pub bytes_per_second: f64,
@@ -214,6 +214,7 @@ impl Restore {
             restored: progress.restored,
             on_demand: progress.on_demand,
             in_background: progress.in_background,
+            damaged_pages: progress.damaged,
             bytes: progress.bytes,
             bytes_per_second: progress.bytes as f64 / seconds,
             left: (done > 0).then(|| Duration::from_secs_f64((left as f64 * seconds / done as f64).min(1e9))),
@@ -301,7 +302,7 @@ impl Database {
             || !inner.options.background
         {
             restore.failing.store(now, Ordering::Relaxed);
-            restore.write_marks(&inner.vfs, &inner.pool)?;
+            restore.write_marks(&inner.data_vfs(), &inner.pool)?;
         }
         Ok(true)
     }
@@ -336,11 +337,11 @@ impl Database {
         let progress = restore.restoring.progress();
         if progress.restored < progress.segments {
             if restore.carried.load(Ordering::SeqCst) {
-                restore.write_marks(&inner.vfs, &inner.pool)?;
+                restore.write_marks(&inner.data_vfs(), &inner.pool)?;
             }
             return Ok(false);
         }
-        restore.write_marks(&inner.vfs, &inner.pool)?;
+        restore.write_marks(&inner.data_vfs(), &inner.pool)?;
         if !restore.restoring.is_finished() {
             return Ok(true);
         }
@@ -354,16 +355,24 @@ impl Database {
             // A device has died, and another restore has taken the place of this one.
             return Ok(true);
         }
-        Origin::remove(&inner.vfs, &restore.dir)?;
-        inner.vfs.remove(&restore.dir.join(MARKS))?;
-        inner.vfs.sync_dir(&restore.dir)?;
+        let vfs = inner.data_vfs();
+        // A crash from here on finds nothing that is to be restored, and goes on with the rest of this.
+        let over = Origin { data_pages: 0, version_pages: None, ..restore.origin.clone() };
+        over.write(&vfs, &restore.dir)?;
         inner.pool.set_restoring(None);
         *slot = None;
         drop(slot);
-        if restore.origin.kind != OriginKind::Media
-            && let Ok(store) = store_at(&inner.vfs, &restore.dir, &restore.origin.archive, None)
-        {
-            end_lease(&*store, restore.origin.kind, &inner.boot.database_id);
+        inner.repairs.set_parent(None);
+        if let Err(error) = over.end(&vfs, &restore.dir, &inner.boot.database_id) {
+            tracing::warn!(
+                "what says that the folder was restored could not be removed, which the next start does: {error}"
+            );
+        }
+        if progress.damaged > 0 {
+            tracing::error!(
+                "{} pages could not be made from archive and backup; whoever reads one is told why",
+                progress.damaged
+            );
         }
         tracing::warn!(
             "the restore is finished: {} segments ({} MB) in {:.1?}, {} of them on demand; every page is in its file again, \

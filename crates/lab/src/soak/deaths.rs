@@ -7,6 +7,7 @@
 //! | killed | dies | the server is killed within a second and a half: before the replacement, or in the midst of the restore |
 //! | again | dies | while its replacement is restored that is declared dead, too, and restored in its place |
 //! | spare | dies, as does the spare one during the restore or after it | the server is killed: it has no third device |
+//! | hangs | hangs: no write ends; it answers again while the work goes on elsewhere, or dies then | the restore is waited for, or the server killed |
 //! | last | dies, and there is no spare one | the server is killed |
 //!
 //! Nothing of it may fail a statement (`round.rs`): what needs a page waits.
@@ -45,6 +46,7 @@ enum Plan {
     Replaced,
     Killed,
     Again,
+    Hangs,
     Spare,
     Last,
 }
@@ -63,7 +65,8 @@ pub fn happen(
     let plans: &[Plan] = match (devices.can_be_replaced(), lives) {
         (true, true) => &[Plan::Replaced],
         (true, false) => {
-            &[Plan::Replaced, Plan::Replaced, Plan::Killed, Plan::Killed, Plan::Again, Plan::Spare, Plan::Nothing]
+            use Plan::{Again, Hangs, Killed, Nothing, Replaced, Spare};
+            &[Replaced, Replaced, Killed, Killed, Again, Spare, Hangs, Hangs, Nothing]
         }
         (false, true) => &[Plan::Nothing],
         (false, false) => &[Plan::Nothing, Plan::Last],
@@ -77,6 +80,9 @@ pub fn happen(
     let died = Instant::now();
     if plan == Plan::Last {
         round.failing.store(DEAD, Ordering::SeqCst);
+    }
+    if plan == Plan::Hangs {
+        return hang(devices, round, counts, rng, died);
     }
     devices.die()?;
     counts.deaths += 1;
@@ -107,6 +113,24 @@ pub fn happen(
     wait_until_restored(devices, round)?;
     counts.restored += 1;
     counts.longest_s = counts.longest_s.max(died.elapsed().as_secs_f64());
+    Ok(true)
+}
+
+/// The device hangs, is noticed, and something takes its place. What was being written there is written late.
+fn hang(devices: &mut Devices, round: &Round, counts: &mut Counts, rng: &mut SmallRng, since: Instant) -> Result<bool> {
+    let at = devices.hang()?;
+    counts.deaths += 1;
+    let replaced = wait(devices, round, "a device that hangs was not noticed", |devices| Ok(devices.is_replaced()));
+    thread::sleep(Duration::from_millis(rng.random_range(0..1500)));
+    devices.answer(at, rng.random())?;
+    replaced?;
+    if rng.random_ratio(1, 3) {
+        thread::sleep(Duration::from_millis(rng.random_range(0..KILL_AFTER_MS)));
+        return Ok(false);
+    }
+    wait_until_restored(devices, round)?;
+    counts.restored += 1;
+    counts.longest_s = counts.longest_s.max(since.elapsed().as_secs_f64());
     Ok(true)
 }
 

@@ -27,6 +27,8 @@ pub struct Devices {
     pub back: u64,
     pub still_dead: u64,
     pub renewed: u64,
+    /// Devices that hung.
+    pub hung: u64,
 }
 
 impl Devices {
@@ -36,7 +38,8 @@ impl Devices {
         let images = [Image::make(work, "device0")?, Image::make(work, "device1")?];
         let (asked, spare) = (images[0].folder().join("data"), images[1].folder().join("spare0"));
         let work = work.to_path_buf();
-        Ok(Self { images, dead: [false; 2], work, asked, spare, spares: 0, back: 0, still_dead: 0, renewed: 0 })
+        let (spares, back, still_dead, renewed, hung) = (0, 0, 0, 0, 0);
+        Ok(Self { images, dead: [false; 2], work, asked, spare, spares, back, still_dead, renewed, hung })
     }
 
     pub fn archive(&self) -> PathBuf {
@@ -53,7 +56,10 @@ impl Devices {
             ("spare-data", self.spare.clone()),
         ]
         .map(|(name, path)| format!("--{name}={}", path.display()))
-        .into()
+        .into_iter()
+        // Longer than a sync takes beside whatever else this machine does.
+        .chain(["--device-timeout=4s".to_owned()])
+        .collect()
     }
 
     /// The data folder that counts: what the log's folder says, or the one that is asked for.
@@ -83,6 +89,21 @@ impl Devices {
         let at = self.device_of(&self.folder());
         self.dead[at] = true;
         self.images[at].stop()
+    }
+
+    /// The device that the data is on hangs from now on: writes do not end. Which one that is.
+    pub fn hang(&mut self) -> Result<usize> {
+        let at = self.device_of(&self.folder());
+        self.dead[at] = true;
+        self.images[at].freeze()?;
+        self.hung += 1;
+        Ok(at)
+    }
+
+    /// What hangs is done, however late; then it may die.
+    pub fn answer(&mut self, at: usize, dies: bool) -> Result<()> {
+        self.images[at].thaw()?;
+        if dies { self.images[at].stop() } else { Ok(()) }
     }
 
     /// While no server runs: what becomes of dead devices, and what the next command line says.

@@ -3,6 +3,8 @@
 //! The stop is the kernel's own emergency stop (`EXT4_IOC_SHUTDOWN` without a flush of its journal): from then on nothing
 //! of it reaches the image any more, and whoever opens or writes a file gets EIO.
 //!
+//! Or one that hangs (`fsfreeze`): writes and syncs do not end until it thaws, and are done then.
+//!
 //! # Getting rid of a stopped one
 //! A stopped file system that is still alive somewhere is what a mount of the same loop device gives again: stopped, while
 //! the mount says success and folders can be listed. It stays alive where a process with a mount namespace of its own
@@ -39,6 +41,7 @@ pub struct Image {
     files: u32,
     /// The loop device, while it is mounted.
     device: Option<String>,
+    frozen: bool,
 }
 
 impl Image {
@@ -50,7 +53,7 @@ impl Image {
         if output(Command::new("id").arg("-u"))? != "0" {
             return Err("mounting an image needs root".into());
         }
-        let mut image = Self { work: work.to_path_buf(), name: name.to_owned(), files: 0, device: None };
+        let mut image = Self { work: work.to_path_buf(), name: name.to_owned(), files: 0, device: None, frozen: false };
         fs::create_dir_all(image.folder()).map_err(|e| e.to_string())?;
         image.renew()?;
         // Once for trial: whether the kernel knows the request shows here.
@@ -79,6 +82,21 @@ impl Image {
         // SAFETY: `root` is an open file of that file system, and the request's argument lives
         // until the call returns.
         unsafe { ioctl(&root, request) }.map_err(|e| format!("the kernel refused EXT4_IOC_SHUTDOWN: {e}"))
+    }
+
+    /// From now on whoever writes to it, or syncs a file of it, waits until it thaws.
+    pub fn freeze(&mut self) -> Result<()> {
+        output(Command::new("fsfreeze").arg("-f").arg(self.folder()))?;
+        self.frozen = true;
+        Ok(())
+    }
+
+    /// What waits is done.
+    pub fn thaw(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.frozen) {
+            output(Command::new("fsfreeze").arg("-u").arg(self.folder()))?;
+        }
+        Ok(())
     }
 
     /// As it is on the disk, its journal replayed. Nothing may have a file of it open.
@@ -124,6 +142,7 @@ impl Image {
     /// Whether the image is free: nobody can write to it any more.
     fn unmount(&mut self) -> Result<bool> {
         let Some(device) = self.device.clone() else { return Ok(true) };
+        self.thaw()?;
         within(BUSY_MAX, || output(Command::new("umount").arg(self.folder())).map(drop))?;
         self.device = None;
         output(Command::new("losetup").arg("-d").arg(&device))?;

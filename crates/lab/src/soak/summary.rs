@@ -51,10 +51,10 @@ impl Summary {
         let deaths = devices.map_or_else(String::new, |devices| {
             let Counts { deaths, in_restore, restored, longest_s } = self.deaths;
             format!(
-                "deaths of the data's device: {deaths}, {in_restore} of them during a restore\nrestores that were waited for: \
+                "deaths of the data's device: {deaths}, {in_restore} of them during a restore, {} by hanging\nrestores that were waited for: \
                  {restored}, the longest {longest_s:.1} s from the death on\nat starts dead devices were back: {}, still dead: {}, \
                  new and empty: {}\n",
-                devices.back, devices.still_dead, devices.renewed
+                devices.hung, devices.back, devices.still_dead, devices.renewed
             )
         });
         let parts = parts.map_or_else(String::new, |parts| {

@@ -449,8 +449,9 @@ fn archive(out: &mut Exposition, db: &Database) {
 fn restore(out: &mut Exposition, db: &Database) {
     let status = db.restore_status();
     out.gauge("resurgam_restore_running", "1 while files are being restored (resurgam_restore).", status.is_some());
-    let (segments, restored, on_demand, bytes, failing) =
-        status.map_or((0, 0, 0, 0, false), |s| (s.segments, s.restored, s.on_demand, s.bytes, s.error.is_some()));
+    let (segments, restored, on_demand, bytes, failing) = status
+        .as_ref()
+        .map_or((0, 0, 0, 0, false), |s| (s.segments, s.restored, s.on_demand, s.bytes, s.error.is_some()));
     out.gauge("resurgam_restore_segments", "Segments (1 MB) of these files.", segments);
     out.gauge("resurgam_restore_segments_restored", "Of these, restored.", restored);
     out.gauge(
@@ -459,6 +460,11 @@ fn restore(out: &mut Exposition, db: &Database) {
         on_demand,
     );
     out.gauge("resurgam_restore_bytes", "Bytes written for it since the start.", bytes);
+    out.gauge(
+        "resurgam_restore_pages_damaged",
+        "Pages that archive and backup do not give: who reads one is told why.",
+        status.map_or(0, |s| s.damaged_pages),
+    );
     out.gauge("resurgam_restore_failing", "1 while segments cannot be restored (resurgam_restore.error).", failing);
 }
 

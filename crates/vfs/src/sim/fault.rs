@@ -58,6 +58,9 @@ pub struct FaultPlan {
     /// From this call on that changes anything (the counted ones of `crash_after_ops`), all that is below the folder fails: a
     /// device that dies.
     pub dies: Option<(u64, PathBuf)>,
+    /// From this call on that changes anything, calls to all that is below the folder do not end until another plan is set, or the power
+    /// is lost: a device that hangs. Then they are done as ever, however late.
+    pub hangs: Option<(u64, PathBuf)>,
     /// Writes that are acknowledged and lost, or put elsewhere; syncs say nothing of it.
     pub lying: Vec<LyingWrite>,
     /// A planted bug: syncs of this one file report success and do nothing.

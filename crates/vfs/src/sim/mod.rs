@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use resurgam_base::{Error, ErrorKind, Result};
 
 use crate::stats::Counters;
@@ -49,6 +49,19 @@ struct Disk {
     sector_bytes: usize,
     counters: Counters,
     state: Mutex<State>,
+    /// A device may answer again.
+    answers: Condvar,
+}
+
+impl Disk {
+    /// Its state, for a call about `path`: not before the device answers.
+    fn enter(&self, path: &Path) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        while state.hangs(path) {
+            self.answers.wait(&mut state);
+        }
+        state
+    }
 }
 
 /// One change of the names in a folder, not yet durable.
@@ -129,6 +142,12 @@ impl State {
     fn fails(&self, path: &Path, which: impl Fn(&Failing) -> bool) -> bool {
         let is_dead = self.faults.dies.as_ref().is_some_and(|(at, below)| self.ops >= *at && path.starts_with(below));
         is_dead || self.faults.failing.iter().any(|failing| which(failing) && path.starts_with(&failing.path))
+    }
+
+    /// Whether the next call about `path` does not end.
+    fn hangs(&self, path: &Path) -> bool {
+        let hangs = |(at, below): &(u64, PathBuf)| self.ops + 1 >= *at && path.starts_with(below);
+        !self.power_lost && self.faults.hangs.as_ref().is_some_and(hangs)
     }
 
     fn used_bytes(&self, below: &Path) -> u64 {
@@ -243,7 +262,8 @@ impl SimVfs {
     }
 
     fn from_state(sector_bytes: usize, state: State) -> Self {
-        let disk = Disk { sector_bytes, counters: Counters::default(), state: Mutex::new(state) };
+        let (counters, answers) = (Counters::default(), Condvar::new());
+        let disk = Disk { sector_bytes, counters, state: Mutex::new(state), answers };
         Self { disk: Arc::new(disk) }
     }
 
@@ -253,6 +273,7 @@ impl SimVfs {
         let seed = self.disk.state.lock().rng.next();
         let after = self.crash_clone(seed);
         self.disk.state.lock().power_lost = true;
+        self.disk.answers.notify_all();
         after
     }
 
@@ -304,6 +325,7 @@ impl SimVfs {
         let mut state = self.disk.state.lock();
         let rng = Rng::new(state.rng.next());
         state.power_lost = true;
+        self.disk.answers.notify_all();
         let inodes = state.inodes.clone();
         let next = self.successor(&state, rng, state.names.clone(), state.folders.clone(), inodes);
         {
@@ -366,6 +388,7 @@ impl SimVfs {
         state.faults = plan;
         (state.ops, state.reads, state.writes, state.syncs) = (0, 0, 0, 0);
         state.writes_to.clear();
+        self.disk.answers.notify_all();
     }
 
     /// Calls that changed something since the plan was set: the range from which
@@ -445,7 +468,7 @@ impl SimFile {
 
     fn resize(&self, action: &str, len: impl FnOnce(u64) -> u64) -> Result<()> {
         self.check_writable(action)?;
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(&self.path);
         let step = state.step(action, &self.path)?;
         let old = self.content(&mut state, action)?.len();
         let len = len(old);
@@ -461,7 +484,7 @@ impl SimFile {
 impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         const ACTION: &str = "read file";
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(&self.path);
         state.powered(ACTION, &self.path)?;
         state.reads += 1;
         if state.faults.fail_read_at == Some(state.reads) || state.fails(&self.path, |f| f.reads) {
@@ -478,7 +501,7 @@ impl File for SimFile {
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         const ACTION: &str = "write file";
         self.check_writable(ACTION)?;
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(&self.path);
         let step = state.step(ACTION, &self.path)?;
         state.writes += 1;
         if state.faults.fail_write_at == Some(state.writes) || state.fails(&self.path, |f| f.writes) {
@@ -500,7 +523,7 @@ impl File for SimFile {
 
     fn sync(&self) -> Result<()> {
         const ACTION: &str = "sync file";
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(&self.path);
         if let Step::PowerLoss = state.step(ACTION, &self.path)? {
             return Err(self.power_lost(ACTION));
         }
@@ -522,7 +545,7 @@ impl File for SimFile {
     }
 
     fn len(&self) -> Result<u64> {
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(&self.path);
         state.powered("stat file", &self.path)?;
         Ok(self.content(&mut state, "stat file")?.len())
     }
@@ -553,7 +576,7 @@ impl SimVfs {
     /// Renames if the names are as they should be; whether it did.
     fn rename_if(&self, from: &Path, to: &Path, wanted: impl FnOnce(&State) -> bool) -> Result<bool> {
         const ACTION: &str = "rename file";
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(from);
         let step = state.step(ACTION, from)?;
         let inode = *state.names.get(from).ok_or_else(|| not_found(ACTION, from))?;
         let folders = [parent(from), parent(to)];
@@ -575,7 +598,7 @@ impl SimVfs {
 impl Vfs for SimVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         const ACTION: &str = "open file";
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(path);
         state.powered(ACTION, path)?;
         let inode = match (state.names.get(path), mode) {
             (Some(_), OpenMode::CreateNew) => {
@@ -611,14 +634,14 @@ impl Vfs for SimVfs {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        let state = self.disk.state.lock();
+        let state = self.disk.enter(path);
         state.powered("stat file", path)?;
         Ok(state.names.contains_key(path) || state.folders.contains(path))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
         const ACTION: &str = "remove file";
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(path);
         let step = state.step(ACTION, path)?;
         if !state.names.contains_key(path) {
             return Err(not_found(ACTION, path));
@@ -641,7 +664,7 @@ impl Vfs for SimVfs {
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         const ACTION: &str = "create folder";
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(path);
         state.powered(ACTION, path)?;
         if state.folders.contains(path) {
             return Ok(());
@@ -655,7 +678,7 @@ impl Vfs for SimVfs {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        let state = self.disk.state.lock();
+        let state = self.disk.enter(dir);
         state.powered("list folder", dir)?;
         if !state.folders.contains(dir) {
             return Err(not_found("list folder", dir));
@@ -672,7 +695,7 @@ impl Vfs for SimVfs {
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         const ACTION: &str = "sync folder";
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(dir);
         if let Step::PowerLoss = state.step(ACTION, dir)? {
             return Err(io(ACTION, dir, std::io::Error::other("power lost")));
         }
@@ -700,7 +723,7 @@ impl Vfs for SimVfs {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        let mut state = self.disk.state.lock();
+        let mut state = self.disk.enter(path);
         state.powered("lock file", path)?;
         if !state.folders.contains(&parent(path)) {
             return Err(not_found("lock file", path));
