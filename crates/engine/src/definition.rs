@@ -865,6 +865,7 @@ mod tests {
             ],
             sequence: None,
             owned: Vec::new(),
+            object: None,
         }
     }
 

@@ -289,7 +289,7 @@ fn a_damaged_run_costs_its_pages_only() -> Result<()> {
     make(&history, true)?;
     let store: Arc<dyn Store> = Arc::new(FolderStore::open(Arc::new(history.sim.clone()), Path::new(ARCHIVE))?);
     let view = Archive::open_view(store, None)?.expect("an archive");
-    let longest = view.manifest().runs.iter().max_by_key(|run| run.len).expect("runs").clone();
+    let longest = *view.manifest().runs.iter().max_by_key(|run| run.len).expect("runs");
     let path = Path::new(ARCHIVE).join(longest.id.name());
     history.sim.flip_bit(&path, longest.len / 3 * 8)?;
     let db = open(&history.sim, MADE, options(&history, false))?;
