@@ -147,7 +147,8 @@ impl LogFolder {
         if !self.own {
             return Ok(());
         }
-        if self.lock.is_some() {
+        // A shared one may have been moved there; its epoch counts for nothing.
+        if self.lock.is_some() || LogOwner::read(vfs, &self.path)?.is_none() {
             LogOwner { database_id: self.database_id, epoch }.write(vfs, &self.path)?;
         }
         if let Some(place) = self.note.take() {

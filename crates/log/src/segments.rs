@@ -152,6 +152,8 @@ struct Table {
     holds: Holds,
 }
 
+/// What the name of a segment's copy that is being made begins with; its epoch follows.
+const COPY: &str = "copy-";
 /// Bytes written at a time when the end of the log is made durable.
 const REWRITE_BYTES: usize = 1 << 20;
 
@@ -281,6 +283,12 @@ impl Segments {
     fn remove_unconnected(&self, first: u64, prepared: u64) -> Result<()> {
         let newest = list_files(&*self.vfs, &self.dir)?;
         for name in self.vfs.list(&self.dir)? {
+            // Of an opening that did not get far.
+            let copy = name.strip_prefix(COPY).and_then(|epoch| u32::from_str_radix(epoch, 16).ok());
+            if copy.is_some_and(|epoch| epoch < self.epoch) {
+                self.vfs.remove(&self.dir.join(name))?;
+                continue;
+            }
             let Some((number, epoch)) = parse_file_name(&name) else { continue };
             let counts = number >= first && number < prepared && newest.get(&number) == Some(&epoch);
             if !counts && epoch <= self.epoch {
@@ -293,7 +301,7 @@ impl Segments {
     /// Makes a file of this epoch of segment `number`, with what the log has in it up to `end`, and zeros behind that.
     fn copy_the_last(&self, number: u64, end: Lsn) -> Result<()> {
         let from = self.file(number)?;
-        let beside = self.dir.join(format!("copy-{:08x}", self.epoch));
+        let beside = self.dir.join(format!("{COPY}{:08x}", self.epoch));
         let to = self.vfs.open(&beside, OpenMode::Create)?;
         to.set_len(0)?;
         let (len, mut at) = (end.0 - number * self.segment_bytes, 0);

@@ -486,7 +486,12 @@ impl Soak<'_> {
         self.set_folders();
         if self.parts.as_ref().is_some_and(Parts::has_log_service) && self.rng.random_ratio(1, 2) {
             // An empty machine.
-            fs::remove_dir_all(&self.target.data).map_err(|e| vec![format!("the folder cannot be emptied: {e}")])?;
+            match fs::remove_dir_all(&self.target.data) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(vec![format!("the folder cannot be emptied: {error}")]);
+                }
+                _ => {}
+            }
             self.sum.emptied += 1;
         }
         while self.rng.random_ratio(1, 3) {
