@@ -22,7 +22,7 @@ use resurgam_log::{LogReader, oldest_segment};
 use resurgam_rbio::{Answer, BlocksAnswer, Consumer, Hello, Request, Role, Server, ServerConfig, ServerStats, Service};
 use resurgam_vfs::Vfs;
 use resurgam_xlog::{
-    Cache, Control, Core, CoreConfig, CoreStatus, Input, LongTerm, Output, Piece, Position, Reader, Record, ZoneUse,
+    Cache, Control, Core, CoreConfig, CoreStatus, Input, LongTerm, Output, Piece, Position, Reader, Record,
 };
 use resurgam_xstore::Store;
 
@@ -480,7 +480,7 @@ impl Service for Log {
     fn answer(&self, request: &Request, goes_on: &dyn Fn() -> bool) -> Result<Answer> {
         let open = self.open()?;
         match request {
-            Request::Disseminate { epoch, start, hardened, zone_used, zone_bound, blocks } => {
+            Request::Disseminate { epoch, start, hardened, zone_bound, blocks } => {
                 if hardened < start || !start.0.is_multiple_of(512) || !hardened.0.is_multiple_of(512) {
                     return Err(Error::new(
                         ErrorKind::InvalidParameter,
@@ -495,8 +495,12 @@ impl Service for Log {
                     }
                     open.step(Input::Block(piece));
                 }
-                let zone = ZoneUse { used: *zone_used, bound: *zone_bound };
-                open.step(Input::Announce { epoch: *epoch, start: *start, hardened: *hardened, zone });
+                open.step(Input::Announce {
+                    epoch: *epoch,
+                    start: *start,
+                    hardened: *hardened,
+                    zone_bound: *zone_bound,
+                });
                 let status = open.core.lock().status();
                 Ok(Answer::Log {
                     disseminated: status.disseminated,

@@ -349,7 +349,6 @@ impl Link {
                 epoch: active.epoch,
                 start: Lsn(active.start.load(Ordering::SeqCst)),
                 hardened: Lsn(active.hardened.load(Ordering::SeqCst)),
-                zone_used: log.bytes_in_use(),
                 zone_bound: active.log_bytes_max,
                 blocks: blocks
                     .iter()

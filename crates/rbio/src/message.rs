@@ -58,8 +58,8 @@ pub enum Request {
     /// How far it is.
     Position,
     /// From the primary to the log service, from version 2 on: blocks, whether they are durable or not, in no order and with gaps; and that
-    /// everything below `hardened` is durable in the landing zone, of which this many bytes are used. The log of this epoch begins at `start`.
-    Disseminate { epoch: u32, start: Lsn, hardened: Lsn, zone_used: u64, zone_bound: u64, blocks: Vec<(Lsn, Vec<u8>)> },
+    /// everything below `hardened` is durable in the landing zone, which takes so many bytes at most. The log of this epoch begins at `start`.
+    Disseminate { epoch: u32, start: Lsn, hardened: Lsn, zone_bound: u64, blocks: Vec<(Lsn, Vec<u8>)> },
 }
 
 /// Blocks of the log.
@@ -122,8 +122,8 @@ impl Request {
             Self::Position => {
                 out.u8(4);
             }
-            Self::Disseminate { epoch, start, hardened, zone_used, zone_bound, blocks } => {
-                out.u8(5).u32(*epoch).u64(start.0).u64(hardened.0).u64(*zone_used).u64(*zone_bound);
+            Self::Disseminate { epoch, start, hardened, zone_bound, blocks } => {
+                out.u8(5).u32(*epoch).u64(start.0).u64(hardened.0).u64(*zone_bound);
                 out.u32(blocks.len() as u32);
                 for (lsn, block) in blocks {
                     out.u64(lsn.0).bytes(block);
@@ -155,13 +155,13 @@ impl Request {
             4 => Self::Position,
             5 => {
                 let (epoch, start, hardened) = (from.u32()?, Lsn(from.u64()?), Lsn(from.u64()?));
-                let (zone_used, zone_bound, count) = (from.u64()?, from.u64()?, from.u32()? as usize);
+                let (zone_bound, count) = (from.u64()?, from.u32()? as usize);
                 if count > BLOCKS_MAX {
                     return Err(Error::corrupt(format!("a request with {count} blocks of the log")));
                 }
                 let blocks =
                     (0..count).map(|_| Ok((Lsn(from.u64()?), from.bytes()?.to_vec()))).collect::<Result<_>>()?;
-                Self::Disseminate { epoch, start, hardened, zone_used, zone_bound, blocks }
+                Self::Disseminate { epoch, start, hardened, zone_bound, blocks }
             }
             kind => return Err(unknown("request", kind)),
         };
@@ -391,7 +391,6 @@ mod tests {
                 epoch: 7,
                 start: Lsn(1),
                 hardened: Lsn(2),
-                zone_used: 3,
                 zone_bound: 4,
                 blocks: vec![(Lsn(5), vec![6, 7]), (Lsn(8), vec![])],
             },

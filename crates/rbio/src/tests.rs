@@ -86,11 +86,14 @@ fn another_database_and_other_versions_are_refused() {
     assert_eq!(other.err().unwrap().kind(), ErrorKind::NotADatabase);
     assert!(Connection::open(&address, Peer { database: [0; 16], ..ME }, TIME).is_ok(), "whichever it is");
     let mut connection = Connection::open(&address, ME, TIME).unwrap();
-    for (oldest, newest, fits) in [(1, 2, true), (2, 3, false), (0, 0, false), (0, 9, true)] {
+    // Neighbouring versions work together; it is the highest that both know.
+    for (oldest, newest, fits) in
+        [(1, 1, Some(1)), (1, 2, Some(2)), (2, 3, Some(2)), (3, 4, None), (0, 0, None), (0, 9, Some(2))]
+    {
         let hello = Request::Hello { oldest, newest, role: Role::Client, database: DATABASE };
         match connection.call(&hello, TIME).unwrap() {
-            Answer::Hello(hello) => assert!(fits && hello.version == 1),
-            Answer::Error(error) => assert!(!fits && error.kind() == ErrorKind::NewerFormat, "{error}"),
+            Answer::Hello(hello) => assert_eq!(Some(hello.version), fits),
+            Answer::Error(error) => assert!(fits.is_none() && error.kind() == ErrorKind::NewerFormat, "{error}"),
             other => panic!("{other:?}"),
         }
     }

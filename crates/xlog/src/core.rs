@@ -29,7 +29,7 @@ pub struct CoreConfig {
     pub pending_bytes: usize,
     pub sequence_bytes: usize,
     pub object_bytes: usize,
-    /// What is gathered becomes an object after so long, however little it is; the fuller the zone, the sooner.
+    /// What is gathered becomes an object after so long, however little it is; the more of the zone waits for it, the sooner.
     pub destage: Duration,
     /// A gap is filled from the zone after so long.
     pub gap: Duration,
@@ -72,13 +72,6 @@ pub enum Planted {
     JudgedLate,
 }
 
-/// How full the landing zone is, in bytes; zeros: not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ZoneUse {
-    pub used: u64,
-    pub bound: u64,
-}
-
 /// Whom log is read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reader {
@@ -101,12 +94,13 @@ pub struct Position {
 pub enum Input {
     /// A block from the primary; hardened or not.
     Block(Piece),
-    /// Of the primary of `epoch`, whose log begins at `start`: everything below `hardened` is durable and may be acknowledged.
+    /// Of the primary of `epoch`, whose log begins at `start`: everything below `hardened` is durable and may be acknowledged. The zone takes
+    /// so many bytes at most; 0: not known.
     Announce {
         epoch: u32,
         start: Lsn,
         hardened: Lsn,
-        zone: ZoneUse,
+        zone_bound: u64,
     },
     /// Somebody wants the log from `from` on, within `wait`.
     Pull {
@@ -196,7 +190,7 @@ pub struct Core {
     end: Position,
     claims: BTreeMap<u32, Claim>,
     zone_hardened: Lsn,
-    zone: ZoneUse,
+    zone_bound: u64,
     pending: Pending,
     sequence: VecDeque<Arc<Piece>>,
     sequence_bytes: usize,
@@ -227,7 +221,7 @@ impl Core {
             end,
             claims: BTreeMap::new(),
             zone_hardened: end.lsn,
-            zone: ZoneUse::default(),
+            zone_bound: 0,
             pending: Pending::default(),
             sequence: VecDeque::new(),
             sequence_bytes: 0,
@@ -278,7 +272,9 @@ impl Core {
         let mut out = Vec::new();
         match input {
             Input::Block(piece) => self.block(piece),
-            Input::Announce { epoch, start, hardened, zone } => self.announce(now, epoch, start, hardened, zone),
+            Input::Announce { epoch, start, hardened, zone_bound } => {
+                self.announce(now, epoch, start, hardened, zone_bound);
+            }
             Input::Pull { id, from, bytes_max, wait } => {
                 let pull = Waiting { from, bytes_max, since: now, until: now + wait, reading: false, again: None };
                 self.pulls.insert(id, pull);
@@ -315,14 +311,14 @@ impl Core {
         }
     }
 
-    fn announce(&mut self, now: Duration, epoch: u32, start: Lsn, hardened: Lsn, zone: ZoneUse) {
+    fn announce(&mut self, now: Duration, epoch: u32, start: Lsn, hardened: Lsn, zone_bound: u64) {
         let newest = self.claims.last_key_value().map_or(0, |(epoch, _)| *epoch);
         if epoch < newest {
             // Of a life that is over. What it has acknowledged is in the zone.
             return;
         }
         self.heard = now;
-        self.zone = zone;
+        self.zone_bound = zone_bound;
         if epoch > newest {
             // What the lives before it have hardened and is not here comes from the zone: whether one lay between is not known.
             if self.config.planted != Planted::ByLsnAlone {
@@ -450,12 +446,13 @@ impl Core {
 
     /// For how long what has gathered may wait for more.
     fn patience(&self) -> Duration {
-        if self.zone.bound == 0 {
+        if self.zone_bound == 0 {
             return self.config.destage;
         }
-        // None is left when half of the zone is used.
-        let left = self.zone.bound.saturating_sub(self.zone.used.saturating_mul(2));
-        self.config.destage.mul_f64(left as f64 / self.zone.bound as f64)
+        // None is left when a quarter of the zone waits.
+        let waits = self.end.lsn.0.saturating_sub(self.destaged.0);
+        let left = self.zone_bound.saturating_sub(waits.saturating_mul(4));
+        self.config.destage.mul_f64(left as f64 / self.zone_bound as f64)
     }
 
     fn destage(&mut self, now: Duration, out: &mut Vec<Output>) {

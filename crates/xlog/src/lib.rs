@@ -45,7 +45,7 @@ mod record;
 pub use alive::ProcessId;
 pub use cache::Cache;
 pub use control::{Control, StoreControl};
-pub use core::{Core, CoreConfig, CoreStatus, Input, Output, Planted, Position, Reader, ZoneUse};
+pub use core::{Core, CoreConfig, CoreStatus, Input, Output, Planted, Position, Reader};
 pub use holder::{Clock, Holder, HolderConfig, boot_clock};
 pub use lease::{Decision, Held, Waiting};
 pub use long_term::{LongTerm, LongTermEnd};

@@ -14,9 +14,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use resurgam_base::Lsn;
-use resurgam_xlog::{
-    Core, CoreConfig, Decision, Held, Input, Output, Piece, Planted, Position, Reader, Waiting, ZoneUse,
-};
+use resurgam_xlog::{Core, CoreConfig, Decision, Held, Input, Output, Piece, Planted, Position, Reader, Waiting};
 
 const FIRST: Lsn = Lsn(4096);
 const LEASE: Duration = Duration::from_millis(400);
@@ -568,8 +566,7 @@ impl World {
     fn announce(&mut self, epoch: u32, again: bool) {
         let Some(life) = self.lives.get(&epoch) else { return };
         let hardened = life.log.get(..life.acked).and_then(|log| log.last()).map_or(FIRST, |piece| piece.next);
-        let zone = ZoneUse { used: hardened.0 - self.freed.0.min(hardened.0), bound: 20_000 };
-        let input = Input::Announce { epoch, start: life.start, hardened, zone };
+        let input = Input::Announce { epoch, start: life.start, hardened, zone_bound: 20_000 };
         self.send(Event::ToXlog(0, Box::new(input)));
         if let Some(xlog) = &self.xlog {
             let destaged = xlog.core.status().destaged;
