@@ -7,7 +7,7 @@ set -euo pipefail
 binary=$1
 python=${2:-python3}
 here=$(dirname "$0")
-known="sqlalchemy:create_enum sqlalchemy:serializable"
+known="sqlalchemy:serializable"
 "$python" -c 'import sqlalchemy, django, psycopg' 2>/dev/null || { echo "skipped: SQLAlchemy, Django or psycopg is not installed"; exit 0; }
 work=$(mktemp -d)
 port=$((20000 + RANDOM % 20000))

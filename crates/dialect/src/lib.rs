@@ -14,8 +14,8 @@
 //! Nothing here knows an expression, a table or a value: a caller gives types and gets types. A
 //! literal in quotes and a parameter without a type have the type [`TypeId::UNKNOWN`].
 //!
-//! What the caller adds: types that users make (row types of tables, domains, enums) are not in the
-//! tables; a row is [`TypeId::RECORD`]. A literal that is cast to a pseudo-type (`record`, `anyarray`)
+//! What the caller adds: types that users make ([`Catalog::with_types`]; row types of tables are not among them, a row is
+//! [`TypeId::RECORD`]). A literal that is cast to a pseudo-type (`record`, `anyarray`)
 //! has no value; PostgreSQL says so (0A000) when it reads the literal, so the step
 //! [`CastStep::Input`] must. A schema that does not exist is 3F000.
 //!
@@ -37,6 +37,7 @@
 //! | IN lists | [`Catalog::in_list_type`] |
 //! | ORDER BY, GROUP BY, DISTINCT | [`Catalog::sort_operators`] |
 //! | functions of one's own | [`Catalog::with_functions`] |
+//! | enumerated types and domains | [`Catalog::with_types`] |
 
 mod catalog;
 mod coerce;
@@ -46,7 +47,7 @@ mod types;
 
 pub use catalog::{
     Aggregate, AggregateKind, ArgMode, Cast, CastContext, CastMethod, Catalog, Default, Function, FunctionKind,
-    NewFunction, Operator, OperatorClass, Parallel, Schema, Type, TypeKind, Volatility,
+    NewFunction, Operator, OperatorClass, Parallel, Schema, Type, TypeKind, UserKind, UserType, Volatility, intern,
 };
 pub use coerce::{ArrayType, CastPlan, CastStep, Pathway, common_typmod, same_typmod};
 pub use error::{ResolveError, Result};

@@ -144,6 +144,26 @@ impl Transaction {
         Ok(all)
     }
 
+    /// An id for a part of an object, above one that is in use: bodies are opaque here, and whoever makes them knows the ids in
+    /// them. What is made afterwards has a higher one.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when there are no more.
+    pub fn new_part_id(&self, above: u32) -> Result<u32> {
+        let next = self.next_object()?;
+        if next > above { Ok(next) } else { self.0.db.inner().next_object(above) }
+    }
+
+    /// Says which columns of a table are of domain types. (Its values are of what these are of.)
+    pub fn set_domains(&self, table: &Arc<Table>, domains: Vec<(usize, u32)>) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
+        attempt!(self.lock_exclusive(table));
+        let mut parts = Definition::of(table);
+        parts.domains = domains;
+        parts.generation += 1;
+        self.store_definition(&parts, Some(table)).map(Attempt::Done)
+    }
+
     /// Everything that needs an entry: relations and objects, by id, in what is committed by now and in its own.
     ///
     /// # Errors

@@ -495,6 +495,8 @@ impl Transaction {
                 }
                 attempt!(self.column_goes(table, at));
                 parts.columns.remove(at);
+                parts.domains.retain(|(column, _)| *column != at);
+                parts.domains.iter_mut().for_each(|(column, _)| *column -= usize::from(*column > at));
                 parts.owned.retain(|owned| owned.column != at);
                 parts.owned.iter_mut().for_each(|owned| owned.column -= usize::from(owned.column > at));
                 let mut kept = Vec::new();

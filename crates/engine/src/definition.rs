@@ -30,6 +30,7 @@
 //!                                           5 = sequences that go with columns: each position u16, sequence u32,
 //!                                           identity u8 (0 no, 1 ALWAYS, 2 BY DEFAULT)
 //!                                           (6 and 7 are kept for owners with access lists, and for declared types of columns)
+//!                                           7 = columns of domain types: each position u16, the type's id u32;
 //!                                           8 = it is an object that is no relation (catalog_object.rs): kind u8,
 //!                                           needed count u16, ids u32 each, counted: what it is
 //! A column whose name begins with a zero byte is hidden: it belongs to one index, which reads it ([`is_hidden`]).
@@ -68,6 +69,7 @@ const PART_GENERATED: u8 = 2;
 const PART_COMMENTS: u8 = 3;
 const PART_SEQUENCE: u8 = 4;
 const PART_OWNED: u8 = 5;
+const PART_DOMAINS: u8 = 7;
 const PART_OBJECT: u8 = 8;
 
 /// A column of a table.
@@ -284,6 +286,8 @@ pub struct Definition {
     pub sequence: Option<Box<Sequence>>,
     /// Sequences that go with columns.
     pub owned: Vec<OwnedSequence>,
+    /// Columns of domain types, and these: values are of what the domain is of.
+    pub domains: Vec<(usize, u32)>,
     /// It is an object that is no relation.
     pub object: Option<Box<CatalogObject>>,
 }
@@ -309,6 +313,7 @@ impl Definition {
             comments: table.comments.clone(),
             sequence: table.sequence.clone(),
             owned: table.owned.clone(),
+            domains: table.domains.clone(),
             object: table.object.clone(),
         }
     }
@@ -333,6 +338,7 @@ impl Definition {
             comments: Vec::new(),
             sequence: None,
             owned: Vec::new(),
+            domains: Vec::new(),
             object: None,
         }
     }
@@ -486,6 +492,14 @@ impl Definition {
             }
             parts.push((PART_OWNED, bytes));
         }
+        if !self.domains.is_empty() {
+            let mut bytes = Vec::new();
+            for (column, domain) in &self.domains {
+                bytes.extend_from_slice(&(*column as u16).to_le_bytes());
+                bytes.extend_from_slice(&domain.to_le_bytes());
+            }
+            parts.push((PART_DOMAINS, bytes));
+        }
         if let Some(object) = &self.object {
             parts.push((PART_OBJECT, object.encode()));
         }
@@ -561,6 +575,7 @@ impl Definition {
         }
         let (mut view, mut generated, mut comments) = (None, Vec::new(), Vec::new());
         let (mut sequence, mut owned, mut object) = (None, Vec::new(), None);
+        let mut domains: Vec<(usize, u32)> = Vec::new();
         for _ in 0..if encoding > 4 { r.u16()? } else { 0 } {
             let kind = r.u8()?;
             let mut part = Reader::new(r.counted()?, "table definition");
@@ -586,6 +601,11 @@ impl Definition {
                     }
                 }
                 PART_SEQUENCE => sequence = Some(Box::new(Sequence::decode(&mut part)?)),
+                PART_DOMAINS => {
+                    while !part.is_empty() {
+                        domains.push((usize::from(part.u16()?), part.u32()?));
+                    }
+                }
                 PART_OBJECT => object = Some(Box::new(CatalogObject::decode(&mut part)?)),
                 PART_OWNED => {
                     while !part.is_empty() {
@@ -612,7 +632,12 @@ impl Definition {
         let named = indexes.iter().map(|i| &i.columns).chain(checks.iter().map(|c| &c.columns));
         let named = named.chain(foreign_keys.iter().map(|f| &f.columns)).flatten();
         let named = named.chain(generated.iter().flat_map(|g| g.reads.iter().chain([&g.column])));
-        let fine = primary_key.iter().chain(named).chain(&owning).all(|c| *c < columns.len())
+        let fine = primary_key
+            .iter()
+            .chain(named)
+            .chain(&owning)
+            .chain(domains.iter().map(|(c, _)| c))
+            .all(|c| *c < columns.len())
             && columns.iter().all(|c| match c.place {
                 Place::Key(at) => (at as usize) < primary_key.len(),
                 Place::Value(at) => value_types.get(at as usize) == Some(&c.ty),
@@ -641,6 +666,7 @@ impl Definition {
             comments,
             sequence,
             owned,
+            domains,
             object,
         })
     }
@@ -706,6 +732,7 @@ impl Definition {
             comments: self.comments,
             sequence: self.sequence,
             owned: self.owned,
+            domains: self.domains,
             object: self.object,
             key_columns,
             index_keys,
@@ -866,6 +893,7 @@ mod tests {
             sequence: None,
             owned: Vec::new(),
             object: None,
+            domains: vec![(1, 30)],
         }
     }
 
@@ -889,6 +917,7 @@ mod tests {
         let mut encodings = vec![definition.encode()[0]];
         definition.generated.clear();
         definition.comments.clear();
+        definition.domains.clear();
         encodings.push(definition.encode()[0]);
         let ordered = definition.encode().len();
         definition.indexes[0].orders.fill(ColumnOrder::ASCENDING);
@@ -920,6 +949,7 @@ mod tests {
         refused("another type in the value", |d| d.value_types = vec![ColumnType::Int4]);
         refused("a generated column that is none", |d| d.generated[0].column = 2);
         refused("a generated column of no column", |d| d.generated[0].reads = vec![2]);
+        refused("a domain of no column", |d| d.domains[0].0 = 2);
         refused("a foreign key of other columns", |d| d.foreign_keys[0].key = vec![0]);
         refused("a foreign key to one column twice", |d| d.foreign_keys[0].key = vec![0, 0]);
         refused("a foreign key of no columns", |d| {

@@ -158,7 +158,7 @@ pub use resurgam_page::types::{
     ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ElementType, ExternalRef, Interval, NumericLimit,
     SECOND_DIGITS_MAX,
 };
-pub use resurgam_page::{array, document, key};
+pub use resurgam_page::{array, codec, document, key};
 pub use resurgam_recovery::Control;
 pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
 pub use resurgam_versions::{

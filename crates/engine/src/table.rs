@@ -47,6 +47,8 @@ pub struct Table {
     pub sequence: Option<Box<Sequence>>,
     /// Sequences that go with columns, by serial types and identity.
     pub owned: Vec<OwnedSequence>,
+    /// Columns of domain types, and these: their values are of what the domain is of.
+    pub domains: Vec<(usize, u32)>,
     /// It is an object that is no relation, without columns and trees.
     pub object: Option<Box<CatalogObject>>,
     pub(crate) tree: Tree,
@@ -161,11 +163,19 @@ impl Table {
         self.owned.iter().any(|owned| owned.identity != Identity::No)
     }
 
-    /// Ids of what it needs: the relations of its foreign keys, those that it reads as a view, what it names as an object.
+    /// The domain that a column is of.
+    pub fn domain(&self, column: usize) -> Option<u32> {
+        self.domains.iter().find(|(at, _)| *at == column).map(|(_, domain)| *domain)
+    }
+
+    /// Ids of what it needs: the relations of its foreign keys, those that it reads as a view, its columns' types, what it
+    /// names as an object.
     pub(crate) fn needs(&self) -> impl Iterator<Item = u32> {
         let parents = self.foreign_keys.iter().map(|foreign| foreign.parent);
         let read = self.view.iter().flat_map(|view| &view.relations).map(|relation| relation.id);
-        parents.chain(read).chain(self.object.iter().flat_map(|object| object.needs.iter().copied()))
+        let types = self.columns.iter().filter_map(|column| column.ty.user_type());
+        let types = types.chain(self.domains.iter().map(|(_, domain)| *domain));
+        parents.chain(read).chain(types).chain(self.object.iter().flat_map(|object| object.needs.iter().copied()))
     }
 
     /// Among which names its own is one: a schema's relations, or the objects of a kind. In memory only.

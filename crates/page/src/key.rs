@@ -188,7 +188,7 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, max: usize, out: &mut Vec
         (T::Int4, DatumRef::Int4(v)) | (T::Date, DatumRef::Date(v)) => {
             out.extend_from_slice(&int4(v));
         }
-        (T::Int8, DatumRef::Int8(v))
+        (T::Int8 | T::Enum(_), DatumRef::Int8(v))
         | (T::Time(_), DatumRef::Time(v))
         | (T::Timestamp(_), DatumRef::Timestamp(v))
         | (T::TimestampTz(_), DatumRef::TimestampTz(v)) => out.extend_from_slice(&int8(v)),
@@ -378,7 +378,7 @@ fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
         T::Int2 => DatumRef::Int2((u16::from_be_bytes(inverted(body, flip)) ^ (1 << 15)) as i16),
         T::Int4 => DatumRef::Int4(int4()),
         T::Date => DatumRef::Date(int4()),
-        T::Int8 => DatumRef::Int8(int8()),
+        T::Int8 | T::Enum(_) => DatumRef::Int8(int8()),
         T::Time(_) => DatumRef::Time(int8()),
         T::Timestamp(_) => DatumRef::Timestamp(int8()),
         T::TimestampTz(_) => DatumRef::TimestampTz(int8()),

@@ -322,7 +322,7 @@ pub(crate) fn put_fixed(i: usize, ty: ColumnType, value: &DatumRef<'_>, to: &mut
         (T::Int4, DatumRef::Int4(v)) | (T::Date, DatumRef::Date(v)) => {
             to.copy_from_slice(&v.to_le_bytes());
         }
-        (T::Int8, DatumRef::Int8(v))
+        (T::Int8 | T::Enum(_), DatumRef::Int8(v))
         | (T::Time(_), DatumRef::Time(v))
         | (T::Timestamp(_), DatumRef::Timestamp(v))
         | (T::TimestampTz(_), DatumRef::TimestampTz(v)) => to.copy_from_slice(&v.to_le_bytes()),
@@ -365,7 +365,7 @@ pub(crate) fn get_fixed<'a>(ty: ColumnType, bytes: &[u8]) -> Result<DatumRef<'a>
         T::Int2 => DatumRef::Int2(i16::from_le_bytes(array(bytes)?)),
         T::Int4 => DatumRef::Int4(i32::from_le_bytes(array(bytes)?)),
         T::Date => DatumRef::Date(i32::from_le_bytes(array(bytes)?)),
-        T::Int8 => DatumRef::Int8(i64::from_le_bytes(array(bytes)?)),
+        T::Int8 | T::Enum(_) => DatumRef::Int8(i64::from_le_bytes(array(bytes)?)),
         T::Time(_) => DatumRef::Time(i64::from_le_bytes(array(bytes)?)),
         T::Timestamp(_) => DatumRef::Timestamp(i64::from_le_bytes(array(bytes)?)),
         T::TimestampTz(_) => DatumRef::TimestampTz(i64::from_le_bytes(array(bytes)?)),

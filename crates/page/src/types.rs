@@ -8,6 +8,7 @@
 //! 18 VarNumeric     19 VarNumeric with a limit: precision u16, scale i16
 //! 20 Time, 21 Timestamp, 22 TimestampTz with a number of digits: u8
 //! 23 Jsonb     24 Interval     25 Interval with a limit: u32     26 Array: the elements' type, which is no array
+//! 27 Enum: id of the type u32
 //! ```
 
 use crate::codec::Reader;
@@ -75,6 +76,8 @@ pub enum ColumnType {
     Interval(Option<u32>),
     /// Elements of one type: see [`crate::array`].
     Array(ElementType),
+    /// A label of the enumerated type with that id, as the number by which that type orders it ([`Datum::Int8`]).
+    Enum(u32),
 }
 
 /// Type of an array's elements: any column type but an array, in the form that the catalog has of it.
@@ -161,11 +164,20 @@ impl ColumnType {
             Bool => 1,
             Int2 => 2,
             Int4 | Float4 | Date => 4,
-            Int8 | Float8 | Time(_) | Timestamp(_) | TimestampTz(_) => 8,
+            Int8 | Float8 | Time(_) | Timestamp(_) | TimestampTz(_) | Enum(_) => 8,
             Numeric { precision, .. } if precision <= NUMERIC_PRECISION_I64 => 8,
             Numeric { .. } | Uuid | Interval(_) => 16,
             VarNumeric(_) | Text | Varchar(_) | Char(_) | Bytes | Json | Jsonb | Array(_) => return None,
         })
+    }
+
+    /// Id of the type of users that values, or an array's elements, are of.
+    pub fn user_type(self) -> Option<u32> {
+        match self {
+            ColumnType::Enum(id) => Some(id),
+            ColumnType::Array(element) => element.column_type().user_type(),
+            _ => None,
+        }
     }
 
     /// Whether values are text.
@@ -217,6 +229,7 @@ impl ColumnType {
             Interval(None) => 24,
             Interval(Some(_)) => 25,
             Array(_) => 26,
+            Enum(_) => 27,
         };
         out.push(tag);
         match self {
@@ -229,6 +242,7 @@ impl ColumnType {
             Time(Some(digits)) | Timestamp(Some(digits)) | TimestampTz(Some(digits)) => out.push(digits),
             Interval(Some(limit)) => out.extend_from_slice(&limit.to_le_bytes()),
             Array(element) => element.column_type().encode_into(out),
+            Enum(id) => out.extend_from_slice(&id.to_le_bytes()),
             _ => {}
         }
     }
@@ -287,6 +301,7 @@ impl ColumnType {
                     None => return Err(r.bad("impossible element type")),
                 }
             }
+            27 => Enum(r.u32()?),
             _ => return Err(r.bad("unknown column type")),
         })
     }
@@ -321,6 +336,7 @@ impl fmt::Display for ColumnType {
             Jsonb => "jsonb",
             Interval(_) => "interval",
             Array(element) => return write!(f, "{}[]", element.column_type()),
+            Enum(id) => return write!(f, "enum {id}"),
         })
     }
 }
@@ -560,6 +576,7 @@ pub(crate) mod strategies {
             Just(Int2),
             Just(Int4),
             Just(Int8),
+            Just(Enum(16_400)),
             Just(Float4),
             Just(Float8),
             Just(Numeric { precision: 10, scale: 2 }),
@@ -588,7 +605,7 @@ pub(crate) mod strategies {
             Bool => any::<bool>().prop_map(Datum::Bool).boxed(),
             Int2 => any::<i16>().prop_map(Datum::Int2).boxed(),
             Int4 => prop_oneof![-2..3i32, any::<i32>()].prop_map(Datum::Int4).boxed(),
-            Int8 => i64s().prop_map(Datum::Int8).boxed(),
+            Int8 | Enum(_) => i64s().prop_map(Datum::Int8).boxed(),
             Float4 => prop_oneof![proptest::num::f32::ANY, Just(0.0), Just(-0.0), Just(f32::NAN), Just(f32::INFINITY)]
                 .prop_map(Datum::Float4)
                 .boxed(),
@@ -669,7 +686,8 @@ mod tests {
     fn impossible_types_are_errors() {
         for bytes in [
             &[0][..],
-            &[27],
+            &[28],
+            &[27, 1],
             &[25, 1],
             &[26],
             &[26, 26, 3],

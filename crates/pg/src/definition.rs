@@ -86,6 +86,7 @@ pub fn shown(expr: &ast::Expr) -> String {
     match expr {
         E::Nested(inner) => shown(inner),
         E::Cast { expr: inner, data_type, .. } => match types::arrow_field_from_sql(data_type) {
+            Ok(_) if let Some(domain) = types::domain_from_sql(data_type) => shown_cast(inner, domain, None),
             Ok(field) => shown_cast(inner, types::field_oid(&field), Some(types::field_typmod(&field))),
             Err(_) => expr.to_string(),
         },

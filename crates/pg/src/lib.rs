@@ -24,6 +24,7 @@
 //! | [`collation`] | the one order of texts |
 //! | [`definition`] | expressions that definitions hold, to text and back |
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |
+//! | [`user_types`] | enumerated types and domains |
 //! | [`wire`] | what all of them answer with: errors, fields, encoded rows, tags |
 
 pub mod advisory;
@@ -47,6 +48,7 @@ pub mod naming;
 pub mod running;
 pub mod sequence_names;
 pub mod types;
+pub mod user_types;
 pub mod view;
 pub mod wire;
 pub mod zone;

@@ -216,7 +216,8 @@ fn type_name(ty: &DataType) -> String {
     while let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, _) | ArrayElemTypeDef::AngleBracket(inner)) = ty {
         ty = inner;
     }
-    let known = crate::types::arrow_field_from_sql(ty).ok().map(|field| crate::types::field_oid(&field));
+    let computed = || crate::types::arrow_field_from_sql(ty).ok().map(|field| crate::types::field_oid(&field));
+    let known = crate::types::domain_from_sql(ty).or_else(computed);
     match known.and_then(crate::types::type_by_oid) {
         Some(row) => row.name.to_owned(),
         None => {

@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::memory;
+use crate::user_types::UserTypes;
 use crate::wire::SqlError;
 
 /// A statement that may be told to stop.
@@ -24,6 +25,10 @@ pub trait Stop: Send + Sync {
     /// `53200`
     fn check_memory(&self, _bytes: isize) -> Result<(), SqlError> {
         Ok(())
+    }
+    /// The types of users that are meant in it.
+    fn types(&self) -> Option<Arc<UserTypes>> {
+        None
     }
     /// Whether a value of so many bytes may be made now, when it has allocated `had` more than it was told of.
     ///
@@ -57,6 +62,13 @@ impl Drop for Before {
 pub fn with<T>(stop: &Arc<dyn Stop>, work: impl FnOnce() -> T) -> T {
     let _before = Before(CURRENT.replace(Some(Arc::clone(stop))), FROM.replace(memory::net()));
     work()
+}
+
+/// The types of users that the statement which this thread runs means; `None` if it runs none.
+pub fn types() -> Option<Arc<UserTypes>> {
+    // Not while it is borrowed: who is asked may ask himself.
+    let stop = CURRENT.with_borrow(Clone::clone)?;
+    stop.types()
 }
 
 /// Whether this thread runs a statement that may be told to stop.

@@ -64,6 +64,16 @@ async fn tables() {
     check(include_str!("../../pg/tests/fixtures/tables.txt")).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn enums() {
+    check(include_str!("../../pg/tests/fixtures/enums.txt")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn domains() {
+    check(include_str!("../../pg/tests/fixtures/domains.txt")).await;
+}
+
 /// Every query that psql 15 sends for its backslash commands runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn psql() {

@@ -113,6 +113,8 @@ impl AggregateKind {
 pub enum Schema {
     PgCatalog,
     InformationSchema,
+    /// One of a user, and whether names without a schema are looked for in it.
+    User(&'static str, bool),
 }
 
 impl Schema {
@@ -121,6 +123,7 @@ impl Schema {
         match self {
             Schema::PgCatalog => "pg_catalog",
             Schema::InformationSchema => "information_schema",
+            Schema::User(name, _) => name,
         }
     }
 

@@ -35,6 +35,17 @@ impl Catalog {
         all.iter().map(|&at| &self.types[at as usize]).find(|t| t.schema == schema)
     }
 
+    /// The type of a user of this name: in that schema, or in one of those that names alone are looked for in, of which
+    /// the first counts.
+    pub fn user_type_named(&self, schema: Option<&str>, name: &str) -> Option<&Type> {
+        let all = self.type_by_name.get(name)?;
+        all.iter().map(|&at| &self.types[at as usize]).find(|t| match (t.schema, schema) {
+            (Schema::User(own, _), Some(wanted)) => own == wanted,
+            (Schema::User(_, is_visible), None) => is_visible,
+            _ => false,
+        })
+    }
+
     /// The operator of this oid.
     pub fn operator(&self, oid: u32) -> Option<&Operator> {
         self.operator_by_oid.get(&oid).map(|&at| &self.operators[at as usize])

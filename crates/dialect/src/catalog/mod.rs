@@ -9,15 +9,17 @@ mod kinds;
 mod lookup;
 mod own;
 mod read;
+mod user;
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 pub use entry::{Aggregate, Cast, Default, Function, Operator, OperatorClass, Type};
 pub use kinds::{
     AggregateKind, ArgMode, CastContext, CastMethod, FunctionKind, Parallel, Schema, TypeKind, Volatility,
 };
 pub use own::{FIRST_OWN_OID, NewFunction};
+pub use user::{UserKind, UserType, intern};
 
 use crate::types::TypeId;
 
@@ -26,36 +28,36 @@ use crate::types::TypeId;
 /// Resolution is in its methods, grouped by the modules of this crate.
 #[derive(Clone, Debug)]
 pub struct Catalog {
-    types: Vec<Type>,
-    operators: Vec<Operator>,
-    functions: Vec<Function>,
-    casts: Vec<Cast>,
-    type_by_oid: HashMap<TypeId, u32>,
-    type_by_name: HashMap<&'static str, Vec<u32>>,
-    operator_by_oid: HashMap<u32, u32>,
-    operators_by_name: HashMap<&'static str, Vec<u32>>,
-    function_by_oid: HashMap<u32, u32>,
-    functions_by_name: HashMap<&'static str, Vec<u32>>,
-    cast_by_types: HashMap<(TypeId, TypeId), u32>,
-    aggregates: HashMap<u32, Aggregate>,
-    classes: HashMap<TypeId, OperatorClass>,
+    types: Arc<Vec<Type>>,
+    operators: Arc<Vec<Operator>>,
+    functions: Arc<Vec<Function>>,
+    casts: Arc<Vec<Cast>>,
+    type_by_oid: Arc<HashMap<TypeId, u32>>,
+    type_by_name: Arc<HashMap<&'static str, Vec<u32>>>,
+    operator_by_oid: Arc<HashMap<u32, u32>>,
+    operators_by_name: Arc<HashMap<&'static str, Vec<u32>>>,
+    function_by_oid: Arc<HashMap<u32, u32>>,
+    functions_by_name: Arc<HashMap<&'static str, Vec<u32>>>,
+    cast_by_types: Arc<HashMap<(TypeId, TypeId), u32>>,
+    aggregates: Arc<HashMap<u32, Aggregate>>,
+    classes: Arc<HashMap<TypeId, OperatorClass>>,
 }
 
 static POSTGRES: LazyLock<Catalog> = LazyLock::new(|| {
     let mut catalog = Catalog {
-        types: read::types(),
-        operators: read::operators(),
-        functions: read::functions(),
-        casts: read::casts(),
-        type_by_oid: HashMap::new(),
-        type_by_name: HashMap::new(),
-        operator_by_oid: HashMap::new(),
-        operators_by_name: HashMap::new(),
-        function_by_oid: HashMap::new(),
-        functions_by_name: HashMap::new(),
-        cast_by_types: HashMap::new(),
-        aggregates: read::aggregates(),
-        classes: read::classes(),
+        types: Arc::new(read::types()),
+        operators: Arc::new(read::operators()),
+        functions: Arc::new(read::functions()),
+        casts: Arc::new(read::casts()),
+        type_by_oid: Arc::default(),
+        type_by_name: Arc::default(),
+        operator_by_oid: Arc::default(),
+        operators_by_name: Arc::default(),
+        function_by_oid: Arc::default(),
+        functions_by_name: Arc::default(),
+        cast_by_types: Arc::default(),
+        aggregates: Arc::new(read::aggregates()),
+        classes: Arc::new(read::classes()),
     };
     catalog.index();
     catalog
@@ -80,26 +82,32 @@ impl Catalog {
 
     fn add_function(&mut self, function: Function) {
         let at = self.functions.len() as u32;
-        self.function_by_oid.insert(function.oid, at);
-        self.functions_by_name.entry(function.name).or_default().push(at);
-        self.functions.push(function);
+        Arc::make_mut(&mut self.function_by_oid).insert(function.oid, at);
+        Arc::make_mut(&mut self.functions_by_name).entry(function.name).or_default().push(at);
+        Arc::make_mut(&mut self.functions).push(function);
     }
 
     fn index(&mut self) {
-        for (at, entry) in (0..).zip(&self.types) {
-            self.type_by_oid.insert(entry.oid, at);
-            self.type_by_name.entry(entry.name).or_default().push(at);
+        let (by_oid, by_name) = (Arc::make_mut(&mut self.type_by_oid), Arc::make_mut(&mut self.type_by_name));
+        for (at, entry) in (0..).zip(self.types.iter()) {
+            by_oid.insert(entry.oid, at);
+            by_name.entry(entry.name).or_default().push(at);
         }
-        for (at, entry) in (0..).zip(&self.operators) {
-            self.operator_by_oid.insert(entry.oid, at);
-            self.operators_by_name.entry(entry.name).or_default().push(at);
+        let by_oid = Arc::make_mut(&mut self.operator_by_oid);
+        let by_name = Arc::make_mut(&mut self.operators_by_name);
+        for (at, entry) in (0..).zip(self.operators.iter()) {
+            by_oid.insert(entry.oid, at);
+            by_name.entry(entry.name).or_default().push(at);
         }
-        for (at, entry) in (0..).zip(&self.functions) {
-            self.function_by_oid.insert(entry.oid, at);
-            self.functions_by_name.entry(entry.name).or_default().push(at);
+        let by_oid = Arc::make_mut(&mut self.function_by_oid);
+        let by_name = Arc::make_mut(&mut self.functions_by_name);
+        for (at, entry) in (0..).zip(self.functions.iter()) {
+            by_oid.insert(entry.oid, at);
+            by_name.entry(entry.name).or_default().push(at);
         }
-        for (at, entry) in (0..).zip(&self.casts) {
-            self.cast_by_types.insert((entry.source, entry.target), at);
+        let by_types = Arc::make_mut(&mut self.cast_by_types);
+        for (at, entry) in (0..).zip(self.casts.iter()) {
+            by_types.insert((entry.source, entry.target), at);
         }
     }
 }

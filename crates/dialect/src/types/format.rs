@@ -64,8 +64,8 @@ impl Catalog {
             _ => {
                 let name = quote_identifier(entry.name);
                 match entry.schema {
-                    Schema::PgCatalog => format!("{name}{modifier}"),
-                    schema => format!("{}.{name}{modifier}", schema.name()),
+                    Schema::PgCatalog | Schema::User(_, true) => format!("{name}{modifier}"),
+                    schema => format!("{}.{name}{modifier}", quote_identifier(schema.name())),
                 }
             }
         };

@@ -44,12 +44,14 @@ impl Catalog {
     /// `pg_catalog`.
     ///
     /// # Errors
-    /// 42704: there is none. A schema that is not PostgreSQL's own counts as one without types; the
-    /// caller, who knows its schemas, gives 3F000 for one that does not exist.
+    /// 42704: there is none. The caller, who knows its schemas, gives 3F000 for one that does not exist.
     pub fn lookup_type(&self, schema: Option<&str>, name: &str) -> Result<TypeId> {
         let found = match schema {
-            None => self.type_named(Schema::PgCatalog, name),
-            Some(schema) => Schema::from_name(schema).and_then(|schema| self.type_named(schema, name)),
+            None => self.type_named(Schema::PgCatalog, name).or_else(|| self.user_type_named(None, name)),
+            Some(schema) => match Schema::from_name(schema) {
+                Some(schema) => self.type_named(schema, name),
+                None => self.user_type_named(Some(schema), name),
+            },
         };
         found.map(|t| t.oid).ok_or_else(|| {
             let full = schema.map(|schema| format!("{schema}.{name}"));

@@ -14,6 +14,7 @@ use crate::errors::from_arrow;
 use crate::functions::cast::at_precision;
 use crate::functions::numeric;
 use crate::types::{arrow_oid, arrow_type, column_oid, column_typmod, format_type, numeric_limits, oid, type_by_oid};
+use crate::user_types::{enum_of_data, labels_of};
 use crate::wire::SqlError;
 
 /// An expression's result brought to the Arrow type of the column that it is assigned to.
@@ -143,6 +144,11 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
     }
     if let Some(done) = cast_dynamic(array, target)? {
         return Ok(done);
+    }
+    // Labels are no times: there is their text, and nothing else.
+    let is_enum = |ty: &DataType| enum_of_data(ty).is_some();
+    if is_enum(target) || is_enum(source) && !target.is_string() {
+        return Err(SqlError::new("42846", format!("cannot cast type {} to {}", shown(source), shown(target))));
     }
     match (source, target) {
         (DataType::Float16 | DataType::Float32 | DataType::Float64, t) if t.is_integer() => {
@@ -297,12 +303,16 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
             from_document(array.as_binary::<i32>(), to, oid, zone)
         }
         (_, DataType::Utf8View | DataType::Utf8) => to_text(array, target, zone),
-        (from, to) if !castable(from, to) => Err(SqlError::new(
-            "42846",
-            format!("cannot cast type {} to {}", format_type(arrow_oid(from), None), format_type(arrow_oid(to), None)),
-        )),
+        (from, to) if !castable(from, to) => {
+            Err(SqlError::new("42846", format!("cannot cast type {} to {}", shown(from), shown(to))))
+        }
         _ => plain_cast(array, target),
     }
+}
+
+/// The name of the type that values of that Arrow type are of.
+fn shown(ty: &DataType) -> String {
+    format_type(arrow_oid(ty), None)
 }
 
 /// What documents that are a number or a boolean are as such.
@@ -478,6 +488,13 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
         }
         DataType::Timestamp(TimeUnit::Microsecond, None) => {
             parse_each!(texts, TimestampMicrosecondArray, |text: &str| decode::parse_timestamp(text, zone))
+        }
+        DataType::Timestamp(TimeUnit::Second, Some(name)) if let Some(ty) = enum_of_data(target) => {
+            let labels = labels_of(ty, None)?;
+            let read = |text: &str| labels.number(text);
+            let out: TimestampSecondArray =
+                texts.iter().map(|text| text.map(read).transpose()).collect::<Result<_, SqlError>>()?;
+            Arc::new(out.with_timezone(name.clone()))
         }
         DataType::Timestamp(TimeUnit::Microsecond, Some(name)) => {
             let out: TimestampMicrosecondArray = texts

@@ -34,6 +34,7 @@ enum Inner {
     Date(Date32Builder),
     Time(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder),
+    Enum(TimestampSecondBuilder),
     Jsonb(BinaryBuilder),
     Interval(IntervalMonthDayNanoBuilder),
     Array(Box<ListParts>),
@@ -72,6 +73,10 @@ impl ColumnBuilder {
             ColumnType::Date => Inner::Date(Date32Builder::with_capacity(capacity)),
             ColumnType::Time(_) => Inner::Time(Time64MicrosecondBuilder::with_capacity(capacity)),
             ColumnType::Timestamp(_) => Inner::Timestamp(TimestampMicrosecondBuilder::with_capacity(capacity)),
+            ColumnType::Enum(_) => {
+                let ty = crate::types::arrow_type(ty);
+                Inner::Enum(TimestampSecondBuilder::with_capacity(capacity).with_data_type(ty))
+            }
             ColumnType::Jsonb => Inner::Jsonb(BinaryBuilder::with_capacity(capacity, capacity * 32)),
             ColumnType::Interval(_) => Inner::Interval(IntervalMonthDayNanoBuilder::with_capacity(capacity)),
             ColumnType::Array(element) => {
@@ -123,6 +128,7 @@ impl ColumnBuilder {
             (Inner::Timestamp(b), DatumRef::Timestamp(v) | DatumRef::TimestampTz(v)) => {
                 b.append_value(us_from_engine(v));
             }
+            (Inner::Enum(b), DatumRef::Int8(v)) => b.append_value(v),
             (Inner::Jsonb(b), DatumRef::Bytes(v)) => b.append_value(v),
             (Inner::Interval(b), DatumRef::Interval(v)) => {
                 let value = crate::decode::Interval { months: v.months, days: v.days, us: v.micros };
@@ -160,6 +166,7 @@ impl ColumnBuilder {
             Inner::Date(b) => b.append_null(),
             Inner::Time(b) => b.append_null(),
             Inner::Timestamp(b) => b.append_null(),
+            Inner::Enum(b) => b.append_null(),
             Inner::Jsonb(b) => b.append_null(),
             Inner::Interval(b) => b.append_null(),
             Inner::Array(parts) => {
@@ -185,6 +192,7 @@ impl ColumnBuilder {
             Inner::Date(b) => Arc::new(b.finish()),
             Inner::Time(b) => Arc::new(b.finish()),
             Inner::Timestamp(b) => Arc::new(b.finish()),
+            Inner::Enum(b) => Arc::new(b.finish()),
             Inner::Jsonb(b) => Arc::new(b.finish()),
             Inner::Interval(b) => Arc::new(b.finish()),
             Inner::Array(parts) => {

@@ -12,6 +12,7 @@ use crate::datetime::{Zone, days_from_engine, days_to_engine, us_from_engine, us
 use crate::decode::{self, parse_uuid};
 use crate::encode::uuid_text;
 use crate::types::{UTC, arrow_type};
+use crate::user_types::enum_of_data;
 use crate::wire::SqlError;
 
 /// A column that [`assignment_cast`] made, read as datums without copying.
@@ -59,6 +60,7 @@ impl<'a> DatumColumn<'a> {
             ColumnType::Int2 => Kind::Int2(array.as_primitive::<Int16Type>().values()),
             ColumnType::Int4 => Kind::Int4(array.as_primitive::<Int32Type>().values()),
             ColumnType::Int8 => Kind::Int8(array.as_primitive::<Int64Type>().values()),
+            ColumnType::Enum(_) => Kind::Int8(array.as_primitive::<TimestampSecondType>().values()),
             ColumnType::Float4 => Kind::Float4(array.as_primitive::<Float32Type>().values()),
             ColumnType::Float8 => Kind::Float8(array.as_primitive::<Float64Type>().values()),
             ColumnType::Numeric { .. } => Kind::Numeric(array.as_primitive::<Decimal128Type>().values()),
@@ -146,6 +148,11 @@ pub fn datum_of_scalar(value: &ScalarValue, ty: &ColumnType, zone: &Zone) -> Res
         (ScalarValue::Int16(Some(v)), ColumnType::Int2) => return Ok(Datum::Int2(*v)),
         (ScalarValue::Int32(Some(v)), ColumnType::Int4) => return Ok(Datum::Int4(*v)),
         (ScalarValue::Int64(Some(v)), ColumnType::Int8) => return Ok(Datum::Int8(*v)),
+        (ScalarValue::TimestampSecond(Some(v), Some(_)), ColumnType::Enum(id))
+            if enum_of_data(&value.data_type()) == Some(*id) =>
+        {
+            return Ok(Datum::Int8(*v));
+        }
         (ScalarValue::Int32(Some(v)), ColumnType::Int8) => return Ok(Datum::Int8((*v).into())),
         (ScalarValue::Int64(Some(v)), ColumnType::Int4) => {
             return i32::try_from(*v).map(Datum::Int4).map_err(|_| SqlError::new("22003", "integer out of range"));
@@ -211,7 +218,10 @@ pub fn scalar_of_datum(datum: DatumRef<'_>, ty: &ColumnType) -> Result<ScalarVal
         DatumRef::Bool(v) => ScalarValue::Boolean(Some(v)),
         DatumRef::Int2(v) => ScalarValue::Int16(Some(v)),
         DatumRef::Int4(v) => ScalarValue::Int32(Some(v)),
-        DatumRef::Int8(v) => ScalarValue::Int64(Some(v)),
+        DatumRef::Int8(v) => match arrow_type(ty) {
+            DataType::Timestamp(_, zone) => ScalarValue::TimestampSecond(Some(v), zone),
+            _ => ScalarValue::Int64(Some(v)),
+        },
         DatumRef::Float4(v) => ScalarValue::Float32(Some(if v.is_nan() { f32::NAN } else { v })),
         DatumRef::Float8(v) => ScalarValue::Float64(Some(if v.is_nan() { f64::NAN } else { v })),
         DatumRef::Numeric(v) => match arrow_type(ty) {
@@ -263,6 +273,7 @@ mod tests {
             (ColumnType::Timestamp(None), vec![DatumRef::Timestamp(5), DatumRef::Timestamp(i64::MIN)]),
             (ColumnType::TimestampTz(Some(6)), vec![DatumRef::TimestampTz(-5)]),
             (ColumnType::Uuid, vec![DatumRef::Uuid([7; 16])]),
+            (ColumnType::Enum(16_400), vec![DatumRef::Int8(7), DatumRef::Null]),
         ];
         for (ty, datums) in cases {
             let mut builder = ColumnBuilder::new(&ty, datums.len());

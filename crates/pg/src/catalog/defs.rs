@@ -96,7 +96,9 @@ fn parse(line: &'static str) -> Option<SystemRelation> {
 fn type_by_name_exact(name: &str) -> Option<u32> {
     match name {
         "char" => Some(oid::CHAR),
-        _ => type_by_name(name).filter(|ty| ty.name == name).map(|ty| ty.oid),
+        _ => type_by_name(name)
+            .filter(|ty| ty.name == name && ty.oid < crate::user_types::FIRST_USER_OID)
+            .map(|ty| ty.oid),
     }
 }
 

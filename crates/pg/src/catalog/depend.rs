@@ -55,6 +55,15 @@ pub(super) fn fill(rows: &mut Rows<'_>, model: &Model) {
             depends((CLASS_RELATION, relation_oid(owned.sequence), 0), column, kind);
         }
     }
+    // A column needs its type.
+    for table in &model.tables {
+        for (at, column) in table.columns.iter().enumerate() {
+            if let Some(ty) = table.domain(at).or(column.ty.user_type()) {
+                let of = (CLASS_RELATION, relation_oid(table.id), at + 1);
+                depends(of, (super::user_types::CLASS_TYPE, ty, 0), 'n');
+            }
+        }
+    }
     for (oid, table, column, text) in defaults(model) {
         let default = (CLASS_DEFAULT, oid, 0);
         depends(default, (CLASS_RELATION, table, column), 'a');

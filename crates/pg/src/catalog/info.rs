@@ -5,6 +5,7 @@ use resurgam_engine::{CheckOption, ColumnType, Identity, Sequence};
 use super::defs::system_relations;
 use super::model::{Model, RelationKind};
 use super::rows::{Rows, V};
+use super::user_types;
 use crate::context::PgContext;
 use crate::types::{column_oid, format_type, type_by_oid};
 use crate::wire::SqlError;
@@ -117,7 +118,11 @@ pub(super) fn fill(
                 }
             }
         }
+        "domains" | "domain_constraints" | "column_domain_usage" => {
+            user_types::information_schema(name, rows, &database, &model()?);
+        }
         "check_constraints" => {
+            user_types::information_schema(name, rows, &database, &model()?);
             for check in model()?.checks() {
                 rows.add([
                     ("constraint_catalog", V::from(database.as_str())),
@@ -232,7 +237,7 @@ fn constraint_row(
 }
 
 /// Precision, its radix, scale; and the precision of date/time types.
-fn precision(ty: &ColumnType) -> (Option<i64>, Option<i64>, Option<i64>, Option<i64>) {
+pub(super) fn precision(ty: &ColumnType) -> (Option<i64>, Option<i64>, Option<i64>, Option<i64>) {
     match *ty {
         ColumnType::Int2 => (Some(16), Some(2), Some(0), None),
         ColumnType::Int4 => (Some(32), Some(2), Some(0), None),
@@ -293,8 +298,10 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
             let ty = type_by_oid(column.oid);
             let data_type = match ty {
                 Some(ty) if ty.category == 'A' && ty.name.starts_with('_') => "ARRAY".to_owned(),
+                Some(ty) if ty.category == 'E' => "USER-DEFINED".to_owned(),
                 _ => format_type(column.oid, None),
             };
+            let (udt_schema, udt_name, _) = user_types::udt(column.oid);
             let stored = crate::types::column_type_of_oid(column.oid, column.typmod);
             let (precision, radix, scale, time) = stored.as_ref().map_or((None, None, None, None), precision);
             let characters = match stored {
@@ -321,8 +328,8 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("numeric_scale", scale.into()),
                 ("datetime_precision", time.into()),
                 ("udt_catalog", database.into()),
-                ("udt_schema", "pg_catalog".into()),
-                ("udt_name", ty.map_or("text", |ty| ty.name).into()),
+                ("udt_schema", udt_schema.into()),
+                ("udt_name", udt_name.into()),
                 ("dtd_identifier", (at + 1).to_string().into()),
                 ("is_self_referencing", "NO".into()),
                 ("is_identity", "NO".into()),
@@ -349,8 +356,15 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
             };
             let data_type = match column.ty {
                 ColumnType::Array(_) => "ARRAY".to_owned(),
+                ColumnType::Enum(_) => "USER-DEFINED".to_owned(),
                 _ => format_type(ty, None),
             };
+            // One of a domain shows what that is of.
+            let of_domain = user_types::own_base(table.domain(at));
+            let data_type = if of_domain.is_some() { "USER-DEFINED".to_owned() } else { data_type };
+            let (udt_schema, udt_name, _) = user_types::udt(of_domain.unwrap_or(ty));
+            let domain = user_types::domain(table.domain(at));
+            let (domain_schema, domain_name) = domain.unzip();
             let interval_fields = match column.ty {
                 ColumnType::Interval(Some(limit)) => {
                     Some(crate::types::interval_fields(limit as i32).trim_start().to_ascii_uppercase())
@@ -382,8 +396,11 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("numeric_scale", scale.into()),
                 ("datetime_precision", time.into()),
                 ("udt_catalog", database.into()),
-                ("udt_schema", "pg_catalog".into()),
-                ("udt_name", type_by_oid(ty).map_or("text", |ty| ty.name).into()),
+                ("udt_schema", udt_schema.into()),
+                ("udt_name", udt_name.into()),
+                ("domain_catalog", domain_schema.as_ref().map(|_| database).into()),
+                ("domain_schema", domain_schema.as_deref().into()),
+                ("domain_name", domain_name.as_deref().into()),
                 ("dtd_identifier", (at + 1).to_string().into()),
                 ("is_self_referencing", "NO".into()),
                 ("is_identity", yes_no(identity != Identity::No)),

@@ -25,6 +25,7 @@ mod sequences;
 mod server;
 mod sys;
 mod types;
+mod user_types;
 
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ pub use model::{
 };
 
 pub use sequences::sequence_table;
+pub use user_types::{CLASS_TYPE, domain_constraint};
 
 use crate::context::PgContext;
 

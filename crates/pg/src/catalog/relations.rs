@@ -7,6 +7,7 @@ use super::depend;
 use super::model::{Model, RelationKind, relation_oid, row_type_oid, schema_oid};
 use super::rows::{Rows, V};
 use super::sequences;
+use super::user_types;
 use super::{BTREE_AM_OID, DATABASE_OID, HEAP_AM_OID, SUPERUSER_OID};
 use crate::context::PgContext;
 use crate::types::{column_oid, column_typmod, oid, type_by_oid};
@@ -38,7 +39,11 @@ pub(super) fn fill(
             }
         }
         "pg_index" => pg_index(rows, &model()?),
-        "pg_constraint" => pg_constraint(rows, &model()?),
+        "pg_constraint" => {
+            pg_constraint(rows, &model()?);
+            user_types::fill(name, rows);
+        }
+        "pg_enum" => return Ok(user_types::fill(name, rows)),
         "pg_tables" => {
             let model = model()?;
             for relation in model.relations.iter().filter(|r| r.kind == RelationKind::Table) {
@@ -72,6 +77,7 @@ pub(super) fn fill(
                     ("description", comment.text.into()),
                 ]);
             }
+            user_types::fill(name, rows);
         }
         "pg_rewrite" => {
             for view in &model()?.views {
@@ -87,6 +93,7 @@ pub(super) fn fill(
         }
         // Beside those of the system: a table's rows have one.
         "pg_type" => {
+            user_types::fill(name, rows);
             for relation in model()?.relations.iter().filter(|relation| has_row_type(relation)) {
                 rows.add([
                     ("oid", row_type_oid(relation.oid).into()),
@@ -331,8 +338,8 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     relation: relation_oid(table.id),
                     number: at + 1,
                     name: &column.name,
-                    ty: column_oid(&column.ty),
-                    typmod: column_typmod(&column.ty),
+                    ty: table.domain(at).unwrap_or_else(|| column_oid(&column.ty)),
+                    typmod: if table.domain(at).is_some() { -1 } else { column_typmod(&column.ty) },
                     not_null: !column.nullable,
                     has_default: column.default_sql.is_some() && table.identity(at) == Identity::No,
                     is_generated: table.generated(at).is_some(),
@@ -422,7 +429,10 @@ fn operator_class(ty: u32) -> u32 {
         oid::TIMESTAMP => 3128,
         oid::TIMESTAMPTZ => 3127,
         oid::UUID => 2968,
-        _ => 0,
+        _ => match type_by_oid(ty) {
+            Some(row) if row.category == 'E' => 3522,
+            _ => 0,
+        },
     }
 }
 

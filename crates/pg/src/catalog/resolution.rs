@@ -7,13 +7,13 @@
 use resurgam_dialect::{Catalog, Function, Schema, Type, TypeId, quote_identifier};
 
 use super::rows::{Rows, V};
-use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, SUPERUSER_OID};
+use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, SUPERUSER_OID, schema_oid};
 
 /// Fills a relation; false if it is not one of these.
 pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
     let catalog = Catalog::postgres();
     match name {
-        "pg_type" => catalog.types().iter().for_each(|ty| pg_type(catalog, rows, ty)),
+        "pg_type" => catalog.types().iter().for_each(|ty| pg_type(catalog, rows, ty, None)),
         "pg_operator" => pg_operator(catalog, rows),
         "pg_proc" => catalog.functions().iter().for_each(|function| pg_proc(catalog, rows, function)),
         "pg_aggregate" => pg_aggregate(catalog, rows),
@@ -38,6 +38,7 @@ fn namespace(schema: Schema) -> V {
     match schema {
         Schema::PgCatalog => PG_CATALOG_OID,
         Schema::InformationSchema => INFORMATION_SCHEMA_OID,
+        Schema::User(name, _) => schema_oid(name),
     }
     .into()
 }
@@ -57,7 +58,7 @@ fn regproc(catalog: &Catalog, oid: u32) -> V {
     format!("{}.{name}", function.schema.name()).into()
 }
 
-fn pg_type(catalog: &Catalog, rows: &mut Rows<'_>, ty: &Type) {
+pub(super) fn pg_type(catalog: &Catalog, rows: &mut Rows<'_>, ty: &Type, default: Option<&str>) {
     let function = |oid| regproc(catalog, oid);
     rows.add([
         ("oid", ty.oid.0.into()),
@@ -89,6 +90,8 @@ fn pg_type(catalog: &Catalog, rows: &mut Rows<'_>, ty: &Type) {
         ("typtypmod", ty.typmod.into()),
         ("typndims", ty.dimensions.into()),
         ("typcollation", ty.collation.into()),
+        ("typdefaultbin", default.into()),
+        ("typdefault", default.into()),
     ]);
 }
 

@@ -12,6 +12,7 @@ use crate::datetime::DAY_US;
 use crate::encode::uuid_text;
 use crate::functions::numeric::column::numeric_error;
 use crate::types::{UTC, field_of_oid, oid, type_by_oid};
+use crate::user_types;
 use crate::wire::SqlError;
 
 #[cold]
@@ -29,6 +30,14 @@ fn fixed<const N: usize>(bytes: &[u8], ty: u32) -> Result<[u8; N], SqlError> {
 /// # Errors
 /// `22P03` for bytes that are not of the type, `0A000` for types without a binary reader.
 pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
+    if ty >= user_types::FIRST_USER_OID {
+        // Of labels the text is the binary form.
+        let label = if user_types::is_domain(ty) { "" } else { std::str::from_utf8(bytes).unwrap_or_default() };
+        if let Some(read) = super::param::user_value(ty, label, &|base| decode_binary(base, bytes)) {
+            utf8(if label.is_empty() { &[] } else { bytes })?;
+            return read;
+        }
+    }
     Ok(match ty {
         oid::BOOL => ScalarValue::Boolean(Some(fixed::<1>(bytes, ty)?[0] != 0)),
         oid::INT2 => ScalarValue::Int16(Some(i16::from_be_bytes(fixed(bytes, ty)?))),

@@ -16,6 +16,7 @@ use crate::datetime::{Zone, days_to_engine, round_seconds, us_to_engine};
 use crate::encode::{TextStyle, uuid_text};
 use crate::functions::numeric::column::numeric_error;
 use crate::types::{UTC, column_oid, numeric_limits, oid, type_by_name};
+use crate::user_types::{self, labels_of};
 use crate::wire::{Format, SqlError};
 
 /// A parameter as the scalar in which its type is computed (see
@@ -48,6 +49,9 @@ pub fn infer_param(
 }
 
 pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValue, SqlError> {
+    if let Some(read) = user_value(ty, text, &|base| decode_text(base, text, zone)) {
+        return read;
+    }
     Ok(match ty {
         oid::BOOL => ScalarValue::Boolean(Some(parse_bool(text)?)),
         oid::INT2 => ScalarValue::Int16(Some(parse_int(text, i16::MIN.into(), i16::MAX.into(), "smallint")? as i16)),
@@ -101,6 +105,21 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
         | oid::ACLITEM => ScalarValue::Utf8View(Some(text.to_owned())),
         _ => return binary::text_array(ty, text, zone),
     })
+}
+
+/// A value of a type of users: a label, or, by `of_base`, what a domain is of; `None` of other types.
+pub(super) fn user_value(
+    ty: u32,
+    label: &str,
+    of_base: &dyn Fn(u32) -> Result<ScalarValue, SqlError>,
+) -> Option<Result<ScalarValue, SqlError>> {
+    let found = user_types::by_oid(ty)?;
+    if found.as_domain().is_some() {
+        return Some(of_base(user_types::base_type(ty, -1).0));
+    }
+    let DataType::Timestamp(_, zone) = user_types::enum_data(ty) else { return None };
+    let number = labels_of(ty, None).and_then(|labels| labels.number(label));
+    Some(number.map(|number| ScalarValue::TimestampSecond(Some(number), zone)))
 }
 
 /// A parameter or field as a datum of a table column, checked against its length,
@@ -198,6 +217,7 @@ pub fn parse_datum<'a>(
         ColumnType::TimestampTz(digits) => {
             DatumRef::TimestampTz(round_seconds(us_to_engine(parse_timestamptz(text, zone)?), digits))
         }
+        ColumnType::Enum(id) => DatumRef::Int8(labels_of(id, None)?.number(text)?),
         ColumnType::Uuid => DatumRef::Uuid(parse_uuid(text)?),
         ColumnType::Jsonb => {
             *scratch = crate::jsonb::from_text(text)?;

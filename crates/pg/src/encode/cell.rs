@@ -15,6 +15,7 @@ use super::text::*;
 use crate::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::functions::numeric::column::numeric_error;
 use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, field_oid, oid};
+use crate::user_types::{Labels, enum_of_data, labels_of};
 use crate::wire::SqlError;
 
 /// Names of `reg…` values by oid.
@@ -68,6 +69,8 @@ pub(super) enum Data<'a> {
     Time32(&'a [i32], Unit),
     Timestamp(&'a [i64], Unit),
     TimestampTz(&'a [i64], Unit, Zone),
+    /// Labels of an enumerated type.
+    Enum(&'a [i64], Labels),
     Interval(&'a IntervalMonthDayNanoArray),
     IntervalYearMonth(&'a IntervalYearMonthArray),
     IntervalDayTime(&'a IntervalDayTimeArray),
@@ -167,6 +170,9 @@ impl<'a> Cell<'a> {
                 Data::Time64(down::<Time64NanosecondArray>(array)?.values(), Unit::Over(1000))
             }
             DataType::Time64(_) => Data::Time64(down::<Time64MicrosecondArray>(array)?.values(), Unit::Times(1)),
+            DataType::Timestamp(TimeUnit::Second, _) if let Some(ty) = enum_of_data(array.data_type()) => {
+                Data::Enum(down::<TimestampSecondArray>(array)?.values(), labels_of(ty, None)?)
+            }
             DataType::Timestamp(unit, zone) => {
                 let values: &[i64] = match unit {
                     TimeUnit::Second => down::<TimestampSecondArray>(array)?.values(),
@@ -283,6 +289,7 @@ impl<'a> Cell<'a> {
             Data::Time32(values, unit) => put_time(out, unit.us(values[row].into())),
             Data::Timestamp(values, unit) => put_timestamp(out, unit.us(values[row])),
             Data::TimestampTz(values, unit, zone) => put_timestamptz(out, unit.us(values[row]), zone),
+            Data::Enum(values, labels) => out.put_slice(labels.text(values[row])?.as_bytes()),
             Data::Interval(array) => {
                 let value = array.value(row);
                 put_interval(out, value.months, value.days, value.nanoseconds / 1000);
@@ -344,6 +351,7 @@ impl<'a> Cell<'a> {
             Data::Timestamp(values, unit) | Data::TimestampTz(values, unit, _) => {
                 out.put_i64(us_to_engine(unit.us(values[row])));
             }
+            Data::Enum(values, labels) => out.put_slice(labels.text(values[row])?.as_bytes()),
             Data::Interval(array) => {
                 let value = array.value(row);
                 put_interval_binary(out, value.months, value.days, value.nanoseconds / 1000);

@@ -10,6 +10,7 @@ use super::cell::{
 use super::text::*;
 use crate::datetime::{Zone, days_from_engine, us_from_engine};
 use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, column_oid};
+use crate::user_types::labels_of;
 use crate::wire::{Format, SqlError};
 
 /// Appends a field: length (-1 for null) and bytes.
@@ -62,7 +63,10 @@ pub fn put_datum_text(datum: DatumRef<'_>, ty: &ColumnType, zone: &Zone, out: &m
         DatumRef::Bool(value) => out.put_u8(if value { b't' } else { b'f' }),
         DatumRef::Int2(value) => put_int(out, value.into()),
         DatumRef::Int4(value) => put_int(out, value.into()),
-        DatumRef::Int8(value) => put_int(out, value),
+        DatumRef::Int8(value) => match ty {
+            ColumnType::Enum(id) => out.put_slice(labels_of(*id, None)?.text(value)?.as_bytes()),
+            _ => put_int(out, value),
+        },
         DatumRef::Float4(value) => put_float4(out, value),
         DatumRef::Float8(value) => put_float8(out, value),
         DatumRef::Numeric(value) => {
@@ -95,7 +99,10 @@ fn put_datum_binary(datum: DatumRef<'_>, ty: &ColumnType, out: &mut BytesMut) ->
         DatumRef::Bool(value) => out.put_u8(value.into()),
         DatumRef::Int2(value) => out.put_i16(value),
         DatumRef::Int4(value) => out.put_i32(value),
-        DatumRef::Int8(value) => out.put_i64(value),
+        DatumRef::Int8(value) => match ty {
+            ColumnType::Enum(id) => out.put_slice(labels_of(*id, None)?.text(value)?.as_bytes()),
+            _ => out.put_i64(value),
+        },
         DatumRef::Float4(value) => out.put_f32(value),
         DatumRef::Float8(value) => out.put_f64(value),
         DatumRef::Numeric(value) => {

@@ -123,6 +123,11 @@ pub(super) fn reg_names(ty: u32, style: &TextStyle) -> Option<Names> {
             for row in crate::types::TYPES {
                 names.insert(row.oid, row.sql_name.to_owned());
             }
+            for ty in crate::user_types::current().iter().flat_map(|types| types.iter()) {
+                for oid in [ty.oid, ty.body.array] {
+                    names.extend(type_by_oid(oid).map(|row| (oid, row.sql_name.to_owned())));
+                }
+            }
         }
         oid::REGNAMESPACE => {
             for (oid, name) in crate::catalog::namespaces(cx.as_ref()).ok()? {

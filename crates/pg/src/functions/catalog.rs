@@ -74,7 +74,19 @@ fn class_named(name: &str) -> Option<u32> {
     match name {
         "pg_class" => Some(CLASS_RELATION),
         "pg_constraint" => Some(CLASS_CONSTRAINT),
+        "pg_type" => Some(crate::catalog::CLASS_TYPE),
         _ => None,
+    }
+}
+
+/// Whether a type is found by its name alone.
+fn type_is_visible(oid: u32) -> bool {
+    match crate::user_types::current() {
+        Some(types) if oid >= crate::user_types::FIRST_USER_OID => {
+            let found = types.by_oid(oid).or_else(|| types.by_array(oid));
+            found.is_some_and(|ty| types.is_visible(ty))
+        }
+        _ => types::type_by_oid(oid).is_some(),
     }
 }
 
@@ -155,7 +167,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         call.bools(|row| Ok(call.oid(0, row).and_then(|oid| visible.get(&oid).copied())))
     }));
     out.push(add!("pg_type_is_visible", &[P::Oid], t::BOOL, |_cx, call| {
-        call.bools(|row| Ok(call.oid(0, row).map(|oid| types::type_by_oid(oid).is_some())))
+        call.bools(|row| Ok(call.oid(0, row).map(type_is_visible)))
     }));
     let mut visible = add!("pg_function_is_visible", &[P::Oid], t::BOOL, |_cx, call| {
         call.bools(|row| Ok(call.oid(0, row).map(|_| true)))
@@ -233,7 +245,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     return Ok(Some(definition.clone()));
                 }
                 let check = checks.get(&oid).map(|check| check.definition(call.bool(1, row).unwrap_or(false)));
-                Ok(check.or_else(|| definitions.get(&oid).cloned()))
+                let check = check.or_else(|| definitions.get(&oid).cloned());
+                Ok(check.or_else(|| crate::catalog::domain_constraint(oid)))
             })
         })
         .required(1),
@@ -294,6 +307,12 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             let mut all: std::collections::HashMap<u32, Vec<(u32, &str)>> = std::collections::HashMap::new();
             for comment in model.comments().filter(|comment| comment.column == 0) {
                 all.entry(comment.oid).or_default().push((comment.class, comment.text));
+            }
+            let types = crate::user_types::current();
+            for ty in types.iter().flat_map(|types| types.iter()) {
+                if let Some(comment) = &ty.body.comment {
+                    all.entry(ty.oid).or_default().push((crate::catalog::CLASS_TYPE, comment));
+                }
             }
             call.texts(|row| {
                 // Without the catalog's name: what any has under that oid.

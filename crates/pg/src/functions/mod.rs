@@ -70,6 +70,7 @@ mod strings;
 mod text;
 mod time;
 mod to_char;
+mod user_types;
 
 use std::sync::Arc;
 
@@ -87,6 +88,7 @@ pub use moments::time_operator;
 pub use series::{SeriesFunction, SeriesRows, series_call_name, series_function};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
+pub use user_types::{cast_to_user_type, domain_check, enum_range};
 
 use crate::context::PgContext;
 

@@ -35,6 +35,7 @@ fn column_type(ty: &DataType) -> Option<ColumnType> {
         DataType::Binary => ColumnType::Jsonb,
         DataType::Date32 => ColumnType::Date,
         DataType::Time64(TimeUnit::Microsecond) => ColumnType::Time(None),
+        DataType::Timestamp(TimeUnit::Second, Some(_)) => ColumnType::Enum(crate::user_types::enum_of_data(ty)?),
         DataType::Timestamp(TimeUnit::Microsecond, None) => ColumnType::Timestamp(None),
         DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => ColumnType::TimestampTz(None),
         DataType::Interval(IntervalUnit::MonthDayNano) => ColumnType::Interval(None),

@@ -33,8 +33,10 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Time
 use resurgam_engine::{ColumnType, ElementType, NumericLimit};
 use resurgam_numeric::Typmod;
 
+use crate::user_types::{self, definition::Kind};
+
 pub use names::{PgType, TYPES, format_type, interval_fields, type_by_name, type_by_oid};
-pub use sql::{arrow_field_from_sql, column_type_from_sql, interval_type};
+pub use sql::{arrow_field_from_sql, column_type_from_sql, domain_from_sql, interval_type, type_from_sql};
 
 /// Field metadata key: PostgreSQL type oid, decimal.
 pub const OID_KEY: &str = "pg.oid";
@@ -89,6 +91,7 @@ pub fn column_oid(ty: &ColumnType) -> u32 {
         ColumnType::Json => oid::JSON,
         ColumnType::Jsonb => oid::JSONB,
         ColumnType::Interval(_) => oid::INTERVAL,
+        ColumnType::Enum(id) => *id,
         ColumnType::Array(element) => {
             type_by_oid(column_oid(&element.column_type())).map_or(oid::TEXT_ARRAY, |ty| ty.array)
         }
@@ -126,6 +129,13 @@ pub fn column_type_of_oid(oid: u32, typmod: i32) -> Option<ColumnType> {
         oid::JSON => ColumnType::Json,
         oid::JSONB => ColumnType::Jsonb,
         oid::INTERVAL => ColumnType::Interval(u32::try_from(typmod).ok()),
+        user_types::FIRST_USER_OID.. if let Some(ty) = user_types::by_oid(oid) => match &ty.body.kind {
+            Kind::Enum(_) => ColumnType::Enum(oid),
+            Kind::Domain(_) => {
+                let (base, typmod) = user_types::base_type(oid, typmod);
+                return column_type_of_oid(base, typmod);
+            }
+        },
         _ => return array_type(oid, typmod),
     })
 }
@@ -139,6 +149,8 @@ fn array_type(oid: u32, typmod: i32) -> Option<ColumnType> {
     let element = match row.elem {
         // Elements are held without the blanks that these would show, and others have no place in a row.
         oid::BPCHAR | oid::NAME | oid::OID | oid::UNKNOWN => return None,
+        // What their elements have to fulfil would be checked by nobody.
+        elem if user_types::is_domain(elem) => return None,
         // Numbers of an array have one form, whatever their limit.
         oid::NUMERIC => ColumnType::VarNumeric(
             Typmod::from_pg(typmod).map(|limits| NumericLimit { precision: limits.precision(), scale: limits.scale() }),
@@ -207,6 +219,7 @@ pub fn arrow_type(ty: &ColumnType) -> DataType {
         ColumnType::TimestampTz(_) => timestamptz(),
         ColumnType::Jsonb => JSONB,
         ColumnType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
+        ColumnType::Enum(id) => user_types::enum_data(id),
         ColumnType::Array(element) => {
             let field = element_field(column_oid(&element.column_type()));
             DataType::List(Arc::new(field.unwrap_or_else(|| Field::new("item", TEXT, true))))
@@ -284,9 +297,17 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         oid::OID | oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID => {
             DataType::UInt32
         }
+        user_types::FIRST_USER_OID.. if let Some(ty) = user_types::by_oid(oid) => match &ty.body.kind {
+            Kind::Enum(_) => user_types::enum_data(oid),
+            Kind::Domain(_) => {
+                let (base, typmod) = user_types::base_type(oid, typmod);
+                return arrow_type_of_oid(base, typmod);
+            }
+        },
         _ => {
             let elem = type_by_oid(oid)?.elem;
-            if elem == 0 {
+            // What elements of a domain have to fulfil would be checked by nobody.
+            if elem == 0 || user_types::is_domain(elem) {
                 return None;
             }
             DataType::List(Arc::new(element_field(elem)?))
@@ -343,6 +364,7 @@ pub fn arrow_oid(ty: &DataType) -> u32 {
         DataType::BinaryView | DataType::FixedSizeBinary(_) => oid::BYTEA,
         DataType::Date32 | DataType::Date64 => oid::DATE,
         DataType::Time32(_) | DataType::Time64(_) => oid::TIME,
+        DataType::Timestamp(TimeUnit::Second, Some(_)) if let Some(oid) = user_types::enum_of_data(ty) => oid,
         DataType::Timestamp(_, None) => oid::TIMESTAMP,
         DataType::Timestamp(_, Some(_)) => oid::TIMESTAMPTZ,
         DataType::Interval(_) | DataType::Duration(_) => oid::INTERVAL,

@@ -1,6 +1,9 @@
 //! The table of types that `pg_type` shows, and the names that SQL has for them.
 
+use std::sync::Arc;
+
 use super::oid;
+use crate::user_types;
 
 /// A row of `pg_type`.
 #[derive(Clone, Copy, Debug)]
@@ -134,14 +137,47 @@ pub static TYPES: &[PgType] = &[
     base(oid::REGROLE, "regrole", "regrole", 4, 'i', 'N', 0),
 ];
 
-/// The type with that oid.
-pub fn type_by_oid(oid: u32) -> Option<&'static PgType> {
-    TYPES.iter().find(|ty| ty.oid == oid)
+/// The type with that oid, those of users that are meant here among them.
+pub fn type_by_oid(oid: u32) -> Option<PgType> {
+    if oid >= user_types::FIRST_USER_OID {
+        return user_types::current()?.row(oid);
+    }
+    TYPES.iter().find(|ty| ty.oid == oid).copied()
 }
 
 /// The type with that name, as `pg_type` or SQL spells it; aliases such as `int`,
 /// `decimal`, `float` included. Case does not matter.
-pub fn type_by_name(name: &str) -> Option<&'static PgType> {
+pub fn type_by_name(name: &str) -> Option<PgType> {
+    builtin_by_name(name).copied().or_else(|| user_by_name(name))
+}
+
+/// A type of users, or of their arrays, by a name as SQL writes it.
+fn user_by_name(name: &str) -> Option<PgType> {
+    let (name, is_array) = match name.trim().strip_suffix("[]") {
+        Some(element) => (element, true),
+        None => (name.trim(), false),
+    };
+    let types = user_types::current().filter(|types| !types.is_empty())?;
+    let parts = crate::catalog::split_name(name)?;
+    let (schema, name) = match parts.as_slice() {
+        [name] => (None, name),
+        [schema, name] => (Some(schema.as_str()), name),
+        _ => return None,
+    };
+    match types.named(schema, name) {
+        Some(found) => types.row(if is_array { found.body.array } else { found.oid }),
+        // The name of the type of arrays itself.
+        None if !is_array => {
+            let of_arrays = |ty: &&Arc<user_types::UserType>| {
+                ty.array_name() == *name && schema.map_or_else(|| types.is_visible(ty), |schema| ty.schema == schema)
+            };
+            types.row(types.iter().find(of_arrays)?.body.array)
+        }
+        None => None,
+    }
+}
+
+fn builtin_by_name(name: &str) -> Option<&'static PgType> {
     let lower = name.trim().to_ascii_lowercase();
     let lower = lower.strip_prefix("pg_catalog.").unwrap_or(&lower);
     let (lower, is_array) = match lower.strip_suffix("[]") {
@@ -160,7 +196,7 @@ pub fn type_by_name(name: &str) -> Option<&'static PgType> {
         other => other,
     };
     let found = TYPES.iter().find(|ty| ty.name == alias || ty.sql_name == alias)?;
-    if is_array { type_by_oid(found.array) } else { Some(found) }
+    if is_array { TYPES.iter().find(|ty| ty.oid == found.array) } else { Some(found) }
 }
 
 /// `format_type(oid, typmod)`: the SQL name with its modifier. `None` means no modifier
@@ -190,6 +226,7 @@ pub fn format_type(oid: u32, typmod: Option<i32>) -> String {
             digits @ 0..=6 => format!("interval{}({digits})", interval_fields(typmod)),
             _ => format!("interval{}", interval_fields(typmod)),
         },
+        user_types::FIRST_USER_OID.. => ty.sql_name.to_owned(),
         // Elements have the array's modifier. (Those of vectors have none.)
         _ if ty.elem != 0 && ty.category == 'A' => format!("{}[]", format_type(ty.elem, Some(typmod))),
         _ => ty.sql_name.to_owned(),

@@ -9,6 +9,7 @@ use resurgam_engine::ColumnType;
 
 use super::{field_of_oid, oid, type_by_name};
 use crate::decode::range;
+use crate::user_types;
 use crate::wire::SqlError;
 
 /// Longest `varchar(n)` and `char(n)`, in characters, as in PostgreSQL.
@@ -42,6 +43,22 @@ pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
         oid => super::column_type_of_oid(oid, resolved.typmod),
     }
     .ok_or_else(|| SqlError::unsupported(format!("columns of type {ty} are not supported")))
+}
+
+/// The domain that a SQL type is, if it is one.
+pub fn domain_from_sql(ty: &SqlType) -> Option<u32> {
+    if !matches!(ty, SqlType::Custom(..)) {
+        return None;
+    }
+    resolve(ty).ok().map(|resolved| resolved.oid).filter(|oid| user_types::is_domain(*oid))
+}
+
+/// The oid and the modifier of a SQL type; those of a domain are its own.
+///
+/// # Errors
+/// `42704` for an unknown type.
+pub fn type_from_sql(ty: &SqlType) -> Result<(u32, i32), SqlError> {
+    resolve(ty).map(|resolved| (resolved.oid, resolved.typmod))
 }
 
 /// Arrow field (unnamed, nullable) in which a SQL type is computed.
@@ -136,10 +153,23 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
                 [schema, base] => (Some(schema.as_str()), base.as_str()),
                 _ => return Err(unknown(ty)),
             };
-            if schema.is_some_and(|s| s != "pg_catalog" && s != "information_schema") {
-                return Err(unknown(ty));
+            if schema.is_none_or(|s| s != "pg_catalog" && s != "information_schema") {
+                // Names of the system come first, unless it is in quotes, when they are its catalog's.
+                let system =
+                    schema.is_none() && custom(base, name.0.last().is_some_and(is_quoted), modifiers).is_some();
+                let own = user_types::current().filter(|_| !system);
+                if let Some(found) = own.as_ref().and_then(|types| types.named(schema, base)) {
+                    if !modifiers.is_empty() {
+                        let message = format!("type modifier is not allowed for type \"{base}\"");
+                        return Err(SqlError::syntax(message));
+                    }
+                    return Ok(Resolved::plain(found.oid));
+                }
+                if schema.is_some() {
+                    return Err(unknown(ty));
+                }
             }
-            let quoted = name.0.last().and_then(|part| part.as_ident()).is_some_and(|i| i.quote_style.is_some());
+            let quoted = name.0.last().is_some_and(is_quoted);
             custom(base, quoted, modifiers).ok_or_else(|| match base {
                 "serial" | "bigserial" | "smallserial" | "serial4" | "serial8" | "serial2" => {
                     SqlError::unsupported(format!("type {base} is not supported"))
@@ -150,6 +180,10 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         }
         _ => return Err(unknown(ty)),
     })
+}
+
+fn is_quoted(part: &datafusion::sql::sqlparser::ast::ObjectNamePart) -> bool {
+    part.as_ident().is_some_and(|ident| ident.quote_style.is_some())
 }
 
 /// A time with so many digits of seconds; more than six are six.
@@ -217,7 +251,7 @@ fn custom(name: &str, quoted: bool, modifiers: &[String]) -> Option<Resolved> {
         "sql_identifier" => super::type_by_oid(oid::NAME),
         "character_data" | "yes_or_no" => super::type_by_oid(oid::VARCHAR),
         "cardinal_number" => super::type_by_oid(oid::INT4),
-        other => type_by_name(other),
+        other => type_by_name(other).filter(|row| row.oid < user_types::FIRST_USER_OID),
     }?;
     let typmod = match (row.oid, modifier) {
         (oid::VARCHAR | oid::BPCHAR, Some(n)) if n > 0 => n.saturating_add(4),

@@ -33,6 +33,7 @@ pub(crate) fn may_run_again(statement: &Statement) -> bool {
             | Statement::Comment { .. }
             | Statement::CreateIndex(_)
             | Statement::CreateSequence { .. }
+            | Statement::CreateType { .. }
             | Statement::Drop { .. }
             | Statement::Truncate(_)
             | Statement::AlterTable(_)
@@ -470,6 +471,9 @@ impl Session {
             Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
         ) {
             return Err(SqlError::syntax("PREPARE takes SELECT, VALUES, INSERT, UPDATE or DELETE"));
+        }
+        if let Some(ty) = data_types.iter().find(|ty| crate::pg::types::domain_from_sql(ty).is_some()) {
+            return Err(SqlError::unsupported(format!("a parameter of the domain {ty} is not supported")));
         }
         let declared: Vec<u32> = data_types
             .iter()

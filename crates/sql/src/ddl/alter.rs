@@ -127,7 +127,7 @@ impl Session {
         self.settle_ddl(|| tokio::task::block_in_place(|| txn.alter_table(table, change.clone()))).await
     }
 
-    async fn alter(
+    pub(super) async fn alter(
         &mut self,
         txn: &Transaction,
         table: &Arc<Table>,
@@ -556,6 +556,7 @@ impl Session {
             }
             return Err(SqlError::new("42701", exists));
         }
+        self.keep_types(txn, [spec.ty]).await?;
         let at = table.columns.len();
         let mut new = None;
         let mut made = None;
@@ -576,8 +577,10 @@ impl Session {
             made =
                 Some(resurgam_engine::OwnedSequence { column: at, sequence: sequence.id, identity: serial.identity });
         }
-        if let Some(text) = &spec.default_sql {
-            let expr = parse_expression(text)?;
+        let domain = crate::pg::types::domain_from_sql(&def.data_type);
+        if let Some(text) = spec.default_sql.clone().or_else(|| domain.and_then(crate::pg::user_types::domain_default))
+        {
+            let expr = parse_expression(&text)?;
             let planned = self.plan_over(txn, table, &expr, Place::Default(&spec.name, spec.ty))?;
             if txn.has_rows(table)? {
                 if planned.volatile {
@@ -604,6 +607,9 @@ impl Session {
             Some(new) => new,
             None => self.change(txn, table, TableChange::AddColumn(spec)).await?,
         };
+        if let Some(domain) = domain {
+            table = self.set_domain(txn, &table, at, Some(domain)).await?;
+        }
         if let Some(made) = made {
             let mut owned = table.owned.clone();
             owned.push(made);

@@ -110,7 +110,10 @@ fn elements(
     let list = |columns: &[usize]| columns.iter().map(quoted).collect::<Vec<_>>().join(", ");
     let mut out = Vec::new();
     for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
-        let ty = format_type(column_oid(&column.ty), Some(column_typmod(&column.ty)));
+        let ty = match table.domain(at) {
+            Some(domain) => format_type(domain, None),
+            None => format_type(column_oid(&column.ty), Some(column_typmod(&column.ty))),
+        };
         let mut text = format!("{} {ty}", quote_ident(&column.name));
         if !column.nullable {
             text.push_str(" NOT NULL");

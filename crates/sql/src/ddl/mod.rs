@@ -4,6 +4,7 @@ pub(crate) mod alter;
 pub(crate) mod alter_sequence;
 pub(crate) mod clauses;
 mod comment;
+pub(crate) mod domain;
 pub(crate) mod generated;
 pub(crate) mod identity;
 mod key_expr;
@@ -12,6 +13,8 @@ pub(crate) mod needed;
 pub(crate) mod retype;
 pub(crate) mod sequence;
 mod sequence_options;
+mod type_texts;
+pub(crate) mod user_type;
 pub(crate) mod view;
 
 use std::sync::Arc;
@@ -413,6 +416,10 @@ impl Session {
             Statement::CreateView(create) => self.create_view(create).await,
             Statement::CreateIndex(create) => self.create_index(create).await,
             Statement::CreateSequence { .. } => self.create_sequence(statement).await,
+            Statement::CreateType { name, representation } => self.create_type(name, representation.as_ref()).await,
+            Statement::Drop { object_type: ObjectType::Type, if_exists, names, cascade, .. } => {
+                self.drop_types(false, *if_exists, names, *cascade).await
+            }
             Statement::Drop { object_type, if_exists, names, cascade, restrict: _, purge, temporary, table } => {
                 if *purge || *temporary || table.is_some() {
                     return Err(SqlError::syntax("this form of DROP is not PostgreSQL's"));
@@ -421,6 +428,15 @@ impl Session {
             }
             Statement::Truncate(truncate) => self.truncate(truncate).await,
             Statement::AlterTable(alter) => self.alter_table(alter).await,
+            Statement::Comment {
+                object_type: kind @ (ast::CommentObject::Type | ast::CommentObject::Domain),
+                object_name,
+                comment,
+                if_exists: false,
+            } => {
+                let domain = matches!(kind, ast::CommentObject::Domain);
+                self.comment_on_type(domain, object_name, comment.as_deref()).await
+            }
             Statement::Comment { object_type, object_name, comment, if_exists: false } => {
                 self.comment_on(*object_type, object_name, comment.as_deref()).await
             }
@@ -481,8 +497,10 @@ impl Session {
             column.default_sql = Some(sequence::default_of(&schema, &made));
             serials.push((column.name.clone(), made, serial));
         }
+        self.keep_types(&txn, spec.columns.iter().map(|column| column.ty)).await?;
         let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         table = self.add_serials(&txn, table, &serials).await?;
+        table = self.with_domains(&txn, table, &create.columns).await?;
         for column in &spec.columns {
             if let Some(default) = &column.default_sql {
                 self.check_default(&txn, &table, default, &column.name, column.ty)?;
@@ -550,6 +568,7 @@ impl Session {
                 default_sql: None,
             });
         }
+        self.keep_types(txn, spec.columns.iter().map(|column| column.ty)).await?;
         self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
         let insert = format!("INSERT INTO {}.{} {select}", quoted(&schema), quoted(&name));

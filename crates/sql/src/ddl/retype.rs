@@ -16,7 +16,7 @@ use crate::exec::bridge::RowColumns;
 use crate::pg::arrow::{DatumColumn, assignment_cast};
 use crate::pg::errors;
 use crate::pg::functions::quote_ident;
-use crate::pg::types::{column_type_from_sql, column_type_name};
+use crate::pg::types::{column_type_from_sql, column_type_name, domain_from_sql};
 use crate::plan::analyze::is_assignable;
 use crate::plan::expression::{Place, TableExpr};
 use crate::plan::statement::parse_expression;
@@ -40,6 +40,7 @@ impl Session {
         using: Option<&Expr>,
     ) -> Result<Arc<Table>, SqlError> {
         let to = column_type_from_sql(data_type)?;
+        self.keep_types(txn, [to]).await?;
         let column = &table.columns[at];
         let (from, name) = (column.ty, column.name.clone());
         let value = match using {
@@ -70,6 +71,7 @@ impl Session {
         } else {
             self.rewrite(txn, table, &[(at, to, value)], &[]).await?
         };
+        let new = self.set_domain(txn, &new, at, domain_from_sql(data_type)).await?;
         // Conditions over the column mean what they say of the new type.
         for check in new.checks.iter().filter(|check| check.columns.contains(&at)) {
             let expr = parse_expression(&check.sql)?;

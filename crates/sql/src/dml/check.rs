@@ -6,14 +6,16 @@
 
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
 use datafusion::logical_expr::Expr;
+use datafusion::sql::sqlparser::ast;
 use resurgam_engine::{Datum, DatumRef, ReadView, Table};
 
 use super::assign::assigned;
 use crate::exec::bridge;
 use crate::exec::direct::{Row, Values};
 use crate::pg::datetime::Zone;
+use crate::pg::user_types::{Constraint, constraints, violated};
 use crate::plan::analyze::condition_over_row;
-use crate::plan::expression::{Place, TableExpr};
+use crate::plan::expression::{Place, TableExpr, rename_column};
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_expression;
 use crate::wire::SqlError;
@@ -24,6 +26,8 @@ type DfResult<T> = datafusion::common::Result<T>;
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     list: Vec<(String, TableExpr)>,
+    /// The first ones of the list are what the columns' domains demand.
+    domains: Vec<Constraint>,
     /// The last ones of the list are conditions of views, WITH CHECK OPTION: so many.
     views: usize,
     /// Columns whose values are made of others'.
@@ -37,13 +41,22 @@ pub(crate) struct Broken(Vec<Option<usize>>);
 impl Checks {
     /// Plans the constraints of `table`.
     pub(crate) fn plan(names: &Names<'_>, table: &Table) -> Result<Self, SqlError> {
-        let mut list = Vec::with_capacity(table.checks.len());
+        let mut own = Vec::with_capacity(table.checks.len());
         for check in &table.checks {
             let expr = parse_expression(&check.sql)?;
             let expr = TableExpr::plan(names, table, &expr, Place::Check)?;
-            list.push((check.name.clone(), expr));
+            own.push((check.name.clone(), expr));
         }
-        list.sort_by(|(a, _), (b, _)| a.cmp(b));
+        own.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let (mut list, mut domains) = (Vec::with_capacity(own.len()), Vec::new());
+        for (column, domain) in &table.domains {
+            for constraint in constraints(*domain) {
+                let expr = demand(&table.columns[*column].name, &constraint)?;
+                list.push((String::new(), TableExpr::plan(names, table, &expr, Place::Check)?));
+                domains.push(constraint);
+            }
+        }
+        list.append(&mut own);
         let mut generated = Vec::with_capacity(table.generated.len());
         for one in &table.generated {
             let Some(column) = table.columns.get(one.column) else { continue };
@@ -51,7 +64,7 @@ impl Checks {
             generated
                 .push((one.column, TableExpr::plan(names, table, &expr, Place::Generated(&column.name, column.ty))?));
         }
-        Ok(Self { list, views: 0, generated })
+        Ok(Self { list, domains, views: 0, generated })
     }
 
     /// Adds conditions of views, the innermost first, each with its view's name.
@@ -141,6 +154,10 @@ impl Checks {
 
     #[cold]
     fn violated(&self, check: usize, table: &Table, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        // As in PostgreSQL, where the value has become one of the domain before it is in a row.
+        if let Some(constraint) = self.domains.get(check) {
+            return Err(violated(constraint));
+        }
         // A NULL where there must be none comes first; it is told by whoever writes the row.
         if table.columns.iter().zip(row).any(|(column, datum)| !column.nullable && datum.is_null()) {
             return Ok(());
@@ -167,6 +184,19 @@ impl Checks {
             }
         }
         Ok(())
+    }
+}
+
+/// What a domain's constraint demands of a column.
+pub(crate) fn demand(column: &str, constraint: &Constraint) -> Result<ast::Expr, SqlError> {
+    let column = ast::Ident::with_quote('"', column);
+    match &constraint.check {
+        None => Ok(ast::Expr::IsNotNull(Box::new(ast::Expr::Identifier(column)))),
+        Some((_, sql)) => {
+            let mut expr = parse_expression(sql)?;
+            rename_column(&mut expr, "value", &column.value);
+            Ok(expr)
+        }
     }
 }
 

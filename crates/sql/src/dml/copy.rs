@@ -20,6 +20,7 @@ use crate::pg::copy::{CopyOptions, CopyReader, CopyWriter};
 use crate::pg::datetime::Zone;
 use crate::pg::encode::RowEncoder;
 use crate::pg::errors;
+use crate::pg::user_types;
 use crate::plan::expression::{Place, TableExpr, parse_expression};
 use crate::plan::planner::{Instance, Names, task_context};
 use crate::plan::statement::{Kind, Prepared};
@@ -66,7 +67,7 @@ impl CopyIn {
     /// What is wrong with a row, with its line; the transaction has then failed.
     pub async fn data(&mut self, session: &mut Session, data: &[u8]) -> Result<(), SqlError> {
         self.reader.push(data);
-        let result = self.drain(session).await;
+        let result = user_types::scope(session.type_source(), self.drain(session)).await;
         if result.is_err() {
             session.statement_failed();
         }
@@ -120,10 +121,11 @@ impl CopyIn {
     /// As [`CopyIn::data`], and those of the commit.
     pub async fn finish(mut self, session: &mut Session) -> Result<Tag, SqlError> {
         self.reader.end();
-        let mut result = self.drain(session).await;
+        let types = session.type_source();
+        let mut result = user_types::scope(Arc::clone(&types), self.drain(session)).await;
         let rows = self.modify.as_ref().map_or(0, |modify| modify.rows);
         if result.is_ok() {
-            result = self.check_foreign(session).await;
+            result = user_types::scope(types, self.check_foreign(session)).await;
         }
         let done = match result {
             Ok(()) => session.statement_done(self.autocommit).await,
@@ -190,7 +192,7 @@ impl CopyOut {
     /// The query's; the transaction has then failed.
     pub async fn next(&mut self, session: &mut Session) -> Result<Option<Bytes>, SqlError> {
         let mut out = BytesMut::new();
-        let filled = match self.fill(session, &mut out).await {
+        let filled = match user_types::scope(session.type_source(), self.fill(session, &mut out)).await {
             Ok(()) => self.unsent.count(&session.db, self.pending.as_ref(), out.len()),
             Err(error) => Err(error),
         };
@@ -332,11 +334,12 @@ impl Session {
         let names = Names { state: &state, txn: &txn, cx: &cx };
         let (mut template, mut volatile) = (vec![Datum::Null; table.columns.len()], Vec::new());
         for (at, column) in table.columns.iter().enumerate() {
+            let sql = || column.default_sql.clone().or_else(|| table.domain(at).and_then(user_types::domain_default));
             if !columns.contains(&at)
-                && let Some(sql) = &column.default_sql
+                && let Some(sql) = sql()
             {
                 let place = Place::Default(&column.name, column.ty);
-                let default = TableExpr::plan(&names, &table, &parse_expression(sql)?, place)?;
+                let default = TableExpr::plan(&names, &table, &parse_expression(&sql)?, place)?;
                 match default.volatile {
                     true => volatile.push((at, default)),
                     false => template[at] = default.assigned(&column.ty, &zone)?,

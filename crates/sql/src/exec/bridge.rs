@@ -190,6 +190,11 @@ pub(crate) fn key_value(value: &ScalarValue, ty: &ColumnType) -> Result<KeyValue
         // The infinities are the same ends of the range with either epoch.
         (ScalarValue::Date32(Some(v)), ColumnType::Date) => KeyValue::Exact(Datum::Date(days_to_engine(*v))),
         (ScalarValue::Time64Microsecond(Some(v)), ColumnType::Time(_)) => KeyValue::Exact(Datum::Time(*v)),
+        (ScalarValue::TimestampSecond(Some(v), Some(_)), ColumnType::Enum(ty))
+            if crate::pg::user_types::enum_of_data(&value.data_type()) == Some(*ty) =>
+        {
+            KeyValue::Exact(Datum::Int8(*v))
+        }
         (ScalarValue::TimestampMicrosecond(Some(v), None), ColumnType::Timestamp(_)) => {
             KeyValue::Exact(Datum::Timestamp(us_to_engine(*v)))
         }

@@ -40,6 +40,7 @@ use crate::exec::{apply, bridge};
 use crate::parse::depth::STACK_BYTES;
 use crate::pg::memory;
 use crate::pg::running::{self, Stop};
+use crate::pg::user_types::UserTypes;
 use crate::session::panics;
 use crate::wire::SqlError;
 
@@ -145,6 +146,9 @@ struct Run {
 }
 
 impl Stop for Run {
+    fn types(&self) -> Option<Arc<UserTypes>> {
+        self.statement.types()
+    }
     fn check(&self) -> Result<(), SqlError> {
         match self.left.load(Ordering::Relaxed) {
             true => Err(SqlError::new("57014", "canceling statement due to user request")),

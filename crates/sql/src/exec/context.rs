@@ -4,8 +4,8 @@
 //! Operators find it in the task context's session configuration, so that one kept
 //! physical plan serves any transaction.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::DataFusionError;
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::exec::memory::{Limits, Measured};
 use crate::pg::memory;
 use crate::pg::running::Stop;
+use crate::pg::user_types::{TypeSource, UserTypes};
 use crate::wire::SqlError;
 
 /// Why a statement has to stop.
@@ -58,6 +59,8 @@ pub(crate) struct StopFlag {
     deadline: Mutex<Option<Instant>>,
     /// There may be a `deadline`: few statements have one.
     has_deadline: AtomicBool,
+    /// Who knows the types of users that its session's transaction sees.
+    types: OnceLock<Weak<dyn TypeSource>>,
     /// What the statement may take of memory and temporary files.
     pub(crate) limits: Limits,
     bell: Notify,
@@ -87,6 +90,10 @@ impl StopFlag {
             tell();
         }
         self.stop(StopReason::Terminate);
+    }
+    /// Says, once, who knows the types of users that the session's statements mean.
+    pub(crate) fn set_types(&self, source: Weak<dyn TypeSource>) {
+        let _ = self.types.set(source);
     }
     /// See [`Self::terminate`].
     pub(crate) fn on_terminate(&self, tell: Box<dyn FnOnce() + Send>) {
@@ -140,6 +147,9 @@ impl StopFlag {
 }
 
 impl Stop for StopFlag {
+    fn types(&self) -> Option<Arc<UserTypes>> {
+        self.types.get()?.upgrade()?.user_types()
+    }
     fn check(&self) -> Result<(), SqlError> {
         self.check_time()
     }

@@ -10,6 +10,8 @@ use datafusion::sql::sqlparser::ast::{AlterTable, ObjectName, Statement};
 use crate::command::cursor::{self, Declare, Fetch};
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::ddl::alter_sequence::{self, AlterSequence};
+use crate::ddl::domain::{self, AlterDomain, CreateDomain};
+use crate::ddl::user_type::{self, AlterType};
 use crate::ddl::view;
 use crate::dml::foreign;
 use crate::parse::words::{Words, first_word};
@@ -77,6 +79,14 @@ pub(crate) enum Own {
     /// ALTER VIEW, in the words of ALTER TABLE.
     AlterView(Box<AlterTable>),
     AlterSequence(Box<AlterSequence>),
+    AlterType(Box<AlterType>),
+    CreateDomain(Box<CreateDomain>),
+    AlterDomain(Box<AlterDomain>),
+    DropDomain {
+        if_exists: bool,
+        names: Vec<ObjectName>,
+        cascade: bool,
+    },
     /// RESET ROLE, RESET SESSION AUTHORIZATION: the user is always the one who logged in.
     ResetUser,
     /// RESET TIME ZONE
@@ -103,6 +113,8 @@ pub(crate) const SPECIAL: &[&str] = &[
     "analyze",
     "checkpoint",
     "alter",
+    "create",
+    "drop",
     "prepare",
     "commit",
     "rollback",
@@ -155,6 +167,10 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "checkpoint" => Some(words.expect_end().map(|()| Own::Checkpoint)),
         "alter" if words.take_word("database") => Some(alter_database::parse(words)),
         "alter" if words.take_word("sequence") => Some(alter_sequence::parse(words)),
+        "create" if words.take_word("domain") => Some(domain::parse_create(text, words)),
+        "drop" if words.take_word("domain") => Some(domain::parse_drop(words)),
+        "alter" if words.take_word("domain") => Some(domain::parse_alter(text, words)),
+        "alter" if words.take_word("type") => Some(user_type::parse(words)),
         "alter" if words.take_word("view") => Some(view::parse_alter(words)),
         "prepare" | "commit" | "rollback" => two_phase::parse(&first, words),
         "exec" | "execute" | "call" => cleaning::parse_call(&first, words),

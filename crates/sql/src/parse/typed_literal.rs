@@ -1,6 +1,7 @@
-//! `bpchar 'x'`, `interval(2) '…'`: constants with a type before them that the parser has no word for, or of which
+//! `bpchar 'x'`, `mood 'sad'`, `interval(2) '…'`: constants with a type before them that the parser has no word for, or of which
 //! it drops the digits.
 
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Types that are no words of SQL. Others (`date '…'`) the parser knows.
@@ -9,11 +10,17 @@ const TYPES: [&str; 8] = ["bpchar", "name", "oid", "regclass", "regtype", "regpr
 /// The tokens with `CAST ('x' AS bpchar)` in place of such constants; each has the place of what it is for.
 pub(crate) fn as_casts(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let tokens = intervals_as_casts(tokens);
+    // A name that is no word of SQL can be that of a type of users.
     let is_type = |token: &TokenWithSpan| {
-        matches!(&token.token, Token::Word(word)
-            if word.quote_style.is_none() && TYPES.iter().any(|ty| word.value.eq_ignore_ascii_case(ty)))
+        matches!(&token.token, Token::Word(word) if word.keyword == Keyword::NoKeyword
+            || word.quote_style.is_none() && TYPES.iter().any(|ty| word.value.eq_ignore_ascii_case(ty)))
     };
-    if !tokens.iter().any(is_type) {
+    let mut before = None;
+    let has_any = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).any(|token| {
+        let is_text = matches!(token.token, Token::SingleQuotedString(_));
+        before.replace(token).is_some_and(|before| is_text && is_type(before))
+    });
+    if !has_any {
         return tokens;
     }
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 8);

@@ -167,6 +167,12 @@ impl<'t> Words<'t> {
         crate::pg::errors::character_position(self.text, start.line, start.column)
     }
 
+    /// The text from the next token on.
+    pub fn rest_of_text(&self) -> &'t str {
+        let begin = self.position().and_then(|at| self.text.char_indices().nth((at as usize).saturating_sub(1)));
+        begin.and_then(|(at, _)| self.text.get(at..)).unwrap_or_default().trim_end().trim_end_matches(';')
+    }
+
     pub fn is_at_end(&self) -> bool {
         self.at >= self.tokens.len()
     }

@@ -21,6 +21,7 @@ use crate::session::cache::StatementCache;
 use crate::session::kept::Room;
 use crate::session::settings::SqlSettings;
 use crate::session::shared::SessionShared;
+use crate::session::types;
 use crate::wire::SqlError;
 
 /// Who connects, and with what settings.
@@ -81,6 +82,7 @@ pub struct SqlDatabase {
     pub(crate) started: i64,
     pub(crate) host: OnceLock<Arc<dyn Host>>,
     pub(crate) advisory: Arc<Advisory>,
+    pub(crate) types: types::Committed,
 }
 
 impl SqlDatabase {
@@ -102,6 +104,7 @@ impl SqlDatabase {
             started: crate::session::shared::now(),
             host: OnceLock::new(),
             advisory: Arc::default(),
+            types: types::Committed::default(),
         })
     }
 

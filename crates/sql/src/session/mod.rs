@@ -21,9 +21,10 @@ mod sequences;
 pub(crate) mod settings;
 pub(crate) mod shared;
 pub(crate) mod stream;
+pub(crate) mod types;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,6 +51,7 @@ use crate::pg::encode::TextStyle;
 use crate::pg::errors;
 use crate::pg::memory;
 use crate::pg::running::{self, Stop};
+use crate::pg::user_types;
 use crate::plan::planner::{self, Names, task_context};
 use crate::plan::planning::Planning;
 use crate::plan::plans::RunBy;
@@ -326,7 +328,10 @@ impl Session {
             has_notices: AtomicBool::new(false),
             sequence_values: Mutex::default(),
             has_advisory: AtomicBool::new(false),
+            types: Mutex::default(),
         });
+        let types: Weak<SessionShared> = Arc::downgrade(&shared);
+        shared.stop.set_types(types);
         let cx: Arc<dyn PgContext> = Arc::clone(&shared) as _;
         Ok(Self {
             db,
@@ -517,7 +522,8 @@ impl Session {
     pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
         if self.open.as_ref().is_some_and(|open| !open.deferred.lock().is_empty()) {
             self.shared.stop.begin();
-            let checked = Box::pin(self.check_deferred(false)).await;
+            let types = self.type_source();
+            let checked = Box::pin(user_types::scope(types, self.check_deferred(false))).await;
             self.shared.stop.end();
             if let Err(error) = checked {
                 // Takes the settings back as well.
@@ -989,6 +995,10 @@ impl Session {
     /// # Errors
     /// The statement's; the transaction has then failed and the rest must not run.
     pub async fn execute_simple(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
+        user_types::scope(self.type_source(), self.execute_one(simple, last)).await
+    }
+
+    async fn execute_one(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
         self.in_string = simple.in_string;
         self.first_run();
         let result = loop {
@@ -1131,7 +1141,8 @@ impl Session {
         param_formats: &[Format],
         result_formats: &[Format],
     ) -> Result<(), SqlError> {
-        let mut bound = self.make_portal(statement, params, param_formats, result_formats);
+        let types = self.type_source();
+        let mut bound = user_types::with(&types, || self.make_portal(statement, params, param_formats, result_formats));
         if !portal.is_empty() {
             bound = bound.and_then(|mut bound| {
                 bound.kept.push(self.kept.take(kept::bytes_of(&bound.values))?);
@@ -1241,7 +1252,8 @@ impl Session {
     pub async fn execute(&mut self, portal: &str, max_rows: usize) -> Result<Execution, SqlError> {
         self.in_string = false;
         self.first_run();
-        let result = panics::caught_in(self.run_portal(portal, max_rows)).await;
+        let types = self.type_source();
+        let result = user_types::scope(types, panics::caught_in(self.run_portal(portal, max_rows))).await;
         self.first_run();
         if result.is_err() {
             self.statement_failed();

@@ -16,6 +16,7 @@ use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, SequenceCall, S
 use crate::pg::datetime::Zone;
 use crate::session::database::SqlDatabase;
 use crate::session::settings::{Signals, Variables};
+use crate::session::types;
 use crate::wire::SqlError;
 
 pub(crate) use crate::pg::datetime::now;
@@ -48,6 +49,8 @@ pub(crate) struct SessionShared {
     pub sequence_values: Mutex<(HashMap<u32, i64>, Option<u32>)>,
     /// It may have advisory locks.
     pub has_advisory: AtomicBool,
+    /// The types of users that it saw last.
+    pub types: Mutex<types::Seen>,
 }
 
 impl Drop for SessionShared {

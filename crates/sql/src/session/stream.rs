@@ -13,6 +13,7 @@ use crate::exec::context::StopFlag;
 use crate::exec::weight;
 use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors;
+use crate::pg::user_types;
 use crate::plan::planner::Instance;
 use crate::plan::statement::{Kind, Prepared};
 use crate::session::database::{Reserved, SqlDatabase};
@@ -247,7 +248,8 @@ impl RowStream {
         }
         let mut chunk = RowChunk::default();
         let (begun, counts) = (std::time::Instant::now(), active.prepared.counts.clone());
-        let filled = panics::caught_in(active.fill(&session.db, &mut chunk, self.left)).await;
+        let types = session.type_source();
+        let filled = user_types::scope(types, panics::caught_in(active.fill(&session.db, &mut chunk, self.left))).await;
         if let Some(counts) = counts {
             counts.ran(begun.elapsed());
         }

@@ -295,6 +295,7 @@ impl<'p> Parts<'p> {
                     ColumnType::Int2
                         | ColumnType::Int4
                         | ColumnType::Int8
+                        | ColumnType::Enum(_)
                         | ColumnType::Date
                         | ColumnType::Timestamp(_)
                         | ColumnType::TimestampTz(_)

@@ -37,7 +37,7 @@ pub(super) struct AggregateParts {
 
 impl Analyzer<'_> {
     pub(super) fn is_aggregate(&self, name: &str) -> bool {
-        catalog().functions_named(Schema::PgCatalog, name).any(|f| f.kind == FunctionKind::Aggregate)
+        super::coerce::builtin().functions_named(Schema::PgCatalog, name).any(|f| f.kind == FunctionKind::Aggregate)
     }
 
     /// A call of an aggregate over groups.
@@ -148,7 +148,8 @@ impl Analyzer<'_> {
             over: function.over.is_some(),
             ..Call::new(name, &types)
         };
-        let resolved = match catalog().resolve_function(&call) {
+        let tables = catalog();
+        let resolved = match tables.resolve_function(&call) {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };
@@ -271,7 +272,8 @@ impl Analyzer<'_> {
             over: function.over.is_some(),
             ..Call::new(name, &types)
         };
-        let resolved = match catalog().resolve_function(&call) {
+        let tables = catalog();
+        let resolved = match tables.resolve_function(&call) {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };

@@ -4,7 +4,8 @@
 //! Constants are read at once. What depends on the session (its zone, its tables, today's date) is a call
 //! of `pg_cast_…`, which asks the session when it runs.
 
-use std::sync::LazyLock;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -18,8 +19,9 @@ use super::select::{Target, project};
 use super::{Analyzer, Result, unknown};
 use crate::pg::datetime::Zone;
 use crate::pg::decode::decode_param;
-use crate::pg::functions::numeric;
+use crate::pg::functions::{cast_to_user_type, numeric};
 use crate::pg::types::{self, PADDED, TEXT, oid};
+use crate::pg::user_types;
 use crate::plan::params::placeholder_index;
 use crate::wire::{Format, SqlError};
 
@@ -47,9 +49,33 @@ const OWN: [NewFunction; 3] = [
 ];
 
 /// The tables of the dialect, with functions of our own.
-pub(super) fn catalog() -> &'static Catalog {
+pub(super) fn builtin() -> &'static Catalog {
     static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::with_functions(&OWN));
     &CATALOG
+}
+
+/// The same with the types of users that the statement sees.
+pub(super) enum Tables {
+    Builtin,
+    WithTypes(Arc<Catalog>),
+}
+
+impl Deref for Tables {
+    type Target = Catalog;
+    fn deref(&self) -> &Catalog {
+        match self {
+            Self::Builtin => builtin(),
+            Self::WithTypes(catalog) => catalog,
+        }
+    }
+}
+
+/// See [`Tables`].
+pub(super) fn catalog() -> Tables {
+    match user_types::current() {
+        Some(types) if !types.is_empty() => Tables::WithTypes(types.catalog(builtin())),
+        _ => Tables::Builtin,
+    }
 }
 
 impl Type {
@@ -331,9 +357,12 @@ impl Analyzer<'_> {
     fn call_cast(&mut self, bound: Bound, to: Type) -> Result<Bound> {
         let Some(row) = types::type_by_oid(to.oid) else { return unknown(format!("type {}", to.oid)) };
         let name = format!("pg_cast_{}", row.name);
-        let Some(function) = self.names.state.scalar_functions().get(name.as_str()).cloned() else {
-            return unknown(format!("casts to {}", to.name()));
+        let function = match to.oid {
+            // Each is of one statement, as its type is.
+            user_types::FIRST_USER_OID.. => cast_to_user_type(to.oid).map(Arc::new),
+            _ => self.names.state.scalar_functions().get(name.as_str()).cloned(),
         };
+        let Some(function) = function else { return unknown(format!("casts to {}", to.name())) };
         let span = bound.span;
         let mut args = vec![bound];
         if to.typmod >= 0 {

@@ -502,7 +502,8 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::syntax("NULLIF needs two arguments"), span));
         };
         // Its type is that of the comparison's left operand.
-        let resolved = super::coerce::catalog().resolve_operator("=", Some(first.ty.id()), second.ty.id());
+        let tables = super::coerce::catalog();
+        let resolved = tables.resolve_operator("=", Some(first.ty.id()), second.ty.id());
         let (to, beside) = match resolved {
             Ok(resolved) => (resolved.left.map_or(first.ty.oid, |ty| ty.0), Type::of(resolved.right.0)),
             Err(error) => return Err(self.at(super::coerce::sql_error(error), span)),

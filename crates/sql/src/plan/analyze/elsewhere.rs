@@ -5,7 +5,6 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use resurgam_dialect::{CastContext, Function};
 
 use super::bound::{Bound, Type};
-use super::coerce::catalog;
 use super::{Analyzer, Result};
 
 impl Analyzer<'_> {
@@ -27,7 +26,9 @@ impl Analyzer<'_> {
     }
 
     fn by_cast(&mut self, function: &Function, args: &[Bound]) -> Result<Option<Bound>> {
-        let Some(cast) = catalog().casts().iter().find(|cast| cast.function == function.oid) else { return Ok(None) };
+        let Some(cast) = super::coerce::builtin().casts().iter().find(|cast| cast.function == function.oid) else {
+            return Ok(None);
+        };
         let typmod = match args {
             [_] => -1,
             // The third says whether the cast is written; one that is not refuses what is too long.
@@ -42,7 +43,7 @@ impl Analyzer<'_> {
     }
 
     fn by_operator(&mut self, function: &Function, args: &[Bound], span: Span) -> Option<Result<Bound>> {
-        let operator = catalog().operators().iter().find(|operator| operator.code == function.oid)?;
+        let operator = super::coerce::builtin().operators().iter().find(|operator| operator.code == function.oid)?;
         match (operator.left, args) {
             (None, [operand]) => Some(self.unary(operator.name, operand.clone(), span)),
             (Some(_), [left, right]) => Some(self.binary(operator.name, left.clone(), right.clone(), span)),

@@ -271,14 +271,22 @@ impl Analyzer<'_> {
                 array: false,
                 format: None,
             } => {
+                if let Some(domain) = types::domain_from_sql(data_type) {
+                    let bound = self.expr(inner, scope, clause)?;
+                    return self.cast_to_domain(bound, domain, CastContext::Explicit);
+                }
                 let to = self.type_of(data_type)?;
                 let bound = self.cast_operand(inner, to, scope, clause)?;
                 let source = bound.span;
                 Ok(self.cast_as(bound, to, CastContext::Explicit)?.at(source))
             }
             E::TypedString(typed) => {
+                let domain = types::domain_from_sql(&typed.data_type);
                 let to = self.type_of(&typed.data_type)?;
                 let bound = self.literal(&typed.value.value, typed.value.span, false)?;
+                if let Some(domain) = domain {
+                    return self.cast_to_domain(bound, domain, CastContext::Explicit);
+                }
                 self.cast_as(bound, to, CastContext::Explicit)
             }
             E::Interval(interval) => {

@@ -224,7 +224,7 @@ impl Analyzer<'_> {
     }
 
     fn is_function(&self, name: &str) -> bool {
-        catalog().functions_named(resurgam_dialect::Schema::PgCatalog, name).next().is_some()
+        super::coerce::builtin().functions_named(resurgam_dialect::Schema::PgCatalog, name).next().is_some()
     }
 
     fn plain(
@@ -340,7 +340,8 @@ impl Analyzer<'_> {
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
         let arg_names: Vec<&str> = form.names.iter().map(String::as_str).collect();
         let call = Call { is_parameter, arg_names: &arg_names, ..Call::new(name, &types) };
-        let resolved = catalog().resolve_function(&call);
+        let tables = catalog();
+        let resolved = tables.resolve_function(&call);
         let resolved = match resolved {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
@@ -490,6 +491,9 @@ impl Analyzer<'_> {
             };
         }
         if let Some(bound) = self.json_call(name, args.clone(), span)? {
+            return Ok(bound);
+        }
+        if let Some(bound) = self.enum_call(name, &args, result)? {
             return Ok(bound);
         }
         let mut args = args;

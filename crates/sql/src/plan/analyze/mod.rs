@@ -17,6 +17,8 @@
 //! | `coerce` | casts | parse_coerce.c |
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //! | `json` | functions and aggregates that make JSON | json.c |
+//! | `enums` | functions of enumerated types | enum.c |
+//! | `domains` | casts to domains, and their defaults | domains.c |
 //! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
 //! | `stored` | expressions of indexes in conditions | indxpath.c |
 //! | `through_view` | writing through views | rewriteHandler.c |
@@ -37,8 +39,10 @@ mod bound;
 mod chain;
 mod coerce;
 mod condition;
+mod domains;
 mod element;
 mod elsewhere;
+mod enums;
 mod expr;
 mod frame;
 mod from;
@@ -84,6 +88,7 @@ use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 
 pub(crate) use bound::Type;
+pub(crate) use domains::{check_domain_condition, check_domain_default};
 pub(crate) use lock::Locking;
 pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row};
 use scope::Scope;

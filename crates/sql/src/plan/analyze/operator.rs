@@ -14,6 +14,7 @@ use super::coerce::{catalog, sql_error};
 use super::{Analyzer, Result, unknown};
 use crate::pg::functions::{REGEX_OPERATORS, numeric, time_operator};
 use crate::pg::types::oid;
+use crate::pg::user_types::FIRST_USER_OID;
 
 /// The comparison that a name is.
 fn comparison(name: &str) -> Option<Operator> {
@@ -45,6 +46,7 @@ fn is_plain(ty: Type) -> bool {
     is_integer(ty)
         || is_float(ty)
         || is_text(ty)
+        || ty.oid >= FIRST_USER_OID
         || matches!(
             ty.oid,
             oid::BOOL
@@ -74,7 +76,8 @@ impl Analyzer<'_> {
     /// # Errors
     /// `42883`, `42725`
     pub(super) fn operands(&mut self, name: &str, left: Bound, right: Bound, span: Span) -> Result<(Bound, Bound)> {
-        let resolved = match catalog().resolve_operator(name, Some(left.ty.id()), right.ty.id()) {
+        let tables = catalog();
+        let resolved = match tables.resolve_operator(name, Some(left.ty.id()), right.ty.id()) {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };
@@ -139,14 +142,15 @@ impl Analyzer<'_> {
 
     /// `left name right`
     pub(super) fn binary(&mut self, name: &str, left: Bound, right: Bound, span: Span) -> Result<Bound> {
-        let resolved = match catalog().resolve_operator(name, Some(left.ty.id()), right.ty.id()) {
+        let tables = catalog();
+        let resolved = match tables.resolve_operator(name, Some(left.ty.id()), right.ty.id()) {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };
         super::record::refuse_record(&left, "an operator")?;
         super::record::refuse_record(&right, "an operator")?;
         let result = Type::of(resolved.result.0);
-        let code = catalog().function(resolved.function).map_or("", |function| function.source);
+        let code = super::coerce::builtin().function(resolved.function).map_or("", |function| function.source);
         let to_left = Type::of(resolved.left.map_or(left.ty.oid, |ty| ty.0));
         let to_right = Type::of(resolved.right.0);
         // A pattern is matched with the blanks too.
@@ -333,7 +337,8 @@ impl Analyzer<'_> {
 
     /// `name operand`
     pub(super) fn unary(&mut self, name: &str, operand: Bound, span: Span) -> Result<Bound> {
-        let resolved = match catalog().resolve_operator(name, None, operand.ty.id()) {
+        let tables = catalog();
+        let resolved = match tables.resolve_operator(name, None, operand.ty.id()) {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };
@@ -370,7 +375,8 @@ impl Analyzer<'_> {
         any: bool,
         span: Span,
     ) -> Result<Bound> {
-        let resolved = match catalog().resolve_array_operator(name, left.ty.id(), array.ty.id()) {
+        let tables = catalog();
+        let resolved = match tables.resolve_array_operator(name, left.ty.id(), array.ty.id()) {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };

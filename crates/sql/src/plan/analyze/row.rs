@@ -140,7 +140,7 @@ pub(crate) fn is_assignable(from: ColumnType, to: ColumnType) -> bool {
     catalog().can_coerce_one(column_type(&from).id(), column_type(&to).id(), CastContext::Assignment)
 }
 
-fn refuse_subqueries(expr: &ast::Expr, what: &str) -> Result<(), SqlError> {
+pub(super) fn refuse_subqueries(expr: &ast::Expr, what: &str) -> Result<(), SqlError> {
     struct Find;
     impl Visitor for Find {
         type Break = ();

@@ -94,7 +94,7 @@ impl Analyzer<'_> {
     }
 
     fn is_window_function(&self, name: &str) -> bool {
-        catalog().functions_named(Schema::PgCatalog, name).any(|f| f.kind == FunctionKind::Window)
+        super::coerce::builtin().functions_named(Schema::PgCatalog, name).any(|f| f.kind == FunctionKind::Window)
     }
 
     fn window_function(
@@ -125,7 +125,8 @@ impl Analyzer<'_> {
         let Some(exprs) = plain_args(list) else { return unknown("this form of window function") };
         let args = exprs.into_iter().map(|e| self.expr(e, scope, Clause::Window)).collect::<Result<Vec<_>>>()?;
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
-        let resolved = match catalog().resolve_function(&Call { over: true, ..Call::new(name, &types) }) {
+        let tables = catalog();
+        let resolved = match tables.resolve_function(&Call { over: true, ..Call::new(name, &types) }) {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };

@@ -28,6 +28,7 @@ use crate::dml::Op;
 use crate::exec::table::{EngineTable, KEY_COLUMN};
 use crate::pg::definition::parse_expression;
 use crate::pg::types;
+use crate::pg::user_types::domain_default;
 use crate::plan::params::placeholder_index;
 use crate::wire::SqlError;
 
@@ -225,9 +226,11 @@ impl Analyzer<'_> {
     pub(super) fn default_of(&mut self, table: &Table, at: usize) -> Result<Bound> {
         let column = &table.columns[at];
         // Of a generated column it is computed when the row is written.
-        match column.default_sql.as_ref().filter(|_| table.generated(at).is_none()) {
+        let own = column.default_sql.clone().filter(|_| table.generated(at).is_none());
+        let sql = own.or_else(|| table.domain(at).and_then(domain_default));
+        match sql {
             Some(sql) => {
-                let expr = parse_expression(sql)?;
+                let expr = parse_expression(&sql)?;
                 self.default_value(&expr, &column.name, &column.ty)
             }
             None => self.null(Type::of(types::column_oid(&column.ty))),

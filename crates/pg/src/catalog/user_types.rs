@@ -1,0 +1,230 @@
+//! Types of users in `pg_type`, `pg_enum`, `pg_constraint`, `pg_description` and `information_schema`.
+
+use resurgam_dialect::{Catalog, TypeId};
+
+use super::rows::{Rows, V};
+use super::{Model, resolution, schema_oid};
+use crate::types::{column_type_of_oid, format_type, type_by_oid};
+use crate::user_types::definition::Kind;
+use crate::user_types::{UserType, UserTypes, current};
+
+/// Oid of `pg_type`.
+pub const CLASS_TYPE: u32 = 1247;
+
+/// Appends what a relation has of them; false if it has nothing to do with them.
+pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
+    let Some(types) = current() else { return false };
+    match name {
+        "pg_type" => pg_type(rows, &types),
+        "pg_enum" => pg_enum(rows, &types),
+        "pg_description" => {
+            for ty in types.iter() {
+                let Some(comment) = &ty.body.comment else { continue };
+                rows.add([
+                    ("objoid", ty.oid.into()),
+                    ("classoid", CLASS_TYPE.into()),
+                    ("objsubid", 0.into()),
+                    ("description", comment.as_str().into()),
+                ]);
+            }
+        }
+        "pg_constraint" => constraints(rows, &types),
+        _ => return false,
+    }
+    true
+}
+
+fn pg_type(rows: &mut Rows<'_>, types: &UserTypes) {
+    if types.is_empty() {
+        return;
+    }
+    let catalog = Catalog::postgres().with_types(&types.of_dialect());
+    for ty in types.iter() {
+        for oid in [ty.oid, ty.body.array] {
+            let Some(row) = catalog.type_of(TypeId(oid)) else { continue };
+            let default = ty.as_domain().filter(|_| oid == ty.oid).and_then(|domain| domain.default_sql.clone());
+            resolution::pg_type(&catalog, rows, row, default.as_deref());
+        }
+    }
+}
+
+fn pg_enum(rows: &mut Rows<'_>, types: &UserTypes) {
+    for ty in types.iter() {
+        for label in ty.as_enum().map(|labels| labels.labels()).unwrap_or_default() {
+            rows.add([
+                ("oid", label.oid.into()),
+                ("enumtypid", ty.oid.into()),
+                ("enumsortorder", f64::from(label.sort_order).into()),
+                ("enumlabel", label.name.as_str().into()),
+            ]);
+        }
+    }
+}
+
+fn constraints(rows: &mut Rows<'_>, types: &UserTypes) {
+    for ty in types.iter() {
+        for check in ty.as_domain().map(|domain| domain.checks.as_slice()).unwrap_or_default() {
+            rows.add([
+                ("oid", check.id.into()),
+                ("conname", check.name.as_str().into()),
+                ("connamespace", schema_oid(&ty.schema).into()),
+                ("contype", 'c'.into()),
+                ("condeferrable", false.into()),
+                ("condeferred", false.into()),
+                ("convalidated", check.validated.into()),
+                ("conrelid", 0u32.into()),
+                ("contypid", ty.oid.into()),
+                ("conindid", 0u32.into()),
+                ("conparentid", 0u32.into()),
+                ("confrelid", 0u32.into()),
+                ("confupdtype", ' '.into()),
+                ("confdeltype", ' '.into()),
+                ("confmatchtype", ' '.into()),
+                ("conislocal", true.into()),
+                ("coninhcount", 0.into()),
+                ("connoinherit", false.into()),
+                ("conbin", shown(&check.sql).into()),
+            ]);
+        }
+    }
+}
+
+/// A condition as PostgreSQL shows it.
+pub(super) fn shown(sql: &str) -> String {
+    crate::definition::parse_expression(sql).map_or_else(|_| sql.to_owned(), |expr| crate::definition::shown(&expr))
+}
+
+/// What `pg_get_constraintdef` gives for a domain's constraint.
+pub fn domain_constraint(oid: u32) -> Option<String> {
+    let types = current()?;
+    let checks = types.iter().filter_map(|ty| ty.as_domain()).flat_map(|domain| &domain.checks);
+    let found = checks.into_iter().find(|check| check.id == oid)?;
+    let not_valid = if found.validated { "" } else { " NOT VALID" };
+    Some(format!("CHECK ({}){not_valid}", shown(&found.sql)))
+}
+
+/// Schema and name of a type as `udt_schema` and `udt_name` have them, and whether it is one of users.
+pub(super) fn udt(oid: u32) -> (String, String, bool) {
+    let name = type_by_oid(oid).map_or("text", |ty| ty.name).to_owned();
+    let types = current();
+    let own = types.as_ref().and_then(|types| types.by_oid(oid).or_else(|| types.by_array(oid)));
+    match own {
+        Some(ty) => (ty.schema.clone(), name, true),
+        None => ("pg_catalog".to_owned(), name, false),
+    }
+}
+
+/// The domain that a column is of: schema and name.
+pub(super) fn domain(oid: Option<u32>) -> Option<(String, String)> {
+    let ty = crate::user_types::by_oid(oid?)?;
+    Some((ty.schema.clone(), ty.name.clone()))
+}
+
+/// The type that a domain is of, if that is one of users itself.
+pub(super) fn own_base(oid: Option<u32>) -> Option<u32> {
+    let base = crate::user_types::by_oid(oid?)?.as_domain()?.base;
+    (base >= crate::user_types::FIRST_USER_OID).then_some(base)
+}
+
+/// Fills a relation of `information_schema`; false if it is none of these.
+pub(super) fn information_schema(name: &str, rows: &mut Rows<'_>, database: &str, model: &Model) -> bool {
+    let Some(types) = current() else { return false };
+    let domains = types.iter().filter(|ty| ty.as_domain().is_some());
+    match name {
+        "domains" => {
+            for ty in domains {
+                domain_row(rows, database, ty);
+            }
+        }
+        "domain_constraints" => {
+            for ty in domains {
+                for check in ty.as_domain().map(|domain| domain.checks.as_slice()).unwrap_or_default() {
+                    rows.add([
+                        ("constraint_catalog", database.into()),
+                        ("constraint_schema", ty.schema.as_str().into()),
+                        ("constraint_name", check.name.as_str().into()),
+                        ("domain_catalog", database.into()),
+                        ("domain_schema", ty.schema.as_str().into()),
+                        ("domain_name", ty.name.as_str().into()),
+                        ("is_deferrable", "NO".into()),
+                        ("initially_deferred", "NO".into()),
+                    ]);
+                }
+            }
+        }
+        "column_domain_usage" => {
+            for table in &model.tables {
+                for (at, id) in &table.domains {
+                    let (Some((schema, name)), Some(column)) = (domain(Some(*id)), table.columns.get(*at)) else {
+                        continue;
+                    };
+                    rows.add([
+                        ("domain_catalog", database.into()),
+                        ("domain_schema", schema.into()),
+                        ("domain_name", name.into()),
+                        ("table_catalog", database.into()),
+                        ("table_schema", table.schema.as_str().into()),
+                        ("table_name", table.name.as_str().into()),
+                        ("column_name", column.name.as_str().into()),
+                    ]);
+                }
+            }
+        }
+        // Beside those of tables.
+        "check_constraints" => {
+            for ty in domains {
+                for check in ty.as_domain().map(|domain| domain.checks.as_slice()).unwrap_or_default() {
+                    rows.add([
+                        ("constraint_catalog", database.into()),
+                        ("constraint_schema", ty.schema.as_str().into()),
+                        ("constraint_name", check.name.as_str().into()),
+                        ("check_clause", shown(&check.sql).into()),
+                    ]);
+                }
+            }
+            return false;
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn domain_row(rows: &mut Rows<'_>, database: &str, ty: &UserType) {
+    let Kind::Domain(domain) = &ty.body.kind else { return };
+    let (udt_schema, udt_name, own) = udt(domain.base);
+    let is_array = type_by_oid(domain.base).is_some_and(|row| row.category == 'A');
+    let data_type = match (is_array, own) {
+        (true, _) => "ARRAY".to_owned(),
+        (_, true) => "USER-DEFINED".to_owned(),
+        _ => format_type(domain.base, None),
+    };
+    let stored = column_type_of_oid(domain.base, domain.typmod).filter(|_| !own);
+    let characters = match stored {
+        Some(resurgam_engine::ColumnType::Varchar(n) | resurgam_engine::ColumnType::Char(n)) => Some(i64::from(n)),
+        _ => None,
+    };
+    let octets = match stored {
+        Some(resurgam_engine::ColumnType::Text) => Some(1_073_741_824),
+        _ => characters.map(|n| n * 4),
+    };
+    let (precision, radix, scale, time) = stored.as_ref().map_or((None, None, None, None), super::info::precision);
+    let row: [(&str, V); 16] = [
+        ("domain_catalog", database.into()),
+        ("domain_schema", ty.schema.as_str().into()),
+        ("domain_name", ty.name.as_str().into()),
+        ("data_type", data_type.into()),
+        ("character_maximum_length", characters.into()),
+        ("character_octet_length", octets.into()),
+        ("numeric_precision", precision.into()),
+        ("numeric_precision_radix", radix.into()),
+        ("numeric_scale", scale.into()),
+        ("datetime_precision", time.into()),
+        ("domain_default", domain.default_sql.as_deref().into()),
+        ("udt_catalog", database.into()),
+        ("udt_schema", udt_schema.into()),
+        ("udt_name", udt_name.into()),
+        ("dtd_identifier", "1".into()),
+        ("interval_type", V::Null),
+    ];
+    rows.add(row);
+}

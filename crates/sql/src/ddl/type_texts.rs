@@ -1,0 +1,264 @@
+//! Types and labels in the texts of definitions.
+//!
+//! Definitions keep expressions as texts, in which types and labels have the names that they had then. (PostgreSQL keeps
+//! their numbers.) So with another name of a type or a label those of tables change: DEFAULTs, and casts in CHECKs. What
+//! else names it (views, generated columns, indexes on expressions, conditions of domains, labels beside columns in a CHECK)
+//! is in the way of the change, by name.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, DataType, Expr, Ident, ObjectName, Query, Statement, Value, ValueWithSpan, Visitor, VisitorMut,
+};
+use resurgam_ast::{AstWalk, AstWalkMut};
+use resurgam_engine::{Table, TableChange, Transaction};
+
+use super::{full_name, name_of};
+use crate::pg::user_types::UserType;
+use crate::plan::expression::{kept_text, parse_expression};
+use crate::plan::statement::parse_known;
+use crate::session::Session;
+use crate::wire::SqlError;
+
+/// What gets another name.
+#[derive(Clone, Copy)]
+pub(super) enum Renamed<'a> {
+    Type { to: &'a str },
+    Label { from: &'a str, to: &'a str },
+}
+
+/// Whether a name in SQL is that of the type.
+fn is_of(name: &ObjectName, ty: &UserType) -> bool {
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name_of).collect();
+    match parts.as_slice() {
+        [name] => *name == ty.name,
+        [schema, name] => *schema == ty.schema && *name == ty.name,
+        _ => false,
+    }
+}
+
+fn names(data_type: &DataType, ty: &UserType) -> bool {
+    match data_type {
+        DataType::Custom(name, _) => is_of(name, ty),
+        DataType::Array(ArrayElemTypeDef::SquareBracket(inner, _) | ArrayElemTypeDef::AngleBracket(inner)) => {
+            names(inner, ty)
+        }
+        _ => false,
+    }
+}
+
+fn rename(data_type: &mut DataType, ty: &UserType, to: &str) {
+    match data_type {
+        DataType::Custom(name, _) if is_of(name, ty) => {
+            if let Some(last) = name.0.last_mut() {
+                *last = datafusion::sql::sqlparser::ast::ObjectNamePart::Identifier(Ident::with_quote('"', to));
+            }
+        }
+        DataType::Array(ArrayElemTypeDef::SquareBracket(inner, _) | ArrayElemTypeDef::AngleBracket(inner)) => {
+            rename(inner, ty, to);
+        }
+        _ => {}
+    }
+}
+
+/// Whether an expression or a query has a cast to the type, or, of a label, a text that is it.
+fn mentions(node: &dyn Fn(&mut Found<'_>) -> ControlFlow<()>, ty: &UserType, renamed: Renamed<'_>) -> bool {
+    node(&mut Found { ty, renamed }).is_break()
+}
+
+struct Found<'a> {
+    ty: &'a UserType,
+    renamed: Renamed<'a>,
+}
+
+impl Visitor for Found<'_> {
+    type Break = ();
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        let named = match expr {
+            Expr::Cast { data_type, .. } => names(data_type, self.ty),
+            Expr::TypedString(typed) => names(&typed.data_type, self.ty),
+            _ => false,
+        };
+        match named && matches!(self.renamed, Renamed::Type { .. }) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<()> {
+        match (&value.value, self.renamed) {
+            (Value::SingleQuotedString(text), Renamed::Label { from, .. }) if text == from => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Gives the type, or the label in casts to it, its new name.
+struct Reworded<'a> {
+    ty: &'a UserType,
+    renamed: Renamed<'a>,
+}
+
+impl VisitorMut for Reworded<'_> {
+    type Break = ();
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match (expr, self.renamed) {
+            (Expr::Cast { data_type, .. }, Renamed::Type { to }) => rename(data_type, self.ty, to),
+            (Expr::TypedString(typed), Renamed::Type { to }) => rename(&mut typed.data_type, self.ty, to),
+            (Expr::Cast { expr, data_type, .. }, Renamed::Label { from, to }) if names(data_type, self.ty) => {
+                if let Expr::Value(value) = expr.as_mut() {
+                    relabel(value, from, to);
+                }
+            }
+            (Expr::TypedString(typed), Renamed::Label { from, to }) if names(&typed.data_type, self.ty) => {
+                relabel(&mut typed.value, from, to);
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn relabel(value: &mut ValueWithSpan, from: &str, to: &str) {
+    if let Value::SingleQuotedString(text) = &mut value.value
+        && text == from
+    {
+        to.clone_into(text);
+    }
+}
+
+/// The text of an expression with the new name.
+fn reworded(sql: &str, ty: &UserType, renamed: Renamed<'_>, of_column: bool) -> Result<Option<String>, SqlError> {
+    let mut expr = parse_expression(sql)?;
+    if let (Expr::Value(value), Renamed::Label { from, to }, true) = (&mut expr, renamed, of_column) {
+        relabel(value, from, to);
+    }
+    let _ = expr.walk_mut(&mut Reworded { ty, renamed });
+    let new = kept_text(&expr);
+    Ok((new != kept_text(&parse_expression(sql)?)).then_some(new))
+}
+
+fn in_expression(sql: &str, ty: &UserType, renamed: Renamed<'_>) -> bool {
+    parse_expression(sql).is_ok_and(|expr| mentions(&|found| expr.walk(found), ty, renamed))
+}
+
+fn in_query(sql: &str, ty: &UserType, renamed: Renamed<'_>) -> bool {
+    let Ok(statements) = parse_known(sql) else { return true };
+    statements.iter().any(|statement| match statement {
+        Statement::Query(query) => {
+            let query: &Query = query;
+            mentions(&|found| query.walk(found), ty, renamed)
+        }
+        _ => true,
+    })
+}
+
+impl Session {
+    /// Gives a type or a label its new name in the texts of definitions.
+    ///
+    /// # Errors
+    /// `0A000` where it is named by what is not reworded.
+    pub(super) async fn reword_type(
+        &mut self,
+        txn: &Transaction,
+        ty: &UserType,
+        renamed: Renamed<'_>,
+    ) -> Result<(), SqlError> {
+        let refused = |what: String| {
+            let message = match renamed {
+                Renamed::Type { .. } => format!("renaming type {} while {what} names it is not supported", ty.name),
+                Renamed::Label { from, .. } => {
+                    format!("renaming enum label \"{from}\" while {what} has it as a constant is not supported")
+                }
+            };
+            Err(SqlError::unsupported(message))
+        };
+        for view in txn.views()? {
+            let Some(definition) = &view.view else { continue };
+            if in_query(&definition.sql, ty, renamed) {
+                return refused(format!("view {}", view.name));
+            }
+        }
+        for other in self.shared.types_now()?.iter() {
+            let Some(domain) = other.as_domain() else { continue };
+            let texts = domain.default_sql.iter().chain(domain.checks.iter().map(|check| &check.sql));
+            if texts.into_iter().any(|sql| in_expression(sql, ty, renamed)) {
+                return refused(format!("domain {}", other.name));
+            }
+        }
+        for table in txn.tables()? {
+            self.reword_type_in(txn, table, ty, renamed, &refused).await?;
+        }
+        Ok(())
+    }
+
+    async fn reword_type_in(
+        &mut self,
+        txn: &Transaction,
+        table: Arc<Table>,
+        ty: &UserType,
+        renamed: Renamed<'_>,
+        refused: &dyn Fn(String) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        for generated in &table.generated {
+            if in_expression(&generated.sql, ty, renamed) {
+                let name = &table.columns[generated.column].name;
+                let name = if table.columns[generated.column].is_hidden() { "an index" } else { name };
+                return refused(format!("{name} of table {}", table.name));
+            }
+        }
+        let mut changes = Vec::new();
+        for (at, column) in table.columns.iter().enumerate() {
+            if table.generated(at).is_some() {
+                continue;
+            }
+            if let Some(sql) = &column.default_sql
+                && let Some(new) = reworded(sql, ty, renamed, column.ty.user_type() == Some(ty.oid))?
+            {
+                changes.push(TableChange::SetDefault(at, Some(new)));
+            }
+        }
+        for check in &table.checks {
+            let new = reworded(&check.sql, ty, renamed, false)?;
+            let now = new.as_deref().unwrap_or(&check.sql);
+            if matches!(renamed, Renamed::Label { .. })
+                && check.columns.iter().any(|at| table.columns[*at].ty.user_type() == Some(ty.oid))
+                && in_expression(now, ty, renamed)
+            {
+                return refused(format!("constraint {} of table {}", check.name, table.name));
+            }
+            changes.extend(new.map(|new| TableChange::RewordCheck(check.name.clone(), new)));
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut table = self.locked_table(txn, &full_name(&table)).await?;
+        for change in changes {
+            table = self.change(txn, &table, change).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pg::user_types::definition::Kind;
+    use crate::pg::user_types::{Body, EnumType};
+
+    #[test]
+    fn casts_are_reworded() {
+        let body = Body { array: 2, comment: None, kind: Kind::Enum(EnumType::default()) };
+        let ty = UserType { oid: 1, schema: "public".into(), name: "mood".into(), body };
+        let of = |sql: &str, renamed, of_column| reworded(sql, &ty, renamed, of_column).expect(sql);
+        let to = Renamed::Type { to: "Feeling" };
+        assert_eq!(of("'a'::mood", to, false).as_deref(), Some("'a'::\"Feeling\""));
+        assert_eq!(of("x = ANY (ARRAY['a']::public.mood[])", to, false).is_some(), true);
+        assert_eq!(of("'a'::moody", to, true), None);
+        let label = Renamed::Label { from: "a", to: "b" };
+        assert_eq!(of("'a'::mood", label, false).as_deref(), Some("'b'::mood"));
+        assert_eq!((of("'a'", label, true).as_deref(), of("'a'", label, false)), (Some("'b'"), None));
+        assert!(in_expression("m <> 'a'", &ty, label) && !in_expression("m <> 'c'", &ty, label));
+        assert!(in_query("SELECT 'x'::mood", &ty, to) && !in_query("SELECT mood FROM t", &ty, to));
+    }
+}

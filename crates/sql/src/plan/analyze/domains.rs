@@ -1,0 +1,114 @@
+//! Casts to domains: to what the domain is of, and a check of what it demands.
+//!
+//! Expressions are of what domains are of, never of a domain: what a column of a domain has to fulfil is checked when rows
+//! are written ([`crate::dml::check`]), with the table's own conditions.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, Volatility};
+use datafusion::sql::sqlparser::ast;
+use resurgam_dialect::CastContext;
+use resurgam_engine::ColumnType;
+
+use super::bound::{Bound, Column, Type};
+use super::expr::Clause;
+use super::scope::{Item, Scope};
+use super::{Analyzer, Refusal, Result, unknown};
+use crate::pg::functions::domain_check;
+use crate::pg::user_types::{base_type, constraints};
+use crate::plan::expression::parse_expression;
+use crate::plan::planner::Names;
+use crate::plan::statement::ParamTypes;
+use crate::wire::SqlError;
+
+/// What a domain's conditions call the value.
+const VALUE: &str = "value";
+
+impl Analyzer<'_> {
+    /// A value as one of a domain.
+    pub(super) fn cast_to_domain(&mut self, bound: Bound, domain: u32, context: CastContext) -> Result<Bound> {
+        let (oid, typmod) = base_type(domain, -1);
+        let span = bound.span;
+        let bound = self.cast_as(bound, Type { oid, typmod }, context)?;
+        let constraints = constraints(domain);
+        if constraints.is_empty() {
+            return Ok(bound.at(span));
+        }
+        // It is written several times, and computed as often.
+        let mut volatile = false;
+        bound.expr.apply(|node| {
+            volatile |= matches!(node, Expr::ScalarFunction(call)
+                if call.func.signature().volatility == Volatility::Volatile && call.name() != "$");
+            volatile |= matches!(node, Expr::ScalarSubquery(_));
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if volatile {
+            return unknown("a cast to a domain of what is computed anew each time");
+        }
+        let column = Column { name: VALUE.to_owned(), bound: bound.clone() };
+        let scope = Scope { items: vec![value_item(column)], ..Scope::empty() };
+        let field = bound.field();
+        let mut args = vec![bound.clone()];
+        for constraint in &constraints {
+            args.push(match &constraint.check {
+                None => Bound::new(Expr::IsNotNull(Box::new(bound.expr.clone())), Type::BOOL),
+                Some((_, sql)) => {
+                    let expr = parse_expression(sql)?;
+                    // Its places are in another text.
+                    let text = std::mem::take(&mut self.text);
+                    let condition = self.condition(&expr, &scope, Clause::Check);
+                    self.text = text;
+                    condition?
+                }
+            });
+        }
+        let function = Arc::new(domain_check(constraints, field));
+        let (expr, data) = self.call_udf(&function, args)?;
+        Ok(Bound::with_data(expr, bound.ty, data).at(span))
+    }
+}
+
+/// Whether an expression can be a domain's condition: over a value of that type, as `VALUE`.
+///
+/// # Errors
+/// Those of its analysis.
+pub(crate) fn check_domain_condition(
+    names: &Names<'_>,
+    expr: &ast::Expr,
+    base: (u32, i32),
+) -> std::result::Result<(), SqlError> {
+    super::row::refuse_subqueries(expr, "check constraint")?;
+    let mut params = ParamTypes::new(0, &[]);
+    let mut analyzer = Analyzer::new(names, "", &mut params);
+    let ty = Type { oid: base.0, typmod: base.1 };
+    let mut condition = || -> Result<()> {
+        let value = analyzer.null(ty)?;
+        let column = Column { name: VALUE.to_owned(), bound: value };
+        let scope = Scope { items: vec![value_item(column)], ..Scope::empty() };
+        analyzer.condition(expr, &scope, Clause::Check)?;
+        Ok(())
+    };
+    condition().map_err(Refusal::into_error)
+}
+
+/// Whether an expression can be the default of a domain of that name.
+///
+/// # Errors
+/// Those of its analysis, `42804`.
+pub(crate) fn check_domain_default(
+    names: &Names<'_>,
+    expr: &ast::Expr,
+    domain: &str,
+    ty: &ColumnType,
+) -> std::result::Result<(), SqlError> {
+    super::row::refuse_subqueries(expr, "DEFAULT expression")?;
+    let mut params = ParamTypes::new(0, &[]);
+    let mut analyzer = Analyzer::new(names, "", &mut params);
+    analyzer.default_value(expr, domain, ty).map(|_| ()).map_err(Refusal::into_error)
+}
+
+/// What VALUE is a column of.
+fn value_item(column: Column) -> Item {
+    Item { name: None, schema: None, columns: vec![column], by_name: false, by_column: true, table: None, oid: 0 }
+}
