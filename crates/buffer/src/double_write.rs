@@ -21,6 +21,7 @@ use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
 
 use crate::images::Images;
+use crate::openings::Openings;
 use crate::source::newer_than_log;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"RSDW");
@@ -212,10 +213,10 @@ pub struct DoubleWriteReport {
 /// double-write area; the first step of every open. After
 /// anything but a clean close (`unclean`) pages that look current are written as well: what is
 /// read may be in the system's cache only, and after a failed sync there as written. The log
-/// ends at `log_end`.
+/// ends at `log_end`, and `openings` have written it.
 ///
 /// # Errors
-/// `Corrupt` when the area is newer than the log: nothing is changed then. Those of reading and writing.
+/// `Corrupt` when the area is newer than the log, or of another one: nothing is changed then. Those of reading and writing.
 pub fn restore_double_writes(
     vfs: &Arc<dyn Vfs>,
     data: &Path,
@@ -223,6 +224,7 @@ pub fn restore_double_writes(
     double_write: &Path,
     unclean: bool,
     log_end: Lsn,
+    openings: &Openings,
 ) -> Result<DoubleWriteReport> {
     let mut report = DoubleWriteReport::default();
     if !vfs.exists(double_write)? || !vfs.exists(data)? {
@@ -241,9 +243,14 @@ pub fn restore_double_writes(
     };
     let mut image = PageBuf::zeroed();
     for (i, id) in ids.iter().enumerate() {
-        if DoubleWriteBatch::read_image(side.as_ref(), i, *id, &mut image)? && image.lsn() >= log_end {
-            let what = format!("the image of page {id} in \"{}\"", double_write.display());
-            return Err(newer_than_log(&what, image.lsn(), log_end));
+        if DoubleWriteBatch::read_image(side.as_ref(), i, *id, &mut image)? {
+            let what = || format!("the image of page {id} in \"{}\"", double_write.display());
+            if image.lsn() >= log_end {
+                return Err(newer_than_log(&what(), image.lsn(), log_end));
+            }
+            if let Some(misfit) = openings.misfit(&image) {
+                return Err(misfit.error(&what()));
+            }
         }
     }
     if unclean {

@@ -6,6 +6,7 @@ use resurgam_base::{Error, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_page::PageBuf;
 
 use crate::files::Files;
+use crate::openings::Openings;
 
 /// Sealed copies of pages, behind a head of so many bytes.
 #[derive(Default)]
@@ -33,9 +34,10 @@ impl Images {
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
-    /// Adds a copy of `page`, sealed.
-    pub fn push(&mut self, id: PageId, page: &PageBuf) {
+    /// Adds a copy of `page`, marked as written under the log's opening that is under way, and sealed.
+    pub fn push(&mut self, id: PageId, page: &PageBuf, openings: &Openings) {
         let mut copy = page.clone();
+        openings.mark(&mut copy);
         copy.seal();
         self.bytes.extend_from_slice(copy.as_bytes());
         self.ids.push(id);

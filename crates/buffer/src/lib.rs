@@ -11,6 +11,7 @@
 //! | `mtr.rs` | mini-transactions: page changes as one atomic log group |
 //! | `writeback.rs` | background write-back and the WAL rule |
 //! | `double_write.rs` | torn-write protection |
+//! | `openings.rs` | who has opened the log, and which pages in the files are not of this log |
 //! | `images.rs` | copies of pages on their way to the disk |
 //! | `space.rs` | extents, space maps, page allocation |
 //!
@@ -37,6 +38,7 @@ mod files;
 mod frame;
 mod images;
 mod mtr;
+mod openings;
 mod planted;
 mod pool;
 mod source;
@@ -48,6 +50,7 @@ pub use double_write::{DoubleWriteBatch, DoubleWriteReport, restore_double_write
 pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};
+pub use openings::{Misfit, Openings};
 #[doc(hidden)]
 pub use planted::Planted;
 pub use pool::{Access, BufferPool, PoolConfig};

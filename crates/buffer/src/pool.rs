@@ -29,6 +29,7 @@ use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
+use crate::openings::Openings;
 use crate::source::{Loaded, PageHistory, PendingRedo, Remote, RemotePages, Restoring, Segment, Sources};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
@@ -136,6 +137,15 @@ impl BufferPool {
         self.space.use_version_file(file.number());
         self.sources.files.version = Some(file);
         self
+    }
+    /// Who has opened the log before. Before the pool is used.
+    pub fn with_openings(mut self, before: &Openings) -> Self {
+        self.sources.openings = before.and(self.log.opening());
+        self
+    }
+    /// Who has opened the log, the last of them now.
+    pub fn openings(&self) -> &Openings {
+        &self.sources.openings
     }
     /// Makes sure that all pages given out in the version-store file have space on its disk.
     pub fn reserve_version_file(&self) -> Result<()> {

@@ -138,7 +138,7 @@ impl BufferPool {
             newest = newest.max(page.lsn());
             chosen.push((frame, page.lsn()));
             let images = if fresh { &mut dw.fresh } else { &mut dw.images };
-            images.push(id, &page);
+            images.push(id, &page, &self.sources.openings);
         }
         let mut elided = 0;
         if !keep && !unrestored.is_empty() {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_base::{ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, limits::PAGE_SIZE};
-use resurgam_buffer::{Access, BufferPool, Mtr, PoolConfig, WriteGoal, restore_double_writes};
+use resurgam_buffer::{Access, BufferPool, Mtr, Openings, PoolConfig, WriteGoal, restore_double_writes};
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::{PageType, op};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
@@ -110,10 +110,12 @@ fn a_torn_page_comes_back_from_the_double_write_area() -> Result<()> {
     file.write_at(&[0xEE; 512], id.0 * PAGE_SIZE as u64 + 4096)?;
     file.sync()?;
     drop(pool);
-    let report = restore_double_writes(&vfs, Path::new(DATA), None, Path::new(SIDE), true, Lsn(u64::MAX))?;
+    let report =
+        restore_double_writes(&vfs, Path::new(DATA), None, Path::new(SIDE), true, Lsn(u64::MAX), &Openings::default())?;
     assert_eq!(report.restored, 1, "{report:?}");
     assert_eq!(
-        restore_double_writes(&vfs, Path::new(DATA), None, Path::new(SIDE), true, Lsn(u64::MAX))?.restored,
+        restore_double_writes(&vfs, Path::new(DATA), None, Path::new(SIDE), true, Lsn(u64::MAX), &Openings::default())?
+            .restored,
         0,
         "once is enough"
     );
@@ -136,7 +138,8 @@ fn a_torn_new_page_is_made_anew_from_its_log() -> Result<()> {
     let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
     let file = vfs.open(Path::new(DATA), OpenMode::ReadWrite)?;
     file.write_at(&[0xEE; 512], id.0 * PAGE_SIZE as u64 + 4096)?;
-    let report = restore_double_writes(&vfs, Path::new(DATA), None, Path::new(SIDE), true, Lsn(u64::MAX))?;
+    let report =
+        restore_double_writes(&vfs, Path::new(DATA), None, Path::new(SIDE), true, Lsn(u64::MAX), &Openings::default())?;
     assert_eq!(report.images, 0, "it was written once: {report:?}");
     let config = PoolConfig { bytes: 64 * PAGE_SIZE, batch_pages: 16 };
     let pool = BufferPool::open(&vfs, Path::new(DATA), Path::new(SIDE), log, config)?;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use resurgam_base::{Lsn, PageId, Result, TxId, limits::PAGE_SIZE};
-use resurgam_buffer::PendingRedo;
+use resurgam_buffer::{Openings, PendingRedo};
 use resurgam_page::boot::Boot;
 use resurgam_page::{PageBuf, PageOp, op};
 use resurgam_recovery::{Analysis, Control, ControlCopy, analyse};
@@ -63,6 +63,7 @@ pub(crate) struct Image {
     data: Option<Arc<dyn File>>,
     /// Last log record of pages that the data file may lag behind for.
     pending: HashMap<PageId, Lsn>,
+    openings: Openings,
 }
 
 impl Image {
@@ -129,6 +130,10 @@ impl Image {
             }
         }
         let aborted = analysis.as_ref().map(|a| a.aborted.clone()).unwrap_or_default();
+        let openings = match (&analysis, &control) {
+            (Some(found), Some(control)) => Openings::new(&found.openings, control.epoch.max(found.end.epoch)),
+            _ => Openings::default(),
+        };
         // Without a whole analysis nothing is known to be missing from the data file.
         let pending = match &analysis {
             Some(_) => pending.snapshot().into_iter().map(|(page, entry)| (page, entry.last_lsn)).collect(),
@@ -147,6 +152,7 @@ impl Image {
             troubles,
             data,
             pending,
+            openings,
         };
         if image.data.is_some() {
             match image.page(PageId(0)).map(|loaded| Boot::read(&loaded.page)) {
@@ -154,6 +160,13 @@ impl Image {
                 Ok(Err(error)) => image.troubles.push(Trouble { file: "data", what: format!("boot page: {error}") }),
                 Err(what) => image.troubles.push(Trouble { file: "data", what: format!("boot page: {what}") }),
             }
+        }
+        if let (Ok((page, _)), Some(control)) = (image.raw(PageId(0)), &image.control)
+            && page.verify(PageId(0)).is_ok()
+            && (1..control.epoch).contains(&page.written_by_epoch())
+        {
+            let what = "it is an old copy: the database was opened with another one since".into();
+            image.troubles.push(Trouble { file: "data", what });
         }
         for what in image.version_file.misfits(image.boot.as_ref(), image.control.as_ref()) {
             image.troubles.push(Trouble { file: "version-store", what });
@@ -212,16 +225,20 @@ impl Image {
 
     /// The page before redo: from the data file, or the double-write area if that is better.
     fn base(&self, id: PageId) -> Result<(PageBuf, Source, Option<String>), String> {
-        let (page, read) = self.raw(id)?;
+        let (mut page, read) = self.raw(id)?;
         let fault = match page.verify(id) {
-            Ok(()) => None,
+            Ok(()) => self.openings.misfit(&page).map(|misfit| misfit.says(&format!("page {id}"))),
             Err(_) if read == 0 => Some(format!("page {id} lies behind the end of the {} file", Self::file_name(id))),
             Err(fault) => Some(fault.to_string()),
         };
-        if let Some(image) = self.double_write.image(id)
+        if let Some(mut image) = self.double_write.image(id)
             && (fault.is_some() || page.lsn() < image.lsn())
         {
+            image.forget_writer();
             return Ok((image, Source::DoubleWrite, None));
+        }
+        if fault.is_none() {
+            page.forget_writer();
         }
         Ok((page, Source::DataFile, fault))
     }

@@ -372,6 +372,10 @@ fn checkpoint_text(body: &[u8]) -> Result<String> {
             Some(path) => format!("version store {} \"{}\"", record.number, path.display()),
             None => format!("version store {} was given up", record.number),
         }),
+        Some(15) => format!(
+            "opened {}",
+            listed(&state.openings, |opening| format!("under epoch {} from LSN {} on", opening.epoch, opening.from))
+        ),
         Some(8) => format!("version-store pages in use below {}", state.version_high_water),
         _ => {
             let show =

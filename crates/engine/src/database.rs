@@ -19,11 +19,12 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
-use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_btree::{self as btree, Tree};
-use resurgam_buffer::{BufferPool, Mtr, PageHistory, PendingRedo, PoolConfig, VersionFile, restore_double_writes};
+use resurgam_buffer::{
+    BufferPool, Mtr, Openings, PageHistory, PendingRedo, PoolConfig, VersionFile, restore_double_writes,
+};
 use resurgam_log::{Log, LogConfig};
-use resurgam_page::PageBuf;
 use resurgam_page::boot::{self, Boot};
 use resurgam_recovery::{Control, ControlFile, Identity, Parent, Progress, VersionRecord, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
@@ -37,6 +38,7 @@ use crate::backup_places::Backups;
 use crate::catalog::{Catalog, FIRST_USER_OBJECT};
 use crate::catalog_row::CATALOG_OBJECT;
 use crate::checkpoint_stats::CheckpointCounter;
+use crate::data_file::{self, DataFile};
 use crate::log_folder::{LOG, LogFolder, id_of_marker};
 use crate::log_zone::{self, LogZoneHandle, ZoneTaken};
 use crate::mode::Mode;
@@ -310,18 +312,40 @@ impl Database {
             options.backups = options.backups.take().or(origin.backups.clone());
         }
         let known = match vfs.exists(&paths.data)? {
-            true => Some(read_boot(&vfs, &paths.data)?),
+            true => Some(DataFile::read(&vfs, &paths.data)?),
             false if options.archive.is_none() && options.pages.is_none() => {
                 return Err(begin::data_is_missing(&paths.data));
             }
             false => None,
         };
-        let mut log_folder =
-            LogFolder::find(&vfs, dir, options.log_dir.as_deref(), known.as_ref(), &control, taken.is_some())?;
+        let mut log_folder = LogFolder::find(
+            &vfs,
+            dir,
+            options.log_dir.as_deref(),
+            known.as_ref().map(|known| &known.boot),
+            &control,
+            taken.is_some(),
+        )?;
         let pending = PendingRedo::default();
         let analysis = analyse(&vfs, &log_folder.path, &control, &pending, progress)?;
         let analysed = vfs.now();
-        let boot = known.or(analysis.identity.as_ref().map(|identity| identity.boot.clone())).ok_or_else(|| {
+        let next_epoch = control.epoch.max(analysis.end.epoch) + 1;
+        let next_epoch = match taken {
+            Some(taken) if taken.epoch < next_epoch => {
+                return Err(Error::corrupt(format!(
+                    "the landing zone gives out epoch {}, and its log has epoch {} already",
+                    taken.epoch, analysis.end.epoch
+                )));
+            }
+            Some(taken) => taken.epoch,
+            None => next_epoch,
+        };
+        // One that is restored is of no time yet, and one that stands for page servers' of none.
+        if let Some(known) = known.as_ref().filter(|_| origin.is_none() && options.pages.is_none()) {
+            known.check(&paths.data, control.epoch, next_epoch)?;
+        }
+        let of_data = known.map(|known| known.boot);
+        let boot = of_data.or(analysis.identity.as_ref().map(|identity| identity.boot.clone())).ok_or_else(|| {
             Error::corrupt(format!(
                 "the data file, \"{}\", is missing, and the log was written by a version that does not say what it held",
                 paths.data.display()
@@ -335,17 +359,6 @@ impl Database {
             )
             .with_hint("Put this one's log there, or name its folder with log_dir."));
         }
-        let next_epoch = control.epoch.max(analysis.end.epoch) + 1;
-        let next_epoch = match taken {
-            Some(taken) if taken.epoch < next_epoch => {
-                return Err(Error::corrupt(format!(
-                    "the landing zone gives out epoch {}, and its log has epoch {} already",
-                    taken.epoch, analysis.end.epoch
-                )));
-            }
-            Some(taken) => taken.epoch,
-            None => next_epoch,
-        };
         let missing = begin::Missing {
             vfs: &vfs,
             dir,
@@ -389,14 +402,23 @@ impl Database {
         let version_record = VersionRecord::read(&vfs, dir)?;
         let version = attached.as_ref().map(|a| (u64::from(a.header.number), a.path.as_path()));
         // Only now: an open that fails for its log changes nothing.
-        let restored =
-            restore_double_writes(&vfs, &paths.data, version, &paths.double_write, !control.clean, analysis.end.lsn)?;
+        let openings = Openings::new(&analysis.openings, next_epoch - 1);
+        let restored = restore_double_writes(
+            &vfs,
+            &paths.data,
+            version,
+            &paths.double_write,
+            !control.clean,
+            analysis.end.lsn,
+            &openings,
+        )?;
         let parent = analysis.identity.as_ref().and_then(|identity| identity.parent);
         let was_clean = control.clean;
         // The new epoch is durable before anything is appended under it.
         if let Some(attached) = &mut attached {
             attached.set_epoch(next_epoch)?;
         }
+        data_file::set_epoch(&gated, &paths.data, next_epoch)?;
         log_folder.take(&vfs, dir, next_epoch)?;
         if let Some(LogZoneHandle(zone)) = &options.log_zone {
             let (zone, id) = (Arc::downgrade(zone), boot.database_id);
@@ -421,7 +443,7 @@ impl Database {
         }
         // It holds the log before any checkpoint can be taken.
         let archiver = open_archiver(&vfs, dir, &options, &boot, &log)?.map(Arc::new);
-        let mut pool = open_pool(&gated, paths, &log, &options)?;
+        let mut pool = open_pool(&gated, paths, &log, &options)?.with_openings(&openings);
         let mut locks_held = vec![lock];
         if let Some(attached) = attached {
             let (number, bytes_max) = (attached.header.number, options.version_store_bytes_max);
@@ -854,18 +876,6 @@ impl Drop for Inner {
 fn open_pool(vfs: &Arc<dyn Vfs>, paths: &Paths, log: &Arc<Log>, options: &Options) -> Result<BufferPool> {
     let config = PoolConfig { bytes: options.buffer_bytes, ..PoolConfig::default() };
     BufferPool::open(vfs, &paths.data, &paths.double_write, Arc::clone(log), config)
-}
-
-fn read_boot(vfs: &Arc<dyn Vfs>, data: &Path) -> Result<Boot> {
-    const HINT: &str = "Restore the data folder from a backup; \"resurgam check\" shows what else is damaged.";
-    let file = vfs.open(data, OpenMode::ReadOnly)?;
-    let mut page = PageBuf::zeroed();
-    file.read_exact_at(page.as_bytes_mut(), 0)
-        .map_err(|e| if e.kind() == ErrorKind::Corrupt { e.with_hint(HINT) } else { e })?;
-    page.verify(PageId(0)).map_err(|fault| {
-        Error::corrupt(format!("the boot page of \"{}\" is damaged: {fault}", data.display())).with_hint(HINT)
-    })?;
-    Boot::read(&page)
 }
 
 /// Makes a new database. A crash in between leaves the marker, and the next open starts over.

@@ -75,6 +75,7 @@ mod checkpoint_stats;
 mod cleaner_events;
 mod cleaning;
 mod cursor;
+mod data_file;
 mod database;
 mod ddl;
 mod definition;

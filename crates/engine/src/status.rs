@@ -157,6 +157,11 @@ impl Database {
             .collect()
     }
 
+    /// Which transactions wait for which others, for a row or a table.
+    pub fn lock_waits(&self) -> Vec<(TxId, TxId)> {
+        self.inner().txs.waits().edges()
+    }
+
     /// Aborted transactions whose row versions are not all reverted yet, by id: the oldest one
     /// and about the newest 100,000. Sub-transactions that aborted with their transaction are
     /// not named. [`Database::aborted_list`] says whether some are left out.

@@ -122,3 +122,135 @@ fn pages_from_beyond_the_log_are_refused() -> Result<()> {
     }
     Ok(())
 }
+
+fn made(vfs: &SimVfs, traditional: bool) -> Result<Database> {
+    let db = open(vfs, traditional)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let spec = TableSpec::new("public", "t")
+        .column("id", ColumnType::Int8)
+        .column("v", ColumnType::Int8)
+        .column("note", ColumnType::Text)
+        .primary_key(&["id"]);
+    let t = tx.create_table(spec)?.done()?;
+    (0..ROWS).try_for_each(|id| tx.insert(&t, &row(id, id, &"x".repeat(300)))?.done())?;
+    tx.commit(Durability::Sync)?.wait()?;
+    drop(tx);
+    while db.write_back()? > 0 {}
+    db.checkpoint()?;
+    Ok(db)
+}
+
+fn settle(db: &Database) -> Result<()> {
+    while db.write_back()? > 0 {}
+    db.checkpoint()
+}
+
+/// The end of the log is lost, nobody asks for the pages that it concerns, the log grows past them, and the database is opened again
+/// and again: they are of another log for ever, also beside pages that were written since at the same LSNs.
+#[test]
+fn a_page_of_a_lost_log_is_refused_for_ever() -> Result<()> {
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(1);
+        let db = made(&vfs, traditional)?;
+        let end = db.log_status().end;
+        let before = vfs.fork(1);
+        for turn in 0..50 {
+            update(&db, 500, -turn)?;
+        }
+        while db.write_back()? > 0 {}
+        let beyond = db.log_status().end;
+        drop(db);
+        copy_log(&before, &vfs)?;
+        vfs.remove(Path::new("/db/doublewrite"))?;
+        for life in 0..4 {
+            let db = open(&vfs, traditional)?;
+            for turn in 0..100 {
+                update(&db, 1500, turn)?;
+            }
+            settle(&db)?;
+            if life > 0 {
+                assert!(db.log_status().end > beyond, "the log has not grown past what was lost");
+                let error = value(&db, 500).expect_err("a page of another log was read");
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                assert!(error.message().contains(&format!("went on at LSN {end} without it")), "{error}");
+                assert!(error.hint().is_some());
+                assert!(update(&db, 500, 7).is_err(), "a page of another log was changed");
+            }
+            assert_eq!((value(&db, 1)?, value(&db, 1500)?), (1, 99));
+            if life % 2 == 0 {
+                db.close()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Log and control file of an earlier time beside the data file, which has pages of openings that these do not know: their epochs
+/// are used again, by others.
+#[test]
+fn pages_of_openings_to_come_are_refused() -> Result<()> {
+    let vfs = SimVfs::new(2);
+    let db = made(&vfs, false)?;
+    db.close()?;
+    drop(db);
+    let before = vfs.fork(1);
+    for turn in 0..3 {
+        let db = open(&vfs, false)?;
+        update(&db, 500, -turn)?;
+        settle(&db)?;
+        db.close()?;
+    }
+    let boot = read(&before, "/db/data")?[..limits::PAGE_SIZE].to_vec();
+    copy_log(&before, &vfs)?;
+    vfs.remove(Path::new("/db/doublewrite"))?;
+    // The file as a whole is refused; so is each such page where only the boot page is the right one.
+    let error = open(&vfs, false).err().expect("it opened");
+    assert!(error.kind() == ErrorKind::Corrupt && error.message().contains("newer"), "{error}");
+    vfs.open(Path::new("/db/data"), OpenMode::ReadWrite)?.write_at(&boot, 0)?;
+    for _ in 0..6 {
+        let db = open(&vfs, false)?;
+        for turn in 0..100 {
+            update(&db, 1500, turn)?;
+        }
+        settle(&db)?;
+        assert_eq!(value(&db, 500).expect_err("a page of another log was read").kind(), ErrorKind::Corrupt);
+        assert_eq!(value(&db, 1500)?, 99);
+        db.close()?;
+    }
+    Ok(())
+}
+
+/// A data file of an earlier time beside a later log: its pages lack what the log has no more.
+#[test]
+fn an_old_data_file_is_refused() -> Result<()> {
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(3);
+        let db = made(&vfs, traditional)?;
+        db.close()?;
+        drop(db);
+        let before = read(&vfs, "/db/data")?;
+        let db = open(&vfs, traditional)?;
+        update(&db, 500, -1)?;
+        settle(&db)?;
+        db.close()?;
+        drop(db);
+        let now = read(&vfs, "/db/data")?;
+        let put = |bytes: &[u8]| -> Result<()> {
+            let file = vfs.open(Path::new("/db/data"), OpenMode::ReadWrite)?;
+            file.write_at(bytes, 0)?;
+            file.sync()
+        };
+        put(&before)?;
+        for _ in 0..2 {
+            let error = open(&vfs, traditional).err().expect("an old data file was opened");
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            assert!(error.message().contains("old copy") && error.hint().is_some(), "{error}");
+        }
+        assert!(read(&vfs, "/db/data")? == before, "the refused open changed it");
+        put(&now)?;
+        let db = open(&vfs, traditional)?;
+        assert_eq!(value(&db, 500)?, -1);
+        db.close()?;
+    }
+    Ok(())
+}

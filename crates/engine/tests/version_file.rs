@@ -515,3 +515,36 @@ fn pages_without_space_do_not_hold_up_the_others() -> Result<()> {
     assert_eq!(db.stats().dirty_pages, 0);
     verified(&db)
 }
+
+/// A page that was being filled and cannot be read any more concerns who needs what is in it, and no writer.
+#[test]
+fn writers_go_on_when_the_page_that_they_fill_cannot_be_read() -> Result<()> {
+    let sim = disk()?;
+    let db = open(&sim, Some(FILE))?;
+    let t = fill(&db)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let spec = TableSpec::new("public", "large").column("id", ColumnType::Int4).column("v", ColumnType::Text);
+    let large = tx.create_table(spec.primary_key(&["id"]))?.done()?;
+    for id in 0..6000 {
+        tx.insert(&large, &[DatumRef::Int4(id), DatumRef::Text(&"x".repeat(400))])?.done()?;
+    }
+    tx.commit(Durability::Sync)?.wait()?;
+    // Somebody for whom the versions stay.
+    let old = db.begin(Isolation::RepeatableRead);
+    old.statement(StatementKind::Read)?;
+    for round in 0..3 {
+        let tx = db.begin(Isolation::ReadCommitted);
+        set(&tx, &t, 1, &format!("round {round}"))?;
+        tx.commit(Durability::Sync)?.wait()?;
+        while db.write_back()? > 0 {}
+        db.checkpoint()?;
+        sim.make_unreadable(Path::new(FILE), 2 * limits::PAGE_SIZE as u64..file_bytes(&sim, FILE)?)?;
+        // Nothing of it stays in memory.
+        let reader = db.begin(Isolation::ReadCommitted);
+        (0..6000).step_by(10).try_for_each(|id| get(&reader, &large, id).map(|_| ()))?;
+    }
+    let reader = db.begin(Isolation::ReadCommitted);
+    assert_eq!(get(&reader, &t, 1)?, "round 2");
+    assert!(get(&old, &t, 1).is_err_and(|error| error.kind() == ErrorKind::Io));
+    Ok(())
+}

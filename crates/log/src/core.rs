@@ -42,7 +42,7 @@ use crate::fetch::{BlockCache, read_block};
 use crate::follow::LogBlock;
 use crate::group::Group;
 use crate::log::Appended;
-use crate::reader::LogEnd;
+use crate::reader::{LogEnd, Opening};
 use crate::record::{OwnedRecord, RecordKind, record_at};
 use crate::segments::Segments;
 use crate::sink::LogSink;
@@ -92,6 +92,7 @@ pub(crate) struct PreparerControl {
 pub(crate) struct Core {
     vfs: Arc<dyn Vfs>,
     pub(crate) config: LogConfig,
+    pub(crate) opening: Opening,
     pub(crate) segments: Segments,
     buffers: Mutex<Buffers>,
     /// Copies of what the buffers and flushes know, for reading without a lock.
@@ -149,6 +150,7 @@ impl Core {
         Core {
             vfs,
             segments,
+            opening: Opening { epoch, number: opening, from: end.lsn },
             buffers: Mutex::new(Buffers::new(&config, epoch, opening, end.lsn, end.last_block)),
             end: AtomicU64::new(end.lsn.0),
             flushed: AtomicU64::new(end.lsn.0),

@@ -64,7 +64,7 @@ pub use follow::{LogBlock, LogFollower};
 pub use group::Group;
 pub use holds::{LogHold, LogHolder};
 pub use log::{Appended, Log};
-pub use reader::{GroupRef, LogEnd, LogReader, WhyStopped};
+pub use reader::{GroupRef, LogEnd, LogReader, Opening, WhyStopped};
 pub use record::{OwnedRecord, RECORD_HEADER_BYTES, RecordHeader, RecordKind, RecordRef};
 pub use segments::{oldest_segment, segment_bytes_of, segment_file_name, segment_number_of, segment_path};
 pub use sink::LogSink;

@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::follow::LogFollower;
 use crate::group::Group;
 use crate::holds::{LogHold, LogHolder};
-use crate::reader::LogEnd;
+use crate::reader::{LogEnd, Opening};
 use crate::record::OwnedRecord;
 use crate::segments::Segments;
 use crate::sink::LogSink;
@@ -117,6 +117,11 @@ impl Log {
     /// The settings it was opened with.
     pub fn config(&self) -> &LogConfig {
         &self.core.config
+    }
+
+    /// This opening of it.
+    pub fn opening(&self) -> Opening {
+        self.core.opening
     }
 
     /// Appends a group: a copy into memory under a short lock. Waits for the

@@ -38,6 +38,17 @@ pub struct LogEnd {
     pub durable: Lsn,
 }
 
+/// A process that opened the log for writing, and where its blocks begin: whatever others wrote before, to any file, is of
+/// what lies below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    pub epoch: u32,
+    /// The random number that it drew; 0: not known.
+    pub number: u32,
+    /// No block of it lies before.
+    pub from: Lsn,
+}
+
 /// What the reader found instead of a further block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -128,6 +139,7 @@ pub struct LogReader {
     in_group: bool,
     /// The last block says that the log goes on in the next segment.
     after_skip: bool,
+    openings: Vec<Opening>,
 }
 
 impl LogReader {
@@ -160,6 +172,7 @@ impl LogReader {
             at: 0,
             in_group: false,
             after_skip: false,
+            openings: Vec::new(),
         })
     }
 
@@ -238,6 +251,11 @@ impl LogReader {
         self.end
     }
 
+    /// Who wrote what was read so far, in order. Of the first one earlier blocks may lie before where the reader began.
+    pub fn openings(&self) -> &[Opening] {
+        &self.openings
+    }
+
     /// What stands at the end; `None` before the end is reached.
     pub fn why_stopped(&self) -> Option<WhyStopped> {
         self.why
@@ -270,6 +288,9 @@ impl LogReader {
                     durable: block.durable.min(block.lsn),
                 };
                 self.after_skip = block.skip;
+                if self.openings.last().is_none_or(|last| last.epoch != block.epoch) {
+                    self.openings.push(Opening { epoch: block.epoch, number: block.opening, from: block.lsn });
+                }
                 self.block = Some(block);
                 self.at = BLOCK_HEADER_BYTES;
                 self.in_group = false;

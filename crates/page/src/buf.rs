@@ -17,7 +17,10 @@
 //! 44 lower fence length u16   0 = minus infinity
 //! 46 upper fence offset u16
 //! 48 upper fence length u16   0xFFFF = plus infinity
-//! 50..64 reserved, zero
+//! 50..52 reserved, zero
+//! 52 written by: epoch u32        which opening of the log wrote the page to its file
+//! 56 written by: opening u32      and the number that this opening drew; both 0 in memory, and where it is not known
+//! 60..64 reserved, zero
 //! ```
 //! All integers are little-endian.
 //!
@@ -57,7 +60,9 @@ const LOWER_OFFSET: usize = 42;
 const LOWER_LEN: usize = 44;
 const UPPER_OFFSET: usize = 46;
 const UPPER_LEN: usize = 48;
-const RESERVED: usize = 50;
+const WRITTEN_BY_EPOCH: usize = 52;
+const WRITTEN_BY_OPENING: usize = 56;
+const RESERVED: usize = 60;
 
 const _: () = assert!(RESERVED <= HEADER_SIZE);
 const _: () = assert!(PAGE_SIZE <= u16::MAX as usize);
@@ -270,6 +275,23 @@ impl PageBuf {
         /// Length of the upper fence; 0xFFFF = plus infinity.
         upper_len, set_upper_len, UPPER_LEN, u16
     );
+    field!(
+        /// The log's epoch under which the page was written to its file; 0 = not known. Set in what is written only:
+        /// a page in memory, and what redo makes, has none.
+        written_by_epoch, set_written_by_epoch, WRITTEN_BY_EPOCH, u32
+    );
+    field!(
+        /// The number that this opening of the log drew; 0 = not known.
+        written_by_opening, set_written_by_opening, WRITTEN_BY_OPENING, u32
+    );
+    /// Forgets who wrote the page, which is sealed and stays so: its content is the same for whoever did.
+    pub fn forget_writer(&mut self) {
+        if self.written_by_epoch() != 0 || self.written_by_opening() != 0 {
+            self.set_written_by_epoch(0);
+            self.set_written_by_opening(0);
+            self.seal();
+        }
+    }
 
     /// The page's type, or `None` if the byte is unknown.
     #[inline]

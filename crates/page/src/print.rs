@@ -83,6 +83,9 @@ fn header(page: &PageBuf, out: &mut impl Write) -> fmt::Result {
         (0, _) => writeln!(out)?,
         (rest, _) => writeln!(out, " {rest:#04x}?")?,
     }
+    if page.written_by_epoch() != 0 {
+        writeln!(out, "  written under log epoch {}", page.written_by_epoch())?;
+    }
     let (stored, computed) = (page.stored_checksum(), page.computed_checksum());
     if stored == computed {
         writeln!(out, "  checksum {stored:#010x} ok")

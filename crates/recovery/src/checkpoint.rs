@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_buffer::{BufferPool, DirtyPage};
-use resurgam_log::{Appended, Group, Log, RecordKind};
+use resurgam_log::{Appended, Group, Log, Opening, RecordKind};
 use resurgam_txn::{AbortedTx, LockMode, Status, TxIdSet, TxManager, UndoChain};
 
 use crate::identity::{Identity, decode_version_store, encode_version_store};
@@ -75,6 +75,8 @@ pub struct CheckpointState {
     pub identity: Option<Identity>,
     /// What is noted of version-store files; `None`: there never was one.
     pub version_store: Option<VersionRecord>,
+    /// Who has opened the log for writing.
+    pub openings: Vec<Opening>,
 }
 
 impl CheckpointState {
@@ -113,6 +115,9 @@ impl CheckpointState {
         });
         bodies.extend(self.identity.as_ref().map(Identity::encode));
         bodies.extend(self.version_store.as_ref().map(encode_version_store));
+        chunked(&mut bodies, 15, &self.openings, |out, opening| {
+            words(out, &[u64::from(opening.epoch) | u64::from(opening.number) << 32, opening.from.0])
+        });
         bodies
     }
 
@@ -175,6 +180,11 @@ impl CheckpointState {
             }
             13 => self.identity = Some(Identity::decode(rest)?),
             14 => self.version_store = Some(decode_version_store(rest)?),
+            15 => self.openings.extend(entries(2)?.map(|c| Opening {
+                epoch: word(c, 0) as u32,
+                number: (word(c, 0) >> 32) as u32,
+                from: Lsn(word(c, 1)),
+            })),
             _ => return Err(bad()),
         }
         Ok(())
@@ -230,6 +240,7 @@ pub fn take_checkpoint(
         next_object: next_object(),
         identity: Some(identity),
         version_store,
+        openings: pool.openings().list().to_vec(),
         ..CheckpointState::default()
     };
     for tx in active {
@@ -343,6 +354,9 @@ mod tests {
                 parent: Some(Parent { database_id: [8; 16], cut: Lsn(77), made_us: -6 }),
             }),
             version_store: Some(VersionRecord { number: 2, path: Some("/disk2/versions".into()) }),
+            openings: (1..2000)
+                .map(|i| Opening { epoch: i, number: u32::MAX - i, from: Lsn(u64::from(i) << 40) })
+                .collect(),
         };
         let mut back = CheckpointState::default();
         for body in state.encode() {
@@ -367,7 +381,8 @@ mod tests {
             &[10, 1],
             &[13],
             &[14, 1],
-            &[15],
+            &[15, 1],
+            &[16],
         ] {
             assert!(state.decode_into(body).is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt));
         }

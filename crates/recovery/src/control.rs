@@ -20,7 +20,8 @@ const MAGIC: u32 = u32::from_le_bytes(*b"RSCT");
 /// Version of the data folder's format as a whole. 3: prepared transactions, which an older
 /// program would take for aborted ones. 4: changes of rows, and how they are undone, as `row_change.rs` has
 /// them, which an older program cannot redo. 5: checkpoints say what the boot page and this file hold (`identity.rs`).
-pub const FORMAT_VERSION: u32 = 5;
+/// 6: checkpoints say who has opened the log, and pages in files under which opening they were written.
+pub const FORMAT_VERSION: u32 = 6;
 const COPY: u64 = 4096;
 const LEN: usize = 44;
 

@@ -107,8 +107,9 @@ impl VersionStore {
         let mut current = self.current[self.partition()].lock();
         if current.is_some() {
             let page = match mtr.pool().write(*current, Access::Point) {
-                // Given to this partition by a log group that failed, and never formatted.
-                Err(error) if error.kind() == ErrorKind::Corrupt => None,
+                // Given to this partition by a log group that failed, and never formatted. Or what was pushed into it cannot
+                // be read just now: that concerns who needs it, and the next version goes to another page.
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => None,
                 other => Some(other?),
             };
             if let Some(page) = page
@@ -135,20 +136,27 @@ impl VersionStore {
 
     /// A ready page, as part of `mtr`.
     fn take_ready(&self, mtr: &mut Mtr<'_>) -> Result<Option<(PageId, PageRef)>> {
+        let mut unread = Vec::new();
+        let mut found = Ok(None);
         while let Some(id) = self.preallocated.take() {
             match mtr.pool().write(id, Access::Point) {
                 Ok(page) if page.is(PageType::Version) && page.slot_count() == 0 => {
-                    return Ok(Some((id, mtr.add(page))));
+                    found = Ok(Some((id, mtr.add(page))));
+                    break;
                 }
                 // A partition that had been given it by a log group that failed fills it already.
                 Ok(_) => {}
+                // Another one will do; this one stays ready.
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => unread.push(id),
                 Err(error) => {
-                    self.preallocated.put([id]);
-                    return Err(error);
+                    unread.push(id);
+                    found = Err(error);
+                    break;
                 }
             }
         }
-        Ok(None)
+        self.preallocated.put(unread);
+        found
     }
 
     /// A new page, formatted, as part of `mtr`.

@@ -45,7 +45,7 @@ impl Sources {
                     match file.read_at(page.as_bytes_mut(), offset + (i * PAGE_SIZE) as u64) {
                         Ok(read) => {
                             page.as_bytes_mut()[read..].fill(0);
-                            *state = self.state(id, page);
+                            *state = self.take(id, page);
                         }
                         Err(error) if error.kind() == ErrorKind::Io => *state = FilePage::Bad,
                         Err(error) => return Err(error),
@@ -61,9 +61,18 @@ impl Sources {
         }
         for (i, (page, state)) in pages.iter_mut().zip(states).enumerate() {
             page.as_bytes_mut().copy_from_slice(&bytes[i * PAGE_SIZE..(i + 1) * PAGE_SIZE]);
-            *state = self.state(PageId(first.0 + i as u64), page);
+            *state = self.take(PageId(first.0 + i as u64), page);
         }
         Ok(())
+    }
+
+    /// What the page is like; who wrote it is of its place in the file, not of its content.
+    fn take(&self, id: PageId, page: &mut PageBuf) -> FilePage {
+        let state = self.state(id, page);
+        if state == FilePage::Sound {
+            page.forget_writer();
+        }
+        state
     }
 
     fn state(&self, id: PageId, page: &PageBuf) -> FilePage {
@@ -75,7 +84,7 @@ impl Sources {
             // What this process wrote there last cannot be nothing.
             Err(_) if page.is_all_zero() && !self.last_written.of_page(id).is_other(Lsn::NONE) => FilePage::Zero,
             Err(_) => FilePage::Bad,
-            Ok(()) if self.newer.is_beyond(id, lsn).is_some() => FilePage::Bad,
+            Ok(()) if self.newer.is_beyond(id, lsn).is_some() || self.openings.misfit(page).is_some() => FilePage::Bad,
             // While it awaits redo its older state is what the file has, and the log has the rest.
             Ok(()) if self.pending.get(id).is_none() && self.last_written.of_page(id).is_other(lsn) => FilePage::Bad,
             Ok(()) => FilePage::Sound,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `pending_redo.rs` | after a crash: the pages whose base in the file lacks records of the log |
 //! | `last_written.rs` | what this process wrote last, so that a write which was lost is noticed |
-//! | `newer.rs` | pages that are newer than the log |
+//! | `newer.rs` | pages that are newer than the log was at the open |
 //! | `copy.rs` | copies of pages as they are in their files, for a backup |
 //! | `repair.rs` | a page whose base in the file is of no use, from what is kept of it elsewhere |
 //! | `remote.rs` | pages that are in no file of this process, and how new they must be |
@@ -42,6 +42,7 @@ use resurgam_vfs::File;
 
 use crate::files::Files;
 use crate::images::Images;
+use crate::openings::{OTHER_FILES, Openings};
 use crate::planted::Planted;
 use crate::stats::{Counters, bump};
 use last_written::{LastWritten, Written};
@@ -111,6 +112,7 @@ pub(crate) struct Sources {
     log: Arc<Log>,
     pub pending: PendingRedo,
     newer: Newer,
+    pub openings: Openings,
     last_written: LastWritten,
     pub unsaved: Unsaved,
     history: OnceLock<Arc<dyn PageHistory>>,
@@ -130,6 +132,7 @@ impl Sources {
         Self {
             files,
             newer: Newer::than(log.end_lsn()),
+            openings: Openings::default().and(log.opening()),
             log,
             pending: PendingRedo::default(),
             last_written: LastWritten::of(memory_bytes),
@@ -223,6 +226,10 @@ impl Sources {
                 let what = format!("page {page} of \"{}\"", file.path().display());
                 return Err(newer_than_log(&what, buf.lsn(), end));
             }
+            if let Some(misfit) = self.openings.misfit(buf) {
+                return Err(misfit.error(&format!("page {page} of \"{}\"", file.path().display())));
+            }
+            buf.forget_writer();
             let older = || written.is_unknown() && self.is_older_than_known(page, buf.lsn(), counters);
             if pending.is_none() && (written.is_other(buf.lsn()) || older()) {
                 bump(&counters.lost_writes, 1);
@@ -414,10 +421,8 @@ pub fn replaces_whole_page(body: &[u8]) -> bool {
 
 /// Something that was written at `lsn` is newer than the log, which ended at `end`.
 pub(crate) fn newer_than_log(what: &str, lsn: Lsn, end: Lsn) -> Error {
-    Error::corrupt(format!("{what} was changed at LSN {lsn}, but the log that was found ends at LSN {end}")).with_hint(
-        "The end of the log is missing, or the files are not of the same database and time. Put the right ones together, \
-         or restore the data folder from a backup.",
-    )
+    Error::corrupt(format!("{what} was changed at LSN {lsn}, but the log that was found ends at LSN {end}"))
+        .with_hint(OTHER_FILES)
 }
 
 const HINT: &str = "Run \"resurgam check\" on the data folder to see what else is affected.";

@@ -4,7 +4,8 @@
 //! A page is written only when the log is durable up to it, so after any crash the log that an open finds
 //! reaches beyond every page in the files. A page from beyond it, that this process has not written, has changes
 //! of transactions of which nothing is known, not even that they are not known: their ids will
-//! be given out again. It is refused with both positions.
+//! be given out again. It is refused with both positions. (Once the log has grown past it, or after another restart, it is told by
+//! who wrote it: `openings.rs`.)
 //!
 //! What this process writes is kept as a bit for each page, in chunks, so that the memory goes by what was
 //! written (a megabyte for 64 GB).

@@ -33,6 +33,7 @@ use super::marks::Marks;
 use super::origin::Origin;
 use super::parent::ParentSource;
 use super::run::{Restore, files_of};
+use crate::data_file;
 use crate::database::Database;
 use crate::version_file::REPLACEMENT;
 
@@ -320,6 +321,11 @@ impl Database {
                 pool.device_failed(live.number(), error);
             })?;
         }
+        if file != 0 && !is_dead(0) {
+            data_file::set_epoch(&inner.data_vfs(), &old.join("data"), epoch).inspect_err(|error| {
+                pool.device_failed(0, error);
+            })?;
+        }
         let next = Control { epoch, ..control.1 };
         let is_anew = |segment_file: u64| segment_file == file;
         // One that hangs is not asked: everything is restored again.
@@ -342,7 +348,8 @@ impl Database {
         // Calls that are under way on the old device go on through the gate that they began with.
         let (gate, gated) = inner.gates.another(if file == 0 { dir.join("data") } else { dir.join(REPLACEMENT) }, vfs);
         let new = if file == 0 {
-            let page = boot::page(&inner.boot, control.1.checkpoint)?;
+            let mut page = boot::page(&inner.boot, control.1.checkpoint)?;
+            data_file::mark(&mut page, epoch);
             make_file(vfs, &dir.join("data"), page.as_bytes())?;
             gated.open(&dir.join("data"), OpenMode::ReadWrite)?
         } else {

@@ -83,6 +83,7 @@ impl Gathered {
             prepared,
             identity: self.state.identity,
             version_store: self.state.version_store,
+            openings: self.state.openings,
             records: self.records,
             bytes: end.lsn.0.saturating_sub(self.checkpoint.0),
             end_reason,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, Lsn, PageId, Result, TxId};
 use resurgam_buffer::PendingRedo;
-use resurgam_log::{LogEnd, LogReader, RecordRef, segment_path};
+use resurgam_log::{LogEnd, LogReader, Opening, RecordRef, segment_path};
 use resurgam_txn::{AbortedDetails, TxIdSet, UndoChain};
 use resurgam_vfs::Vfs;
 
@@ -82,6 +82,8 @@ pub struct Analysis {
     pub identity: Option<Identity>,
     /// What it says of the version-store file.
     pub version_store: Option<VersionRecord>,
+    /// Who has opened the log for writing, as far as the checkpoint and the log behind it say.
+    pub openings: Vec<Opening>,
     pub records: u64,
     pub bytes: u64,
     /// In words, what stands at the end of the log.
@@ -165,6 +167,7 @@ pub fn analyse(
     // A hole in what had been durable is not the end of the log.
     reader.check_end()?;
     let end = reader.end();
+    found.state.openings.extend_from_slice(reader.openings());
     if !found.finished {
         return Err(Error::corrupt(format!(
             "the checkpoint at LSN {} is not whole: the log segment \"{}\" is damaged or missing at LSN {} ({:?})",
