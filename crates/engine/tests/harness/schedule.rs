@@ -1014,6 +1014,10 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     options.replacement_patience = std::time::Duration::from_millis(100);
     options.log_wait_max =
         if options.archive.is_some() { std::time::Duration::from_secs(5) } else { options.log_wait_max };
+    // Calls to the devices of pages go through threads of their own.
+    if seed % 7 == 3 {
+        options.device_timeout = std::time::Duration::from_secs(120);
+    }
     // What is planted there it would mend. With an archive besides nothing is written twice.
     options.page_repair = !plan.is_broken() && (seed.is_multiple_of(2) || seed % 8 == 5);
     let mut vfs =

@@ -161,3 +161,48 @@ fn many_callers_and_threads_that_end() -> Result<()> {
     });
     Ok(())
 }
+
+/// `cargo test --release -p resurgam-vfs cost_of_a_gate -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_gate() -> Result<()> {
+    const PAGE: usize = 8192;
+    const PAGES: u64 = 4096;
+    let dir = tempfile::tempdir().unwrap();
+    let real: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+    let gate = Gate::new("real", Duration::from_secs(20));
+    let direct = real.open(&dir.path().join("direct"), OpenMode::CreateNew)?;
+    let gated = gate.vfs(&real).open(&dir.path().join("gated"), OpenMode::CreateNew)?;
+    let bytes = vec![7; 256 * PAGE];
+    let parts: Vec<(u64, Range<usize>)> =
+        (0..256).map(|i| ((i as u64 * 37 % PAGES) * PAGE as u64, i * PAGE..(i + 1) * PAGE)).collect();
+    for file in [&direct, &gated] {
+        (0..PAGES / 256).try_for_each(|i| file.write_at(&bytes, i * bytes.len() as u64))?;
+    }
+    let median = |mut times: Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let (mut reads, mut batches, mut lens) = ([0.0; 2], [0.0; 2], [0.0; 2]);
+    let mut page = vec![0; PAGE];
+    for (i, file) in [&direct, &gated].into_iter().enumerate() {
+        let time = |what: &mut dyn FnMut(u64) -> Result<()>, count: u64, of: u64| -> Result<f64> {
+            let mut times = Vec::new();
+            for at in 0..count {
+                let begun = Instant::now();
+                (0..of).try_for_each(|n| what(at * of + n))?;
+                times.push(begun.elapsed().as_secs_f64() * 1e6 / of as f64);
+            }
+            Ok(median(times))
+        };
+        reads[i] = time(&mut |n| file.read_exact_at(&mut page, n * 31 % PAGES * PAGE as u64), 200, 100)?;
+        batches[i] = time(&mut |_| file.write_parts(&bytes, &parts), 100, 1)?;
+        lens[i] = time(&mut |_| file.len().map(drop), 2000, 1)?;
+    }
+    eprintln!(
+        "microseconds, directly and through a gate: a page from the system's cache {:.2} and {:.2}, a batch of 256 pages {:.0} and {:.0}, \
+         a call that does nothing {:.2} and {:.2}",
+        reads[0], reads[1], batches[0], batches[1], lens[0], lens[1]
+    );
+    Ok(())
+}
