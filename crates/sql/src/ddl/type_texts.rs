@@ -198,7 +198,7 @@ impl Session {
         table: Arc<Table>,
         ty: &UserType,
         renamed: Renamed<'_>,
-        refused: &dyn Fn(String) -> Result<(), SqlError>,
+        refused: &(dyn Fn(String) -> Result<(), SqlError> + Sync),
     ) -> Result<(), SqlError> {
         for generated in &table.generated {
             if in_expression(&generated.sql, ty, renamed) {
