@@ -12,6 +12,7 @@ use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use resurgam_txn::LockMode;
 use resurgam_versions::PendingFree;
 
+use crate::access::Access;
 use crate::catalog::check_name;
 use crate::definition::{Check, Column, CommentOn, Definition, ForeignKey, Generated, Index, Place, encode_missing};
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
@@ -40,6 +41,8 @@ pub enum TableChange {
     SetGenerated(usize, Option<(String, Vec<usize>)>),
     /// A comment, or none any more. The table may be a view.
     SetComment(CommentOn, Option<String>),
+    /// Its owner and the rights to it. It may be anything that the catalog has.
+    SetAccess(Box<Access>),
     /// Rows that exist have NULL in it: they must be none if it is NOT NULL.
     AddColumn(ColumnSpec),
     /// Rows that exist have this value in it, which is kept in the definition: constant time.
@@ -343,6 +346,10 @@ impl Transaction {
                 parts.comments.extend(comment.map(|text| (on, text)));
                 parts.comments.sort_by_key(|(on, _)| *on);
             }
+            TableChange::SetAccess(access) => {
+                // What everything has without a word is not said.
+                parts.access = Some(access).filter(|access| **access != Access::FIRST);
+            }
             TableChange::SetGenerated(at, expression) => {
                 column_exists(at)?;
                 parts.generated.retain(|generated| generated.column != at);
@@ -516,6 +523,9 @@ impl Transaction {
                     if let CommentOn::Column(column) = on {
                         *column -= usize::from(*column > at);
                     }
+                }
+                if let Some(access) = &mut parts.access {
+                    access.column_goes(at);
                 }
                 parts.generated.retain(|generated| generated.column != at);
                 let of_generated = parts.generated.iter_mut().flat_map(|g| g.reads.iter_mut().chain([&mut g.column]));

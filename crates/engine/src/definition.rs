@@ -29,8 +29,8 @@
 //!                                           value i64 each, row of its values u32, owning table u32 (0 = none);
 //!                                           5 = sequences that go with columns: each position u16, sequence u32,
 //!                                           identity u8 (0 no, 1 ALWAYS, 2 BY DEFAULT)
-//!                                           (6 and 7 are kept for owners with access lists, and for declared types of columns)
 //!                                           7 = columns of domain types: each position u16, the type's id u32;
+//!                                           6 = owner and rights (access.rs);
 //!                                           8 = it is an object that is no relation (catalog_object.rs): kind u8,
 //!                                           needed count u16, ids u32 each, counted: what it is
 //! A column whose name begins with a zero byte is hidden: it belongs to one index, which reads it ([`is_hidden`]).
@@ -54,6 +54,7 @@ use resurgam_page::key::{ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
+use crate::access::Access;
 use crate::catalog_object::CatalogObject;
 use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
@@ -70,6 +71,7 @@ const PART_COMMENTS: u8 = 3;
 const PART_SEQUENCE: u8 = 4;
 const PART_OWNED: u8 = 5;
 const PART_DOMAINS: u8 = 7;
+const PART_ACCESS: u8 = 6;
 const PART_OBJECT: u8 = 8;
 
 /// A column of a table.
@@ -290,6 +292,8 @@ pub struct Definition {
     pub domains: Vec<(usize, u32)>,
     /// It is an object that is no relation.
     pub object: Option<Box<CatalogObject>>,
+    /// Its owner and the rights to it, where they are not the first user's.
+    pub access: Option<Box<Access>>,
 }
 
 impl Definition {
@@ -315,6 +319,7 @@ impl Definition {
             owned: table.owned.clone(),
             domains: table.domains.clone(),
             object: table.object.clone(),
+            access: table.access.clone(),
         }
     }
 
@@ -340,6 +345,7 @@ impl Definition {
             owned: Vec::new(),
             domains: Vec::new(),
             object: None,
+            access: None,
         }
     }
 
@@ -500,6 +506,9 @@ impl Definition {
             }
             parts.push((PART_DOMAINS, bytes));
         }
+        if let Some(access) = &self.access {
+            parts.push((PART_ACCESS, access.encode()));
+        }
         if let Some(object) = &self.object {
             parts.push((PART_OBJECT, object.encode()));
         }
@@ -574,7 +583,7 @@ impl Definition {
             foreign_keys.push(read_foreign(&mut r)?);
         }
         let (mut view, mut generated, mut comments) = (None, Vec::new(), Vec::new());
-        let (mut sequence, mut owned, mut object) = (None, Vec::new(), None);
+        let (mut sequence, mut owned, mut object, mut access) = (None, Vec::new(), None, None);
         let mut domains: Vec<(usize, u32)> = Vec::new();
         for _ in 0..if encoding > 4 { r.u16()? } else { 0 } {
             let kind = r.u8()?;
@@ -606,6 +615,7 @@ impl Definition {
                         domains.push((usize::from(part.u16()?), part.u32()?));
                     }
                 }
+                PART_ACCESS => access = Some(Box::new(Access::decode(&mut part)?)),
                 PART_OBJECT => object = Some(Box::new(CatalogObject::decode(&mut part)?)),
                 PART_OWNED => {
                     while !part.is_empty() {
@@ -668,6 +678,7 @@ impl Definition {
             owned,
             domains,
             object,
+            access,
         })
     }
 
@@ -734,6 +745,7 @@ impl Definition {
             owned: self.owned,
             domains: self.domains,
             object: self.object,
+            access: self.access,
             key_columns,
             index_keys,
             next_row_id,
@@ -894,6 +906,7 @@ mod tests {
             owned: Vec::new(),
             object: None,
             domains: vec![(1, 30)],
+            access: Some(Box::new(Access { columns: vec![(1, Vec::new())], ..Access::of(7) })),
         }
     }
 
@@ -918,6 +931,7 @@ mod tests {
         definition.generated.clear();
         definition.comments.clear();
         definition.domains.clear();
+        definition.access = None;
         encodings.push(definition.encode()[0]);
         let ordered = definition.encode().len();
         definition.indexes[0].orders.fill(ColumnOrder::ASCENDING);

@@ -61,6 +61,7 @@
 //! | `troubles.rs` | what fails in the background, and is tried again |
 //! | `verify.rs` | proof that everything fits together |
 
+mod access;
 mod archive_place;
 mod archiver;
 mod background;
@@ -114,6 +115,7 @@ mod version_file;
 mod view;
 mod view_ddl;
 
+pub use access::{Access, FIRST_ROLE, Grant};
 pub use archiver::ArchiveStatus;
 #[doc(hidden)]
 pub use backup::PlantedInBackup;

@@ -18,6 +18,7 @@ use resurgam_page::key::{self, ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
+use crate::access::Access;
 use crate::catalog_object::CatalogObject;
 use crate::definition::{Check, Column, CommentOn, ForeignKey, Generated, Index, Place};
 use crate::sequence::{Identity, OwnedSequence, Sequence};
@@ -51,6 +52,8 @@ pub struct Table {
     pub domains: Vec<(usize, u32)>,
     /// It is an object that is no relation, without columns and trees.
     pub object: Option<Box<CatalogObject>>,
+    /// Its owner and the rights to it; `None`: the first user's, with those of its kind.
+    pub access: Option<Box<Access>>,
     pub(crate) tree: Tree,
     /// Raised by every change of the definition.
     pub(crate) generation: u64,

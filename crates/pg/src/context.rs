@@ -13,6 +13,7 @@ use resurgam_engine::{SequenceState, Table};
 
 use crate::advisory::Advisory;
 use crate::datetime::Zone;
+use crate::roles::{FIRST_ROLE, Rights};
 use crate::wire::SqlError;
 
 /// One row of `pg_settings`.
@@ -37,6 +38,8 @@ pub struct Activity {
     pub pid: i32,
     pub database: String,
     pub user: String,
+    /// The role of the session, who logged in or SET SESSION AUTHORIZATION.
+    pub role: u32,
     pub application_name: String,
     pub client_addr: Option<String>,
     pub client_port: Option<i32>,
@@ -114,8 +117,31 @@ pub trait PgContext: Debug + Send + Sync {
     fn database(&self) -> String;
     /// Name of the user who logged in.
     fn user(&self) -> String;
-    /// Whether that user may do everything.
+    /// The role whose rights count now: `current_user`.
+    fn role(&self) -> u32 {
+        FIRST_ROLE
+    }
+    /// The role that it falls back to: `session_user`.
+    fn session_role(&self) -> u32 {
+        FIRST_ROLE
+    }
+    /// The roles that the session's transaction sees, and what they may do.
+    ///
+    /// # Errors
+    /// Those of reading the catalog.
+    fn rights(&self) -> Result<Arc<Rights>, SqlError> {
+        Ok(Arc::new(Rights::first()))
+    }
+    /// A role's name.
+    fn role_name(&self, role: u32) -> String {
+        self.rights().map_or_else(|_| format!("unknown (OID={role})"), |rights| rights.name(role))
+    }
+    /// Whether the role whose rights count now may do everything.
     fn is_superuser(&self) -> bool {
+        true
+    }
+    /// Whether that role may see what sessions of another do.
+    fn sees_sessions_of(&self, _role: u32) -> bool {
         true
     }
     /// The number that a cancel request names.
@@ -184,7 +210,10 @@ pub trait PgContext: Debug + Send + Sync {
         Vec::new()
     }
     /// Cancels (`terminate` = false) or ends the session with that pid; whether it was found.
-    fn signal_backend(&self, pid: i32, terminate: bool) -> bool;
+    ///
+    /// # Errors
+    /// `42501`
+    fn signal_backend(&self, pid: i32, terminate: bool) -> Result<bool, SqlError>;
     /// Whether there is a session with that pid.
     fn is_backend(&self, pid: i32) -> bool {
         self.activity().iter().any(|session| session.pid == pid)

@@ -45,6 +45,7 @@ pub mod grammar;
 pub mod jsonb;
 pub mod memory;
 pub mod naming;
+pub mod roles;
 pub mod running;
 pub mod sequence_names;
 pub mod types;

@@ -3,6 +3,9 @@
 //! The server keeps only the verifier. A user that does not exist goes through
 //! the same exchange and fails at its end, so that names cannot be probed.
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use pgwire::api::auth::sasl::scram::{SCRAM_ITERATIONS, ScramSecret, gen_salted_password, random_nonce};
@@ -33,6 +36,17 @@ impl Verifier {
             }
             ScramSecret::SaltedPassword { .. } => Err("no verifier could be made".into()),
         }
+    }
+
+    /// One that no password fits, for a user who is not there: the same for the same name, so that asking twice tells
+    /// nothing.
+    pub fn of_nobody(user: &str) -> Self {
+        static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
+        let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
+        let salt = keys.iter().flat_map(|key| key.hash_one(user).to_le_bytes()).collect();
+        let never = random_nonce().into_bytes();
+        let key = |text: &[u8]| text.iter().copied().cycle().take(32).collect::<Vec<u8>>();
+        Self { salt, iterations: SCRAM_ITERATIONS, stored_key: key(&never), server_key: key(&never) }
     }
 
     fn decode(text: &str) -> Option<Self> {

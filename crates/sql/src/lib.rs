@@ -18,6 +18,7 @@
 //! A statement comes from the top and is handed down. What needs the session (its transaction, its
 //! settings) is a method of [`Session`], written in the folder that it is about.
 
+mod access;
 mod command;
 mod ddl;
 mod dml;
@@ -36,6 +37,7 @@ pub mod wire {
     pub use crate::session::execution::Execution;
 }
 
+pub use access::{Login, LoginRefused};
 pub use dml::copy::{CopyIn, CopyOut};
 pub use exec::compute::{plans_moved, plans_running};
 pub use exec::memory::measured_bytes;

@@ -57,6 +57,7 @@ async fn a_backup_by_a_statement() {
     rows(&mut session, "EXPLAIN SELECT resurgam_backup()").await;
     assert_eq!(one(&mut session, "SELECT count(*) FROM resurgam_backups").await, "2");
     // Who may.
+    rows(&mut session, "CREATE ROLE somebody LOGIN").await;
     let options = SessionOptions { user: "somebody".to_owned(), ..SessionOptions::default() };
     let mut other = Arc::clone(&sql).session(options).expect("session");
     assert_eq!(error(&mut other, "SELECT resurgam_backup()").await.sqlstate.as_str(), "42501");

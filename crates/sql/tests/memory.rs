@@ -189,6 +189,7 @@ async fn settings_are_postgresqls() {
         assert_eq!(code(&mut session, &format!("SET work_mem = {value}")).await, "22023", "{value}");
     }
     assert_eq!(rows(&mut session, "SHOW temp_file_limit").await, ["-1"]);
+    rows(&mut session, "CREATE ROLE somebody LOGIN").await;
     let mut other = Arc::clone(&database)
         .session(SessionOptions { user: "somebody".to_owned(), ..SessionOptions::default() })
         .expect("session");

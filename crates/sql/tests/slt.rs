@@ -89,6 +89,11 @@ async fn run(path: &Path, (mode, direct): (&str, bool)) -> Vec<String> {
         if kind == "session" {
             current = words.next().unwrap_or("main").to_owned();
             user = words.next().unwrap_or("postgres").to_owned();
+            if user != "postgres" && !sessions.contains_key(&current) {
+                let mut first = Arc::clone(&database).session(SessionOptions::default()).expect("session");
+                // It may be there.
+                let _ = first.query(&format!("CREATE ROLE {user} LOGIN")).await;
+            }
             continue;
         }
         if !direct && (record.sql.starts_with("EXPLAIN") || record.sql.contains("FROM resurgam_plans")) {

@@ -21,11 +21,13 @@ pub(super) fn fill(
     match name {
         "information_schema_catalog_name" => rows.add([("catalog_name", database.into())]),
         "schemata" => {
+            let rights = cx.rights()?;
             for (_, schema) in model()?.namespaces() {
+                let owner = rights.name(rights.schema(&schema).owner);
                 rows.add([
                     ("catalog_name", database.as_str().into()),
                     ("schema_name", schema.into()),
-                    ("schema_owner", cx.user().into()),
+                    ("schema_owner", owner.into()),
                 ]);
             }
         }
@@ -190,8 +192,6 @@ pub(super) fn fill(
                 ]);
             }
         }
-        "enabled_roles" => rows.add([("role_name", cx.user().into())]),
-        "applicable_roles" => {}
         "character_sets" => rows.add([
             ("character_set_name", "UTF8".into()),
             ("character_repertoire", "UCS".into()),
@@ -200,7 +200,7 @@ pub(super) fn fill(
             ("default_collate_schema", "pg_catalog".into()),
             ("default_collate_name", "C".into()),
         ]),
-        _ => return Ok(false),
+        _ => return super::roles::information(name, cx, rows, model),
     }
     Ok(true)
 }

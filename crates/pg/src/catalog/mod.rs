@@ -20,6 +20,7 @@ mod operator;
 mod provider;
 mod relations;
 mod resolution;
+mod roles;
 mod rows;
 mod sequences;
 mod server;
@@ -125,8 +126,8 @@ pub(crate) mod tests {
         fn server_start(&self) -> i64 {
             1_600_000_000_000_000
         }
-        fn signal_backend(&self, _: i32, _: bool) -> bool {
-            false
+        fn signal_backend(&self, _: i32, _: bool) -> Result<bool, SqlError> {
+            Ok(false)
         }
     }
 

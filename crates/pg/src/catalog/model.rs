@@ -506,6 +506,13 @@ impl Model {
         Ok(Self { tables, views, qualified, sequences, indexes, relations })
     }
 
+    /// Who may do what with a relation of a user.
+    pub fn access(&self, relation: &Relation) -> resurgam_engine::Access {
+        let mut entries = self.tables.iter().chain(&self.views).chain(&self.sequences);
+        let entry = entries.find(|entry| Some(entry.id) == relation.id);
+        entry.and_then(|entry| entry.access.as_deref()).unwrap_or(&resurgam_engine::Access::FIRST).clone()
+    }
+
     /// Comments, each with what it is on.
     pub fn comments(&self) -> impl Iterator<Item = Comment<'_>> {
         let entries = self.tables.iter().chain(&self.views).chain(&self.sequences);

@@ -13,7 +13,8 @@ fn lsn(lsn: resurgam_engine::Lsn) -> V {
 
 fn plans(cx: &dyn PgContext, rows: &mut Rows<'_>) {
     for plan in cx.plans() {
-        let query = if cx.is_superuser() { plan.query } else { "<insufficient privilege>".to_owned() };
+        let query =
+            if cx.sees_sessions_of(super::SUPERUSER_OID) { plan.query } else { "<insufficient privilege>".to_owned() };
         rows.add([
             ("query", query.into()),
             ("shape", plan.shape.into()),

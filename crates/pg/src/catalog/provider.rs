@@ -10,7 +10,7 @@ use datafusion::physical_plan::memory::MemoryStream;
 use super::defs::SystemRelation;
 use super::model::Model;
 use super::rows::Rows;
-use super::{info, operator, relations, resolution, server, sys, types};
+use super::{info, operator, relations, resolution, roles, server, sys, types};
 use crate::computed::ComputedTable;
 use crate::context::PgContext;
 use crate::errors::to_datafusion;
@@ -24,6 +24,7 @@ pub(super) fn build(relation: &SystemRelation, cx: &dyn PgContext) -> Result<Rec
             types::fill(relation.name, &mut rows)
                 // Tables add types of their own.
                 || resolution::fill(relation.name, &mut rows) && relation.name != "pg_type"
+                || roles::fill(relation.name, cx, &mut rows)?
                 || server::fill(relation.name, cx, &mut rows)
                 || operator::fill(relation.name, cx, &mut rows)
                 || server::host_rules(relation.name, cx, &mut rows)?

@@ -1,15 +1,16 @@
 //! `pg_class`, `pg_attribute`, `pg_index` and what else describes relations.
 
-use resurgam_engine::{Identity, Table};
+use resurgam_engine::{Grant, Identity, Table};
 
 use super::defs::system_relations;
 use super::depend;
 use super::model::{Model, RelationKind, relation_oid, row_type_oid, schema_oid};
 use super::rows::{Rows, V};
-use super::sequences;
 use super::user_types;
 use super::{BTREE_AM_OID, DATABASE_OID, HEAP_AM_OID, SUPERUSER_OID};
+use super::{roles, sequences};
 use crate::context::PgContext;
+use crate::roles::{Rights, acl};
 use crate::types::{column_oid, column_typmod, oid, type_by_oid};
 use crate::wire::SqlError;
 
@@ -22,12 +23,19 @@ pub(super) fn fill(
 ) -> Result<bool, SqlError> {
     match name {
         "pg_namespace" => {
+            let rights = cx.rights()?;
             for (oid, name) in model()?.namespaces() {
-                rows.add([("oid", oid.into()), ("nspname", name.into()), ("nspowner", SUPERUSER_OID.into())]);
+                let access = rights.schema(&name);
+                rows.add([
+                    ("oid", oid.into()),
+                    ("nspname", name.into()),
+                    ("nspowner", access.owner.into()),
+                    ("nspacl", roles::shown_schema(&access, &rights)),
+                ]);
             }
         }
-        "pg_class" => pg_class(rows, cx, &model()?),
-        "pg_attribute" => pg_attribute(rows, &model()?),
+        "pg_class" => pg_class(rows, cx, &model()?, cx.rights()?.as_ref()),
+        "pg_attribute" => pg_attribute(rows, &model()?, cx.rights()?.as_ref()),
         "pg_attrdef" => {
             for (oid, table, column, default) in defaults(&model()?) {
                 rows.add([
@@ -45,12 +53,13 @@ pub(super) fn fill(
         }
         "pg_enum" => return Ok(user_types::fill(name, rows)),
         "pg_tables" => {
-            let model = model()?;
+            let (model, rights) = (model()?, cx.rights()?);
+            let accesses = roles::Accesses::of(&model);
             for relation in model.relations.iter().filter(|r| r.kind == RelationKind::Table) {
                 rows.add([
                     ("schemaname", relation.schema.as_str().into()),
                     ("tablename", relation.name.as_str().into()),
-                    ("tableowner", cx.user().into()),
+                    ("tableowner", rights.name(accesses.get(relation).owner).into()),
                     ("hasindexes", relation.has_index.into()),
                     ("hasrules", false.into()),
                     ("hastriggers", false.into()),
@@ -94,12 +103,14 @@ pub(super) fn fill(
         // Beside those of the system: a table's rows have one.
         "pg_type" => {
             user_types::fill(name, rows);
-            for relation in model()?.relations.iter().filter(|relation| has_row_type(relation)) {
+            let model = model()?;
+            let accesses = roles::Accesses::of(&model);
+            for relation in model.relations.iter().filter(|relation| has_row_type(relation)) {
                 rows.add([
                     ("oid", row_type_oid(relation.oid).into()),
                     ("typname", relation.name.as_str().into()),
                     ("typnamespace", schema_oid(&relation.schema).into()),
-                    ("typowner", SUPERUSER_OID.into()),
+                    ("typowner", accesses.get(relation).owner.into()),
                     ("typlen", (-1i16).into()),
                     ("typbyval", false.into()),
                     ("typtype", 'c'.into()),
@@ -125,12 +136,12 @@ pub(super) fn fill(
             }
         }
         "pg_views" => {
-            let model = model()?;
+            let (model, rights) = (model()?, cx.rights()?);
             for view in &model.views {
                 rows.add([
                     ("schemaname", view.schema.as_str().into()),
                     ("viewname", view.name.as_str().into()),
-                    ("viewowner", cx.user().into()),
+                    ("viewowner", rights.name(roles::access_of(view).owner).into()),
                     ("definition", model.view_definition(view).into()),
                 ]);
             }
@@ -138,7 +149,7 @@ pub(super) fn fill(
                 rows.add([
                     ("schemaname", system.schema_name.into()),
                     ("viewname", system.name.into()),
-                    ("viewowner", cx.user().into()),
+                    ("viewowner", rights.name(SUPERUSER_OID).into()),
                     ("definition", "".into()),
                 ]);
             }
@@ -199,7 +210,8 @@ pub(super) fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
     out
 }
 
-fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
+fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rights) {
+    let accesses = roles::Accesses::of(model);
     for relation in &model.relations {
         let is_index = relation.kind == RelationKind::Index;
         let am = match relation.kind {
@@ -213,12 +225,24 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
             .find(|table| Some(table.id) == relation.id && !is_index)
             .and_then(|table| cx.row_estimate(table))
             .map_or(-1, |rows| rows.min(i64::MAX as u64) as i64);
+        let access = accesses.get(relation);
+        // Everybody may read what the system shows, but for some.
+        let of_system = (relation.id.is_none() && !is_index).then(|| {
+            let mut grants = vec![owners(access.owner, acl::Object::Table)];
+            let hidden = ["pg_authid", "pg_shadow", "pg_hba_file_rules", "pg_statistic", "pg_subscription"];
+            if !hidden.contains(&relation.name.as_str()) {
+                grants.push(Grant { grantee: 0, privileges: acl::privilege::SELECT, ..grants[0] });
+            }
+            grants
+        });
+        let grants = of_system.as_deref().or(access.grants.as_deref().filter(|_| !is_index));
         rows.add([
             ("oid", relation.oid.into()),
+            ("relacl", roles::shown(grants, rights)),
             ("relname", relation.name.as_str().into()),
             ("relnamespace", schema_oid(&relation.schema).into()),
             ("reltype", (if has_row_type(relation) { row_type_oid(relation.oid) } else { 0 }).into()),
-            ("relowner", SUPERUSER_OID.into()),
+            ("relowner", access.owner.into()),
             ("relam", am.into()),
             ("relfilenode", if relation.kind == RelationKind::View { V::from(0) } else { relation.oid.into() }),
             // As of a table that nobody has analysed: to count them takes reading the space maps.
@@ -236,6 +260,11 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
             ("relreplident", (if is_index { 'n' } else { 'd' }).into()),
         ]);
     }
+}
+
+/// What an owner has from the start.
+fn owners(owner: u32, object: acl::Object) -> Grant {
+    Grant { grantee: owner, grantor: owner, privileges: object.all(), options: 0 }
 }
 
 /// Whether `pg_type` has the type of its rows: a user's table or view.
@@ -311,7 +340,7 @@ fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
     ]);
 }
 
-fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
+fn pg_attribute(rows: &mut Rows<'_>, model: &Model, rights: &Rights) {
     for system in system_relations() {
         for (at, column) in system.columns.iter().enumerate() {
             attribute(
@@ -350,6 +379,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     },
                 },
             );
+            rows.put("attacl", roles::shown_column(roles::access_of(table), at, rights));
         }
     }
     for view in &model.views {
@@ -368,6 +398,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     identity: "",
                 },
             );
+            rows.put("attacl", roles::shown_column(roles::access_of(view), at, rights));
         }
     }
     for sequence in &model.sequences {

@@ -110,6 +110,14 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Another value of the row that was added last.
+    pub(super) fn put(&mut self, name: &'static str, value: V) {
+        match self.positions.get(name).and_then(|at| self.columns[*at].last_mut()) {
+            Some(slot) => *slot = value,
+            None => debug_assert!(false, "{} has no column {name}", self.relation.name),
+        }
+    }
+
     /// The batch.
     pub(super) fn finish(self) -> Result<RecordBatch, SqlError> {
         let arrays = self

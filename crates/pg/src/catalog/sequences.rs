@@ -52,12 +52,13 @@ pub(super) fn pg_sequence(rows: &mut Rows<'_>, model: &Model) {
 }
 
 pub(super) fn pg_sequences(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) -> Result<(), SqlError> {
+    let rights = cx.rights()?;
     for (entry, sequence) in all(model) {
         let state = cx.sequence_state(relation_oid(entry.id))?;
         rows.add([
             ("schemaname", entry.schema.as_str().into()),
             ("sequencename", entry.name.as_str().into()),
-            ("sequenceowner", cx.user().into()),
+            ("sequenceowner", rights.name(super::roles::access_of(entry).owner).into()),
             ("data_type", type_of(sequence).into()),
             ("start_value", sequence.start.into()),
             ("min_value", sequence.min.into()),

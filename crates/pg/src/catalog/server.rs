@@ -3,6 +3,7 @@
 use resurgam_engine::Database;
 
 use super::model::relation_oid;
+use super::roles::shown_schema;
 use super::rows::{Rows, V};
 use super::{DATABASE_OID, SUPERUSER_OID};
 use crate::advisory::Mode;
@@ -41,7 +42,8 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
         "pg_database" => rows.add([
             ("oid", DATABASE_OID.into()),
             ("datname", cx.database().into()),
-            ("datdba", SUPERUSER_OID.into()),
+            ("datdba", cx.rights().map_or(SUPERUSER_OID, |rights| rights.database.owner).into()),
+            ("datacl", cx.rights().map_or(V::Null, |rights| shown_schema(&rights.database, &rights))),
             ("encoding", 6.into()),
             ("datlocprovider", 'c'.into()),
             ("datallowconn", true.into()),
@@ -61,26 +63,6 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
-        "pg_roles" | "pg_authid" => rows.add([
-            ("rolname", cx.user().into()),
-            ("rolsuper", cx.is_superuser().into()),
-            ("rolinherit", true.into()),
-            ("rolcreaterole", true.into()),
-            ("rolcreatedb", true.into()),
-            ("rolcanlogin", true.into()),
-            ("rolreplication", true.into()),
-            ("rolconnlimit", (-1).into()),
-            ("rolbypassrls", true.into()),
-            ("oid", SUPERUSER_OID.into()),
-        ]),
-        "pg_user" | "pg_shadow" => rows.add([
-            ("usename", cx.user().into()),
-            ("usesysid", SUPERUSER_OID.into()),
-            ("usecreatedb", true.into()),
-            ("usesuper", cx.is_superuser().into()),
-            ("userepl", true.into()),
-            ("usebypassrls", true.into()),
-        ]),
         "pg_settings" => {
             for setting in cx.settings() {
                 let source = if setting.value == setting.default { "default" } else { "session" };
@@ -121,8 +103,15 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("datid", DATABASE_OID.into()),
                     ("datname", session.database.into()),
                     ("pid", session.pid.into()),
-                    ("usesysid", SUPERUSER_OID.into()),
+                    ("usesysid", session.role.into()),
                     ("usename", session.user.into()),
+                ]);
+                // What others do is not for everybody.
+                if !cx.sees_sessions_of(session.role) {
+                    rows.put("query", "<insufficient privilege>".into());
+                    continue;
+                }
+                let of_client = [
                     ("application_name", session.application_name.into()),
                     ("client_addr", session.client_addr.into()),
                     ("client_port", session.client_port.into()),
@@ -134,7 +123,8 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("backend_xid", session.backend_xid.map(|xid| xid as u32).into()),
                     ("query", session.query.into()),
                     ("backend_type", "client backend".into()),
-                ]);
+                ];
+                of_client.into_iter().for_each(|(name, value)| rows.put(name, value));
             }
         }
         "pg_stat_progress_create_index" => {

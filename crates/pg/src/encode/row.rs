@@ -135,7 +135,9 @@ pub(super) fn reg_names(ty: u32, style: &TextStyle) -> Option<Names> {
             }
         }
         oid::REGROLE => {
-            names.insert(crate::catalog::SUPERUSER_OID, cx.user());
+            for role in cx.rights().ok()?.roles() {
+                names.insert(role.oid, crate::functions::quote_ident(&role.name));
+            }
         }
         _ => {
             let element = type_by_oid(ty)?.elem;

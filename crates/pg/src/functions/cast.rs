@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 use resurgam_engine::ColumnType;
 
 use crate::arrow::{cast_array, fit_text, local_us};
-use crate::catalog::{Model, SUPERUSER_OID};
+use crate::catalog::Model;
 use crate::context::PgContext;
 use crate::datetime::{Zone, round_seconds, us_from_engine, us_to_engine};
 use crate::decode::interval_value;
@@ -227,8 +227,7 @@ impl PgCast {
                 (oid::REGTYPE, _) => type_by_name(name)
                     .map(|ty| ty.oid)
                     .ok_or_else(|| SqlError::new("42704", format!("type \"{name}\" does not exist"))),
-                _ if name.trim_matches('"') == self.cx.user() => Ok(SUPERUSER_OID),
-                _ => Err(SqlError::new("42704", format!("role \"{name}\" does not exist"))),
+                _ => self.cx.rights()?.named(name.trim_matches('"')).map(|role| role.oid),
             }
         };
         let oids: UInt32Array =

@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 
 use super::define::{Call, P, PgFunction, f, oid};
 use super::quote_ident;
-use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, Model, SUPERUSER_OID};
+use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, Model};
 use crate::context::{PgContext, Sizes};
 use crate::types::{self, oid as t};
 use crate::wire::SqlError;
@@ -188,14 +188,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     }
     out.push(visible);
     out.push(add!("pg_get_userbyid", &[P::Oid], t::NAME, |cx, call| {
-        let user = cx.user();
-        call.texts(|row| {
-            Ok(call.oid(0, row).map(
-                |oid| {
-                    if oid == SUPERUSER_OID { user.clone() } else { format!("unknown (OID={oid})") }
-                },
-            ))
-        })
+        let rights = cx.rights()?;
+        call.texts(|row| Ok(call.oid(0, row).map(|oid| rights.name(oid))))
     }));
     out.push(add!("format_type", &[P::Oid, P::Int], t::TEXT, |_cx, call| call.texts(|row| {
         let Some(oid) = call.oid(0, row) else { return Ok(None) };

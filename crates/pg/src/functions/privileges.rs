@@ -1,18 +1,20 @@
 //! `has_table_privilege` and its kin.
 //!
-//! There is one role, a superuser, beside the pseudo-role `public`; so the answer is mostly true. But the role, the
-//! object and the privileges that are asked for are looked up as PostgreSQL does, and are errors where they are there:
-//! 42704 role, 42P01 table, 3F000 schema, 3D000 database, 42703 column, 22023 privilege. An oid that is nothing's gives
-//! null.
+//! The role, the object and the privileges that are asked for are looked up as PostgreSQL does, and are errors where they
+//! are there: 42704 role, 42P01 table, 3F000 schema, 3D000 database, 42703 column, 22023 privilege. An oid that is
+//! nothing's gives null.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, UInt32Type};
 
+use resurgam_engine::{Access, Grant};
+
 use super::define::{Call, P, PgFunction, f, oid};
 use crate::catalog::{Model, RelationKind, SUPERUSER_OID};
 use crate::context::PgContext;
+use crate::roles::{Rights, acl};
 use crate::types::{oid as t, type_by_name, type_by_oid};
 use crate::wire::SqlError;
 
@@ -105,42 +107,50 @@ fn privileges(object: Object, list: &str) -> Result<Vec<(&'static str, bool)>, S
     list.split(',').map(one).collect()
 }
 
-/// What everybody may do, from the start.
-fn of_public(object: Object, name: &str, privilege: &str) -> bool {
-    match object {
-        Object::Schema => privilege == "usage" && matches!(name, "public" | "pg_catalog" | "information_schema"),
-        Object::Database => matches!(privilege, "temporary" | "temp" | "connect"),
-        Object::Function | Object::Type | Object::Language => true,
-        Object::Table | Object::Column | Object::AnyColumn => {
-            let hidden = ["pg_authid", "pg_statistic", "pg_subscription", "pg_user_mapping", "pg_largeobject"];
-            privilege == "select" && !hidden.contains(&name)
-        }
-        _ => false,
-    }
-}
-
 /// Catalogs as a statement sees them.
 struct Lookup<'a> {
     cx: &'a dyn PgContext,
     model: Model,
+    rights: Arc<Rights>,
 }
 
-/// An object that was found: its name, whether it belongs to the system.
+/// An object that was found: its name, who may do what with it, and how many columns it has.
 struct Found {
     name: String,
-    system: bool,
+    access: Access,
+    object: acl::Object,
+    columns: usize,
+    /// It is a role.
+    role: u32,
+}
+
+impl Found {
+    fn new(name: &str, access: Access, object: acl::Object) -> Self {
+        Self { name: name.to_owned(), access, object, columns: 0, role: 0 }
+    }
+}
+
+/// Relations of the system that are not for everybody.
+const HIDDEN: [&str; 6] =
+    ["pg_authid", "pg_shadow", "pg_hba_file_rules", "pg_statistic", "pg_subscription", "pg_user_mapping"];
+
+/// The rights to a relation of the system.
+fn of_system(name: &str) -> Access {
+    let mut grants = acl::default_grants(acl::Object::Table, SUPERUSER_OID);
+    if !HIDDEN.contains(&name) {
+        grants.push(Grant { grantee: 0, privileges: acl::privilege::SELECT, ..grants[0] });
+    }
+    Access { grants: Some(grants), ..Access::FIRST }
 }
 
 impl Lookup<'_> {
-    /// Whether a role is `public`; an error if there is none of that name.
-    fn role(&self, role: &Named<'_>, public: bool) -> Result<bool, SqlError> {
+    /// A role's oid, 0 for `public`; an error if there is none of that name.
+    fn role(&self, role: &Named<'_>, public: bool) -> Result<u32, SqlError> {
         match role {
-            Named::Name("public") if public => Ok(true),
-            Named::Name(name) if *name == self.cx.user() => Ok(false),
-            Named::Name(name) => Err(SqlError::new("42704", format!("role \"{name}\" does not exist"))),
-            Named::Oid(0) if public => Ok(true),
+            Named::Name("public") if public => Ok(0),
+            Named::Name(name) => self.rights.named(name).map(|role| role.oid),
             // PostgreSQL does not look whether there is such a role; nobody has anything then but public.
-            Named::Oid(oid) => Ok(*oid != SUPERUSER_OID),
+            Named::Oid(oid) => Ok(*oid),
         }
     }
 
@@ -153,32 +163,41 @@ impl Lookup<'_> {
             ),
             Named::Oid(oid) => self.model.relation(*oid),
         };
-        Ok(found.map(|relation| Found {
-            name: relation.name.clone(),
-            system: matches!(relation.schema.as_str(), "pg_catalog" | "information_schema" | "sys"),
-        }))
+        let Some(relation) = found else { return Ok(None) };
+        let object = match relation.kind {
+            RelationKind::Sequence => acl::Object::Sequence,
+            _ => acl::Object::Table,
+        };
+        let access = match relation.id {
+            None => of_system(&relation.name),
+            Some(_) => self.model.access(relation),
+        };
+        Ok(Some(Found { columns: relation.columns, ..Found::new(&relation.name, access, object) }))
     }
 
-    fn column(&self, table: &Named<'_>, column: &Named<'_>) -> Result<bool, SqlError> {
+    /// The position of a column; `None`: a number that is none's.
+    fn column(&self, table: &Named<'_>, column: &Named<'_>) -> Result<Option<usize>, SqlError> {
         let relation = match table {
             Named::Name(name) => self.model.find(name),
             Named::Oid(oid) => self.model.relation(*oid),
         };
-        let Some(relation) = relation else { return Ok(false) };
+        let Some(relation) = relation else { return Ok(None) };
         match column {
-            Named::Oid(at) => Ok((1..=relation.columns).contains(&(*at as usize))),
+            Named::Oid(at) => Ok((*at as usize).checked_sub(1).filter(|at| *at < relation.columns)),
             Named::Name(name) => {
-                let table = relation.id.and_then(|id| self.model.tables.iter().find(|table| table.id == id));
-                let Some(table) = table else {
+                let entries = || self.model.tables.iter().chain(&self.model.views);
+                let Some(entry) = relation.id.and_then(|id| entries().find(|entry| entry.id == id)) else {
                     return Err(SqlError::unsupported("privileges on columns of system catalogs are not supported"));
                 };
-                match table.columns.iter().any(|column| column.name == *name) {
-                    true => Ok(true),
-                    false => Err(SqlError::new(
-                        "42703",
-                        format!("column \"{name}\" of relation \"{}\" does not exist", relation.name),
-                    )),
-                }
+                let found = match &entry.view {
+                    Some(view) => view.columns.iter().position(|column| column.name == *name),
+                    None => entry.columns.iter().position(|column| column.name == *name),
+                };
+                let missing = || {
+                    let text = format!("column \"{name}\" of relation \"{}\" does not exist", relation.name);
+                    SqlError::new("42703", text)
+                };
+                found.map(Some).ok_or_else(missing)
             }
         }
     }
@@ -186,12 +205,21 @@ impl Lookup<'_> {
     fn object(&self, object: Object, named: &Named<'_>) -> Result<Option<Found>, SqlError> {
         let missing =
             |code: &str, what: &str, name: &str| SqlError::new(code, format!("{what} \"{name}\" does not exist"));
-        let known = |name: &str| Some(Found { name: name.to_owned(), system: true });
+        let first = |name: &str, object| Some(Found::new(name, Access::FIRST, object));
+        let schema = |name: &str| Some(Found::new(name, self.rights.schema(name), acl::Object::Schema));
+        let database = |name: &str| Some(Found::new(name, self.rights.database.clone(), acl::Object::Database));
+        let of_kind = match object {
+            Object::Function => acl::Object::Function,
+            Object::Language => acl::Object::Language,
+            Object::Tablespace => acl::Object::Tablespace,
+            _ => acl::Object::Type,
+        };
+        let known = |name: &str| first(name, of_kind);
         match (object, named) {
             (Object::Table | Object::AnyColumn | Object::Column, named) => self.relation(named),
             (Object::Schema, Named::Name(name)) => {
                 match self.model.namespaces().into_iter().any(|(_, known)| known == *name) {
-                    true => Ok(known(name)),
+                    true => Ok(schema(name)),
                     false => Err(missing("3F000", "schema", name)),
                 }
             }
@@ -200,8 +228,9 @@ impl Lookup<'_> {
                 .namespaces()
                 .into_iter()
                 .find(|(known, _)| known == oid)
-                .and_then(|(_, name)| known(&name))),
-            (Object::Database, Named::Name(name)) if *name == self.cx.database() => Ok(known(name)),
+                .and_then(|(_, name)| schema(&name))),
+            (Object::Database, Named::Name(name)) if *name == self.cx.database() => Ok(database(name)),
+            (Object::Database, Named::Oid(_)) => Ok(database("")),
             (Object::Database, Named::Name(name)) => Err(missing("3D000", "database", name)),
             (Object::Sequence, named) => {
                 let Some(found) = self.relation(named)? else { return Ok(None) };
@@ -231,14 +260,17 @@ impl Lookup<'_> {
             (Object::Function, Named::Name(_)) => {
                 Err(SqlError::unsupported("has_function_privilege by a function's name is not supported"))
             }
+            (Object::Role, named) => {
+                let role = self.role(named, false)?;
+                Ok(known("").map(|found| Found { role, ..found }))
+            }
             (_, Named::Oid(_)) => Ok(known("")),
-            (Object::Role, named) => self.role(named, false).map(|_| known("")),
         }
     }
 }
 
 fn has(call: &Call<'_>, cx: &dyn PgContext, object: Object) -> Result<ArrayRef, SqlError> {
-    let lookup = Lookup { cx, model: Model::load(cx)? };
+    let lookup = Lookup { cx, model: Model::load(cx)?, rights: cx.rights()? };
     let own = if object == Object::Column { 3 } else { 2 };
     let with_role = call.arrays.len() > own;
     call.bools(|row| {
@@ -251,7 +283,7 @@ fn has(call: &Call<'_>, cx: &dyn PgContext, object: Object) -> Result<ArrayRef, 
         }
         let Some(Named::Name(list)) = arguments.pop() else { return Ok(None) };
         let mut arguments = arguments.into_iter();
-        let public = match (with_role, object) {
+        let role = match (with_role, object) {
             // The role that may be a member of another is no public one.
             (true, Object::Role) => match arguments.next() {
                 Some(role) => lookup.role(&role, false)?,
@@ -261,7 +293,7 @@ fn has(call: &Call<'_>, cx: &dyn PgContext, object: Object) -> Result<ArrayRef, 
                 Some(role) => lookup.role(&role, true)?,
                 None => return Ok(None),
             },
-            _ => false,
+            _ => cx.role(),
         };
         let Some(named) = arguments.next() else { return Ok(None) };
         let by_oid = matches!(named, Named::Oid(_));
@@ -270,23 +302,52 @@ fn has(call: &Call<'_>, cx: &dyn PgContext, object: Object) -> Result<ArrayRef, 
             privileges(object, list)?;
         }
         let found = lookup.object(object, &named)?;
+        let mut at = None;
         if let Some(column) = arguments.next()
             && found.is_some()
-            && !lookup.column(&named, &column)?
         {
-            return Ok(None);
+            at = lookup.column(&named, &column)?;
+            if at.is_none() {
+                return Ok(None);
+            }
         }
         let wanted = privileges(object, list)?;
         Ok(found.map(|found| {
-            wanted.iter().any(|(privilege, option)| match public {
-                true => {
-                    let tables = matches!(object, Object::Table | Object::Column | Object::AnyColumn);
-                    !option && (found.system || !tables) && of_public(object, &found.name, privilege)
-                }
-                false => *privilege != "rule",
-            })
+            let has =
+                |(privilege, option): &(&'static str, bool)| lookup.has(role, &found, object, at, privilege, *option);
+            wanted.iter().any(has)
         }))
     })
+}
+
+impl Lookup<'_> {
+    /// Whether a role may do that, or give it on.
+    fn has(&self, role: u32, found: &Found, object: Object, at: Option<usize>, word: &str, option: bool) -> bool {
+        let rights = &self.rights;
+        if object == Object::Role {
+            return match (word, option) {
+                (_, true) => rights.is_admin_of(role, found.role),
+                ("member", _) => rights.is_member_of(role, found.role),
+                _ => rights.has_rights_of(role, found.role),
+            };
+        }
+        // RULE is a word without a meaning.
+        let Some(bit) = acl::privilege_named(word) else { return false };
+        let whole = match option {
+            true => rights.options(role, &found.access, found.object) & bit,
+            false => rights.allowed(role, &found.access, found.object, bit),
+        };
+        let of_column = |at: usize| {
+            let (privileges, options) = acl::held(found.access.column(at), found.access.owner, rights, role);
+            (if option { options } else { privileges }) & bit != 0
+        };
+        whole != 0
+            || match object {
+                Object::Column => at.is_some_and(of_column),
+                Object::AnyColumn => (0..found.columns).any(of_column),
+                _ => false,
+            }
+    }
 }
 
 pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {

@@ -105,7 +105,11 @@ fn signal(cx: &dyn PgContext, pid: i64, terminate: bool, timeout_ms: i64) -> Res
     if timeout_ms < 0 {
         return Err(SqlError::new("22003", "\"timeout\" must not be negative"));
     }
-    let Some(pid) = i32::try_from(pid).ok().filter(|pid| cx.signal_backend(*pid, terminate)) else {
+    let found = match i32::try_from(pid) {
+        Ok(known) => cx.signal_backend(known, terminate)?.then_some(known),
+        Err(_) => None,
+    };
+    let Some(pid) = found else {
         let what = format!("PID {pid} is not a PostgreSQL backend process");
         cx.notice(SqlError::notice("WARNING", "01000", what));
         return Ok(false);
@@ -190,9 +194,9 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         }
         Ok(Arc::new(builder.finish()))
     }));
-    out.push(add!("current_user", &[], t::NAME, |cx, call| call.same_text(cx.user())).alias("user"));
-    out.push(add!("session_user", &[], t::NAME, |cx, call| call.same_text(cx.user())));
-    out.push(add!("current_role", &[], t::NAME, |cx, call| call.same_text(cx.user())));
+    out.push(add!("current_user", &[], t::NAME, |cx, call| call.same_text(cx.role_name(cx.role()))).alias("user"));
+    out.push(add!("session_user", &[], t::NAME, |cx, call| call.same_text(cx.role_name(cx.session_role()))));
+    out.push(add!("current_role", &[], t::NAME, |cx, call| call.same_text(cx.role_name(cx.role()))));
     out.push(add!("pg_backend_pid", &[], t::INT4, |cx, call| {
         call.same(ScalarValue::Int32(Some(cx.backend_pid())))
     }));

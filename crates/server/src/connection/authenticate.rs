@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use pgwire::api::auth::sasl::scram::ScramServerAuth;
 use pgwire::error::PgWireError;
 use pgwire::messages::startup::Authentication;
-use resurgam_sql::wire::SqlError;
+use resurgam_sql::Login;
 
 use super::io::{Channel, Socket};
 use super::startup::{Refusal, SUPERUSER, encode, fatal, violation};
@@ -27,6 +27,7 @@ pub(super) async fn authenticate(
     access: &Access,
     channel: &mut Channel,
     visitor: &Visitor,
+    login: Option<&Login>,
     logs: bool,
 ) -> Result<(), Refusal> {
     let encrypted = matches!(channel.socket, Socket::Tls(_));
@@ -37,7 +38,14 @@ pub(super) async fn authenticate(
         format!("host \"{peer}\", user \"{user}\", database \"{database}\", {encryption}")
     };
     let refused = |message: String| Refusal::new(LoginFailure::HostRule, fatal("28000", message));
-    let Some(rule) = access.rules.find(&Client { peer, encrypted, user, database }) else {
+    let found = {
+        let is_member = |role: &str| match login {
+            Some(login) => login.is_member_of(role),
+            None => role == user,
+        };
+        access.rules.find(&Client { peer, encrypted, user, database, is_member: &is_member })
+    };
+    let Some(rule) = found else {
         return Err(refused(format!("no pg_hba.conf entry for {}", whom())));
     };
     let matched = |refusal: Refusal| refusal.with_detail(matched(rule));
@@ -56,12 +64,12 @@ pub(super) async fn authenticate(
         }
     }
     let mut identity = user.to_owned();
-    match (rule.method, &access.verifier) {
-        (Method::Scram | Method::Md5, Some(verifier)) => {
-            scram(access, channel, verifier, user).await.map_err(matched)?
+    match rule.method {
+        Method::Scram | Method::Md5 => {
+            let known = Known::of(access, user, login);
+            scram(access, channel, &known, user).await.map_err(matched)?;
         }
-        (Method::Scram | Method::Md5, None) => return Err(matched(password_failed(user))),
-        (Method::Trust | Method::Reject | Method::Cert, _) => {}
+        Method::Trust | Method::Reject | Method::Cert => {}
     }
     if rule.client_cert == Some(ClientCert::VerifyFull) {
         let name = peer_certificate(channel).and_then(certificate::common_name);
@@ -114,8 +122,37 @@ fn peer_certificate(channel: &Channel) -> Option<&[u8]> {
     }
 }
 
+/// The verifier that a password is compared with.
+struct Known {
+    verifier: Verifier,
+    /// Why nobody gets in whatever the password is; for the log.
+    refused: Option<String>,
+}
+
+impl Known {
+    /// The role's own; the first user's may be in a file. Who is not there goes through the same exchange.
+    fn of(access: &Access, user: &str, login: Option<&Login>) -> Self {
+        let own = login.and_then(|login| login.verifier.as_deref()).map(Verifier::new);
+        let of_file = || access.verifier.clone().filter(|_| user == SUPERUSER && login.is_some_and(|l| !l.is_expired));
+        let found = match own {
+            Some(Ok(verifier)) => Some(verifier),
+            Some(Err(_)) => None,
+            None => of_file(),
+        };
+        let why = match login {
+            None => format!("Role \"{user}\" does not exist."),
+            Some(login) if login.is_expired => format!("User \"{user}\" has an expired password."),
+            Some(_) => format!("User \"{user}\" has no password assigned."),
+        };
+        match found {
+            Some(verifier) => Self { verifier, refused: None },
+            None => Self { verifier: Verifier::of_nobody(user), refused: Some(why) },
+        }
+    }
+}
+
 /// The SCRAM-SHA-256 exchange, with channel binding when the connection is encrypted.
-async fn scram(access: &Access, channel: &mut Channel, verifier: &Verifier, user: &str) -> Result<(), Refusal> {
+async fn scram(access: &Access, channel: &mut Channel, known: &Known, user: &str) -> Result<(), Refusal> {
     let mut server = ScramServerAuth::new();
     if let (Some(tls), Socket::Tls(_)) = (&access.tls, &channel.socket)
         && let Err(error) = server.configure_certificate(&tls.certificates_pem)
@@ -135,18 +172,20 @@ async fn scram(access: &Access, channel: &mut Channel, verifier: &Verifier, user
     }
     let malformed = |error: PgWireError| violation(format!("malformed SCRAM message: {error}"));
     let (server_first, exchange) =
-        server.on_client_first_message_with_secret(&first, verifier.secret()).map_err(malformed)?;
+        server.on_client_first_message_with_secret(&first, known.verifier.secret()).map_err(malformed)?;
     encode(channel, &Authentication::SASLContinue(server_first.into()))?;
     channel.flush().await?;
 
     let proof = channel.sasl_response().await?;
     match exchange.on_client_final_message(&proof) {
-        Ok(server_final) if user == SUPERUSER => {
+        Ok(server_final) if known.refused.is_none() => {
             encode(channel, &Authentication::SASLFinal(server_final.into()))?;
             Ok(())
         }
-        Ok(_) => Err(password_failed(user).with_detail(format!("Role \"{user}\" does not exist."))),
-        Err(PgWireError::InvalidPassword(_)) => Err(password_failed(user)),
+        Ok(_) | Err(PgWireError::InvalidPassword(_)) => match &known.refused {
+            Some(why) => Err(password_failed(user).with_detail(why.clone())),
+            None => Err(password_failed(user)),
+        },
         Err(error) => Err(malformed(error).into()),
     }
 }
@@ -165,17 +204,6 @@ fn initial_response(body: &Bytes) -> Result<(String, Bytes), Refusal> {
         return Err(malformed());
     }
     Ok((mechanism, rest))
-}
-
-/// The role, which has proved that it is who it says, is not there.
-pub(super) fn check_role(user: &str) -> Result<(), Refusal> {
-    if user == SUPERUSER {
-        return Ok(());
-    }
-    let error = SqlError::new("28000", format!("role \"{user}\" does not exist"))
-        .with_hint("Connect as the user postgres (psql -U postgres).");
-    let ending = super::Ending::Fatal(error.with_severity("FATAL"));
-    Err(Refusal::new(LoginFailure::Name, ending))
 }
 
 #[cfg(test)]

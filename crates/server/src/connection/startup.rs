@@ -24,7 +24,7 @@ use pgwire::messages::startup::{
 use pgwire::messages::{DecodeContext, Message};
 use pgwire::tokio::tokio_rustls::rustls;
 use resurgam_sql::wire::SqlError;
-use resurgam_sql::{Session, SessionOptions};
+use resurgam_sql::{LoginRefused, Session, SessionOptions};
 
 use super::io::{Channel, Socket};
 use super::{Ending, Shared, authenticate, respond};
@@ -36,7 +36,7 @@ use crate::registry::{Full, LoginFailure, SessionGuard};
 use crate::tls::Tls;
 use crate::unauthenticated::Place;
 
-/// The one role and the one database.
+/// The role whose password may be in a file, and the one database.
 pub(super) const SUPERUSER: &str = "postgres";
 const DATABASE: &str = "postgres";
 /// Code of a CancelRequest packet.
@@ -97,9 +97,14 @@ pub async fn login(
     let request = read_request(channel, packet, visitor)?;
     place.has_spoken();
     let logs = shared.settings.log_connections;
-    authenticate::authenticate(access, channel, visitor, logs).await?;
-    authenticate::check_role(&visitor.user)?;
-    let guard = shared.registry.session(visitor.user == SUPERUSER).map_err(|full| match full {
+    let failed = |error: SqlError| Ending::Fatal(error.with_severity("FATAL"));
+    let role = shared.database.login(&visitor.user).map_err(failed)?;
+    authenticate::authenticate(access, channel, visitor, role.as_ref(), logs).await?;
+    shared
+        .database
+        .check_login(&visitor.user, role.as_ref(), &visitor.database)
+        .map_err(|LoginRefused(error)| Refusal::new(LoginFailure::Name, failed(error)))?;
+    let guard = shared.registry.session(role.is_some_and(|role| role.is_superuser)).map_err(|full| match full {
         Full::All => fatal("53300", "sorry, too many clients already"),
         Full::Reserved => {
             fatal("53300", "remaining connection slots are reserved for non-replication superuser connections")

@@ -119,7 +119,13 @@ mod tests {
             "host all all 10.0.0.0/8 reject\nhost all alice 10.0.0.0/8 trust\nhostssl all all all scram-sha-256\n",
         );
         let client = |peer: &str, encrypted| {
-            let client = Client { peer: peer.parse().unwrap(), encrypted, user: "alice", database: "postgres" };
+            let client = Client {
+                peer: peer.parse().unwrap(),
+                encrypted,
+                user: "alice",
+                database: "postgres",
+                is_member: &|role| role == "alice",
+            };
             rules.find(&client).map(|rule| (rule.line, rule.method))
         };
         assert_eq!(client("10.0.0.1", false), Some((1, Method::Reject)));

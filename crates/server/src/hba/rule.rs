@@ -93,12 +93,14 @@ pub struct Rule {
 }
 
 /// Who asks to come in, and how.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Client<'a> {
     pub peer: IpAddr,
     pub encrypted: bool,
     pub user: &'a str,
     pub database: &'a str,
+    /// Whether the user is a member of a role.
+    pub is_member: &'a dyn Fn(&str) -> bool,
 }
 
 impl Rule {
@@ -202,17 +204,18 @@ impl Rule {
         kind && self.names(client) && self.address.as_ref().is_some_and(|address| address.covers(client.peer))
     }
 
-    /// There are no groups: a role is a member of itself.
+    /// `+role`: its members, itself among them.
     fn names(&self, client: &Client<'_>) -> bool {
         let database = self.databases.iter().any(|token| match token.text.as_str() {
             _ if token.quoted => token.text == client.database,
             "all" => true,
-            "sameuser" | "samegroup" | "samerole" => client.database == client.user,
+            "sameuser" => client.database == client.user,
+            "samegroup" | "samerole" => (client.is_member)(client.database),
             "replication" => false,
             name => name == client.database,
         });
         let user = self.users.iter().any(|token| match token.text.strip_prefix('+') {
-            Some(group) if !token.quoted => group == client.user,
+            Some(group) if !token.quoted => (client.is_member)(group),
             _ => token.is_keyword("all") || token.text == client.user,
         });
         database && user
@@ -318,8 +321,13 @@ mod tests {
 
     #[test]
     fn rules_match_by_kind_names_and_address() {
-        let client =
-            |peer: &str, encrypted| Client { peer: peer.parse().unwrap(), encrypted, user: "alice", database: "shop" };
+        let client = |peer: &str, encrypted| Client {
+            peer: peer.parse().unwrap(),
+            encrypted,
+            user: "alice",
+            database: "shop",
+            is_member: &|role| matches!(role, "alice" | "staff"),
+        };
         let plain = client("10.0.0.7", false);
         let ssl = client("10.0.0.7", true);
         for (text, on_plain, on_ssl) in [

@@ -209,7 +209,7 @@ impl Session {
         let called = *statement == Own::CleanupProcedure;
         let shown = if called { "sp_persistent_version_cleanup" } else { "VACUUM" };
         self.refuse_in_transaction(shown)?;
-        if !self.cx.is_superuser() {
+        if !self.rights()?.is_superuser(self.role()) {
             return Err(denied());
         }
         if let Own::Vacuum { tables, .. } = statement {

@@ -26,13 +26,16 @@ impl Session {
                 self.check_tables(tables)?;
                 command("ANALYZE")
             }
-            Own::ResetUser => command("RESET"),
+            Own::Role(command) => Box::pin(self.run_role(command)).await,
+            Own::Grant(command) => Box::pin(self.run_grant(command)).await,
+            Own::Defaults(command) => Box::pin(self.run_defaults(command)).await,
+            Own::Owner(command) => Box::pin(self.run_owner(command)).await,
             Own::ResetZone => {
                 self.shared.variables.lock().set("TimeZone", None, false)?;
                 command("RESET")
             }
             Own::Checkpoint => {
-                if !self.cx.is_superuser() {
+                if !self.rights()?.has_rights_of(self.role(), crate::pg::roles::PG_CHECKPOINT) {
                     return Err(SqlError::new(
                         "42501",
                         "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
@@ -43,9 +46,8 @@ impl Session {
             }
             &Own::SetRecovery { accelerated } => {
                 self.refuse_in_transaction("ALTER DATABASE")?;
-                if !self.cx.is_superuser() {
-                    return Err(SqlError::new("42501", "must be owner of database postgres"));
-                }
+                let rights = self.rights()?;
+                self.must_own_database(&rights)?;
                 self.apart_until_stopped(Ending::Awaited, move |engine, cancelled| {
                     engine.set_accelerated_recovery(accelerated, cancelled)
                 })

@@ -71,8 +71,9 @@ impl Session {
             self.roll_back();
             return Err(SqlError::unsupported("PREPARE TRANSACTION with advisory locks is not supported"));
         }
+        let owner = self.rights()?.name(self.role());
         let Some(open) = &self.open else { return Err(SqlError::internal("no transaction")) };
-        match open.txn.prepare(gid, &self.shared.user, &self.shared.database_name) {
+        match open.txn.prepare(gid, &owner, &self.shared.database_name) {
             Ok(ticket) => {
                 self.leave_transaction(true);
                 ticket.await?;
@@ -93,8 +94,8 @@ impl Session {
         let engine = &self.db.engine;
         let found = engine.prepared().into_iter().find(|prepared| prepared.gid == gid);
         if let Some(found) = found
-            && found.owner != self.shared.user
-            && !self.cx.is_superuser()
+            && found.owner != self.rights()?.name(self.role())
+            && !self.rights()?.is_superuser(self.role())
         {
             return Err(SqlError::new("42501", "permission denied to finish prepared transaction")
                 .with_hint("Must be superuser or the user that prepared the transaction."));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::displayable;
-use datafusion::sql::sqlparser::ast::SetSessionAuthorizationParamKind;
 use datafusion::sql::sqlparser::ast::{
     self, ContextModifier, DiscardObject, Expr, Ident, Reset, Set, Statement, TransactionAccessMode,
     TransactionIsolationLevel, TransactionMode, UnaryOperator, Value,
@@ -162,6 +161,7 @@ impl Session {
                         self.close_all_portals();
                         self.statements.clear();
                         self.shared.variables.lock().reset_all();
+                        self.reset_user()?;
                         if let Some(locks) = self.shared.advisory_used() {
                             locks.release_session(self.shared.pid);
                         }
@@ -380,17 +380,6 @@ impl Session {
                 drop(variables);
                 command("SET")
             }
-            Set::SetRole { role_name, .. } => match role_name {
-                None => command("SET"),
-                Some(name) if name.value.eq_ignore_ascii_case(&self.shared.user) => command("SET"),
-                Some(name) => Err(SqlError::new("22023", format!("role \"{}\" does not exist", name.value))),
-            },
-            Set::SetSessionAuthorization(to) => match &to.kind {
-                SetSessionAuthorizationParamKind::User(name) if !name.value.eq_ignore_ascii_case(&self.shared.user) => {
-                    Err(SqlError::unsupported("SET SESSION AUTHORIZATION to another user is not supported"))
-                }
-                _ => command("SET"),
-            },
             _ => Err(SqlError::unsupported("this form of SET is not supported")),
         }
     }
@@ -534,6 +523,7 @@ impl Session {
                     return Err(SqlError::internal("EXPLAIN of nothing"));
                 };
                 executed = self.execute_named(name, parameters)?;
+                self.check_allowed(&executed.0)?;
                 (&executed.0, executed.1.as_slice())
             }
             _ => (inner, values),

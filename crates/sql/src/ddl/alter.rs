@@ -78,6 +78,7 @@ fn no_constraint(table: &Table, name: &str) -> SqlError {
 impl Session {
     pub(crate) async fn alter_table(&mut self, alter: &AlterTable) -> Result<Tag, SqlError> {
         let txn = self.ddl_transaction("ALTER TABLE")?;
+        self.must_own_named(&txn, &alter.name)?;
         let (schema, name) = table_name(&alter.name)?;
         if txn.view_named(&schema, &name)?.is_some() {
             return self.alter_view(alter, true).await;
@@ -642,6 +643,9 @@ impl Session {
         let owner = txn
             .table_of_index(&schema, &from)?
             .ok_or_else(|| SqlError::new("42P01", format!("relation \"{from}\" does not exist")))?;
+        if !self.owns(&owner)? {
+            return Err(crate::access::not_owner("index", &from));
+        }
         let table = self.locked_table(&txn, &full_name(&owner)).await?;
         self.change(&txn, &table, TableChange::RenameIndex(from, to)).await?;
         Ok(Tag::Fixed("ALTER INDEX"))

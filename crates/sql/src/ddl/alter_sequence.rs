@@ -83,7 +83,7 @@ fn find_sequence(txn: &Transaction, name: &ObjectName) -> Result<Arc<Table>, Sql
 
 impl Session {
     /// The newest definition of a sequence, locked against everyone else.
-    pub(super) async fn locked_sequence(
+    pub(crate) async fn locked_sequence(
         &mut self,
         txn: &Transaction,
         name: &ObjectName,
@@ -112,6 +112,7 @@ impl Session {
         const TAG: Tag = Tag::Fixed("ALTER SEQUENCE");
         self.ddl_deadline = self.deadline();
         let txn = self.ddl_transaction("ALTER SEQUENCE")?;
+        self.must_own_named(&txn, &alter.name)?;
         let sequence = match self.locked_sequence(&txn, &alter.name).await {
             Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
                 self.skip(format!("{}, skipping", error.message));

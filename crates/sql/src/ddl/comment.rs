@@ -39,6 +39,9 @@ impl Session {
             return Err(SqlError::new("54000", format!("comments can have at most {COMMENT_BYTES_MAX} bytes")));
         }
         let txn = self.ddl_transaction("COMMENT")?;
+        if matches!(kind, CommentObject::Table | CommentObject::View | CommentObject::Sequence) {
+            self.must_own_named(&txn, name)?;
+        }
         let (entry, on) = match kind {
             CommentObject::Table => (self.locked_table(&txn, name).await?, CommentOn::Relation),
             CommentObject::Sequence => (self.locked_sequence(&txn, name).await?, CommentOn::Relation),
@@ -51,6 +54,9 @@ impl Session {
                         None => SqlError::new("42P01", format!("relation \"{wanted}\" does not exist")),
                     });
                 };
+                if !self.owns(&owner)? {
+                    return Err(crate::access::not_owner("index", &wanted));
+                }
                 let table = self.locked_table(&txn, &full_name(&owner)).await?;
                 let index = table.indexes.iter().find(|index| index.name == wanted).map(|index| index.id);
                 (table, CommentOn::Index(index))
@@ -66,6 +72,11 @@ impl Session {
                     return Err(SqlError::syntax("column name must be qualified"));
                 };
                 let relation = ObjectName(parts);
+                if let Ok(entry) = self.relation_named(&txn, &relation)
+                    && !self.owns(&entry)?
+                {
+                    return Err(crate::access::not_owner("relation", &entry.name));
+                }
                 if is_constraint {
                     let table = self.locked_relation(&txn, &relation).await?;
                     let wanted = super::name_of(&column);

@@ -35,6 +35,7 @@ use crate::dml::{find_table, table_name};
 use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::wait::{guarded, out_of_time};
+use crate::pg::roles::acl::privilege;
 use crate::pg::types::column_type_from_sql;
 use crate::plan::expression::{Place, parse_expression};
 use crate::session::Session;
@@ -468,6 +469,7 @@ impl Session {
         let txn = self.ddl_transaction("CREATE TABLE")?;
         let (schema, name) = table_name(&create.name)?;
         check_schema(&schema)?;
+        self.may_create_in(&schema)?;
         let taken = |name: &str| is_relation(&txn, &schema, name);
         if taken(&name)? {
             if create.if_not_exists {
@@ -499,6 +501,7 @@ impl Session {
         }
         self.keep_types(&txn, spec.columns.iter().map(|column| column.ty)).await?;
         let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        table = self.own_new(&txn, table).await?;
         table = self.add_serials(&txn, table, &serials).await?;
         table = self.with_domains(&txn, table, &create.columns).await?;
         for column in &spec.columns {
@@ -569,13 +572,15 @@ impl Session {
             });
         }
         self.keep_types(txn, spec.columns.iter().map(|column| column.ty)).await?;
-        self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        let table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        self.own_new(txn, table).await?;
         let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
         let insert = format!("INSERT INTO {}.{} {select}", quoted(&schema), quoted(&name));
         let prepared = self.prepare_text(&insert, &[])?;
         let crate::plan::statement::Kind::Write(plan) = &prepared.kind else {
             return Err(SqlError::internal("not an INSERT"));
         };
+        self.check_allowed(&prepared)?;
         let written = self.modify_by_plan(plan, &[], &[], &[], text, None).await?;
         Ok(Tag::Count("SELECT", written.rows))
     }
@@ -592,6 +597,7 @@ impl Session {
             return Err(SqlError::new("25001", "CREATE INDEX CONCURRENTLY cannot run inside a transaction block"));
         }
         let txn = self.ddl_transaction("CREATE INDEX")?;
+        self.must_own_named(&txn, &create.table_name)?;
         let table = match self.locked_table(&txn, &create.table_name).await {
             Err(error) if error.sqlstate == "42809" => {
                 let (schema, name) = table_name(&create.table_name)?;
@@ -651,9 +657,19 @@ impl Session {
         let txn = self.ddl_transaction(tag)?;
         // Of tables that go together none is in the way of the other.
         let mut together = Vec::new();
-        for name in names.iter().filter(|_| kind == ObjectType::Table) {
+        for name in names {
             let (schema, wanted) = table_name(name)?;
-            together.extend(txn.table(&schema, &wanted)?);
+            if kind != ObjectType::Table {
+                if let Some(table) = txn.table_of_index(&schema, &wanted)? {
+                    self.may_drop(&table, "index", &wanted)?;
+                }
+                continue;
+            }
+            let found = txn.table(&schema, &wanted)?;
+            if let Some(table) = &found {
+                self.may_drop(table, "table", &wanted)?;
+            }
+            together.extend(found);
         }
         if together.len() > 1 && !cascade {
             refuse_needed_elsewhere(&txn, &together)?;
@@ -726,6 +742,9 @@ impl Session {
         let txn = self.ddl_transaction("TRUNCATE TABLE")?;
         let mut tables: Vec<Arc<Table>> = Vec::new();
         for target in &truncate.table_names {
+            if let Ok(table) = find_table(&txn, &target.name) {
+                self.may(&table, privilege::TRUNCATE)?;
+            }
             let table = self.locked_table(&txn, &target.name).await?;
             if !tables.iter().any(|known| known.id == table.id) {
                 tables.push(table);
@@ -734,6 +753,7 @@ impl Session {
         let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
         let tables = self.truncated_with(&txn, tables, cascade).await?;
         for table in &tables {
+            self.may(table, privilege::TRUNCATE)?;
             self.refuse_if_pending(table, "TRUNCATE")?;
         }
         for table in &tables {

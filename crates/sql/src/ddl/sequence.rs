@@ -133,6 +133,7 @@ impl Session {
             let Some(at) = table.columns.iter().position(|known| known.name == *column) else { continue };
             let options = Sequence { owner: Some(table.id), ..serial.options.clone() };
             let made = self.settle_ddl(|| txn.create_sequence(&table.schema, name, options.clone())).await?;
+            let made = self.own_new(txn, made).await?;
             owned.push(OwnedSequence { column: at, sequence: made.id, identity: serial.identity });
         }
         self.settle_ddl(|| txn.set_owned(&table, owned.clone())).await
@@ -152,6 +153,7 @@ impl Session {
         let txn = self.ddl_transaction("CREATE SEQUENCE")?;
         let (schema, name) = table_name(name)?;
         check_schema(&schema)?;
+        self.may_create_in(&schema)?;
         if is_relation(&txn, &schema, &name)? {
             if *if_not_exists {
                 self.skip(format!("relation \"{name}\" already exists, skipping"));
@@ -171,6 +173,7 @@ impl Session {
             owner = Some((table, at));
         }
         let made = self.settle_ddl(|| txn.create_sequence(&schema, &name, options.clone())).await?;
+        let made = self.own_new(&txn, made).await?;
         if let Some((table, at)) = owner {
             let mut owned = table.owned.clone();
             owned.push(OwnedSequence { column: at, sequence: made.id, identity: Identity::No });
@@ -189,6 +192,10 @@ impl Session {
         let txn = self.ddl_transaction("DROP SEQUENCE")?;
         let mut sequences: Vec<Arc<Table>> = Vec::new();
         for name in names {
+            let (schema, wanted) = table_name(name)?;
+            if let Some(sequence) = txn.sequence_named(&schema, &wanted)? {
+                self.may_drop(&sequence, "sequence", &wanted)?;
+            }
             match self.locked_sequence(&txn, name).await {
                 Ok(sequence) if sequences.iter().any(|known| known.id == sequence.id) => {}
                 Ok(sequence) => sequences.push(sequence),

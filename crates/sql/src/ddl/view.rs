@@ -37,9 +37,15 @@ fn invalid(message: impl Into<String>) -> SqlError {
 }
 
 /// The options of WITH (…).
-fn check_option(options: &CreateTableOptions) -> Result<CheckOption, SqlError> {
-    let CreateTableOptions::With(options) = options else { return Ok(CheckOption::None) };
-    let mut check = CheckOption::None;
+struct ViewOptions {
+    check: CheckOption,
+    /// Its relations are read with the rights of whoever reads it.
+    invoker: bool,
+}
+
+fn view_options(options: &CreateTableOptions) -> Result<ViewOptions, SqlError> {
+    let (mut check, mut invoker) = (CheckOption::None, false);
+    let CreateTableOptions::With(options) = options else { return Ok(ViewOptions { check, invoker }) };
     for option in options {
         let (name, value) = match option {
             SqlOption::KeyValue { key, value } => (name_of(key), value.to_string()),
@@ -54,9 +60,11 @@ fn check_option(options: &CreateTableOptions) -> Result<CheckOption, SqlError> {
                 let error = SqlError::new("22023", format!("invalid value for enum option \"check_option\": {value}"));
                 return Err(error.with_detail("Valid values are \"local\" and \"cascaded\"."));
             }
-            // There are no functions of users' that could see rows too early, and no privileges that differ.
+            ("security_invoker", "true" | "on" | "1" | "yes" | "t" | "y") => invoker = true,
+            ("security_invoker", "false" | "off" | "0" | "no" | "f" | "n") => invoker = false,
+            // There are no functions of users' that could see rows too early.
             (
-                "security_barrier" | "security_invoker",
+                "security_barrier",
                 "true" | "on" | "1" | "yes" | "false" | "off" | "0" | "no" | "t" | "f" | "y" | "n",
             ) => {}
             ("security_barrier" | "security_invoker", _) => {
@@ -66,7 +74,7 @@ fn check_option(options: &CreateTableOptions) -> Result<CheckOption, SqlError> {
             _ => return Err(SqlError::new("22023", format!("unrecognized parameter \"{name}\""))),
         }
     }
-    Ok(check)
+    Ok(ViewOptions { check, invoker })
 }
 
 /// Refuses what no view may have.
@@ -261,7 +269,8 @@ impl Session {
     pub(super) async fn create_view(&mut self, create: &CreateView) -> Result<Tag, SqlError> {
         const TAG: Tag = Tag::Fixed("CREATE VIEW");
         refuse_clauses(create)?;
-        let check = check_option(&create.options)?;
+        let options = view_options(&create.options)?;
+        let check = options.check;
         refuse_in_query(&create.query)?;
         if count_params(&create.query)? > 0 {
             return Err(SqlError::new("42P02", "there is no parameter $1"));
@@ -269,6 +278,7 @@ impl Session {
         let txn = self.ddl_transaction("CREATE VIEW")?;
         let (schema, name) = table_name(&create.name)?;
         check_schema(&schema)?;
+        self.may_create_in(&schema)?;
         let mut query = create.query.clone();
         self.fix_times_of(&mut query).await?;
         let is_aggregate = {
@@ -306,6 +316,7 @@ impl Session {
             if !create.or_replace {
                 return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
             }
+            self.must_own(&old)?;
             let old = self.locked_view(&txn, &full_name(&old), "relation").await?;
             let was = old.view.as_ref().map(|view| view.columns.as_slice()).unwrap_or_default();
             refuse_other_columns(was, &view.columns)?;
@@ -313,7 +324,8 @@ impl Session {
                 column.default_sql.clone_from(&was.default_sql);
             }
             refuse_circle(&txn, &old, &view)?;
-            self.settle_ddl(|| txn.replace_view(&old, view.clone())).await?;
+            let made = self.settle_ddl(|| txn.replace_view(&old, view.clone())).await?;
+            self.set_invoker(&txn, made, options.invoker).await?;
             return Ok(TAG);
         }
         if is_relation(&txn, &schema, &name)? {
@@ -322,7 +334,9 @@ impl Session {
                 false => SqlError::new("42P07", format!("relation \"{name}\" already exists")),
             });
         }
-        self.settle_ddl(|| txn.create_view(&schema, &name, view.clone())).await?;
+        let made = self.settle_ddl(|| txn.create_view(&schema, &name, view.clone())).await?;
+        let made = self.own_new(&txn, made).await?;
+        self.set_invoker(&txn, made, options.invoker).await?;
         Ok(TAG)
     }
 
@@ -386,6 +400,9 @@ impl Session {
         let txn = self.ddl_transaction("DROP VIEW")?;
         let mut views: Vec<Arc<Table>> = Vec::new();
         for name in names {
+            if let Ok(view) = find_view(&txn, name, "view") {
+                self.may_drop(&view, "view", &view.name)?;
+            }
             match self.locked_view(&txn, name, "view").await {
                 Ok(view) if views.iter().any(|known| known.id == view.id) => {}
                 Ok(view) => views.push(view),
@@ -434,6 +451,7 @@ impl Session {
     pub(crate) async fn alter_view(&mut self, alter: &AlterTable, of_table: bool) -> Result<Tag, SqlError> {
         let (tag, word) = if of_table { ("ALTER TABLE", "relation") } else { ("ALTER VIEW", "relation") };
         let txn = self.ddl_transaction(tag)?;
+        self.must_own_named(&txn, &alter.name)?;
         let mut view = match self.locked_view(&txn, &alter.name, word).await {
             Ok(view) => view,
             Err(error) if alter.if_exists && error.sqlstate == "42P01" => {

@@ -319,6 +319,11 @@ impl Session {
                 .with_hint("To enable copying to a view, provide an INSTEAD OF INSERT trigger."),
             _ => error,
         })?;
+        let given: Vec<usize> = match idents.is_empty() {
+            true => (0..table.columns.len()).filter(|at| table.generated(*at).is_none()).collect(),
+            false => idents.iter().filter_map(|ident| copied_column(&table, ident).ok()).collect(),
+        };
+        self.may_columns(&table, crate::pg::roles::acl::privilege::INSERT, &given)?;
         // Once data comes it is too late to find out that the definition is another one.
         let stop = Arc::clone(&self.shared.stop);
         let lock_timeout = self.shared.variables.lock().lock_timeout;
@@ -419,6 +424,7 @@ impl Session {
             CopySource::Query(query) => query.to_string(),
         };
         let prepared = self.prepare_text(&text, &[])?;
+        self.check_allowed(&prepared)?;
         let Kind::Query(query) = &prepared.kind else {
             return Err(SqlError::unsupported("COPY of a statement that is not a query is not supported"));
         };

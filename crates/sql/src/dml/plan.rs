@@ -19,6 +19,7 @@ use super::infer::arbiters;
 use super::planned::{RowsPlan, has_subquery, without_key};
 use super::returning::{By, Returning};
 use super::source::Tree;
+use crate::access::needs::Needs;
 use crate::dml::check::Checks;
 use crate::dml::foreign::References;
 use crate::exec::bridge;
@@ -122,14 +123,14 @@ pub(crate) fn plan(
     statement: &Statement,
     params: &mut ParamTypes,
     text: &str,
-) -> Result<(WritePlan, Vec<LockPlan>), SqlError> {
+) -> Result<(WritePlan, Vec<LockPlan>, Needs), SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
     let op = match statement {
         Statement::Insert(_) => Op::Insert,
         Statement::Update(_) => Op::Update,
         _ => Op::Delete,
     };
-    let Write { table, plan, rows, assigned, returning, conflict, locks, checks: of_views } =
+    let Write { table, plan, rows, assigned, returning, conflict, locks, checks: of_views, needs } =
         analyze::write(names, statement, text, params)?;
     let returning = returning.map(|list| plan_returning(names, &table, list, params, text)).transpose()?;
     let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, params, text)).transpose()?;
@@ -165,7 +166,7 @@ pub(crate) fn plan(
     let mut plan =
         WritePlan { op, table, stream, returning, conflict, tree: None, checks, references, constants, is_given };
     plan.tree = Tree::new(names.state, &plan, rows);
-    Ok((plan, locks))
+    Ok((plan, locks, needs))
 }
 
 /// Columns that are assigned, and those that are made of them.

@@ -113,7 +113,7 @@ impl RowsPlan {
             .sort(vec![Sort::new(ordinal(), true, false)])?
             .project(kept)?
             .build()?;
-        let query = Analyzed { plan, columns: output, locks: Vec::new() };
+        let query = Analyzed { plan, columns: output, locks: Vec::new(), needs: Default::default() };
         Ok(Self { plan: QueryPlan::analyzed(names.state, query, params.data_types())?, schema })
     }
 

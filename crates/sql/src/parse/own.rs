@@ -7,6 +7,9 @@ use std::fmt;
 
 use datafusion::sql::sqlparser::ast::{AlterTable, ObjectName, Statement};
 
+use crate::access::OwnerCommand;
+use crate::access::grant_syntax::{DefaultsCommand, GrantCommand};
+use crate::access::syntax::RoleCommand;
 use crate::command::cursor::{self, Declare, Fetch};
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::ddl::alter_sequence::{self, AlterSequence};
@@ -87,8 +90,14 @@ pub(crate) enum Own {
         names: Vec<ObjectName>,
         cascade: bool,
     },
-    /// RESET ROLE, RESET SESSION AUTHORIZATION: the user is always the one who logged in.
-    ResetUser,
+    /// About roles: CREATE ROLE, SET ROLE, …
+    Role(Box<RoleCommand>),
+    /// GRANT and REVOKE of rights.
+    Grant(Box<GrantCommand>),
+    /// ALTER DEFAULT PRIVILEGES.
+    Defaults(Box<DefaultsCommand>),
+    /// ALTER … OWNER TO.
+    Owner(Box<OwnerCommand>),
     /// RESET TIME ZONE
     ResetZone,
     /// SHOW of a setting whose name has several words.
@@ -128,6 +137,9 @@ pub(crate) const SPECIAL: &[&str] = &[
     "fetch",
     "move",
     "close",
+    "grant",
+    "revoke",
+    "reassign",
 ];
 
 /// Reads one statement that the parser does not know, or knows in other words; `None` leaves the text to it.
@@ -161,6 +173,9 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
     // Several statements are told apart by `script`.
     let mut words = Words::of(text)?;
     words.next();
+    if let Some(found) = crate::access::parse(&first, text) {
+        return Some(found);
+    }
     match first.as_str() {
         "vacuum" => Some(cleaning::parse_vacuum(words)),
         "analyze" => Some(cleaning::parse_analyze(words)),
@@ -178,8 +193,7 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
             if words.take_words(&["time", "zone"]) {
                 return Some(words.expect_end().map(|()| Own::ResetZone));
             }
-            let is_user = words.take_word("role") || words.take_words(&["session", "authorization"]);
-            is_user.then(|| words.expect_end().map(|()| Own::ResetUser))
+            None
         }
         "declare" => Some(cursor::parse_declare(text, words)),
         "fetch" | "move" => Some(cursor::parse_fetch(words, first == "move")),

@@ -1,6 +1,7 @@
 //! A prepared statement: parsed, named, typed and planned.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
@@ -8,8 +9,10 @@ use datafusion::sql::sqlparser::ast::{self, Statement, Value, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use parking_lot::Mutex;
 use resurgam_ast::AstWalk;
 
+use crate::access::needs::Needs;
 use crate::command::cursor::Declare;
 use crate::dml::{self, WritePlan};
 use crate::exec::direct::DirectSelect;
@@ -53,6 +56,11 @@ pub(crate) struct Prepared {
     pub typed_by_literals: bool,
     /// Counters of its runs, if it is one that is planned.
     pub counts: Option<Arc<Counts>>,
+    /// What whoever runs it has to be allowed.
+    pub needs: Needs,
+    /// The role that was last found to be allowed it; 0: none. And those before it.
+    pub allowed: AtomicU32,
+    pub allowed_before: Mutex<Vec<u32>>,
     /// About what it takes in memory.
     pub bytes: usize,
     /// Its part of what the database keeps, once it has a name in a session.
@@ -72,6 +80,9 @@ impl Prepared {
             locks: Vec::new(),
             typed_by_literals: false,
             counts: None,
+            needs: Needs::default(),
+            allowed: AtomicU32::new(0),
+            allowed_before: Mutex::default(),
             bytes: 0,
             kept: OnceLock::new(),
         }
@@ -311,6 +322,7 @@ pub(crate) fn prepare(
         Statement::Query(query) => {
             let mut params = ParamTypes::new(count_params(&query)?, declared);
             let mut analyzed = analyze::query(names, &query, &text, &mut params)?;
+            prepared.needs = std::mem::take(&mut analyzed.needs);
             let locks = std::mem::take(&mut analyzed.locks).into_iter();
             let locks = locks.map(|query| LockPlan::new(names, query, &params, &text));
             prepared.locks = locks.collect::<Result<_, _>>()?;
@@ -329,7 +341,8 @@ pub(crate) fn prepare(
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             let mut params = ParamTypes::new(count_params(&statement)?, declared);
-            let (plan, locks) = dml::plan(names, &statement, &mut params, &text)?;
+            let (plan, locks, needs) = dml::plan(names, &statement, &mut params, &text)?;
+            prepared.needs = needs;
             prepared.locks = locks;
             prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
             prepared.param_oids = params.oids();
@@ -389,6 +402,7 @@ pub(crate) fn prepare(
             }
             prepared.param_oids = Arc::clone(&inner.param_oids);
             prepared.fields = Some(text_field("QUERY PLAN"));
+            prepared.needs = inner.needs.clone();
             prepared.kind = Kind::Explain { analyze, verbose, inner: Arc::new(inner) };
         }
         other => {

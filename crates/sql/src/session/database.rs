@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
@@ -15,6 +15,7 @@ use crate::exec::memory::{self, ServerPool};
 use crate::exec::spill::TempTotals;
 use crate::pg::advisory::Advisory;
 use crate::pg::context::HostRule;
+use crate::pg::roles::Rights;
 use crate::plan::plans::{PlanTotals, Plans};
 use crate::session::Session;
 use crate::session::cache::StatementCache;
@@ -83,6 +84,9 @@ pub struct SqlDatabase {
     pub(crate) host: OnceLock<Arc<dyn Host>>,
     pub(crate) advisory: Arc<Advisory>,
     pub(crate) types: types::Committed,
+    /// Roles and rights of a version of the catalog.
+    pub(crate) rights: Mutex<Option<(u64, Arc<Rights>)>>,
+    pub(crate) rights_loads: AtomicU64,
 }
 
 impl SqlDatabase {
@@ -105,6 +109,8 @@ impl SqlDatabase {
             host: OnceLock::new(),
             advisory: Arc::default(),
             types: types::Committed::default(),
+            rights: Mutex::default(),
+            rights_loads: AtomicU64::new(0),
         })
     }
 

@@ -60,7 +60,7 @@ use crate::session::again::Again;
 use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
 use crate::session::kept::{Kept, Room};
 use crate::session::settings::{ConnectionSettings, Hot, Variables};
-use crate::session::shared::{SUPERUSER, SessionShared, now};
+use crate::session::shared::{SessionShared, now};
 use crate::session::stream::{ActiveRows, RowStream};
 use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag, TransactionStatus};
 
@@ -145,6 +145,8 @@ pub struct Session {
     hot: Hot,
     /// For the next transaction.
     deferred_unused: Option<Arc<Mutex<Deferred>>>,
+    /// It has changed what rights new objects have, maybe in its open transaction.
+    pub(crate) has_changed_defaults: bool,
 }
 
 /// A prepared statement by name.
@@ -299,9 +301,15 @@ enum Simple {
 impl Session {
     pub(crate) fn new(db: Arc<SqlDatabase>, options: SessionOptions, pid: i32) -> Result<Self, SqlError> {
         let mut variables = Variables::new(&db.settings);
-        variables.set_default("session_authorization", options.user.clone());
-        if options.user != SUPERUSER {
-            variables.set_default("is_superuser", "off".to_owned());
+        let login = db.login(&options.user)?;
+        // Who may begin one is the server's to ask; embedded sessions are of the roles that there are.
+        let login = login.ok_or_else(|| crate::pg::roles::no_role(&options.user))?;
+        variables.logged_in(login.role, &options.user, login.is_superuser);
+        for (name, value) in &login.settings {
+            // What is no longer acceptable keeps nobody out.
+            if let Err(error) = variables.start(name, value) {
+                tracing::warn!(%name, %error, "a setting of the role or the database is left out");
+            }
         }
         if !options.application_name.is_empty() {
             variables.start("application_name", &options.application_name)?;
@@ -314,6 +322,7 @@ impl Session {
             database: Arc::downgrade(&db),
             database_name: options.database,
             user: options.user,
+            login: login.role,
             pid,
             client_addr: options.client_addr,
             started: now(),
@@ -356,6 +365,7 @@ impl Session {
             ddl_deadline: None,
             hot: Hot::default(),
             deferred_unused: None,
+            has_changed_defaults: false,
         })
     }
 
@@ -1472,6 +1482,10 @@ impl Session {
             }
         }
         panics::planted("running", &prepared.text);
+        self.check_allowed(prepared)?;
+        if let Kind::Declare { inner, .. } = &prepared.kind {
+            self.check_allowed(inner)?;
+        }
         match &prepared.kind {
             Kind::Empty => Ok(Execution::Empty),
             // What runs often is in this future, which is moved about with all that is in it; what is larger or

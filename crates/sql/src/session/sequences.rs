@@ -1,9 +1,11 @@
 //! `nextval`, `currval`, `setval` and `lastval` of a session.
 
-use resurgam_engine::{SequenceState, Table, Transaction};
+use resurgam_engine::{Identity, SequenceState, Table, Transaction};
 
+use crate::access::needs::{access_of, denied};
 use crate::pg::catalog::relation_oid;
 use crate::pg::context::SequenceCall;
+use crate::pg::roles::acl::{Object, privilege};
 use crate::session::shared::SessionShared;
 use crate::wire::SqlError;
 
@@ -19,10 +21,12 @@ impl SessionShared {
             let known = self.sequence_values.lock();
             let id = known.1.ok_or_else(lastval_undefined)?;
             // It may have been dropped.
-            txn.sequence_by_id(id)?.ok_or_else(lastval_undefined)?;
+            let sequence = txn.sequence_by_id(id)?.ok_or_else(lastval_undefined)?;
+            self.may_use(&txn, &sequence, what)?;
             return known.0.get(&id).copied().ok_or_else(lastval_undefined);
         }
         let sequence = find(&txn, oid)?;
+        self.may_use(&txn, &sequence, what)?;
         match what {
             SequenceCall::Next => {
                 self.refuse_read_only("nextval()")?;
@@ -52,6 +56,33 @@ impl SessionShared {
     pub(super) fn sequence_place(&self, oid: u32) -> Result<SequenceState, SqlError> {
         let txn = self.txn.lock().clone().ok_or_else(|| SqlError::internal("a sequence without a transaction"))?;
         Ok(txn.sequence_state(find(&txn, oid)?.as_ref())?)
+    }
+
+    /// # Errors
+    /// `42501`. An identity column's sequence gives its values to whoever may insert.
+    fn may_use(&self, txn: &Transaction, sequence: &Table, what: SequenceCall) -> Result<(), SqlError> {
+        let role = self.role_now();
+        let access = access_of(sequence);
+        if role == access.owner {
+            return Ok(());
+        }
+        let any = match what {
+            SequenceCall::Next => privilege::USAGE | privilege::UPDATE,
+            SequenceCall::Set(..) => privilege::UPDATE,
+            SequenceCall::Current | SequenceCall::Last => privilege::USAGE | privilege::SELECT,
+        };
+        if self.rights_now()?.allowed(role, access, Object::Sequence, any) != 0 {
+            return Ok(());
+        }
+        let table = sequence.sequence.as_ref().and_then(|sequence| sequence.owner);
+        let table = table.map(|table| txn.table_by_id(table)).transpose()?.flatten();
+        let of_identity = |table: &std::sync::Arc<Table>| {
+            table.owned.iter().any(|owned| owned.sequence == sequence.id && owned.identity != Identity::No)
+        };
+        match (what, table.as_ref().is_some_and(of_identity)) {
+            (SequenceCall::Next, true) => Ok(()),
+            _ => Err(denied("sequence", &sequence.name)),
+        }
     }
 
     fn refuse_read_only(&self, what: &str) -> Result<(), SqlError> {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::pg::context::Setting;
 use crate::pg::datetime::Zone;
+use crate::pg::roles::FIRST_ROLE;
 use crate::plan::planning::Planning;
 use crate::wire::SqlError;
 
@@ -209,6 +210,7 @@ static DEFINITIONS: &[Definition] = &[
     idle("maintenance_work_mem", "64MB", Kind::Memory(1024)),
     def("max_identifier_length", "63", Kind::Fixed, false, "Longest identifier in bytes."),
     def("max_index_keys", "32", Kind::Fixed, false, "Most columns of an index."),
+    def("role", "none", Kind::Fixed, false, "The role that SET ROLE has made current."),
     def("row_security", "on", Kind::Bool, false, "Whether policies for rows apply; there are no policies."),
     def("search_path", "\"$user\", public", Kind::Text, false, "Schemas in which names are looked up."),
     def("server_encoding", "UTF8", Kind::Fixed, true, "Encoding of the database."),
@@ -326,6 +328,10 @@ static DEFINITIONS: &[Definition] = &[
     def("transform_null_equals", "off", Kind::Only("on"), false, "Whether `= NULL` is read as IS NULL."),
 ];
 
+/// Who the session is, by oid: no name of a setting begins with a zero byte.
+const ROLE: &str = "\0role";
+const SESSION_ROLE: &str = "\0session_role";
+
 /// Those that plans go by; custom ones besides.
 const PLANNED_WITH: [&str; 4] = ["TimeZone", "DateStyle", "IntervalStyle", "search_path"];
 
@@ -345,6 +351,9 @@ pub(crate) struct Hot {
     pub repeatable_read: bool,
     pub read_only: bool,
     pub zone: Zone,
+    /// The role whose rights count, and the one that it falls back to.
+    pub role: u32,
+    pub session_role: u32,
     /// In bytes.
     pub(crate) work_mem: u64,
     /// In kilobytes; `None` for no limit.
@@ -428,6 +437,8 @@ impl Variables {
             |name: &str| parse_ms(&self.get(name).unwrap_or_default()).map_or(Duration::ZERO, Duration::from_millis);
         let (statement, idle, lock) =
             (duration("statement_timeout"), duration("idle_in_transaction_session_timeout"), duration("lock_timeout"));
+        let own = |key: &str| self.values.get(key).or_else(|| self.defaults.get(key));
+        let oid = |key: &str| own(key).and_then(|oid| oid.parse::<u32>().ok()).filter(|oid| *oid != 0);
         let kb = |name: &str| self.get(name).and_then(|value| value.parse::<i64>().ok());
         let kb = |name: &str| kb(name).and_then(|kb| u64::try_from(kb).ok());
         self.hot = Hot {
@@ -440,6 +451,8 @@ impl Variables {
             work_mem: kb("work_mem").unwrap_or(1 << 16) << 10,
             temp_file_limit: kb("temp_file_limit"),
             read_only: self.get("default_transaction_read_only").as_deref() == Some("on"),
+            role: oid(ROLE).or_else(|| oid(SESSION_ROLE)).unwrap_or(FIRST_ROLE),
+            session_role: oid(SESSION_ROLE).unwrap_or(FIRST_ROLE),
             zone: self.get("timezone").and_then(|zone| Zone::parse(&zone)).unwrap_or_default(),
         };
         self.signals.generation.store(self.generation, Ordering::Release);
@@ -527,7 +540,8 @@ impl Variables {
         self.refresh();
         self.signals.changed.store(true, Ordering::Release);
         // A timeout, for instance, has no say in plans, and is often set for each transaction.
-        if key.contains('.') || PLANNED_WITH.iter().any(|name| name.eq_ignore_ascii_case(key)) {
+        if key.starts_with('\0') || key.contains('.') || PLANNED_WITH.iter().any(|name| name.eq_ignore_ascii_case(key))
+        {
             self.planned_with += 1;
         }
         if let Some(definition) = find(key)
@@ -541,12 +555,68 @@ impl Variables {
     pub(crate) fn reset_all(&mut self) {
         let keys: Vec<String> = self.values.keys().cloned().collect();
         for key in keys {
-            if find(&key).is_some_and(|d| d.kind == Kind::Fixed) {
+            // Who the session is goes by a word of its own.
+            if key.starts_with('\0') || find(&key).is_some_and(|d| d.kind == Kind::Fixed) {
                 continue;
             }
             let earlier = self.values.remove(&key);
             self.undo.push((key.clone(), earlier, false));
             self.after_change(&key);
+        }
+    }
+
+    /// SET ROLE: to a role, by oid and name, or none.
+    pub(crate) fn set_role(&mut self, role: Option<(u32, &str)>, is_superuser: bool, local: bool) {
+        self.put(ROLE, role.map(|(oid, _)| oid.to_string()), local);
+        self.put("role", role.map(|(_, name)| name.to_owned()), local);
+        self.put("is_superuser", Some(if is_superuser { "on" } else { "off" }.to_owned()), local);
+    }
+
+    /// SET SESSION AUTHORIZATION; the role is none after it.
+    pub(crate) fn set_session_user(&mut self, (oid, name): (u32, &str), is_superuser: bool, local: bool) {
+        self.put(SESSION_ROLE, Some(oid.to_string()), local);
+        self.put("session_authorization", Some(name.to_owned()), local);
+        self.set_role(None, is_superuser, local);
+    }
+
+    /// A value of the session's own, of a setting that nobody changes by its name.
+    fn put(&mut self, key: &str, value: Option<String>, local: bool) {
+        let earlier = match value {
+            Some(value) => self.values.insert(key.to_owned(), value),
+            None => self.values.remove(key),
+        };
+        self.undo.push((key.to_owned(), earlier, local));
+        self.after_change(key);
+    }
+
+    /// Who has logged in.
+    pub(crate) fn logged_in(&mut self, role: u32, name: &str, is_superuser: bool) {
+        self.set_default(SESSION_ROLE, role.to_string());
+        self.set_default("session_authorization", name.to_owned());
+        self.set_default("is_superuser", if is_superuser { "on" } else { "off" }.to_owned());
+    }
+
+    /// Whether sessions may begin with a value.
+    ///
+    /// # Errors
+    /// `42704` unknown, `55P02` not changeable, `22023` bad value.
+    pub(crate) fn checked(&self, name: &str, value: &str) -> Result<(), SqlError> {
+        self.checked_name(name)?;
+        match find(name) {
+            Some(definition) => check(definition, value).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// `42704`, `55P02`
+    pub(crate) fn checked_name(&self, name: &str) -> Result<(), SqlError> {
+        match find(name) {
+            None if self.server.iter().any(|s| s.name.eq_ignore_ascii_case(name)) => {
+                Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed now")))
+            }
+            None if !name.contains('.') => Err(unknown(name)),
+            _ => Ok(()),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::exec::context::StopFlag;
 use crate::pg::advisory::Advisory;
 use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, SequenceCall, Setting, Sizes};
 use crate::pg::datetime::Zone;
+use crate::pg::roles::Rights;
 use crate::session::database::SqlDatabase;
 use crate::session::settings::{Signals, Variables};
 use crate::session::types;
@@ -21,14 +22,14 @@ use crate::wire::SqlError;
 
 pub(crate) use crate::pg::datetime::now;
 
-/// The user who may do everything.
-pub(crate) const SUPERUSER: &str = "postgres";
-
 /// See the module's head.
 pub(crate) struct SessionShared {
     pub database: Weak<SqlDatabase>,
     pub database_name: String,
+    /// The name under which it logged in.
     pub user: String,
+    /// The role of that name.
+    pub login: u32,
     pub pid: i32,
     pub client_addr: Option<SocketAddr>,
     pub started: i64,
@@ -108,6 +109,10 @@ impl PgContext for SessionShared {
         self.show(name).ok()
     }
     fn set_setting(&self, name: &str, value: &str, is_local: bool) -> Result<String, SqlError> {
+        if matches!(name.to_ascii_lowercase().as_str(), "role" | "session_authorization") {
+            return Err(SqlError::unsupported(format!("set_config of \"{name}\" is not supported"))
+                .with_hint("Use SET ROLE or SET SESSION AUTHORIZATION."));
+        }
         self.variables.lock().set(name, Some(value), is_local)
     }
     fn settings(&self) -> Vec<Setting> {
@@ -163,8 +168,14 @@ impl PgContext for SessionShared {
     fn server_start(&self) -> i64 {
         self.database.upgrade().map_or(0, |database| database.started)
     }
-    fn signal_backend(&self, pid: i32, terminate: bool) -> bool {
-        self.database.upgrade().is_some_and(|database| database.signal(pid, terminate))
+    fn signal_backend(&self, pid: i32, terminate: bool) -> Result<bool, SqlError> {
+        let Some(database) = self.database.upgrade() else { return Ok(false) };
+        let found = database.sessions.lock().get(&pid).and_then(Weak::upgrade);
+        let Some(found) = found else { return Ok(false) };
+        let role = found.variables.lock().session_role;
+        drop(found);
+        self.may_signal(role, terminate)?;
+        Ok(database.signal(pid, terminate))
     }
     fn is_backend(&self, pid: i32) -> bool {
         let Some(database) = self.database.upgrade() else { return false };
@@ -182,8 +193,21 @@ impl PgContext for SessionShared {
         let database = self.database.upgrade();
         database.as_ref().and_then(|database| database.host.get()).map_or(Ok(Vec::new()), |host| host.host_rules())
     }
+    fn role(&self) -> u32 {
+        self.role_now()
+    }
+    fn session_role(&self) -> u32 {
+        self.variables.lock().session_role
+    }
+    fn rights(&self) -> Result<Arc<Rights>, SqlError> {
+        self.rights_now()
+    }
     fn is_superuser(&self) -> bool {
-        self.user == SUPERUSER
+        let role = self.role_now();
+        self.rights_now().is_ok_and(|rights| rights.is_superuser(role))
+    }
+    fn sees_sessions_of(&self, role: u32) -> bool {
+        self.may_see_sessions_of(role)
     }
     fn advisory(&self) -> Option<Arc<Advisory>> {
         self.has_advisory.store(true, Ordering::Relaxed);
@@ -219,6 +243,7 @@ impl SessionShared {
     }
     fn describe(&self) -> Activity {
         let query = Arc::clone(&self.query.lock());
+        let role = self.variables.lock().session_role;
         let time = |value: i64| (value != 0).then_some(value);
         let txn = self.txn.lock().clone();
         let in_transaction = txn.is_some();
@@ -230,7 +255,8 @@ impl SessionShared {
         Activity {
             pid: self.pid,
             database: self.database_name.clone(),
-            user: self.user.clone(),
+            user: self.session_name(),
+            role,
             application_name: self.variables.lock().get("application_name").unwrap_or_default(),
             client_addr: self.client_addr.map(|addr| addr.ip().to_string()),
             client_port: self.client_addr.map(|addr| i32::from(addr.port())),

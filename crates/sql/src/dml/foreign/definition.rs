@@ -205,6 +205,13 @@ impl Session {
             "42809" => SqlError::new("42809", format!("referenced relation {}", error.message)),
             _ => error,
         })?;
+        if found.id != table.id {
+            // Who sees the definition may refer to it; that it has such a key is told behind the lock.
+            let named: Vec<usize> =
+                given.referred_columns.iter().filter_map(|ident| column_named(&found, ident).ok()).collect();
+            let named = if named.is_empty() { found.primary_key.clone() } else { named };
+            self.may_columns(&found, crate::pg::roles::acl::privilege::REFERENCES, &named)?;
+        }
         let parent =
             if found.id == table.id { Arc::clone(table) } else { self.locked_table(txn, &given.foreign_table).await? };
         let columns = parts.columns.iter().map(|ident| column_named(table, ident)).collect::<Result<Vec<_>, _>>()?;

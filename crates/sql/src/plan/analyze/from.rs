@@ -245,6 +245,8 @@ impl Analyzer<'_> {
                 }
             };
             let (l, r) = (side(&left.items, "left")?, side(&right.items, "right")?);
+            self.mark(&l.expr);
+            self.mark(&r.expr);
             let equal = self.binary("=", l.clone(), r.clone(), ident.span)?;
             condition = Some(match condition {
                 None => equal.expr,
@@ -425,6 +427,10 @@ impl Analyzer<'_> {
         let qualifier = self.qualifier(&shown);
         if let Some(table) = &table {
             self.note_relation(table, &qualifier);
+            let columns = table.columns.iter().map(|column| column.name.clone()).collect();
+            self.seek(table, &qualifier, columns, parts.len() > 1 && parts[0] != TARGET);
+        } else {
+            self.seek_other(&parts, &qualifier, is_sequence)?;
         }
         let oid = match &table {
             Some(table) => table.id,

@@ -14,7 +14,9 @@ use super::scope::{Scope, folded};
 use super::through_view::{Place, Through, Written, is_computed};
 use super::write::{OnConflict, OnConflictUpdate, Target, Write, constant_type, is_default, named_columns};
 use super::{Analyzer, Result};
+use crate::access::needs::Needs;
 use crate::dml::Op;
+use crate::pg::roles::acl::privilege as p;
 use crate::wire::SqlError;
 
 /// The columns that are given, in the order of the values.
@@ -65,6 +67,12 @@ impl Analyzer<'_> {
         let through = known.as_mut().and_then(|(_, through)| through.take());
         let table = Arc::clone(&written.table);
         let columns = self.listed_columns(&table, through.as_ref(), insert)?;
+        // It is looked at before what is read.
+        let sought = match &known {
+            Some((target, _)) => target.sought,
+            None => self.seek_target(&written, None),
+        };
+        drop(self.fitted());
         let (plan, rows) = match (source, rows) {
             (None, _) => self.given_rows(&table, &[], vec![Vec::new()])?,
             (Some(_), Some(values)) => {
@@ -73,10 +81,13 @@ impl Analyzer<'_> {
             }
             (Some(source), None) => (self.selected_rows(&table, columns, source, overriding, &scope)?, None),
         };
-        let target = match known {
+        let mut target = match known {
             Some((target, _)) => target,
             None => self.target(&table, alias, false)?,
         };
+        target.sought = sought;
+        self.seek_under(sought, &target.qualifier);
+        self.seek_write(sought, p::INSERT, &self.fitted());
         let conflict = match &insert.on {
             None => None,
             Some(OnInsert::OnConflict(on)) => {
@@ -86,9 +97,9 @@ impl Analyzer<'_> {
         };
         let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
         let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan)?;
-        let (assigned, locks) = (Vec::new(), Vec::new());
+        let (assigned, locks, needs) = (Vec::new(), Vec::new(), Needs::default());
         let checks = through.map(|through| through.checks).unwrap_or_default();
-        Ok(self.with_locks(Write { table, plan, rows, assigned, returning, conflict, locks, checks }))
+        Ok(self.with_locks(Write { table, plan, rows, assigned, returning, conflict, locks, checks, needs }))
     }
 
     fn listed_columns(&self, table: &Table, through: Option<&Through>, insert: &Insert) -> Result<Columns> {
@@ -154,6 +165,7 @@ impl Analyzer<'_> {
                 return Err(SqlError::syntax(format!("multiple assignments to same column \"{name}\"")).into());
             }
         }
+        self.note_fitted(&columns.at);
         Ok(columns.at)
     }
 
@@ -287,6 +299,14 @@ impl Analyzer<'_> {
     ) -> Result<OnConflict> {
         let table = &written.table;
         let conflict_target = columns_of_table(table, through, on.conflict_target.as_ref())?;
+        if let Some(ast::ConflictTarget::Columns(columns)) = &conflict_target {
+            // What is inferred by is read.
+            let at = |name: String| table.columns.iter().position(|column| column.name == name);
+            let named: Vec<usize> = columns.iter().filter_map(|ident| at(folded(ident))).collect();
+            self.seek_write(target.sought, p::SELECT, &named);
+        } else if conflict_target.is_some() {
+            self.seek_write(target.sought, p::SELECT, &[]);
+        }
         let update = match &on.action {
             OnConflictAction::DoNothing => None,
             OnConflictAction::DoUpdate(action) => {
@@ -297,6 +317,8 @@ impl Analyzer<'_> {
                 crate::dml::arbiters(self.names, table, conflict_target.as_ref())?;
                 let excluded = Some("excluded".to_owned());
                 let (proposed, _) = self.target_of(written, excluded, false, Op::Insert)?;
+                // The proposed row is nobody's yet.
+                self.forget(&proposed.qualifier);
                 // A plain name is a column of both.
                 let items = vec![proposed.item.clone(), target.item.clone()];
                 let scope = Scope { items, ..scope.clone() };
@@ -305,6 +327,8 @@ impl Analyzer<'_> {
                     Some(condition) => Some(self.condition(condition, &scope, Clause::Where)?.expr),
                     None => None,
                 };
+                let changed: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
+                self.seek_write(target.sought, p::UPDATE, &changed);
                 let joined = Arc::new(target.plan.schema().join(proposed.plan.schema())?);
                 let set = set.into_iter().map(|(at, bound)| (at, bound.expr)).collect();
                 Some(OnConflictUpdate { set, condition, joined })

@@ -110,7 +110,11 @@ impl Analyzer<'_> {
         }
         let limit = self.lock_count(limit.as_ref(), "LIMIT", scope)?;
         let offset = self.lock_count(offset.as_ref(), "OFFSET", scope)?;
+        let since = self.sought_so_far();
         let relation = self.bind_query(&query, scope, None)?;
+        for found in tables.iter().filter(|found| found.lock.is_some()) {
+            self.seek_lock(since, found.table.id);
+        }
         let width = relation.columns.len();
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
         let mut fields: Vec<FieldRef> = Vec::new();

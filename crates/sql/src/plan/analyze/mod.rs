@@ -25,6 +25,7 @@
 //! | `view` | views, and what the names of their queries mean | rewriteHandler.c |
 //! | `lock` | queries with FOR UPDATE and its kin | analyze.c |
 //! | `record` | rows as values | parse_expr.c |
+//! | `access` | what a statement needs to be allowed to do | parse_relation.c (`markVarForSelectPriv`) |
 //! | `row` | expressions of definitions, arguments of EXECUTE | heap.c, tablecmds.c, prepare.c |
 //!
 //! Invariants:
@@ -33,6 +34,7 @@
 //!    column names its level by itself.
 //! 3. Fields are nullable: nothing downstream may rely on a promise that SQL does not make.
 
+mod access;
 mod aggregate;
 mod blanks;
 mod bound;
@@ -157,6 +159,8 @@ pub(crate) struct Analyzed {
     pub columns: Vec<OutputColumn>,
     /// Queries of it that lock their rows, and are run before it in this order.
     pub locks: Vec<Locking>,
+    /// What whoever runs it has to be allowed.
+    pub needs: crate::access::needs::Needs,
 }
 
 /// The analysis of one statement.
@@ -179,6 +183,7 @@ pub(crate) struct Analyzer<'a> {
     /// A function is being computed as a cast or an operator.
     elsewhere: bool,
     views: view::Views,
+    sought: access::Sought,
     depth: usize,
 }
 
@@ -196,6 +201,7 @@ impl<'a> Analyzer<'a> {
             subqueries: HashMap::new(),
             elsewhere: false,
             views: Default::default(),
+            sought: Default::default(),
             depth: 0,
         }
     }
@@ -203,7 +209,8 @@ impl<'a> Analyzer<'a> {
     /// Analyses a whole query; untyped columns become texts.
     pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Analyzed> {
         let relation = self.bind_query(query, &Scope::empty(), None)?;
-        Ok(Analyzed { locks: std::mem::take(&mut self.locks), ..relation.into_analyzed() })
+        let (locks, needs) = (std::mem::take(&mut self.locks), self.needs());
+        Ok(Analyzed { locks, needs, ..relation.into_analyzed() })
     }
 
     /// An error at a place of the text.

@@ -122,6 +122,7 @@ impl Analyzer<'_> {
         let Some((item, level, _)) = self.named_item(scope, &folded(&ident)) else { return Ok(None) };
         let mut columns = Vec::with_capacity(item.columns.len());
         for column in item.columns.iter().filter(|column| !is_hidden(&column.name)) {
+            self.mark(&column.bound.expr);
             columns.push(Column { name: column.name.clone(), bound: from_outside(&column.bound, level)? });
         }
         Ok(Some(columns))
@@ -142,6 +143,7 @@ impl Analyzer<'_> {
             let named = item.table.as_ref().filter(|table| table.columns.len() == item.columns.len());
             let named = named.and_then(|table| table.columns.get(at));
             let name = named.map_or_else(|| column.name.clone(), |column| column.name.clone());
+            self.mark(&column.bound.expr);
             fields.push((name, from_outside(&column.bound, level)?));
         }
         let record = self.record(fields, ident.span)?;

@@ -120,6 +120,7 @@ impl Analyzer<'_> {
                 return Err(self.at(error, span));
             }
         };
+        self.mark(&found.expr);
         Ok(found.at(span))
     }
 

@@ -332,6 +332,7 @@ impl Analyzer<'_> {
                     if is_hidden(&column.name) {
                         continue;
                     }
+                    self.mark(&column.bound.expr);
                     push(column.name.clone(), column.bound.clone());
                 }
             }
@@ -340,6 +341,7 @@ impl Analyzer<'_> {
                 let columns = found.columns.iter().filter(|column| !is_hidden(&column.name));
                 self.note_star(item, columns.map(|column| (found.name.clone(), column.name.clone())));
                 for column in found.columns.into_iter().filter(|column| !is_hidden(&column.name)) {
+                    self.mark(&column.bound.expr);
                     push(column.name, column.bound);
                 }
             }

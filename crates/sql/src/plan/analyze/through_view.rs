@@ -136,7 +136,9 @@ impl Analyzer<'_> {
         op: Op,
     ) -> Result<(Target, Option<Through>)> {
         let Some(outermost) = written.views.first() else {
-            return Ok((self.target(&written.table, alias, keyed)?, None));
+            let mut target = self.target(&written.table, alias, keyed)?;
+            target.sought = self.seek_target(written, Some(&target.qualifier));
+            return Ok((target, None));
         };
         let schema = alias.is_none().then(|| outermost.schema.clone());
         let shown = alias.unwrap_or_else(|| outermost.name.clone());
@@ -145,6 +147,9 @@ impl Analyzer<'_> {
         let mut columns = target.item.columns.clone();
         let mut places: Vec<Place> = (0..columns.len()).map(Place::Column).collect();
         let mut conditions: Vec<Option<Expr>> = Vec::with_capacity(written.views.len());
+        let mut layers: Vec<Vec<Place>> = Vec::with_capacity(written.views.len());
+        // The conditions of the views read the table with their owners' rights, whatever the statement does.
+        target.sought = self.seek_target(written, Some(&target.qualifier));
         for (at, view) in written.views.iter().enumerate().rev() {
             let below = (at + 1 == written.views.len()).then(|| Arc::clone(&written.table));
             let condition;
@@ -153,6 +158,7 @@ impl Analyzer<'_> {
                 target.plan = LogicalPlanBuilder::from(target.plan).filter(condition.clone())?.build()?;
             }
             conditions.push(condition);
+            layers.push(places.clone());
             let is_stored = |place: &Place| matches!(place, Place::Column(_));
             if op != Op::Delete && !places.iter().any(is_stored) {
                 let why = "Views that have no updatable columns are not automatically updatable.";
@@ -160,6 +166,8 @@ impl Analyzer<'_> {
             }
         }
         conditions.reverse();
+        layers.reverse();
+        self.seek_layers(target.sought, &layers);
         let (mut checks, mut cascaded) = (Vec::new(), false);
         for (view, condition) in written.views.iter().zip(conditions) {
             let option = view.view.as_ref().map_or(CheckOption::None, |view| view.check);

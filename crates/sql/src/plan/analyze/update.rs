@@ -9,7 +9,9 @@ use super::expr::Clause;
 use super::scope::{Scope, folded};
 use super::write::{Target, Write, named_columns, named_key, named_others};
 use super::{Analyzer, Result};
+use crate::access::needs::Needs;
 use crate::dml::Op;
+use crate::pg::roles::acl::privilege as p;
 use crate::wire::SqlError;
 
 fn single_relation(table: &TableWithJoins) -> Result<(&ObjectName, Option<String>)> {
@@ -43,6 +45,7 @@ impl Analyzer<'_> {
         let returning = self.returning(update.returning.as_ref(), &target, &scope, &plan)?;
         let mut set = self.set_clause(&table, through.as_ref(), Op::Update, &update.assignments, &scope)?;
         let assigned: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
+        self.seek_write(target.sought, p::UPDATE, &assigned);
         let values = target.base.iter().enumerate().map(|(at, column)| {
             match set.iter().position(|(changed, _)| *changed == at) {
                 Some(nth) => set.swap_remove(nth).1.expr,
@@ -54,8 +57,18 @@ impl Analyzer<'_> {
         exprs.extend(target.key.map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
         let checks = through.map(|through| through.checks).unwrap_or_default();
-        let locks = Vec::new();
-        Ok(self.with_locks(Write { table, plan, rows: None, assigned, returning, conflict: None, locks, checks }))
+        let (locks, needs) = (Vec::new(), Needs::default());
+        Ok(self.with_locks(Write {
+            table,
+            plan,
+            rows: None,
+            assigned,
+            returning,
+            conflict: None,
+            locks,
+            checks,
+            needs,
+        }))
     }
 
     /// Analyses a DELETE.
@@ -75,6 +88,7 @@ impl Analyzer<'_> {
         let (name, alias) = single_relation(relation)?;
         let written = self.written(name, Op::Delete)?;
         let (target, _) = self.target_of(&written, alias, true, Op::Delete)?;
+        self.seek_write(target.sought, p::DELETE, &[]);
         let table = written.table;
         let using = delete.using.as_deref().unwrap_or_default();
         let (plan, scope) = self.written_rows(&target, using, delete.selection.as_ref(), &outer)?;
@@ -84,8 +98,18 @@ impl Analyzer<'_> {
         exprs.extend(target.key.map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
         let (assigned, checks) = (Vec::new(), Vec::new());
-        let locks = Vec::new();
-        Ok(self.with_locks(Write { table, plan, rows: None, assigned, returning, conflict: None, locks, checks }))
+        let (locks, needs) = (Vec::new(), Needs::default());
+        Ok(self.with_locks(Write {
+            table,
+            plan,
+            rows: None,
+            assigned,
+            returning,
+            conflict: None,
+            locks,
+            checks,
+            needs,
+        }))
     }
 
     /// The rows of the target, joined with what FROM or USING has, that satisfy the condition.

@@ -166,6 +166,11 @@ impl Analyzer<'_> {
         self.views.within.pop();
     }
 
+    /// The view whose query is being analysed.
+    pub(super) fn innermost_view(&self) -> Option<&Arc<Table>> {
+        self.views.within.last()
+    }
+
     /// Whether names of relations are those of a view's query.
     pub(super) fn is_within_view(&self) -> bool {
         !self.views.within.is_empty()
@@ -220,6 +225,8 @@ impl Analyzer<'_> {
             .map(|f| (f.name().clone(), Type { oid: types::field_oid(f), typmod: types::field_typmod(f) }))
             .collect();
         let qualifier = self.qualifier(&shown);
+        let columns = table.columns.iter().map(|column| column.name.clone()).collect();
+        self.seek(table, &qualifier, columns, false);
         // The name that the plan shows is the table's own where it can be.
         let scan = LogicalPlanBuilder::scan(TableReference::bare(table.name.clone()), source, None)?;
         let plan = match qualifier == table.name {
@@ -259,6 +266,7 @@ impl Analyzer<'_> {
         seen: Option<&ViewRelation>,
         alias: Option<&TableAlias>,
     ) -> Result<From> {
+        let place = self.sought_so_far();
         let mut relation = self.view_rows(view)?;
         if let Some(seen) = seen {
             let mut columns = Vec::with_capacity(seen.columns.len());
@@ -284,6 +292,8 @@ impl Analyzer<'_> {
             _ => return Err(SqlError::internal("a view without a name in the plan").into()),
         };
         self.note_relation(view, &qualifier);
+        let columns = from.plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        self.seek_view(view, &qualifier, columns, place);
         if let Some(item) = from.items.first_mut() {
             item.oid = view.id;
             item.schema = alias.is_none().then(|| seen.map_or_else(|| view.schema.clone(), |seen| seen.schema.clone()));

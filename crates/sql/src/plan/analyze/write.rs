@@ -48,6 +48,8 @@ pub(crate) struct Write {
     pub locks: Vec<Locking>,
     /// Conditions over the target's columns that new rows must satisfy (WITH CHECK OPTION), each with its view's name.
     pub checks: Vec<(String, Expr)>,
+    /// What whoever runs it has to be allowed.
+    pub needs: crate::access::needs::Needs,
 }
 
 /// A RETURNING list, over the target's columns.
@@ -85,6 +87,8 @@ pub(super) struct Target {
     pub qualifier: TableReference,
     /// The table's columns, which the item's are unless it is a view.
     pub base: Vec<Expr>,
+    /// What it needs; see `access.rs`.
+    pub sought: usize,
 }
 
 /// A value that an assignment gives.
@@ -146,7 +150,7 @@ impl Analyzer<'_> {
             table: Some(Arc::clone(table)),
             oid: table.id,
         };
-        Ok(Target { plan: relation.plan, item, key, qualifier, base })
+        Ok(Target { plan: relation.plan, item, key, qualifier, base, sought: 0 })
     }
 
     /// The column that a name in a list of columns, or left of an assignment, means.
@@ -447,7 +451,7 @@ impl Analyzer<'_> {
 
     /// The statement that is analysed, with its locks.
     pub(super) fn with_locks(&mut self, write: Write) -> Write {
-        Write { locks: std::mem::take(&mut self.locks), ..write }
+        Write { locks: std::mem::take(&mut self.locks), needs: self.needs(), ..write }
     }
 }
 

@@ -1,0 +1,104 @@
+//! Who may log in, and what a session begins with.
+
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+
+use crate::pg::datetime::now;
+use crate::pg::roles::Rights;
+use crate::pg::roles::acl::{Object, privilege};
+use crate::session::database::SqlDatabase;
+use crate::wire::SqlError;
+
+/// A role that somebody wants to log in as.
+#[derive(Clone, Debug)]
+pub struct Login {
+    pub role: u32,
+    pub is_superuser: bool,
+    /// A SCRAM-SHA-256 verifier, unless its time is over.
+    pub verifier: Option<String>,
+    /// There was one, and its time is over.
+    pub is_expired: bool,
+    can_login: bool,
+    may_connect: bool,
+    connection_limit: i32,
+    /// Every role that it is a member of, itself among them.
+    groups: Vec<String>,
+    /// What its session begins with, the weakest first.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Why somebody who has proved who he is cannot log in.
+#[derive(Clone, Debug)]
+pub struct LoginRefused(pub SqlError);
+
+impl Login {
+    fn of(rights: &Rights, name: &str) -> Option<Self> {
+        let role = rights.find(name)?;
+        let is_expired = role.password.is_some() && role.valid_until.is_some_and(|until| until < now());
+        let here = |of: u32| rights.database_settings.iter().filter(move |setting| setting.role == of);
+        let pair = |setting: &crate::pg::roles::DatabaseSetting| (setting.name.clone(), setting.value.clone());
+        let settings = here(0).map(pair).chain(role.settings.iter().cloned()).chain(here(role.oid).map(pair));
+        let allowed = rights.allowed(role.oid, &rights.database, Object::Database, privilege::CONNECT);
+        let groups = rights.roles().filter(|group| rights.is_listed_member_of(role.oid, group.oid));
+        Some(Self {
+            role: role.oid,
+            is_superuser: role.superuser,
+            verifier: role.password.clone().filter(|_| !is_expired),
+            is_expired,
+            can_login: role.login,
+            may_connect: allowed != 0,
+            connection_limit: role.connection_limit,
+            groups: groups.map(|group| group.name.clone()).collect(),
+            settings: settings.collect(),
+        })
+    }
+
+    /// Whether it is a member of a role, itself among them; a superuser of those only that name him.
+    pub fn is_member_of(&self, role: &str) -> bool {
+        self.groups.iter().any(|group| group == role)
+    }
+}
+
+impl SqlDatabase {
+    /// The role of that name, as it is committed; `None`: there is none.
+    ///
+    /// # Errors
+    /// Those of reading the catalog.
+    pub fn login(&self, name: &str) -> Result<Option<Login>, SqlError> {
+        let rights = self.rights(None)?;
+        Ok(Login::of(&rights, name))
+    }
+
+    /// Whether a role, which has proved who it is, may begin a session.
+    ///
+    /// # Errors
+    /// `28000`, `42501`, `53300`
+    pub fn check_login(&self, name: &str, login: Option<&Login>, database: &str) -> Result<(), LoginRefused> {
+        let Some(login) = login else {
+            return Err(LoginRefused(SqlError::new("28000", format!("role \"{name}\" does not exist"))));
+        };
+        if !login.can_login {
+            let error = SqlError::new("28000", format!("role \"{name}\" is not permitted to log in"));
+            return Err(LoginRefused(error));
+        }
+        if login.connection_limit >= 0 && !login.is_superuser {
+            let sessions = self.sessions.lock();
+            let of_role = sessions.values().filter_map(Weak::upgrade).filter(|session| session.login == login.role);
+            if of_role.count() >= usize::try_from(login.connection_limit).unwrap_or(usize::MAX) {
+                let error = SqlError::new("53300", format!("too many connections for role \"{name}\""));
+                return Err(LoginRefused(error));
+            }
+        }
+        if !login.may_connect {
+            let error = SqlError::new("42501", format!("permission denied for database \"{database}\""))
+                .with_detail("User does not have CONNECT privilege.");
+            return Err(LoginRefused(error));
+        }
+        Ok(())
+    }
+
+    /// Roles and rights that were read from the catalog, for the metrics.
+    pub fn rights_loaded(&self) -> u64 {
+        self.rights_loads.load(Ordering::Relaxed)
+    }
+}

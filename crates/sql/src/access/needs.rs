@@ -1,0 +1,134 @@
+//! What a planned statement needs to be allowed to do, and whether a role is.
+//!
+//! A plan is kept with what it needs, and with the definitions that it was made with: a GRANT, an owner, a membership that
+//! changes raises the catalog's version, and plans of earlier versions are not run. So whether a role may run a plan is looked
+//! at once, and after that comparing one number tells ([`Prepared::allowed`](crate::plan::statement::Prepared)).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use resurgam_engine::{Access, Table};
+
+use crate::pg::roles::Rights;
+use crate::pg::roles::acl::{Object, privilege as p};
+use crate::wire::SqlError;
+
+/// What is needed of one relation.
+#[derive(Clone, Debug)]
+pub(crate) struct Need {
+    pub entry: Arc<Table>,
+    /// Whose rights count: those of the owner of the view that reads it; `None`: of whoever runs the statement.
+    pub role: Option<u32>,
+    /// All of these.
+    pub privileges: u32,
+    /// Columns that SELECT, INSERT and UPDATE are for.
+    pub selected: BTreeSet<usize>,
+    pub inserted: BTreeSet<usize>,
+    pub updated: BTreeSet<usize>,
+    /// The statement names it, with its schema or without.
+    pub named: Option<bool>,
+}
+
+/// See the module's head.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Needs {
+    pub relations: Vec<Need>,
+    /// Relations of the system that are not for everybody, and whose rights count.
+    pub system: Vec<(&'static str, Option<u32>)>,
+}
+
+/// Relations of the system that only superusers read.
+pub(crate) const HIDDEN: [&str; 7] = [
+    "pg_authid",
+    "pg_shadow",
+    "pg_hba_file_rules",
+    "pg_statistic",
+    "pg_subscription",
+    "pg_user_mapping",
+    "pg_largeobject",
+];
+
+/// The access of an entry of which nothing is said.
+static FIRST: Access = Access::FIRST;
+
+/// Who may do what with an entry.
+pub(crate) fn access_of(entry: &Table) -> &Access {
+    entry.access.as_deref().unwrap_or(&FIRST)
+}
+
+/// What an entry is to whoever asks for rights.
+pub(crate) fn object_of(entry: &Table) -> Object {
+    if entry.sequence.is_some() { Object::Sequence } else { Object::Table }
+}
+
+/// As messages call an entry.
+pub(crate) fn word_of(entry: &Table) -> &'static str {
+    if entry.view.is_some() { "view" } else { object_of(entry).word() }
+}
+
+/// `42501`
+pub(crate) fn denied(word: &str, name: &str) -> SqlError {
+    SqlError::new("42501", format!("permission denied for {word} {name}"))
+}
+
+/// How many columns an entry has.
+pub(crate) fn width_of(entry: &Table) -> usize {
+    entry.view.as_ref().map_or(entry.columns.len(), |view| view.columns.len())
+}
+
+impl Needs {
+    /// Whether a role may do all of it.
+    ///
+    /// # Errors
+    /// `42501`; `42P01` for what stands in a schema that the role cannot look into, and is named without it.
+    pub(crate) fn check(&self, rights: &Rights, role: u32) -> Result<(), SqlError> {
+        for need in &self.relations {
+            let Some(qualified) = need.named else { continue };
+            let schema = &need.entry.schema;
+            let may_look = rights.allowed(role, &rights.schema(schema), Object::Schema, p::USAGE) != 0;
+            match (may_look, qualified) {
+                (true, _) => {}
+                (false, true) => return Err(denied("schema", schema)),
+                (false, false) => {
+                    let name = &need.entry.name;
+                    return Err(SqlError::new("42P01", format!("relation \"{name}\" does not exist")));
+                }
+            }
+        }
+        if let Some((name, _)) = self.system.iter().find(|(_, of)| !rights.is_superuser(of.unwrap_or(role))) {
+            let is_view = matches!(*name, "pg_shadow" | "pg_hba_file_rules");
+            return Err(denied(if is_view { "view" } else { "table" }, name));
+        }
+        let allowed = |need: &Need| need.is_allowed(rights, need.role.unwrap_or(role));
+        match self.relations.iter().find(|need| !allowed(need)) {
+            Some(need) => Err(denied(word_of(&need.entry), &need.entry.name)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Need {
+    /// `ExecCheckRTEPerms`: what is not allowed for the whole relation may be for each of the columns.
+    fn is_allowed(&self, rights: &Rights, role: u32) -> bool {
+        let access = access_of(&self.entry);
+        let missing = self.privileges & !rights.allowed(role, access, object_of(&self.entry), self.privileges);
+        if missing == 0 {
+            return true;
+        }
+        if missing & !(p::SELECT | p::INSERT | p::UPDATE) != 0 {
+            return false;
+        }
+        let of_columns = |privilege: u32, columns: &BTreeSet<usize>| {
+            let may = |at: &usize| rights.allowed_column(role, access, *at, privilege) != 0;
+            match (missing & privilege, columns.is_empty()) {
+                (0, _) => true,
+                // No column in particular: any is enough.
+                (_, true) => (0..width_of(&self.entry)).any(|at| may(&at)),
+                (_, false) => columns.iter().all(may),
+            }
+        };
+        of_columns(p::SELECT, &self.selected)
+            && of_columns(p::INSERT, &self.inserted)
+            && of_columns(p::UPDATE, &self.updated)
+    }
+}
