@@ -50,6 +50,16 @@ impl Session {
         self.store_access(txn, &entry, access).await
     }
 
+    /// The same of an object that is no relation.
+    pub(crate) async fn own_new_object(
+        &mut self,
+        txn: &Transaction,
+        entry: Arc<Table>,
+    ) -> Result<Arc<Table>, SqlError> {
+        let role = self.role();
+        self.store_access(txn, &entry, Access::of(role)).await
+    }
+
     /// Whether a view's relations are read with the rights of whoever reads it.
     pub(crate) async fn set_invoker(
         &mut self,

@@ -259,6 +259,7 @@ impl Session {
         let txn = self.ddl_transaction("CREATE DOMAIN")?;
         let (schema, name) = table_name(&create.name)?;
         check_schema(&schema)?;
+        self.may_create_in(&schema)?;
         self.refuse_taken(&txn, &schema, &name)?;
         let parts = Parts::of(&create.column)?;
         let array = self.part_id(&txn)?;
@@ -277,7 +278,8 @@ impl Session {
             self.keep_type(&txn, parts.base.0).await?;
             object.needs.push(parts.base.0);
         }
-        self.settle_ddl(|| txn.create_object(&schema, &name, object.clone())).await?;
+        let made = self.settle_ddl(|| txn.create_object(&schema, &name, object.clone())).await?;
+        self.own_new_object(&txn, made).await?;
         Ok(Tag::Fixed("CREATE DOMAIN"))
     }
 

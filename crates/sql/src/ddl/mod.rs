@@ -660,7 +660,9 @@ impl Session {
         for name in names {
             let (schema, wanted) = table_name(name)?;
             if kind != ObjectType::Table {
-                if let Some(table) = txn.table_of_index(&schema, &wanted)? {
+                if kind == ObjectType::Index
+                    && let Some(table) = txn.table_of_index(&schema, &wanted)?
+                {
                     self.may_drop(&table, "index", &wanted)?;
                 }
                 continue;

@@ -152,6 +152,7 @@ impl Session {
         let mut lookups = 0;
         loop {
             let Some(object) = self.type_named(txn, name)? else { return Err(missing(name)) };
+            self.may_drop(&object, "type", &object.name)?;
             lookups += 1;
             match self.settle_ddl(|| txn.lock_for_change(&object)).await {
                 Ok(()) => {
@@ -253,6 +254,7 @@ impl Session {
         let txn = self.ddl_transaction("CREATE TYPE")?;
         let (schema, name) = table_name(name)?;
         check_schema(&schema)?;
+        self.may_create_in(&schema)?;
         self.refuse_taken(&txn, &schema, &name)?;
         let array = self.part_id(&txn)?;
         let mut named: Vec<(String, u32)> = Vec::with_capacity(labels.len());
@@ -272,7 +274,8 @@ impl Session {
         }
         let body = Body { array, comment: None, kind: Kind::Enum(EnumType::new(named)) };
         let object = CatalogObject::new(ObjectKind::TYPE, body.encode());
-        self.settle_ddl(|| txn.create_object(&schema, &name, object.clone())).await?;
+        let made = self.settle_ddl(|| txn.create_object(&schema, &name, object.clone())).await?;
+        self.own_new_object(&txn, made).await?;
         Ok(Tag::Fixed("CREATE TYPE"))
     }
 
