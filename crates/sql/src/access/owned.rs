@@ -350,6 +350,9 @@ impl Session {
         let sequences = txn.sequences()?;
         let sequences: Vec<String> = sequences.iter().filter(|entry| of(entry)).map(|entry| quoted(entry)).collect();
         self.drop_named("SEQUENCE", &sequences, cascade).await?;
+        let types = txn.objects(ObjectKind::TYPE)?;
+        let types: Vec<String> = types.iter().filter(|entry| of(entry)).map(|entry| quoted(entry)).collect();
+        self.drop_named("TYPE", &types, cascade).await?;
         for entry in txn.tables()?.into_iter().chain(txn.views()?).chain(txn.sequences()?) {
             let access = access_of(&entry);
             if roles.iter().any(|role| is_named(access, *role)) {
