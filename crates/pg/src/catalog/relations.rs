@@ -4,7 +4,7 @@ use resurgam_engine::{Grant, Identity, Table};
 
 use super::defs::system_relations;
 use super::depend;
-use super::model::{Model, RelationKind, relation_oid, row_type_oid, schema_oid};
+use super::model::{Model, RelationKind, relation_oid, row_type_oid};
 use super::rows::{Rows, V};
 use super::user_types;
 use super::{BTREE_AM_OID, DATABASE_OID, HEAP_AM_OID, SUPERUSER_OID};
@@ -24,11 +24,11 @@ pub(super) fn fill(
     match name {
         "pg_namespace" => {
             let rights = cx.rights()?;
-            for (oid, name) in model()?.namespaces() {
-                let access = rights.schema(&name);
+            for schema in &model()?.namespaces {
+                let access = rights.schema(&schema.name);
                 rows.add([
-                    ("oid", oid.into()),
-                    ("nspname", name.into()),
+                    ("oid", schema.oid.into()),
+                    ("nspname", schema.name.as_str().into()),
                     ("nspowner", access.owner.into()),
                     ("nspacl", roles::shown_schema(&access, &rights)),
                 ]);
@@ -37,7 +37,9 @@ pub(super) fn fill(
         "pg_class" => pg_class(rows, cx, &model()?, cx.rights()?.as_ref()),
         "pg_attribute" => pg_attribute(rows, &model()?, cx.rights()?.as_ref()),
         "pg_attrdef" => {
-            for (oid, table, column, default) in defaults(&model()?) {
+            let model = model()?;
+            for (oid, table, column, default) in defaults(&model) {
+                let default = model.expression(&default);
                 rows.add([
                     ("oid", oid.into()),
                     ("adrelid", table.into()),
@@ -73,7 +75,7 @@ pub(super) fn fill(
                     ("schemaname", index.table.schema.as_str().into()),
                     ("tablename", index.table.name.as_str().into()),
                     ("indexname", index.name.as_str().into()),
-                    ("indexdef", index.definition(false).into()),
+                    ("indexdef", index.definition(false, false).into()),
                 ]);
             }
         }
@@ -109,7 +111,7 @@ pub(super) fn fill(
                 rows.add([
                     ("oid", row_type_oid(relation.oid).into()),
                     ("typname", relation.name.as_str().into()),
-                    ("typnamespace", schema_oid(&relation.schema).into()),
+                    ("typnamespace", model.schema_oid(&relation.schema).into()),
                     ("typowner", accesses.get(relation).owner.into()),
                     ("typlen", (-1i16).into()),
                     ("typbyval", false.into()),
@@ -240,7 +242,7 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
             ("oid", relation.oid.into()),
             ("relacl", roles::shown(grants, rights)),
             ("relname", relation.name.as_str().into()),
-            ("relnamespace", schema_oid(&relation.schema).into()),
+            ("relnamespace", model.schema_oid(&relation.schema).into()),
             ("reltype", (if has_row_type(relation) { row_type_oid(relation.oid) } else { 0 }).into()),
             ("relowner", access.owner.into()),
             ("relam", am.into()),
@@ -505,7 +507,7 @@ fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
         rows.add([
             ("oid", constraint.oid.into()),
             ("conname", index.name.as_str().into()),
-            ("connamespace", schema_oid(&index.table.schema).into()),
+            ("connamespace", model.schema_oid(&index.table.schema).into()),
             ("contype", constraint.kind().into()),
             ("convalidated", true.into()),
             ("conrelid", relation_oid(index.table.id).into()),
@@ -523,7 +525,7 @@ fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
         rows.add([
             ("oid", info.oid.into()),
             ("conname", check.name.as_str().into()),
-            ("connamespace", schema_oid(&info.table.schema).into()),
+            ("connamespace", model.schema_oid(&info.table.schema).into()),
             ("contype", 'c'.into()),
             ("convalidated", check.validated.into()),
             ("conrelid", relation_oid(info.table.id).into()),
@@ -541,7 +543,7 @@ fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
         rows.add([
             ("oid", info.oid.into()),
             ("conname", foreign.name.as_str().into()),
-            ("connamespace", schema_oid(&info.table.schema).into()),
+            ("connamespace", model.schema_oid(&info.table.schema).into()),
             ("contype", 'f'.into()),
             ("condeferrable", foreign.deferrable.into()),
             ("condeferred", foreign.deferred.into()),

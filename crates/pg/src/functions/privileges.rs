@@ -217,18 +217,13 @@ impl Lookup<'_> {
         let known = |name: &str| first(name, of_kind);
         match (object, named) {
             (Object::Table | Object::AnyColumn | Object::Column, named) => self.relation(named),
-            (Object::Schema, Named::Name(name)) => {
-                match self.model.namespaces().into_iter().any(|(_, known)| known == *name) {
-                    true => Ok(schema(name)),
-                    false => Err(missing("3F000", "schema", name)),
-                }
+            (Object::Schema, Named::Name(name)) => match self.model.has_schema(name) {
+                true => Ok(schema(name)),
+                false => Err(missing("3F000", "schema", name)),
+            },
+            (Object::Schema, Named::Oid(oid)) => {
+                Ok(self.model.namespaces.iter().find(|known| known.oid == *oid).and_then(|found| schema(&found.name)))
             }
-            (Object::Schema, Named::Oid(oid)) => Ok(self
-                .model
-                .namespaces()
-                .into_iter()
-                .find(|(known, _)| known == oid)
-                .and_then(|(_, name)| schema(&name))),
             (Object::Database, Named::Name(name)) if *name == self.cx.database() => Ok(database(name)),
             (Object::Database, Named::Oid(_)) => Ok(database("")),
             (Object::Database, Named::Name(name)) => Err(missing("3D000", "database", name)),

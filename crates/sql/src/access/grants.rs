@@ -177,7 +177,7 @@ impl Session {
     /// # Errors
     /// `42P01`; `42809` for an index.
     pub(crate) fn relation_named(&self, txn: &Transaction, name: &ObjectName) -> Result<Arc<Table>, SqlError> {
-        let (schema, wanted) = table_name(name)?;
+        let (schema, wanted) = self.lookup(txn).place(name)?;
         if matches!(schema.as_str(), "pg_catalog" | "information_schema" | "sys") {
             return Err(denied("table", &wanted));
         }
@@ -194,17 +194,14 @@ impl Session {
         if txn.table_of_index(&schema, &wanted)?.is_some() {
             return Err(SqlError::new("42809", format!("\"{wanted}\" is an index")));
         }
-        let shown = if name.0.len() > 1 { format!("{schema}.{wanted}") } else { wanted };
-        Err(SqlError::new("42P01", format!("relation \"{shown}\" does not exist")))
+        Err(self.lookup(txn).undefined(name, "relation")?)
     }
 
     pub(super) fn schema_must_exist(&self, txn: &Transaction, name: &str) -> Result<(), SqlError> {
-        if matches!(name, "public" | "pg_catalog" | "information_schema")
-            || txn.object_named(resurgam_engine::ObjectKind::SCHEMA, "", name)?.is_some()
-        {
-            return Ok(());
+        match crate::plan::lookup::has_schema(txn, name)? {
+            true => Ok(()),
+            false => Err(crate::plan::lookup::no_schema(name)),
         }
-        Err(SqlError::new("3F000", format!("schema \"{name}\" does not exist")))
     }
 
     /// A relation as it is now, locked against everyone else.
@@ -220,7 +217,7 @@ impl Session {
     }
 
     /// Gives an entry other rights, or another owner.
-    pub(super) async fn store_access(
+    pub(crate) async fn store_access(
         &mut self,
         txn: &Transaction,
         entry: &Arc<Table>,

@@ -201,7 +201,7 @@ impl Session {
             _ => {
                 let entry = match command.what {
                     What::Index => {
-                        let (schema, wanted) = crate::dml::table_name(&command.name)?;
+                        let (schema, wanted) = self.lookup(&txn).place(&command.name)?;
                         match txn.table_of_index(&schema, &wanted)? {
                             Some(table) => {
                                 self.must_own(&table)?;
@@ -216,7 +216,7 @@ impl Session {
                 };
                 let entry = match entry {
                     Err(error) if command.if_exists && error.sqlstate == "42P01" => {
-                        let shown = crate::dml::table_name(&command.name)?.1;
+                        let shown = crate::plan::lookup::last_name(&command.name)?;
                         self.skip(format!("relation \"{shown}\" does not exist, skipping"));
                         return done;
                     }
@@ -240,7 +240,7 @@ impl Session {
 
     /// # Errors
     /// `42501` unless it is a member of the role that it gives something to.
-    fn may_give_to(&self, rights: &Rights, to: u32) -> Result<(), SqlError> {
+    pub(crate) fn may_give_to(&self, rights: &Rights, to: u32) -> Result<(), SqlError> {
         if rights.is_member_of(self.role(), to) {
             return Ok(());
         }
@@ -268,11 +268,11 @@ impl Session {
                 .with_detail(detail));
         }
         self.keep_role(txn, to).await?;
-        self.move_relation(txn, entry, to).await
+        self.hand_over_relation(txn, entry, to).await
     }
 
     /// The same without a question: with the sequences of its columns.
-    async fn move_relation(&mut self, txn: &Transaction, entry: &Arc<Table>, to: u32) -> Result<(), SqlError> {
+    async fn hand_over_relation(&mut self, txn: &Transaction, entry: &Arc<Table>, to: u32) -> Result<(), SqlError> {
         let entry = self.locked_entry(txn, entry).await?;
         let access = given_to(access_of(&entry), to);
         let entry = self.store_access(txn, &entry, access).await?;
@@ -319,7 +319,7 @@ impl Session {
         let entries: Vec<Arc<Table>> =
             entries.filter(|entry| from.contains(&access_of(entry).owner) && !goes_with_table(entry)).collect();
         for entry in entries {
-            self.move_relation(&txn, &entry, to).await?;
+            self.hand_over_relation(&txn, &entry, to).await?;
         }
         for kind in [ObjectKind::SCHEMA, ObjectKind::TYPE, ObjectKind::DATABASE] {
             for entry in txn.objects(kind)? {
