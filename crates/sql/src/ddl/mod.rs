@@ -526,7 +526,7 @@ impl Session {
             column.default_sql = Some(sequence::default_of(&schema, &made));
             serials.push((column.name.clone(), made, serial));
         }
-        self.keep_types(&txn, spec.columns.iter().map(|column| column.ty)).await?;
+        self.keep_types(&txn, spec.columns.iter().map(|column| column.ty).collect::<Vec<_>>()).await?;
         let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         table = self.own_new(&txn, table).await?;
         table = self.add_serials(&txn, table, &serials).await?;
@@ -598,7 +598,7 @@ impl Session {
                 default_sql: None,
             });
         }
-        self.keep_types(txn, spec.columns.iter().map(|column| column.ty)).await?;
+        self.keep_types(txn, spec.columns.iter().map(|column| column.ty).collect::<Vec<_>>()).await?;
         let table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         self.own_new(txn, table).await?;
         let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
