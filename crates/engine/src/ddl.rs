@@ -206,7 +206,7 @@ impl Transaction {
     }
 
     /// Takes several names, or none of them if one has to be waited for.
-    fn claim_names(&self, schema: &str, names: &[(&str, bool)], id: u32) -> Result<Attempt<()>> {
+    pub(crate) fn claim_names(&self, schema: &str, names: &[(&str, bool)], id: u32) -> Result<Attempt<()>> {
         for (at, (name, is_index)) in names.iter().enumerate() {
             if let Attempt::Wait(wait) = self.claim_name(schema, name, id, *is_index)? {
                 for (taken, _) in &names[..at] {

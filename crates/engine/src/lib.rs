@@ -37,6 +37,7 @@
 //! | `catalog_object.rs` | objects of the catalog that are no relations: schemas, roles, types |
 //! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `shared_map.rs` | a map that is cheap to copy: for each state of the definitions |
+//! | `schemas.rs` | what is in a schema, moving relations between them, keeping one from going |
 //! | `transaction.rs` | begin, statements, commit, rollback |
 //! | `gate.rs` | counting what is under way, and waiting until nothing is; `sync.rs`, what it is made of |
 //! | `operations.rs` | what of a transaction is under way while it is ended |
@@ -97,6 +98,7 @@ mod restore;
 mod retention;
 mod rewrite;
 mod rows;
+mod schemas;
 mod sequence;
 mod shared_map;
 mod statement;

@@ -12,7 +12,7 @@ use super::schedule::World;
 use crate::broken;
 
 /// Number of choices in [`World::random_alter`].
-pub const CHOICES: u64 = 8;
+pub const CHOICES: u64 = 9;
 
 /// An integer in a column that is int4 or int8.
 pub fn integer(ty: ColumnType, value: i64) -> Datum {
@@ -157,6 +157,24 @@ impl World {
                     Ok(Attempt::Done(_)) => broken!("an index on {name} was not cancelled"),
                     result => self.ddl_done(at, name, result.map(forget), |_| Ok(None)),
                 }
+            }
+            // To another schema and back, or no further.
+            7 => {
+                let moved = match tx.set_schema(table, "away") {
+                    Ok(Attempt::Done(moved)) => moved,
+                    result => return self.ddl_done(at, name, result.map(forget), |_| Ok(None)),
+                };
+                match (tx.table("public", name), tx.table("away", name)) {
+                    (Ok(None), Ok(Some(found))) if found.id == table.id => {}
+                    found => broken!("table {name} was moved, and is found as {found:?}"),
+                }
+                if self.rng.one_in(3) {
+                    // What it did goes with the transaction.
+                    self.clients[at].failed = true;
+                    return Ok(());
+                }
+                let result = tx.set_schema(&moved, "public");
+                self.ddl_done(at, name, result.map(forget), |_| Ok(Some(model)))
             }
             _ => {
                 let Some(which) = self.rng.pick(&model.indexes).map(|index| index.name.clone()) else {
