@@ -13,6 +13,7 @@ use resurgam_engine::{SequenceState, Table};
 
 use crate::advisory::Advisory;
 use crate::datetime::Zone;
+use crate::search_path::{self, SearchPath};
 use crate::wire::SqlError;
 
 /// One row of `pg_settings`.
@@ -129,6 +130,15 @@ pub trait PgContext: Debug + Send + Sync {
     /// Every sequence.
     fn sequences(&self) -> Result<Vec<Arc<Table>>, SqlError> {
         Ok(Vec::new())
+    }
+    /// Every schema that was made, changed or dropped ([`crate::catalog::namespaces`] has those of the system as well).
+    fn schemas(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        Ok(Vec::new())
+    }
+    /// The schemas in which names are looked for.
+    fn search_path(&self) -> Arc<SearchPath> {
+        let setting = self.setting("search_path");
+        Arc::new(SearchPath::of(setting.as_deref().unwrap_or(search_path::DEFAULT), &self.user()))
     }
     /// What a function of sequences gives, for the sequence with that oid.
     ///

@@ -23,6 +23,7 @@
 //! | [`naming`] | expressions to the names of result columns |
 //! | [`collation`] | the one order of texts |
 //! | [`definition`] | expressions that definitions hold, to text and back |
+//! | [`search_path`] | the setting to the schemas that names are looked for in |
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |
 //! | [`user_types`] | enumerated types and domains |
 //! | [`wire`] | what all of them answer with: errors, fields, encoded rows, tags |
@@ -46,6 +47,7 @@ pub mod jsonb;
 pub mod memory;
 pub mod naming;
 pub mod running;
+pub mod search_path;
 pub mod sequence_names;
 pub mod types;
 pub mod user_types;

@@ -32,6 +32,11 @@ fn is_call_of_sequence(call: &ast::Function) -> bool {
 
 /// A DEFAULT that is no more than the next value of a sequence, as PostgreSQL shows it.
 pub fn next_value(expr: &Expr) -> Option<String> {
+    next_value_of(expr, true)
+}
+
+/// The same; `short`: without the schema where it is `public`, as definitions keep it.
+fn next_value_of(expr: &Expr, short: bool) -> Option<String> {
     let Expr::Function(call) = expr else { return None };
     let FunctionArguments::List(list) = &call.args else { return None };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(first))] = list.args.as_slice() else { return None };
@@ -41,10 +46,31 @@ pub fn next_value(expr: &Expr) -> Option<String> {
     let parts = split_name(constant(&mut first.clone())?)?;
     let name = match parts.as_slice() {
         [name] => quote_ident(name),
-        [schema, name] if schema == "public" => quote_ident(name),
+        [schema, name] if short && schema == "public" => quote_ident(name),
+        [schema, name] => format!("{}.{}", quote_ident(schema), quote_ident(name)),
         _ => return None,
     };
     Some(format!("nextval('{}'::regclass)", name.replace('\'', "''")))
+}
+
+/// The constant by which an expression names a relation: as `regclass`, or as what a function of sequences is called with.
+pub fn relation_constant(expr: &mut Expr) -> Option<&mut String> {
+    let is_regclass = |ty: &ast::DataType| ty.to_string().eq_ignore_ascii_case("regclass");
+    match expr {
+        Expr::Function(call) if is_call_of_sequence(call) => match &mut call.args {
+            FunctionArguments::List(list) => match list.args.first_mut()? {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(first)) => constant(first),
+                _ => None,
+            },
+            _ => None,
+        },
+        Expr::Cast { expr, data_type, .. } if is_regclass(data_type) => constant(expr),
+        Expr::TypedString(typed) if is_regclass(&typed.data_type) => match &mut typed.value.value {
+            Value::SingleQuotedString(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Calls `visit` with each constant that names a sequence.
@@ -87,7 +113,7 @@ pub fn renamed(sql: &str, new: &dyn Fn(&str) -> Option<String>) -> Option<String
             (*text, changed) = (name, true);
         }
     });
-    changed.then(|| next_value(&expr).unwrap_or_else(|| kept_text(&expr)))
+    changed.then(|| next_value_of(&expr, false).unwrap_or_else(|| kept_text(&expr)))
 }
 
 #[cfg(test)]
@@ -106,6 +132,7 @@ mod tests {
         let next = |sql: &str| next_value(&parse_expression(sql).expect("an expression"));
         assert_eq!(next("NEXTVAL('public.s'::regclass)").as_deref(), Some("nextval('s'::regclass)"));
         assert_eq!(next("nextval('\"S\"')").as_deref(), Some("nextval('\"S\"'::regclass)"));
+        assert_eq!(next("nextval('X.\"S\"')").as_deref(), Some("nextval('x.\"S\"'::regclass)"));
         assert_eq!(next("nextval('s') + 1"), None);
     }
 }

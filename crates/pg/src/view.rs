@@ -39,7 +39,7 @@ struct Renamed {
     name: String,
     /// As it is now.
     now: (String, String),
-    /// With its schema.
+    /// Its name needs its schema.
     qualified: bool,
     /// Names of its columns as the query has them, if one of them is another by now.
     columns: Option<Vec<String>>,
@@ -76,11 +76,19 @@ impl VisitorMut for Reword {
             }
         }
         let (schema, now) = &found.now;
-        let parts = match schema.as_str() {
-            "public" if !found.qualified => vec![ident(now)],
-            _ => vec![ident(schema), ident(now)],
-        };
+        let parts = if found.qualified { vec![ident(schema), ident(now)] } else { vec![ident(now)] };
         *name = ast::ObjectName::from(parts);
+        ControlFlow::Continue(())
+    }
+    /// A column of a table that is named with its schema: the schema is another one by now, perhaps.
+    fn pre_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+        if let ast::Expr::CompoundIdentifier(parts) = expr
+            && let [schema, table, _] = parts.as_slice()
+            && self.renamed.iter().any(|known| known.schema == folded(schema) && known.name == folded(table))
+            && self.renamed.iter().filter(|known| known.name == folded(table)).count() == 1
+        {
+            parts.remove(0);
+        }
         ControlFlow::Continue(())
     }
 }
@@ -101,9 +109,18 @@ fn with_names(query: &Query) -> HashSet<String> {
     names.0
 }
 
+/// Whether the name of a relation of a schema alone finds it.
+type IsVisible<'a> = &'a dyn Fn(&str, &str) -> bool;
+
 /// A view's query with the names that its relations have now; `relation` knows them by id.
-fn present(view: &View, query: &mut Query, qualified: bool, relation: &dyn Fn(u32) -> Option<std::sync::Arc<Table>>) {
+fn present(
+    view: &View,
+    query: &mut Query,
+    is_visible: IsVisible<'_>,
+    relation: &dyn Fn(u32) -> Option<std::sync::Arc<Table>>,
+) {
     let mut renamed = Vec::new();
+    let own = with_names(query);
     for seen in &view.relations {
         let Some(now) = relation(seen.id) else { continue };
         let name_at = |at: usize| match &now.view {
@@ -111,28 +128,28 @@ fn present(view: &View, query: &mut Query, qualified: bool, relation: &dyn Fn(u3
             None => now.columns.get(at).map(|column| column.name.as_str()),
         };
         let same_columns = seen.columns.iter().all(|column| name_at(column.at) == Some(&column.name));
-        if !qualified && same_columns && (&seen.schema, &seen.name) == (&now.schema, &now.name) {
-            continue;
-        }
         renamed.push(Renamed {
             schema: seen.schema.clone(),
             name: seen.name.clone(),
             now: (now.schema.clone(), now.name.clone()),
-            qualified,
+            qualified: own.contains(&now.name) || !is_visible(&now.schema, &now.name),
             columns: (!same_columns).then(|| seen.columns.iter().map(|column| column.name.clone()).collect()),
         });
     }
     if !renamed.is_empty() {
-        let own = with_names(query);
         let _ = query.walk_mut(&mut Reword { renamed, own });
     }
 }
 
 /// `pg_get_viewdef`: text that makes the view anew.
-pub fn shown(view: &View, qualified: bool, relation: &dyn Fn(u32) -> Option<std::sync::Arc<Table>>) -> String {
+pub fn shown(
+    view: &View,
+    is_visible: IsVisible<'_>,
+    relation: &dyn Fn(u32) -> Option<std::sync::Arc<Table>>,
+) -> String {
     let Some(mut query) = parsed(&view.sql) else { return format!(" {};", view.sql) };
     name_columns(view, &mut query);
-    present(view, &mut query, qualified, relation);
+    present(view, &mut query, is_visible, relation);
     // What the parser has other words for.
     let text = laid_out(&query).replace("resurgam$rows(", "ROWS FROM(").replace("resurgam$variadic(", "VARIADIC (");
     format!(" {text};")

@@ -68,7 +68,7 @@ pub(super) fn fill(rows: &mut Rows<'_>, model: &Model) {
         let default = (CLASS_DEFAULT, oid, 0);
         depends(default, (CLASS_RELATION, table, column), 'a');
         for name in sequence_names::named(&text) {
-            if let Some(sequence) = model.find(&name).filter(|found| found.kind == RelationKind::Sequence) {
+            if let Some(sequence) = model.find_stored(&name).filter(|found| found.kind == RelationKind::Sequence) {
                 depends(default, (CLASS_RELATION, sequence.oid, 0), 'n');
             }
         }

@@ -21,10 +21,10 @@ pub(super) fn fill(
     match name {
         "information_schema_catalog_name" => rows.add([("catalog_name", database.into())]),
         "schemata" => {
-            for (_, schema) in model()?.namespaces() {
+            for schema in &model()?.namespaces {
                 rows.add([
                     ("catalog_name", database.as_str().into()),
-                    ("schema_name", schema.into()),
+                    ("schema_name", schema.name.as_str().into()),
                     ("schema_owner", cx.user().into()),
                 ]);
             }
@@ -110,7 +110,7 @@ pub(super) fn fill(
                     let _ = column;
                     let name = format!(
                         "{}_{}_{}_not_null",
-                        super::schema_oid(&table.schema),
+                        model.schema_oid(&table.schema),
                         super::relation_oid(table.id),
                         at + 1
                     );
@@ -376,16 +376,14 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ColumnType::Text => Some(1_073_741_824),
                 _ => characters.map(|n| n * 4),
             };
+            let default = column.default_sql.as_deref().filter(|_| generated.is_none() && identity == Identity::No);
             rows.add([
                 ("table_catalog", database.into()),
                 ("table_schema", table.schema.as_str().into()),
                 ("table_name", table.name.as_str().into()),
                 ("column_name", column.name.as_str().into()),
                 ("ordinal_position", (at + 1).into()),
-                (
-                    "column_default",
-                    column.default_sql.as_deref().filter(|_| generated.is_none() && identity == Identity::No).into(),
-                ),
+                ("column_default", default.map(|sql| model.expression(sql)).into()),
                 ("is_nullable", yes_no(column.nullable)),
                 ("data_type", data_type.into()),
                 ("interval_type", interval_fields.into()),

@@ -10,12 +10,14 @@
 //! | index that a primary key shows as (the table itself is clustered) | [`primary_index_oid`]: 2^30 + 16384 + n |
 //! | constraint | 2^30 + 2^29 + oid of its index, without the index's own 2^30 |
 //! | default of a column | 2^31 − 2^28 + running number |
-//! | system relations, types, schemas | PostgreSQL's |
+//! | system relations, types, schemas `pg_catalog`, `information_schema`, `public` | PostgreSQL's |
+//! | other schema with engine id n | [`relation_oid`] |
 
 mod defs;
 mod depend;
 mod info;
 mod model;
+mod namespaces;
 mod operator;
 mod provider;
 mod relations;
@@ -35,8 +37,9 @@ pub use defs::{SystemRelation, system_relation, system_relations};
 pub use model::{
     CLASS_CONSTRAINT, CLASS_RELATION, Constraint, IndexInfo, Model, Relation, RelationKind, distinct_names,
     expression_name, index_expression, namespaces, predicate_of, primary_index_oid, relation_oid, relations,
-    schema_oid, split_name,
+    split_name,
 };
+pub use namespaces::{CLASS_SCHEMA, Namespace, is_dropped, is_system_schema, schema_body};
 
 pub use sequences::sequence_table;
 pub use user_types::{CLASS_TYPE, domain_constraint};

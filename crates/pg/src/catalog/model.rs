@@ -1,5 +1,6 @@
 //! The database's relations, indexes and constraints as the catalogs show them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Expr;
@@ -7,9 +8,11 @@ use resurgam_engine::{
     ColumnOrder, CommentOn, ForeignKey, Identity, OwnedSequence, ReferentialAction, Sequence, Table,
 };
 
-use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, system_relations};
+use super::namespaces::{CLASS_SCHEMA, Namespace, namespaces_of};
+use super::system_relations;
 use crate::context::PgContext;
 use crate::functions::quote_ident;
+use crate::search_path::{PG_CATALOG, PUBLIC, SearchPath};
 use crate::wire::SqlError;
 
 /// First oid of what users make.
@@ -57,22 +60,6 @@ pub struct Comment<'a> {
     pub text: &'a str,
 }
 
-/// Oid of a schema.
-pub fn schema_oid(name: &str) -> u32 {
-    match name {
-        "pg_catalog" => PG_CATALOG_OID,
-        "public" => PUBLIC_OID,
-        "information_schema" => INFORMATION_SCHEMA_OID,
-        "pg_toast" => 99,
-        other => {
-            // FNV-1a, kept away from the other ranges
-            let hash =
-                other.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-            0x6000_0000 | (hash & 0x00ff_ffff)
-        }
-    }
-}
-
 /// What a relation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelationKind {
@@ -106,20 +93,22 @@ pub struct Relation {
     pub has_index: bool,
     /// The engine's id; `None` for system relations.
     pub id: Option<u32>,
+    /// Its name alone finds it.
+    pub visible: bool,
 }
 
 impl Relation {
-    /// Whether an unqualified name finds it.
-    pub fn is_visible(&self) -> bool {
-        self.schema == "public" || self.schema == "pg_catalog"
-    }
     /// The name as `regclass` prints it: qualified unless visible, quoted if it must be.
     pub fn visible_name(&self) -> String {
-        if self.is_visible() {
-            quote_ident(&self.name)
-        } else {
-            format!("{}.{}", quote_ident(&self.schema), quote_ident(&self.name))
-        }
+        shown_name(&self.schema, &self.name, self.visible)
+    }
+}
+
+/// A name with its schema if it needs that.
+fn shown_name(schema: &str, name: &str, visible: bool) -> String {
+    match visible {
+        true => quote_ident(name),
+        false => format!("{}.{}", quote_ident(schema), quote_ident(name)),
     }
 }
 
@@ -139,14 +128,13 @@ pub struct IndexInfo {
 }
 
 impl IndexInfo {
-    /// `pg_get_indexdef`.
-    pub fn definition(&self, pretty: bool) -> String {
+    /// `pg_get_indexdef`; `visible`: the table's name does without its schema.
+    pub fn definition(&self, pretty: bool, visible: bool) -> String {
         let mut out = format!(
-            "CREATE {}INDEX {} ON {}.{} USING btree ({})",
+            "CREATE {}INDEX {} ON {} USING btree ({})",
             if self.unique { "UNIQUE " } else { "" },
             quote_ident(&self.name),
-            quote_ident(&self.table.schema),
-            quote_ident(&self.table.name),
+            shown_name(&self.table.schema, &self.table.name, visible),
             self.ordered_column_list(pretty)
         );
         if let Some(predicate) = self.predicate(pretty) {
@@ -314,6 +302,8 @@ pub struct ForeignInfo {
     pub table: Arc<Table>,
     pub foreign: ForeignKey,
     pub parent: Arc<Table>,
+    /// Its name, with its schema if it needs that.
+    pub parent_name: String,
     /// Position of the referenced key among the parent's indexes; `None`: its primary key.
     pub index: Option<usize>,
     /// The parent's columns, in the order of the constraint's.
@@ -357,11 +347,7 @@ impl ForeignInfo {
         let mut out = format!(
             "FOREIGN KEY ({}) REFERENCES {}({})",
             list(&self.table, &self.foreign.columns),
-            if self.parent.schema == "public" {
-                quote_ident(&self.parent.name)
-            } else {
-                format!("{}.{}", quote_ident(&self.parent.schema), quote_ident(&self.parent.name))
-            },
+            self.parent_name,
             list(&self.parent, &self.referenced)
         );
         if self.foreign.match_full {
@@ -402,8 +388,10 @@ impl Constraint {
 pub struct Model {
     pub tables: Vec<Arc<Table>>,
     pub views: Vec<Arc<Table>>,
-    /// Names of schema `public` are written with it: the search path does not have it.
-    pub qualified: bool,
+    pub namespaces: Vec<Namespace>,
+    pub path: Arc<SearchPath>,
+    /// For each name the place on the path where it is found first.
+    places: HashMap<String, usize>,
     /// By schema and name.
     pub sequences: Vec<Arc<Table>>,
     pub indexes: Vec<IndexInfo>,
@@ -427,6 +415,7 @@ impl Model {
                 columns: system.columns.len(),
                 has_index: false,
                 id: None,
+                visible: false,
             })
             .collect();
         for table in &tables {
@@ -463,6 +452,7 @@ impl Model {
                 columns: table.columns.len(),
                 has_index: indexes.len() > first,
                 id: Some(table.id),
+                visible: false,
             });
             for index in &indexes[first..] {
                 relations.push(Relation {
@@ -473,6 +463,7 @@ impl Model {
                     columns: index.columns.len(),
                     has_index: false,
                     id: Some(if index.primary { table.id } else { index.oid - FIRST_USER_OID }),
+                    visible: false,
                 });
             }
         }
@@ -486,6 +477,7 @@ impl Model {
                 columns: view.view.as_ref().map_or(0, |view| view.columns.len()),
                 has_index: false,
                 id: Some(view.id),
+                visible: false,
             });
         }
         let sequences = cx.sequences()?;
@@ -498,18 +490,43 @@ impl Model {
                 columns: 3,
                 has_index: false,
                 id: Some(sequence.id),
+                visible: false,
             });
         }
-        let path = cx.setting("search_path");
-        let is_public = |name: &str| name.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("public");
-        let qualified = path.is_some_and(|path| !path.split(',').any(is_public));
-        Ok(Self { tables, views, qualified, sequences, indexes, relations })
+        let namespaces = namespaces_of(&cx.schemas()?);
+        let path = cx.search_path();
+        let mut places: HashMap<String, usize> = HashMap::new();
+        for relation in &relations {
+            let Some(place) = path.place(&relation.schema) else { continue };
+            match places.get_mut(&relation.name) {
+                Some(first) => *first = place.min(*first),
+                None => _ = places.insert(relation.name.clone(), place),
+            }
+        }
+        for relation in &mut relations {
+            let place = path.place(&relation.schema);
+            relation.visible = place.is_some() && place == places.get(&relation.name).copied();
+        }
+        Ok(Self { tables, views, namespaces, path, places, sequences, indexes, relations })
+    }
+
+    /// Whether the name of a relation alone finds it.
+    pub fn is_visible(&self, schema: &str, name: &str) -> bool {
+        self.path.place(schema).is_some_and(|place| self.places.get(name) == Some(&place))
+    }
+
+    /// A relation's name, with its schema if it needs that.
+    pub fn shown(&self, schema: &str, name: &str) -> String {
+        shown_name(schema, name, self.is_visible(schema, name))
     }
 
     /// Comments, each with what it is on.
     pub fn comments(&self) -> impl Iterator<Item = Comment<'_>> {
         let entries = self.tables.iter().chain(&self.views).chain(&self.sequences);
-        entries.flat_map(|entry| {
+        let schemas = self.namespaces.iter().filter_map(|schema| {
+            Some(Comment { class: CLASS_SCHEMA, oid: schema.oid, column: 0, text: schema.comment()? })
+        });
+        let of_relations = entries.flat_map(|entry| {
             entry.comments.iter().map(|(on, text)| {
                 let index = |id: &Option<u32>| id.map_or_else(|| primary_index_oid(entry.id), relation_oid);
                 let (class, oid, column) = match on {
@@ -520,7 +537,8 @@ impl Model {
                 };
                 Comment { class, oid, column, text }
             })
-        })
+        });
+        of_relations.chain(schemas)
     }
 
     /// The identity column that a sequence is a part of: its table, and its position.
@@ -545,7 +563,9 @@ impl Model {
 
     /// `pg_get_viewdef` of a view.
     pub fn view_definition(&self, view: &Table) -> Option<String> {
-        view.view.as_ref().map(|view| crate::view::shown(view, self.qualified, &|id| self.entry(id)))
+        view.view
+            .as_ref()
+            .map(|view| crate::view::shown(view, &|schema, name| self.is_visible(schema, name), &|id| self.entry(id)))
     }
 
     /// Which columns of a view can be written to, and whether rows can be, by way of views that it reads, too.
@@ -594,6 +614,7 @@ impl Model {
                     oid: constraint_oid(relation_oid(foreign.id)),
                     table: Arc::clone(table),
                     foreign: foreign.clone(),
+                    parent_name: self.shown(&parent.schema, &parent.name),
                     parent: Arc::clone(parent),
                     index,
                     referenced,
@@ -614,7 +635,7 @@ impl Model {
             self.relations.iter().find(|relation| relation.schema == schema && relation.name == name)
         };
         match parts.as_slice() {
-            [name] => found("pg_catalog", name).or_else(|| found("public", name)),
+            [name] => self.relations.iter().find(|relation| relation.visible && relation.name == *name),
             [schema, name] | [_, schema, name] => found(schema, name),
             _ => None,
         }
@@ -625,15 +646,34 @@ impl Model {
         self.relations.iter().find(|relation| relation.oid == oid)
     }
 
-    /// Every schema that exists: oid and name.
-    pub fn namespaces(&self) -> Vec<(u32, String)> {
-        let mut names = vec!["pg_catalog", "public", "information_schema", "pg_toast"];
-        for table in self.tables.iter().chain(&self.views) {
-            if !names.contains(&table.schema.as_str()) {
-                names.push(&table.schema);
+    /// The relation that a name in a stored expression means: one without a schema is of `public`.
+    pub fn find_stored(&self, name: &str) -> Option<&Relation> {
+        let parts = split_name(name)?;
+        let (schemas, name): (&[&str], &str) = match parts.as_slice() {
+            [name] => (&[PG_CATALOG, PUBLIC], name),
+            [schema, name] => (&[schema.as_str()], name),
+            _ => return None,
+        };
+        schemas.iter().find_map(|schema| {
+            self.relations.iter().find(|relation| relation.schema == *schema && relation.name == name)
+        })
+    }
+
+    /// A stored expression with its names of relations as they have to be written now.
+    pub fn expression(&self, sql: &str) -> String {
+        let shown = |name: &str| self.find_stored(name).map(Relation::visible_name).filter(|shown| shown != name);
+        crate::sequence_names::renamed(sql, &shown).unwrap_or_else(|| sql.to_owned())
+    }
+
+    /// `42P01`, or `3F000` where the schema that a name has does not exist.
+    pub fn undefined(&self, name: &str) -> SqlError {
+        match split_name(name).as_deref() {
+            Some([.., schema, _]) if !self.has_schema(schema) => {
+                SqlError::new("3F000", format!("schema \"{schema}\" does not exist"))
             }
+            Some(parts) => SqlError::new("42P01", format!("relation \"{}\" does not exist", parts.join("."))),
+            None => SqlError::new("42P01", format!("relation \"{name}\" does not exist")),
         }
-        names.into_iter().map(|name| (schema_oid(name), name.to_owned())).collect()
     }
 }
 
@@ -684,9 +724,12 @@ pub fn relations(cx: &dyn PgContext) -> Result<Vec<Relation>, SqlError> {
     Ok(Model::load(cx)?.relations)
 }
 
-/// Every schema that a session sees: oid and name.
-pub fn namespaces(cx: &dyn PgContext) -> Result<Vec<(u32, String)>, SqlError> {
-    Ok(Model::load(cx)?.namespaces())
+/// Every schema that a session sees.
+///
+/// # Errors
+/// Those of reading the catalog.
+pub fn namespaces(cx: &dyn PgContext) -> Result<Vec<Namespace>, SqlError> {
+    Ok(namespaces_of(&cx.schemas()?))
 }
 
 #[cfg(test)]

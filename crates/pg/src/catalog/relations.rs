@@ -4,7 +4,7 @@ use resurgam_engine::{Identity, Table};
 
 use super::defs::system_relations;
 use super::depend;
-use super::model::{Model, RelationKind, relation_oid, row_type_oid, schema_oid};
+use super::model::{Model, RelationKind, relation_oid, row_type_oid};
 use super::rows::{Rows, V};
 use super::sequences;
 use super::user_types;
@@ -22,14 +22,20 @@ pub(super) fn fill(
 ) -> Result<bool, SqlError> {
     match name {
         "pg_namespace" => {
-            for (oid, name) in model()?.namespaces() {
-                rows.add([("oid", oid.into()), ("nspname", name.into()), ("nspowner", SUPERUSER_OID.into())]);
+            for schema in &model()?.namespaces {
+                rows.add([
+                    ("oid", schema.oid.into()),
+                    ("nspname", schema.name.as_str().into()),
+                    ("nspowner", SUPERUSER_OID.into()),
+                ]);
             }
         }
         "pg_class" => pg_class(rows, cx, &model()?),
         "pg_attribute" => pg_attribute(rows, &model()?),
         "pg_attrdef" => {
-            for (oid, table, column, default) in defaults(&model()?) {
+            let model = model()?;
+            for (oid, table, column, default) in defaults(&model) {
+                let default = model.expression(&default);
                 rows.add([
                     ("oid", oid.into()),
                     ("adrelid", table.into()),
@@ -64,7 +70,7 @@ pub(super) fn fill(
                     ("schemaname", index.table.schema.as_str().into()),
                     ("tablename", index.table.name.as_str().into()),
                     ("indexname", index.name.as_str().into()),
-                    ("indexdef", index.definition(false).into()),
+                    ("indexdef", index.definition(false, false).into()),
                 ]);
             }
         }
@@ -94,11 +100,12 @@ pub(super) fn fill(
         // Beside those of the system: a table's rows have one.
         "pg_type" => {
             user_types::fill(name, rows);
-            for relation in model()?.relations.iter().filter(|relation| has_row_type(relation)) {
+            let model = model()?;
+            for relation in model.relations.iter().filter(|relation| has_row_type(relation)) {
                 rows.add([
                     ("oid", row_type_oid(relation.oid).into()),
                     ("typname", relation.name.as_str().into()),
-                    ("typnamespace", schema_oid(&relation.schema).into()),
+                    ("typnamespace", model.schema_oid(&relation.schema).into()),
                     ("typowner", SUPERUSER_OID.into()),
                     ("typlen", (-1i16).into()),
                     ("typbyval", false.into()),
@@ -216,7 +223,7 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
         rows.add([
             ("oid", relation.oid.into()),
             ("relname", relation.name.as_str().into()),
-            ("relnamespace", schema_oid(&relation.schema).into()),
+            ("relnamespace", model.schema_oid(&relation.schema).into()),
             ("reltype", (if has_row_type(relation) { row_type_oid(relation.oid) } else { 0 }).into()),
             ("relowner", SUPERUSER_OID.into()),
             ("relam", am.into()),
@@ -474,7 +481,7 @@ fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
         rows.add([
             ("oid", constraint.oid.into()),
             ("conname", index.name.as_str().into()),
-            ("connamespace", schema_oid(&index.table.schema).into()),
+            ("connamespace", model.schema_oid(&index.table.schema).into()),
             ("contype", constraint.kind().into()),
             ("convalidated", true.into()),
             ("conrelid", relation_oid(index.table.id).into()),
@@ -492,7 +499,7 @@ fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
         rows.add([
             ("oid", info.oid.into()),
             ("conname", check.name.as_str().into()),
-            ("connamespace", schema_oid(&info.table.schema).into()),
+            ("connamespace", model.schema_oid(&info.table.schema).into()),
             ("contype", 'c'.into()),
             ("convalidated", check.validated.into()),
             ("conrelid", relation_oid(info.table.id).into()),
@@ -510,7 +517,7 @@ fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
         rows.add([
             ("oid", info.oid.into()),
             ("conname", foreign.name.as_str().into()),
-            ("connamespace", schema_oid(&info.table.schema).into()),
+            ("connamespace", model.schema_oid(&info.table.schema).into()),
             ("contype", 'f'.into()),
             ("condeferrable", foreign.deferrable.into()),
             ("condeferred", foreign.deferred.into()),

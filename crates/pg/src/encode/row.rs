@@ -130,8 +130,8 @@ pub(super) fn reg_names(ty: u32, style: &TextStyle) -> Option<Names> {
             }
         }
         oid::REGNAMESPACE => {
-            for (oid, name) in crate::catalog::namespaces(cx.as_ref()).ok()? {
-                names.insert(oid, name);
+            for schema in crate::catalog::namespaces(cx.as_ref()).ok()? {
+                names.insert(schema.oid, crate::functions::quote_ident(&schema.name));
             }
         }
         oid::REGROLE => {

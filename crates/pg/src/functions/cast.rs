@@ -214,16 +214,17 @@ impl PgCast {
                 return crate::decode::parse_oid(name);
             }
             match (self.oid, &model) {
-                (oid::REGCLASS, Some(model)) => model
-                    .find(name)
-                    .map(|relation| relation.oid)
-                    .ok_or_else(|| SqlError::new("42P01", format!("relation \"{name}\" does not exist"))),
-                (oid::REGNAMESPACE, Some(model)) => model
-                    .namespaces()
-                    .into_iter()
-                    .find(|(_, known)| known == name.trim_matches('"'))
-                    .map(|(oid, _)| oid)
-                    .ok_or_else(|| SqlError::new("3F000", format!("schema \"{name}\" does not exist"))),
+                (oid::REGCLASS, Some(model)) => {
+                    model.find(name).map(|relation| relation.oid).ok_or_else(|| model.undefined(name))
+                }
+                (oid::REGNAMESPACE, Some(model)) => {
+                    let parts = crate::catalog::split_name(name).unwrap_or_default();
+                    let [schema] = parts.as_slice() else { return Err(SqlError::new("42602", "invalid name syntax")) };
+                    match model.schema_oid(schema) {
+                        0 => Err(SqlError::new("3F000", format!("schema \"{schema}\" does not exist"))),
+                        oid => Ok(oid),
+                    }
+                }
                 (oid::REGTYPE, _) => type_by_name(name)
                     .map(|ty| ty.oid)
                     .ok_or_else(|| SqlError::new("42704", format!("type \"{name}\" does not exist"))),

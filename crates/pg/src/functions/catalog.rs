@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 
 use super::define::{Call, P, PgFunction, f, oid};
 use super::quote_ident;
-use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, Model, SUPERUSER_OID};
+use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, CLASS_SCHEMA, Model, SUPERUSER_OID};
 use crate::context::{PgContext, Sizes};
 use crate::types::{self, oid as t};
 use crate::wire::SqlError;
@@ -75,6 +75,7 @@ fn class_named(name: &str) -> Option<u32> {
         "pg_class" => Some(CLASS_RELATION),
         "pg_constraint" => Some(CLASS_CONSTRAINT),
         "pg_type" => Some(crate::catalog::CLASS_TYPE),
+        "pg_namespace" => Some(CLASS_SCHEMA),
         _ => None,
     }
 }
@@ -139,9 +140,7 @@ fn relation_argument(call: &Call<'_>, model: &Model, row: usize) -> Result<Optio
             Ok(oid) => Some(oid),
             Err(_) => match model.find(&text) {
                 Some(relation) => Some(relation.oid),
-                None => {
-                    return Err(SqlError::new("42P01", format!("relation \"{text}\" does not exist")));
-                }
+                None => return Err(model.undefined(&text)),
             },
         },
         _ => None,
@@ -163,7 +162,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("pg_table_is_visible", &[P::Oid], t::BOOL, |cx, call| {
         let model = Model::load(cx)?;
         let visible: std::collections::HashMap<u32, bool> =
-            model.relations.iter().map(|relation| (relation.oid, relation.is_visible())).collect();
+            model.relations.iter().map(|relation| (relation.oid, relation.visible)).collect();
         call.bools(|row| Ok(call.oid(0, row).and_then(|oid| visible.get(&oid).copied())))
     }));
     out.push(add!("pg_type_is_visible", &[P::Oid], t::BOOL, |_cx, call| {
@@ -216,12 +215,10 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     return Ok(None);
                 };
                 let pretty = call.given(2) && call.bool(2, row).unwrap_or(false);
+                // Pretty: without its schema where it needs none.
+                let short = pretty && model.is_visible(&index.table.schema, &index.table.name);
                 match call.int(1, row).unwrap_or(0) {
-                    0 if call.given(1) && index.table.schema == "public" => {
-                        // pretty: a visible table is not qualified
-                        Ok(Some(index.definition(pretty).replacen(" ON public.", " ON ", 1)))
-                    }
-                    0 => Ok(Some(index.definition(pretty))),
+                    0 => Ok(Some(index.definition(pretty, short))),
                     column => Ok(usize::try_from(column - 1)
                         .ok()
                         .and_then(|at| index.keys().nth(at))
@@ -289,7 +286,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         let model = Model::load(cx)?;
         call.texts(|row| {
             let (Some(name), Some(column)) = (call.text(0, row), call.text(1, row)) else { return Ok(None) };
-            let unknown = || SqlError::new("42P01", format!("relation \"{name}\" does not exist"));
+            let unknown = || model.undefined(name);
             let id = model.find(name).ok_or_else(unknown)?.id;
             let table = model.tables.iter().find(|table| Some(table.id) == id).ok_or_else(unknown)?;
             let Some(at) = table.columns.iter().position(|known| known.name == column) else {
@@ -397,7 +394,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         .oids(|row| Ok(call.text(0, row).and_then(types::type_by_name).map(|ty| ty.oid)))));
     out.push(add!("to_regnamespace", &[P::Text], t::REGNAMESPACE, |cx, call| {
         let all = crate::catalog::namespaces(cx)?;
-        call.oids(|row| Ok(call.text(0, row).and_then(|name| all.iter().find(|(_, n)| n == name)).map(|(oid, _)| *oid)))
+        let named = |name: &str| match crate::catalog::split_name(name)?.as_slice() {
+            [name] => all.iter().find(|schema| schema.name == *name).map(|schema| schema.oid),
+            _ => None,
+        };
+        call.oids(|row| Ok(call.text(0, row).and_then(named)))
     }));
     out.push(add!("pg_relation_is_publishable", &[P::Any], t::BOOL, |_cx, call| call.bools(|_| Ok(Some(true)))));
     out.push(

@@ -189,18 +189,13 @@ impl Lookup<'_> {
         let known = |name: &str| Some(Found { name: name.to_owned(), system: true });
         match (object, named) {
             (Object::Table | Object::AnyColumn | Object::Column, named) => self.relation(named),
-            (Object::Schema, Named::Name(name)) => {
-                match self.model.namespaces().into_iter().any(|(_, known)| known == *name) {
-                    true => Ok(known(name)),
-                    false => Err(missing("3F000", "schema", name)),
-                }
+            (Object::Schema, Named::Name(name)) => match self.model.has_schema(name) {
+                true => Ok(known(name)),
+                false => Err(missing("3F000", "schema", name)),
+            },
+            (Object::Schema, Named::Oid(oid)) => {
+                Ok(self.model.namespaces.iter().find(|known| known.oid == *oid).and_then(|found| known(&found.name)))
             }
-            (Object::Schema, Named::Oid(oid)) => Ok(self
-                .model
-                .namespaces()
-                .into_iter()
-                .find(|(known, _)| known == oid)
-                .and_then(|(_, name)| known(&name))),
             (Object::Database, Named::Name(name)) if *name == self.cx.database() => Ok(known(name)),
             (Object::Database, Named::Name(name)) => Err(missing("3D000", "database", name)),
             (Object::Sequence, named) => {

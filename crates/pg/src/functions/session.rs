@@ -7,6 +7,7 @@ use datafusion::arrow::array::*;
 use datafusion::common::ScalarValue;
 
 use super::define::{P, PgFunction, f, oid};
+use crate::catalog::Model;
 use crate::context::PgContext;
 use crate::types::oid as t;
 use crate::wire::SqlError;
@@ -167,25 +168,21 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("current_database", &[], t::NAME, |cx, call| call.same_text(cx.database())).alias("current_catalog"));
     // The first schema of the search path that there is.
     out.push(add!("current_schema", &[], t::NAME, |cx, call| {
-        let path = cx.setting("search_path").unwrap_or_else(|| "public".to_owned());
-        let schema = path
-            .split(',')
-            .map(|name| name.trim().trim_matches('"'))
-            .find(|name| matches!(*name, "public" | "pg_catalog" | "information_schema" | "sys"))
-            .map(str::to_owned);
+        let schema = Model::load(cx)?.current_schemas(false).into_iter().next();
         call.texts(|_| Ok(schema.clone()))
     }));
-    out.push(add!("current_schemas", &[P::Bool], t::NAME_ARRAY, |_cx, call| {
+    out.push(add!("current_schemas", &[P::Bool], t::NAME_ARRAY, |cx, call| {
         let mut builder = ListBuilder::new(StringViewBuilder::new());
         if let datafusion::arrow::datatypes::DataType::List(field) = call.returns.data_type() {
             builder = builder.with_field(field.clone());
         }
+        let model = Model::load(cx)?;
         for row in 0..call.rows {
-            let implicit = call.bool(0, row).unwrap_or(false);
-            if implicit {
-                builder.values().append_value("pg_catalog");
-            }
-            builder.values().append_value("public");
+            let Some(implied) = call.bool(0, row) else {
+                builder.append(false);
+                continue;
+            };
+            model.current_schemas(implied).iter().for_each(|schema| builder.values().append_value(schema));
             builder.append(true);
         }
         Ok(Arc::new(builder.finish()))
