@@ -34,6 +34,15 @@ pub fn is_system_schema(name: &str) -> bool {
     matches!(name, "pg_catalog" | "information_schema" | "sys")
 }
 
+/// Oid of a schema that types are in.
+pub(super) fn schema_oid(name: &str) -> u32 {
+    match name {
+        PG_CATALOG => PG_CATALOG_OID,
+        PUBLIC => PUBLIC_OID,
+        _ => 0,
+    }
+}
+
 /// A row of `pg_namespace`.
 #[derive(Clone, Debug)]
 pub struct Namespace {

@@ -6,8 +6,9 @@
 
 use resurgam_dialect::{Catalog, Function, Schema, Type, TypeId, quote_identifier};
 
+use super::namespaces::schema_oid;
 use super::rows::{Rows, V};
-use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, SUPERUSER_OID, schema_oid};
+use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, SUPERUSER_OID};
 
 /// Fills a relation; false if it is not one of these.
 pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {

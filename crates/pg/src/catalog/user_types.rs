@@ -2,8 +2,9 @@
 
 use resurgam_dialect::{Catalog, TypeId};
 
+use super::namespaces::schema_oid;
 use super::rows::{Rows, V};
-use super::{Model, resolution, schema_oid};
+use super::{Model, resolution};
 use crate::types::{column_type_of_oid, format_type, type_by_oid};
 use crate::user_types::definition::Kind;
 use crate::user_types::{UserType, UserTypes, current};

@@ -7,10 +7,10 @@ use resurgam_engine::SweepReport;
 
 use crate::command::apart::Ending;
 use crate::command::utility::command;
-use crate::dml::find_table;
 use crate::exec::clean_function::denied;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
+use crate::pg::catalog::{is_system_schema, system_relation};
 use crate::session::Session;
 use crate::wire::{Execution, SqlError};
 
@@ -193,9 +193,11 @@ impl Session {
         let used = self.open.as_ref().is_some_and(|open| open.used);
         for name in tables {
             // Names of system relations are fine.
-            let (schema, _) = crate::dml::table_name(name)?;
-            if !matches!(schema.as_str(), "pg_catalog" | "information_schema" | "sys") {
-                find_table(&self.transaction().txn.clone(), name)?;
+            let txn = self.transaction().txn.clone();
+            let lookup = self.lookup(&txn);
+            let (schema, name_alone) = lookup.place(name)?;
+            if !is_system_schema(&schema) || system_relation(&schema, &name_alone).is_none() {
+                lookup.table(name)?;
             }
         }
         if let Some(open) = &mut self.open {

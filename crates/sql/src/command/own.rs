@@ -67,6 +67,8 @@ impl Session {
                 self.ddl_deadline = self.deadline();
                 Ok(Execution::Command { tag: self.drop_types(true, *if_exists, names, *cascade).await? })
             }
+            Own::Schema(statement) => Ok(Execution::Command { tag: self.schema_statement(statement).await? }),
+            Own::SetSchema(alter) => Ok(Execution::Command { tag: self.alter_set_schema(alter).await? }),
             Own::SetConstraints(wanted) => self.set_constraints(wanted).await,
             Own::Close(name) => Ok(Execution::Command { tag: self.close_cursor(name.as_deref())? }),
             // With the query planned, and by who knows the formats.

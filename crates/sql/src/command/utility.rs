@@ -17,6 +17,7 @@ use crate::exec::direct::DirectSelect;
 use crate::exec::wait::guarded;
 use crate::pg::context::PgContext;
 use crate::pg::errors;
+use crate::pg::functions::quote_ident;
 use crate::plan::planner::{Names, QueryPlan, task_context};
 use crate::plan::statement::{Kind, Prepared, text_field};
 use crate::session::settings::Variables;
@@ -74,7 +75,7 @@ impl Session {
     /// Result columns of a utility statement; EXECUTE has those of what it names.
     pub(crate) fn utility_fields(&mut self, statement: &Statement) -> Result<Option<Arc<[Field]>>, SqlError> {
         if let Statement::Execute { name: Some(name), .. } = statement {
-            let (_, name) = crate::dml::table_name(name)?;
+            let name = crate::plan::lookup::last_name(name)?;
             return Ok(self.statements.get(&name).and_then(|named| named.prepared.fields.clone()));
         }
         Ok(fields(statement))
@@ -326,7 +327,14 @@ impl Session {
                     {
                         None
                     }
-                    values => Some(values.iter().map(setting_text).collect::<Result<Vec<_>, _>>()?.join(", ")),
+                    values => {
+                        let mut texts = values.iter().map(setting_text).collect::<Result<Vec<_>, _>>()?;
+                        if name.eq_ignore_ascii_case("search_path") {
+                            // Each is one name, whatever is in it.
+                            texts = values.iter().zip(texts).map(|(value, text)| listed(value, &text)).collect();
+                        }
+                        Some(texts.join(", "))
+                    }
                 };
                 self.set_variable(&name, value.as_deref(), local)
             }
@@ -489,7 +497,7 @@ impl Session {
         name: &ast::ObjectName,
         parameters: &[Expr],
     ) -> Result<(Arc<Prepared>, Vec<ScalarValue>), SqlError> {
-        let (_, name) = crate::dml::table_name(name)?;
+        let name = crate::plan::lookup::last_name(name)?;
         let Some(named) = self.statements.get(&name) else {
             return Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")));
         };
@@ -723,6 +731,14 @@ fn apply_modes(modes: &[TransactionMode], isolation: &mut Isolation, read_only: 
 }
 
 /// Text of a value in `SET`.
+/// A name in a list of names.
+fn listed(value: &Expr, text: &str) -> String {
+    match value {
+        Expr::Identifier(ident) if ident.quote_style.is_none() => quote_ident(&text.to_lowercase()),
+        _ => quote_ident(text),
+    }
+}
+
 fn setting_text(expr: &Expr) -> Result<String, SqlError> {
     Ok(match expr {
         Expr::Value(value) => match &value.value {

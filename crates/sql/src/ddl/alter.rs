@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, DropBehavior, Expr,
-    ObjectName, RenameTableNameKind, TableConstraint,
+    ObjectName, RenameTableNameKind, Statement, TableConstraint,
 };
 use resurgam_engine::{
     CheckSpec, Datum, Direction, IndexSpec, Isolation, KeyRange, RowBatch, StatementKind, Table, TableChange,
@@ -22,8 +22,8 @@ use crate::ddl::{
     column_parts, default_text, free_name, full_name, is_relation, made_name, name_of, simple_columns, unsupported,
 };
 use crate::dml::check::{any_false, some_row_breaks};
+use crate::dml::find_column;
 use crate::dml::foreign::{Depends, ForeignParts};
-use crate::dml::{find_column, find_table, table_name};
 use crate::exec::bridge::RowColumns;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::put_timestamptz;
@@ -31,6 +31,7 @@ use crate::pg::errors;
 use crate::plan::expression::{
     Place, TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times,
 };
+use crate::plan::lookup::last_name;
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_expression;
 use crate::session::Session;
@@ -78,19 +79,23 @@ fn no_constraint(table: &Table, name: &str) -> SqlError {
 impl Session {
     pub(crate) async fn alter_table(&mut self, alter: &AlterTable) -> Result<Tag, SqlError> {
         let txn = self.ddl_transaction("ALTER TABLE")?;
-        let (schema, name) = table_name(&alter.name)?;
+        let (schema, name) = self.lookup(&txn).place(&alter.name)?;
         if txn.view_named(&schema, &name)?.is_some() {
             return self.alter_view(alter, true).await;
         }
         let mut table = match self.locked_table(&txn, &alter.name).await {
             Ok(table) => table,
-            Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
-                self.skip(format!("relation \"{}\" does not exist, skipping", alter.name));
+            Err(error) if alter.if_exists && matches!(error.sqlstate.as_str(), "42P01" | "3F000") => {
+                self.skip(format!("relation \"{name}\" does not exist, skipping"));
                 return Ok(Tag::Fixed("ALTER TABLE"));
             }
             Err(error) => return Err(error),
         };
         self.refuse_if_pending(&table, "ALTER TABLE")?;
+        let alter = self.qualified(&txn, Statement::AlterTable(alter.clone()), |statement| match statement {
+            Statement::AlterTable(alter) => Some(alter),
+            _ => None,
+        })?;
         for operation in &alter.operations {
             table = self.alter(&txn, &table, operation).await?;
         }
@@ -101,7 +106,7 @@ impl Session {
     pub(crate) async fn locked_table(&mut self, txn: &Transaction, name: &ObjectName) -> Result<Arc<Table>, SqlError> {
         let mut lookups = 0;
         loop {
-            let table = find_table(txn, name)?;
+            let table = self.lookup(txn).table(name)?;
             lookups += 1;
             match self.settle_ddl(|| txn.lock_for_change(&table)).await {
                 Ok(()) => return Ok(table),
@@ -256,7 +261,7 @@ impl Session {
             }
             AlterTableOperation::RenameTable { table_name: to } => {
                 let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = to;
-                self.change(txn, table, TableChange::RenameTable(table_name(name)?.1)).await
+                self.change(txn, table, TableChange::RenameTable(last_name(name)?)).await
             }
             AlterTableOperation::AlterColumn { column_name, op } => {
                 let at = find_column(table, column_name)?;
@@ -637,11 +642,10 @@ impl Session {
     ) -> Result<Tag, SqlError> {
         let AlterIndexOperation::RenameIndex { index_name } = operation;
         let txn = self.ddl_transaction("ALTER INDEX")?;
-        let (schema, from) = table_name(name)?;
-        let (_, to) = table_name(index_name)?;
-        let owner = txn
-            .table_of_index(&schema, &from)?
-            .ok_or_else(|| SqlError::new("42P01", format!("relation \"{from}\" does not exist")))?;
+        let lookup = self.lookup(&txn);
+        let (schema, from) = lookup.place(name)?;
+        let to = last_name(index_name)?;
+        let owner = txn.table_of_index(&schema, &from)?.map_or_else(|| Err(lookup.undefined(name, "relation")?), Ok)?;
         let table = self.locked_table(&txn, &full_name(&owner)).await?;
         self.change(&txn, &table, TableChange::RenameIndex(from, to)).await?;
         Ok(Tag::Fixed("ALTER INDEX"))

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::Token;
-use resurgam_engine::{Identity, Isolation, OwnedSequence, StatementKind, Table, TableChange, Transaction};
+use resurgam_engine::{Identity, Isolation, OwnedSequence, StatementKind, Table, Transaction};
 
-use super::sequence::{defaults_of, qualified};
+use super::sequence::qualified;
 use super::sequence_options::{SequenceOption, altered, read_option, refuse_twice};
 use super::{full_name, is_relation, unsupported};
-use crate::dml::{find_column, table_name};
+use crate::dml::find_column;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
-use crate::pg::sequence_names;
+use crate::plan::lookup::{Lookup, last_name};
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -67,17 +67,14 @@ pub(crate) fn parse(mut words: Words<'_>) -> Result<Own, SqlError> {
 ///
 /// # Errors
 /// `42P01`, `42809`
-fn find_sequence(txn: &Transaction, name: &ObjectName) -> Result<Arc<Table>, SqlError> {
-    let (schema, wanted) = table_name(name)?;
-    match txn.sequence_named(&schema, &wanted)? {
+fn find_sequence(lookup: &Lookup<'_>, name: &ObjectName) -> Result<Arc<Table>, SqlError> {
+    let (schema, wanted) = lookup.place(name)?;
+    match lookup.txn.sequence_named(&schema, &wanted)? {
         Some(sequence) => Ok(sequence),
-        None if is_relation(txn, &schema, &wanted)? => {
+        None if is_relation(lookup.txn, &schema, &wanted)? => {
             Err(SqlError::new("42809", format!("\"{wanted}\" is not a sequence")))
         }
-        None => {
-            let shown = if name.0.len() > 1 { format!("{schema}.{wanted}") } else { wanted };
-            Err(SqlError::new("42P01", format!("relation \"{shown}\" does not exist")))
-        }
+        None => Err(lookup.undefined(name, "relation")?),
     }
 }
 
@@ -90,7 +87,7 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         let mut lookups = 0;
         loop {
-            let sequence = find_sequence(txn, name)?;
+            let sequence = find_sequence(&self.lookup(txn), name)?;
             lookups += 1;
             match self.settle_ddl(|| txn.lock_for_change(&sequence)).await {
                 Ok(()) => return Ok(sequence),
@@ -113,8 +110,8 @@ impl Session {
         self.ddl_deadline = self.deadline();
         let txn = self.ddl_transaction("ALTER SEQUENCE")?;
         let sequence = match self.locked_sequence(&txn, &alter.name).await {
-            Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
-                self.skip(format!("{}, skipping", error.message));
+            Err(error) if alter.if_exists && matches!(error.sqlstate.as_str(), "42P01" | "3F000") => {
+                self.skip(format!("relation \"{}\" does not exist, skipping", last_name(&alter.name)?));
                 return Ok(TAG);
             }
             locked => locked?,
@@ -156,15 +153,7 @@ impl Session {
         if is_relation(txn, &sequence.schema, to)? {
             return Err(SqlError::new("42P07", format!("relation \"{to}\" already exists")));
         }
-        let new_name = qualified(&sequence.schema, to);
-        let is_it = |name: &str| super::sequence::is_name_of(name, sequence).then(|| new_name.clone());
-        for (table, at) in defaults_of(txn, sequence)? {
-            let table = self.locked_table(txn, &full_name(&table)).await?;
-            let text = table.columns.get(at).and_then(|column| column.default_sql.as_deref());
-            if let Some(text) = text.and_then(|text| sequence_names::renamed(text, &is_it)) {
-                self.change(txn, &table, TableChange::SetDefault(at, Some(text))).await?;
-            }
-        }
+        self.reword_defaults(txn, sequence, &qualified(&sequence.schema, to)).await?;
         self.settle_ddl(|| txn.rename_sequence(sequence, to)).await?;
         Ok(())
     }

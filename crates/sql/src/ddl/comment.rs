@@ -5,9 +5,9 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{CommentObject, ObjectName};
 use resurgam_engine::{CommentOn, Table, TableChange, Transaction};
 
-use super::{find_table, full_name, unsupported};
-use crate::dml::table_name;
+use super::{full_name, unsupported};
 use crate::parse::comment::CONSTRAINT;
+use crate::plan::lookup::last_name;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -44,11 +44,12 @@ impl Session {
             CommentObject::Sequence => (self.locked_sequence(&txn, name).await?, CommentOn::Relation),
             CommentObject::View => (self.locked_view(&txn, name, "relation").await?, CommentOn::Relation),
             CommentObject::Index => {
-                let (schema, wanted) = table_name(name)?;
+                let lookup = self.lookup(&txn);
+                let (schema, wanted) = lookup.place(name)?;
                 let Some(owner) = txn.table_of_index(&schema, &wanted)? else {
                     return Err(match txn.table(&schema, &wanted)? {
                         Some(_) => SqlError::new("42809", format!("\"{wanted}\" is not an index")),
-                        None => SqlError::new("42P01", format!("relation \"{wanted}\" does not exist")),
+                        None => lookup.undefined(name, "relation")?,
                     });
                 };
                 let table = self.locked_table(&txn, &full_name(&owner)).await?;
@@ -88,6 +89,7 @@ impl Session {
                 };
                 (entry, CommentOn::Column(at))
             }
+            CommentObject::Schema => (self.schema_to_change(&txn, &last_name(name)?).await?, CommentOn::Relation),
             other => return Err(unsupported(&format!("COMMENT ON {other}"))),
         };
         self.set_comment(&txn, &entry, on, comment).await?;
@@ -107,7 +109,7 @@ impl Session {
 
     /// A table or a view, locked against everyone else.
     async fn locked_relation(&mut self, txn: &Transaction, name: &ObjectName) -> Result<Arc<Table>, SqlError> {
-        match find_table(txn, name) {
+        match self.lookup(txn).table(name) {
             Err(error) if error.sqlstate == "42809" => self.locked_view(txn, name, "relation").await,
             _ => self.locked_table(txn, name).await,
         }

@@ -16,7 +16,6 @@ use super::type_texts::Renamed;
 use super::user_type::object_name;
 use super::{check_schema, default_text, free_name, full_name, made_name, name_of, unsupported};
 use crate::dml::check::demand;
-use crate::dml::table_name;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::pg::functions::quote_ident;
@@ -27,6 +26,7 @@ use crate::pg::user_types::{
 };
 use crate::plan::analyze::{check_domain_condition, check_domain_default};
 use crate::plan::expression::{kept_text, parse_expression};
+use crate::plan::lookup::name_in_public;
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_known;
 use crate::session::Session;
@@ -257,7 +257,7 @@ impl Session {
     pub(crate) async fn create_domain(&mut self, create: &CreateDomain) -> Result<Tag, SqlError> {
         self.ddl_deadline = self.deadline();
         let txn = self.ddl_transaction("CREATE DOMAIN")?;
-        let (schema, name) = table_name(&create.name)?;
+        let (schema, name) = name_in_public(&create.name)?;
         check_schema(&schema)?;
         self.refuse_taken(&txn, &schema, &name)?;
         let parts = Parts::of(&create.column)?;

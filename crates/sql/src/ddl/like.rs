@@ -8,10 +8,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::{ColumnOrder, Identity, Table, Transaction};
 
-use super::{find_table, name_of};
-use crate::dml::table_name;
+use super::name_of;
 use crate::pg::functions::quote_ident;
 use crate::pg::types::{column_oid, column_typmod, format_type};
+use crate::plan::lookup::Lookup;
 use crate::plan::statement::parse_known;
 use crate::wire::SqlError;
 
@@ -168,7 +168,8 @@ fn elements(
 ///
 /// # Errors
 /// `42P01`, `42809`, `42601`
-pub(super) fn expand(txn: &Transaction, create: &mut CreateTable) -> Result<Taken, SqlError> {
+pub(super) fn expand(lookup: &Lookup<'_>, create: &mut CreateTable) -> Result<Taken, SqlError> {
+    let txn = lookup.txn;
     let mut taken = Taken::default();
     if !create.columns.iter().any(|column| column.name.value == LIKE) {
         return Ok(taken);
@@ -183,7 +184,7 @@ pub(super) fn expand(txn: &Transaction, create: &mut CreateTable) -> Result<Take
         let Some(Statement::CreateTable(named)) = parse_known(&format!("CREATE TABLE {name} (a int)"))?.pop() else {
             return Err(SqlError::syntax(format!("syntax error at or near \"{name}\"")));
         };
-        let (schema, wanted) = table_name(&named.name)?;
+        let (schema, wanted) = lookup.place(&named.name)?;
         let elements = match txn.view_named(&schema, &wanted)? {
             Some(view) => {
                 let columns = view.view.iter().flat_map(|view| &view.columns);
@@ -193,7 +194,7 @@ pub(super) fn expand(txn: &Transaction, create: &mut CreateTable) -> Result<Take
                 columns.map(text).collect()
             }
             None => {
-                let table = find_table(txn, &named.name)?;
+                let table = lookup.table(&named.name)?;
                 elements(txn, &table, &including, &mut taken)?
             }
         };

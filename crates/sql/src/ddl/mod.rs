@@ -5,14 +5,18 @@ pub(crate) mod alter_sequence;
 pub(crate) mod clauses;
 mod comment;
 pub(crate) mod domain;
+mod drop_schema;
 pub(crate) mod generated;
 pub(crate) mod identity;
 mod key_expr;
 pub(crate) mod like;
 pub(crate) mod needed;
+mod qualify;
 pub(crate) mod retype;
+pub(crate) mod schema;
 pub(crate) mod sequence;
 mod sequence_options;
+pub(crate) mod set_schema;
 mod type_texts;
 pub(crate) mod user_type;
 pub(crate) mod view;
@@ -31,12 +35,14 @@ use tokio::time::Instant;
 use crate::ddl::alter::CheckParts;
 use crate::ddl::needed::drop_hint;
 use crate::dml::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
-use crate::dml::{find_table, table_name};
 use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::wait::{guarded, out_of_time};
+use crate::pg::catalog::{is_system_schema, system_relation};
+use crate::pg::search_path::PUBLIC;
 use crate::pg::types::column_type_from_sql;
 use crate::plan::expression::{Place, parse_expression};
+use crate::plan::lookup::last_name;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -279,13 +285,22 @@ pub(crate) fn full_name(table: &Table) -> ObjectName {
     ObjectName::from(vec![Ident::with_quote('"', table.schema.as_str()), Ident::with_quote('"', table.name.as_str())])
 }
 
+/// Refuses types in other schemas than `public`.
 pub(super) fn check_schema(schema: &str) -> Result<(), SqlError> {
     match schema {
-        "public" => Ok(()),
-        "pg_catalog" | "information_schema" | "sys" => {
-            Err(SqlError::new("42501", format!("permission denied to create objects in schema \"{schema}\"")))
+        PUBLIC => Ok(()),
+        system if is_system_schema(system) => {
+            Err(SqlError::new("42501", format!("permission denied to create objects in schema \"{system}\"")))
         }
-        other => Err(SqlError::new("3F000", format!("schema \"{other}\" does not exist"))),
+        other => Err(unsupported(&format!("a type in schema \"{other}\""))),
+    }
+}
+
+/// `42501` for a relation of the system.
+fn refuse_system(schema: &str, name: &str) -> Result<(), SqlError> {
+    match is_system_schema(schema) && system_relation(schema, name).is_some() {
+        true => Err(SqlError::new("42501", format!("permission denied: \"{name}\" is a system catalog"))),
+        false => Ok(()),
     }
 }
 
@@ -293,14 +308,14 @@ pub(super) fn check_schema(schema: &str) -> Result<(), SqlError> {
 #[allow(clippy::type_complexity)]
 fn table_spec(
     create: &CreateTable,
+    schema: &str,
     taken: &dyn Fn(&str) -> Result<bool, SqlError>,
 ) -> Result<
     (TableSpec, Vec<CheckParts>, Vec<ForeignParts>, Vec<(String, Expr)>, Vec<(usize, sequence::Serial)>),
     SqlError,
 > {
-    let (schema, name) = table_name(&create.name)?;
-    check_schema(&schema)?;
-    let mut spec = TableSpec::new(&schema, &name);
+    let name = last_name(&create.name)?;
+    let mut spec = TableSpec::new(schema, &name);
     let mut uniques: Vec<(Option<String>, Vec<usize>)> = Vec::new();
     let mut primary: Option<(Option<String>, Vec<usize>)> = None;
     let mut set_primary = |name: Option<String>, columns: Vec<usize>| {
@@ -449,6 +464,17 @@ impl Session {
         }
     }
 
+    /// A statement whose constants name relations with their schemas.
+    pub(crate) fn qualified<T>(
+        &self,
+        txn: &Transaction,
+        mut statement: Statement,
+        part: impl FnOnce(Statement) -> Option<T>,
+    ) -> Result<T, SqlError> {
+        qualify::qualify(&mut statement, &self.lookup(txn))?;
+        part(statement).ok_or_else(|| SqlError::internal("a statement that became another one"))
+    }
+
     pub(crate) fn skip(&mut self, message: String) {
         let mut notice = SqlError::new("00000", message);
         notice.severity = "NOTICE";
@@ -466,8 +492,7 @@ impl Session {
         let idle = clauses::create_table(create)?;
         self.warn_of_idle("storage parameter", &idle);
         let txn = self.ddl_transaction("CREATE TABLE")?;
-        let (schema, name) = table_name(&create.name)?;
-        check_schema(&schema)?;
+        let (schema, name) = self.place_for(&txn, &create.name).await?;
         let taken = |name: &str| is_relation(&txn, &schema, name);
         if taken(&name)? {
             if create.if_not_exists {
@@ -482,12 +507,15 @@ impl Session {
             if create.columns.iter().any(|column| column.name.value == like::LIKE) {
                 return Err(SqlError::syntax("syntax error at or near \"LIKE\""));
             }
-            return self.create_table_as(&txn, create, query, text).await;
+            return self.create_table_as(&txn, create, (&schema, &name), query, text).await;
         }
-        let mut create = create.clone();
-        let like = like::expand(&txn, &mut create)?;
+        let mut create = self.qualified(&txn, Statement::CreateTable(create.clone()), |statement| match statement {
+            Statement::CreateTable(create) => Some(create),
+            _ => None,
+        })?;
+        let like = like::expand(&self.lookup(&txn), &mut create)?;
         let create = &create;
-        let (mut spec, checks, foreign, generated, found) = table_spec(create, &taken)?;
+        let (mut spec, checks, foreign, generated, found) = table_spec(create, &schema, &taken)?;
         let mut serials: Vec<(String, String, sequence::Serial)> = Vec::new();
         for (at, serial) in found {
             let column = &mut spec.columns[at];
@@ -545,14 +573,14 @@ impl Session {
         &mut self,
         txn: &Transaction,
         create: &CreateTable,
+        (schema, name): (&str, &str),
         query: &ast::Query,
         text: &str,
     ) -> Result<Tag, SqlError> {
-        let (schema, name) = table_name(&create.name)?;
         let select = query.to_string();
         let prepared = self.prepare_text(&select, &[])?;
         let fields = prepared.fields.clone().ok_or_else(|| SqlError::syntax("CREATE TABLE AS needs a query"))?;
-        let mut spec = TableSpec::new(&schema, &name);
+        let mut spec = TableSpec::new(schema, name);
         for (at, field) in fields.iter().enumerate() {
             let given = create.columns.get(at).map(|c| name_of(&c.name));
             let kept = crate::pg::types::column_type_of_oid(field.type_oid, field.typmod);
@@ -571,7 +599,7 @@ impl Session {
         self.keep_types(txn, spec.columns.iter().map(|column| column.ty)).await?;
         self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
-        let insert = format!("INSERT INTO {}.{} {select}", quoted(&schema), quoted(&name));
+        let insert = format!("INSERT INTO {}.{} {select}", quoted(schema), quoted(name));
         let prepared = self.prepare_text(&insert, &[])?;
         let crate::plan::statement::Kind::Write(plan) = &prepared.kind else {
             return Err(SqlError::internal("not an INSERT"));
@@ -594,7 +622,7 @@ impl Session {
         let txn = self.ddl_transaction("CREATE INDEX")?;
         let table = match self.locked_table(&txn, &create.table_name).await {
             Err(error) if error.sqlstate == "42809" => {
-                let (schema, name) = table_name(&create.table_name)?;
+                let (schema, name) = self.lookup(&txn).place(&create.table_name)?;
                 let what = if txn.view_named(&schema, &name)?.is_some() { "views" } else { "sequences" };
                 return Err(SqlError::new("42809", format!("cannot create index on relation \"{name}\""))
                     .with_detail(format!("This operation is not supported for {what}.")));
@@ -603,7 +631,7 @@ impl Session {
         };
         let is_taken = |name: &str| is_relation(&txn, &table.schema, name);
         let name = match &create.name {
-            Some(name) => table_name(name)?.1,
+            Some(name) => last_name(name)?,
             None => String::new(),
         };
         if create.name.is_some() && is_taken(&name)? {
@@ -640,6 +668,9 @@ impl Session {
         if kind == ObjectType::View {
             return self.drop_views(if_exists, names, cascade).await;
         }
+        if kind == ObjectType::Schema {
+            return self.drop_schemas(if_exists, names, cascade).await;
+        }
         if kind == ObjectType::Sequence {
             return self.drop_sequences(if_exists, names, cascade).await;
         }
@@ -652,23 +683,19 @@ impl Session {
         // Of tables that go together none is in the way of the other.
         let mut together = Vec::new();
         for name in names.iter().filter(|_| kind == ObjectType::Table) {
-            let (schema, wanted) = table_name(name)?;
+            let (schema, wanted) = self.lookup(&txn).place(name)?;
             together.extend(txn.table(&schema, &wanted)?);
         }
         if together.len() > 1 && !cascade {
-            refuse_needed_elsewhere(&txn, &together)?;
+            refuse_needed_elsewhere(&self.lookup(&txn), &together)?;
         }
         let together: Vec<u32> = together.iter().map(|table| table.id).collect();
         for name in names {
-            let (schema, wanted) = table_name(name)?;
+            let (schema, wanted) = self.lookup(&txn).place(name)?;
+            refuse_system(&schema, &wanted)?;
             let missing = |session: &mut Self| {
-                if if_exists {
-                    session.skip(format!("{word} \"{wanted}\" does not exist, skipping"));
-                    Ok(())
-                } else {
-                    let state = if kind == ObjectType::Index { "42704" } else { "42P01" };
-                    Err(SqlError::new(state, format!("{word} \"{wanted}\" does not exist")))
-                }
+                let error = session.lookup(&txn).undefined(name, word)?;
+                session.not_there(&error, word, name, if_exists)
             };
             match kind {
                 ObjectType::Table => match txn.table(&schema, &wanted)? {
@@ -677,11 +704,11 @@ impl Session {
                             self.refuse_if_pending(&table, "DROP TABLE")?;
                             let table = self.drop_dependents(&txn, &table, &Depends::Table, cascade, &together).await?;
                             self.settle_ddl(|| txn.drop_table(&table)).await?;
-                            let with = format!("table {}", table.name);
+                            let with = format!("table {}", self.lookup(&txn).shown(&table)?);
                             self.drop_owned(&txn, &table.owned, Some(&with), cascade, &together).await?;
                         }
                         // Dropped by the one who was waited for.
-                        Err(error) if error.sqlstate == "42P01" => missing(self)?,
+                        Err(error) if matches!(error.sqlstate.as_str(), "42P01" | "3F000") => missing(self)?,
                         Err(error) => return Err(error),
                     },
                     None if is_relation(&txn, &schema, &wanted)? => {

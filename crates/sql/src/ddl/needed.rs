@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use resurgam_engine::{Table, Transaction};
 
+use crate::pg::functions::quote_ident;
+use crate::plan::lookup::Lookup;
 use crate::session::Session;
 use crate::wire::SqlError;
 
@@ -21,21 +23,23 @@ pub(crate) struct Needed {
 }
 
 impl Needed {
-    pub(crate) fn view(view: &Table) -> Self {
-        Self { id: view.id, column: None, name: format!("view {}", view.name) }
+    pub(crate) fn view(lookup: &Lookup<'_>, view: &Table) -> Result<Self, SqlError> {
+        Ok(Self { id: view.id, column: None, name: format!("view {}", lookup.shown(view)?) })
     }
-    pub(crate) fn table(table: &Table) -> Self {
-        Self { id: table.id, column: None, name: format!("table {}", table.name) }
+    pub(crate) fn table(lookup: &Lookup<'_>, table: &Table) -> Result<Self, SqlError> {
+        Ok(Self { id: table.id, column: None, name: format!("table {}", lookup.shown(table)?) })
     }
-    pub(crate) fn column(table: &Table, at: usize) -> Self {
-        let name = format!("column {} of table {}", table.columns[at].name, table.name);
-        Self { id: table.id, column: Some(at), name }
+    pub(crate) fn column(lookup: &Lookup<'_>, table: &Table, at: usize) -> Result<Self, SqlError> {
+        let name = format!("column {} of table {}", quote_ident(&table.columns[at].name), lookup.shown(table)?);
+        Ok(Self { id: table.id, column: Some(at), name })
     }
 }
 
 /// A view that needs something.
 pub(crate) struct NeedingView {
     pub view: Arc<Table>,
+    /// As errors call it.
+    pub name: String,
     /// What it needs, as errors call it.
     pub needs: String,
     /// The oldest of those by which it was found that need the thing itself: where it stands among the others.
@@ -44,7 +48,12 @@ pub(crate) struct NeedingView {
 
 /// The views that need one of `roots`, directly or by way of others; each once, and behind the one by which it was
 /// found. Not those of `spared`, which go in any case.
-pub(crate) fn needing_views(txn: &Transaction, roots: &[Needed], spared: &[u32]) -> Result<Vec<NeedingView>, SqlError> {
+pub(crate) fn needing_views(
+    lookup: &Lookup<'_>,
+    roots: &[Needed],
+    spared: &[u32],
+) -> Result<Vec<NeedingView>, SqlError> {
+    let txn = lookup.txn;
     let mut found: Vec<NeedingView> = Vec::new();
     let mut known: HashSet<u32> = roots.iter().filter(|root| root.column.is_none()).map(|root| root.id).collect();
     known.extend(spared);
@@ -66,11 +75,11 @@ pub(crate) fn needing_views(txn: &Transaction, roots: &[Needed], spared: &[u32])
             if !known.insert(view.id) {
                 continue;
             }
-            let name = format!("view {}", view.name);
+            let name = format!("view {}", lookup.shown(&view)?);
             for other in direct(view.id, None)?.into_iter().rev() {
                 left.push((other, name.clone(), age));
             }
-            found.push(NeedingView { view, needs, age });
+            found.push(NeedingView { view, name, needs, age });
         }
     }
     Ok(found)
@@ -88,12 +97,12 @@ impl Session {
         cascade: bool,
         spared: &[u32],
     ) -> Result<(), SqlError> {
-        let found = needing_views(txn, roots, spared)?;
+        let found = needing_views(&self.lookup(txn), roots, spared)?;
         if !cascade && !found.is_empty() {
-            let lines = found.iter().map(|one| format!("view {} depends on {}", one.view.name, one.needs)).collect();
+            let lines = found.iter().map(|one| format!("{} depends on {}", one.name, one.needs)).collect();
             return Err(needed(roots, lines));
         }
-        let names: Vec<String> = found.iter().map(|one| format!("view {}", one.view.name)).collect();
+        let names: Vec<String> = found.iter().map(|one| one.name.clone()).collect();
         self.tell_of_cascade(&names);
         self.drop_all_views(txn, found.into_iter().map(|one| one.view).collect()).await
     }
@@ -107,10 +116,24 @@ impl Session {
                 let lines: Vec<String> = many.iter().map(|one| format!("drop cascades to {one}")).collect();
                 let mut notice = SqlError::new("00000", format!("drop cascades to {} other objects", lines.len()));
                 notice.severity = "NOTICE";
-                self.notice(notice.with_detail(lines.join("\n")));
+                self.notice(notice.with_detail(told(lines)));
             }
         }
     }
+}
+
+/// What PostgreSQL tells of at most.
+const TOLD_MAX: usize = 100;
+
+/// The lines of a DETAIL.
+fn told(mut lines: Vec<String>) -> String {
+    let more = lines.len().saturating_sub(TOLD_MAX);
+    if more > 0 {
+        lines.truncate(TOLD_MAX);
+        let objects = if more == 1 { "object" } else { "objects" };
+        lines.push(format!("and {more} other {objects} (see server log for list)"));
+    }
+    lines.join("\n")
 }
 
 /// HINT for a relation that is of another kind than the one that was to be dropped.
@@ -135,6 +158,6 @@ pub(crate) fn needed_by(dropped: Option<&str>, lines: Vec<String>) -> SqlError {
         None => "cannot drop desired object(s) because other objects depend on them".to_owned(),
     };
     SqlError::new("2BP01", message)
-        .with_detail(lines.join("\n"))
+        .with_detail(told(lines))
         .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }

@@ -7,11 +7,11 @@ use resurgam_engine::{Attempt, Identity, OwnedSequence, Sequence, Table, TableCh
 
 use super::needed::{drop_hint, needed_by};
 use super::sequence_options::{self, invalid, no_type_of_sequences};
-use super::{check_schema, free_name, full_name, is_relation, made_name, name_of, unsupported};
-use crate::dml::table_name;
+use super::{free_name, full_name, is_relation, made_name, name_of, unsupported};
 use crate::pg::catalog::split_name;
 use crate::pg::functions::quote_ident;
 use crate::pg::sequence_names;
+use crate::plan::lookup::Lookup;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -113,8 +113,9 @@ pub(super) fn defaults_of(txn: &Transaction, sequence: &Table) -> Result<Vec<(Ar
 }
 
 /// A DEFAULT, as errors call it.
-fn default_name((table, at): &(Arc<Table>, usize)) -> String {
-    format!("default value for column {} of table {}", table.columns[*at].name, table.name)
+fn default_name(lookup: &Lookup<'_>, (table, at): &(Arc<Table>, usize)) -> Result<String, SqlError> {
+    let column = quote_ident(&table.columns[*at].name);
+    Ok(format!("default value for column {column} of table {}", lookup.shown(table)?))
 }
 
 impl Session {
@@ -150,8 +151,7 @@ impl Session {
             return Err(unsupported("a temporary sequence"));
         }
         let txn = self.ddl_transaction("CREATE SEQUENCE")?;
-        let (schema, name) = table_name(name)?;
-        check_schema(&schema)?;
+        let (schema, name) = self.place_for(&txn, name).await?;
         if is_relation(&txn, &schema, &name)? {
             if *if_not_exists {
                 self.skip(format!("relation \"{name}\" already exists, skipping"));
@@ -192,15 +192,11 @@ impl Session {
             match self.locked_sequence(&txn, name).await {
                 Ok(sequence) if sequences.iter().any(|known| known.id == sequence.id) => {}
                 Ok(sequence) => sequences.push(sequence),
-                Err(error) if error.sqlstate == "42P01" => {
-                    let wanted = table_name(name)?.1;
-                    if !if_exists {
-                        return Err(SqlError::new("42P01", format!("sequence \"{wanted}\" does not exist")));
-                    }
-                    self.skip(format!("sequence \"{wanted}\" does not exist, skipping"));
+                Err(error) if matches!(error.sqlstate.as_str(), "42P01" | "3F000") => {
+                    self.not_there(&error, "sequence", name, if_exists)?;
                 }
                 Err(error) if error.sqlstate == "42809" => {
-                    let (schema, wanted) = table_name(name)?;
+                    let (schema, wanted) = self.lookup(&txn).place(name)?;
                     return Err(error.with_hint(drop_hint(&txn, &schema, &wanted)?));
                 }
                 Err(error) => return Err(error),
@@ -245,13 +241,15 @@ impl Session {
         cascade: bool,
         spared: &[u32],
     ) -> Result<(), SqlError> {
+        let lookup = self.lookup(txn);
         let (mut lines, mut needing) = (Vec::new(), Vec::new());
         for sequence in sequences {
             for default in defaults_of(txn, sequence)? {
                 if spared.contains(&default.0.id) {
                     continue;
                 }
-                lines.push(format!("{} depends on sequence {}", default_name(&default), quote_ident(&sequence.name)));
+                let default_name = default_name(&lookup, &default)?;
+                lines.push(format!("{default_name} depends on sequence {}", lookup.shown(sequence)?));
                 if !needing.iter().any(|(table, at): &(Arc<Table>, usize)| table.id == default.0.id && *at == default.1)
                 {
                     needing.push(default);
@@ -261,12 +259,13 @@ impl Session {
         if !cascade && !lines.is_empty() {
             let dropped = match (with, sequences) {
                 (Some(with), _) => Some(with.to_owned()),
-                (None, [sequence]) => Some(format!("sequence {}", quote_ident(&sequence.name))),
+                (None, [sequence]) => Some(format!("sequence {}", lookup.shown(sequence)?)),
                 (None, _) => None,
             };
             return Err(needed_by(dropped.as_deref(), lines));
         }
-        self.tell_of_cascade(&needing.iter().map(default_name).collect::<Vec<_>>());
+        let told = needing.iter().map(|one| default_name(&lookup, one)).collect::<Result<Vec<_>, _>>()?;
+        self.tell_of_cascade(&told);
         for (table, at) in needing {
             let table = self.locked_table(txn, &full_name(&table)).await?;
             self.change(txn, &table, TableChange::SetDefault(at, None)).await?;

@@ -14,12 +14,12 @@ use resurgam_engine::{CatalogObject, ColumnType, Isolation, ObjectKind, Statemen
 use super::needed::needed_by;
 use super::type_texts::Renamed;
 use super::{check_schema, full_name, name_of, unsupported};
-use crate::dml::table_name;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::pg::functions::quote_ident;
 use crate::pg::user_types::definition::{Kind, LABEL_BYTES_MAX};
 use crate::pg::user_types::{Body, EnumType, LabelPlace, UserType};
+use crate::plan::lookup::name_in_public;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -136,7 +136,7 @@ pub(super) fn called(ty: &UserType) -> String {
 impl Session {
     /// The type of that name, as the transaction has it now.
     pub(super) fn type_named(&self, txn: &Transaction, name: &ObjectName) -> Result<Option<Arc<Table>>, SqlError> {
-        let (schema, wanted) = table_name(name)?;
+        let (schema, wanted) = name_in_public(name)?;
         Ok(txn.object_named(ObjectKind::TYPE, &schema, &wanted)?)
     }
 
@@ -179,7 +179,7 @@ impl Session {
         name: &ObjectName,
         wanted: &str,
     ) -> Result<SqlError, SqlError> {
-        let (schema, name) = table_name(name)?;
+        let (schema, name) = name_in_public(name)?;
         Ok(match txn.relation(&schema, &name)? {
             Some((_, false)) => SqlError::new("42809", format!("{} is not {wanted}", quote_ident(&name))),
             _ => error,
@@ -251,7 +251,7 @@ impl Session {
             }));
         };
         let txn = self.ddl_transaction("CREATE TYPE")?;
-        let (schema, name) = table_name(name)?;
+        let (schema, name) = name_in_public(name)?;
         check_schema(&schema)?;
         self.refuse_taken(&txn, &schema, &name)?;
         let array = self.part_id(&txn)?;

@@ -4,24 +4,28 @@
 //! the names of relations in the query mean ([`resurgam_engine::View`]). The text that is kept has been read and analysed again
 //! before: what it says is what was asked for.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     self, AlterColumnOperation, AlterTable, AlterTableOperation, CreateTableOptions, CreateView, Expr, ObjectName,
-    Query, RenameTableNameKind, SelectItem, SqlOption, Visitor, VisitorMut,
+    Query, RenameTableNameKind, SelectItem, SqlOption, TableFactor, Visitor, VisitorMut,
 };
 use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_engine::{CheckOption, Isolation, StatementKind, Table, Transaction, View, ViewColumn};
 
 use super::needed::{Needed, drop_hint};
-use super::{check_schema, full_name, is_relation, name_of};
-use crate::dml::table_name;
+use super::qualify::qualify;
+use super::{full_name, is_relation, name_of};
 use crate::parse::own::Own;
 use crate::parse::words::Words;
+use crate::pg::catalog::system_relation;
+use crate::pg::search_path::{PG_CATALOG, PUBLIC};
 use crate::pg::types::{format_type, oid};
 use crate::pg::view::why_read_only;
 use crate::plan::analyze::{OutputColumn, output_types, query_of_view, view_query};
+use crate::plan::lookup::{Lookup, last_name};
 use crate::plan::planner::Names;
 use crate::plan::statement::{count_params, parse_known};
 use crate::session::Session;
@@ -158,8 +162,8 @@ fn refuse_in_query(query: &Query) -> Result<(), SqlError> {
 }
 
 /// Puts what it stands for in the place of each `*`.
-fn expand_stars(query: &mut Query, stars: &std::collections::HashMap<usize, Vec<Expr>>) {
-    struct Expand<'a>(&'a std::collections::HashMap<usize, Vec<Expr>>);
+fn expand_stars(query: &mut Query, stars: &HashMap<usize, Vec<Expr>>) {
+    struct Expand<'a>(&'a HashMap<usize, Vec<Expr>>);
     impl VisitorMut for Expand<'_> {
         type Break = ();
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
@@ -194,6 +198,27 @@ fn expand_stars(query: &mut Query, stars: &std::collections::HashMap<usize, Vec<
         }
     }
     let _ = query.walk_mut(&mut Expand(stars));
+}
+
+/// Gives names of relations their schemas, but for those that have none in what is kept: of `public`, if the system has none of
+/// that name, and of `pg_catalog`.
+fn name_schemas(query: &mut Query, schemas: &HashMap<usize, String>) {
+    struct Name<'a>(&'a HashMap<usize, String>);
+    impl VisitorMut for Name<'_> {
+        type Break = ();
+        fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+            let TableFactor::Table { name, .. } = factor else { return ControlFlow::Continue(()) };
+            let Some(schema) = self.0.get(&(std::ptr::from_ref(&*name) as usize)) else {
+                return ControlFlow::Continue(());
+            };
+            let of_system = last_name(name).is_ok_and(|name| system_relation(PG_CATALOG, &name).is_some());
+            if schema != PG_CATALOG && (schema != PUBLIC || of_system) {
+                name.0.insert(0, ast::ObjectNamePart::Identifier(ast::Ident::with_quote('"', schema)));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = query.walk_mut(&mut Name(schemas));
 }
 
 /// The columns of a view, with the names that CREATE VIEW gives to the first of them.
@@ -243,17 +268,14 @@ fn refuse_other_columns(old: &[ViewColumn], new: &[ViewColumn]) -> Result<(), Sq
 }
 
 /// `42809` for what is no view, `42P01` for what is not there.
-pub(crate) fn find_view(txn: &Transaction, name: &ObjectName, word: &str) -> Result<Arc<Table>, SqlError> {
-    let (schema, wanted) = table_name(name)?;
-    if let Some(view) = txn.view_named(&schema, &wanted)? {
+pub(crate) fn find_view(lookup: &Lookup<'_>, name: &ObjectName, word: &str) -> Result<Arc<Table>, SqlError> {
+    let (schema, wanted) = lookup.place(name)?;
+    if let Some(view) = lookup.txn.view_named(&schema, &wanted)? {
         return Ok(view);
     }
-    match is_relation(txn, &schema, &wanted)? {
+    match is_relation(lookup.txn, &schema, &wanted)? {
         true => Err(SqlError::new("42809", format!("\"{wanted}\" is not a view"))),
-        false => {
-            let shown = if name.0.len() > 1 { format!("{schema}.{wanted}") } else { wanted };
-            Err(SqlError::new("42P01", format!("{word} \"{shown}\" does not exist")))
-        }
+        false => Err(lookup.undefined(name, word)?),
     }
 }
 
@@ -267,9 +289,9 @@ impl Session {
             return Err(SqlError::new("42P02", "there is no parameter $1"));
         }
         let txn = self.ddl_transaction("CREATE VIEW")?;
-        let (schema, name) = table_name(&create.name)?;
-        check_schema(&schema)?;
+        let (schema, name) = self.place_for(&txn, &create.name).await?;
         let mut query = create.query.clone();
+        qualify(&mut *query, &self.lookup(&txn))?;
         self.fix_times_of(&mut query).await?;
         let is_aggregate = {
             let state = self.state()?;
@@ -281,14 +303,17 @@ impl Session {
             return Err(SqlError::internal("a view without a query"));
         };
         // First as it is written, for errors with their places and for what `*` stands for; then as it is kept.
-        let (as_written, seen) = self.analyzed_view(&txn, &query)?;
+        let (as_written, seen) = self.analyzed_view(&txn, &query, false)?;
+        name_schemas(&mut query, &seen.schemas);
         expand_stars(&mut query, &seen.stars);
+        let meant: Vec<u32> = seen.relations.iter().map(|relation| relation.id).collect();
         let reads = View { relations: seen.relations, ..View::default() };
         self.settle_ddl(|| txn.lock_for_view(&reads)).await?;
         let sql = query.to_string();
         let again = view_query(&sql)?;
-        let (as_kept, seen) = self.analyzed_view(&txn, &again)?;
+        let (as_kept, seen) = self.analyzed_view(&txn, &again, true)?;
         let same = as_written.len() == as_kept.len()
+            && seen.relations.iter().map(|relation| relation.id).eq(meant)
             && output_types(&as_written).zip(output_types(&as_kept)).all(|(a, b)| a == b)
             && again.to_string() == sql;
         if !same {
@@ -331,11 +356,12 @@ impl Session {
         &mut self,
         txn: &Transaction,
         query: &Query,
+        stored: bool,
     ) -> Result<(Vec<OutputColumn>, crate::plan::analyze::Seen), SqlError> {
         let state = self.state()?;
         let cx = Arc::clone(&self.cx);
         self.planning(|| {
-            let (analyzed, seen) = query_of_view(&Names { state: &state, txn, cx: &cx }, query, "")?;
+            let (analyzed, seen) = query_of_view(&Names { state: &state, txn, cx: &cx }, query, "", stored)?;
             Ok((analyzed.columns, seen))
         })
     }
@@ -359,7 +385,7 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         let mut lookups = 0;
         loop {
-            let view = find_view(txn, name, word)?;
+            let view = find_view(&self.lookup(txn), name, word)?;
             lookups += 1;
             match self.settle_ddl(|| txn.lock_for_change(&view)).await {
                 Ok(()) => return Ok(view),
@@ -389,18 +415,18 @@ impl Session {
             match self.locked_view(&txn, name, "view").await {
                 Ok(view) if views.iter().any(|known| known.id == view.id) => {}
                 Ok(view) => views.push(view),
-                Err(error) if error.sqlstate == "42P01" && if_exists => {
-                    let wanted = table_name(name)?.1;
-                    self.skip(format!("view \"{wanted}\" does not exist, skipping"));
+                Err(error) if matches!(error.sqlstate.as_str(), "42P01" | "3F000") => {
+                    self.not_there(&error, "view", name, if_exists)?;
                 }
                 Err(error) if error.sqlstate == "42809" => {
-                    let (schema, wanted) = table_name(name)?;
+                    let (schema, wanted) = self.lookup(&txn).place(name)?;
                     return Err(error.with_hint(drop_hint(&txn, &schema, &wanted)?));
                 }
                 Err(error) => return Err(error),
             }
         }
-        let roots: Vec<Needed> = views.iter().map(|view| Needed::view(view)).collect();
+        let lookup = self.lookup(&txn);
+        let roots = views.iter().map(|view| Needed::view(&lookup, view)).collect::<Result<Vec<_>, _>>()?;
         self.drop_needing_views(&txn, &roots, cascade, &[]).await?;
         self.drop_all_views(&txn, views).await?;
         Ok(Tag::Fixed("DROP VIEW"))
@@ -436,8 +462,8 @@ impl Session {
         let txn = self.ddl_transaction(tag)?;
         let mut view = match self.locked_view(&txn, &alter.name, word).await {
             Ok(view) => view,
-            Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
-                self.skip(format!("relation \"{}\" does not exist, skipping", alter.name));
+            Err(error) if alter.if_exists && matches!(error.sqlstate.as_str(), "42P01" | "3F000") => {
+                self.skip(format!("relation \"{}\" does not exist, skipping", last_name(&alter.name)?));
                 return Ok(Tag::Fixed(tag));
             }
             Err(error) => return Err(error),
@@ -456,7 +482,7 @@ impl Session {
             view = match operation {
                 AlterTableOperation::RenameTable { table_name: to } => {
                     let (RenameTableNameKind::As(to) | RenameTableNameKind::To(to)) = to;
-                    let to = table_name(to)?.1;
+                    let to = last_name(to)?;
                     self.settle_ddl(|| txn.rename_view(&view, &to)).await?
                 }
                 AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {

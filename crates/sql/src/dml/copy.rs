@@ -11,7 +11,7 @@ use resurgam_engine::{ColumnType, Datum, DatumRef, ReadView, StatementKind, Tabl
 
 use crate::dml::check::Checks;
 use crate::dml::foreign::{Help, References};
-use crate::dml::{Constraints, Modify, Paused, Writer, find_column, find_table};
+use crate::dml::{Constraints, Modify, Paused, Writer, find_column};
 use crate::exec::context::StatementContext;
 use crate::exec::wait::guarded;
 use crate::exec::wait::{Waiting, settle};
@@ -22,6 +22,7 @@ use crate::pg::encode::RowEncoder;
 use crate::pg::errors;
 use crate::pg::user_types;
 use crate::plan::expression::{Place, TableExpr, parse_expression};
+use crate::plan::lookup::Lookup;
 use crate::plan::planner::{Instance, Names, task_context};
 use crate::plan::statement::{Kind, Prepared};
 use crate::session::Session;
@@ -271,8 +272,9 @@ fn last_name(name: &datafusion::sql::sqlparser::ast::ObjectName) -> String {
     name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.clone()).unwrap_or_default()
 }
 
-fn is_sequence(txn: &resurgam_engine::Transaction, name: &datafusion::sql::sqlparser::ast::ObjectName) -> bool {
-    let named = super::table_name(name).ok();
+fn is_sequence(lookup: &Lookup<'_>, name: &datafusion::sql::sqlparser::ast::ObjectName) -> bool {
+    let named = lookup.place(name).ok();
+    let txn = lookup.txn;
     named.is_some_and(|(schema, name)| txn.sequence_named(&schema, &name).is_ok_and(|found| found.is_some()))
 }
 
@@ -311,8 +313,8 @@ impl Session {
         let open = self.transaction();
         open.used = true;
         let txn = open.txn.clone();
-        let table = find_table(&txn, name).map_err(|error| match error.sqlstate.as_str() {
-            "42809" if is_sequence(&txn, name) => {
+        let table = self.lookup(&txn).table(name).map_err(|error| match error.sqlstate.as_str() {
+            "42809" if is_sequence(&self.lookup(&txn), name) => {
                 SqlError::new("42809", format!("cannot copy to sequence \"{}\"", last_name(name)))
             }
             "42809" => SqlError::new("42809", format!("cannot copy to view \"{}\"", last_name(name)))
@@ -397,8 +399,8 @@ impl Session {
         let text = match source {
             CopySource::Table { table_name, columns } => {
                 let txn = self.transaction().txn.clone();
-                let table = find_table(&txn, table_name).map_err(|error| match error.sqlstate.as_str() {
-                    "42809" if is_sequence(&txn, table_name) => {
+                let table = self.lookup(&txn).table(table_name).map_err(|error| match error.sqlstate.as_str() {
+                    "42809" if is_sequence(&self.lookup(&txn), table_name) => {
                         SqlError::new("42809", format!("cannot copy from sequence \"{}\"", last_name(table_name)))
                     }
                     "42809" => SqlError::new("42809", format!("cannot copy from view \"{}\"", last_name(table_name)))

@@ -5,11 +5,12 @@ use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::sql::sqlparser::ast::{self, ConflictTarget, Ident};
 use resurgam_engine::Table;
 
-use super::plan::{find_column, ident_text, table_name};
+use super::plan::{find_column, ident_text};
 use crate::parse::conflict::{self, Element};
 use crate::pg::catalog::predicate_of;
 use crate::plan::analyze::{Place, over_row};
 use crate::plan::expression::{cast_times, unqualify};
+use crate::plan::lookup::last_name;
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_expression;
 use crate::wire::SqlError;
@@ -44,7 +45,7 @@ pub(crate) fn arbiters(
             Ok(found)
         }
         Some(ConflictTarget::OnConstraint(name)) => {
-            let (_, name) = table_name(name)?;
+            let name = last_name(name)?;
             let is_named = |key: &Option<usize>| match key {
                 None => table.primary_key_name == name,
                 Some(i) => table.indexes[*i].name == name,

@@ -31,7 +31,7 @@ mod source;
 
 pub(crate) use infer::arbiters;
 pub(crate) use modify::{Constraints, Modify, Paused};
-pub(crate) use plan::{Op, WritePlan, find_column, find_table, plan, table_name};
+pub(crate) use plan::{Op, WritePlan, find_column, plan};
 pub(crate) use planned::has_subquery;
 pub(crate) use recheck::{Fate, RowWork, settle_row};
 pub(crate) use row::Writer;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{Expr, ExprSchemable};
-use datafusion::sql::sqlparser::ast::{self, Ident, Statement};
-use resurgam_engine::{Table, Transaction};
+use datafusion::sql::sqlparser::ast::{Ident, Statement};
+use resurgam_engine::Table;
 
 use super::conflict::{Conflict, ConflictUpdate};
 use super::constants::Constants;
@@ -73,39 +73,6 @@ pub(crate) struct WritePlan {
 
 pub(super) fn ident_text(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
-}
-
-/// Schema and name that an object name means.
-pub(crate) fn table_name(name: &ast::ObjectName) -> Result<(String, String), SqlError> {
-    let parts: Vec<String> = name
-        .0
-        .iter()
-        .map(|part| part.as_ident().map(ident_text).ok_or_else(|| SqlError::syntax(format!("improper name: {name}"))))
-        .collect::<Result<_, _>>()?;
-    match parts.as_slice() {
-        [table] => Ok(("public".to_owned(), table.clone())),
-        [schema, table] => Ok((schema.clone(), table.clone())),
-        [database, schema, table] if database == "postgres" => Ok((schema.clone(), table.clone())),
-        [_, _, _] => Err(SqlError::unsupported(format!("cross-database references are not implemented: \"{name}\""))),
-        _ => Err(SqlError::syntax(format!("improper qualified name (too many dotted names): {name}"))),
-    }
-}
-
-/// The table, or `42P01`.
-pub(crate) fn find_table(txn: &Transaction, name: &ast::ObjectName) -> Result<Arc<Table>, SqlError> {
-    let (schema, table) = table_name(name)?;
-    if matches!(schema.as_str(), "pg_catalog" | "information_schema" | "sys") {
-        return Err(SqlError::new("42501", format!("permission denied: \"{table}\" is a system catalog")));
-    }
-    if let Some(found) = txn.table(&schema, &table)? {
-        return Ok(found);
-    }
-    Err(if txn.view_named(&schema, &table)?.is_some() || txn.sequence_named(&schema, &table)?.is_some() {
-        SqlError::new("42809", format!("\"{table}\" is not a table"))
-    } else {
-        let shown = if name.0.len() > 1 { format!("{schema}.{table}") } else { table };
-        SqlError::new("42P01", format!("relation \"{shown}\" does not exist"))
-    })
 }
 
 /// Position of a column, or `42703`.

@@ -11,6 +11,8 @@ use crate::command::cursor::{self, Declare, Fetch};
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::ddl::alter_sequence::{self, AlterSequence};
 use crate::ddl::domain::{self, AlterDomain, CreateDomain};
+use crate::ddl::schema::{self, SchemaStatement};
+use crate::ddl::set_schema::{self, SetSchema};
 use crate::ddl::user_type::{self, AlterType};
 use crate::ddl::view;
 use crate::dml::foreign;
@@ -87,6 +89,9 @@ pub(crate) enum Own {
         names: Vec<ObjectName>,
         cascade: bool,
     },
+    /// CREATE and ALTER SCHEMA.
+    Schema(Box<SchemaStatement>),
+    SetSchema(Box<SetSchema>),
     /// RESET ROLE, RESET SESSION AUTHORIZATION: the user is always the one who logged in.
     ResetUser,
     /// RESET TIME ZONE
@@ -166,6 +171,9 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "analyze" => Some(cleaning::parse_analyze(words)),
         "checkpoint" => Some(words.expect_end().map(|()| Own::Checkpoint)),
         "alter" if words.take_word("database") => Some(alter_database::parse(words)),
+        "create" if words.take_word("schema") => Some(schema::parse_create(words)),
+        "alter" if words.take_word("schema") => Some(schema::parse_alter(words)),
+        "alter" if let Some(set_schema) = set_schema::parse(&words) => Some(set_schema),
         "alter" if words.take_word("sequence") => Some(alter_sequence::parse(words)),
         "create" if words.take_word("domain") => Some(domain::parse_create(text, words)),
         "drop" if words.take_word("domain") => Some(domain::parse_drop(words)),

@@ -90,6 +90,7 @@ fn sign_apart(name: &str) -> Option<(Token, Token)> {
 }
 
 /// See the module's head.
+#[derive(Clone)]
 pub(crate) struct Words<'t> {
     text: &'t str,
     tokens: Vec<TokenWithSpan>,

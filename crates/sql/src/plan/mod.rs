@@ -10,6 +10,7 @@
 //! | `in_lists` | Lists of IN, kept from DataFusion's simplification of several of them |
 //! | `join_order` | In which order inner joins are done |
 //! | `key_order` | A physical rule that knows the order of trees (and calls the one about joins) |
+//! | `lookup` | Which relation a name means |
 //! | `merge_join` | Joins that go to temporary files |
 //! | `params` | Placeholders in logical plans |
 //! | `planner` | From syntax to plans |
@@ -27,6 +28,7 @@ pub(crate) mod extremes;
 pub(crate) mod in_lists;
 pub(crate) mod join_order;
 pub(crate) mod key_order;
+pub(crate) mod lookup;
 pub(crate) mod merge_join;
 pub(crate) mod params;
 pub(crate) mod planner;

@@ -46,6 +46,7 @@ use crate::plan::canary::{self, Canary};
 use crate::plan::in_lists;
 use crate::plan::join_order;
 use crate::plan::key_order::KeyOrder;
+use crate::plan::lookup::{Lookup, parts_of};
 use crate::plan::merge_join;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::plan::planning::Planning;
@@ -142,28 +143,27 @@ pub(crate) struct Names<'a> {
 impl Names<'_> {
     /// The table of that name, system catalogs excluded.
     pub(crate) fn table(&self, name: &TableReference) -> Result<Option<Arc<Table>>> {
-        let schema = match name.schema() {
-            Some(schema) => schema,
-            None if self.has_public() => "public",
-            None => return Ok(None),
-        };
-        self.txn.table(schema, name.table()).map_err(bridge::storage)
+        let Some(schema) = self.schema_named(name)? else { return Ok(None) };
+        self.txn.table(&schema, name.table()).map_err(bridge::storage)
     }
 
     /// The sequence of that name.
     fn sequence(&self, name: &TableReference) -> Result<Option<Arc<Table>>> {
-        let schema = match name.schema() {
-            Some(schema) => schema,
-            None if self.has_public() => "public",
-            None => return Ok(None),
-        };
-        self.txn.sequence_named(schema, name.table()).map_err(bridge::storage)
+        let Some(schema) = self.schema_named(name)? else { return Ok(None) };
+        self.txn.sequence_named(&schema, name.table()).map_err(bridge::storage)
     }
 
-    /// Whether tables are found by their names alone: the search path has their schema.
-    pub(crate) fn has_public(&self) -> bool {
-        let Some(path) = self.cx.setting("search_path") else { return true };
-        path.split(',').any(|name| name.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("public"))
+    /// The schema that a name has, or is found in.
+    fn schema_named(&self, name: &TableReference) -> Result<Option<String>> {
+        match name.schema() {
+            Some(schema) => Ok(Some(schema.to_owned())),
+            None => self.lookup().schema_of(name.table()).map_err(bridge::failure),
+        }
+    }
+
+    /// Names of relations along the session's path.
+    pub(crate) fn lookup(&self) -> Lookup<'_> {
+        Lookup { txn: self.txn, path: self.cx.search_path() }
     }
 
     /// The table that a statement writes or locks.
@@ -171,12 +171,20 @@ impl Names<'_> {
     /// # Errors
     /// `42P01`; `42501` for one of the system's.
     pub(crate) fn target(&self, name: &ast::ObjectName) -> std::result::Result<Arc<Table>, SqlError> {
-        if let [part] = name.0.as_slice()
-            && !self.has_public()
-        {
-            return Err(SqlError::new("42P01", format!("relation \"{part}\" does not exist")));
-        }
-        crate::dml::find_table(self.txn, name)
+        self.lookup().table(name).map_err(|error| match error.sqlstate.as_str() {
+            // Only statements about definitions tell of the schema.
+            "3F000" => SqlError::new("42P01", format!("relation \"{}\" does not exist", shown(name))),
+            _ => error,
+        })
+    }
+}
+
+/// A name as errors have it.
+fn shown(name: &ast::ObjectName) -> String {
+    match parts_of(name) {
+        Ok((Some(schema), name)) => format!("{schema}.{name}"),
+        Ok((None, name)) => name,
+        Err(_) => name.to_string(),
     }
 }
 

@@ -23,6 +23,7 @@ use crate::plan::analyze;
 use crate::plan::params::placeholder_index;
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
+use crate::session::cache::PathId;
 use crate::session::kept::{Kept, Room};
 use crate::wire::{Field, SqlError};
 
@@ -42,6 +43,8 @@ pub(crate) struct Prepared {
     pub fields: Option<Arc<[Field]>>,
     /// The catalog that names were looked up in.
     pub catalog_version: u64,
+    /// The search path that names were looked up along.
+    pub path: PathId,
     /// The generation of the settings that it was made with, if it is one session's.
     pub settings: Option<u64>,
     /// Not bound to one session.
@@ -67,6 +70,7 @@ impl Prepared {
             param_oids: Arc::new([]),
             fields: None,
             catalog_version,
+            path: PathId::default(),
             settings: None,
             shareable: false,
             locks: Vec::new(),

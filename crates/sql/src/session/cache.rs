@@ -1,15 +1,16 @@
 //! Prepared statements kept for all sessions, by their text.
 //!
-//! The key is the text (with literals lifted out, for simple queries) and the declared
-//! parameter types. An entry planned under another catalog version is never returned.
+//! The key is the text (with literals lifted out, for simple queries), the search path that names in it were looked up
+//! along, and the declared parameter types. An entry planned under another catalog version is never returned.
 //! Entries weigh what they take in memory, about; together no more than [`BYTES_MAX`]. Those go first
 //! that were not used for longest.
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 use parking_lot::Mutex;
 
+use crate::pg::search_path::SearchPath;
 use crate::plan::plans::PlanTotals;
 use crate::plan::statement::Prepared;
 
@@ -26,12 +27,39 @@ struct Entry {
 /// See the module's head.
 pub(crate) struct StatementCache {
     inner: Mutex<Inner>,
+    paths: Mutex<Paths>,
     bytes_max: usize,
+}
+
+/// A search path's number: equal ones have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct PathId(u64);
+
+/// Paths whose numbers are remembered. Beyond it each gets a number of its own, and finds nobody else's statements.
+const PATHS_MAX: usize = 10_000;
+
+#[derive(Default)]
+struct Paths {
+    known: HashMap<Arc<SearchPath>, PathId>,
+    last: u64,
+}
+
+/// A text and the path that it is planned with.
+#[derive(PartialEq, Eq, Hash)]
+struct Key(PathId, Arc<str>);
+
+#[derive(Hash)]
+struct Wanted<'a>(PathId, &'a str);
+
+impl Equivalent<Key> for Wanted<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.0 == key.0 && *self.1 == *key.1
+    }
 }
 
 #[derive(Default)]
 struct Inner {
-    entries: HashMap<Arc<str>, Vec<(Vec<u32>, Entry)>>,
+    entries: HashMap<Key, Vec<(Vec<u32>, Entry)>>,
     bytes: usize,
     clock: u64,
     found: u64,
@@ -41,15 +69,29 @@ struct Inner {
 
 impl StatementCache {
     pub(crate) fn new() -> Self {
-        Self { inner: Mutex::default(), bytes_max: BYTES_MAX }
+        Self { inner: Mutex::default(), paths: Mutex::default(), bytes_max: BYTES_MAX }
     }
 
-    /// The kept statement for that text, parameter types and catalog.
-    pub(crate) fn get(&self, text: &str, oids: &[u32], version: u64) -> Option<Arc<Prepared>> {
+    /// The number of a path.
+    pub(crate) fn path_id(&self, path: &Arc<SearchPath>) -> PathId {
+        let mut paths = self.paths.lock();
+        if let Some(id) = paths.known.get(path) {
+            return *id;
+        }
+        paths.last += 1;
+        let id = PathId(paths.last);
+        if paths.known.len() < PATHS_MAX {
+            paths.known.insert(Arc::clone(path), id);
+        }
+        id
+    }
+
+    /// The kept statement for that text, path, parameter types and catalog.
+    pub(crate) fn get(&self, text: &str, path: PathId, oids: &[u32], version: u64) -> Option<Arc<Prepared>> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         inner.clock += 1;
-        let known = inner.entries.get_mut(text);
+        let known = inner.entries.get_mut(&Wanted(path, text));
         let entry = known.and_then(|list| list.iter_mut().find(|(known, _)| known == oids));
         match entry {
             Some((_, entry)) if entry.statement.catalog_version == version => {
@@ -65,7 +107,7 @@ impl StatementCache {
     }
 
     /// Keeps a statement.
-    pub(crate) fn put(&self, text: &str, oids: &[u32], statement: &Arc<Prepared>) {
+    pub(crate) fn put(&self, text: &str, path: PathId, oids: &[u32], statement: &Arc<Prepared>) {
         if statement.bytes > self.bytes_max / ENTRY_PART {
             return;
         }
@@ -74,7 +116,7 @@ impl StatementCache {
         inner.bytes += statement.bytes;
         let entry = Entry { statement: Arc::clone(statement), used: inner.clock };
         // Most texts that are put are new.
-        let list = inner.entries.entry(Arc::from(text)).or_default();
+        let list = inner.entries.entry(Key(path, Arc::from(text))).or_default();
         let before = match list.iter_mut().find(|(known, _)| known == oids) {
             Some(slot) => std::mem::replace(&mut slot.1, entry).statement.bytes,
             None => {
@@ -141,27 +183,32 @@ mod tests {
 
     #[test]
     fn entries_go_by_their_weight_and_age() {
-        let cache = StatementCache { inner: Mutex::default(), bytes_max: 1000 };
-        let kept = |text: &str| cache.get(text, &[], 1).is_some();
+        let cache = StatementCache { bytes_max: 1000, ..StatementCache::new() };
+        let path = cache.path_id(&SearchPath::stored());
+        let kept = |text: &str| cache.get(text, path, &[], 1).is_some();
         for text in ["a", "b", "c", "d"] {
-            cache.put(text, &[], &statement(text, 125));
+            cache.put(text, path, &[], &statement(text, 125));
         }
-        cache.put("large", &[], &statement("large", 126));
+        cache.put("large", path, &[], &statement("large", 126));
         assert!(!kept("large"), "no entry takes more than its part");
         assert!(kept("a"));
         for text in ["e", "f", "g", "h"] {
-            cache.put(text, &[], &statement(text, 120));
+            cache.put(text, path, &[], &statement(text, 120));
         }
         assert!(kept("a") && kept("b") && kept("h"));
         // 105 bytes are too many now: the oldest go until a quarter is free.
-        cache.put("i", &[], &statement("i", 125));
+        cache.put("i", path, &[], &statement("i", 125));
         assert_eq!(["c", "d", "e", "a", "b", "h", "i"].map(kept), [false, false, false, true, true, true, true]);
         // One in the place of another of the same text; another version, other types.
         let before = cache.totals(PlanTotals::default());
-        cache.put("a", &[], &statement("a", 25));
+        cache.put("a", path, &[], &statement("a", 25));
         let after = cache.totals(PlanTotals::default());
         assert_eq!((before.kept, before.kept_bytes - 100), (after.kept, after.kept_bytes));
-        assert!(cache.get("a", &[], 2).is_none() && cache.get("a", &[23], 1).is_none());
+        assert!(cache.get("a", path, &[], 2).is_none() && cache.get("a", path, &[23], 1).is_none());
+        // Another path; and the same one again.
+        let other = cache.path_id(&Arc::new(SearchPath::of("x", "")));
+        assert!(cache.get("a", other, &[], 1).is_none());
+        assert_eq!(cache.path_id(&Arc::new(SearchPath::of("public", ""))), path);
         assert_eq!(after.evicted, 3);
     }
 }

@@ -52,11 +52,13 @@ use crate::pg::errors;
 use crate::pg::memory;
 use crate::pg::running::{self, Stop};
 use crate::pg::user_types;
+use crate::plan::lookup::Lookup;
 use crate::plan::planner::{self, Names, task_context};
 use crate::plan::planning::Planning;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::{self, Kind, Prepared, Query};
 use crate::session::again::Again;
+use crate::session::cache::PathId;
 use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
 use crate::session::kept::{Kept, Room};
 use crate::session::settings::{ConnectionSettings, Hot, Variables};
@@ -143,6 +145,8 @@ pub struct Session {
     pub(crate) ddl_deadline: Option<Instant>,
     /// The settings that each statement goes by, as they were when one began; see [`Session::hot`].
     hot: Hot,
+    /// The number of the search path, and the generation of the settings that it is of.
+    path_known: Mutex<(u64, PathId)>,
     /// For the next transaction.
     deferred_unused: Option<Arc<Mutex<Deferred>>>,
 }
@@ -329,6 +333,7 @@ impl Session {
             sequence_values: Mutex::default(),
             has_advisory: AtomicBool::new(false),
             types: Mutex::default(),
+            path: Mutex::default(),
         });
         let types: Weak<SessionShared> = Arc::downgrade(&shared);
         shared.stop.set_types(types);
@@ -355,6 +360,7 @@ impl Session {
             began: Instant::now(),
             ddl_deadline: None,
             hot: Hot::default(),
+            path_known: Mutex::new((u64::MAX, PathId::default())),
             deferred_unused: None,
         })
     }
@@ -472,6 +478,11 @@ impl Session {
         let state = Arc::new(state);
         self.few = Some(Arc::clone(&state));
         Ok(state)
+    }
+
+    /// Names of relations along the session's path, as a transaction sees them.
+    pub(crate) fn lookup<'t>(&self, txn: &'t Transaction) -> Lookup<'t> {
+        Lookup { txn, path: self.cx.search_path() }
     }
 
     // ---- transactions ----
@@ -743,6 +754,16 @@ impl Session {
         self.local_bytes = 0;
     }
 
+    /// The number of the session's search path.
+    fn path_id(&self) -> PathId {
+        let generation = self.shared.signals.generation();
+        let mut known = self.path_known.lock();
+        if known.0 != generation {
+            *known = (generation, self.db.statements.path_id(&self.cx.search_path()));
+        }
+        known.1
+    }
+
     fn own_catalog(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.txn.has_catalog_changes())
     }
@@ -776,7 +797,7 @@ impl Session {
             return None;
         }
         let version = self.catalog_version();
-        if let Some(found) = self.db.statements.get(text, declared, version) {
+        if let Some(found) = self.db.statements.get(text, self.path_id(), declared, version) {
             return Some(found);
         }
         if self.local.is_empty() || self.local_generation != self.shared.variables.lock().generation {
@@ -838,7 +859,7 @@ impl Session {
             let prepared = Arc::new(prepared);
             // What frames each transaction is not parsed each time.
             if is_frequent && keep && text.len() <= FRAME_TEXT_MAX && !self.own_catalog() {
-                self.db.statements.put(text, declared, &prepared);
+                self.db.statements.put(text, self.path_id(), declared, &prepared);
             }
             return Ok(prepared);
         }
@@ -848,6 +869,7 @@ impl Session {
         };
         let state = self.state()?;
         let cx = Arc::clone(&self.cx);
+        let path = self.path_id();
         let txn = self.transaction().txn.clone();
         let mut tries = 0;
         let begun = std::time::Instant::now();
@@ -882,6 +904,7 @@ impl Session {
                 Err(error) => return Err(error),
             }
         };
+        prepared.path = path;
         if !prepared.shareable {
             prepared.settings = Some(self.shared.variables.lock().planned_with);
         }
@@ -892,7 +915,7 @@ impl Session {
         self.db.plans.add(&prepared);
         if keep && !txn.has_catalog_changes() && self.db.engine.catalog_version() == version {
             if prepared.shareable {
-                self.db.statements.put(text, declared, &prepared);
+                self.db.statements.put(text, prepared.path, declared, &prepared);
             } else if !matches!(prepared.kind, Kind::Explain { .. }) {
                 let generation = self.shared.variables.lock().generation;
                 if self.local.len() >= LOCAL_MAX
@@ -916,6 +939,7 @@ impl Session {
     fn is_current(&self, prepared: &Prepared) -> bool {
         !self.own_catalog()
             && prepared.catalog_version == self.catalog_version()
+            && prepared.path == self.path_id()
             && prepared.settings.is_none_or(|made_with| made_with == self.shared.variables.lock().planned_with)
     }
 
@@ -938,6 +962,10 @@ impl Session {
     /// there already, and its columns are known.
     fn planned_again(&mut self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>, SqlError> {
         let oids = Arc::clone(&prepared.param_oids);
+        let planned = !matches!(prepared.kind, Kind::Utility(_) | Kind::Own(_) | Kind::Empty);
+        if planned && prepared.path != self.path_id() {
+            return Err(SqlError::unsupported("a portal that was made with another search path and other definitions"));
+        }
         let newer = self.current(Arc::clone(&prepared), &oids)?;
         same_result(&prepared, &newer)?;
         if newer.param_oids != oids {

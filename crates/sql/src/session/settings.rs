@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::pg::context::Setting;
 use crate::pg::datetime::Zone;
+use crate::pg::search_path;
 use crate::plan::planning::Planning;
 use crate::wire::SqlError;
 
@@ -845,9 +846,8 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
                     return Err(SqlError::unsupported(text).with_hint("C is."));
                 }
             },
-            "search_path" => {
-                refuse_other_schemas(value)?;
-                value.to_owned()
+            "search_path" if search_path::split(value).is_none() => {
+                return Err(invalid(definition, value).with_detail("List syntax is invalid."));
             }
             "TimeZone" => {
                 let zone = trimmed.trim_matches('\'');
@@ -856,27 +856,6 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
             _ => value.to_owned(),
         },
     })
-}
-
-/// Names are looked up in `public` and the system's schemas, whatever the path is: a path that does not have
-/// `public` and has others would be answered from the wrong one. An empty path (what dumps set, who name the schema of
-/// all that they mean) is taken.
-fn refuse_other_schemas(path: &str) -> Result<(), SqlError> {
-    let names = path.split(',').map(|name| name.trim().trim_matches(['"', '\'']));
-    let known = ["public", "pg_catalog", "information_schema", "sys", "pg_temp", "$user", ""];
-    let (mut has_public, mut other) = (false, None);
-    for name in names {
-        has_public |= name.eq_ignore_ascii_case("public");
-        if !known.iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            other = Some(name);
-        }
-    }
-    match other {
-        Some(name) if !has_public => Err(SqlError::unsupported(format!(
-            "a search path of schema \"{name}\" without \"public\" is not supported"
-        ))),
-        _ => Ok(()),
-    }
 }
 
 /// Kilobytes of `1024`, `512kB`, `4MB`, `1GB`, `1TB`.

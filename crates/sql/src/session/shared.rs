@@ -7,13 +7,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use resurgam_engine::{Table, Transaction};
+use resurgam_engine::{ObjectKind, Table, Transaction};
 
 use crate::command::alter_database;
 use crate::exec::context::StopFlag;
 use crate::pg::advisory::Advisory;
 use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, SequenceCall, Setting, Sizes};
 use crate::pg::datetime::Zone;
+use crate::pg::search_path::{self, SearchPath};
 use crate::session::database::SqlDatabase;
 use crate::session::settings::{Signals, Variables};
 use crate::session::types;
@@ -51,6 +52,17 @@ pub(crate) struct SessionShared {
     pub has_advisory: AtomicBool,
     /// The types of users that it saw last.
     pub types: Mutex<types::Seen>,
+    pub path: Mutex<Path>,
+}
+
+/// The search path of a session, read.
+#[derive(Default)]
+pub(crate) struct Path {
+    /// Of the settings that it was read of.
+    generation: u64,
+    path: Option<Arc<SearchPath>>,
+    /// In its place, as long as a statement runs.
+    for_now: Option<Arc<SearchPath>>,
 }
 
 impl Drop for SessionShared {
@@ -97,6 +109,28 @@ impl PgContext for SessionShared {
             Some(txn) => Ok(txn.sequences()?),
             None => Ok(Vec::new()),
         }
+    }
+    fn schemas(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        match self.txn.lock().clone() {
+            Some(txn) => Ok(txn.objects(ObjectKind::SCHEMA)?),
+            None => Ok(Vec::new()),
+        }
+    }
+    fn search_path(&self) -> Arc<SearchPath> {
+        let generation = self.signals.generation();
+        let mut known = self.path.lock();
+        if let Some(path) = &known.for_now {
+            return Arc::clone(path);
+        }
+        if let Some(path) = known.path.as_ref().filter(|_| known.generation == generation) {
+            return Arc::clone(path);
+        }
+        // Read under the lock: what is put there is never older than its generation.
+        let variables = self.variables.lock();
+        let setting = variables.get("search_path");
+        let path = Arc::new(SearchPath::of(setting.as_deref().unwrap_or(search_path::DEFAULT), &self.user));
+        *known = Path { generation: variables.generation, path: Some(Arc::clone(&path)), for_now: None };
+        path
     }
     fn sequence_value(&self, sequence: u32, what: SequenceCall) -> Result<i64, SqlError> {
         self.sequence_call(sequence, what)
@@ -198,6 +232,11 @@ impl PgContext for SessionShared {
 }
 
 impl SessionShared {
+    /// Another search path for as long as a statement runs; `None`: its own again.
+    pub(crate) fn set_path_for_now(&self, path: Option<Arc<SearchPath>>) {
+        self.path.lock().for_now = path;
+    }
+
     /// The advisory locks, if the session may have some.
     pub(crate) fn advisory_used(&self) -> Option<Arc<Advisory>> {
         if !self.has_advisory.load(Ordering::Relaxed) {

@@ -15,8 +15,9 @@ use super::{Reference, Side, Target, columns_of};
 use crate::ddl::alter::{constraint_exists, is_constraint};
 use crate::ddl::needed::{Needed, needed, needing_views};
 use crate::ddl::{free_name, full_name, made_name, name_of, unsupported};
-use crate::dml::find_table;
+use crate::pg::functions::quote_ident;
 use crate::pg::types::column_type_name;
+use crate::plan::lookup::Lookup;
 use crate::session::Session;
 use crate::wire::SqlError;
 
@@ -148,20 +149,20 @@ struct Dependent {
 }
 
 /// `2BP01` when constraints of other tables need one of `tables`, which are to be dropped together.
-pub(crate) fn refuse_needed_elsewhere(txn: &Transaction, tables: &[Arc<Table>]) -> Result<(), SqlError> {
+pub(crate) fn refuse_needed_elsewhere(lookup: &Lookup<'_>, tables: &[Arc<Table>]) -> Result<(), SqlError> {
     let mut lines = Vec::new();
     for table in tables {
-        for found in dependents(txn, table, &Depends::Table)? {
+        for found in dependents(lookup.txn, table, &Depends::Table)? {
             if !tables.iter().any(|known| known.id == found.child.id) {
-                let line =
-                    format!("constraint {} on table {} depends on table {}", found.name, found.child.name, table.name);
-                lines.push((found.id, line));
+                let (child, table) = (lookup.shown(&found.child)?, lookup.shown(table)?);
+                let name = quote_ident(&found.name);
+                lines.push((found.id, format!("constraint {name} on table {child} depends on table {table}")));
             }
         }
     }
-    let roots: Vec<Needed> = tables.iter().map(|table| Needed::table(table)).collect();
-    for one in needing_views(txn, &roots, &[])? {
-        lines.push((one.age, format!("view {} depends on {}", one.view.name, one.needs)));
+    let roots = tables.iter().map(|table| Needed::table(lookup, table)).collect::<Result<Vec<_>, _>>()?;
+    for one in needing_views(lookup, &roots, &[])? {
+        lines.push((one.age, format!("{} depends on {}", one.name, one.needs)));
     }
     if lines.is_empty() {
         return Ok(());
@@ -201,7 +202,7 @@ impl Session {
         validate: bool,
     ) -> Result<Arc<Table>, SqlError> {
         let given = &parts.constraint;
-        let found = find_table(txn, &given.foreign_table).map_err(|error| match error.sqlstate.as_str() {
+        let found = self.lookup(txn).table(&given.foreign_table).map_err(|error| match error.sqlstate.as_str() {
             "42809" => SqlError::new("42809", format!("referenced relation {}", error.message)),
             _ => error,
         })?;
@@ -385,36 +386,40 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         let found = dependents(txn, table, what)?;
         let counted: Vec<&Dependent> = found.iter().filter(|found| !spared.contains(&found.child.id)).collect();
+        let lookup = self.lookup(txn);
+        let shown = lookup.shown(table)?;
         let roots = match what {
             // Several tables have been looked at together.
-            Depends::Table => vec![Needed::table(table)],
-            Depends::Column(at) => vec![Needed::column(table, *at)],
+            Depends::Table => vec![Needed::table(&lookup, table)?],
+            Depends::Column(at) => vec![Needed::column(&lookup, table, *at)?],
             Depends::Index(_) => Vec::new(),
         };
-        let views = needing_views(txn, &roots, &[])?;
+        let views = needing_views(&lookup, &roots, &[])?;
+        let constraint = |one: &&Dependent| -> Result<String, SqlError> {
+            Ok(format!("constraint {} on table {}", quote_ident(&one.name), lookup.shown(&one.child)?))
+        };
+        let children: Vec<String> = counted.iter().map(constraint).collect::<Result<_, _>>()?;
         if !(cascade || counted.is_empty() && views.is_empty()) {
             let (dropped, needed) = match what {
-                Depends::Table => (format!("table {}", table.name), format!("table {}", table.name)),
+                Depends::Table => (format!("table {shown}"), format!("table {shown}")),
                 Depends::Column(at) => {
-                    let column = format!("column {} of table {}", table.columns[*at].name, table.name);
+                    let column = format!("column {} of table {shown}", quote_ident(&table.columns[*at].name));
                     (column.clone(), column)
                 }
                 Depends::Index(name) => {
                     let constraint = table.primary_key_name == **name
                         || table.indexes.iter().any(|index| index.constraint && index.name == **name);
                     let dropped = if constraint {
-                        format!("constraint {name} on table {}", table.name)
+                        format!("constraint {name} on table {shown}")
                     } else {
                         format!("index {name}")
                     };
                     (dropped, format!("index {name}"))
                 }
             };
-            let lines = counted.iter().map(|one| {
-                (one.id, format!("constraint {} on table {} depends on {needed}", one.name, one.child.name))
-            });
-            let of_views =
-                views.iter().map(|one| (one.age, format!("view {} depends on {}", one.view.name, one.needs)));
+            let lines =
+                counted.iter().zip(&children).map(|(one, child)| (one.id, format!("{child} depends on {needed}")));
+            let of_views = views.iter().map(|one| (one.age, format!("{} depends on {}", one.name, one.needs)));
             let mut lines: Vec<(u32, String)> = lines.chain(of_views).collect();
             lines.sort_by_key(|(age, _)| *age);
             let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
@@ -422,10 +427,9 @@ impl Session {
                 .with_detail(lines.join("\n"))
                 .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
-        let notices =
-            counted.iter().map(|one| (one.id, format!("constraint {} on table {}", one.name, one.child.name)));
+        let notices = counted.iter().zip(children).map(|(one, child)| (one.id, child));
         let mut notices: Vec<(u32, String)> =
-            notices.chain(views.iter().map(|one| (one.age, format!("view {}", one.view.name)))).collect();
+            notices.chain(views.iter().map(|one| (one.age, one.name.clone()))).collect();
         notices.sort_by_key(|(age, _)| *age);
         let notices: Vec<String> = notices.into_iter().map(|(_, line)| line).collect();
         self.tell_of_cascade(&notices);

@@ -371,6 +371,14 @@ impl Analyzer<'_> {
         {
             return self.cte_item(&cte, alias);
         }
+        // Within a view it is known what names mean.
+        if let [only] = parts.as_slice()
+            && !self.is_within_view()
+            && let Some(schema) = self.lookup().schema_of(only)?
+        {
+            self.note_schema(name, &schema);
+            parts.insert(0, schema);
+        }
         let reference = match parts.as_slice() {
             [table] => TableReference::bare(table.clone()),
             [schema, table] => TableReference::partial(schema.clone(), table.clone()),

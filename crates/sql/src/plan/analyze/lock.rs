@@ -19,11 +19,10 @@ use resurgam_engine::Table;
 use super::bound::Relation;
 use super::scope::{Scope, folded};
 use super::{Analyzer, Refusal, Result, unknown};
-use crate::exec::bridge;
 use crate::exec::locking::clause::{self, Policy};
 use crate::exec::locking::{Count, Locked, locked_rows};
 use crate::exec::table::KEY_COLUMN;
-use crate::pg::errors;
+use crate::pg::catalog::is_system_schema;
 use crate::plan::params::placeholder_index;
 use crate::plan::planner::{Names, TARGET};
 use crate::plan::statement::template;
@@ -247,16 +246,14 @@ impl From<'_> {
             return Ok(Some((shown, "a WITH query", false)));
         }
         let system = match parts.as_slice() {
-            [only] => bridge::catalog_table(self.names.cx, "pg_catalog", only)
-                .map_err(|error| errors::from_datafusion(error, ""))?
-                .is_some(),
-            [.., schema, _] => matches!(schema.as_str(), "pg_catalog" | "information_schema" | "sys"),
+            [only] => self.names.lookup().schema_of(only)?.is_some_and(|schema| is_system_schema(&schema)),
+            [.., schema, _] => is_system_schema(schema),
             [] => false,
         };
         if system {
             return Ok(Some((shown, "a system catalog", true)));
         }
-        let (schema, wanted) = crate::dml::table_name(name)?;
+        let (schema, wanted) = self.names.lookup().place(name)?;
         if self.names.txn.view_named(&schema, &wanted)?.is_some() {
             return Ok(Some((shown, "a view", true)));
         }

@@ -82,7 +82,9 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::parse::depth::{STEPS_MAX, too_deep};
+use crate::pg::search_path::SearchPath;
 use crate::pg::{errors, running};
+use crate::plan::lookup::Lookup;
 use crate::plan::planner::Names;
 use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
@@ -179,6 +181,8 @@ pub(crate) struct Analyzer<'a> {
     /// A function is being computed as a cast or an operator.
     elsewhere: bool,
     views: view::Views,
+    /// What is analysed is kept in a definition: names are of `public`, or have their schemas.
+    stored: bool,
     depth: usize,
 }
 
@@ -196,6 +200,7 @@ impl<'a> Analyzer<'a> {
             subqueries: HashMap::new(),
             elsewhere: false,
             views: Default::default(),
+            stored: false,
             depth: 0,
         }
     }
@@ -212,6 +217,22 @@ impl<'a> Analyzer<'a> {
             error.position = errors::character_position(self.text, span.start.line, span.start.column);
         }
         error.into()
+    }
+
+    /// Names of relations, as what is analysed means them.
+    fn lookup(&self) -> Lookup<'a> {
+        match self.stored || self.is_within_view() {
+            true => Lookup { txn: self.names.txn, path: SearchPath::stored() },
+            false => self.names.lookup(),
+        }
+    }
+
+    /// Analyses a part that a definition keeps.
+    fn as_stored<T>(&mut self, go: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = std::mem::replace(&mut self.stored, true);
+        let result = go(self);
+        self.stored = before;
+        result
     }
 
     /// Follows one level of nesting.

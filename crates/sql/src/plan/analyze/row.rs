@@ -89,6 +89,8 @@ pub(crate) fn over_row(
         table_schema(table).fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
     );
     let qualifier = TableReference::bare(table.name.clone());
+    // USING is the statement's own.
+    analyzer.stored = !matches!(place, Place::Using(..));
     let bound = analyzer.over_row(table, expr, place).map_err(Refusal::into_error)?;
     let schema = DFSchema::try_from_qualified_schema(qualifier, &schema)
         .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;

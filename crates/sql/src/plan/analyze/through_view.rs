@@ -86,10 +86,7 @@ impl Analyzer<'_> {
             Ok(table) => return Ok(Written { table, views: Vec::new() }),
             Err(error) => self.at(error, name.span()),
         };
-        let (schema, wanted) = crate::dml::table_name(name)?;
-        if name.0.len() == 1 && !self.names.has_public() {
-            return Err(error);
-        }
+        let (schema, wanted) = self.names.lookup().place(name)?;
         if self.names.txn.sequence_named(&schema, &wanted).map_err(SqlError::from)?.is_some() {
             return Err(SqlError::new("42809", format!("cannot change sequence \"{wanted}\"")).into());
         }

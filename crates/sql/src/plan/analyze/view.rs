@@ -23,6 +23,7 @@ use super::scope::{Item, Scope};
 use super::{Analyzed, Analyzer, OutputColumn, Refusal, Result};
 use crate::exec::table::EngineTable;
 use crate::parse::depth::too_deep;
+use crate::pg::search_path::PUBLIC;
 use crate::pg::types;
 use crate::plan::planner::Names;
 use crate::plan::statement::{ParamTypes, parse_known};
@@ -52,6 +53,8 @@ pub(crate) struct Seen {
     qualifiers: HashMap<TableReference, usize>,
     /// What `*` stands for, by the entry's place in memory.
     pub stars: HashMap<usize, Vec<ast::Expr>>,
+    /// Schemas that names without one were found in, by the name's place in memory.
+    pub schemas: HashMap<usize, String>,
 }
 
 /// The query of a view.
@@ -66,7 +69,7 @@ pub(crate) fn view_query(sql: &str) -> std::result::Result<Box<ast::Query>, SqlE
     }
 }
 
-/// Analyses the query of a view that is being made.
+/// Analyses the query of a view that is being made; `stored`: as it is kept.
 ///
 /// # Errors
 /// As [`super::query`].
@@ -74,10 +77,12 @@ pub(crate) fn query_of_view(
     names: &Names<'_>,
     query: &ast::Query,
     text: &str,
+    stored: bool,
 ) -> std::result::Result<(Analyzed, Seen), SqlError> {
     let mut params = ParamTypes::new(0, &[]);
     let mut analyzer = Analyzer::new(names, text, &mut params);
     analyzer.views.seen = Some(Seen::default());
+    analyzer.stored = stored;
     let analyzed = analyzer.query(query).map_err(Refusal::into_error)?;
     let mut seen = analyzer.views.seen.take().unwrap_or_default();
     seen.note_used(&analyzed.plan).map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
@@ -125,7 +130,8 @@ impl Analyzer<'_> {
     /// A relation of the user's under a name; `None` if there is none here. `parts` are the name's.
     pub(super) fn user_relation(&mut self, parts: &[String], alias: Option<&TableAlias>) -> Result<Option<From>> {
         let (schema, name) = match parts {
-            [name] => ("public", name.as_str()),
+            // Of a name that was found the schema is known, and what views keep has it unless it is this one.
+            [name] => (PUBLIC, name.as_str()),
             [schema, name] => (schema.as_str(), name.as_str()),
             _ => return Ok(None),
         };
@@ -146,7 +152,7 @@ impl Analyzer<'_> {
                 }
             };
         }
-        if parts.len() == 1 && !self.names.has_public() {
+        if parts.len() == 1 {
             return Ok(None);
         }
         match self.names.txn.view_named(schema, name).map_err(SqlError::from)? {
@@ -182,6 +188,13 @@ impl Analyzer<'_> {
             && let Some(seen) = &mut self.views.seen
         {
             seen.note(entry, &entry.schema, &entry.name, TableReference::bare(qualifier));
+        }
+    }
+
+    /// A name without a schema was met, which is that of a relation in `schema`.
+    pub(super) fn note_schema(&mut self, name: &ast::ObjectName, schema: &str) {
+        if let Some(seen) = &mut self.views.seen {
+            seen.schemas.insert(std::ptr::from_ref(name) as usize, schema.to_owned());
         }
     }
 

@@ -244,7 +244,7 @@ impl Analyzer<'_> {
     pub(super) fn default_value(&mut self, expr: &ast::Expr, column: &str, ty: &ColumnType) -> Result<Bound> {
         // Its places are in another text.
         let text = std::mem::take(&mut self.text);
-        let bound = self.expr(expr, &Scope::empty(), Clause::Default);
+        let bound = self.as_stored(|this| this.expr(expr, &Scope::empty(), Clause::Default));
         self.text = text;
         let bound = match bound {
             Err(super::Refusal::Error(error)) if matches!(error.sqlstate.as_str(), "42703" | "42P01") => {

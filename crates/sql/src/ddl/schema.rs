@@ -1,0 +1,415 @@
+//! CREATE, ALTER and COMMENT ON SCHEMA, and where things are made.
+//!
+//! A schema is an object of the catalog, but `public`, which is there without one until something is said of it
+//! (`pg/src/catalog/namespaces.rs`). Whoever makes something in a schema keeps it until the transaction has ended; whoever drops
+//! or renames it has it alone (`engine/src/schemas.rs`).
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use resurgam_engine::{CatalogObject, Isolation, ObjectKind, StatementKind, Table, Transaction};
+
+use super::unsupported;
+use crate::parse::own::Own;
+use crate::parse::words::{Words, is_word};
+use crate::pg::catalog::{is_dropped, is_system_schema, schema_body};
+use crate::pg::search_path::{PUBLIC, SearchPath};
+use crate::plan::lookup::{has_schema, last_name, no_schema, parts_of};
+use crate::plan::statement::parse_known;
+use crate::session::Session;
+use crate::session::shared::SessionShared;
+use crate::wire::{SqlError, Tag};
+
+/// How often a schema is looked up again that others keep changing.
+const LOOKUPS_MAX: usize = 20;
+
+/// CREATE or ALTER SCHEMA as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum SchemaStatement {
+    Create {
+        if_not_exists: bool,
+        /// None: that of the owner.
+        name: Option<String>,
+        owner: Option<String>,
+        /// What is made in it.
+        elements: Vec<Statement>,
+    },
+    Rename {
+        name: String,
+        to: String,
+    },
+    Owner {
+        name: String,
+        owner: String,
+    },
+}
+
+/// Reads CREATE SCHEMA, whose first two words are taken already.
+pub(crate) fn parse_create(mut words: Words<'_>) -> Result<Own, SqlError> {
+    let if_not_exists = words.take_words(&["if", "not", "exists"]);
+    let name =
+        if words.peek().is_some_and(|token| is_word(token, "authorization")) { None } else { Some(words.name()?) };
+    let owner = if words.take_word("authorization") { Some(words.name()?) } else { None };
+    let mut elements: Vec<Vec<String>> = Vec::new();
+    let mut depth = 0usize;
+    while let Some(token) = words.peek() {
+        let begins = depth == 0 && (is_word(token, "create") || is_word(token, "grant"));
+        match token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let text = token.to_string();
+        if begins {
+            elements.push(Vec::new());
+        }
+        match elements.last_mut() {
+            Some(element) => element.push(text),
+            None => return Err(words.unexpected()),
+        }
+        words.next();
+    }
+    if if_not_exists && !elements.is_empty() {
+        return Err(SqlError::unsupported("CREATE SCHEMA IF NOT EXISTS cannot include schema elements"));
+    }
+    let elements = elements.iter().map(|element| element_of(&element.join(" "))).collect::<Result<_, _>>()?;
+    Ok(Own::Schema(Box::new(SchemaStatement::Create { if_not_exists, name, owner, elements })))
+}
+
+fn element_of(text: &str) -> Result<Statement, SqlError> {
+    let mut statements = parse_known(text).map_err(|mut error| {
+        // In other words than the client's.
+        error.position = None;
+        error
+    })?;
+    match (statements.pop(), statements.is_empty()) {
+        (
+            Some(
+                statement @ (Statement::CreateTable(_)
+                | Statement::CreateView(_)
+                | Statement::CreateIndex(_)
+                | Statement::CreateSequence { .. }),
+            ),
+            true,
+        ) => Ok(statement),
+        _ => Err(SqlError::unsupported("this element of CREATE SCHEMA is not supported")),
+    }
+}
+
+/// Reads ALTER SCHEMA, whose first two words are taken already.
+pub(crate) fn parse_alter(mut words: Words<'_>) -> Result<Own, SqlError> {
+    let name = words.name()?;
+    let statement = if words.take_words(&["rename", "to"]) {
+        SchemaStatement::Rename { name, to: words.name()? }
+    } else if words.take_words(&["owner", "to"]) {
+        SchemaStatement::Owner { name, owner: words.name()? }
+    } else {
+        return Err(words.unexpected());
+    };
+    words.expect_end()?;
+    Ok(Own::Schema(Box::new(statement)))
+}
+
+/// `42939` for a name that is the system's.
+fn refuse_reserved(name: &str) -> Result<(), SqlError> {
+    match name.starts_with("pg_") || name == "sys" {
+        true => Err(SqlError::new("42939", format!("unacceptable schema name \"{name}\""))
+            .with_detail("The prefix \"pg_\" is reserved for system schemas.")),
+        false => Ok(()),
+    }
+}
+
+/// `42P06`
+fn taken(name: &str) -> SqlError {
+    SqlError::new("42P06", format!("schema \"{name}\" already exists"))
+}
+
+/// Gives a session its own search path back.
+struct OwnPath(Arc<SessionShared>);
+
+impl Drop for OwnPath {
+    fn drop(&mut self) {
+        self.0.set_path_for_now(None);
+    }
+}
+
+impl Session {
+    /// Runs CREATE or ALTER SCHEMA.
+    pub(crate) async fn schema_statement(&mut self, statement: &SchemaStatement) -> Result<Tag, SqlError> {
+        self.ddl_deadline = self.deadline();
+        match statement {
+            SchemaStatement::Create { if_not_exists, name, owner, elements } => {
+                self.create_schema(*if_not_exists, name.as_deref(), owner.as_deref(), elements).await
+            }
+            SchemaStatement::Rename { name, to } => self.rename_schema(name, to).await,
+            SchemaStatement::Owner { name, owner } => {
+                let txn = self.ddl_transaction("ALTER SCHEMA")?;
+                if !has_schema(&txn, name)? {
+                    return Err(no_schema(name));
+                }
+                self.refuse_owner(owner)?;
+                Ok(Tag::Fixed("ALTER SCHEMA"))
+            }
+        }
+    }
+
+    /// Refuses an owner other than the session's user, who owns everything.
+    fn refuse_owner(&self, owner: &str) -> Result<(), SqlError> {
+        match owner == self.shared.user || matches!(owner, "current_user" | "session_user" | "current_role") {
+            true => Ok(()),
+            false => Err(SqlError::new("42704", format!("role \"{owner}\" does not exist"))),
+        }
+    }
+
+    async fn create_schema(
+        &mut self,
+        if_not_exists: bool,
+        name: Option<&str>,
+        owner: Option<&str>,
+        elements: &[Statement],
+    ) -> Result<Tag, SqlError> {
+        const TAG: Tag = Tag::Fixed("CREATE SCHEMA");
+        let txn = self.ddl_transaction("CREATE SCHEMA")?;
+        if let Some(owner) = owner {
+            self.refuse_owner(owner)?;
+        }
+        let user = self.shared.user.clone();
+        let name = match (name, owner) {
+            (Some(name), _) => name,
+            (None, Some(owner)) if !matches!(owner, "current_user" | "session_user" | "current_role") => owner,
+            (None, _) => &user,
+        };
+        refuse_reserved(name)?;
+        if has_schema(&txn, name)? {
+            if if_not_exists {
+                self.notice(SqlError::notice("NOTICE", "42P06", format!("schema \"{name}\" already exists, skipping")));
+                return Ok(TAG);
+            }
+            return Err(taken(name));
+        }
+        self.make_schema(&txn, name).await?;
+        if !elements.is_empty() {
+            self.make_elements(name, elements).await?;
+        }
+        Ok(TAG)
+    }
+
+    /// Makes a schema of a name that none has.
+    async fn make_schema(&mut self, txn: &Transaction, name: &str) -> Result<(), SqlError> {
+        match txn.object_named(ObjectKind::SCHEMA, "", name)? {
+            // That it was dropped is said here.
+            Some(entry) => {
+                self.settle_ddl(|| txn.replace_object(&entry, Vec::new(), schema_body(false))).await?;
+            }
+            None => {
+                let object = CatalogObject::new(ObjectKind::SCHEMA, schema_body(false));
+                let made = self.settle_ddl(|| txn.create_object("", name, object.clone())).await;
+                made.map_err(|error| if error.sqlstate == "42710" { taken(name) } else { error })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What CREATE SCHEMA has behind it: first what others can name. Names without a schema are looked for in the new one
+    /// first.
+    async fn make_elements(&mut self, schema: &str, elements: &[Statement]) -> Result<(), SqlError> {
+        let rank = |statement: &&Statement| match statement {
+            Statement::CreateSequence { .. } => 0,
+            Statement::CreateTable(_) => 1,
+            Statement::CreateView(_) => 2,
+            _ => 3,
+        };
+        let mut ordered: Vec<&Statement> = elements.iter().collect();
+        ordered.sort_by_key(rank);
+        for statement in &ordered {
+            let made = match statement {
+                Statement::CreateTable(create) => Some(&create.name),
+                Statement::CreateView(create) => Some(&create.name),
+                Statement::CreateSequence { name, .. } => Some(name),
+                _ => None,
+            };
+            if let Some((Some(other), _)) = made.map(parts_of).transpose()?
+                && other != schema
+            {
+                let text =
+                    format!("CREATE specifies a schema ({other}) different from the one being created ({schema})");
+                return Err(SqlError::new("42P15", text));
+            }
+        }
+        let before = self.cx.search_path();
+        let path = Arc::new(SearchPath::with_first(schema, &before));
+        self.shared.set_path_for_now(Some(path));
+        // However it ends.
+        let _own_again = OwnPath(Arc::clone(&self.shared));
+        for statement in ordered {
+            Box::pin(self.ddl(statement, "")).await?;
+        }
+        Ok(())
+    }
+
+    /// The schema that something is to be made in, which stays until the transaction has ended, and the new name.
+    ///
+    /// # Errors
+    /// `3F000`; `42501` for one of the system's.
+    pub(super) async fn place_for(
+        &mut self,
+        txn: &Transaction,
+        name: &ObjectName,
+    ) -> Result<(String, String), SqlError> {
+        let (schema, name) = parts_of(name)?;
+        let schema = match schema {
+            Some(schema) => schema,
+            None => {
+                let path = self.cx.search_path();
+                let mut found = None;
+                for schema in path.listed() {
+                    if has_schema(txn, schema)? {
+                        found = Some(schema.to_owned());
+                        break;
+                    }
+                }
+                found.ok_or_else(|| SqlError::new("3F000", "no schema has been selected to create in"))?
+            }
+        };
+        self.keep_schema(txn, &schema, &name).await?;
+        Ok((schema, name))
+    }
+
+    /// Keeps a schema from being dropped until the transaction has ended, for whoever makes `name` in it.
+    pub(super) async fn keep_schema(&mut self, txn: &Transaction, schema: &str, name: &str) -> Result<(), SqlError> {
+        if is_system_schema(schema) {
+            let error = SqlError::new("42501", format!("permission denied to create \"{schema}.{name}\""));
+            return Err(error.with_detail("System catalog modifications are currently disallowed."));
+        }
+        if matches!(schema, "pg_temp" | "pg_toast") || schema.starts_with("pg_temp_") {
+            return Err(unsupported("a temporary table"));
+        }
+        let mut lookups = 0;
+        loop {
+            lookups += 1;
+            if schema == PUBLIC {
+                self.settle_ddl(|| txn.keep_public()).await?;
+                txn.statement(StatementKind::PointWrite)?;
+                return if has_schema(txn, schema)? { Ok(()) } else { Err(no_schema(schema)) };
+            }
+            let Some(entry) = txn.object_named(ObjectKind::SCHEMA, "", schema)? else { return Err(no_schema(schema)) };
+            match self.settle_ddl(|| txn.keep(&entry)).await {
+                Ok(()) => return Ok(()),
+                Err(error)
+                    if error.definition_changed
+                        && txn.isolation() == Isolation::ReadCommitted
+                        && lookups < LOOKUPS_MAX =>
+                {
+                    txn.statement(StatementKind::PointWrite)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The entry of a schema, locked against everyone else; `public` gets one if it has none.
+    ///
+    /// # Errors
+    /// `3F000`; `42501` for one of the system's.
+    pub(super) async fn schema_to_change(&mut self, txn: &Transaction, name: &str) -> Result<Arc<Table>, SqlError> {
+        if is_system_schema(name) {
+            return Err(SqlError::new("42501", format!("permission denied for schema {name}")));
+        }
+        let mut lookups = 0;
+        loop {
+            lookups += 1;
+            let entry = match txn.object_named(ObjectKind::SCHEMA, "", name)? {
+                Some(entry) if is_dropped(&entry) => return Err(no_schema(name)),
+                Some(entry) => entry,
+                None if name == PUBLIC => {
+                    let object = CatalogObject::new(ObjectKind::SCHEMA, schema_body(false));
+                    match self.settle_ddl(|| txn.create_object("", name, object.clone())).await {
+                        Err(error) if error.sqlstate == "42710" && lookups < LOOKUPS_MAX => {
+                            txn.statement(StatementKind::PointWrite)?;
+                            continue;
+                        }
+                        made => made?,
+                    }
+                }
+                None => return Err(no_schema(name)),
+            };
+            match self.settle_ddl(|| txn.lock_for_change(&entry)).await {
+                Ok(()) => return Ok(entry),
+                Err(error)
+                    if error.definition_changed
+                        && txn.isolation() == Isolation::ReadCommitted
+                        && lookups < LOOKUPS_MAX =>
+                {
+                    txn.statement(StatementKind::PointWrite)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// As [`Session::schema_to_change`], and nobody makes anything in it until the transaction has ended.
+    pub(super) async fn schema_alone(&mut self, txn: &Transaction, name: &str) -> Result<Arc<Table>, SqlError> {
+        if name == PUBLIC {
+            self.settle_ddl(|| txn.lock_public_alone()).await?;
+            txn.statement(StatementKind::PointWrite)?;
+        }
+        self.schema_to_change(txn, name).await
+    }
+
+    async fn rename_schema(&mut self, name: &str, to: &str) -> Result<Tag, SqlError> {
+        let txn = self.ddl_transaction("ALTER SCHEMA")?;
+        let entry = self.schema_alone(&txn, name).await?;
+        if has_schema(&txn, to)? {
+            return Err(taken(to));
+        }
+        refuse_reserved(to)?;
+        if name == PUBLIC {
+            self.make_schema(&txn, to).await?;
+            self.settle_ddl(|| txn.replace_object(&entry, Vec::new(), schema_body(true))).await?;
+        } else if to == PUBLIC {
+            self.make_schema(&txn, to).await?;
+            self.settle_ddl(|| txn.drop_object(&entry)).await?;
+        } else {
+            self.settle_ddl(|| txn.rename_object(&entry, "", to)).await?;
+        }
+        self.move_all(&txn, name, to).await?;
+        Ok(Tag::Fixed("ALTER SCHEMA"))
+    }
+
+    /// Tells of a relation that a statement names and that is not there, or of its schema.
+    ///
+    /// # Errors
+    /// What it tells, unless it does not matter.
+    pub(super) fn not_there(
+        &mut self,
+        error: &SqlError,
+        word: &str,
+        name: &ObjectName,
+        if_exists: bool,
+    ) -> Result<(), SqlError> {
+        let (schema, name) = parts_of(name)?;
+        let message = match (error.sqlstate.as_str(), schema) {
+            ("3F000", Some(schema)) => format!("schema \"{schema}\" does not exist"),
+            _ => format!("{word} \"{name}\" does not exist"),
+        };
+        if if_exists {
+            self.skip(format!("{message}, skipping"));
+            return Ok(());
+        }
+        let state = match (error.sqlstate.as_str(), word) {
+            ("3F000", _) => "3F000",
+            (_, "index") => "42704",
+            _ => "42P01",
+        };
+        Err(SqlError::new(state, message))
+    }
+
+    /// The name of a schema in a statement.
+    pub(super) fn schema_name(name: &ObjectName) -> Result<String, SqlError> {
+        match parts_of(name)? {
+            (None, name) => Ok(name),
+            (Some(_), _) => Err(SqlError::syntax(format!("syntax error at or near \"{}\"", last_name(name)?))),
+        }
+    }
+}

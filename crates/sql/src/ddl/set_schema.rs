@@ -1,0 +1,179 @@
+//! ALTER … SET SCHEMA: relations move from schema to schema, with what is a part of them.
+//!
+//! A table's indexes and the sequences of its columns go with it. DEFAULTs that name a sequence name it by its new schema then;
+//! views know what they read by id.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use resurgam_engine::{Table, TableChange, Transaction};
+
+use super::full_name;
+use super::sequence::{defaults_of, is_name_of, qualified};
+use crate::parse::own::Own;
+use crate::parse::words::Words;
+use crate::pg::sequence_names;
+use crate::plan::lookup::last_name;
+use crate::session::Session;
+use crate::wire::{SqlError, Tag};
+
+/// ALTER … SET SCHEMA as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SetSchema {
+    kind: Kind,
+    if_exists: bool,
+    name: ObjectName,
+    to: String,
+}
+
+/// What the statement says that it moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Table,
+    View,
+    Sequence,
+}
+
+/// Reads the statement, whose first word is taken already; `None`: it is another one.
+pub(crate) fn parse(words: &Words<'_>) -> Option<Result<Own, SqlError>> {
+    let mut words = words.clone();
+    let kind = match () {
+        () if words.take_word("table") => Kind::Table,
+        () if words.take_word("view") => Kind::View,
+        () if words.take_word("sequence") => Kind::Sequence,
+        () => return None,
+    };
+    let if_exists = words.take_words(&["if", "exists"]);
+    if kind == Kind::Table {
+        words.take_word("only");
+    }
+    let mut parts = vec![Ident::with_quote('"', words.name().ok()?)];
+    while words.take(&Token::Period) {
+        parts.push(Ident::with_quote('"', words.name().ok()?));
+    }
+    words.take(&Token::Mul);
+    if !words.take_words(&["set", "schema"]) {
+        return None;
+    }
+    let rest = |words: &mut Words<'_>| {
+        let to = words.name()?;
+        words.expect_end()?;
+        Ok(Own::SetSchema(Box::new(SetSchema { kind, if_exists, name: ObjectName::from(parts), to })))
+    };
+    Some(rest(&mut words))
+}
+
+impl Session {
+    /// ALTER … SET SCHEMA.
+    pub(crate) async fn alter_set_schema(&mut self, alter: &SetSchema) -> Result<Tag, SqlError> {
+        self.ddl_deadline = self.deadline();
+        let tag = match alter.kind {
+            Kind::Table => "ALTER TABLE",
+            Kind::View => "ALTER VIEW",
+            Kind::Sequence => "ALTER SEQUENCE",
+        };
+        let txn = self.ddl_transaction(tag)?;
+        let found = match alter.kind {
+            Kind::View => self.locked_view(&txn, &alter.name, "relation").await,
+            Kind::Sequence => self.locked_sequence(&txn, &alter.name).await,
+            Kind::Table => match self.locked_table(&txn, &alter.name).await {
+                // As in PostgreSQL it may be of another kind.
+                Err(error) if error.sqlstate == "42809" => {
+                    match self.locked_view(&txn, &alter.name, "relation").await {
+                        Err(error) if error.sqlstate == "42809" => self.locked_sequence(&txn, &alter.name).await,
+                        found => found,
+                    }
+                }
+                found => found,
+            },
+        };
+        let relation = match found {
+            Err(error) if alter.if_exists && matches!(error.sqlstate.as_str(), "42P01" | "3F000") => {
+                self.skip(format!("relation \"{}\" does not exist, skipping", last_name(&alter.name)?));
+                return Ok(Tag::Fixed(tag));
+            }
+            found => found?,
+        };
+        let owner = relation.sequence.as_ref().and_then(|sequence| sequence.owner);
+        if let Some(owner) = owner.map(|owner| txn.table_by_id(owner)).transpose()?.flatten() {
+            let detail = format!("Sequence \"{}\" is linked to table \"{}\".", relation.name, owner.name);
+            return Err(SqlError::unsupported("cannot move an owned sequence into another schema").with_detail(detail));
+        }
+        self.keep_schema(&txn, &alter.to, &relation.name).await?;
+        if relation.schema == alter.to {
+            return Ok(Tag::Fixed(tag));
+        }
+        self.refuse_if_pending(&relation, tag)?;
+        self.move_relation(&txn, &relation, &alter.to).await?;
+        Ok(Tag::Fixed(tag))
+    }
+
+    /// Moves a relation that is locked, with the sequences of its columns.
+    async fn move_relation(&mut self, txn: &Transaction, relation: &Arc<Table>, to: &str) -> Result<(), SqlError> {
+        let moved = self.settle_ddl(|| txn.set_schema(relation, to)).await.map_err(|error| in_schema(error, to))?;
+        for owned in &moved.owned {
+            if let Some(sequence) = txn.sequence_by_id(owned.sequence)? {
+                let sequence = self.locked_sequence(txn, &full_name(&sequence)).await?;
+                self.move_sequence(txn, &sequence, to).await?;
+            }
+        }
+        if relation.sequence.is_some() {
+            self.reword_defaults(txn, relation, &qualified(to, &relation.name)).await?;
+        }
+        Ok(())
+    }
+
+    async fn move_sequence(&mut self, txn: &Transaction, sequence: &Arc<Table>, to: &str) -> Result<(), SqlError> {
+        self.reword_defaults(txn, sequence, &qualified(to, &sequence.name)).await?;
+        self.settle_ddl(|| txn.set_schema(sequence, to)).await.map_err(|error| in_schema(error, to))?;
+        Ok(())
+    }
+
+    /// Writes another name of a sequence into the DEFAULTs that name it.
+    pub(super) async fn reword_defaults(
+        &mut self,
+        txn: &Transaction,
+        sequence: &Arc<Table>,
+        new_name: &str,
+    ) -> Result<(), SqlError> {
+        let is_it = |name: &str| is_name_of(name, sequence).then(|| new_name.to_owned());
+        for (table, at) in defaults_of(txn, sequence)? {
+            let table = self.locked_table(txn, &full_name(&table)).await?;
+            let text = table.columns.get(at).and_then(|column| column.default_sql.as_deref());
+            if let Some(text) = text.and_then(|text| sequence_names::renamed(text, &is_it)) {
+                self.change(txn, &table, TableChange::SetDefault(at, Some(text))).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything in a schema is in another one from now on: the schema has got another name.
+    pub(super) async fn move_all(&mut self, txn: &Transaction, from: &str, to: &str) -> Result<(), SqlError> {
+        for sequence in txn.in_schema(from)?.iter().filter(|entry| entry.sequence.is_some()) {
+            let sequence = self.locked_sequence(txn, &full_name(sequence)).await?;
+            self.move_sequence(txn, &sequence, to).await?;
+        }
+        for entry in txn.in_schema(from)? {
+            if entry.object.is_some() {
+                return Err(SqlError::unsupported(format!(
+                    "renaming schema \"{from}\", which has types, is not supported"
+                )));
+            }
+            let entry = match &entry.view {
+                Some(_) => self.locked_view(txn, &full_name(&entry), "relation").await?,
+                None => self.locked_table(txn, &full_name(&entry)).await?,
+            };
+            self.settle_ddl(|| txn.set_schema(&entry, to)).await.map_err(|error| in_schema(error, to))?;
+        }
+        Ok(())
+    }
+}
+
+/// A name that is taken, as PostgreSQL tells of it here.
+fn in_schema(error: SqlError, schema: &str) -> SqlError {
+    match error.sqlstate.as_str() {
+        "42P07" => SqlError::new("42P07", format!("{} in schema \"{schema}\"", error.into_fields().message)),
+        _ => error,
+    }
+}

@@ -1,0 +1,159 @@
+//! Which relation a name means.
+//!
+//! A name without a schema is that of the first schema of the search path that has a relation of the name, of whatever kind:
+//! tables, views, sequences and indexes share their names.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use resurgam_engine::{ObjectKind, Table, Transaction};
+
+use crate::pg::catalog::{is_dropped, is_system_schema, system_relation};
+use crate::pg::functions::quote_ident;
+use crate::pg::search_path::{PUBLIC, SearchPath};
+use crate::wire::SqlError;
+
+fn folded(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
+}
+
+/// The schema that a name has, if any, and the name.
+///
+/// # Errors
+/// `42601`, and `0A000` for a name in another database.
+pub(crate) fn parts_of(name: &ObjectName) -> Result<(Option<String>, String), SqlError> {
+    let improper = || SqlError::syntax(format!("improper name: {name}"));
+    let mut parts = Vec::with_capacity(name.0.len());
+    for part in &name.0 {
+        parts.push(part.as_ident().map(folded).ok_or_else(improper)?);
+    }
+    let (last, before) = match parts.split_last() {
+        Some((last, before)) => (last.clone(), before),
+        None => return Err(improper()),
+    };
+    match before {
+        [] => Ok((None, last)),
+        [schema] => Ok((Some(schema.clone()), last)),
+        [database, schema] if database == "postgres" => Ok((Some(schema.clone()), last)),
+        [_, _] => Err(SqlError::unsupported(format!("cross-database references are not implemented: \"{name}\""))),
+        _ => Err(SqlError::syntax(format!("improper qualified name (too many dotted names): {name}"))),
+    }
+}
+
+/// The name without its schema.
+///
+/// # Errors
+/// Those of [`parts_of`].
+pub(crate) fn last_name(name: &ObjectName) -> Result<String, SqlError> {
+    parts_of(name).map(|(_, name)| name)
+}
+
+/// Schema and name of what is in `public` unless its name says otherwise: a type.
+///
+/// # Errors
+/// Those of [`parts_of`].
+pub(crate) fn name_in_public(name: &ObjectName) -> Result<(String, String), SqlError> {
+    let (schema, name) = parts_of(name)?;
+    Ok((schema.unwrap_or_else(|| PUBLIC.to_owned()), name))
+}
+
+/// `3F000`
+pub(crate) fn no_schema(schema: &str) -> SqlError {
+    SqlError::new("3F000", format!("schema \"{schema}\" does not exist"))
+}
+
+/// Whether there is a schema of that name.
+///
+/// # Errors
+/// Those of reading the catalog.
+pub(crate) fn has_schema(txn: &Transaction, schema: &str) -> Result<bool, SqlError> {
+    if is_system_schema(schema) {
+        return Ok(true);
+    }
+    Ok(match txn.object_named(ObjectKind::SCHEMA, "", schema)? {
+        Some(entry) => !is_dropped(&entry),
+        None => schema == PUBLIC,
+    })
+}
+
+/// Names as a transaction sees them, along a path.
+pub(crate) struct Lookup<'t> {
+    pub txn: &'t Transaction,
+    pub path: Arc<SearchPath>,
+}
+
+impl Lookup<'_> {
+    /// The first schema of the path that has a relation of that name.
+    ///
+    /// # Errors
+    /// Those of reading the catalog.
+    pub(crate) fn schema_of(&self, name: &str) -> Result<Option<String>, SqlError> {
+        for schema in self.path.schemas() {
+            let found = match is_system_schema(schema) {
+                true => system_relation(schema, name).is_some(),
+                false => self.txn.relation(schema, name)?.is_some(),
+            };
+            if found {
+                return Ok(Some(schema.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The name of a relation, with its schema where that is needed to find it.
+    ///
+    /// # Errors
+    /// Those of reading the catalog.
+    pub(crate) fn shown(&self, relation: &Table) -> Result<String, SqlError> {
+        let name = quote_ident(&relation.name);
+        match self.schema_of(&relation.name)? {
+            Some(schema) if schema == relation.schema => Ok(name),
+            _ => Ok(format!("{}.{name}", quote_ident(&relation.schema))),
+        }
+    }
+
+    /// Schema and name of the relation that a name means. If it has no schema and is found nowhere, the schema is empty,
+    /// as no schema's name is.
+    ///
+    /// # Errors
+    /// Those of [`parts_of`] and of reading the catalog.
+    pub(crate) fn place(&self, name: &ObjectName) -> Result<(String, String), SqlError> {
+        match parts_of(name)? {
+            (Some(schema), name) => Ok((schema, name)),
+            (None, name) => Ok((self.schema_of(&name)?.unwrap_or_default(), name)),
+        }
+    }
+
+    /// That there is no relation of a name: `42P01`, or `3F000` where there is no schema of the name that it has. `word` is
+    /// what was expected.
+    ///
+    /// # Errors
+    /// Those of reading the catalog.
+    pub(crate) fn undefined(&self, name: &ObjectName, word: &str) -> Result<SqlError, SqlError> {
+        let (schema, name) = parts_of(name)?;
+        let shown = match schema {
+            Some(schema) if !has_schema(self.txn, &schema)? => return Ok(no_schema(&schema)),
+            Some(schema) => format!("{schema}.{name}"),
+            None => name,
+        };
+        Ok(SqlError::new("42P01", format!("{word} \"{shown}\" does not exist")))
+    }
+
+    /// The table that a name means.
+    ///
+    /// # Errors
+    /// `42P01`, `3F000`; `42501` for one of the system's, `42809` for what is no table.
+    pub(crate) fn table(&self, name: &ObjectName) -> Result<Arc<Table>, SqlError> {
+        let (schema, table) = self.place(name)?;
+        if is_system_schema(&schema) && system_relation(&schema, &table).is_some() {
+            return Err(SqlError::new("42501", format!("permission denied: \"{table}\" is a system catalog")));
+        }
+        if let Some(found) = self.txn.table(&schema, &table)? {
+            return Ok(found);
+        }
+        if self.txn.view_named(&schema, &table)?.is_some() || self.txn.sequence_named(&schema, &table)?.is_some() {
+            return Err(SqlError::new("42809", format!("\"{table}\" is not a table")));
+        }
+        Err(self.undefined(name, "relation")?)
+    }
+}
