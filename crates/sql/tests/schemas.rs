@@ -143,9 +143,10 @@ async fn makers_and_droppers_find_each_other() {
         }
         let (make, drop) = (format!("CREATE TABLE {schema}.t (a int)"), format!("DROP SCHEMA {schema}"));
         done(&mut maker, &["BEGIN", &make]).await;
-        let waiting = tokio::spawn(async move {
-            let outcome = dropper.query(&drop).await.map(|_| ()).map_err(|error| error.into_fields().sqlstate);
-            (dropper, outcome)
+        let runtime = tokio::runtime::Handle::current();
+        let waiting = tokio::task::spawn_blocking(move || {
+            let outcome = runtime.block_on(dropper.query(&drop));
+            (dropper, outcome.map(|_| ()).map_err(|error| error.into_fields().sqlstate))
         });
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(!waiting.is_finished(), "somebody makes something in schema {schema}");
@@ -156,9 +157,10 @@ async fn makers_and_droppers_find_each_other() {
         // The other way round.
         done(&mut dropper, &["BEGIN", &format!("DROP SCHEMA {schema} CASCADE")]).await;
         let make = format!("CREATE VIEW {schema}.v AS SELECT 1");
-        let waiting = tokio::spawn(async move {
-            let outcome = maker.query(&make).await.map(|_| ()).map_err(|error| error.into_fields().sqlstate);
-            (maker, outcome)
+        let runtime = tokio::runtime::Handle::current();
+        let waiting = tokio::task::spawn_blocking(move || {
+            let outcome = runtime.block_on(maker.query(&make));
+            (maker, outcome.map(|_| ()).map_err(|error| error.into_fields().sqlstate))
         });
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(!waiting.is_finished(), "somebody drops schema {schema}");
