@@ -525,7 +525,7 @@ impl Session {
             column.default_sql = Some(sequence::default_of(&schema, &made));
             serials.push((column.name.clone(), made, serial));
         }
-        self.keep_types(&txn, spec.columns.iter().map(|column| column.ty)).await?;
+        self.keep_types(&txn, spec.columns.iter().map(|column| column.ty).collect::<Vec<_>>()).await?;
         let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         table = self.add_serials(&txn, table, &serials).await?;
         table = self.with_domains(&txn, table, &create.columns).await?;
@@ -596,7 +596,7 @@ impl Session {
                 default_sql: None,
             });
         }
-        self.keep_types(txn, spec.columns.iter().map(|column| column.ty)).await?;
+        self.keep_types(txn, spec.columns.iter().map(|column| column.ty).collect::<Vec<_>>()).await?;
         self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
         let insert = format!("INSERT INTO {}.{} {select}", quoted(schema), quoted(name));
