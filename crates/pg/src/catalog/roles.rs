@@ -7,7 +7,7 @@ use resurgam_engine::{Access, Grant, Table};
 
 use super::model::{Model, Relation, RelationKind};
 use super::rows::{Rows, V};
-use super::{DATABASE_OID, schema_oid};
+use super::DATABASE_OID;
 use crate::context::PgContext;
 use crate::roles::acl::{self, Object};
 use crate::roles::{Rights, Role};
@@ -150,9 +150,9 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> Resul
             }
         }
         "pg_default_acl" => {
-            let rights = cx.rights()?;
+            let (rights, model) = (cx.rights()?, Model::load(cx)?);
             for defaults in &rights.defaults {
-                let schema = if defaults.schema.is_empty() { 0 } else { schema_oid(&defaults.schema) };
+                let schema = if defaults.schema.is_empty() { 0 } else { model.schema_oid(&defaults.schema) };
                 rows.add([
                     ("oid", super::relation_oid(defaults.entry).into()),
                     ("defaclrole", defaults.role.into()),

@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 
 use super::define::{Call, P, PgFunction, f, oid};
 use super::quote_ident;
-use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, CLASS_SCHEMA, Model, SUPERUSER_OID};
+use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, CLASS_SCHEMA, Model};
 use crate::context::{PgContext, Sizes};
 use crate::types::{self, oid as t};
 use crate::wire::SqlError;

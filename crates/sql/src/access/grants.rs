@@ -8,7 +8,6 @@ use resurgam_engine::{Access, Grant, Table, TableChange, Transaction};
 use super::grant_syntax::{DefaultsCommand, GrantCommand, Target, Written};
 use super::needs::{access_of, denied, object_of, width_of, word_of};
 use super::syntax::Spec;
-use crate::dml::table_name;
 use crate::pg::roles::acl::{self, Object, grants_of, privilege_named};
 use crate::pg::roles::{Rights, no_role};
 use crate::session::Session;

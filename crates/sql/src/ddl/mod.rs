@@ -770,7 +770,7 @@ impl Session {
         let txn = self.ddl_transaction("TRUNCATE TABLE")?;
         let mut tables: Vec<Arc<Table>> = Vec::new();
         for target in &truncate.table_names {
-            if let Ok(table) = find_table(&txn, &target.name) {
+            if let Ok(table) = self.lookup(&txn).table(&target.name) {
                 self.may(&table, privilege::TRUNCATE)?;
             }
             let table = self.locked_table(&txn, &target.name).await?;

@@ -425,7 +425,7 @@ impl Session {
         let txn = self.ddl_transaction("DROP VIEW")?;
         let mut views: Vec<Arc<Table>> = Vec::new();
         for name in names {
-            if let Ok(view) = find_view(&txn, name, "view") {
+            if let Ok(view) = find_view(&self.lookup(&txn), name, "view") {
                 self.may_drop(&view, "view", &view.name)?;
             }
             match self.locked_view(&txn, name, "view").await {
