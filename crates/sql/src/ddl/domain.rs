@@ -26,7 +26,6 @@ use crate::pg::user_types::{
 };
 use crate::plan::analyze::{check_domain_condition, check_domain_default};
 use crate::plan::expression::{kept_text, parse_expression};
-use crate::plan::lookup::name_in_public;
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_known;
 use crate::session::Session;
@@ -257,7 +256,7 @@ impl Session {
     pub(crate) async fn create_domain(&mut self, create: &CreateDomain) -> Result<Tag, SqlError> {
         self.ddl_deadline = self.deadline();
         let txn = self.ddl_transaction("CREATE DOMAIN")?;
-        let (schema, name) = name_in_public(&create.name)?;
+        let (schema, name) = self.place_for(&txn, &create.name).await?;
         check_schema(&schema)?;
         self.may_create_in(&schema)?;
         self.refuse_taken(&txn, &schema, &name)?;

@@ -252,7 +252,7 @@ impl Session {
             }));
         };
         let txn = self.ddl_transaction("CREATE TYPE")?;
-        let (schema, name) = name_in_public(name)?;
+        let (schema, name) = self.place_for(&txn, name).await?;
         check_schema(&schema)?;
         self.may_create_in(&schema)?;
         self.refuse_taken(&txn, &schema, &name)?;
