@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use resurgam_engine::{Access, Grant, Table};
 
+use super::DATABASE_OID;
 use super::model::{Model, Relation, RelationKind};
 use super::rows::{Rows, V};
-use super::DATABASE_OID;
 use crate::context::PgContext;
 use crate::roles::acl::{self, Object};
 use crate::roles::{Rights, Role};

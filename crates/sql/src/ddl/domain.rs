@@ -258,7 +258,6 @@ impl Session {
         let txn = self.ddl_transaction("CREATE DOMAIN")?;
         let (schema, name) = self.place_for(&txn, &create.name).await?;
         check_schema(&schema)?;
-        self.may_create_in(&schema)?;
         self.refuse_taken(&txn, &schema, &name)?;
         let parts = Parts::of(&create.column)?;
         let array = self.part_id(&txn)?;

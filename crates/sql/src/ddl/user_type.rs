@@ -254,7 +254,6 @@ impl Session {
         let txn = self.ddl_transaction("CREATE TYPE")?;
         let (schema, name) = self.place_for(&txn, name).await?;
         check_schema(&schema)?;
-        self.may_create_in(&schema)?;
         self.refuse_taken(&txn, &schema, &name)?;
         let array = self.part_id(&txn)?;
         let mut named: Vec<(String, u32)> = Vec::with_capacity(labels.len());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column as PlanColumn, TableReference};
 use datafusion::logical_expr::Expr;
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use resurgam_engine::Table;
 
 use super::through_view::{Place, Written};
@@ -120,14 +121,14 @@ impl Analyzer<'_> {
 
     /// Something that is no table is read: a sequence, or a relation of the system.
     pub(super) fn seek_other(&self, parts: &[String], qualifier: &str, is_sequence: bool) -> Result<()> {
-        let (schema, name) = match parts {
-            [name] => ("public", name.as_str()),
-            [.., schema, name] => (schema.as_str(), name.as_str()),
-            [] => return Ok(()),
-        };
+        let Some(last) = parts.last() else { return Ok(()) };
         if !is_sequence {
-            self.seek_system(name);
-        } else if let Some(sequence) = self.names.txn.sequence_named(schema, name).map_err(SqlError::from)? {
+            self.seek_system(last);
+            return Ok(());
+        }
+        let name = parts.iter().map(|part| Ident::with_quote('"', part.as_str())).collect::<Vec<_>>();
+        let (schema, name) = self.lookup().place(&ObjectName::from(name))?;
+        if let Some(sequence) = self.names.txn.sequence_named(&schema, &name).map_err(SqlError::from)? {
             self.seek(&sequence, qualifier, Vec::new(), parts.len() > 1);
         }
         Ok(())
