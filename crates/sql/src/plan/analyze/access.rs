@@ -120,7 +120,13 @@ impl Analyzer<'_> {
     }
 
     /// Something that is no table is read: a sequence, or a relation of the system.
-    pub(super) fn seek_other(&self, parts: &[String], qualifier: &str, is_sequence: bool) -> Result<()> {
+    pub(super) fn seek_other(
+        &self,
+        parts: &[String],
+        qualifier: &str,
+        is_sequence: bool,
+        qualified: bool,
+    ) -> Result<()> {
         let Some(last) = parts.last() else { return Ok(()) };
         if !is_sequence {
             self.seek_system(last);
@@ -129,7 +135,7 @@ impl Analyzer<'_> {
         let name = parts.iter().map(|part| Ident::with_quote('"', part.as_str())).collect::<Vec<_>>();
         let (schema, name) = self.lookup().place(&ObjectName::from(name))?;
         if let Some(sequence) = self.names.txn.sequence_named(&schema, &name).map_err(SqlError::from)? {
-            self.seek(&sequence, qualifier, Vec::new(), parts.len() > 1);
+            self.seek(&sequence, qualifier, Vec::new(), qualified);
         }
         Ok(())
     }

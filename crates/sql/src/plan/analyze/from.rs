@@ -373,6 +373,7 @@ impl Analyzer<'_> {
         {
             return self.cte_item(&cte, alias);
         }
+        let qualified = parts.len() > 1 && parts[0] != TARGET;
         // Within a view it is known what names mean.
         if let [only] = parts.as_slice()
             && !self.is_within_view()
@@ -436,9 +437,9 @@ impl Analyzer<'_> {
         if let Some(table) = &table {
             self.note_relation(table, &qualifier);
             let columns = table.columns.iter().map(|column| column.name.clone()).collect();
-            self.seek(table, &qualifier, columns, parts.len() > 1 && parts[0] != TARGET);
+            self.seek(table, &qualifier, columns, qualified);
         } else {
-            self.seek_other(&parts, &qualifier, is_sequence)?;
+            self.seek_other(&parts, &qualifier, is_sequence, qualified)?;
         }
         let oid = match &table {
             Some(table) => table.id,
