@@ -147,7 +147,8 @@ fn kept_plans_know_the_type_as_it_is() {
     assert_eq!((run("s", &[]), run("i", &[Some("50")])), ("22P02".to_owned(), "23514".to_owned()));
     done(&mut two, "ALTER TYPE mood RENAME VALUE 'ok' TO 'sad'");
     assert_eq!(run("s", &[]), "sad", "another label of that name");
-    done(&mut two, "ALTER TYPE mood ADD VALUE 'meh' BEFORE 'blue'; INSERT INTO t VALUES ('meh', 2)");
+    done(&mut two, "ALTER TYPE mood ADD VALUE 'meh' BEFORE 'blue'");
+    done(&mut two, "INSERT INTO t VALUES ('meh', 2)");
     assert_eq!(two.rows("SELECT m FROM t ORDER BY m"), ["meh", "blue", "sad"]);
 }
 
