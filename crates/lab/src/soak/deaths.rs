@@ -63,6 +63,10 @@ pub fn happen(
     lives: bool,
 ) -> Result<bool> {
     let plans: &[Plan] = match (devices.can_be_replaced(), lives) {
+        (true, false) if !devices.hangs => {
+            use Plan::{Again, Killed, Nothing, Replaced, Spare};
+            &[Replaced, Replaced, Killed, Killed, Again, Spare, Nothing]
+        }
         (true, true) => &[Plan::Replaced],
         (true, false) => {
             use Plan::{Again, Hangs, Killed, Nothing, Replaced, Spare};

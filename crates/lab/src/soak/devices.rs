@@ -29,17 +29,19 @@ pub struct Devices {
     pub renewed: u64,
     /// Devices that hung.
     pub hung: u64,
+    /// They may hang.
+    pub hangs: bool,
 }
 
 impl Devices {
     /// # Errors
     /// Why devices cannot be made to die here, in words.
-    pub fn make(work: &Path) -> Result<Self> {
+    pub fn make(work: &Path, hangs: bool) -> Result<Self> {
         let images = [Image::make(work, "device0")?, Image::make(work, "device1")?];
         let (asked, spare) = (images[0].folder().join("data"), images[1].folder().join("spare0"));
         let work = work.to_path_buf();
         let (spares, back, still_dead, renewed, hung) = (0, 0, 0, 0, 0);
-        Ok(Self { images, dead: [false; 2], work, asked, spare, spares, back, still_dead, renewed, hung })
+        Ok(Self { images, dead: [false; 2], work, asked, spare, spares, back, still_dead, renewed, hung, hangs })
     }
 
     pub fn archive(&self) -> PathBuf {
@@ -58,7 +60,7 @@ impl Devices {
         .map(|(name, path)| format!("--{name}={}", path.display()))
         .into_iter()
         // Longer than a sync takes beside whatever else this machine does.
-        .chain(["--device-timeout=4s".to_owned()])
+        .chain(self.hangs.then(|| "--device-timeout=4s".to_owned()))
         .collect()
     }
 

@@ -86,6 +86,9 @@ pub struct Options {
     /// Let the data's device die under the load: the server goes on in a spare folder (Linux, as root; skipped elsewhere)
     #[arg(long, conflicts_with_all = ["power_loss", "io_errors"])]
     dead_device: bool,
+    /// With --dead-device: devices hang, too, and are given up after four seconds. Not reliable yet: docs/known-issues.md
+    #[arg(long, requires = "dead_device")]
+    hangs: bool,
     /// The pages are with so many page servers, which are killed, stopped, and lose their folders under the load
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["io_errors", "dead_device"])]
     page_servers: usize,
@@ -207,7 +210,7 @@ pub fn run(options: &Options) -> Result<()> {
     } else {
         Disk::folder(&dir)
     };
-    let devices = match options.dead_device.then(|| Devices::make(&dir)).transpose() {
+    let devices = match options.dead_device.then(|| Devices::make(&dir, options.hangs)).transpose() {
         Ok(devices) => devices,
         Err(why) => {
             println!("skipped: devices cannot be made to die here: {why}");
