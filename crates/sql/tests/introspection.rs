@@ -62,7 +62,7 @@ async fn lists_of_psql() {
     );
     assert_eq!(fixture.rows(&captured("l", 0, 0)).await, ["postgres|postgres|UTF8|C|C|∅|libc|∅"]);
     assert_eq!(fixture.rows(&captured("du", 0, 0)).await, ["postgres|t|t|t|t|t|-1|∅|{}|t|t"]);
-    assert_eq!(fixture.rows(&captured("dn", 0, 0)).await, ["public|postgres"]);
+    assert_eq!(fixture.rows(&captured("dn", 0, 0)).await, ["public|pg_database_owner"]);
     let owner = fixture.rows("SELECT 'accounts_owner'::regclass::oid").await[0].parse().expect("oid");
     assert_eq!(fixture.rows(&captured("d_accounts_owner", 2, owner)).await, ["owner|character varying(20)|yes|owner"]);
     let listed = fixture.rows(&captured("dt+", 0, 0)).await;

@@ -720,8 +720,8 @@ impl Session {
                         Ok(table) => {
                             self.refuse_if_pending(&table, "DROP TABLE")?;
                             let table = self.drop_dependents(&txn, &table, &Depends::Table, cascade, &together).await?;
-                            self.settle_ddl(|| txn.drop_table(&table)).await?;
                             let with = format!("table {}", self.lookup(&txn).shown(&table)?);
+                            self.settle_ddl(|| txn.drop_table(&table)).await?;
                             self.drop_owned(&txn, &table.owned, Some(&with), cascade, &together).await?;
                         }
                         // Dropped by the one who was waited for.
