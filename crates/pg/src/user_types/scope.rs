@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt::Debug;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -32,15 +32,28 @@ pub fn with<T>(source: &Arc<dyn TypeSource>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The same of work that may wait.
-pub async fn scope<T>(source: Arc<dyn TypeSource>, work: impl Future<Output = T>) -> T {
-    let mut work = pin!(work);
-    std::future::poll_fn(move |cx: &mut Context<'_>| -> Poll<T> {
-        let _before = Before(SOURCE.replace(Some(Arc::clone(&source))));
-        let work: Pin<&mut _> = work.as_mut();
+/// The same of work that may wait. (No `async fn`, whose future would have room for the work twice.)
+pub fn scope<F: Future>(source: Arc<dyn TypeSource>, work: F) -> Scope<F> {
+    Scope { source, work }
+}
+
+/// See [`scope`].
+pub struct Scope<F> {
+    source: Arc<dyn TypeSource>,
+    work: F,
+}
+
+impl<F: Future> Future for Scope<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: nothing is moved out of what is behind the reference.
+        let this = unsafe { self.get_unchecked_mut() };
+        let _before = Before(SOURCE.replace(Some(Arc::clone(&this.source))));
+        // SAFETY: `work` is part of what is pinned, is never moved, and there is no `Drop` of `Scope` that could.
+        let work = unsafe { Pin::new_unchecked(&mut this.work) };
         work.poll(cx)
-    })
-    .await
+    }
 }
 
 /// The types that are meant here: of the statement that computes on this thread, else of the session whose work this is.

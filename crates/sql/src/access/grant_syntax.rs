@@ -118,7 +118,7 @@ fn target(words: &mut Words<'_>) -> Result<Target, SqlError> {
         ("tablespace", "tablespaces"),
         ("parameter", "parameters"),
     ] {
-        let follows = words.rest().nth(1).is_some_and(|next| matches!(next, Token::Word(_)));
+        let follows = name_follows(words);
         if follows && words.take_word(word) {
             return Err(SqlError::unsupported(format!("privileges on {what} are not supported")));
         }
@@ -129,7 +129,7 @@ fn target(words: &mut Words<'_>) -> Result<Target, SqlError> {
     if words.take_words(&["large", "object"]) {
         return Err(SqlError::unsupported("privileges on large objects are not supported"));
     }
-    let follows = words.rest().nth(1).is_some_and(|next| matches!(next, Token::Word(_)));
+    let follows = name_follows(words);
     if follows && words.take_word("schema") {
         return Ok(Target::Schemas(names(words)?));
     }
@@ -283,6 +283,12 @@ pub(crate) fn parse_defaults(words: &mut Words<'_>) -> Result<DefaultsCommand, S
         cascade: ending.cascade,
     };
     Ok(DefaultsCommand { roles, schemas, grant })
+}
+
+/// Whether the next word has a name behind it, and is none itself: in `ON schema TO …` it is a table's.
+fn name_follows(words: &Words<'_>) -> bool {
+    let is_end = |next: &Token| is_word(next, "to") || is_word(next, "from");
+    words.rest().nth(1).is_some_and(|next| matches!(next, Token::Word(_)) && !is_end(next))
 }
 
 #[cfg(test)]

@@ -480,7 +480,7 @@ mod tests {
             ("CREATE ROLE none", "role name \"none\" is reserved"),
             ("CREATE ROLE a PASSWORD x", "syntax error at or near \"x\""),
         ] {
-            assert_eq!(create(text).unwrap_err().to_string(), message, "{text}");
+            assert_eq!(create(text).unwrap_err().message, message, "{text}");
         }
     }
 

@@ -63,14 +63,14 @@ impl Session {
             }
             Own::AlterSequence(alter) => Ok(Execution::Command { tag: self.alter_sequence(alter).await? }),
             Own::AlterType(alter) => Ok(Execution::Command { tag: self.alter_type(alter).await? }),
-            Own::CreateDomain(create) => Ok(Execution::Command { tag: self.create_domain(create).await? }),
+            Own::CreateDomain(create) => Ok(Execution::Command { tag: Box::pin(self.create_domain(create)).await? }),
             Own::AlterDomain(alter) => Ok(Execution::Command { tag: self.alter_domain(alter).await? }),
             Own::DropDomain { if_exists, names, cascade } => {
                 self.ddl_deadline = self.deadline();
                 Ok(Execution::Command { tag: self.drop_types(true, *if_exists, names, *cascade).await? })
             }
-            Own::Schema(statement) => Ok(Execution::Command { tag: self.schema_statement(statement).await? }),
-            Own::SetSchema(alter) => Ok(Execution::Command { tag: self.alter_set_schema(alter).await? }),
+            Own::Schema(statement) => Ok(Execution::Command { tag: Box::pin(self.schema_statement(statement)).await? }),
+            Own::SetSchema(alter) => Ok(Execution::Command { tag: Box::pin(self.alter_set_schema(alter)).await? }),
             Own::SetConstraints(wanted) => self.set_constraints(wanted).await,
             Own::Close(name) => Ok(Execution::Command { tag: self.close_cursor(name.as_deref())? }),
             // With the query planned, and by who knows the formats.

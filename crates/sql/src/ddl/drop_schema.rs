@@ -235,8 +235,7 @@ impl Session {
         self.drop_all_views(txn, views).await?;
         // Keys between tables that go together.
         for table in &tables {
-            loop {
-                let Some(now) = txn.table_by_id(table.id)? else { break };
+            while let Some(now) = txn.table_by_id(table.id)? {
                 let among = now.foreign_keys.iter().find(|key| key.parent != now.id && all.contains(&key.parent));
                 let Some(name) = among.map(|key| key.name.clone()) else { break };
                 let now = self.locked_table(txn, &full_name(&now)).await?;

@@ -253,7 +253,7 @@ mod tests {
         let of = |sql: &str, renamed, of_column| reworded(sql, &ty, renamed, of_column).expect(sql);
         let to = Renamed::Type { to: "Feeling" };
         assert_eq!(of("'a'::mood", to, false).as_deref(), Some("'a'::\"Feeling\""));
-        assert_eq!(of("x = ANY (ARRAY['a']::public.mood[])", to, false).is_some(), true);
+        assert!(of("x = ANY (ARRAY['a']::public.mood[])", to, false).is_some());
         assert_eq!(of("'a'::moody", to, true), None);
         let label = Renamed::Label { from: "a", to: "b" };
         assert_eq!(of("'a'::mood", label, false).as_deref(), Some("'b'::mood"));
