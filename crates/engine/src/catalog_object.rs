@@ -27,22 +27,12 @@ use crate::catalog::check_name;
 use crate::catalog_row::object_name_key;
 use crate::definition::Definition;
 use crate::table::Table;
-use crate::transaction::{Attempt, Transaction};
+use crate::transaction::{Attempt, Transaction, attempt};
 
 /// Objects that one can need.
 const NEEDS_MAX: usize = u16::MAX as usize;
 /// Bytes that a body can have.
 const BODY_BYTES_MAX: usize = 1 << 20;
-
-/// Unwraps an attempt or returns its wait.
-macro_rules! attempt {
-    ($e:expr) => {
-        match $e? {
-            Attempt::Done(value) => value,
-            Attempt::Wait(wait) => return Ok(Attempt::Wait(wait)),
-        }
-    };
-}
 
 /// What sort of object it is. The engine keeps kinds that it does not know of as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -18,7 +18,7 @@ use crate::definition::{Check, Column, CommentOn, Definition, ForeignKey, Genera
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
 use crate::rows::VALUE_IN_ROW_MAX;
 use crate::table::{ColumnSpec, IndexSpec, Table, TableSpec};
-use crate::transaction::{Attempt, Transaction};
+use crate::transaction::{Attempt, Transaction, attempt};
 use crate::view::ReadView;
 
 /// Largest value that a definition keeps for rows that were stored without a column, encoded.
@@ -76,16 +76,6 @@ pub struct CheckSpec {
     pub sql: String,
     pub columns: Vec<usize>,
     pub validated: bool,
-}
-
-/// Unwraps an attempt or returns its wait.
-macro_rules! attempt {
-    ($e:expr) => {
-        match $e? {
-            Attempt::Done(value) => value,
-            Attempt::Wait(wait) => return Ok(Attempt::Wait(wait)),
-        }
-    };
 }
 
 impl Transaction {

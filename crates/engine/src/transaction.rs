@@ -66,6 +66,17 @@ pub enum Attempt<T> {
     Wait(LockWait),
 }
 
+/// Unwraps an attempt or returns its wait.
+macro_rules! attempt {
+    ($e:expr) => {
+        match $e? {
+            $crate::transaction::Attempt::Done(value) => value,
+            $crate::transaction::Attempt::Wait(wait) => return Ok($crate::transaction::Attempt::Wait(wait)),
+        }
+    };
+}
+pub(crate) use attempt;
+
 impl<T> Attempt<T> {
     /// The result, if nothing is in the way; an error otherwise.
     pub fn done(self) -> Result<T> {

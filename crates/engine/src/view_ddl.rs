@@ -12,17 +12,7 @@ use crate::catalog::check_name;
 use crate::definition::Definition;
 use crate::stored_view::View;
 use crate::table::Table;
-use crate::transaction::{Attempt, Transaction};
-
-/// Unwraps an attempt or returns its wait.
-macro_rules! attempt {
-    ($e:expr) => {
-        match $e? {
-            Attempt::Done(value) => value,
-            Attempt::Wait(wait) => return Ok(Attempt::Wait(wait)),
-        }
-    };
-}
+use crate::transaction::{Attempt, Transaction, attempt};
 
 /// Columns and relations of a view are counted in 16 bits.
 const PARTS_MAX: usize = u16::MAX as usize;
