@@ -6,7 +6,9 @@
 //!
 //! # Invariants
 //! 1. The object with the highest number is the record; it is never deleted.
-//! 2. Who has created number *n* + 1 has replaced *n* only if no higher one is there: the number may have been used and deleted before.
+//! 2. A number is deleted only when one that is higher by more than [`KEEP`] is there. So who has created a number, and then finds none as
+//!    high as that, was the first to create it, and has replaced the record before it, though others may have replaced theirs since. Who does
+//!    find one may have created again what had been used and deleted.
 
 use std::sync::Arc;
 
@@ -29,7 +31,8 @@ pub trait Control: Send + Sync {
     fn read(&self) -> Result<Option<(u64, Vec<u8>)>>;
 
     /// Puts `bytes` in the place of the record with the number `known` (0: of none), durably, and returns its number; none: another one was
-    /// first. No two calls may be made with the same bytes, but to try the same again.
+    /// first. Others may have replaced it again when this returns. No two calls may be made with the same bytes, but to try the same again;
+    /// a try after others have replaced it several times says that another one was first.
     ///
     /// # Errors
     /// `Io`: it may have been done.
@@ -83,6 +86,10 @@ impl Control for StoreControl {
     fn replace(&self, known: u64, bytes: &[u8]) -> Result<Option<u64>> {
         let number = known + 1;
         let name = self.name(number);
+        // Nothing is made where it has been decided long ago.
+        if self.numbers()?.last().is_some_and(|newest| is_past(number, *newest)) {
+            return Ok(None);
+        }
         match self.store.put(&name, bytes) {
             Ok(()) => {}
             Err(error) if matches!(error.kind(), StoreErrorKind::Exists | StoreErrorKind::Uncertain) => {
@@ -90,24 +97,32 @@ impl Control for StoreControl {
                 match self.store.get(&name, BYTES_MAX) {
                     Ok(there) if there == bytes => {}
                     Ok(_) => return Ok(None),
-                    Err(gone) if gone.kind() == StoreErrorKind::Missing && error.kind() == StoreErrorKind::Exists => {
-                        return Ok(None);
-                    }
                     Err(_) => return Err(error.into()),
                 }
             }
             Err(error) => return Err(error.into()),
         }
         let numbers = self.numbers()?;
-        if numbers.last().is_some_and(|newest| *newest > number) {
-            return Ok(None);
+        if numbers.last().is_some_and(|newest| is_past(number, *newest)) {
+            // Not the record in either case; whoever is next deletes it otherwise.
+            let _ = self.store.delete(&name);
+            let text = format!(
+                "the record in {} was replaced so often meanwhile that nobody can tell by whom",
+                self.store.place()
+            );
+            return Err(Error::new(ErrorKind::Io, text));
         }
-        for old in numbers.into_iter().filter(|old| old.saturating_add(KEEP) < number) {
+        for old in numbers.into_iter().filter(|old| is_past(*old, number)) {
             // Whoever is next does it otherwise.
             let _ = self.store.delete(&self.name(old));
         }
         Ok(Some(number))
     }
+}
+
+/// Whether `number` may have been deleted when `newest` is there.
+fn is_past(number: u64, newest: u64) -> bool {
+    number.saturating_add(KEEP) < newest
 }
 
 #[cfg(test)]
@@ -142,27 +157,42 @@ mod tests {
     }
 
     #[test]
-    fn racing_threads_count_to_the_right_number() {
+    fn racing_threads_win_each_number_once() {
         let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(2));
-        let wins: usize = std::thread::scope(|scope| {
+        let (mut wins, mut unknown) = (Vec::new(), 0);
+        std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
                 .map(|me| {
                     let vfs = &vfs;
                     scope.spawn(move || {
                         let control = control(vfs);
-                        let mut wins = 0;
+                        let (mut wins, mut unknown) = (Vec::new(), 0);
                         for round in 0..50 {
                             let known = control.read().unwrap().map_or(0, |(number, _)| number);
-                            let bytes = format!("{me} {round}");
-                            wins += usize::from(control.replace(known, bytes.as_bytes()).unwrap().is_some());
+                            match control.replace(known, format!("{me} {round}").as_bytes()) {
+                                Ok(won) => wins.extend(won),
+                                Err(error) if error.kind() == ErrorKind::Io => unknown += 1,
+                                Err(error) => panic!("{error}"),
+                            }
                         }
-                        wins
+                        (wins, unknown)
                     })
                 })
                 .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+            for thread in threads {
+                let (of_one, unknown_to_it) = thread.join().unwrap();
+                wins.extend(of_one);
+                unknown += unknown_to_it;
+            }
         });
-        assert_eq!(control(&vfs).read().unwrap().unwrap().0, wins as u64, "each number was won once");
-        assert!(wins >= 50);
+        wins.sort_unstable();
+        let all = wins.len();
+        wins.dedup();
+        assert_eq!(wins.len(), all, "a number was won twice");
+        let newest = usize::try_from(control(&vfs).read().unwrap().unwrap().0).unwrap();
+        assert!(
+            all >= 50 && all <= newest && newest <= all + unknown,
+            "{all} won, {unknown} unknown, {newest} is the newest"
+        );
     }
 }
