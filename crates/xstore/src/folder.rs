@@ -106,13 +106,18 @@ impl FolderStore {
             open.push_front(found);
             return Ok(file);
         }
+        let missing =
+            || StoreError::new(StoreErrorKind::Missing, format!("there is no object \"{name}\" in {}", self.place()));
         if !self.vfs.exists(&path).map_err(unavailable)? {
-            return Err(StoreError::new(
-                StoreErrorKind::Missing,
-                format!("there is no object \"{name}\" in {}", self.place()),
-            ));
+            return Err(missing());
         }
-        let file = self.vfs.open(&path, OpenMode::ReadOnly).map_err(unavailable)?;
+        let file = match self.vfs.open(&path, OpenMode::ReadOnly) {
+            Ok(file) => file,
+            // Another process may have deleted it since.
+            Err(error) => {
+                return Err(if self.vfs.exists(&path).map_err(unavailable)? { unavailable(error) } else { missing() });
+            }
+        };
         open.push_front((name.to_owned(), Arc::clone(&file)));
         open.truncate(OPEN_MAX);
         Ok(file)
@@ -199,7 +204,11 @@ impl Store for FolderStore {
         let path = self.path(name)?;
         self.open.lock().retain(|(known, _)| known != name);
         if self.vfs.exists(&path).map_err(unavailable)? {
-            self.vfs.remove(&path).map_err(unavailable)?;
+            let removed = self.vfs.remove(&path);
+            // Gone is gone, whoever has done it.
+            if removed.is_err() && self.vfs.exists(&path).map_err(unavailable)? {
+                removed.map_err(unavailable)?;
+            }
         }
         Ok(())
     }
