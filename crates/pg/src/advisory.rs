@@ -5,8 +5,9 @@
 //! the savepoint after which it was taken. Who cannot have a lock waits behind those who came before, unless it holds the lock
 //! already. Sessions are known by their pids, which are not used again.
 //!
-//! A wait that would not end, since those who wait wait for each other, fails with `40P01` after a second. Only waits for
-//! advisory locks are seen there: a circle that goes through rows ends by `lock_timeout` or `statement_timeout`.
+//! A wait that would not end, since those who wait wait for each other, fails with `40P01` after a second. Of a circle that goes
+//! through rows and tables as well it is who waits for an advisory lock that notices: whoever waits for a row knows nothing of
+//! sessions.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -30,6 +31,19 @@ pub struct Key {
     /// The second, or the lower half.
     pub object: u32,
     pub two: bool,
+}
+
+/// What somebody who waits asks, without the locks' mutex.
+pub trait Waiting {
+    /// Whether to go on waiting.
+    ///
+    /// # Errors
+    /// That the wait ends.
+    fn ask(&self) -> Result<(), SqlError>;
+    /// Which sessions wait for which others, for a row or a table.
+    fn others(&self) -> Vec<(i32, i32)> {
+        Vec::new()
+    }
 }
 
 /// How it is locked.
@@ -165,20 +179,21 @@ impl State {
         }
     }
 
-    /// Whether the wait of `pid` is one for itself.
-    fn is_circle(&self, pid: i32) -> bool {
+    /// Whether the wait of `pid` is one for itself; `others` wait besides.
+    fn is_circle(&self, pid: i32, others: &[(i32, i32)]) -> bool {
         let mut seen: Vec<i32> = Vec::new();
         let mut open = vec![pid];
         while let Some(next) = open.pop() {
-            for (at, waiter) in self.waiters.iter().enumerate().filter(|(_, waiter)| waiter.pid == next) {
-                for other in self.in_the_way(waiter.key, waiter.mode, waiter.pid, at) {
-                    if other == pid {
-                        return true;
-                    }
-                    if !seen.contains(&other) {
-                        seen.push(other);
-                        open.push(other);
-                    }
+            let waiters = self.waiters.iter().enumerate().filter(|(_, waiter)| waiter.pid == next);
+            let for_locks = waiters.flat_map(|(at, waiter)| self.in_the_way(waiter.key, waiter.mode, waiter.pid, at));
+            let for_rows = others.iter().filter(|(waiter, _)| *waiter == next).map(|(_, holder)| *holder);
+            for other in for_locks.chain(for_rows) {
+                if other == pid {
+                    return true;
+                }
+                if !seen.contains(&other) {
+                    seen.push(other);
+                    open.push(other);
                 }
             }
         }
@@ -197,10 +212,10 @@ impl Advisory {
         state.take(key, mode, until, pid, before)
     }
 
-    /// Takes a lock, and waits until it can; `ask` says whether to go on waiting.
+    /// Takes a lock, and waits until it can, or `waiting` says otherwise.
     ///
     /// # Errors
-    /// Those of `ask`; `55P03` after `timeout`, if that is not zero; `40P01`; `53200`.
+    /// Those of `waiting`; `55P03` after `timeout`, if that is not zero; `40P01`; `53200`.
     pub fn take(
         &self,
         key: Key,
@@ -208,7 +223,7 @@ impl Advisory {
         until: Until,
         pid: i32,
         timeout: Duration,
-        ask: &dyn Fn() -> Result<(), SqlError>,
+        waiting: &dyn Waiting,
     ) -> Result<(), SqlError> {
         let mut state = self.state.lock();
         let before = state.waiters.len();
@@ -216,7 +231,7 @@ impl Advisory {
             return Ok(());
         }
         state.waiters.push(Waiter { key, mode, pid });
-        let taken = self.wait(&mut state, key, mode, until, pid, timeout, ask);
+        let taken = self.wait(&mut state, key, mode, until, pid, timeout, waiting);
         state.waiters.retain(|waiter| waiter.pid != pid);
         drop(state);
         // Whoever was behind may go on.
@@ -233,7 +248,7 @@ impl Advisory {
         until: Until,
         pid: i32,
         timeout: Duration,
-        ask: &dyn Fn() -> Result<(), SqlError>,
+        waiting: &dyn Waiting,
     ) -> Result<(), SqlError> {
         let begun = Instant::now();
         let mut look_at = DEADLOCK_AFTER;
@@ -243,14 +258,15 @@ impl Advisory {
             if state.take(key, mode, until, pid, before)? {
                 return Ok(());
             }
-            MutexGuard::unlocked(state, ask)?;
+            MutexGuard::unlocked(state, || waiting.ask())?;
             let waited = begun.elapsed();
             if !timeout.is_zero() && waited >= timeout {
                 return Err(SqlError::new("55P03", "canceling statement due to lock timeout"));
             }
             if waited >= look_at {
                 look_at += DEADLOCK_AFTER;
-                if state.is_circle(pid) {
+                let others = MutexGuard::unlocked(state, || waiting.others());
+                if state.is_circle(pid, &others) {
                     return Err(SqlError::new("40P01", "deadlock detected"));
                 }
             }
@@ -325,9 +341,19 @@ mod tests {
     const A: Key = Key { class: 0, object: 1, two: false };
     const B: Key = Key { class: 0, object: 2, two: false };
 
-    fn fine() -> Result<(), SqlError> {
-        Ok(())
+    /// Waits as long as it takes, beside these.
+    struct Patient(Vec<(i32, i32)>);
+
+    impl Waiting for Patient {
+        fn ask(&self) -> Result<(), SqlError> {
+            Ok(())
+        }
+        fn others(&self) -> Vec<(i32, i32)> {
+            self.0.clone()
+        }
     }
+
+    const ALONE: Patient = Patient(Vec::new());
 
     #[test]
     fn held_as_often_as_taken_and_until_the_transaction_ends() {
@@ -351,12 +377,12 @@ mod tests {
     #[test]
     fn those_who_wait_go_on_and_circles_fail() {
         let locks = Arc::new(Advisory::default());
-        let take = |key, pid| locks.take(key, Mode::Exclusive, Until::TransactionEnds, pid, Duration::ZERO, &fine);
+        let take = |key, pid| locks.take(key, Mode::Exclusive, Until::TransactionEnds, pid, Duration::ZERO, &ALONE);
         take(A, 1).expect("free");
         take(B, 2).expect("free");
         let other = Arc::clone(&locks);
         let thread = std::thread::spawn(move || {
-            let taken = other.take(A, Mode::Exclusive, Until::TransactionEnds, 2, Duration::ZERO, &fine);
+            let taken = other.take(A, Mode::Exclusive, Until::TransactionEnds, 2, Duration::ZERO, &ALONE);
             other.back_to(2, 0);
             taken
         });
@@ -367,7 +393,24 @@ mod tests {
         assert_eq!(failed.collect::<Vec<_>>(), ["40P01"]);
         assert!(locks.rows().is_empty());
         take(A, 1).expect("free");
-        let late = locks.take(A, Mode::Shared, Until::Released, 3, Duration::from_millis(30), &fine);
+        let late = locks.take(A, Mode::Shared, Until::Released, 3, Duration::from_millis(30), &ALONE);
         assert_eq!(late.expect_err("held").sqlstate, "55P03");
+    }
+
+    #[test]
+    fn a_circle_through_rows_fails() {
+        let locks = Advisory::default();
+        for pid in [2, 5] {
+            locks.take(A, Mode::Shared, Until::Released, pid, Duration::ZERO, &ALONE).expect("free");
+        }
+        // 2 waits for a row of 3, who waits for one of ours; 5 waits for somebody who goes on.
+        let beside = Patient(vec![(2, 3), (3, 1), (5, 6)]);
+        let begun = Instant::now();
+        let failed = locks.take(A, Mode::Exclusive, Until::Released, 1, Duration::from_secs(30), &beside);
+        assert_eq!(failed.expect_err("a circle").sqlstate, "40P01");
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        let beside = Patient(vec![(2, 3), (5, 6)]);
+        let late = locks.take(A, Mode::Exclusive, Until::Released, 1, Duration::from_millis(1500), &beside);
+        assert_eq!(late.expect_err("held").sqlstate, "55P03", "no circle");
     }
 }

@@ -223,6 +223,30 @@ async fn a_lock_keeps_others_and_is_part_of_deadlocks() {
     ok(&mut first, "COMMIT").await;
 }
 
+/// A circle of waits of which one is for an advisory lock, the other for a row, ends as any deadlock does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlock_through_an_advisory_lock_is_noticed() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let (mut first, mut second) = (db.session(), db.session());
+    ok(&mut first, "CREATE TABLE t (a int PRIMARY KEY, b int)").await;
+    ok(&mut first, "INSERT INTO t VALUES (1, 0), (2, 0)").await;
+    for lock in ["pg_advisory_lock", "pg_advisory_xact_lock"] {
+        ok(&mut first, &format!("BEGIN; SELECT {lock}(7); UPDATE t SET b = b + 1 WHERE a = 1")).await;
+        ok(&mut second, "BEGIN; UPDATE t SET b = b + 10 WHERE a = 2").await;
+        let running = waiting(&db, first, "UPDATE t SET b = b + 1 WHERE a = 2").await;
+        ok(&mut second, "SET LOCAL statement_timeout = '30s'").await;
+        let refused = second.query(&format!("SELECT {lock}(7)")).await.expect_err("a deadlock");
+        assert_eq!(refused.sqlstate, "40P01");
+        ok(&mut second, "ROLLBACK").await;
+        let (back, found) = running.await.expect("no panic");
+        first = back;
+        assert_eq!(found, Ok(Vec::new()));
+        ok(&mut first, "COMMIT; SELECT pg_advisory_unlock_all()").await;
+    }
+    assert_eq!(ok(&mut first, "SELECT a, b FROM t ORDER BY a").await, ["1|2", "2|2"]);
+}
+
 /// A lock ends with its transaction, however that ends: also with the process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_survives_nothing() {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::define::{Call, P, PgFunction, f, oid};
-use crate::advisory::{Advisory, Key, Mode, Until};
+use crate::advisory::{Advisory, Key, Mode, Until, Waiting};
 use crate::context::PgContext;
 use crate::types::oid as t;
 use crate::wire::SqlError;
@@ -44,17 +44,33 @@ fn locks(cx: &dyn PgContext, call: &Call<'_>) -> Result<Arc<Advisory>, SqlError>
     cx.advisory().ok_or_else(|| SqlError::unsupported("an advisory lock is not supported here"))
 }
 
+/// What a statement asks that waits.
+struct Asking<'a>(&'a dyn PgContext);
+
+impl Waiting for Asking<'_> {
+    fn ask(&self) -> Result<(), SqlError> {
+        crate::running::check()?;
+        if crate::running::is_known() { Ok(()) } else { self.0.check_cancelled() }
+    }
+    fn others(&self) -> Vec<(i32, i32)> {
+        let waits = self.0.engine().map(|engine| engine.lock_waits()).unwrap_or_default();
+        if waits.is_empty() {
+            return Vec::new();
+        }
+        let sessions = self.0.activity();
+        let pid_of =
+            |id: u64| sessions.iter().find(|session| session.backend_xid == Some(id)).map(|session| session.pid);
+        waits.iter().filter_map(|(waiter, holder)| Some((pid_of(waiter.0)?, pid_of(holder.0)?))).collect()
+    }
+}
+
 /// Takes the lock of a row, and waits for it.
 fn take(cx: &dyn PgContext, call: &Call<'_>, mode: Mode, until: Until) -> Result<Option<String>, SqlError> {
     let locks = locks(cx, call)?;
     let Some(key) = key(call, 0) else { return Ok(None) };
     let pid = cx.backend_pid();
     if !locks.try_take(key, mode, until, pid)? {
-        let ask = || {
-            crate::running::check()?;
-            if crate::running::is_known() { Ok(()) } else { cx.check_cancelled() }
-        };
-        super::session::blocking(|| locks.take(key, mode, until, pid, cx.lock_timeout(), &ask))?;
+        super::session::blocking(|| locks.take(key, mode, until, pid, cx.lock_timeout(), &Asking(cx)))?;
     }
     Ok(Some(String::new()))
 }
