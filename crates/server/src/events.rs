@@ -110,7 +110,7 @@ pub fn lasted(visitor: &Visitor, process_id: i32, time: Duration, step: &str, te
 }
 
 /// A statement's text, cut, and without what follows the word PASSWORD.
-fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;

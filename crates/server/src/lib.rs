@@ -1,6 +1,6 @@
 //! The `resurgam` server: settings, the PostgreSQL protocol over TCP, the command line.
 //!
-//! One task serves one connection from accept to close:
+//! One task serves one connection until its login, on threads that no statement has ([`front`]), and one from there on:
 //!
 //! ```text
 //! server ──accept──► connection::startup ──► connection::serve ──► session (SQL layer)
@@ -23,6 +23,7 @@ pub mod cli;
 pub mod connection;
 mod events;
 mod files;
+mod front;
 pub mod hba;
 pub mod http;
 pub mod metrics;

@@ -93,6 +93,14 @@ impl Monitor {
         &self.registry
     }
 
+    /// Why sessions are not served although they should be, for a person; `None`: they are.
+    pub fn stalled(&self) -> Option<String> {
+        match self.phase() {
+            Phase::Serving => self.registry.pulse.stalled(&self.registry),
+            _ => None,
+        }
+    }
+
     /// When the process started, in seconds since 1970.
     pub fn started_seconds(&self) -> f64 {
         self.started.duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())

@@ -14,10 +14,12 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use resurgam_sql::CancelHandle;
 
+use crate::front::{self, Pulse};
 use crate::settings::Settings;
 use crate::unauthenticated::{Place, Unauthenticated};
 
@@ -29,6 +31,8 @@ pub struct Control {
     ending: AtomicBool,
     lost: AtomicBool,
     end_waker: AtomicWaker,
+    /// Since when it keeps its thread, by [`front::coarse_ms`]; 0: it does not.
+    busy: AtomicU64,
     cancel: Mutex<Option<CancelHandle>>,
 }
 
@@ -67,6 +71,8 @@ impl Control {
             if self.ending.load(Ordering::SeqCst) {
                 return Poll::Ready(None);
             }
+            self.busy.store(front::coarse_ms(), Ordering::Relaxed);
+            let _idle = Idle(&self.busy);
             work.as_mut().poll(cx).map(Some)
         })
         .await
@@ -105,6 +111,15 @@ impl Control {
     }
 }
 
+/// It gives its thread back, be it by a panic.
+struct Idle<'a>(&'a AtomicU64);
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
 struct Entry {
     secret: i32,
     control: Arc<Control>,
@@ -122,6 +137,8 @@ pub struct Registry {
     refused: AtomicU64,
     failed: [AtomicU64; LoginFailure::ALL.len()],
     stopping: AtomicBool,
+    /// Whether those that are registered are served.
+    pub pulse: Arc<Pulse>,
 }
 
 /// How many connections there may be.
@@ -203,6 +220,7 @@ impl Registry {
             refused: AtomicU64::new(0),
             failed: Default::default(),
             stopping: AtomicBool::new(false),
+            pulse: Arc::default(),
         })
     }
 
@@ -265,6 +283,19 @@ impl Registry {
     pub fn terminate_all(&self) {
         let controls: Vec<_> = lock(&self.entries).values().map(|entry| entry.control.clone()).collect();
         controls.iter().for_each(|control| control.terminate());
+    }
+
+    /// Those that have kept their threads for longer than `time`, by their process ids; the longest first.
+    pub fn busy_for(&self, time: Duration) -> Vec<(i32, Duration)> {
+        let entries = lock(&self.entries);
+        let busy = entries.iter().filter_map(|(id, entry)| match entry.control.busy.load(Ordering::Relaxed) {
+            0 => None,
+            since => Some((*id, front::since(since))),
+        });
+        let mut busy: Vec<_> = busy.filter(|(_, for_long)| *for_long > time).collect();
+        drop(entries);
+        busy.sort_by_key(|(_, for_long)| std::cmp::Reverse(*for_long));
+        busy
     }
 
     /// Clients logged in.

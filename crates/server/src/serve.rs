@@ -48,7 +48,10 @@ pub fn run(settings: Settings) -> Result<ExitCode, String> {
             say(&format!("Metrics on http://{}/metrics; beside it /health and /ready.", endpoint.address()));
         }
         let (stop, stopped) = stopper();
-        watch_signals(stop, server.gate()).map_err(|error| format!("could not watch for signals: {error}"))?;
+        {
+            let _there = server.front().enter();
+            watch_signals(stop, server.gate()).map_err(|error| format!("could not watch for signals: {error}"))?;
+        }
 
         let created = is_new(&settings.data);
         let begun = Instant::now();

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use resurgam_sql::SqlDatabase;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::access::Gate;
-use crate::connection::{self, Shared};
+use crate::connection::{self, Client, Shared};
 use crate::events::Visitor;
+use crate::front::Front;
 use crate::http::Endpoint;
 use crate::monitor::Monitor;
 use crate::registry::{Limits, Registry};
@@ -31,6 +33,7 @@ pub struct Server {
     registry: Arc<Registry>,
     monitor: Arc<Monitor>,
     endpoint: Option<Arc<Endpoint>>,
+    front: Front,
 }
 
 /// Stops a running server.
@@ -73,7 +76,12 @@ impl Server {
                 ));
             }
         }
-        let listener = listen(&addresses).map_err(|error| match error.kind() {
+        let front = Front::start()?;
+        let listening = {
+            let _there = front.handle().enter();
+            listen(&addresses)
+        };
+        let listener = listening.map_err(|error| match error.kind() {
             std::io::ErrorKind::AddrInUse => {
                 format!("{} is in use by another program; choose another port with --listen", settings.listen)
             }
@@ -85,7 +93,7 @@ impl Server {
             "" => None,
             listen => Some(Arc::new(Endpoint::start(listen, monitor.clone()).await?)),
         };
-        Ok(Self { listener, settings, gate, registry, monitor, endpoint })
+        Ok(Self { listener, settings, gate, registry, monitor, endpoint, front })
     }
 
     /// What is told to those who watch the process.
@@ -104,48 +112,106 @@ impl Server {
         self.endpoint.clone()
     }
 
+    /// Threads that no statement has.
+    pub fn front(&self) -> &Handle {
+        self.front.handle()
+    }
+
     /// Where the server listens; the port is the real one when 0 was asked for.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves until `stopped` turns true, then ends the sessions: each may finish
-    /// its statement for `shutdown_timeout`, then it is cancelled, then dropped.
-    pub async fn run(self, database: Arc<SqlDatabase>, mut stopped: watch::Receiver<bool>) {
-        let registry = self.registry;
+    /// its statement for `shutdown_timeout`, then it is cancelled, then dropped. Statements run on the threads that this
+    /// is called on.
+    pub async fn run(self, database: Arc<SqlDatabase>, stopped: watch::Receiver<bool>) {
         self.monitor.plans_of(&database);
         database.served_by(self.gate.clone());
         self.monitor.serving(database.engine().clone());
-        let shared =
-            Arc::new(Shared { database, registry: registry.clone(), gate: self.gate, settings: self.settings });
-        let mut tasks = JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                _ = stopped.wait_for(|stop| *stop) => break,
-                Some(_) = tasks.join_next() => continue,
-                accepted = self.listener.accept() => accepted,
+        let Self { listener, settings, gate, registry, monitor, front, .. } = self;
+        let sessions = Handle::current();
+        let limit = settings.stall_timeout;
+        let shared = Arc::new(Shared { database, registry, gate, settings });
+        let pulse = Arc::clone(&shared.registry.pulse).watch(
+            sessions.clone(),
+            Arc::clone(&shared.registry),
+            Arc::clone(&shared.database),
+            limit,
+        );
+        let pulse = front.handle().spawn(pulse);
+        let served = front.handle().spawn(serve(listener, shared, monitor, sessions, stopped)).await;
+        pulse.abort();
+        // What it held of the database is gone with it.
+        let _ = pulse.await;
+        if let Err(error) = served {
+            tracing::error!("the server ended: {error}");
+        }
+    }
+}
+
+/// Tasks of connections: those that have logged in go on as sessions.
+struct Tasks {
+    all: JoinSet<Option<Client>>,
+    sessions: Handle,
+}
+
+impl Tasks {
+    /// Waits for the next to end; `false` if there is none.
+    async fn next(&mut self) -> bool {
+        let Some(ended) = self.all.join_next().await else { return false };
+        if let Ok(Some(client)) = ended {
+            let served = async move {
+                client.serve().await;
+                None
             };
-            match accepted {
-                Ok((stream, peer)) => accept(&mut tasks, &shared, stream, peer),
-                Err(error) => {
-                    // Out of file descriptors, most likely: others may close theirs soon.
-                    tracing::warn!("could not accept a connection: {error}");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
+            self.all.spawn_on(served, &self.sessions);
+        }
+        true
+    }
+
+    /// Waits until every connection is closed; `false` when `limit` ran out first.
+    async fn drain(&mut self, limit: Duration) -> bool {
+        let all = async { while self.next().await {} };
+        tokio::time::timeout(limit, all).await.is_ok()
+    }
+}
+
+/// See [`Server::run`]; on threads that no statement has.
+async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    monitor: Arc<Monitor>,
+    sessions: Handle,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut tasks = Tasks { all: JoinSet::new(), sessions };
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stop| *stop) => break,
+            true = tasks.next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => accept(&mut tasks, &shared, stream, peer),
+            Err(error) => {
+                // Out of file descriptors, most likely: others may close theirs soon.
+                tracing::warn!("could not accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
-        self.monitor.stopping();
-        drop(self.listener);
-        registry.stop_all();
-        let grace = shared.settings.shutdown_timeout;
-        if !drain(&mut tasks, grace).await {
-            tracing::warn!("{} sessions still run after {grace:?}; ending them", registry.sessions());
-            registry.terminate_all();
-            drain(&mut tasks, TERMINATION_TIME_MAX).await;
-        }
-        tasks.shutdown().await;
     }
+    monitor.stopping();
+    drop(listener);
+    shared.registry.stop_all();
+    let grace = shared.settings.shutdown_timeout;
+    if !tasks.drain(grace).await {
+        tracing::warn!("{} sessions still run after {grace:?}; ending them", shared.registry.sessions());
+        shared.registry.terminate_all();
+        tasks.drain(TERMINATION_TIME_MAX).await;
+    }
+    tasks.all.shutdown().await;
 }
 
 /// Listens on the first address that can be had.
@@ -162,16 +228,10 @@ fn listen(addresses: &[SocketAddr]) -> std::io::Result<TcpListener> {
     Err(last)
 }
 
-fn accept(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
+fn accept(tasks: &mut Tasks, shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let place = shared.registry.admit(peer.ip());
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, "could not set socket options: {error}");
     }
-    tasks.spawn(connection::run(shared.clone(), stream, place, Visitor::new(peer)));
-}
-
-/// Waits until every connection is closed; `false` when `limit` ran out first.
-async fn drain(tasks: &mut JoinSet<()>, limit: Duration) -> bool {
-    let all = async { while tasks.join_next().await.is_some() {} };
-    tokio::time::timeout(limit, all).await.is_ok()
+    tasks.all.spawn(connection::accepted(shared.clone(), stream, place, Visitor::new(peer)));
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use pgwire::tokio::tokio_rustls::server::TlsStream;
 use resurgam_sql::{Reserved, SqlDatabase};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -245,6 +246,21 @@ impl Channel {
                 None
             }
         }
+    }
+
+    /// The threads that this is called on wait for the socket from now on, not those that accepted it.
+    ///
+    /// # Errors
+    /// No more handles, most likely.
+    pub fn move_here(&mut self) -> io::Result<()> {
+        let stream = match &mut self.socket {
+            Socket::Plain(stream) => stream,
+            Socket::Tls(stream) => stream.get_mut().0,
+            Socket::Gone => return Err(gone()),
+        };
+        let same: std::net::TcpStream = SockRef::from(&*stream).try_clone()?.into();
+        *stream = TcpStream::from_std(same)?;
+        Ok(())
     }
 
     /// Waits for more bytes of a startup packet.

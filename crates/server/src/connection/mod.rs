@@ -25,6 +25,7 @@ mod respond;
 mod simple;
 pub mod startup;
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,6 +52,9 @@ use startup::Refusal;
 
 /// Longest time for the last words to a client that has not logged in, and to any other.
 const FAREWELL_TIMES_MAX: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+
+/// Messages from which on decoding one takes a time for which others are not to wait.
+const LONG_BYTES: usize = 1 << 20;
 
 /// What all connections of a server share.
 pub struct Shared {
@@ -100,8 +104,8 @@ impl Ending {
     }
 }
 
-/// Serves one accepted socket until it closes. Never panics, never fails: the outcome is logged.
-pub async fn run(shared: Arc<Shared>, stream: TcpStream, place: Place, mut visitor: Visitor) {
+/// Logs in whoever has connected; `None`: the connection is closed. Never panics, never fails: the outcome is logged.
+pub async fn accepted(shared: Arc<Shared>, stream: TcpStream, place: Place, mut visitor: Visitor) -> Option<Client> {
     let message_bytes_max = usize::try_from(shared.settings.message_bytes_max.0).unwrap_or(usize::MAX);
     let defaults = network::Defaults::of(&stream);
     network::apply(&stream, &defaults, &network::wanted(&shared.settings));
@@ -109,18 +113,69 @@ pub async fn run(shared: Arc<Shared>, stream: TcpStream, place: Place, mut visit
         events::received(&visitor);
     }
     let mut channel = Channel::new(Socket::Plain(stream), message_bytes_max);
-    let mut process_id = None;
-    let served = serve(&shared, &mut channel, &defaults, place, &mut visitor, &mut process_id);
-    let outcome = AssertUnwindSafe(served).catch_unwind().await;
+    let access = shared.gate.access();
+    let opened = AssertUnwindSafe(log_in(&shared, &access, &mut channel, &place, &mut visitor)).catch_unwind().await;
+    // Whoever is refused is not waited for on behalf of others.
+    drop((place, access));
+    let ending = match opened {
+        Ok(Ok(Some((session, guard)))) => {
+            return Some(Client(Box::new(LoggedIn { shared, channel, defaults, visitor, session, guard })));
+        }
+        Ok(Ok(None)) => Ending::Closed,
+        Ok(Err(refusal)) => {
+            refused(&shared, &visitor, &refusal);
+            refusal.ending
+        }
+        Err(panic) => panicked(&visitor, panic.as_ref()),
+    };
+    end(&shared, &mut channel, &visitor, None, ending).await;
+    None
+}
+
+/// Who has logged in, and is to be served on the threads of sessions.
+pub struct Client(Box<LoggedIn>);
+
+struct LoggedIn {
+    shared: Arc<Shared>,
+    channel: Channel,
+    defaults: network::Defaults,
+    visitor: Visitor,
+    session: Session,
+    guard: SessionGuard,
+}
+
+impl Client {
+    /// Serves it until it closes. Never panics, never fails: the outcome is logged.
+    pub async fn serve(self) {
+        let LoggedIn { shared, mut channel, defaults, visitor, session, guard } = *self.0;
+        let process_id = guard.process_id;
+        let ending = match channel.move_here() {
+            Ok(()) => {
+                let served = serve(&shared, &mut channel, &defaults, &visitor, session, guard);
+                AssertUnwindSafe(served).catch_unwind().await.unwrap_or_else(|panic| panicked(&visitor, panic.as_ref()))
+            }
+            Err(error) => {
+                drop((session, guard));
+                tracing::warn!("a client that has logged in could not be served: {error}");
+                startup::fatal("53000", format!("the connection could not be served: {error}"))
+            }
+        };
+        end(&shared, &mut channel, &visitor, Some(process_id), ending).await;
+    }
+}
+
+fn panicked(visitor: &Visitor, panic: &(dyn Any + Send)) -> Ending {
+    let what = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown panic".into());
+    tracing::error!(peer = %visitor.peer, "a session failed inside the server: {what}");
+    let error = SqlError::internal(format!("internal error: {what}"))
+        .with_hint("This is a bug in Resurgam; the connection was closed and its transaction rolled back.");
+    Ending::Fatal(error.with_severity("FATAL"))
+}
+
+/// The last words, and the end of the connection.
+async fn end(shared: &Shared, channel: &mut Channel, visitor: &Visitor, process_id: Option<i32>, ending: Ending) {
     let peer = visitor.peer;
-    let ending = outcome.unwrap_or_else(|panic| {
-        let what = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown panic".into());
-        tracing::error!(%peer, "a session failed inside the server: {what}");
-        let error = SqlError::internal(format!("internal error: {what}"))
-            .with_hint("This is a bug in Resurgam; the connection was closed and its transaction rolled back.");
-        Ending::Fatal(error.with_severity("FATAL"))
-    });
     let farewell = ending.farewell();
     if let Some(error) = &farewell {
         tracing::debug!(%peer, "connection ends: {}", error.message);
@@ -140,34 +195,21 @@ pub async fn run(shared: Arc<Shared>, stream: TcpStream, place: Place, mut visit
             (Ending::Io(_) | Ending::Cut, None) => Some("unexpected EOF on client connection"),
             _ => Some("connection to client lost"),
         };
-        events::disconnected(&visitor, process_id, reason);
+        events::disconnected(visitor, process_id, reason);
     }
     let _ = tokio::time::timeout(Duration::from_secs(1), channel.socket.shutdown()).await;
 }
 
-/// Logs a client in and serves it. Its session, with all that it holds, is gone when this returns, whether the client
+/// Serves a client that has logged in. Its session, with all that it holds, is gone when this returns, whether the client
 /// takes what is still to be said or not.
 async fn serve(
     shared: &Arc<Shared>,
     channel: &mut Channel,
     defaults: &network::Defaults,
-    place: Place,
-    visitor: &mut Visitor,
-    process_id: &mut Option<i32>,
+    visitor: &Visitor,
+    session: Session,
+    guard: SessionGuard,
 ) -> Ending {
-    let access = shared.gate.access();
-    let opened = log_in(shared, &access, channel, &place, visitor).await;
-    // Whoever is refused is not waited for on behalf of others.
-    drop((place, access));
-    let (session, guard) = match opened {
-        Ok(Some(opened)) => opened,
-        Ok(None) => return Ending::Closed,
-        Err(refusal) => {
-            refused(shared, visitor, &refusal);
-            return refusal.ending;
-        }
-    };
-    *process_id = Some(guard.process_id);
     let control = guard.control.clone();
     channel.memory = Some(Arc::clone(&shared.database));
     let settings = ConnectionSettings::default();
@@ -302,7 +344,12 @@ impl Connection<'_> {
         if self.skipping && !matches!(frame.tag, b'S' | b'X') {
             return Ok(());
         }
-        let message = match frontend::decode(&frame) {
+        // A long one is looked at byte by byte.
+        let decoded = match frame.body.len() > LONG_BYTES {
+            true => tokio::task::block_in_place(|| frontend::decode(&frame)),
+            false => frontend::decode(&frame),
+        };
+        let message = match decoded {
             Ok(message) => message,
             Err(DecodeError::Malformed(error)) => return Err(Ending::Protocol(error)),
             Err(DecodeError::Value { sqlstate, message }) => {

@@ -154,7 +154,10 @@ async fn serve(shared: &Shared, mut stream: TcpStream, place: &Place) -> std::io
 
 async fn answer(shared: &Shared, request: &Request, place: &Place) -> Response {
     match request.path.as_str() {
-        "/health" => Response::text(200, "alive"),
+        "/health" => match shared.monitor.stalled() {
+            Some(stall) => Response::text(503, &stall),
+            None => Response::text(200, "alive"),
+        },
         "/ready" => match shared.monitor.readiness() {
             Ok(warnings) => {
                 let lines = warnings.iter().map(|warning| format!("\nwarning: {warning}"));

@@ -83,6 +83,17 @@ fn connections(out: &mut Exposition, monitor: &Monitor) {
         "Connections that have not logged in yet.",
         registry.unauthenticated() as u64,
     );
+    let pulse = &registry.pulse;
+    out.gauge(
+        "resurgam_sessions_silence_seconds",
+        "For how long the threads that serve sessions have not answered.",
+        pulse.silence(),
+    );
+    out.gauge(
+        "resurgam_sessions_silence_max_seconds",
+        "The longest time that they have not, since the start.",
+        pulse.longest(),
+    );
     let failed = registry.logins_failed().map(|(reason, count)| ([("reason", reason)], Value::from(count)));
     let samples: Vec<(&[(&str, &str)], Value)> = failed.iter().map(|(label, count)| (&label[..], *count)).collect();
     out.family(Kind::Counter, "resurgam_logins_failed_total", "Logins that failed.", &samples);

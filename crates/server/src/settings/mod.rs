@@ -248,6 +248,8 @@ settings! {
     client_connection_check_interval: Duration, "client-connection-check-interval", "RESURGAM_CLIENT_CONNECTION_CHECK_INTERVAL", "0";
     /// Longest time that a client may take to log in, encryption included.
     authentication_timeout: Duration, "authentication-timeout", "RESURGAM_AUTHENTICATION_TIMEOUT", "1min";
+    /// After so long without an answer of the threads that serve sessions /health says 503, and who is in the way; 0: never.
+    stall_timeout: Duration, "stall-timeout", "RESURGAM_STALL_TIMEOUT", "10s";
     /// Time that running statements get to finish when the server stops.
     shutdown_timeout: Duration, "shutdown-timeout", "RESURGAM_SHUTDOWN_TIMEOUT", "10s";
     /// How clients prove who they are: trust (no password; only for addresses of this machine) or scram-sha-256.

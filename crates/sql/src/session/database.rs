@@ -174,6 +174,13 @@ impl SqlDatabase {
         Ok(session)
     }
 
+    /// The text of the statement that a session runs, or ran last.
+    pub fn statement_of(&self, pid: i32) -> Option<Arc<str>> {
+        let session = self.sessions.lock().get(&pid).and_then(Weak::upgrade)?;
+        let text = Arc::clone(&session.query.lock());
+        Some(text)
+    }
+
     /// Stops the running statement of a session, or the session; whether there is such a session.
     pub(crate) fn signal(&self, pid: i32, terminate: bool) -> bool {
         let found = self.sessions.lock().get(&pid).and_then(Weak::upgrade);

@@ -9,6 +9,7 @@ use std::backtrace::Backtrace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Once};
+use std::time::Duration;
 
 use futures::FutureExt;
 
@@ -57,9 +58,13 @@ pub(crate) async fn caught_in<T>(work: impl Future<Output = Result<T, SqlError>>
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(error_of(panic.as_ref())))
 }
 
+/// For how long a planted statement keeps its thread.
+const STALL: Duration = Duration::from_secs(4);
+
 static PLANTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on a statement with a certain text panics: `plant: planning` while it is planned, `plant: running` while it runs.
+/// From now on a statement with a certain text panics: `plant: planning` while it is planned, `plant: running` while it runs; or,
+/// with `plant: stall`, it keeps its session's thread for some seconds.
 /// For tests of who survives it; the environment variable `RESURGAM_PLANT_PANICS` does it for a server.
 #[doc(hidden)]
 pub fn plant_panics() {
@@ -69,7 +74,13 @@ pub fn plant_panics() {
 /// Panics if that was planted there.
 pub(crate) fn planted(place: &str, text: &str) {
     static WANTED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("RESURGAM_PLANT_PANICS").is_some());
-    if (*WANTED || PLANTED.load(Ordering::Relaxed)) && text.contains(&format!("plant: {place}")) {
+    if !(*WANTED || PLANTED.load(Ordering::Relaxed)) {
+        return;
+    }
+    if text.contains("plant: stall") && place == "running" {
+        std::thread::sleep(STALL);
+    }
+    if text.contains(&format!("plant: {place}")) {
         panic!("planted in {place}");
     }
 }
