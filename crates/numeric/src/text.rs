@@ -52,6 +52,11 @@ fn exponent(text: &[u8]) -> Option<(i64, &[u8])> {
 }
 
 /// A number in digits, with what is behind it; `None` if there is none.
+/// Digits before the point of which no number can be made, be there an exponent or not.
+const HOPELESS: i64 = 4 * DIGITS_BEFORE_POINT_MAX as i64;
+/// Digits behind the point that are read; more than a number may have.
+const FRACTION_READ: i64 = 40_000;
+
 fn number(mut text: &[u8]) -> Option<(Result<Dec>, &[u8])> {
     let negative = text.first() == Some(&b'-');
     if matches!(text.first(), Some(b'+' | b'-')) {
@@ -81,9 +86,23 @@ fn number(mut text: &[u8]) -> Option<(Result<Dec>, &[u8])> {
     }
     let coef = match significant <= 38 {
         true => Coef::Small(small),
+        // Too many for any number, whatever follows: to make one of them takes the square of their count.
+        false if i64::try_from(significant).is_ok_and(|digits| digits - fraction > HOPELESS) => {
+            let rest = match text.get(at) {
+                Some(b'e' | b'E') => exponent(&text[at + 1..])?.1,
+                _ => &text[at..],
+            };
+            return Some((Err(Error::overflow()), rest)).filter(|_| rest.iter().all(|byte| is_space(*byte)));
+        }
         false => {
-            let digits: String =
+            let mut digits: String =
                 text[..at].iter().filter(|byte| **byte != b'.').map(|byte| char::from(*byte)).collect();
+            // Of a long fraction what rounding can look at.
+            if let Some(more) = usize::try_from(fraction - FRACTION_READ).ok().filter(|more| *more > 1) {
+                let rest = digits.split_off(digits.len() - more);
+                digits.push(if rest.bytes().any(|digit| digit != b'0') { '1' } else { '0' });
+                fraction = FRACTION_READ + 1;
+            }
             Coef::from_digits(digits.trim_start_matches('0'))
         }
     };

@@ -160,3 +160,20 @@ fn answers_are_postgresqls() {
     assert!(lines > 1000, "{lines} lines");
     assert!(wrong.is_empty(), "{} of {lines} differ:\n{}", wrong.len(), wrong[..wrong.len().min(60)].join("\n"));
 }
+
+/// To make a number of so many digits takes the square of their count.
+#[test]
+fn texts_of_too_many_digits_are_refused_at_once() {
+    let begun = std::time::Instant::now();
+    let ones = "1".repeat(5_000_000);
+    assert_eq!(read(&ones).unwrap_err().code, "22003");
+    assert_eq!(read(&format!("{ones}x")).unwrap_err().code, "22P02");
+    assert_eq!(read(&format!("{ones}.5e-4999990")).unwrap_err().code, "22003");
+    assert_eq!(read(&format!("0.{ones}")).unwrap_err().code, "22003");
+    let two_places = Typmod::new(10, 2).expect("a modifier");
+    let rounded = |text: &str| Numeric::parse(text, Some(two_places)).map(shown);
+    assert_eq!(rounded(&format!("1.{ones}")).expect("a number"), "1.11");
+    assert_eq!(rounded(&format!("1.005{ones}")).expect("a number"), "1.01");
+    assert_eq!(rounded(&format!("1.00{}", "4".repeat(5_000_000))).expect("a number"), "1.00");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+}

@@ -6,8 +6,12 @@ use datafusion::arrow::array::{ArrayRef, ListArray, new_empty_array};
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::common::ScalarValue;
 
+use crate::running;
 use crate::types::element_field;
 use crate::wire::SqlError;
+
+/// Elements after which it is asked whether to go on.
+const ELEMENTS_TOGETHER: usize = 4096;
 
 #[cold]
 fn malformed(text: &str) -> SqlError {
@@ -41,6 +45,10 @@ pub fn parse_array(text: &str) -> Result<Vec<Option<String>>, SqlError> {
         return if chars.next().is_none() { Ok(out) } else { Err(malformed(text)) };
     }
     loop {
+        // Elements take more than their text.
+        if out.len() % ELEMENTS_TOGETHER == ELEMENTS_TOGETHER - 1 {
+            running::check()?;
+        }
         skip(&mut chars);
         match chars.peek() {
             None | Some(',' | '}') => return Err(malformed(text)),
@@ -100,6 +108,8 @@ pub(super) fn list_scalar(element: u32, values: Vec<Option<ScalarValue>>) -> Res
         .ok_or_else(|| SqlError::unsupported(format!("arrays of type {element} are not supported")))?;
     let null = ScalarValue::try_from(field.data_type()).map_err(|error| crate::errors::from_datafusion(error, ""))?;
     let length = values.len();
+    // Once more as values, once as a column.
+    running::may_allocate(length.saturating_mul(2 * size_of::<ScalarValue>()))?;
     let array: ArrayRef = if values.is_empty() {
         new_empty_array(field.data_type())
     } else {

@@ -5,6 +5,7 @@ use resurgam_numeric::Numeric;
 
 use super::Value;
 use crate::decode::check_json;
+use crate::running;
 use crate::wire::SqlError;
 
 /// A document from its text.
@@ -13,13 +14,18 @@ use crate::wire::SqlError;
 /// 22P02 for what is no JSON, 22P05 for `\u0000`, 22003 for numbers that are too large.
 pub fn parse(text: &str) -> Result<Value, SqlError> {
     check_json(text)?;
-    Reader { rest: text }.value()
+    Reader { rest: text, read: 0 }.value()
 }
 
 /// Reads what has been found well-formed, and not too deep.
 struct Reader<'t> {
     rest: &'t str,
+    /// Values so far: each takes more than its text.
+    read: usize,
 }
+
+/// Values after which it is asked whether to go on.
+const VALUES_TOGETHER: usize = 4096;
 
 fn broken() -> SqlError {
     SqlError::new("22P02", "invalid input syntax for type json")
@@ -42,6 +48,10 @@ impl Reader<'_> {
     }
 
     fn value(&mut self) -> Result<Value, SqlError> {
+        self.read += 1;
+        if self.read.is_multiple_of(VALUES_TOGETHER) {
+            running::check()?;
+        }
         self.skip();
         if self.eat('[') {
             let mut list = Vec::new();

@@ -54,6 +54,11 @@ pub fn bombs() -> Vec<String> {
         "SELECT length(to_jsonb(repeat('x', 100000000))::text), md5(reverse(repeat('x', 100000000)))",
         "SELECT length(regexp_replace(repeat('x', 5000000), 'x', 'yy', 'g'))",
         "SELECT regexp_count(repeat('x', 5000000), 'x'), cardinality(regexp_split_to_array(repeat('x ', 5000000), ' '))",
+        "SELECT max(length(x)) FROM (SELECT string_agg(repeat('x', 1000), '') OVER (ORDER BY i) AS x FROM generate_series(1, 20000) AS s(i)) AS q",
+        "SELECT max(length(x)) FROM (SELECT first_value(repeat('x', 5000000)) OVER () AS x FROM generate_series(1, 8000) AS s(i)) AS q",
+        "SELECT max(length(x)) FROM (SELECT max(repeat('x', 5000000)) OVER (ORDER BY i) AS x FROM generate_series(1, 8000) AS s(i)) AS q",
+        "SELECT length((('[' || repeat('1,', 12000000) || '1]')::jsonb)::text)",
+        "SELECT cardinality(('{' || repeat('1,', 12000000) || '1}')::int[])",
         "WITH RECURSIVE r(t) AS (SELECT 'x' UNION ALL SELECT t || t FROM r WHERE length(t) < 1000000000) SELECT count(*) FROM r",
     ];
     texts.into_iter().map(String::from).chain([literal, list]).collect()

@@ -1,5 +1,6 @@
 //! Window functions.
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::expr::{NullTreatment, Sort, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{Expr, WindowFrame, WindowFunctionDefinition, cast};
@@ -14,7 +15,19 @@ use super::expr::{Clause, plain_args};
 use super::scope::{Scope, folded};
 use super::sort::direction;
 use super::{Analyzer, Result, unknown};
+use crate::exec::weight;
+use crate::pg::functions::watched;
+use crate::pg::types::oid;
 use crate::wire::SqlError;
+
+/// Whether values may be of any length. Numbers and intervals, however they are kept, are not.
+fn has_weight(data: &DataType, ty: Type) -> bool {
+    match data {
+        DataType::List(_) | DataType::LargeList(_) | DataType::Struct(_) => true,
+        DataType::LargeUtf8 | DataType::LargeBinary => true,
+        data => weight::has_weight(data) && ![oid::NUMERIC, oid::INTERVAL].contains(&ty.oid),
+    }
+}
 
 impl Analyzer<'_> {
     /// `f(…) OVER …`
@@ -52,6 +65,8 @@ impl Analyzer<'_> {
         } else {
             self.window_function(function, name, list, scope)?
         };
+        // What has no bound of its own is made for each row before anybody counts.
+        let fun = if has_weight(&data, result) { watched(fun) } else { fun };
         self.no_sets_since(seen, "window function calls cannot contain set-returning function calls")?;
         let mut partition_by = Vec::with_capacity(spec.partition_by.len());
         for expr in &spec.partition_by {
@@ -103,14 +118,7 @@ impl Analyzer<'_> {
         name: &str,
         list: &ast::FunctionArgumentList,
         scope: &Scope<'_>,
-    ) -> Result<(
-        WindowFunctionDefinition,
-        Vec<Expr>,
-        bool,
-        Option<Box<Expr>>,
-        datafusion::arrow::datatypes::DataType,
-        Type,
-    )> {
+    ) -> Result<(WindowFunctionDefinition, Vec<Expr>, bool, Option<Box<Expr>>, DataType, Type)> {
         let span = function.name.span();
         if function.filter.is_some() {
             let error = SqlError::unsupported("FILTER is not implemented for non-aggregate window functions");
