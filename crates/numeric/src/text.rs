@@ -51,12 +51,12 @@ fn exponent(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((if negative { -value } else { value }, &text[at + digits..]))
 }
 
-/// A number in digits, with what is behind it; `None` if there is none.
 /// Digits before the point of which no number can be made, be there an exponent or not.
-const HOPELESS: i64 = 4 * DIGITS_BEFORE_POINT_MAX as i64;
+const HOPELESS: i64 = 4 * DIGITS_BEFORE_POINT_MAX;
 /// Digits behind the point that are read; more than a number may have.
 const FRACTION_READ: i64 = 40_000;
 
+/// A number in digits, with what is behind it; `None` if there is none.
 fn number(mut text: &[u8]) -> Option<(Result<Dec>, &[u8])> {
     let negative = text.first() == Some(&b'-');
     if matches!(text.first(), Some(b'+' | b'-')) {
