@@ -10,7 +10,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_log::{BlockHeader, RecordKind};
 use resurgam_page::print;
 use resurgam_recovery::{CheckpointState, PrepareRecord, PreparedHead, TxRecord};
-use resurgam_txn::{LockMode, TxIdSet};
+use resurgam_txn::{Lock, TxIdSet};
 use resurgam_versions::{RowUndo, UndoAction, decode_forget};
 
 use crate::control;
@@ -312,10 +312,11 @@ fn prepared_text(head: &PreparedHead) -> String {
     )
 }
 
-fn lock_text(object: ObjectId, mode: LockMode) -> String {
-    match mode {
-        LockMode::Share => format!("{object} shared"),
-        LockMode::Exclusive => format!("{object} exclusive"),
+fn lock_text(object: ObjectId, lock: Lock) -> String {
+    match lock {
+        Lock::ROWS => format!("{object} shared"),
+        Lock::DEFINITION => format!("{object} exclusive"),
+        Lock { mode, .. } => format!("{object} {}", mode.name()),
     }
 }
 

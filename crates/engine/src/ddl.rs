@@ -9,7 +9,7 @@ use resurgam_btree::{self as btree, Tree};
 use resurgam_page::key::ColumnOrder;
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
-use resurgam_txn::LockMode;
+use resurgam_txn::Lock;
 use resurgam_versions::PendingFree;
 
 use crate::access::Access;
@@ -130,7 +130,7 @@ impl Transaction {
 
     /// Locks a table against everyone else. False: it was changed or dropped meanwhile.
     pub(crate) fn lock_exclusive(&self, table: &Table) -> Result<Attempt<()>> {
-        if let Some(wait) = self.lock_table(ObjectId(table.id), LockMode::Exclusive)? {
+        if let Some(wait) = self.lock_table(ObjectId(table.id), Lock::DEFINITION)? {
             return Ok(Attempt::Wait(wait));
         }
         let current = self.is_newest(table)?;

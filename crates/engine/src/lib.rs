@@ -41,6 +41,7 @@
 //! | `transaction.rs` | begin, statements, commit, rollback |
 //! | `gate.rs` | counting what is under way, and waiting until nothing is; `sync.rs`, what it is made of |
 //! | `operations.rs` | what of a transaction is under way while it is ended |
+//! | `lock.rs` | LOCK TABLE: locks by name, and what they keep readers from |
 //! | `statement.rs` | one statement: what it sees, how it writes |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
@@ -83,6 +84,7 @@ mod ddl;
 mod definition;
 mod gate;
 mod history;
+mod lock;
 mod log_folder;
 mod log_zone;
 mod lost;
@@ -165,7 +167,7 @@ pub use resurgam_page::types::{
 };
 pub use resurgam_page::{array, codec, document, key};
 pub use resurgam_recovery::Control;
-pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
+pub use resurgam_txn::{AbortedList, AbortedTx, LockMode, LockRow, LockWait};
 pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,
     SweepReport, VersionCaps,

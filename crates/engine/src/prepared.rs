@@ -134,8 +134,8 @@ impl Prepared {
             if tx.chain.last.is_some() {
                 self.lost.push(Arc::clone(&active));
             }
-            for (object, mode) in &tx.objects {
-                locks.try_lock(*object, tx.id, *mode).map_err(|holder| {
+            for (object, lock) in &tx.objects {
+                locks.try_lock(*object, tx.id, *lock).map_err(|holder| {
                     Error::corrupt(format!(
                         "the prepared transactions {} and {holder} both hold table {object} for themselves",
                         tx.id
@@ -248,10 +248,14 @@ impl Transaction {
             )
             .with_detail(format!("This one has {ids}, those that are prepared have {others}.")));
         }
-        let mode_of = |object: &ObjectId| Some((*object, inner.locks.mode_of(*object, active.id)?));
-        let mut objects: Vec<_> = state.locked.iter().filter_map(mode_of).collect();
-        objects.sort_unstable_by_key(|(object, _)| *object);
+        let by_name = state.locked_by_name.iter().map(|(object, _)| object);
+        let mut objects: Vec<_> = state.locked.iter().chain(by_name).copied().collect();
+        objects.sort_unstable();
         objects.dedup();
+        let objects: Vec<_> = objects
+            .into_iter()
+            .flat_map(|object| inner.locks.held(object, active.id).into_iter().map(move |lock| (object, lock)))
+            .collect();
         let head = PreparedHead {
             time_us: inner.vfs.wall_clock_us(),
             definitions: state.catalog.changed,
@@ -289,7 +293,7 @@ impl Transaction {
         state.active = None;
         let requested = std::mem::take(&mut state.requested);
         let one = InDoubt {
-            locked: state.locked.drain().collect(),
+            locked: tx.objects.iter().map(|(object, _)| *object).collect(),
             entered: std::mem::take(&mut state.entered),
             tx: Arc::new(tx),
             active: Arc::clone(&active),

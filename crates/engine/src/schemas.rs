@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use resurgam_base::{ObjectId, Result};
-use resurgam_txn::LockMode;
+use resurgam_txn::Lock;
 
 use crate::catalog::check_name;
 use crate::definition::Definition;
@@ -36,7 +36,7 @@ impl Transaction {
     /// # Errors
     /// The transaction is not open.
     pub fn keep_public(&self) -> Result<Attempt<()>> {
-        self.lock_public(LockMode::Share)
+        self.lock_public(Lock::ROWS)
     }
 
     /// Keeps everybody else from making something in `public`.
@@ -44,12 +44,12 @@ impl Transaction {
     /// # Errors
     /// Those of [`Transaction::keep_public`].
     pub fn lock_public_alone(&self) -> Result<Attempt<()>> {
-        self.lock_public(LockMode::Exclusive)
+        self.lock_public(Lock::DEFINITION)
     }
 
-    fn lock_public(&self, mode: LockMode) -> Result<Attempt<()>> {
+    fn lock_public(&self, lock: Lock) -> Result<Attempt<()>> {
         let _operation = self.operation()?;
-        match self.lock_table(PUBLIC, mode)? {
+        match self.lock_table(PUBLIC, lock)? {
             Some(wait) => Ok(Attempt::Wait(wait)),
             None => Ok(Attempt::Done(())),
         }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{FlushTicket, Group, RecordKind};
 use resurgam_recovery::TxRecord;
-use resurgam_txn::{ActiveTx, Commit, LockMode, LockWait, SnapshotHold, Snapshots, Visible};
+use resurgam_txn::{ActiveTx, Commit, Lock, LockMode, LockWait, SnapshotHold, Snapshots, Visible};
 
 use crate::catalog_overlay::CatalogOverlay;
 use crate::database::Database;
@@ -143,10 +143,13 @@ pub(crate) struct TxState {
     pub snapshot: Option<Arc<SnapshotHold>>,
     /// Version of the catalog that goes with the snapshot.
     catalog_version: u64,
+    /// Tables that it has locked because of what it does.
     pub locked: HashSet<ObjectId>,
+    /// Tables that it has locked by name, in the order in which it did.
+    pub locked_by_name: Vec<(ObjectId, LockMode)>,
     /// Locked tables and the generations of their definitions that were found to be the newest.
     current: HashMap<u32, u64>,
-    /// Tables that it asked for alone and has not got: the requests keep others out.
+    /// Tables that it asked for and has not got: the requests keep others out.
     pub requested: Vec<ObjectId>,
     /// Rows (tree and key) that the current statement changed and took back.
     pub taken_back: Vec<(ObjectId, Vec<u8>)>,
@@ -203,6 +206,8 @@ pub struct Savepoint {
     rows: usize,
     /// Its newest undo record then (traditional mode).
     undo: Lsn,
+    /// Tables that it had locked by name.
+    locks: usize,
 }
 
 /// What a row operation needs of its transaction, which is not ended while this is held.
@@ -233,6 +238,7 @@ impl Transaction {
                 snapshot: None,
                 catalog_version: 0,
                 locked: HashSet::new(),
+                locked_by_name: Vec::new(),
                 current: HashMap::new(),
                 requested: Vec::new(),
                 taken_back: Vec::new(),
@@ -423,9 +429,9 @@ impl Transaction {
     }
 
     /// Locks a table for this transaction. `None` = locked; otherwise wait and ask again.
-    pub(crate) fn lock_table(&self, object: ObjectId, mode: LockMode) -> Result<Option<LockWait>> {
+    pub(crate) fn lock_table(&self, object: ObjectId, lock: Lock) -> Result<Option<LockWait>> {
         let inner = self.0.db.inner();
-        if mode == LockMode::Share && self.0.state.lock().locked.contains(&object) {
+        if lock == Lock::ROWS && self.0.state.lock().locked.contains(&object) {
             return Ok(None);
         }
         // What it takes is given back at the end.
@@ -433,22 +439,24 @@ impl Transaction {
         if let Some(wait) = self.enter()? {
             return Ok(Some(wait));
         }
-        let id = self.write_context()?.active.id;
+        let id = if lock.by_name { self.id_to_wait()? } else { self.write_context()?.active.id };
         // A transaction that is undone after a restart holds all its tables: nobody knows which.
-        if mode == LockMode::Exclusive
+        if lock.mode.conflicts_with(LockMode::RowExclusive)
             && let Some(unfinished) = inner.mode.undo.first().filter(|unfinished| *unfinished != id)
         {
             return Ok(Some(inner.txs.wait_for(id, unfinished)?));
         }
-        match inner.locks.try_lock(object, id, mode) {
+        match inner.locks.try_lock(object, id, lock) {
             Ok(()) => {
-                self.0.state.lock().locked.insert(object);
+                if !lock.by_name {
+                    self.0.state.lock().locked.insert(object);
+                }
                 Ok(None)
             }
             Err(holder) => {
                 // Remember it even so: a pending request must be taken back at the end.
                 let mut state = self.0.state.lock();
-                if !state.requested.contains(&object) && mode == LockMode::Exclusive {
+                if !state.requested.contains(&object) {
                     state.requested.push(object);
                 }
                 drop(state);
@@ -468,7 +476,7 @@ impl Transaction {
             check_open(&state)?;
             (state.locked.contains(&object), self.0.operations.begin(&*state))
         };
-        if let Some(wait) = self.lock_table(object, LockMode::Share)? {
+        if let Some(wait) = self.lock_table(object, Lock::ROWS)? {
             return Ok(Some(wait));
         }
         if !self.is_newest(table)? {
@@ -477,7 +485,7 @@ impl Transaction {
             if !held {
                 state.locked.remove(&object);
                 if let Some(active) = &state.active {
-                    self.0.db.inner().locks.release(object, active.id);
+                    self.0.db.inner().locks.release_one(object, active.id, Lock::ROWS);
                     // Whoever wanted the table meanwhile waits for this transaction: he looks again.
                     self.0.db.inner().txs.ended(active.id);
                 }
@@ -578,12 +586,14 @@ impl Transaction {
         let mut state = self.0.state.lock();
         check_open(&state)?;
         state.fresh_id = true;
+        let locks = state.locked_by_name.len();
         Ok(match &state.active {
-            None => Savepoint { mark: TxId::NONE, rows: 0, undo: Lsn::NONE },
+            None => Savepoint { mark: TxId::NONE, rows: 0, undo: Lsn::NONE, locks },
             Some(active) => Savepoint {
                 mark: active.last_id(),
                 rows: active.write_set.lock().mark(),
                 undo: active.undo.lock().last,
+                locks,
             },
         })
     }
@@ -612,9 +622,15 @@ impl Transaction {
         taken_back?;
         // Locks stay, and what they were found to protect may have been taken back.
         state.current.clear();
-        // Those that it has not got it does not wait for any more.
+        // Those that it has not got it does not wait for any more, and those that it has locked by name since are free.
         let requested = std::mem::take(&mut state.requested);
-        if requested.into_iter().filter(|object| inner.locks.withdraw(*object, active.id)).count() > 0 {
+        let withdrawn = requested.into_iter().filter(|object| inner.locks.withdraw(*object, active.id)).count();
+        let before = savepoint.locks.min(state.locked_by_name.len());
+        let by_name = state.locked_by_name.split_off(before);
+        for (object, mode) in &by_name {
+            inner.locks.release_one(*object, active.id, Lock::by_name(*mode));
+        }
+        if withdrawn + by_name.len() > 0 {
             inner.txs.ended(active.id);
         }
         let undone = if inner.mode.is_traditional() {
@@ -758,7 +774,8 @@ impl TxInner {
     /// order, or they would find the locks still taken and ask again at once.
     fn release(&self, state: &mut TxState, id: TxId) {
         let requested = std::mem::take(&mut state.requested);
-        for object in state.locked.drain().chain(requested) {
+        let by_name = state.locked_by_name.drain(..).map(|(object, _)| object);
+        for object in state.locked.drain().chain(requested).chain(by_name) {
             self.db.inner().locks.release(object, id);
         }
         state.leave(&self.db.inner().mode);
@@ -787,6 +804,7 @@ impl TxInner {
                 tracing::warn!("the rollback of transaction {} goes on in the background: {error}", active.id);
                 let mut locked: Vec<_> = state.locked.drain().collect();
                 locked.append(&mut state.requested);
+                locked.extend(state.locked_by_name.drain(..).map(|(object, _)| object));
                 let entered = std::mem::take(&mut state.entered);
                 inner.mode.undo.push(Unfinished { tx: active, locked, entered });
                 return Ok(());
@@ -834,6 +852,7 @@ impl Drop for TxInner {
             snapshot: None,
             catalog_version: 0,
             locked: HashSet::new(),
+            locked_by_name: Vec::new(),
             current: HashMap::new(),
             requested: Vec::new(),
             taken_back: Vec::new(),

@@ -38,10 +38,10 @@ use std::sync::Arc;
 use resurgam_base::{Error, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_buffer::{BufferPool, DirtyPage};
 use resurgam_log::{Appended, Group, Log, Opening, RecordKind};
-use resurgam_txn::{AbortedTx, LockMode, Status, TxIdSet, TxManager, UndoChain};
+use resurgam_txn::{AbortedTx, Lock, Status, TxIdSet, TxManager, UndoChain};
 
 use crate::identity::{Identity, decode_version_store, encode_version_store};
-use crate::prepared::{PreparedHead, PreparedTx, mode_code, mode_of};
+use crate::prepared::{PreparedHead, PreparedTx, lock_code, lock_of};
 use crate::version_record::VersionRecord;
 
 const CHUNK: usize = 1536;
@@ -70,7 +70,7 @@ pub struct CheckpointState {
     /// Their sub-transactions: whose, and an inclusive range.
     pub prepared_subs: Vec<(TxId, TxId, TxId)>,
     /// Their table locks.
-    pub prepared_objects: Vec<(TxId, ObjectId, LockMode)>,
+    pub prepared_objects: Vec<(TxId, ObjectId, Lock)>,
     /// What no other record holds; `None` in a checkpoint of format versions before 5.
     pub identity: Option<Identity>,
     /// What is noted of version-store files; `None`: there never was one.
@@ -111,7 +111,7 @@ impl CheckpointState {
         }
         chunked(&mut bodies, 10, &self.prepared_subs, |out, (id, a, b)| words(out, &[id.0, a.0, b.0]));
         chunked(&mut bodies, 11, &self.prepared_objects, |out, (id, object, mode)| {
-            words(out, &[id.0, u64::from(object.0) | u64::from(mode_code(*mode)) << 32])
+            words(out, &[id.0, u64::from(object.0) | u64::from(lock_code(*mode)) << 32])
         });
         bodies.extend(self.identity.as_ref().map(Identity::encode));
         bodies.extend(self.version_store.as_ref().map(encode_version_store));
@@ -175,7 +175,7 @@ impl CheckpointState {
             11 => {
                 for c in entries(2)? {
                     let (object, mode) = (word(c, 1) as u32, u8::try_from(word(c, 1) >> 32).unwrap_or(0));
-                    self.prepared_objects.push((TxId(word(c, 0)), ObjectId(object), mode_of(mode).ok_or_else(bad)?));
+                    self.prepared_objects.push((TxId(word(c, 0)), ObjectId(object), lock_of(mode).ok_or_else(bad)?));
                 }
             }
             13 => self.identity = Some(Identity::decode(rest)?),
@@ -344,7 +344,13 @@ mod tests {
                 .collect(),
             prepared_subs: (1..3000).map(|i| (TxId(i / 10), TxId(i), TxId(i + 1))).collect(),
             prepared_objects: (1..3000)
-                .map(|i| (TxId(3), ObjectId(i), if i < 9 { LockMode::Share } else { LockMode::Exclusive }))
+                .map(|i| {
+                    (
+                        TxId(3),
+                        ObjectId(i),
+                        if i < 9 { Lock::ROWS } else { Lock::by_name(resurgam_txn::LockMode::Share) },
+                    )
+                })
                 .collect(),
             identity: Some(Identity {
                 boot: Boot { catalog_root: PageId(3), ..Boot::new(*b"0123456789abcdef", -5) },

@@ -7,7 +7,8 @@
 //! ```text
 //! PREPARE, in the transaction's name; body: part u8, then
 //! 1 sub-transactions   first u64, last u64         (inclusive ranges of ids), at most CHUNK
-//! 2 objects            object u32, mode u8         (1 = shared, 2 = exclusive), at most CHUNK
+//! 2 objects            object u32, mode u8         (1 = to write rows, 2 = to change it, 3.. = by LOCK,
+//!                      the weakest mode first), at most CHUNK
 //! 3 in doubt           time i64 | flags u8 (1 = changed definitions)
 //!                      | number of sub-transaction ranges u32 | number of objects u32
 //!                      | 3 x { length u8, bytes }: the identifier, the owner, the database
@@ -22,7 +23,7 @@
 //!    the last and while a checkpoint asks.
 
 use resurgam_base::{Error, Lsn, ObjectId, Result, TxId};
-use resurgam_txn::{LockMode, UndoChain};
+use resurgam_txn::{Lock, LockMode, UndoChain};
 
 use crate::tx_record::TX_ID_MAX;
 
@@ -49,7 +50,7 @@ pub struct PreparedTx {
     /// Its sub-transactions, aborted ones included: inclusive ranges, ascending.
     pub subs: Vec<(TxId, TxId)>,
     /// Its table locks.
-    pub objects: Vec<(ObjectId, LockMode)>,
+    pub objects: Vec<(ObjectId, Lock)>,
     /// Its undo records (traditional mode). Not in a PREPARE: the log and the checkpoint have it.
     pub chain: UndoChain,
 }
@@ -77,7 +78,7 @@ pub struct PreparedHead {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrepareRecord {
     Subs(Vec<(TxId, TxId)>),
-    Objects(Vec<(ObjectId, LockMode)>),
+    Objects(Vec<(ObjectId, Lock)>),
     InDoubt(PreparedHead),
     Withdrawn,
 }
@@ -113,7 +114,7 @@ impl PreparedTx {
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.subs.sort_unstable();
         self.subs.dedup();
-        self.objects.sort_unstable_by_key(|(object, mode)| (*object, *mode == LockMode::Exclusive));
+        self.objects.sort_unstable();
         self.objects.dedup();
         let bad = |what: &str| Error::corrupt(format!("the prepared transaction {}: {what}", self.id));
         if self.id.is_none() || self.id > TX_ID_MAX {
@@ -151,7 +152,7 @@ impl PrepareRecord {
                 let mut out = vec![OBJECTS];
                 for (object, mode) in objects {
                     out.extend_from_slice(&object.0.to_le_bytes());
-                    out.push(mode_code(*mode));
+                    out.push(lock_code(*mode));
                 }
                 out
             }
@@ -184,7 +185,7 @@ impl PrepareRecord {
                 let (objects, left) = rest.as_chunks::<5>();
                 let one = |c: &[u8; 5]| {
                     let object = ObjectId(u32::from_le_bytes([c[0], c[1], c[2], c[3]]));
-                    Some((object, mode_of(c[4])?))
+                    Some((object, lock_of(c[4])?))
                 };
                 let objects: Option<Vec<_>> = objects.iter().map(one).collect();
                 left.is_empty().then_some(Self::Objects(objects?))
@@ -245,18 +246,22 @@ fn range(first: &[u8], last: &[u8]) -> Option<(TxId, TxId)> {
     (first.is_some() && first <= last).then_some((first, last))
 }
 
-pub(crate) fn mode_code(mode: LockMode) -> u8 {
-    match mode {
-        LockMode::Share => 1,
-        LockMode::Exclusive => 2,
+/// Code of the weakest mode of a lock by name.
+const BY_NAME: u8 = 3;
+
+pub(crate) fn lock_code(lock: Lock) -> u8 {
+    match lock {
+        Lock::DEFINITION => 2,
+        Lock { mode, by_name: true } => BY_NAME + mode as u8,
+        Lock { by_name: false, .. } => 1,
     }
 }
 
-pub(crate) fn mode_of(code: u8) -> Option<LockMode> {
+pub(crate) fn lock_of(code: u8) -> Option<Lock> {
     match code {
-        1 => Some(LockMode::Share),
-        2 => Some(LockMode::Exclusive),
-        _ => None,
+        1 => Some(Lock::ROWS),
+        2 => Some(Lock::DEFINITION),
+        _ => LockMode::ALL.get(usize::from(code.checked_sub(BY_NAME)?)).map(|mode| Lock::by_name(*mode)),
     }
 }
 
@@ -278,9 +283,7 @@ mod tests {
                 database: "postgres".into(),
             },
             subs: (1..=5000).map(|i| (TxId(7 + i * 10), TxId(9 + i * 10))).collect(),
-            objects: (1..=5000)
-                .map(|i| (ObjectId(i), if i % 2 == 0 { LockMode::Share } else { LockMode::Exclusive }))
-                .collect(),
+            objects: (1..=5000).map(|i| (ObjectId(i), lock_of(1 + i as u8 % 10).unwrap_or(Lock::ROWS))).collect(),
             chain: UndoChain::default(),
         }
     }

@@ -368,3 +368,84 @@ async fn unique_expressions_and_predicates_hold_between_sessions() {
         ok(&mut one, "INSERT INTO u VALUES (11, 'Five', true)").await;
     }
 }
+
+/// LOCK TABLE: who waits goes on when the holder has ended, later writers do not pass who waits before them, a reader sees
+/// what was committed while it waited, and two who wait for each other are told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tables_are_locked_by_name() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let (mut one, mut two, three, four) = (db.session(), db.session(), db.session(), db.session());
+    ok(&mut one, "CREATE TABLE t (a int PRIMARY KEY)").await;
+    ok(&mut one, "BEGIN").await;
+    ok(&mut one, "INSERT INTO t VALUES (1)").await;
+    ok(&mut two, "BEGIN").await;
+    let share = waiting(&db, two, "LOCK TABLE t IN SHARE MODE").await;
+    let writer = waiting(&db, three, "INSERT INTO t VALUES (2)").await;
+    ok(&mut one, "LOCK t IN ROW SHARE MODE").await;
+    ok(&mut one, "COMMIT").await;
+    let (mut two, locked) = share.await.expect("done");
+    assert_eq!(locked, Ok(vec![]));
+    assert_eq!(ok(&mut two, "SELECT a FROM t").await, ["1"]);
+    assert!(!writer.is_finished(), "who came later writes later");
+    ok(&mut two, "COMMIT").await;
+    let (mut three, written) = writer.await.expect("done");
+    assert_eq!(written, Ok(vec![]));
+
+    // A reader, also one that has a transaction, waits for ACCESS EXCLUSIVE.
+    ok(&mut one, "BEGIN").await;
+    ok(&mut one, "LOCK t").await;
+    let reader = waiting(&db, four, "SELECT count(*) FROM t").await;
+    ok(&mut one, "INSERT INTO t VALUES (3)").await;
+    ok(&mut one, "COMMIT").await;
+    let (four, read) = reader.await.expect("done");
+    assert_eq!(read, Ok(vec!["3".to_owned()]));
+
+    // Whoever closes the circle is told.
+    ok(&mut one, "CREATE TABLE u (a int)").await;
+    ok(&mut one, "BEGIN").await;
+    ok(&mut one, "LOCK t IN EXCLUSIVE MODE").await;
+    ok(&mut two, "BEGIN").await;
+    ok(&mut two, "LOCK u IN EXCLUSIVE MODE").await;
+    let first = waiting(&db, one, "LOCK u IN SHARE MODE").await;
+    let refused = two.query("INSERT INTO t VALUES (4)").await.expect_err("a deadlock");
+    assert_eq!(refused.sqlstate, "40P01");
+    let (mut one, locked) = first.await.expect("done");
+    assert_eq!(locked, Ok(vec![]));
+    ok(&mut one, "ROLLBACK").await;
+    ok(&mut two, "ROLLBACK").await;
+
+    // What is withdrawn keeps nobody out.
+    ok(&mut one, "BEGIN").await;
+    ok(&mut one, "LOCK t IN ROW EXCLUSIVE MODE").await;
+    ok(&mut two, "SET lock_timeout = 30").await;
+    ok(&mut two, "BEGIN").await;
+    ok(&mut two, "SAVEPOINT x").await;
+    assert_eq!(two.query("LOCK t IN SHARE MODE").await.expect_err("late").sqlstate, "55P03");
+    ok(&mut three, "SET lock_timeout = 30").await;
+    ok(&mut three, "INSERT INTO t VALUES (4)").await;
+    ok(&mut one, "COMMIT").await;
+    ok(&mut two, "ROLLBACK").await;
+    drop(four);
+
+    // One that is prepared keeps its locks, also over a restart.
+    ok(&mut one, "BEGIN").await;
+    ok(&mut one, "LOCK t IN SHARE MODE").await;
+    ok(&mut one, "LOCK u").await;
+    ok(&mut one, "PREPARE TRANSACTION 'p'").await;
+    drop((one, two, three));
+    let Db { engine, sql } = db;
+    drop(sql);
+    engine.close().expect("closed");
+    let db = open(dir.path());
+    let mut one = db.session();
+    ok(&mut one, "SET lock_timeout = 30").await;
+    assert_eq!(one.query("INSERT INTO t VALUES (5)").await.expect_err("locked").sqlstate, "55P03");
+    assert_eq!(one.query("SELECT * FROM u").await.expect_err("locked").sqlstate, "55P03");
+    assert_eq!(ok(&mut one, "SELECT count(*) FROM t").await, ["4"]);
+    let held = "SELECT relation::regclass, mode FROM pg_locks WHERE locktype = 'relation' AND pid IS NULL ORDER BY 1";
+    assert_eq!(ok(&mut one, held).await, ["t|ShareLock", "u|AccessExclusiveLock"]);
+    ok(&mut one, "COMMIT PREPARED 'p'").await;
+    ok(&mut one, "INSERT INTO t VALUES (5)").await;
+    ok(&mut one, "SELECT * FROM u").await;
+}

@@ -51,7 +51,7 @@ pub use atm_details::{AbortedDetails, AbortedTx, DETAILS_MAX};
 pub use ended::EndedIds;
 pub use id_set::{ID_SET_BODY_MAX, TxIdSet};
 pub use manager::{ActiveTx, TxManager, TxStats};
-pub use object_lock::{LockMode, ObjectLocks};
+pub use object_lock::{Lock, LockMode, LockRow, ObjectLocks};
 pub use publication::{Commit, Visible};
 pub use snapshot::{OldestSnapshot, SnapshotHold, Snapshots};
 pub use status::{Status, StatusTable};

@@ -1,11 +1,12 @@
 //! The server, its users, sessions and settings.
 
-use resurgam_engine::Database;
+use resurgam_engine::{Database, TxId};
 
 use super::model::relation_oid;
+use super::namespaces::CLASS_SCHEMA;
 use super::roles::shown_schema;
 use super::rows::{Rows, V};
-use super::{DATABASE_OID, SUPERUSER_OID};
+use super::{DATABASE_OID, PUBLIC_OID, SUPERUSER_OID};
 use crate::advisory::Mode;
 use crate::context::PgContext;
 use crate::types::EPOCH_US;
@@ -34,6 +35,55 @@ pub(super) fn host_rules(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) ->
         ]);
     }
     Ok(true)
+}
+
+/// The rows of `pg_locks` about tables and transactions: what is locked and asked for, and who waits for whom. One that is
+/// prepared has no session.
+fn locks_of_transactions(cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    let Some(engine) = cx.engine() else { return };
+    let sessions = cx.activity();
+    let of = |tx: u64| {
+        let pid = sessions.iter().find(|session| session.backend_xid == Some(tx)).map(|session| session.pid);
+        [("virtualtransaction", format!("{}/{tx}", pid.unwrap_or(-1)).into()), ("pid", pid.into())]
+    };
+    // Of the objects that are no relations, schemas are those that are locked for long.
+    let schemas: Vec<u32> = cx.schemas().into_iter().flatten().map(|schema| schema.id).chain([PUBLIC_OID]).collect();
+    for lock in engine.locks() {
+        let id = lock.object.0;
+        let object: [(&str, V); 4] = match schemas.contains(&id) {
+            false => [
+                ("locktype", "relation".into()),
+                ("relation", relation_oid(id).into()),
+                ("classid", V::Null),
+                ("objid", V::Null),
+            ],
+            true => [
+                ("locktype", "object".into()),
+                ("relation", V::Null),
+                ("classid", CLASS_SCHEMA.into()),
+                ("objid", id.into()),
+            ],
+        };
+        let how = [
+            ("database", DATABASE_OID.into()),
+            ("mode", lock.mode.name().into()),
+            ("granted", lock.granted.into()),
+            ("fastpath", false.into()),
+        ];
+        rows.add(object.into_iter().chain(of(lock.tx.0)).chain(how));
+    }
+    let waits = engine.waits().into_iter().map(|(waiter, holder)| (waiter, holder, "ShareLock", false));
+    let own = sessions.iter().filter_map(|session| session.backend_xid).map(TxId);
+    for (tx, of_tx, mode, granted) in own.map(|tx| (tx, tx, "ExclusiveLock", true)).chain(waits) {
+        let row: [(&str, V); 5] = [
+            ("locktype", "transactionid".into()),
+            ("transactionid", (of_tx.0 as u32).into()),
+            ("mode", mode.into()),
+            ("granted", granted.into()),
+            ("fastpath", false.into()),
+        ];
+        rows.add(row.into_iter().chain(of(tx.0)));
+    }
 }
 
 /// Fills a relation; false if it is not one of these.
@@ -82,6 +132,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
             }
         }
         "pg_locks" => {
+            locks_of_transactions(cx, rows);
             for lock in cx.advisory().iter().flat_map(|locks| locks.rows()) {
                 let mode = if lock.mode == Mode::Exclusive { "ExclusiveLock" } else { "ShareLock" };
                 rows.add([

@@ -66,7 +66,7 @@ fn names(words: &mut Words<'_>) -> Result<Vec<String>, SqlError> {
 }
 
 /// A name of several parts.
-pub(super) fn object_name(words: &mut Words<'_>) -> Result<ObjectName, SqlError> {
+pub(crate) fn object_name(words: &mut Words<'_>) -> Result<ObjectName, SqlError> {
     let mut parts = vec![Ident::with_quote('"', words.name()?)];
     while words.take(&Token::Period) {
         parts.push(Ident::with_quote('"', words.name()?));

@@ -6,6 +6,7 @@
 //! | `apart` | Long work of the engine on a thread that may block, beside a statement that can be cancelled |
 //! | `cleaning` | Cleaning up now |
 //! | `cursor` | Cursors: DECLARE, FETCH, MOVE and CLOSE |
+//! | `lock` | LOCK TABLE, and waiting for it before a table is read |
 //! | `own` | Running the statements that the parser does not know |
 //! | `two_phase` | PREPARE TRANSACTION, COMMIT PREPARED, ROLLBACK PREPARED, as PostgreSQL has them |
 //! | `utility` | Statements that are run from their syntax |
@@ -14,6 +15,7 @@ pub(crate) mod alter_database;
 pub(crate) mod apart;
 pub(crate) mod cleaning;
 pub(crate) mod cursor;
+pub(crate) mod lock;
 pub(crate) mod own;
 pub(crate) mod two_phase;
 pub(crate) mod utility;

@@ -11,6 +11,7 @@ use crate::access::OwnerCommand;
 use crate::access::grant_syntax::{DefaultsCommand, GrantCommand};
 use crate::access::syntax::RoleCommand;
 use crate::command::cursor::{self, Declare, Fetch};
+use crate::command::lock::{self, LockTables};
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::ddl::alter_sequence::{self, AlterSequence};
 use crate::ddl::domain::{self, AlterDomain, CreateDomain};
@@ -81,6 +82,7 @@ pub(crate) enum Own {
         gid: String,
     },
     SetConstraints(foreign::Wanted),
+    Lock(LockTables),
     /// ALTER VIEW, in the words of ALTER TABLE.
     AlterView(Box<AlterTable>),
     AlterSequence(Box<AlterSequence>),
@@ -145,6 +147,7 @@ pub(crate) const SPECIAL: &[&str] = &[
     "grant",
     "revoke",
     "reassign",
+    "lock",
 ];
 
 /// Reads one statement that the parser does not know, or knows in other words; `None` leaves the text to it.
@@ -206,6 +209,7 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "declare" => Some(cursor::parse_declare(text, words)),
         "fetch" | "move" => Some(cursor::parse_fetch(words, first == "move")),
         "close" => Some(cursor::parse_close(words)),
+        "lock" => Some(lock::parse(words)),
         "set" => foreign::parse_set_constraints(words),
         "show" => {
             let name = if words.take_words(&["transaction", "isolation", "level"]) {

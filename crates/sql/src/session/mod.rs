@@ -1514,6 +1514,9 @@ impl Session {
         if let Kind::Declare { inner, .. } = &prepared.kind {
             self.check_allowed(inner)?;
         }
+        if self.db.engine.is_any_table_closed() {
+            Box::pin(self.until_readable(prepared)).await?;
+        }
         match &prepared.kind {
             Kind::Empty => Ok(Execution::Empty),
             // What runs often is in this future, which is moved about with all that is in it; what is larger or
