@@ -1,7 +1,8 @@
 //! Locks by name: LOCK TABLE, what it keeps readers from, and who holds what.
 //!
 //! A lock by name is held until the transaction ends or goes back to a savepoint that was set before it. It takes no
-//! snapshot: the first statement after it sees what was committed by whoever held the table before.
+//! snapshot: the first statement after it sees what was committed by whoever held the table before, once that is visible
+//! ([`Database::until_visible`]): a lock is free as soon as a commit is decided, which is before it is durable.
 //!
 //! Readers hold nothing. While a table is locked by name in `ACCESS EXCLUSIVE`, statements of others that read it wait before
 //! they begin ([`Transaction::until_readable`]); one that has begun goes on, and sees what it saw.
@@ -11,7 +12,7 @@ use resurgam_txn::{Lock, LockMode, LockRow};
 
 use crate::database::Database;
 use crate::table::Table;
-use crate::transaction::{Attempt, Transaction, check_open};
+use crate::transaction::{Attempt, CommitTicket, Transaction, check_open};
 
 impl Transaction {
     /// Its id, given now if it has none; without a snapshot.
@@ -82,6 +83,14 @@ impl Database {
     #[inline]
     pub fn is_any_table_closed(&self) -> bool {
         self.inner().locks.any_closed()
+    }
+
+    /// Completes when everything that is committed by now is seen by new snapshots.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn until_visible(&self) -> Result<Option<CommitTicket>> {
+        self.inner().txs.seen_from().map(|end| self.durable(end)).transpose()
     }
 
     /// All locks on tables, views and other objects of the catalog that are held or asked for.

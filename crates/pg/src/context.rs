@@ -247,6 +247,21 @@ pub trait PgContext: Debug + Send + Sync {
     fn advisory(&self) -> Option<Arc<Advisory>> {
         None
     }
+    /// Tells those who listen to a channel, when the session's transaction commits (`pg_notify`).
+    ///
+    /// # Errors
+    /// `22023`, `54000`; `0A000` where nobody can be told anything.
+    fn notify(&self, _channel: &str, _payload: &str) -> Result<(), SqlError> {
+        Err(SqlError::unsupported("notifications are not supported here"))
+    }
+    /// The channels that the session listens to.
+    fn listening_channels(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// How much of the queues of notifications is in use, from 0 to 1.
+    fn notification_queue_usage(&self) -> f64 {
+        0.0
+    }
     /// How long a statement waits for a lock; zero is for ever.
     fn lock_timeout(&self) -> Duration {
         Duration::ZERO

@@ -46,6 +46,7 @@ pub mod grammar;
 pub mod jsonb;
 pub mod memory;
 pub mod naming;
+pub mod notify;
 pub mod roles;
 pub mod running;
 pub mod search_path;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use resurgam_engine::{Database, Trouble};
+use resurgam_sql::pg::notify::HubTotals;
 use resurgam_sql::{PlanTotals, SqlDatabase};
 
 use crate::registry::Registry;
@@ -73,6 +74,11 @@ impl Monitor {
     /// How statements were planned and run; none before clients are served, nor when they are gone.
     pub fn plans(&self) -> Option<PlanTotals> {
         self.sql.get().and_then(Weak::upgrade).map(|sql| sql.plan_totals())
+    }
+
+    /// What LISTEN and NOTIFY have done; `None` before it is there.
+    pub fn notifications(&self) -> Option<HubTotals> {
+        self.sql.get().and_then(Weak::upgrade).map(|sql| sql.notifications())
     }
 
     /// No new statement is accepted any more. The numbers stay readable.

@@ -208,6 +208,7 @@ pub fn sql_settings(settings: &Settings) -> SqlSettings {
         synchronous_commit: settings.synchronous_commit,
         defaults: network::session_defaults(settings),
         query_memory_bytes: settings.query_memory_bytes.0,
+        notify_queue_bytes: settings.notify_queue_bytes.0,
         temp_directory: Some(settings.temp_directory.clone()).filter(|path| !path.as_os_str().is_empty()),
         server: settings
             .rows()

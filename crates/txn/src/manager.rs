@@ -338,6 +338,11 @@ impl TxManager {
         self.waits.ended(tx);
     }
 
+    /// See [`Publication::seen_from`].
+    pub fn seen_from(&self) -> Option<Lsn> {
+        self.publication.seen_from()
+    }
+
     /// See [`Publication::note_durable`].
     pub fn note_durable(&self, lsn: Lsn) {
         self.publication.note_durable(lsn);

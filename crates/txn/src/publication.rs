@@ -169,6 +169,15 @@ impl Publication {
         self.publish_durable();
     }
 
+    /// How far the log has to be durable for everything that is decided by now to be visible; nothing: it is.
+    pub fn seen_from(&self) -> Option<Lsn> {
+        let commits = self.commits.lock();
+        let end = commits.queue.iter().rev().find(|decided| decided.visible != Visible::AtOnce).map(|last| last.end);
+        drop(commits);
+        self.publish_durable();
+        end
+    }
+
     /// The newest decided commit.
     pub fn decided(&self) -> CommitTs {
         let last = self.commits.lock().last;

@@ -57,6 +57,7 @@ mod json_parts;
 mod jsonb;
 mod math;
 mod moments;
+mod notify;
 mod nullable;
 pub mod numeric;
 pub(crate) mod order_key;
@@ -183,6 +184,7 @@ pub fn is_session_function(name: &str) -> bool {
     session::NAMES.contains(&name)
         || advisory::NAMES.contains(&name)
         || sequence::NAMES.contains(&name)
+        || notify::NAMES.contains(&name)
         || catalog::NAMES.contains(&name)
         || privileges::NAMES.contains(&name)
         || time::SESSION_NAMES.contains(&name)
@@ -198,6 +200,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     let mut out = session::all(cx);
     out.extend(advisory::all(cx));
     out.extend(sequence::all(cx));
+    out.extend(notify::all(cx));
     out.extend(catalog::all(cx));
     out.extend(privileges::all(cx));
     out.extend(text::all());

@@ -14,7 +14,9 @@
 //!    discarded undecoded, except that its frame must be valid.
 //! 3. Answers leave the process at Sync, at Flush, at the end of a Query, when
 //!    64 kB have gathered, and before COPY input is awaited; never one by one.
-//! 4. `ReadyForQuery` of a transaction that wrote follows its durable commit: the
+//! 4. Notifications go out at once to a client that waits outside of a transaction, and otherwise before the
+//!    `ReadyForQuery` that follows its end.
+//! 5. `ReadyForQuery` of a transaction that wrote follows its durable commit: the
 //!    session's `sync` and `execute_simple` return only then.
 
 mod authenticate;
@@ -32,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
+use resurgam_sql::pg::notify::Listener;
 use resurgam_sql::wire::{SqlError, TransactionStatus};
 use resurgam_sql::{ConnectionSettings, Session, SqlDatabase};
 use tokio::io::AsyncWriteExt;
@@ -337,7 +340,34 @@ impl Connection<'_> {
             TransactionStatus::Idle => self.settings.idle_session_timeout.map(|limit| (limit, Ending::Idle)),
             _ => self.session.idle_in_transaction_timeout().map(|limit| (limit, Ending::IdleInTransaction)),
         };
+        if let Some(listener) = self.session.listener()
+            && self.session.transaction_status() == TransactionStatus::Idle
+        {
+            return Box::pin(self.wait_listening(&listener)).await;
+        }
         self.channel.next(idle_max).await
+    }
+
+    /// As [`Connection::wait`], outside of a transaction: what the session is told meanwhile goes out at once.
+    async fn wait_listening(&mut self, listener: &Listener) -> Result<Frame, Ending> {
+        let until = self.settings.idle_session_timeout.map(|limit| tokio::time::Instant::now() + limit);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(tokio::time::Instant::now()));
+            tokio::select! {
+                biased;
+                frame = self.channel.next(left.map(|left| (left, Ending::Idle))) => return frame,
+                () = listener.told() => {}
+            }
+            self.notify();
+            self.channel.flush().await?;
+        }
+    }
+
+    /// Answers with what the session was told.
+    fn notify(&mut self) {
+        for told in self.session.take_notifications() {
+            backend::notification(&mut self.channel.output, told.pid, &told.channel, &told.payload);
+        }
     }
 
     async fn handle(&mut self, frame: Frame) -> Result<(), Ending> {
@@ -418,7 +448,11 @@ impl Connection<'_> {
         if self.channel.control.is_ending() {
             return Err(Ending::Terminated);
         }
-        backend::ready(&mut self.channel.output, self.session.transaction_status());
+        let status = self.session.transaction_status();
+        if status == TransactionStatus::Idle {
+            self.notify();
+        }
+        backend::ready(&mut self.channel.output, status);
         self.go_by_settings();
         self.channel.flush().await
     }

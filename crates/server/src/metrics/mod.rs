@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use resurgam_engine::limits::PAGE_SIZE;
 use resurgam_engine::{CheckpointStats, Database, LogStats, LogStatus, PaceReason, Stats};
 use resurgam_sql::PlanTotals;
+use resurgam_sql::pg::notify::HubTotals;
 
 pub use exposition::{Exposition, Kind, Value};
 
@@ -48,6 +49,9 @@ pub fn gather(monitor: &Monitor) -> String {
     }
     if let Some(totals) = monitor.plans() {
         plans(&mut out, &totals);
+    }
+    if let Some(told) = monitor.notifications() {
+        notifications(&mut out, &told);
     }
     out.finish()
 }
@@ -199,6 +203,18 @@ fn plans(out: &mut Exposition, totals: &PlanTotals) {
     out.gauge("resurgam_statements_kept_bytes", "About what these take in memory.", totals.kept_bytes);
     out.gauge("resurgam_statements_kept_max_bytes", "What they may take.", totals.kept_bytes_max);
     out.counter("resurgam_statements_evicted_total", "Kept statements that went to make room.", totals.evicted);
+}
+
+fn notifications(out: &mut Exposition, told: &HubTotals) {
+    out.counter("resurgam_notifications_total", "Notifications of committed transactions.", told.told);
+    out.counter("resurgam_notifications_given_total", "Notifications that listeners were given.", told.given);
+    out.counter(
+        "resurgam_notifications_refused_total",
+        "Transactions that failed because there was no room for their notifications.",
+        told.refused,
+    );
+    out.gauge("resurgam_notify_queue_bytes", "Bytes of notifications that listeners have not taken.", told.bytes);
+    out.gauge("resurgam_notify_queue_max_bytes", "Most bytes of them.", told.bytes_max);
 }
 
 fn recovery(out: &mut Exposition, db: &Database, stats: &Stats) {

@@ -169,6 +169,15 @@ pub fn parameter_status(out: &mut BytesMut, name: &str, value: &str) {
     });
 }
 
+/// `NotificationResponse`.
+pub fn notification(out: &mut BytesMut, pid: i32, channel: &str, payload: &str) {
+    message(out, b'A', |out| {
+        out.put_i32(pid);
+        put_text(out, channel);
+        put_text(out, payload);
+    });
+}
+
 /// `CopyInResponse` (`G`) or `CopyOutResponse` (`H`) with `columns` columns of one format.
 pub fn copy_response(out: &mut BytesMut, tag: u8, format: Format, columns: u16) {
     message(out, tag, |out| {

@@ -154,6 +154,8 @@ settings! {
     buffer_bytes: Bytes, "buffer-bytes", "RESURGAM_BUFFER_BYTES", "1GB";
     /// Memory for sorts, hashes and aggregates of all queries together; beyond it they spill to disk.
     query_memory_bytes: Bytes, "query-memory-bytes", "RESURGAM_QUERY_MEMORY_BYTES", "1GB";
+    /// Memory for notifications (NOTIFY) that listeners have not taken yet, all together; beyond it who tells more fails.
+    notify_queue_bytes: Bytes, "notify-queue-bytes", "RESURGAM_NOTIFY_QUEUE_BYTES", "64MB";
     /// Folder in which the folder of temporary files (resurgam_tmp) is made, on another disk for instance. Empty: the data folder.
     temp_directory: PathBuf, "temp-directory", "RESURGAM_TEMP_DIRECTORY", "";
     /// Temporary files of one session at a time, in kilobytes; -1 for no limit. A superuser can change it with SET.

@@ -19,7 +19,7 @@ use crate::parse::words::Words;
 use crate::pg::catalog::{is_system_schema, system_relation};
 use crate::pg::roles::FIRST_ROLE;
 use crate::pg::roles::acl::privilege as p;
-use crate::plan::statement::Prepared;
+use crate::plan::statement::{Kind, Prepared};
 use crate::session::Session;
 use crate::wire::{Execution, SqlError};
 
@@ -102,6 +102,9 @@ impl Session {
         let txn = self.transaction().txn.clone();
         for name in &lock.names {
             self.lock_named(&txn, name, lock).await?;
+        }
+        if let Some(ticket) = self.db.engine.until_visible()? {
+            ticket.await?;
         }
         command("LOCK TABLE")
     }
@@ -190,6 +193,7 @@ impl Session {
 
     /// Before a statement reads: waits for tables that others have locked in ACCESS EXCLUSIVE by name.
     pub(crate) async fn until_readable(&mut self, prepared: &Prepared) -> Result<(), SqlError> {
+        let prepared = if let Kind::Declare { inner, .. } = &prepared.kind { &**inner } else { prepared };
         let txn = self.transaction().txn.clone();
         let stop = Arc::clone(&self.shared.stop);
         let waiting = Waiting { stop: &stop, lock_timeout: self.hot().lock_timeout };
@@ -197,6 +201,9 @@ impl Session {
         for need in &prepared.needs.relations {
             let attempts = settle(&waiting, || txn.until_readable(&need.entry));
             guarded(&stop, deadline, attempts).await?;
+        }
+        if let Some(ticket) = self.db.engine.until_visible()? {
+            ticket.await?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! | `cleaning` | Cleaning up now |
 //! | `cursor` | Cursors: DECLARE, FETCH, MOVE and CLOSE |
 //! | `lock` | LOCK TABLE, and waiting for it before a table is read |
+//! | `notify` | LISTEN, UNLISTEN and NOTIFY |
 //! | `own` | Running the statements that the parser does not know |
 //! | `two_phase` | PREPARE TRANSACTION, COMMIT PREPARED, ROLLBACK PREPARED, as PostgreSQL has them |
 //! | `utility` | Statements that are run from their syntax |
@@ -16,6 +17,7 @@ pub(crate) mod apart;
 pub(crate) mod cleaning;
 pub(crate) mod cursor;
 pub(crate) mod lock;
+pub(crate) mod notify;
 pub(crate) mod own;
 pub(crate) mod two_phase;
 pub(crate) mod utility;

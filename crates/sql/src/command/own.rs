@@ -72,6 +72,7 @@ impl Session {
             Own::Schema(statement) => Ok(Execution::Command { tag: Box::pin(self.schema_statement(statement)).await? }),
             Own::SetSchema(alter) => Ok(Execution::Command { tag: Box::pin(self.alter_set_schema(alter)).await? }),
             Own::Lock(lock) => Box::pin(self.lock_tables(lock)).await,
+            Own::Notify(statement) => self.run_notify(statement),
             Own::SetConstraints(wanted) => self.set_constraints(wanted).await,
             Own::Close(name) => Ok(Execution::Command { tag: self.close_cursor(name.as_deref())? }),
             // With the query planned, and by who knows the formats.

@@ -71,6 +71,12 @@ impl Session {
             self.roll_back();
             return Err(SqlError::unsupported("PREPARE TRANSACTION with advisory locks is not supported"));
         }
+        if self.shared.has_pending() {
+            self.roll_back();
+            return Err(SqlError::unsupported(
+                "cannot PREPARE a transaction that has executed LISTEN, UNLISTEN, or NOTIFY",
+            ));
+        }
         let owner = self.rights()?.name(self.role());
         let Some(open) = &self.open else { return Err(SqlError::internal("no transaction")) };
         match open.txn.prepare(gid, &owner, &self.shared.database_name) {

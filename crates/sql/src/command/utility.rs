@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::Isolation;
 
+use crate::command::notify::NotifyCommand;
 use crate::exec::context::{Locked, StatementContext};
 use crate::exec::direct::DirectSelect;
 use crate::exec::wait::guarded;
@@ -118,11 +119,20 @@ impl Session {
                 let portals = self.portals_made;
                 let settings = self.shared.variables.lock().changes();
                 let advisory = self.shared.advisory_used().map_or(0, |locks| locks.taken(self.shared.pid));
+                let notifications = self.shared.pending.lock().mark();
                 let open = self.transaction();
                 let savepoint = open.txn.savepoint()?;
                 let name = savepoint_name(&name.value, name.quote_style.is_some());
                 let constraints = open.deferred.lock().modes.clone();
-                open.savepoints.push(NamedSavepoint { name, savepoint, settings, constraints, portals, advisory });
+                open.savepoints.push(NamedSavepoint {
+                    name,
+                    savepoint,
+                    settings,
+                    constraints,
+                    portals,
+                    advisory,
+                    notifications,
+                });
                 command("SAVEPOINT")
             }
             Statement::ReleaseSavepoint { name } => {
@@ -166,6 +176,7 @@ impl Session {
                         if let Some(locks) = self.shared.advisory_used() {
                             locks.release_session(self.shared.pid);
                         }
+                        self.run_notify(&NotifyCommand::Unlisten(None))?;
                         command("DISCARD ALL")
                     }
                     DiscardObject::PLANS => command("DISCARD PLANS"),

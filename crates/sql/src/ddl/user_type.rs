@@ -50,10 +50,11 @@ enum Place {
 }
 
 /// The next token as a text in quotes.
-pub(super) fn quoted(words: &mut Words<'_>) -> Result<String, SqlError> {
+pub(crate) fn quoted(words: &mut Words<'_>) -> Result<String, SqlError> {
     let text = match words.peek() {
         Some(Token::SingleQuotedString(text)) => text.clone(),
         Some(Token::EscapedStringLiteral(text)) => text.clone(),
+        Some(Token::DollarQuotedString(text)) => text.value.clone(),
         _ => return Err(words.unexpected()),
     };
     words.next();

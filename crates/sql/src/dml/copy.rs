@@ -427,6 +427,9 @@ impl Session {
         };
         let prepared = self.prepare_text(&text, &[])?;
         self.check_allowed(&prepared)?;
+        if self.db.engine.is_any_table_closed() {
+            self.until_readable(&prepared).await?;
+        }
         let Kind::Query(query) = &prepared.kind else {
             return Err(SqlError::unsupported("COPY of a statement that is not a query is not supported"));
         };

@@ -12,6 +12,7 @@ use crate::access::grant_syntax::{DefaultsCommand, GrantCommand};
 use crate::access::syntax::RoleCommand;
 use crate::command::cursor::{self, Declare, Fetch};
 use crate::command::lock::{self, LockTables};
+use crate::command::notify::{self, NotifyCommand};
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::ddl::alter_sequence::{self, AlterSequence};
 use crate::ddl::domain::{self, AlterDomain, CreateDomain};
@@ -83,6 +84,7 @@ pub(crate) enum Own {
     },
     SetConstraints(foreign::Wanted),
     Lock(LockTables),
+    Notify(NotifyCommand),
     /// ALTER VIEW, in the words of ALTER TABLE.
     AlterView(Box<AlterTable>),
     AlterSequence(Box<AlterSequence>),
@@ -148,6 +150,9 @@ pub(crate) const SPECIAL: &[&str] = &[
     "revoke",
     "reassign",
     "lock",
+    "listen",
+    "unlisten",
+    "notify",
 ];
 
 /// Reads one statement that the parser does not know, or knows in other words; `None` leaves the text to it.
@@ -210,6 +215,7 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "fetch" | "move" => Some(cursor::parse_fetch(words, first == "move")),
         "close" => Some(cursor::parse_close(words)),
         "lock" => Some(lock::parse(words)),
+        "listen" | "unlisten" | "notify" => Some(notify::parse(&first, words)),
         "set" => foreign::parse_set_constraints(words),
         "show" => {
             let name = if words.take_words(&["transaction", "isolation", "level"]) {

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use resurgam_engine::{Isolation, ReadView, Savepoint};
 
 use crate::pg::memory;
+use crate::pg::notify::Mark;
 use crate::plan::statement::Prepared;
 use crate::session::Session;
 use crate::wire::SqlError;
@@ -52,6 +53,8 @@ pub(crate) struct Again {
     writes: bool,
     /// Notices that there were before it.
     notices: usize,
+    /// What its transaction was going to tell.
+    told: Mark,
 }
 
 impl Session {
@@ -59,7 +62,8 @@ impl Session {
     pub(crate) fn first_run(&mut self) {
         self.shared.stop.limits.set_lean(false);
         self.look_at_settings();
-        self.again = Again { notices: self.notices.len(), ..Again::default() };
+        let told = if self.shared.has_pending() { self.shared.pending.lock().mark() } else { Mark::default() };
+        self.again = Again { notices: self.notices.len(), told, ..Again::default() };
     }
 
     /// Whether the running statement is run again: no plan that is kept will do.
@@ -124,6 +128,9 @@ impl Session {
             self.shared.stop.limits.set_lean(true);
         }
         self.notices.truncate(self.again.notices);
+        if self.shared.has_pending() {
+            self.shared.pending.lock().back_to(self.again.told);
+        }
         // Plans may name tables that are no more.
         self.forget_local();
         self.again.runs += 1;

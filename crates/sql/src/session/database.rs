@@ -15,6 +15,7 @@ use crate::exec::memory::{self, ServerPool};
 use crate::exec::spill::TempTotals;
 use crate::pg::advisory::Advisory;
 use crate::pg::context::HostRule;
+use crate::pg::notify::{Hub, HubTotals};
 use crate::pg::roles::Rights;
 use crate::plan::plans::{PlanTotals, Plans};
 use crate::session::Session;
@@ -83,6 +84,7 @@ pub struct SqlDatabase {
     pub(crate) started: i64,
     pub(crate) host: OnceLock<Arc<dyn Host>>,
     pub(crate) advisory: Arc<Advisory>,
+    pub(crate) notifications: Arc<Hub>,
     pub(crate) types: types::Committed,
     /// Roles and rights of a version of the catalog.
     pub(crate) rights: Mutex<Option<(u64, Arc<Rights>)>>,
@@ -96,6 +98,7 @@ impl SqlDatabase {
             let folder = settings.temp_directory.as_deref().unwrap_or_else(|| engine.dir());
             memory::server(settings.query_memory_bytes, folder)
         };
+        let notify_queue_bytes = settings.notify_queue_bytes;
         Arc::new(Self {
             engine,
             runtime,
@@ -108,6 +111,7 @@ impl SqlDatabase {
             started: crate::session::shared::now(),
             host: OnceLock::new(),
             advisory: Arc::default(),
+            notifications: Arc::new(Hub::new(notify_queue_bytes)),
             types: types::Committed::default(),
             rights: Mutex::default(),
             rights_loads: AtomicU64::new(0),
@@ -132,6 +136,11 @@ impl SqlDatabase {
         let (reserved_bytes, reserved_bytes_max) = self.query_memory();
         let totals = PlanTotals { reserved_bytes, reserved_bytes_max, temp: self.temp_totals(), ..self.plans.totals() };
         self.statements.totals(totals)
+    }
+
+    /// What LISTEN and NOTIFY have done since the start.
+    pub fn notifications(&self) -> HubTotals {
+        self.notifications.totals()
     }
 
     /// What statements have written to temporary files since the start.

@@ -50,6 +50,7 @@ use crate::pg::decode::decode_param;
 use crate::pg::encode::TextStyle;
 use crate::pg::errors;
 use crate::pg::memory;
+use crate::pg::notify;
 use crate::pg::running::{self, Stop};
 use crate::pg::user_types;
 use crate::plan::lookup::Lookup;
@@ -101,6 +102,8 @@ pub(crate) struct NamedSavepoint {
     pub portals: u64,
     /// Advisory locks that the transaction had taken.
     pub advisory: usize,
+    /// What it was going to tell.
+    pub notifications: notify::Mark,
 }
 
 /// Bytes of a text that is planned on its session's thread; a longer one may take so long that a stop does not wait for it.
@@ -340,6 +343,10 @@ impl Session {
             notices: Mutex::default(),
             has_notices: AtomicBool::new(false),
             sequence_values: Mutex::default(),
+            pending: Mutex::default(),
+            has_pending: AtomicBool::new(false),
+            listener: Mutex::default(),
+            listens: AtomicBool::new(false),
             has_advisory: AtomicBool::new(false),
             types: Mutex::default(),
             path: Mutex::default(),
@@ -552,6 +559,9 @@ impl Session {
                 return Err(error);
             }
         }
+        if self.shared.has_pending() {
+            return Box::pin(self.commit_telling()).await;
+        }
         let committed = match self.open.take() {
             None => Ok(()),
             Some(open) => {
@@ -569,9 +579,14 @@ impl Session {
                 }
             }
         };
-        self.portals.decide(committed.is_ok());
-        self.end_settings(committed.is_ok());
+        self.ended(committed.is_ok());
         Ok(committed?)
+    }
+
+    /// The transaction has ended: what of the session goes by how.
+    pub(crate) fn ended(&mut self, committed: bool) {
+        self.portals.decide(committed);
+        self.end_settings(committed);
     }
 
     /// The open transaction is no longer the session's.
@@ -622,6 +637,9 @@ impl Session {
 
     /// As [`Session::roll_back`], without the settings.
     pub(crate) fn drop_transaction(&mut self) {
+        if self.shared.has_pending() {
+            self.shared.take_pending();
+        }
         *self.shared.txn.lock() = None;
         if let Some(open) = self.open.take()
             && let Err(error) = open.txn.rollback()
@@ -633,7 +651,7 @@ impl Session {
     }
 
     /// The transaction ends: its portals go, but for what is held.
-    fn close_portals(&mut self) {
+    pub(crate) fn close_portals(&mut self) {
         self.portals.end_transaction();
     }
 
@@ -685,6 +703,9 @@ impl Session {
         let until = to.portals;
         if let Some(locks) = self.shared.advisory_used() {
             locks.back_to(self.shared.pid, to.advisory);
+        }
+        if self.shared.has_pending() {
+            self.shared.pending.lock().back_to(to.notifications);
         }
         self.portals.retain(|portal| portal.number <= until);
         open.txn.rollback_to(to.savepoint)?;

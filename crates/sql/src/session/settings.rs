@@ -45,6 +45,8 @@ pub struct SqlSettings {
     pub synchronous_commit: bool,
     /// Memory that all queries together may use before they spill.
     pub query_memory_bytes: u64,
+    /// Bytes of notifications that listeners have not taken yet, all together.
+    pub notify_queue_bytes: u64,
     /// Where the folder of temporary files is made; `None`: in the data folder.
     pub temp_directory: Option<PathBuf>,
     /// The server's own settings.
@@ -62,6 +64,7 @@ impl Default for SqlSettings {
             defaults: Vec::new(),
             synchronous_commit: true,
             query_memory_bytes: 1 << 30,
+            notify_queue_bytes: 64 << 20,
             temp_directory: None,
             server: Vec::new(),
             planning: Planning::default(),

@@ -14,6 +14,7 @@ use crate::exec::context::StopFlag;
 use crate::pg::advisory::Advisory;
 use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, SequenceCall, Setting, Sizes};
 use crate::pg::datetime::Zone;
+use crate::pg::notify::{Listener, Pending};
 use crate::pg::roles::Rights;
 use crate::pg::search_path::{self, SearchPath};
 use crate::session::database::SqlDatabase;
@@ -49,6 +50,12 @@ pub(crate) struct SessionShared {
     pub has_notices: AtomicBool,
     /// The last value that this session got of each sequence, and of which sequence it was the last time.
     pub sequence_values: Mutex<(HashMap<u32, i64>, Option<u32>)>,
+    /// What its open transaction will tell when it commits; there may be something.
+    pub pending: Mutex<Pending>,
+    pub has_pending: AtomicBool,
+    /// What it listens to; there is something.
+    pub listener: Mutex<Option<Arc<Listener>>>,
+    pub listens: AtomicBool,
     /// It may have advisory locks.
     pub has_advisory: AtomicBool,
     /// The types of users that it saw last.
@@ -71,6 +78,9 @@ impl Drop for SessionShared {
         if let Some(locks) = self.advisory_used() {
             locks.back_to(self.pid, 0);
             locks.release_session(self.pid);
+        }
+        if let (Some(listener), Some(database)) = (self.listener.get_mut().take(), self.database.upgrade()) {
+            database.notifications.leave(&listener);
         }
     }
 }
@@ -246,6 +256,16 @@ impl PgContext for SessionShared {
     fn advisory(&self) -> Option<Arc<Advisory>> {
         self.has_advisory.store(true, Ordering::Relaxed);
         self.database.upgrade().map(|database| Arc::clone(&database.advisory))
+    }
+    fn notify(&self, channel: &str, payload: &str) -> Result<(), SqlError> {
+        let bytes_max = self.database.upgrade().map_or(0, |database| database.notifications.bytes_max());
+        self.pending(|pending| pending.tell(channel, payload, bytes_max))
+    }
+    fn listening_channels(&self) -> Vec<String> {
+        self.listener.lock().as_ref().map(|listener| listener.channels()).unwrap_or_default()
+    }
+    fn notification_queue_usage(&self) -> f64 {
+        self.database.upgrade().map_or(0.0, |database| database.notifications.usage())
     }
     fn lock_timeout(&self) -> Duration {
         self.variables.lock().lock_timeout

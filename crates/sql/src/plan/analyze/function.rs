@@ -475,6 +475,7 @@ impl Analyzer<'_> {
                 }
                 "regexp_split_to_table"
                 | "regexp_matches"
+                | "pg_listening_channels"
                 | "jsonb_array_elements"
                 | "jsonb_array_elements_text"
                 | "jsonb_object_keys" => {
