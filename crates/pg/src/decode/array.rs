@@ -6,9 +6,9 @@ use datafusion::arrow::array::{ArrayRef, ListArray, new_empty_array};
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::common::ScalarValue;
 
-use crate::running;
 use crate::types::element_field;
 use crate::wire::SqlError;
+use crate::{memory, running};
 
 /// Elements after which it is asked whether to go on.
 const ELEMENTS_TOGETHER: usize = 4096;
@@ -109,7 +109,7 @@ pub(super) fn list_scalar(element: u32, values: Vec<Option<ScalarValue>>) -> Res
     let null = ScalarValue::try_from(field.data_type()).map_err(|error| crate::errors::from_datafusion(error, ""))?;
     let length = values.len();
     // Once more as values, once as a column.
-    running::may_allocate(length.saturating_mul(2 * size_of::<ScalarValue>()))?;
+    memory::column(1, length.saturating_mul(2 * size_of::<ScalarValue>()))?;
     let array: ArrayRef = if values.is_empty() {
         new_empty_array(field.data_type())
     } else {
