@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use resurgam_base::{Result, SlotId};
 use resurgam_btree::LeafWalk;
-use resurgam_page::{LeafRecord, leaf};
+use resurgam_page::{LeafRecord, PageBuf, leaf};
 use resurgam_versions::{Visible, visible};
 
+use crate::met_ghosts::MetGhosts;
 use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::Interrupt;
 use crate::view::ReadView;
@@ -113,6 +114,25 @@ impl RowBatch {
     }
 }
 
+/// A batch that is being filled.
+struct Filling<'b> {
+    batch: &'b mut RowBatch,
+    /// Rows that it had before.
+    before: usize,
+    /// It is full with so many.
+    limit: usize,
+}
+
+/// What of a leaf was read.
+enum LeafRead {
+    /// All; the range goes on behind it.
+    Whole,
+    /// As much as the batch takes.
+    Full,
+    /// All that is in the range.
+    End,
+}
+
 /// A scan under way.
 pub struct Cursor {
     view: ReadView,
@@ -125,6 +145,9 @@ pub struct Cursor {
     scratch: Vec<u8>,
     entries: RowBatch,
     interrupt: Option<Interrupt>,
+    met: MetGhosts,
+    /// Whether it has deleted rows removed that nobody needs and that are in its way.
+    removes_ghosts: bool,
 }
 
 /// Leaves that are read between two looks at whether to stop.
@@ -149,7 +172,15 @@ impl Cursor {
             scratch: Vec::new(),
             entries: RowBatch::default(),
             interrupt: None,
+            met: MetGhosts::default(),
+            removes_ghosts: false,
         }
+    }
+
+    /// Has it remove deleted rows that are in the way of the first one that it sees and that nobody needs.
+    pub(crate) fn removing_ghosts(mut self) -> Self {
+        self.removes_ghosts = true;
+        self
     }
 
     /// Has it ask now and then whether to stop: there may be nothing to see in many leaves.
@@ -210,7 +241,8 @@ impl Cursor {
         }
         let db = self.view.db.clone();
         let pool = &db.inner().pool;
-        let limit = batch.len() + max_rows.max(1);
+        let mut filling = Filling { before: batch.len(), limit: batch.len() + max_rows.max(1), batch };
+        self.met.begin();
         let mut walk = match self.direction {
             Direction::Forward => LeafWalk::ascending(
                 tree,
@@ -243,62 +275,85 @@ impl Cursor {
                 self.done = true;
                 return Ok(());
             };
-            let view = self.view.view();
-            let count = page.slot_count();
-            let start = match self.direction {
-                Direction::Forward => match &self.range.low {
-                    Bound::Unbounded => 0,
-                    Bound::Included(k) => leaf::search(&page, k).unwrap_or_else(|s| s).0,
-                    Bound::Excluded(k) => leaf::search(&page, k).map_or_else(|s| s.0, |s| s.0 + 1),
-                },
-                Direction::Backward => match &self.range.high {
-                    Bound::Unbounded => count,
-                    Bound::Included(k) => leaf::search(&page, k).map_or_else(|s| s.0, |s| s.0 + 1),
-                    Bound::Excluded(k) => leaf::search(&page, k).unwrap_or_else(|s| s).0,
-                },
-            };
-            let mut step = 0u16;
-            loop {
-                let slot = match self.direction {
-                    Direction::Forward => {
-                        if start + step >= count {
-                            break;
-                        }
-                        start + step
-                    }
-                    Direction::Backward => {
-                        if step >= start {
-                            break;
-                        }
-                        start - 1 - step
-                    }
-                };
-                step += 1;
-                let record = LeafRecord::parse(page.record(SlotId(slot))?)?;
-                if !walk.is_new(record.key) {
-                    continue;
-                }
-                let within = match self.direction {
-                    Direction::Forward => self.range.below_high(record.key),
-                    Direction::Backward => self.range.above_low(record.key),
-                };
-                if !within {
+            self.met.clear();
+            let read = self.read_leaf(&page, &walk, &mut filling)?;
+            let many = self.removes_ghosts && self.met.are_many(page.slot_count());
+            let ghosts = many.then(|| (page.id(), page.lower_fence().to_vec()));
+            drop(page);
+            if let Some((id, lower)) = ghosts {
+                db.remove_met_ghosts(tree, id, &lower);
+            }
+            match read {
+                LeafRead::Whole => {}
+                LeafRead::Full => return Ok(()),
+                LeafRead::End => {
                     self.done = true;
-                    return Ok(());
-                }
-                match visible(pool, &record, &view, &mut self.scratch)? {
-                    Visible::No => {}
-                    Visible::Current => batch.push(record.key, record.value),
-                    Visible::Rebuilt => batch.push(record.key, &self.scratch),
-                }
-                if batch.len() >= limit {
-                    match self.direction {
-                        Direction::Forward => self.range.low = Bound::Excluded(record.key.to_vec()),
-                        Direction::Backward => self.range.high = Bound::Excluded(record.key.to_vec()),
-                    }
                     return Ok(());
                 }
             }
         }
+    }
+
+    /// Appends what is visible on one leaf of the walk.
+    fn read_leaf(&mut self, page: &PageBuf, walk: &LeafWalk, filling: &mut Filling<'_>) -> Result<LeafRead> {
+        let inner = self.view.db.inner();
+        let view = self.view.view();
+        let count = page.slot_count();
+        let start = match self.direction {
+            Direction::Forward => match &self.range.low {
+                Bound::Unbounded => 0,
+                Bound::Included(k) => leaf::search(page, k).unwrap_or_else(|s| s).0,
+                Bound::Excluded(k) => leaf::search(page, k).map_or_else(|s| s.0, |s| s.0 + 1),
+            },
+            Direction::Backward => match &self.range.high {
+                Bound::Unbounded => count,
+                Bound::Included(k) => leaf::search(page, k).map_or_else(|s| s.0, |s| s.0 + 1),
+                Bound::Excluded(k) => leaf::search(page, k).unwrap_or_else(|s| s).0,
+            },
+        };
+        let mut step = 0u16;
+        loop {
+            let slot = match self.direction {
+                Direction::Forward => {
+                    if start + step >= count {
+                        break;
+                    }
+                    start + step
+                }
+                Direction::Backward => {
+                    if step >= start {
+                        break;
+                    }
+                    start - 1 - step
+                }
+            };
+            step += 1;
+            let record = LeafRecord::parse(page.record(SlotId(slot))?)?;
+            if !walk.is_new(record.key) {
+                continue;
+            }
+            let within = match self.direction {
+                Direction::Forward => self.range.below_high(record.key),
+                Direction::Backward => self.range.above_low(record.key),
+            };
+            if !within {
+                return Ok(LeafRead::End);
+            }
+            match visible(&inner.pool, &record, &view, &mut self.scratch)? {
+                // Behind the first row they are in nobody's way.
+                Visible::No if filling.batch.len() == filling.before => self.met.pass(&inner.txs, &record),
+                Visible::No => {}
+                Visible::Current => filling.batch.push(record.key, record.value),
+                Visible::Rebuilt => filling.batch.push(record.key, &self.scratch),
+            }
+            if filling.batch.len() >= filling.limit {
+                match self.direction {
+                    Direction::Forward => self.range.low = Bound::Excluded(record.key.to_vec()),
+                    Direction::Backward => self.range.high = Bound::Excluded(record.key.to_vec()),
+                }
+                return Ok(LeafRead::Full);
+            }
+        }
+        Ok(LeafRead::Whole)
     }
 }

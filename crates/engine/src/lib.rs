@@ -88,6 +88,7 @@ mod lock;
 mod log_folder;
 mod log_zone;
 mod lost;
+mod met_ghosts;
 mod mode;
 mod operations;
 mod options;

@@ -63,6 +63,11 @@ impl Database {
         if used > self.log_wanted() { self.near_bound(used, tx) } else { Ok(()) }
     }
 
+    /// Whether what may be left undone may be logged.
+    pub(crate) fn has_log_room(&self) -> bool {
+        self.log_counted() <= self.log_wanted()
+    }
+
     /// The log that counts, in bytes.
     fn log_counted(&self) -> u64 {
         let inner = self.inner();

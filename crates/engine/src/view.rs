@@ -131,12 +131,12 @@ impl ReadView {
 
     /// Rows of a range in clustered order.
     pub fn scan(&self, table: &Arc<Table>, range: KeyRange, direction: Direction) -> Cursor {
-        Cursor::new(self.clone(), Arc::clone(table), None, range, direction)
+        Cursor::new(self.clone(), Arc::clone(table), None, range, direction).removing_ghosts()
     }
 
     /// Rows of a range of an index (by its position in the table's list), in its order.
     pub fn scan_index(&self, table: &Arc<Table>, index: usize, range: KeyRange, direction: Direction) -> Cursor {
-        Cursor::new(self.clone(), Arc::clone(table), Some(index), range, direction)
+        Cursor::new(self.clone(), Arc::clone(table), Some(index), range, direction).removing_ghosts()
     }
 
     /// Reads a large value.

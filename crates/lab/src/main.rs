@@ -10,7 +10,7 @@
 //! | `machine.rs`, `setup.rs` | what the numbers were measured on, and the space files take |
 //! | `report.rs`, `svg.rs`, `lines.rs`, `timeline.rs` | tables, bar charts, line plots with logarithmic axes, and over time |
 //! | `oltp/` | pgbench, sysbench and the TPC-C-like mix: transactions a second, and what one costs the server |
-//! | `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments about everyday work |
+//! | `restart.rs`, `copy.rs`, `queue.rs`, `aborted_map.rs` | the experiments about everyday work |
 //! | `size.rs`, `errors.rs` | what grows with the size of a database; devices that fail for a minute |
 //! | `recovery/` | the experiments about rolling back and recovering, after the paper |
 //! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
@@ -32,6 +32,7 @@ mod lines;
 mod machine;
 mod mix;
 mod oltp;
+mod queue;
 mod recovery;
 mod report;
 mod restart;
@@ -71,6 +72,8 @@ enum Experiment {
     Errors(errors::Options),
     /// Speed and peak memory of COPY FROM STDIN
     Copy(copy::Options),
+    /// A table as a queue: rows taken a second, over time, by one worker and by many, beside a snapshot that stays open
+    Queue(queue::Options),
     /// Size and speed of the aborted-transaction map with millions of ids
     AbortedMap(aborted_map::Options),
     /// Kills the server, or takes the power away, under a mixed load and checks that every commit is there
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         Experiment::Size(options) => size::run(&options),
         Experiment::Errors(options) => errors::run(&options),
         Experiment::Copy(options) => copy::run(&options),
+        Experiment::Queue(options) => queue::run(&options),
         Experiment::AbortedMap(options) => aborted_map::run(&options),
         Experiment::Soak(options) => soak::run(&options),
         Experiment::Figure9(options) => recovery::figure9::run(&options),

@@ -34,7 +34,7 @@
 //!    to stop is shared with nobody.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -43,7 +43,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_btree::{MergeOutcome, Tree};
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_log::{RecordKind, is_log_full};
-use resurgam_page::{PageBuf, PageType, overflow, space};
+use resurgam_page::{PageType, overflow, space};
 use resurgam_txn::{EndedIds, Status, TxIdSet, TxManager};
 
 use crate::overflow::OVERFLOW_OBJECT;
@@ -52,7 +52,7 @@ use crate::pending_frees::{FreeWork, Freed, PendingFrees};
 use crate::progress::{
     CleanerTotals, FinishedSweep, Pace, Progress, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
-use crate::prune::{Planned, emptied};
+use crate::prune::{Planned, unlink_emptied};
 use crate::reclaim::Past;
 use crate::store::VersionStore;
 use crate::sweep::{Marked, Work};
@@ -110,6 +110,7 @@ pub struct Cleaner {
     /// The last sweep that came to its end.
     last: Mutex<Option<FinishedSweep>>,
     totals: Mutex<CleanerTotals>,
+    removed_by_readers: AtomicU64,
 }
 
 #[derive(Default)]
@@ -199,7 +200,12 @@ impl Cleaner {
     }
     /// Sums since the database was opened.
     pub fn totals(&self) -> CleanerTotals {
-        *self.totals.lock()
+        let removed_by_readers = self.removed_by_readers.load(Ordering::Relaxed);
+        CleanerTotals { removed_by_readers, ..*self.totals.lock() }
+    }
+    /// Counts rows that readers had removed ([`crate::remove_ghosts`]).
+    pub fn add_removed_by_readers(&self, rows: u32) {
+        self.removed_by_readers.fetch_add(rows.into(), Ordering::Relaxed);
     }
     /// The sweep that runs, if one does.
     pub fn current(&self, pace: Pace) -> Option<SweepProgress> {
@@ -606,17 +612,7 @@ impl<'a> Walk<'a> {
                 && let Some(tree) = tree().filter(|tree| tree.root != id)
             {
                 drop(planned);
-                let gone = Cell::new((0, 0));
-                let is_empty = |page: &PageBuf| {
-                    // Not another page, should the key be on another one by now.
-                    let rows = (page.page_id() == id).then(|| emptied(pool, txs, page)).flatten();
-                    if let Some(rows) = rows {
-                        gone.set(rows);
-                    }
-                    rows.is_some() || page.slot_count() == 0
-                };
-                if tree.merge_leaf(pool, &lower, is_empty, watch)? == MergeOutcome::Unlinked {
-                    let (reverted, removed) = gone.get();
+                if let Some((reverted, removed)) = unlink_emptied(pool, txs, tree, id, &lower, watch)? {
                     report.reverted += u64::from(reverted);
                     report.removed += u64::from(removed);
                     report.merged += 1;

@@ -58,7 +58,7 @@ pub use pending_frees::{FreeWork, Freed, PendingFree, PendingFrees};
 pub use progress::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
-pub use prune::{PageCleaning, clean_leaf};
+pub use prune::{PageCleaning, clean_leaf, is_for_all, remove_ghosts};
 pub use read::{Possible, Seen, Visible, newest, possible, values_in_use, visible};
 pub use revert::revert_row;
 pub use row_undo::{RowUndo, UndoAction, undo_one};

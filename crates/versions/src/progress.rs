@@ -258,6 +258,8 @@ pub struct CleanerTotals {
     pub version_pages_freed: u64,
     /// Time in which a sweep ran.
     pub sweeping: Duration,
+    /// Deleted rows that were in the way of readers, who had them removed.
+    pub removed_by_readers: u64,
 }
 
 /// The sweep that runs, as shared by its threads.

@@ -3,7 +3,8 @@
 //! One mini-transaction for the page (a system transaction, never undone), and in it one
 //! operation for all rows that hold what they become ([`resurgam_page::clean`]).
 //!
-//! Used by the sweep, and by writers whose page is full, before they split it.
+//! Used by the sweep, by writers whose page is full, before they split it, and by readers who have passed over
+//! many ghosts before the first row that they see ([`remove_ghosts`]).
 //!
 //! # Versions between snapshots
 //! A row may have been inserted and changed, or inserted and deleted, after the oldest snapshot
@@ -13,7 +14,10 @@
 //! A version with something before it stays, as does everything off-row: the oldest snapshot
 //! finds its own version through it.
 
-use resurgam_base::{CommitTs, Result, SlotId, TxId};
+use std::cell::Cell;
+
+use resurgam_base::{CommitTs, PageId, Result, SlotId, TxId};
+use resurgam_btree::{MergeOutcome, Tree};
 use resurgam_buffer::{BufferPool, Mtr, WriteGuard};
 use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, PageBuf, Treatment, buf, op, space};
 use resurgam_txn::{Status, TxManager};
@@ -47,7 +51,7 @@ impl PageCleaning {
 }
 
 /// Whether everyone sees what `xid` wrote, now and from now on.
-pub(crate) fn is_for_all(txs: &TxManager, xid: TxId) -> bool {
+pub fn is_for_all(txs: &TxManager, xid: TxId) -> bool {
     xid.is_none() || matches!(txs.status(xid), Status::Committed(ts) if ts <= txs.horizon())
 }
 
@@ -253,9 +257,54 @@ impl Plan {
 
 /// Whether nobody needs anything that is on `page`, a latched leaf, and how many of its rows
 /// are reverted and removed if it goes. Errors count as a no.
-pub(crate) fn emptied(pool: &BufferPool, txs: &TxManager, page: &PageBuf) -> Option<(u32, u32)> {
+fn emptied(pool: &BufferPool, txs: &TxManager, page: &PageBuf) -> Option<(u32, u32)> {
     let plan = Plan::of(pool, txs, page).ok()?;
     plan.empties(page).then_some((plan.report.reverted, plan.report.removed))
+}
+
+/// Takes the leaf `id` out of its tree if it still covers `key` and nobody needs anything that is on it, its rows
+/// with it, and returns how many of them were reverted and removed. Or it is merged, as the tree is then.
+/// `watch` is told of a page that receives rows ([`Tree::merge_leaf`]).
+pub(crate) fn unlink_emptied(
+    pool: &BufferPool,
+    txs: &TxManager,
+    tree: Tree,
+    id: PageId,
+    key: &[u8],
+    watch: impl FnMut(PageId),
+) -> Result<Option<(u32, u32)>> {
+    let gone = Cell::new((0, 0));
+    let is_empty = |page: &PageBuf| {
+        // Not another page, should the key be on another one by now.
+        let rows = (page.page_id() == id).then(|| emptied(pool, txs, page)).flatten();
+        if let Some(rows) = rows {
+            gone.set(rows);
+        }
+        rows.is_some() || page.slot_count() == 0
+    };
+    let outcome = tree.merge_leaf(pool, key, is_empty, watch)?;
+    Ok((outcome == MergeOutcome::Unlinked).then(|| gone.get()))
+}
+
+/// Cleans the leaf that covers `key`, or takes it out of its tree when nobody needs anything that is on it: for who
+/// has met many ghosts there. `hint`: the leaf's page, when it was met. Returns how many rows went.
+pub fn remove_ghosts(pool: &BufferPool, txs: &TxManager, tree: Tree, key: &[u8], hint: PageId) -> Result<u32> {
+    let page = tree.write_leaf_hinted(pool, key, Some(hint))?;
+    if !page.has_versions() {
+        return Ok(0);
+    }
+    let (id, lower) = (page.id(), page.lower_fence().to_vec());
+    let planned = Planned::of(pool, txs, page)?;
+    if !planned.empties() || tree.root == id {
+        return planned.apply(pool).map(|done| done.removed);
+    }
+    drop(planned);
+    let watch = |receiver| pool.space().watch_page(receiver, tree.object);
+    match unlink_emptied(pool, txs, tree, id, &lower, watch)? {
+        Some((_, removed)) => Ok(removed),
+        // No neighbour under the same parent can take its range: it stays, without rows.
+        None => Ok(clean_leaf(pool, txs, tree.write_leaf(pool, &lower)?)?.removed),
+    }
 }
 
 /// Cleans `page`, an exclusively latched leaf, and releases it.

@@ -368,6 +368,7 @@ fn cleaner(db: &Database, rows: &mut Rows<'_>) {
         ("rows_reverted", totals.report.reverted.into()),
         ("rows_stripped", totals.report.stripped.into()),
         ("rows_removed", totals.report.removed.into()),
+        ("rows_removed_by_readers", totals.removed_by_readers.into()),
         ("version_pages_freed", totals.version_pages_freed.into()),
         ("last_began_at", last.map(|last| time(last.began_us)).unwrap_or(V::Null)),
         ("last_seconds", last.map(|last| last.took.as_secs_f64()).into()),

@@ -351,6 +351,7 @@ fn cleaner(out: &mut Exposition, db: &Database) {
             (&[("done", "reverted")], totals.report.reverted.into()),
             (&[("done", "stripped")], totals.report.stripped.into()),
             (&[("done", "removed")], totals.report.removed.into()),
+            (&[("done", "removed_by_readers")], totals.removed_by_readers.into()),
         ],
     );
     out.counter(
