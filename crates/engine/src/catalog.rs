@@ -591,6 +591,7 @@ impl Transaction {
         let writer = RowWriter {
             pool: &inner.pool,
             store: &inner.versions,
+            spans: &inner.empty_spans,
             view: resurgam_versions::View {
                 txs: &inner.txs,
                 ts: context.snapshot.ts(),

@@ -31,6 +31,8 @@ pub struct CleanerStatus {
     pub version_store_bytes: u64,
     /// Threads of a sweep (`cleaner_threads`).
     pub threads_max: u32,
+    /// Reads that began behind a range of deleted rows, which they would have walked over.
+    pub reader_jumps: u64,
 }
 
 /// An active transaction that holds versions back.
@@ -222,6 +224,7 @@ impl Database {
             aborted_ids: inner.txs.status_table().aborted().len(),
             version_store_bytes: inner.versions.stats().pages * PAGE_SIZE as u64,
             threads_max: inner.options.cleaner_threads() as u32,
+            reader_jumps: inner.empty_spans.jumps(),
         }
     }
 

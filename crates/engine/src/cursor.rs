@@ -7,7 +7,7 @@ use std::sync::Arc;
 use resurgam_base::{Result, SlotId};
 use resurgam_btree::LeafWalk;
 use resurgam_page::{LeafRecord, PageBuf, leaf};
-use resurgam_versions::{Visible, visible};
+use resurgam_versions::{SpanWalk, Visible, WalkFrom, visible};
 
 use crate::met_ghosts::MetGhosts;
 use crate::table::{RawRow, RowBuf, Table};
@@ -133,6 +133,14 @@ enum LeafRead {
     End,
 }
 
+/// The first key behind `key`.
+fn next_key(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
+}
+
 /// A scan under way.
 pub struct Cursor {
     view: ReadView,
@@ -240,9 +248,62 @@ impl Cursor {
             return Ok(());
         }
         let db = self.view.db.clone();
-        let pool = &db.inner().pool;
         let mut filling = Filling { before: batch.len(), limit: batch.len() + max_rows.max(1), batch };
         self.met.begin();
+        let jump = self.jump(tree);
+        if self.done {
+            return Ok(());
+        }
+        let read = self.read_leaves(tree, &mut filling);
+        match jump {
+            _ if read.is_err() => {}
+            Some(walk) => {
+                let has_jumped = walk.has_jumped;
+                walk.note(self.met.passed());
+                if has_jumped {
+                    db.clean_jumped_over(tree);
+                }
+            }
+            None if self.removes_ghosts && self.met.are_worth_a_note() => db.inner().empty_spans.arm(tree.object),
+            None => {}
+        }
+        read
+    }
+
+    /// Goes on behind what is known to be empty.
+    fn jump(&mut self, tree: resurgam_btree::Tree) -> Option<SpanWalk> {
+        if !self.removes_ghosts {
+            return None;
+        }
+        let start = |key: &Vec<u8>| WalkFrom::Key(next_key(key));
+        let from = match self.direction {
+            Direction::Forward => match &self.range.low {
+                Bound::Included(key) => WalkFrom::Key(key.clone()),
+                Bound::Excluded(key) => start(key),
+                Bound::Unbounded => WalkFrom::Key(Vec::new()),
+            },
+            Direction::Backward => WalkFrom::Below(match &self.range.high {
+                Bound::Unbounded => None,
+                Bound::Excluded(key) => Some(key.clone()),
+                Bound::Included(key) => Some(next_key(key)),
+            }),
+        };
+        let walk = self.view.db.inner().empty_spans.enter(tree.object, &self.view.view(), from)?;
+        if walk.has_jumped {
+            match &walk.start {
+                None => self.done = true,
+                Some(WalkFrom::Key(key)) => self.range.low = Bound::Included(key.clone()),
+                Some(WalkFrom::Below(key)) => {
+                    self.range.high = key.clone().map_or(Bound::Unbounded, Bound::Excluded);
+                }
+            }
+        }
+        Some(walk)
+    }
+
+    fn read_leaves(&mut self, tree: resurgam_btree::Tree, filling: &mut Filling<'_>) -> Result<()> {
+        let db = self.view.db.clone();
+        let pool = &db.inner().pool;
         let mut walk = match self.direction {
             Direction::Forward => LeafWalk::ascending(
                 tree,
@@ -257,11 +318,7 @@ impl Cursor {
                     Bound::Unbounded => None,
                     Bound::Excluded(k) => Some(k.clone()),
                     // Keys up to and including k: those below the next possible key.
-                    Bound::Included(k) => {
-                        let mut next = k.clone();
-                        next.push(0);
-                        Some(next)
-                    }
+                    Bound::Included(k) => Some(next_key(k)),
                 },
             ),
         };
@@ -276,7 +333,7 @@ impl Cursor {
                 return Ok(());
             };
             self.met.clear();
-            let read = self.read_leaf(&page, &walk, &mut filling)?;
+            let read = self.read_leaf(&page, &walk, filling)?;
             let many = self.removes_ghosts && self.met.are_many(page.slot_count());
             let ghosts = many.then(|| (page.id(), page.lower_fence().to_vec()));
             drop(page);
@@ -341,7 +398,7 @@ impl Cursor {
             }
             match visible(&inner.pool, &record, &view, &mut self.scratch)? {
                 // Behind the first row they are in nobody's way.
-                Visible::No if filling.batch.len() == filling.before => self.met.pass(&inner.txs, &record),
+                Visible::No if filling.batch.len() == filling.before => self.met.pass(&view, &record),
                 Visible::No => {}
                 Visible::Current => filling.batch.push(record.key, record.value),
                 Visible::Rebuilt => filling.batch.push(record.key, &self.scratch),

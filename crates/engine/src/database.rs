@@ -28,7 +28,7 @@ use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
 use resurgam_recovery::{Control, ControlFile, Identity, Parent, Progress, VersionRecord, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
-use resurgam_versions::{Cleaner, PendingFrees, VersionStore, VersionStoreConfig};
+use resurgam_versions::{Cleaner, EmptySpans, PendingFrees, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::archive_place::open_archiver;
@@ -78,6 +78,7 @@ pub(crate) struct Inner {
     pub pending_frees: PendingFrees,
     pub catalog: Catalog,
     pub cleaner: Cleaner,
+    pub empty_spans: EmptySpans,
     pub recovery: RecoveryReport,
     /// How long the redo of all pages took.
     pub redo_time: Mutex<Option<Duration>>,
@@ -536,6 +537,7 @@ impl Database {
             locks,
             versions: VersionStore::new(versions),
             cleaner: Cleaner::default(),
+            empty_spans: EmptySpans::default(),
             recovery,
             redo_time: Mutex::new(None),
             checkpoint: AtomicU64::new(control.checkpoint.0),

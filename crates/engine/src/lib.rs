@@ -52,6 +52,7 @@
 //! | `progress.rs` | how far builds are |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
+//! | `met_ghosts.rs` | deleted rows that they pass over |
 //! | `successor.rs` | where a row is that got another primary key |
 //! | `reference.rs` | what foreign keys ask of the newest state of rows |
 //! | `cleaning.rs` | sweeps of the cleaner, and what operators see of them |
@@ -169,6 +170,8 @@ pub use resurgam_page::types::{
 pub use resurgam_page::{array, codec, document, key};
 pub use resurgam_recovery::Control;
 pub use resurgam_txn::{AbortedList, AbortedTx, LockMode, LockRow, LockWait};
+#[doc(hidden)]
+pub use resurgam_versions::PlantedJump;
 pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,
     SweepReport, VersionCaps,

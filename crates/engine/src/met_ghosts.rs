@@ -2,41 +2,57 @@
 //!
 //! A deleted row stays on its leaf, a *ghost*, until nobody needs what it was. Where rows are taken from the front of a table, as
 //! from a queue, they gather before the first row that is left, and every reader would walk all of them until the cleaner has come by.
-//! So a cursor that has passed over many which nobody needs, before the first row that it sees, has their leaf cleaned,
-//! and taken out of its tree if nothing is left of it. Each leaf is cleaned once, by whoever meets it first; the others find it gone.
+//! - Those that nobody needs: a cursor that has passed over many before the first row that it sees has their leaf cleaned, and
+//!   taken out of its tree if nothing is left of it. Each leaf is cleaned once, by whoever meets it first; the others find it gone.
+//! - Those that must stay, for an older snapshot or since their transaction has not ended: it notes the range, and others jump over it
+//!   (`versions/src/empty_spans.rs`). When nobody needs them any more, who jumps has a few of the leaves cleaned.
 //!
 //! # Invariants
-//! 1. It changes no answer: only what no snapshot needs goes (`versions/src/prune.rs`), as the cleaner and writers have it go.
+//! 1. It changes no answer: only what no snapshot needs goes (`versions/src/prune.rs`), as the cleaner and writers have it go, and
+//!    only ranges are jumped over in which the cursor's view sees nothing.
 //! 2. The cursor has nothing latched, and goes on from a key, not from a place on a page.
 //! 3. A reader does not fail, or wait, for the sake of order: what cannot be cleaned stays, and near the bound of the log all does.
 
 use std::sync::atomic::Ordering;
 
-use resurgam_base::{CommitTs, PageId, TxId};
+use resurgam_base::{CommitTs, PageId, Result, TxId};
 use resurgam_btree::Tree;
+use resurgam_buffer::Access;
 use resurgam_page::LeafRecord;
-use resurgam_txn::{Status, TxManager};
-use resurgam_versions::remove_ghosts;
+use resurgam_txn::Status;
+use resurgam_versions::{Passed, View, remove_ghosts};
 
 use crate::database::Database;
 
 /// On one leaf; fewer cost less to pass over than to remove.
 const MANY: u32 = 16;
+/// Ghosts that stay, passed over in one walk; fewer are walked over again.
+const NOTED_FROM: u64 = 64;
+/// Leaves that a cursor has cleaned of a range that it jumped over.
+const LEAVES_CLEANED: usize = 4;
 
-/// What was passed over on one leaf before the first row that was seen.
+/// What was passed over before the first row that was seen.
 #[derive(Default)]
 pub(crate) struct MetGhosts {
     /// Read when the first is met.
     horizon: Option<CommitTs>,
     /// Rows of one leaf are often of one transaction.
-    last: (TxId, bool),
+    last: Option<(TxId, Status)>,
+    /// On this leaf: ghosts that nobody needs.
     unneeded: u32,
+    /// Of the whole walk.
+    unneeded_in_all: u64,
+    /// From the begin of the walk on, as long as there were only ghosts that the view sees as such.
+    passed: Passed,
+    interrupted: bool,
 }
 
 impl MetGhosts {
     /// Another walk begins.
     pub fn begin(&mut self) {
-        *self = Self::default();
+        let mut edge = std::mem::take(&mut self.passed.edge);
+        edge.clear();
+        *self = Self { passed: Passed { edge, ..Passed::default() }, ..Self::default() };
     }
 
     /// Another leaf begins.
@@ -45,36 +61,99 @@ impl MetGhosts {
     }
 
     /// A record that the cursor does not see.
-    pub fn pass(&mut self, txs: &TxManager, record: &LeafRecord<'_>) {
-        if record.is_ghost() && self.is_for_all(txs, record.xid) {
-            self.unneeded += 1;
+    pub fn pass(&mut self, view: &View<'_>, record: &LeafRecord<'_>) {
+        let status = match self.last {
+            Some((xid, status)) if xid == record.xid => status,
+            _ if record.xid.is_none() => Status::Committed(CommitTs::NONE),
+            _ => {
+                let status = view.txs.status(record.xid);
+                self.last = Some((record.xid, status));
+                status
+            }
+        };
+        if !record.is_ghost() {
+            self.interrupted = true;
+            return;
         }
-    }
-
-    fn is_for_all(&mut self, txs: &TxManager, xid: TxId) -> bool {
-        if xid.is_none() || self.last.0 != xid {
-            let horizon = *self.horizon.get_or_insert_with(|| txs.horizon());
-            let seen = xid.is_none() || matches!(txs.status(xid), Status::Committed(ts) if ts <= horizon);
-            self.last = (xid, seen);
+        let seen = &mut self.passed.seen;
+        match status {
+            Status::Committed(ts) => {
+                let horizon = *self.horizon.get_or_insert_with(|| view.txs.horizon());
+                let unneeded = ts <= horizon;
+                self.unneeded += u32::from(unneeded);
+                self.unneeded_in_all += u64::from(unneeded);
+                seen.ts = seen.ts.max(ts);
+                self.interrupted |= ts > view.ts;
+            }
+            Status::Active(top) if top == view.own && view.own.is_some() && record.xid < view.hidden_from => {
+                let newest = seen.own.map_or(record.xid, |(_, newest)| newest.max(record.xid));
+                seen.own = Some((top, newest));
+            }
+            Status::Active(_) | Status::Aborted => self.interrupted = true,
         }
-        self.last.1
+        if !self.interrupted {
+            self.passed.ghosts += 1;
+            self.passed.edge.clear();
+            self.passed.edge.extend_from_slice(record.key);
+        }
     }
 
     /// Whether a leaf with so many records is to be cleaned.
     pub fn are_many(&self, records: u16) -> bool {
         self.unneeded >= MANY || (self.unneeded > 0 && self.unneeded == u32::from(records))
     }
+
+    /// What was passed over from the begin of the walk on.
+    pub fn passed(&self) -> &Passed {
+        &self.passed
+    }
+
+    /// Whether it is worth it to note such ranges of the tree.
+    pub fn are_worth_a_note(&self) -> bool {
+        self.passed.ghosts.saturating_sub(self.unneeded_in_all) >= NOTED_FROM
+    }
 }
 
 impl Database {
     /// Cleans a leaf that a cursor has passed over.
     pub(crate) fn remove_met_ghosts(&self, tree: Tree, page: PageId, key: &[u8]) {
+        if self.may_clean() {
+            // It stays, then.
+            let _ = self.clean_at(tree, page, key);
+        }
+    }
+
+    fn may_clean(&self) -> bool {
+        !self.inner().stopping.load(Ordering::Relaxed) && self.has_log_room()
+    }
+
+    fn clean_at(&self, tree: Tree, page: PageId, key: &[u8]) -> Result<()> {
         let inner = self.inner();
-        if inner.stopping.load(Ordering::Relaxed) || !self.has_log_room() {
+        let rows = remove_ghosts(&inner.pool, &inner.txs, tree, key, page)?;
+        inner.cleaner.add_removed_by_readers(rows);
+        Ok(())
+    }
+
+    /// Cleans some leaves of a range that cursors jump over, if nobody needs it any more.
+    pub(crate) fn clean_jumped_over(&self, tree: Tree) {
+        let inner = self.inner();
+        let Some(part) = inner.empty_spans.unneeded(tree.object, inner.txs.horizon()) else { return };
+        if !self.may_clean() {
             return;
         }
-        if let Ok(rows) = remove_ghosts(&inner.pool, &inner.txs, tree, key, page) {
-            inner.cleaner.add_removed_by_readers(rows);
+        let mut from = part.from.clone();
+        for _ in 0..LEAVES_CLEANED {
+            let Ok(page) = tree.read_leaf(&inner.pool, &from, Access::Scan) else { return };
+            let (id, upper, versions) = (page.id(), page.upper_fence().map(<[u8]>::to_vec), page.has_versions());
+            drop(page);
+            if versions && self.clean_at(tree, id, &from).is_err() {
+                return;
+            }
+            match upper {
+                Some(upper) if part.to.as_ref().is_none_or(|to| upper < *to) => from = upper,
+                _ => return inner.empty_spans.cleaned(tree.object, &part, None),
+            }
         }
+        inner.empty_spans.cleaned(tree.object, &part, Some(&from));
     }
 }

@@ -47,6 +47,7 @@ impl Transaction {
         RowWriter {
             pool: &inner.pool,
             store: &inner.versions,
+            spans: &inner.empty_spans,
             view: View { txs: &inner.txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from },
             tx: &context.active,
             xid: context.xid,

@@ -613,6 +613,8 @@ impl Transaction {
         state.bulk = false;
         state.taken_back.clear();
         let Some(active) = state.active.clone() else { return Ok(()) };
+        // Rows come back that it has deleted.
+        inner.empty_spans.forget_own(active.id);
         let mark = savepoint.mark.max(active.id);
         let taken_back = state.catalog.back_to(mark, |parts| inner.catalog.build(parts, 0));
         if taken_back.is_err() {

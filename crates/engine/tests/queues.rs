@@ -3,50 +3,17 @@
 
 #[allow(dead_code)]
 mod common;
+#[path = "queues/model.rs"]
+mod model;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use common::{key, row};
+use model::{made, open};
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
-
-fn options(traditional: bool) -> Options {
-    Options {
-        buffer_bytes: 2048 * limits::PAGE_SIZE,
-        accelerated_database_recovery: !traditional,
-        background: false,
-        ..Options::default()
-    }
-}
-
-fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let db = Database::open_with(shared, Path::new("/db"), options(traditional), |_| {})?;
-    db.finish_recovery()?;
-    Ok(db)
-}
-
-/// A table with an index over `v`, which falls as `id` grows.
-fn made(db: &Database, rows: i64) -> Result<Arc<Table>> {
-    let tx = db.begin(Isolation::ReadCommitted);
-    let spec = TableSpec::new("public", "q").column("id", ColumnType::Int8).column("v", ColumnType::Int8);
-    let table = tx.create_table(spec.column("note", ColumnType::Text).primary_key(&["id"]))?.done()?;
-    let table = tx
-        .create_index(
-            &table,
-            IndexSpec { name: "q_v".into(), columns: vec![1], orders: Vec::new(), unique: false, constraint: false },
-        )?
-        .done()?;
-    tx.statement(StatementKind::BulkWrite)?;
-    for id in 0..rows {
-        tx.insert(&table, &row(id, -id, &"n".repeat(100)))?.done()?;
-    }
-    tx.commit(Durability::Sync)?.wait()?;
-    Ok(table)
-}
+use resurgam_vfs::SimVfs;
 
 /// From where the next row is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,6 +238,96 @@ fn each_row_is_taken_once_by_many() -> Result<()> {
         assert_eq!(unique, (0..LAST).collect(), "traditional {traditional}");
         assert!(db.cleaner_status().totals.removed_by_readers > 1000);
         assert_eq!(db.verify()?, Vec::<String>::new());
+    }
+    Ok(())
+}
+
+/// Rows that must stay, for an older snapshot, are jumped over; when it has gone they go.
+#[test]
+fn an_older_snapshot_slows_nobody_down() -> Result<()> {
+    for traditional in [false, true] {
+        for end in [End::First, End::Last, End::FirstOfIndex] {
+            let db = open(&SimVfs::new(5), traditional)?;
+            let table = made(&db, ROWS)?;
+            let early = db.begin(Isolation::RepeatableRead);
+            let view = early.statement(StatementKind::Read)?;
+            for at in 0..ROWS - 100 {
+                let expected = if end == End::First { at } else { ROWS - 1 - at };
+                assert_eq!(pop(&db, &table, end)?, Some(expected));
+                if at % 500 == 499 {
+                    let pages = pages_touched(&db, &table, end)?;
+                    assert!(pages < 30, "{pages} pages after {at}, {end:?}, traditional {traditional}");
+                    assert_eq!(found(&view, &table, end)?, Some(if end == End::First { 0 } else { ROWS - 1 }));
+                }
+            }
+            assert_eq!(db.cleaner_status().totals.removed_by_readers, 0);
+            assert!(db.cleaner_status().reader_jumps > 1000);
+            let mut cursor = view.scan(&table, KeyRange::all(), Direction::Forward);
+            let mut batch = RowBatch::default();
+            while cursor.next_batch(&mut batch, 1000)? {}
+            assert_eq!(batch.len() as i64, ROWS);
+            drop((view, cursor));
+            early.rollback()?;
+            for _ in 0..90 {
+                assert!(pop(&db, &table, end)?.is_some());
+            }
+            let removed = db.cleaner_status().totals.removed_by_readers as i64;
+            assert!(removed > ROWS * 9 / 10, "{removed} rows removed, {end:?}, traditional {traditional}");
+            let pages = pages_touched(&db, &table, end)?;
+            assert!(pages < 20, "{pages} pages, {end:?}, traditional {traditional}");
+            assert_eq!(db.verify()?, Vec::<String>::new());
+        }
+    }
+    Ok(())
+}
+
+/// Rows that one transaction takes one after the other; some of them it puts back.
+#[test]
+fn a_transaction_jumps_over_what_it_has_taken_itself() -> Result<()> {
+    for traditional in [false, true] {
+        let db = open(&SimVfs::new(6), traditional)?;
+        let table = made(&db, 3000)?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let take = |count: i64, from: i64| -> Result<u64> {
+            let before = db.stats().pool;
+            for id in from..from + count {
+                let view = tx.statement(StatementKind::Read)?;
+                assert_eq!(found(&view, &table, End::First)?, Some(id), "traditional {traditional}");
+                drop(view);
+                tx.statement(StatementKind::PointWrite)?;
+                assert_eq!(tx.delete(&table, &key(&table, id)?, Seen::Snapshot)?.done()?, Change::Done);
+            }
+            let after = db.stats().pool;
+            Ok((after.hits + after.misses - before.hits - before.misses) / count as u64)
+        };
+        take(1000, 0)?;
+        let pages = take(500, 1000)?;
+        assert!(pages < 40, "{pages} pages for a row, traditional {traditional}");
+        let savepoint = tx.savepoint()?;
+        take(500, 1500)?;
+        // Others see all of them.
+        let other = db.begin(Isolation::ReadCommitted);
+        assert_eq!(found(&other.statement(StatementKind::Read)?, &table, End::First)?, Some(0));
+        tx.rollback_to(savepoint)?;
+        take(100, 1500)?;
+        // One is put in where there is nothing.
+        tx.statement(StatementKind::PointWrite)?;
+        tx.insert(&table, &row(700, 7, "again"))?.done()?;
+        assert_eq!(found(&tx.statement(StatementKind::Read)?, &table, End::First)?, Some(700));
+        assert_eq!(found(&other.statement(StatementKind::Read)?, &table, End::First)?, Some(0));
+        tx.rollback()?;
+        assert_eq!(found(&other.statement(StatementKind::Read)?, &table, End::First)?, Some(0));
+        other.rollback()?;
+        assert_eq!(pop(&db, &table, End::First)?, Some(0));
+        assert_eq!(db.verify()?, Vec::<String>::new());
+    }
+    Ok(())
+}
+
+#[test]
+fn cursors_find_what_a_plain_map_has() -> Result<()> {
+    for seed in 1..=12 {
+        model::run(seed)?;
     }
     Ok(())
 }

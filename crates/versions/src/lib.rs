@@ -17,6 +17,7 @@
 //! | `overflow.rs` | values too large for a page |
 //! | `pending_frees.rs` | storage to be freed once a transaction's outcome is past changing |
 //! | `cleaner.rs` | the sweep over pages with versions |
+//! | `empty_spans.rs` | ranges of keys that cursors jump over |
 //! | `sweep.rs` | the pages of one sweep, handed out to its threads |
 //! | `pace.rs` | how fast a sweep goes |
 //! | `progress.rs` | what operators see of it |
@@ -33,6 +34,7 @@
 //!    same log group as the first version on it.
 
 mod cleaner;
+mod empty_spans;
 mod lost;
 mod overflow;
 mod pace;
@@ -51,6 +53,7 @@ mod view;
 mod write;
 
 pub use cleaner::{Cleaner, Sweeping, decode_forget};
+pub use empty_spans::{EmptySpans, From as WalkFrom, Passed, PlantedJump, SeenBy, SpanWalk};
 pub use lost::{LostReport, rebuild_lost};
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
 pub use pace::{PaceSettings, Pressure};

@@ -19,6 +19,7 @@ use resurgam_buffer::{BufferPool, Mtr, PageRef, WriteGuard};
 use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, VersionPtr, buf, diff, leaf, op, space, version};
 use resurgam_txn::{ActiveTx, Status, WrittenRow};
 
+use crate::empty_spans::EmptySpans;
 use crate::prune;
 use crate::read::{self, OwnedEarlier, Seen, Version};
 use crate::row_undo;
@@ -94,6 +95,8 @@ enum Action<'v> {
 pub struct RowWriter<'a> {
     pub pool: &'a BufferPool,
     pub store: &'a VersionStore,
+    /// Told of rows that are put in.
+    pub spans: &'a EmptySpans,
     pub view: View<'a>,
     pub tx: &'a ActiveTx,
     /// The id that versions are tagged with: the transaction's or its statement's own.
@@ -172,6 +175,10 @@ impl RowWriter<'_> {
     }
 
     fn attempt(&self, tree: Tree, page: WriteGuard<'_>, key: &[u8], action: Action<'_>, seen: Seen) -> Result<Step> {
+        if matches!(action, Action::Insert(_)) {
+            // Under the leaf's latch, and whether or not it comes to it: a row too many divides a range for nothing.
+            self.spans.insert(tree.object, key);
+        }
         match leaf::search(&page, key) {
             Err(at) => match action {
                 Action::Insert(value) => {

@@ -369,6 +369,7 @@ fn cleaner(db: &Database, rows: &mut Rows<'_>) {
         ("rows_stripped", totals.report.stripped.into()),
         ("rows_removed", totals.report.removed.into()),
         ("rows_removed_by_readers", totals.removed_by_readers.into()),
+        ("reader_jumps", status.reader_jumps.into()),
         ("version_pages_freed", totals.version_pages_freed.into()),
         ("last_began_at", last.map(|last| time(last.began_us)).unwrap_or(V::Null)),
         ("last_seconds", last.map(|last| last.took.as_secs_f64()).into()),

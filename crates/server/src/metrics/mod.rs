@@ -355,6 +355,11 @@ fn cleaner(out: &mut Exposition, db: &Database) {
         ],
     );
     out.counter(
+        "resurgam_reader_jumps_total",
+        "Reads that began behind a range of deleted rows, which they would have walked over.",
+        status.reader_jumps,
+    );
+    out.counter(
         "resurgam_cleaner_transactions_forgotten_total",
         "Aborted transactions of which nothing remained.",
         totals.report.forgotten,
