@@ -255,16 +255,19 @@ impl Cursor {
             return Ok(());
         }
         let read = self.read_leaves(tree, &mut filling);
+        let limits = db.inner().options.met_ghosts;
         match jump {
             _ if read.is_err() => {}
             Some(walk) => {
                 let has_jumped = walk.has_jumped;
-                walk.note(self.met.passed());
+                if let Some(passed) = self.met.passed(limits) {
+                    walk.note(passed);
+                }
                 if has_jumped {
                     db.clean_jumped_over(tree);
                 }
             }
-            None if self.removes_ghosts && self.met.are_worth_a_note() => db.inner().empty_spans.arm(tree.object),
+            None if self.removes_ghosts && self.met.are_worth_a_note(limits) => db.inner().empty_spans.arm(tree.object),
             None => {}
         }
         read
@@ -334,7 +337,7 @@ impl Cursor {
             };
             self.met.clear();
             let read = self.read_leaf(&page, &walk, filling)?;
-            let many = self.removes_ghosts && self.met.are_many(page.slot_count());
+            let many = self.removes_ghosts && self.met.are_many(db.inner().options.met_ghosts, page.slot_count());
             let ghosts = many.then(|| (page.id(), page.lower_fence().to_vec()));
             drop(page);
             if let Some((id, lower)) = ghosts {

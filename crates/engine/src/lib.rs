@@ -146,6 +146,8 @@ pub use definition::{
 #[doc(hidden)]
 pub use log_zone::{LogService, LogServiceStatus, LogZone, LogZoneHandle, ZoneTaken};
 #[doc(hidden)]
+pub use met_ghosts::GhostLimits;
+#[doc(hidden)]
 pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};
 pub use page_service::{PageServerStatus, PageService, PageServiceHandle};

@@ -24,10 +24,23 @@ use resurgam_versions::{Passed, View, remove_ghosts};
 
 use crate::database::Database;
 
-/// On one leaf; fewer cost less to pass over than to remove.
-const MANY: u32 = 16;
-/// Ghosts that stay, passed over in one walk; fewer are walked over again.
-const NOTED_FROM: u64 = 64;
+/// From how many on something is done about ghosts that are passed over; fewer cost less to pass over again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GhostLimits {
+    /// On one leaf, those that nobody needs: the leaf is cleaned.
+    pub cleaned_from: u32,
+    /// In one walk, those that must stay: ranges of the tree are noted from then on.
+    pub noted_from: u64,
+    /// A range that is noted, or is to grow, has so many.
+    pub range_from: u64,
+}
+
+impl Default for GhostLimits {
+    fn default() -> Self {
+        Self { cleaned_from: 16, noted_from: 64, range_from: 16 }
+    }
+}
+
 /// Leaves that a cursor has cleaned of a range that it jumped over.
 const LEAVES_CLEANED: usize = 4;
 
@@ -99,18 +112,18 @@ impl MetGhosts {
     }
 
     /// Whether a leaf with so many records is to be cleaned.
-    pub fn are_many(&self, records: u16) -> bool {
-        self.unneeded >= MANY || (self.unneeded > 0 && self.unneeded == u32::from(records))
+    pub fn are_many(&self, limits: GhostLimits, records: u16) -> bool {
+        self.unneeded >= limits.cleaned_from || (self.unneeded > 0 && self.unneeded == u32::from(records))
     }
 
-    /// What was passed over from the begin of the walk on.
-    pub fn passed(&self) -> &Passed {
-        &self.passed
+    /// What was passed over from the begin of the walk on, if it is worth a range.
+    pub fn passed(&self, limits: GhostLimits) -> Option<&Passed> {
+        Some(&self.passed).filter(|passed| passed.ghosts >= limits.range_from.max(1))
     }
 
     /// Whether it is worth it to note such ranges of the tree.
-    pub fn are_worth_a_note(&self) -> bool {
-        self.passed.ghosts.saturating_sub(self.unneeded_in_all) >= NOTED_FROM
+    pub fn are_worth_a_note(&self, limits: GhostLimits) -> bool {
+        self.passed.ghosts.saturating_sub(self.unneeded_in_all) >= limits.noted_from
     }
 }
 

@@ -9,6 +9,7 @@ use resurgam_versions::VersionCaps;
 use resurgam_xstore::Store;
 
 use crate::log_zone::LogZoneHandle;
+use crate::met_ghosts::GhostLimits;
 use crate::page_service::PageServiceHandle;
 
 /// A store, as an option.
@@ -141,6 +142,9 @@ pub struct Options {
     /// The version-store file is lost for good: if it cannot be used, go on without it. Rows
     /// under aborted transactions whose earlier version was in it cannot be read any more.
     pub version_store_lost: bool,
+    /// From how many deleted rows on a reader does something about those that it passes over: for tests with small tables.
+    #[doc(hidden)]
+    pub met_ghosts: GhostLimits,
     /// Version pages kept allocated in advance once there are off-row versions, and up to 1024
     /// when writers find them used up; 0 = none.
     pub version_pages_ready: usize,
@@ -207,6 +211,7 @@ impl Default for Options {
             version_store_path: None,
             version_store_bytes_max: 0,
             version_store_lost: false,
+            met_ghosts: GhostLimits::default(),
             version_pages_ready: 64,
             page_repair: true,
             compare_first_reads: true,

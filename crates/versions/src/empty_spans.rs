@@ -26,8 +26,6 @@ use crate::view::View;
 const TREES_MAX: usize = 256;
 /// Ranges of one tree; beyond, the one that was extended longest ago goes.
 const SPANS_MAX: usize = 16;
-/// Fewer ghosts are not worth a note.
-const NOTED_FROM: u64 = 16;
 
 /// Mistakes that tests make on purpose, to see that they would be noticed. None is made otherwise.
 #[doc(hidden)]
@@ -232,7 +230,7 @@ impl TreeSpans {
     fn leave(&mut self, id: u64, passed: Option<&Passed>) {
         let Some(at) = self.walks.iter().position(|walk| walk.id == id) else { return };
         let walk = self.walks.swap_remove(at);
-        let Some(passed) = passed.filter(|passed| !walk.void && passed.ghosts >= NOTED_FROM) else { return };
+        let Some(passed) = passed.filter(|passed| !walk.void && passed.ghosts > 0) else { return };
         let (from, to) = match walk.origin {
             From::Key(from) => {
                 let to = after(&passed.edge);

@@ -131,6 +131,8 @@ pub struct Met {
     pub objects: u64,
     pub held_views_read: u64,
     pub version_pages: u64,
+    pub removed_by_readers: u64,
+    pub jumps: u64,
     pub undone: u64,
     pub undo_records: u64,
     pub undone_at_open: u64,
@@ -187,6 +189,8 @@ impl Met {
             ("objects changed", self.objects, 0.2),
             ("old views read", self.held_views_read, 0.45),
             ("version pages", self.version_pages, 0.8),
+            ("rows removed by readers", self.removed_by_readers, 1.0),
+            ("jumps over deleted rows", self.jumps, 0.02),
             ("undone", self.undone, 2.5),
             ("changes of the mode", self.mode_changes, 0.45),
             ("prepared and committed", self.prepared_committed, 2.3),
@@ -226,6 +230,8 @@ impl Met {
         self.objects += o.objects;
         self.held_views_read += o.held_views_read;
         self.version_pages += o.version_pages;
+        self.removed_by_readers += o.removed_by_readers;
+        self.jumps += o.jumps;
         self.undone += o.undone;
         self.undo_records += o.undo_records;
         self.undone_at_open += o.undone_at_open;
@@ -359,6 +365,8 @@ fn options(rng: &mut Rng) -> Options {
         version_store_path: rng.one_in(2).then(|| VERSION_FILES[0].into()),
         version_store_bytes_max: if rng.one_in(8) { rng.range(4, 24) * limits::PAGE_SIZE as u64 } else { 0 },
         version_pages_ready: [0, 1, 4, 16][rng.below(4) as usize],
+        // Tables are small here.
+        met_ghosts: GhostLimits { cleaned_from: 2, noted_from: 2, range_from: 1 },
         background: false,
         cleaner_unit_pages: 16,
         ..Options::default()
@@ -1079,6 +1087,9 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         world.met.undone += stats.transactions.undone;
         world.met.undo_records += stats.undo_records;
         world.met.version_pages += stats.versions.pages;
+        let cleaner = world.db.cleaner_status();
+        world.met.removed_by_readers += cleaner.totals.removed_by_readers;
+        world.met.jumps += cleaner.reader_jumps;
         world.met.found_none += stats.versions.found_none;
         world.met.version_files += u64::from(stats.version_store_file.is_some());
         let end = rng.below(8);
