@@ -321,7 +321,7 @@ mod tests {
         text[19] = 0xff;
         let reversed = [&[SUBS][..], &9u64.to_le_bytes(), &8u64.to_le_bytes()].concat();
         let zero = [&[SUBS][..], &[0; 16]].concat();
-        let mode = vec![OBJECTS, 1, 0, 0, 0, 3];
+        let mode = vec![OBJECTS, 1, 0, 0, 0, 11];
         for body in [long, no_gid, flags, text, reversed, zero, mode, vec![], vec![0], vec![5], vec![WITHDRAWN, 0]] {
             assert!(PrepareRecord::decode(&body).is_err(), "{body:?}");
         }
