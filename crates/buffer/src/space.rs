@@ -16,8 +16,13 @@
 //! 1. Space maps are changed only while [`AllocState`] is locked, and that lock is taken
 //!    after all tree latches and before any map page's latch.
 //! 2. In-memory state changes at once and is taken back if the mini-transaction is dropped.
+//! 3. Who has [`AllocState`] locked may have to wait for pages, and so for the replacement of a dead device. Hence nothing that a
+//!    replacement waits for takes that lock: it has [`Space::ends_now`] and [`Space::file_was_replaced`].
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -41,6 +46,8 @@ struct Area {
     file: u64,
     /// First page of the first extent never given out.
     high_water: u64,
+    /// The same, for who may not wait for the lock.
+    shown: Arc<AtomicU64>,
     /// Space maps below this page are formatted.
     formatted_to: u64,
     /// Intervals whose map was read (or made) since open.
@@ -92,20 +99,24 @@ pub enum AllocEvent {
 }
 
 impl Area {
-    fn new(file: u64) -> Self {
-        let mut area = Self { file, ..Self::default() };
+    fn new(file: u64, shown: &Arc<AtomicU64>) -> Self {
+        let mut area = Self { file, shown: Arc::clone(shown), ..Self::default() };
         area.restore(0);
         area
     }
     /// Sets the end of used space.
     fn restore(&mut self, high_water: u64) {
         let number = PageId(high_water).in_file().saturating_sub(1);
-        self.high_water = PageId::of_file(self.file, 1 + number.div_ceil(EXTENT_PAGES) * EXTENT_PAGES).0;
+        self.set_high_water(PageId::of_file(self.file, 1 + number.div_ceil(EXTENT_PAGES) * EXTENT_PAGES).0);
         self.formatted_to = self.high_water;
         self.discovered.clear();
         self.unmarked.clear();
         self.free_extents.clear();
         self.objects.clear();
+    }
+    fn set_high_water(&mut self, page: u64) {
+        self.high_water = page;
+        self.shown.store(page, Ordering::SeqCst);
     }
     /// Forgets the free pages of an extent that is not the object's any more.
     fn forget_pages(&mut self, object: ObjectId, first: u64) {
@@ -128,6 +139,9 @@ impl AllocState {
             Some(version) if version.file == PageId(page).file() => version,
             _ => &mut self.data,
         }
+    }
+    fn version_high_water(&self) -> PageId {
+        PageId(self.version.as_ref().map_or(0, |version| version.high_water))
     }
     fn areas(&self) -> impl Iterator<Item = &Area> {
         std::iter::once(&self.data).chain(&self.version)
@@ -174,7 +188,7 @@ impl AllocState {
                     let area = self.area(first);
                     area.forget_pages(object, first);
                     if first + EXTENT_PAGES == area.high_water {
-                        area.high_water = first; // the end of the file, as if never asked for
+                        area.set_high_water(first); // the end of the file, as if never asked for
                     } else {
                         area.free_extents.insert(first);
                     }
@@ -210,9 +224,21 @@ pub struct FreePages {
 }
 
 /// The allocator.
-#[derive(Default)]
 pub struct Space {
     state: Mutex<AllocState>,
+    data_shown: Arc<AtomicU64>,
+    version_shown: Arc<AtomicU64>,
+    /// The data file is another one since how much of it is there was asked last.
+    data_replaced: AtomicBool,
+}
+
+impl Default for Space {
+    fn default() -> Self {
+        let (data_shown, version_shown) = (Arc::default(), Arc::default());
+        let data = Area { shown: Arc::clone(&data_shown), ..Area::default() };
+        let state = Mutex::new(AllocState { data, ..AllocState::default() });
+        Self { state, data_shown, version_shown, data_replaced: AtomicBool::new(false) }
+    }
 }
 
 impl Space {
@@ -223,7 +249,7 @@ impl Space {
     }
     /// Version pages are given out in version-store file `number`, which is empty.
     pub(crate) fn use_version_file(&self, number: u64) {
-        self.state.lock().version = Some(Area::new(number));
+        self.state.lock().version = Some(Area::new(number, &self.version_shown));
     }
     /// As [`Space::restore`], for the version-store file. A mark of another file (one given up
     /// earlier), or none, leaves it empty.
@@ -234,19 +260,29 @@ impl Space {
             version.restore(high_water.0);
         }
     }
-    /// Another file has taken the place of the data file: how much of it is there is not known.
+    /// Another file has taken the place of the data file: how much of it is there is not known. Waits for nobody.
     pub fn file_was_replaced(&self, file: u64) {
         if file == 0 {
-            self.state.lock().data.allocated_to = 0;
+            self.data_replaced.store(true, Ordering::SeqCst);
         }
     }
-    /// First page of the data file never given out; goes into checkpoints.
+    /// First page of the data file never given out.
     pub fn high_water(&self) -> u64 {
         self.state.lock().data.high_water
     }
     /// First page of the version-store file never given out; none without such a file.
     pub fn version_high_water(&self) -> PageId {
-        PageId(self.state.lock().version.as_ref().map_or(0, |version| version.high_water))
+        self.state.lock().version_high_water()
+    }
+    /// Both of them, for a checkpoint: without what an allocation under way does, which is waited for as long as this. `None`: it
+    /// takes longer.
+    pub fn ends_within(&self, patience: Duration) -> Option<(u64, PageId)> {
+        let state = self.state.try_lock_for(patience)?;
+        Some((state.data.high_water, state.version_high_water()))
+    }
+    /// Both of them without waiting for anybody: what an allocation under way gives out may be counted, or not yet.
+    pub fn ends_now(&self) -> (u64, PageId) {
+        (self.data_shown.load(Ordering::SeqCst), PageId(self.version_shown.load(Ordering::SeqCst)))
     }
     /// Free space of the data file.
     pub fn free_pages(&self) -> FreePages {
@@ -302,10 +338,18 @@ impl Space {
                 (version, there)
             }
             _ => {
+                if self.data_replaced.swap(false, Ordering::SeqCst) {
+                    data.allocated_to = 0;
+                }
                 if pool.is_remote() {
                     data.allocated_to = u64::MAX;
                 } else if data.allocated_to == 0 {
-                    data.allocated_to = pool.sources.files.data().len()? / PAGE_SIZE as u64;
+                    data.allocated_to = match pool.sources.files.data().len() {
+                        Ok(bytes) => bytes / PAGE_SIZE as u64,
+                        // Of the file that takes its place it is asked again; see `grow`.
+                        Err(error) if pool.device_failed(0, &error) => 0,
+                        Err(error) => return Err(error),
+                    };
                 }
                 let there = data.allocated_to;
                 (data, there)
@@ -327,7 +371,7 @@ impl Space {
                     Some(first) => first,
                     None => {
                         let first = state.high_water.max(1);
-                        state.high_water = first + EXTENT_PAGES;
+                        state.set_high_water(first + EXTENT_PAGES);
                         first
                     }
                 };

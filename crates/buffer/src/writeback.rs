@@ -418,6 +418,19 @@ impl BufferPool {
         }
     }
 
+    /// The ends of used space of the data file and the version-store file, for a checkpoint.
+    ///
+    /// # Errors
+    /// A device is dead: an allocation under way may wait for its replacement, which waits for the checkpoint.
+    pub fn space_ends(&self) -> Result<(u64, PageId)> {
+        loop {
+            if let Some(ends) = self.space().ends_within(Duration::from_millis(20)) {
+                return Ok(ends);
+            }
+            self.check_devices()?;
+        }
+    }
+
     /// Number of dirty pages now.
     pub fn dirty_count(&self) -> usize {
         self.allocated_frames().filter(|f| f.is_dirty()).count()

@@ -210,3 +210,50 @@ fn an_operator_gives_up_a_device_that_hangs() -> Result<()> {
     model.check(&db, "restored")?;
     db.close()
 }
+
+/// Who allocates a page has allocation locked, and waits with it for the replacement where memory is full of changed pages: what makes
+/// the replacement, and a checkpoint beside it, may not wait for that in turn.
+#[test]
+fn who_allocates_pages_holds_up_no_replacement() -> Result<()> {
+    const BOUND: Duration = Duration::from_secs(10);
+    for (at, traditional) in [(1, false), (4, true), (9, false), (16, true), (25, false)] {
+        let sim = machine(at + 180)?;
+        let mut model = Model::new(at);
+        let kind = Kind { traditional, ..KINDS[0] };
+        let db = open_with(&sim, Options { device_timeout: TIMEOUT, background: true, ..options(kind) })?;
+        model.fill(&db)?;
+        db.archive_now()?;
+        db.checkpoint()?;
+        hang(&sim, at, "/db");
+        let begun = Instant::now();
+        let fill = |name: &str| -> Result<()> {
+            let tx = db.begin(Isolation::ReadCommitted);
+            let spec = TableSpec::new("public", name).column("id", ColumnType::Int8).column("note", ColumnType::Text);
+            let table = tx.create_table(spec.primary_key(&["id"]))?.done()?;
+            let note = "n".repeat(3000);
+            for id in 0..1000 {
+                tx.statement(StatementKind::BulkWrite)?;
+                tx.insert(&table, &[DatumRef::Int8(id), DatumRef::Text(&note)])?.done()?;
+                assert!(begun.elapsed() < BOUND, "the replacement is held up: {:?}", db.troubles());
+            }
+            tx.commit(Durability::Sync)?.wait()
+        };
+        let fill = &fill;
+        std::thread::scope(|scope| {
+            let others = ["a", "b"].map(|name| scope.spawn(move || fill(name)));
+            while sim.exists(Path::new(LOG).join("data-place").as_path()).is_ok_and(|there| !there) {
+                assert!(begun.elapsed() < BOUND, "the replacement is held up: {:?}", db.troubles());
+                db.checkpoint()?;
+            }
+            others.into_iter().try_for_each(|other| other.join().expect("no panic"))
+        })?;
+        sim.set_faults(FaultPlan::default());
+        while db.restore_status().is_some() {
+            assert!(begun.elapsed() < BOUND * 3, "the restore ends: {:?}", db.troubles());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        model.check(&db, "restored")?;
+        db.close()?;
+    }
+    Ok(())
+}

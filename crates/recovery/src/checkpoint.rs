@@ -234,9 +234,10 @@ pub fn take_checkpoint(
     let _decided = txs.decided(); // passes through the commit mutex, see above
     let in_doubt = prepared();
     let (active, _) = txs.active();
+    let (high_water, version_high_water) = pool.space_ends()?;
     let mut state = CheckpointState {
-        high_water: pool.space().high_water(),
-        version_high_water: pool.space().version_high_water(),
+        high_water,
+        version_high_water,
         next_object: next_object(),
         identity: Some(identity),
         version_store,

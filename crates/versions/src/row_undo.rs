@@ -233,7 +233,6 @@ fn compensate(
     next: Lsn,
 ) -> Result<()> {
     let (id, marked) = (page.id(), page.has_versions());
-    let mut chain = tx.undo.lock();
     let mut mtr = Mtr::new(pool);
     let at = mtr.add(page);
     mtr.ops(at).extend_from_slice(body);
@@ -242,6 +241,8 @@ fn compensate(
         op::set_flags(mtr.ops(at), buf::HAS_VERSIONS, 0);
         pool.space().set_flags(&mut mtr, id, space::PFS_HAS_VERSIONS, 0)?;
     }
+    // No page may be waited for under it: a checkpoint asks for it.
+    let mut chain = tx.undo.lock();
     mtr.record(RecordKind::Compensation, tx.id, next, Vec::new());
     mtr.commit()?;
     chain.last = next;

@@ -288,7 +288,7 @@ impl Database {
         let spare = spare_folder.as_ref().filter(|spare| if file == 0 { **spare != old } else { !replaced });
         let (mut dir, mut lock) = (old.clone(), None);
         if file == 0 {
-            origin.data_pages = pool.space().high_water().max(1);
+            origin.data_pages = pool.space().ends_now().0.max(1);
             if let Some(spare) = spare {
                 lock = Some(self.take_spare(spare)?);
                 dir.clone_from(spare);
@@ -297,7 +297,7 @@ impl Database {
                 }
             }
         } else {
-            origin.version_pages = Some((file as u32, pool.space().version_high_water().in_file().max(1)));
+            origin.version_pages = Some((file as u32, pool.space().ends_now().1.in_file().max(1)));
             if let (Some(spare), Some(record)) = (spare, version.as_mut()) {
                 vfs.make_folder(spare)?;
                 record.path = Some(spare.join(REPLACEMENT));
