@@ -194,6 +194,13 @@ impl Logged {
         if none.is_some() {
             return Err(format!("a page that is not there has records up to {none}"));
         }
+        self.compare_stream(view)
+    }
+
+    /// All records without a page, and all blocks, compared.
+    pub fn compare_stream(&self, view: &Arc<View>) -> Result<(), String> {
+        let end = view.end();
+        let told = |what: &str, e: resurgam_base::Error| format!("{what}: {e}");
         let mut stream = view.stream(view.start()).map_err(|e| told("stream", e))?;
         let mut others = Vec::new();
         let mut at = view.start();
