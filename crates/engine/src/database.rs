@@ -140,6 +140,10 @@ impl Inner {
             .with_hint("Copy the data to a new database; reading and writing go on.")),
         }
     }
+    /// Above every id of an object that was given out.
+    pub fn object_ids_below(&self) -> u32 {
+        self.next_object.load(Ordering::SeqCst)
+    }
     /// The file system, for calls about the data folder in use, whose device may hang.
     pub fn data_vfs(&self) -> Arc<dyn Vfs> {
         self.gates.of(0).map_or_else(|| Arc::clone(&self.vfs), |gate| gate.vfs(&self.vfs))
@@ -491,6 +495,7 @@ impl Database {
         let (locks, prepared, mode) = (ObjectLocks::default(), Prepared::default(), Mode::new(control.traditional));
         let transactions_in_doubt = analysis.prepared.len() as u64;
         analysis.prepared.iter().for_each(|_| mode.enter_restored());
+        let of_prepared = analysis.prepared.iter().map(|tx| tx.head.next_object).max().unwrap_or(0);
         prepared.restore(analysis.prepared, &txs, &locks)?;
         let recovery = RecoveryReport {
             was_clean,
@@ -549,7 +554,7 @@ impl Database {
             log_dir,
             boot,
             parent,
-            next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
+            next_object: AtomicU32::new(analysis.next_object.max(of_prepared).max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
             mode,
             prepared,
@@ -723,7 +728,7 @@ impl Database {
             &inner.log,
             &inner.pool,
             &inner.txs,
-            || inner.next_object.load(Ordering::SeqCst),
+            || inner.object_ids_below(),
             || inner.prepared.all(),
             Identity::new(inner.boot.clone(), &next, inner.parent),
             inner.version_record.lock().clone(),

@@ -264,6 +264,7 @@ impl Transaction {
             gid: gid.to_owned(),
             owner: owner.to_owned(),
             database: database.to_owned(),
+            next_object: if state.catalog.changed { inner.object_ids_below() } else { 0 },
         };
         let mut tx = PreparedTx { id: active.id, head, subs, objects, ..PreparedTx::default() };
         let mut end = Lsn::NONE;

@@ -163,3 +163,31 @@ fn what_is_needed_stays() -> Result<()> {
     assert_eq!(db.verify()?, Vec::<String>::new());
     Ok(())
 }
+
+/// What a prepared transaction has made has no tree of its own, and is in no definition that anybody sees: its ids are not given out again.
+#[test]
+fn ids_of_prepared_transactions_are_theirs_after_a_crash() -> Result<()> {
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(14);
+        let db = open(&vfs, traditional)?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        for name in ["a", "b", "c"] {
+            make(&tx, name, "prepared")?;
+        }
+        tx.prepare("in doubt", "anna", "postgres")?.wait()?;
+        let vfs = vfs.crash();
+        drop(db);
+        let db = open(&vfs, traditional)?;
+        db.finish_recovery()?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        for name in ["d", "e", "f"] {
+            make(&tx, name, "later")?;
+        }
+        tx.commit(Durability::Sync)?.wait()?;
+        db.commit_prepared("in doubt")?.wait()?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let all = seen(&tx)?;
+        assert_eq!(all.len(), 6, "{all:?}, traditional {traditional}");
+    }
+    Ok(())
+}

@@ -9,9 +9,10 @@
 //! 1 sub-transactions   first u64, last u64         (inclusive ranges of ids), at most CHUNK
 //! 2 objects            object u32, mode u8         (1 = to write rows, 2 = to change it, 3.. = by LOCK,
 //!                      the weakest mode first), at most CHUNK
-//! 3 in doubt           time i64 | flags u8 (1 = changed definitions)
+//! 3 in doubt           time i64 | flags u8 (1 = changed definitions, 2 = with the last field)
 //!                      | number of sub-transaction ranges u32 | number of objects u32
 //!                      | 3 x { length u8, bytes }: the identifier, the owner, the database
+//!                      | the next object id u32, above all that it has given out
 //! 4 to be rolled back  empty: no longer in doubt (traditional mode, where the undo follows)
 //! ```
 //!
@@ -39,6 +40,9 @@ const SUBS: u8 = 1;
 const OBJECTS: u8 = 2;
 const IN_DOUBT: u8 = 3;
 const WITHDRAWN: u8 = 4;
+
+/// Flag of part 3: the next object id follows.
+const NEXT_OBJECT: u8 = 2;
 
 /// Everything that is known of a transaction in doubt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +76,9 @@ pub struct PreparedHead {
     pub owner: String,
     /// In which database.
     pub database: String,
+    /// Above all ids of objects that it has given out; 0: not said. Those of what has no tree are in definitions only, which nobody
+    /// sees until it commits, and must not be given to others meanwhile.
+    pub next_object: u32,
 }
 
 /// A decoded PREPARE record.
@@ -201,7 +208,7 @@ impl PreparedHead {
     /// Appends it as in part 3 of a PREPARE.
     pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.time_us.to_le_bytes());
-        out.push(u8::from(self.definitions));
+        out.push(u8::from(self.definitions) | if self.next_object == 0 { 0 } else { NEXT_OBJECT });
         out.extend_from_slice(&self.subs.to_le_bytes());
         out.extend_from_slice(&self.objects.to_le_bytes());
         for text in [&self.gid, &self.owner, &self.database] {
@@ -212,6 +219,9 @@ impl PreparedHead {
             }
             out.push(len as u8);
             out.extend_from_slice(&text.as_bytes()[..len]);
+        }
+        if self.next_object != 0 {
+            out.extend_from_slice(&self.next_object.to_le_bytes());
         }
     }
 
@@ -227,15 +237,25 @@ impl PreparedHead {
             std::str::from_utf8(text).ok().map(str::to_owned)
         };
         let (gid, owner, database) = (text()?, text()?, text()?);
-        let possible = *flags <= 1 && rest.is_empty() && !gid.is_empty() && gid.len() <= PREPARED_ID_BYTES_MAX;
+        let mut next_object = 0;
+        if flags & NEXT_OBJECT != 0 {
+            let (next, tail) = rest.split_first_chunk::<4>()?;
+            (next_object, rest) = (u32::from_le_bytes(*next), tail);
+            if next_object == 0 {
+                return None;
+            }
+        }
+        let possible =
+            *flags <= 1 | NEXT_OBJECT && rest.is_empty() && !gid.is_empty() && gid.len() <= PREPARED_ID_BYTES_MAX;
         possible.then(|| Self {
             time_us: i64::from_le_bytes(*time),
-            definitions: *flags == 1,
+            definitions: flags & 1 != 0,
             subs: u32::from_le_bytes(*subs),
             objects: u32::from_le_bytes(*objects),
             gid,
             owner,
             database,
+            next_object,
         })
     }
 }
@@ -281,6 +301,7 @@ mod tests {
                 gid: "g".repeat(PREPARED_ID_BYTES_MAX),
                 owner: "the owner".into(),
                 database: "postgres".into(),
+                next_object: 70_000,
             },
             subs: (1..=5000).map(|i| (TxId(7 + i * 10), TxId(9 + i * 10))).collect(),
             objects: (1..=5000).map(|i| (ObjectId(i), lock_of(1 + i as u8 % 10).unwrap_or(Lock::ROWS))).collect(),

@@ -255,7 +255,14 @@ impl Database {
     /// # Errors
     /// As [`Database::finish_restore`]; what was done stays done.
     pub fn restore_step(&self) -> Result<bool> {
-        let Some(restore) = self.restore_under_way() else { return Ok(false) };
+        let Some(mut restore) = self.restore_under_way() else { return Ok(false) };
+        if restore.is_superseded() {
+            // A device has died, and what was to take its place could not be begun, so that nothing goes on until it is: the device,
+            // or a place for another one, may be there by now.
+            self.replace_dead_devices()?;
+            let Some(now) = self.restore_under_way() else { return Ok(false) };
+            restore = now;
+        }
         let done = self.step_of(&restore);
         // A device has died in the middle of it, and another restore has taken its place: that one goes on. Where there is none
         // yet (it could not be begun), this one cannot go on, and says so.
