@@ -61,6 +61,12 @@ impl Transaction {
         self.is_newest(table).map(Attempt::Done)
     }
 
+    /// Whether it has written to an entry of the catalog, or made or changed it.
+    pub fn has_touched(&self, entry: &Table) -> bool {
+        let state = self.0.state.lock();
+        state.locked.contains(&ObjectId(entry.id)) || state.catalog.generation(entry.id).is_some()
+    }
+
     /// Waits for whoever keeps others from reading `table`.
     ///
     /// # Errors

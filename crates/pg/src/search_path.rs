@@ -4,6 +4,8 @@
 //! `pg_catalog` goes before all others unless it is listed. A schema of the path that does not exist has nothing in it, so that
 //! nobody has to ask whether it does to find something; only who makes something in the first of the path has to.
 //!
+//! A session's temporary schema goes before all others, `pg_catalog` among them, unless `pg_temp` is listed, which stands for it.
+//!
 //! Expressions and views that are stored keep their names' meaning: a name without a schema is one of `public` there (or of
 //! `pg_catalog`), whatever the path of whoever reads it ([`SearchPath::stored`]).
 
@@ -15,14 +17,25 @@ pub const DEFAULT: &str = "\"$user\", public";
 pub const PG_CATALOG: &str = "pg_catalog";
 /// The schema that is there from the beginning.
 pub const PUBLIC: &str = "public";
+/// What stands for the session's temporary schema.
+pub const PG_TEMP: &str = "pg_temp";
+
+/// Whether a schema has temporary things of some session: `pg_temp_` and a number.
+pub fn is_temporary(schema: &str) -> bool {
+    schema
+        .strip_prefix("pg_temp_")
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
 
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SearchPath {
     /// As it is listed, each once.
     listed: Vec<String>,
-    /// It is looked in first, without being listed.
+    /// `pg_catalog` is looked in first, without being listed.
     implied: bool,
+    /// The session's temporary schema, once it has one.
+    temp: Option<String>,
 }
 
 impl SearchPath {
@@ -36,7 +49,26 @@ impl SearchPath {
             }
         }
         let implied = !listed.iter().any(|name| name == PG_CATALOG);
-        Self { listed, implied }
+        Self { listed, implied, temp: None }
+    }
+
+    /// The path of a session that has that temporary schema.
+    pub fn with_temporary(mut self, schema: &str) -> Self {
+        for listed in self.listed.iter_mut().filter(|listed| *listed == PG_TEMP) {
+            schema.clone_into(listed);
+        }
+        self.temp = Some(schema.to_owned());
+        self
+    }
+
+    /// The session's temporary schema, once it has one.
+    pub fn temporary(&self) -> Option<&str> {
+        self.temp.as_deref()
+    }
+
+    /// The schema that a name means: `pg_temp` is the session's own.
+    pub fn meant<'s>(&'s self, schema: &'s str) -> &'s str {
+        if schema == PG_TEMP { self.temporary().unwrap_or(schema) } else { schema }
     }
 
     /// A path with another schema before all that it lists.
@@ -54,7 +86,8 @@ impl SearchPath {
 
     /// The schemas in the order in which names are looked for in them.
     pub fn schemas(&self) -> impl Iterator<Item = &str> {
-        self.implied.then_some(PG_CATALOG).into_iter().chain(self.listed())
+        let temp = self.temporary().filter(|temp| !self.listed.iter().any(|listed| listed == temp));
+        temp.into_iter().chain(self.implied.then_some(PG_CATALOG)).chain(self.listed())
     }
 
     /// Those that are listed.
@@ -139,6 +172,13 @@ mod tests {
         assert_eq!(path("public, pg_catalog"), "public|pg_catalog");
         assert_eq!(path("\"\""), "pg_catalog");
         assert_eq!(path(""), "pg_catalog");
+        let temporary = |setting: &str| {
+            let path = SearchPath::of(setting, "me").with_temporary("pg_temp_3");
+            path.schemas().collect::<Vec<_>>().join("|")
+        };
+        assert_eq!(temporary("x"), "pg_temp_3|pg_catalog|x");
+        assert_eq!(temporary("x, pg_temp"), "pg_catalog|x|pg_temp_3");
+        assert!(is_temporary("pg_temp_12") && !is_temporary("pg_temp") && !is_temporary("pg_temp_x"));
         let path = SearchPath::of("x, pg_catalog", "");
         assert_eq!((path.place("x"), path.place(PG_CATALOG), path.place("y")), (Some(0), Some(1), None));
     }

@@ -219,3 +219,60 @@ async fn schemas_survive_a_restart() {
         assert_eq!(value(&mut session, query).await, expected, "{query}");
     }
 }
+
+/// Temporary tables go when their session ends, also if it ends within a transaction; what a crash has left of one goes when
+/// the database is used again, and is nobody's until then.
+#[test]
+fn nothing_temporary_outlives_its_session() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
+    let dir = tempfile::tempdir().expect("folder");
+    let open = || {
+        let engine = Database::open(dir.path().join("db"), Options::default()).expect("open");
+        (engine.clone(), SqlDatabase::new(engine, SqlSettings::default()))
+    };
+    async fn temporary(session: &mut Session) -> u32 {
+        let text = "SELECT count(*) FROM pg_class WHERE relpersistence = 't' OR relnamespace::regnamespace::text LIKE 'pg_temp%'";
+        let rows = session.query(text).await.expect("rows").rows;
+        rows[0][0].as_ref().and_then(|count| count.parse().ok()).expect("a number")
+    }
+    async fn until_gone(session: &mut Session) {
+        let begun = std::time::Instant::now();
+        while temporary(session).await > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it stays");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let (engine, sql) = open();
+    let used = runtime();
+    let left = used.block_on(async {
+        let mut watching = sql.session(SessionOptions::default()).expect("session");
+        let mut session = sql.session(SessionOptions::default()).expect("session");
+        session
+            .query("CREATE TEMP TABLE t (id serial PRIMARY KEY); CREATE TEMP VIEW v AS SELECT id FROM t")
+            .await
+            .expect("made");
+        session.query("BEGIN; INSERT INTO t DEFAULT VALUES; CREATE TEMP TABLE u (a int)").await.expect("made");
+        assert_eq!(temporary(&mut watching).await, 4);
+        drop(session);
+        until_gone(&mut watching).await;
+        let mut left = sql.session(SessionOptions::default()).expect("session");
+        left.query("CREATE TEMP TABLE t (id serial); INSERT INTO t DEFAULT VALUES").await.expect("made");
+        left
+    });
+    // Without a runtime nobody drops it, as after a crash.
+    drop(left);
+    drop((sql, used));
+    engine.close().expect("closed");
+    let (engine, sql) = open();
+    let used = runtime();
+    used.block_on(async {
+        let mut session = sql.session(SessionOptions::default()).expect("session");
+        session.query("CREATE TEMP TABLE t (other int)").await.expect("made");
+        assert!(session.query("SELECT other FROM t").await.expect("rows").rows.is_empty());
+        session.query("DROP TABLE t").await.expect("dropped");
+        until_gone(&mut session).await;
+    });
+    drop((sql, used));
+    engine.close().expect("closed");
+}

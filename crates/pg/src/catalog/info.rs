@@ -46,7 +46,15 @@ pub(super) fn fill(
                     ("table_catalog", database.as_str().into()),
                     ("table_schema", relation.schema.as_str().into()),
                     ("table_name", relation.name.as_str().into()),
-                    ("table_type", (if view { "VIEW" } else { "BASE TABLE" }).into()),
+                    (
+                        "table_type",
+                        match () {
+                            () if view => "VIEW",
+                            () if crate::search_path::is_temporary(&relation.schema) => "LOCAL TEMPORARY",
+                            () => "BASE TABLE",
+                        }
+                        .into(),
+                    ),
                     ("is_insertable_into", yes_no(insertable)),
                     ("is_typed", "NO".into()),
                 ]);

@@ -643,7 +643,7 @@ impl Model {
         };
         match parts.as_slice() {
             [name] => self.relations.iter().find(|relation| relation.visible && relation.name == *name),
-            [schema, name] | [_, schema, name] => found(schema, name),
+            [schema, name] | [_, schema, name] => found(self.path.meant(schema), name),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! `pg_class`, `pg_attribute`, `pg_index` and what else describes relations.
 
-use resurgam_engine::{Grant, Identity, Table};
+use resurgam_engine::{CheckOption, Grant, Identity, Table};
 
 use super::defs::system_relations;
 use super::depend;
@@ -11,6 +11,7 @@ use super::{BTREE_AM_OID, DATABASE_OID, HEAP_AM_OID, SUPERUSER_OID};
 use super::{roles, sequences};
 use crate::context::PgContext;
 use crate::roles::{Rights, acl};
+use crate::search_path::is_temporary;
 use crate::types::{column_oid, column_typmod, oid, type_by_oid};
 use crate::wire::SqlError;
 
@@ -251,7 +252,7 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
             ("relpages", 0i64.into()),
             ("reltuples", tuples.into()),
             ("relhasindex", relation.has_index.into()),
-            ("relpersistence", 'p'.into()),
+            ("relpersistence", (if is_temporary(&relation.schema) { 't' } else { 'p' }).into()),
             ("relkind", relation.kind.letter().into()),
             ("relnatts", relation.columns.into()),
             ("relchecks", checks_of(model, relation).into()),
@@ -259,9 +260,22 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
             ("relhastriggers", relation.id.is_some_and(|id| is_table(relation) && model.has_foreign_keys(id)).into()),
             ("relhasrules", (relation.kind == RelationKind::View).into()),
             ("relispopulated", true.into()),
-            ("relreplident", (if is_index { 'n' } else { 'd' }).into()),
+            ("relreplident", (if relation.kind == RelationKind::Table { 'd' } else { 'n' }).into()),
+            ("reloptions", options_of(model, relation, access.invoker)),
         ]);
     }
+}
+
+/// `reloptions`: what a view was made with.
+fn options_of(model: &Model, relation: &super::Relation, invoker: bool) -> V {
+    let view = model.views.iter().find(|view| Some(view.id) == relation.id).and_then(|view| view.view.as_ref());
+    let check = match view.map(|view| view.check) {
+        Some(CheckOption::Local) => Some("check_option=local"),
+        Some(CheckOption::Cascaded) => Some("check_option=cascaded"),
+        Some(CheckOption::None) | None => None,
+    };
+    let options: Vec<&str> = invoker.then_some("security_invoker=true").into_iter().chain(check).collect();
+    if options.is_empty() { V::Null } else { options.into() }
 }
 
 /// What an owner has from the start.

@@ -293,8 +293,24 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         let Some(device) = call.text(0, row) else { return Ok(None) };
         fail_device(cx, device).map(|()| Some(true))
     })));
-    out.push(add!("pg_my_temp_schema", &[], t::OID, |_cx, call| call.same(ScalarValue::UInt32(Some(0)))));
-    out.push(add!("pg_is_other_temp_schema", &[P::Oid], t::BOOL, |_cx, call| call.bools(|_| Ok(Some(false)))));
+    out.push(add!("pg_my_temp_schema", &[], t::OID, |cx, call| {
+        let own = cx.search_path().temporary().map(str::to_owned);
+        let oid = match own {
+            Some(own) => Model::load(cx)?.schema_oid(&own),
+            None => 0,
+        };
+        call.same(ScalarValue::UInt32(Some(oid)))
+    }));
+    out.push(add!("pg_is_other_temp_schema", &[P::Oid], t::BOOL, |cx, call| {
+        let (model, path) = (Model::load(cx)?, cx.search_path());
+        call.bools(|row| {
+            let Some(oid) = call.oid(0, row) else { return Ok(None) };
+            let schema = model.namespaces.iter().find(|schema| schema.oid == oid);
+            Ok(Some(schema.is_some_and(|schema| {
+                crate::search_path::is_temporary(&schema.name) && path.temporary() != Some(schema.name.as_str())
+            })))
+        })
+    }));
     out.push(add!("pg_encoding_to_char", &[P::Int], t::NAME, |_cx, call| call.texts(|row| {
         Ok(call.int(0, row).map(|code| match code {
             0 => "SQL_ASCII".to_owned(),

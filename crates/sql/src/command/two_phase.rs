@@ -71,6 +71,10 @@ impl Session {
             self.roll_back();
             return Err(SqlError::unsupported("PREPARE TRANSACTION with advisory locks is not supported"));
         }
+        if self.has_touched_temporary()? {
+            self.roll_back();
+            return Err(SqlError::unsupported("cannot PREPARE a transaction that has operated on temporary objects"));
+        }
         if self.shared.has_pending() {
             self.roll_back();
             return Err(SqlError::unsupported(

@@ -177,11 +177,15 @@ impl Session {
                             locks.release_session(self.shared.pid);
                         }
                         self.run_notify(&NotifyCommand::Unlisten(None))?;
+                        Box::pin(self.discard_temporary()).await?;
                         command("DISCARD ALL")
                     }
                     DiscardObject::PLANS => command("DISCARD PLANS"),
                     DiscardObject::SEQUENCES => command("DISCARD SEQUENCES"),
-                    DiscardObject::TEMP => command("DISCARD TEMP"),
+                    DiscardObject::TEMP => {
+                        Box::pin(self.discard_temporary()).await?;
+                        command("DISCARD TEMP")
+                    }
                 }
             }
             Statement::Prepare { name, data_types, statement } => {

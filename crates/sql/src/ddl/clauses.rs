@@ -90,11 +90,9 @@ pub(super) fn create_table(create: &CreateTable) -> Result<Vec<String>, SqlError
         sortkey,
         backup,
     } = create;
-    if on_commit.is_some() && !temporary {
-        return Err(SqlError::new("42P16", "ON COMMIT can only be used on temporary tables"));
-    }
+    // What says GLOBAL or LOCAL is no other kind of table; whether it is temporary depends on the schema, too.
+    let _ = (temporary, global, on_commit);
     let postgresql = [
-        (*temporary || global.is_some(), "a temporary table"),
         (like.is_some(), "CREATE TABLE … LIKE"),
         (inherits.is_some(), "INHERITS"),
         (partition_by.is_some() || partition_of.is_some() || for_values.is_some(), "a partitioned table"),

@@ -17,6 +17,7 @@ pub(crate) mod schema;
 pub(crate) mod sequence;
 mod sequence_options;
 pub(crate) mod set_schema;
+pub(crate) mod temporary;
 mod type_texts;
 pub(crate) mod user_type;
 pub(crate) mod view;
@@ -41,6 +42,7 @@ use crate::exec::wait::{guarded, out_of_time};
 use crate::pg::catalog::{is_system_schema, system_relation};
 use crate::pg::roles::acl::privilege;
 use crate::pg::search_path::PUBLIC;
+use crate::pg::search_path::is_temporary;
 use crate::pg::types::column_type_from_sql;
 use crate::plan::expression::{Place, parse_expression};
 use crate::plan::lookup::last_name;
@@ -493,7 +495,14 @@ impl Session {
         let idle = clauses::create_table(create)?;
         self.warn_of_idle("storage parameter", &idle);
         let txn = self.ddl_transaction("CREATE TABLE")?;
-        let (schema, name) = self.place_for(&txn, &create.name).await?;
+        let (schema, name) = match create.temporary {
+            true => self.temporary_place_for(&txn, &create.name).await?,
+            false => self.place_for(&txn, &create.name).await?,
+        };
+        if create.on_commit.is_some() && !is_temporary(&schema) {
+            return Err(SqlError::new("42P16", "ON COMMIT can only be used on temporary tables"));
+        }
+        let on_commit = create.on_commit;
         let taken = |name: &str| is_relation(&txn, &schema, name);
         if taken(&name)? {
             if create.if_not_exists {
@@ -528,6 +537,7 @@ impl Session {
         }
         self.keep_types(&txn, spec.columns.iter().map(|column| column.ty).collect::<Vec<_>>()).await?;
         let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        self.note_at_commit(&table, on_commit);
         table = self.own_new(&txn, table).await?;
         table = self.add_serials(&txn, table, &serials).await?;
         table = self.with_domains(&txn, table, &create.columns).await?;
@@ -600,6 +610,7 @@ impl Session {
         }
         self.keep_types(txn, spec.columns.iter().map(|column| column.ty).collect::<Vec<_>>()).await?;
         let table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        self.note_at_commit(&table, create.on_commit);
         self.own_new(txn, table).await?;
         let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
         let insert = format!("INSERT INTO {}.{} {select}", quoted(schema), quoted(name));
@@ -663,7 +674,7 @@ impl Session {
         Ok(Tag::Fixed("CREATE INDEX"))
     }
 
-    async fn drop_objects(
+    pub(super) async fn drop_objects(
         &mut self,
         kind: ObjectType,
         if_exists: bool,

@@ -10,13 +10,12 @@ use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{Access, CatalogObject, Isolation, ObjectKind, StatementKind, Table, Transaction};
 
-use super::unsupported;
 use crate::parse::own::Own;
 use crate::parse::words::{Words, is_word};
 use crate::pg::catalog::{is_dropped, is_system_schema, schema_body};
 use crate::pg::roles::Rights;
 use crate::pg::roles::acl::{Object, privilege};
-use crate::pg::search_path::{PUBLIC, SearchPath};
+use crate::pg::search_path::{PG_TEMP, PUBLIC, SearchPath, is_temporary};
 use crate::plan::lookup::{has_schema, last_name, no_schema, parts_of};
 use crate::plan::statement::parse_known;
 use crate::session::Session;
@@ -194,7 +193,7 @@ impl Session {
     }
 
     /// Makes a schema of a name that none has.
-    async fn make_schema(&mut self, txn: &Transaction, name: &str, access: Access) -> Result<(), SqlError> {
+    pub(super) async fn make_schema(&mut self, txn: &Transaction, name: &str, access: Access) -> Result<(), SqlError> {
         let entry = match txn.object_named(ObjectKind::SCHEMA, "", name)? {
             // That it was dropped is said here.
             Some(entry) => self.settle_ddl(|| txn.replace_object(&entry, Vec::new(), schema_body(false))).await?,
@@ -254,13 +253,19 @@ impl Session {
         txn: &Transaction,
         name: &ObjectName,
     ) -> Result<(String, String), SqlError> {
+        let path = self.cx.search_path();
+        let is_own = |schema: &str| schema == PG_TEMP || path.temporary() == Some(schema);
+        let full = name;
         let (schema, name) = parts_of(name)?;
         let schema = match schema {
+            Some(schema) if is_own(&schema) => return self.temporary_place_for(txn, full).await,
             Some(schema) => schema,
             None => {
-                let path = self.cx.search_path();
                 let mut found = None;
                 for schema in path.listed() {
+                    if is_own(schema) {
+                        return Box::pin(self.temporary_place_for(txn, full)).await;
+                    }
                     if has_schema(txn, schema)? {
                         found = Some(schema.to_owned());
                         break;
@@ -275,15 +280,16 @@ impl Session {
 
     /// Keeps a schema from being dropped until the transaction has ended, for whoever makes `name` in it.
     pub(super) async fn keep_schema(&mut self, txn: &Transaction, schema: &str, name: &str) -> Result<(), SqlError> {
-        if !is_system_schema(schema) && has_schema(txn, schema)? {
+        let is_own = self.cx.search_path().temporary() == Some(schema);
+        if !is_own && !is_system_schema(schema) && has_schema(txn, schema)? {
             self.may_create_in(schema)?;
         }
         if is_system_schema(schema) {
             let error = SqlError::new("42501", format!("permission denied to create \"{schema}.{name}\""));
             return Err(error.with_detail("System catalog modifications are currently disallowed."));
         }
-        if matches!(schema, "pg_temp" | "pg_toast") || schema.starts_with("pg_temp_") {
-            return Err(unsupported("a temporary table"));
+        if !is_own && (schema == PG_TEMP || is_temporary(schema)) {
+            return Err(SqlError::new("42P16", "cannot create relations in temporary schemas of other sessions"));
         }
         let mut lookups = 0;
         loop {

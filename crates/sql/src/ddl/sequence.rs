@@ -7,7 +7,7 @@ use resurgam_engine::{Attempt, Identity, OwnedSequence, Sequence, Table, TableCh
 
 use super::needed::{drop_hint, needed_by};
 use super::sequence_options::{self, invalid, no_type_of_sequences};
-use super::{free_name, full_name, is_relation, made_name, name_of, unsupported};
+use super::{free_name, full_name, is_relation, made_name, name_of};
 use crate::pg::catalog::split_name;
 use crate::pg::functions::quote_ident;
 use crate::pg::sequence_names;
@@ -148,11 +148,11 @@ impl Session {
         else {
             return Err(SqlError::internal("not CREATE SEQUENCE"));
         };
-        if *temporary {
-            return Err(unsupported("a temporary sequence"));
-        }
         let txn = self.ddl_transaction("CREATE SEQUENCE")?;
-        let (schema, name) = self.place_for(&txn, name).await?;
+        let (schema, name) = match *temporary {
+            true => self.temporary_place_for(&txn, name).await?,
+            false => self.place_for(&txn, name).await?,
+        };
         if is_relation(&txn, &schema, &name)? {
             if *if_not_exists {
                 self.skip(format!("relation \"{name}\" already exists, skipping"));

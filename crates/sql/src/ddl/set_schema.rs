@@ -13,6 +13,7 @@ use super::full_name;
 use super::sequence::{defaults_of, is_name_of, qualified};
 use crate::parse::own::Own;
 use crate::parse::words::Words;
+use crate::pg::search_path::{PG_TEMP, is_temporary};
 use crate::pg::sequence_names;
 use crate::plan::lookup::last_name;
 use crate::session::Session;
@@ -100,6 +101,10 @@ impl Session {
         if let Some(owner) = owner.map(|owner| txn.table_by_id(owner)).transpose()?.flatten() {
             let detail = format!("Sequence \"{}\" is linked to table \"{}\".", relation.name, owner.name);
             return Err(SqlError::unsupported("cannot move an owned sequence into another schema").with_detail(detail));
+        }
+        let to = self.cx.search_path().meant(&alter.to).to_owned();
+        if to != relation.schema && (is_temporary(&to) || is_temporary(&relation.schema) || to == PG_TEMP) {
+            return Err(SqlError::unsupported("cannot move objects into or out of temporary schemas"));
         }
         self.keep_schema(&txn, &alter.to, &relation.name).await?;
         if relation.schema == alter.to {

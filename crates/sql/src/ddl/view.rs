@@ -21,6 +21,7 @@ use super::{full_name, is_relation, name_of};
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::pg::catalog::system_relation;
+use crate::pg::search_path::is_temporary;
 use crate::pg::search_path::{PG_CATALOG, PUBLIC};
 use crate::pg::types::{format_type, oid};
 use crate::pg::view::why_read_only;
@@ -105,9 +106,7 @@ fn refuse_clauses(create: &CreateView) -> Result<(), SqlError> {
     if *materialized {
         return Err(SqlError::unsupported("materialized views are not supported"));
     }
-    if *temporary {
-        return Err(SqlError::unsupported("temporary views are not supported"));
-    }
+    let _ = temporary; // says where it is made
     let foreign = *or_alter
         || *secure
         || !cluster_by.is_empty()
@@ -298,7 +297,10 @@ impl Session {
             return Err(SqlError::new("42P02", "there is no parameter $1"));
         }
         let txn = self.ddl_transaction("CREATE VIEW")?;
-        let (schema, name) = self.place_for(&txn, &create.name).await?;
+        let (schema, name) = match create.temporary {
+            true => self.temporary_place_for(&txn, &create.name).await?,
+            false => self.place_for(&txn, &create.name).await?,
+        };
         let mut query = create.query.clone();
         qualify(&mut *query, &self.lookup(&txn))?;
         self.fix_times_of(&mut query).await?;
@@ -330,6 +332,10 @@ impl Session {
         }
         let columns = columns_of(create, &as_kept)?;
         let mut view = View { sql, columns, relations: seen.relations, check };
+        if !is_temporary(&schema) && view.relations.iter().any(|relation| is_temporary(&relation.schema)) {
+            return Err(SqlError::unsupported("a view of temporary tables that is not temporary is not supported")
+                .with_hint("Use CREATE TEMP VIEW."));
+        }
         if check != CheckOption::None
             && let Some(why) = why_read_only(&again)
         {

@@ -14,6 +14,7 @@
 //! | `script` | Strings of several statements, some of which the parser does not know |
 //! | `spelling` | PostgreSQL's spellings that the parser does not know, in words that it knows |
 //! | `symmetric` | BETWEEN SYMMETRIC and BETWEEN ASYMMETRIC, which the parser does not know |
+//! | `temporary` | SELECT INTO, CREATE UNLOGGED TABLE |
 //! | `typed_literal` | Constants with a type before them that the parser has no word for |
 //! | `unsupported` | PostgreSQL's syntax that nothing here knows |
 //! | `with_recursive` | What WITH RECURSIVE may say |
@@ -36,6 +37,7 @@ pub(crate) mod script;
 pub(crate) mod sequence;
 pub(crate) mod spelling;
 pub(crate) mod symmetric;
+pub(crate) mod temporary;
 pub(crate) mod typed_literal;
 pub(crate) mod unsupported;
 pub(crate) mod view;

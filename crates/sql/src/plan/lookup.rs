@@ -10,7 +10,7 @@ use resurgam_engine::{ObjectKind, Table, Transaction};
 
 use crate::pg::catalog::{is_dropped, is_system_schema, system_relation};
 use crate::pg::functions::quote_ident;
-use crate::pg::search_path::{PUBLIC, SearchPath};
+use crate::pg::search_path::{PUBLIC, SearchPath, is_temporary};
 use crate::wire::SqlError;
 
 fn folded(ident: &Ident) -> String {
@@ -112,6 +112,20 @@ impl Lookup<'_> {
         }
     }
 
+    /// The schema that a name's schema means: `pg_temp` is the session's own.
+    ///
+    /// # Errors
+    /// `0A000` for the temporary schema of another session.
+    pub(crate) fn reachable(&self, schema: &str) -> Result<String, SqlError> {
+        let schema = self.path.meant(schema);
+        // What is stored names its own session's.
+        let is_stored = Arc::ptr_eq(&self.path, &SearchPath::stored());
+        if is_temporary(schema) && self.path.temporary() != Some(schema) && !is_stored {
+            return Err(SqlError::unsupported("cannot access temporary tables of other sessions"));
+        }
+        Ok(schema.to_owned())
+    }
+
     /// Schema and name of the relation that a name means. If it has no schema and is found nowhere, the schema is empty,
     /// as no schema's name is.
     ///
@@ -119,7 +133,7 @@ impl Lookup<'_> {
     /// Those of [`parts_of`] and of reading the catalog.
     pub(crate) fn place(&self, name: &ObjectName) -> Result<(String, String), SqlError> {
         match parts_of(name)? {
-            (Some(schema), name) => Ok((schema, name)),
+            (Some(schema), name) => Ok((self.reachable(&schema)?, name)),
             (None, name) => Ok((self.schema_of(&name)?.unwrap_or_default(), name)),
         }
     }

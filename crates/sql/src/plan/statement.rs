@@ -183,6 +183,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     crate::parse::numbers::refuse_junk(&tokens, text)?;
     let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
     let tokens = crate::parse::view::known(crate::parse::like::known(tokens));
+    let tokens = crate::parse::temporary::known(tokens);
     let tokens = crate::parse::comment::known(crate::parse::identity::known(tokens));
     let tokens = crate::parse::conflict::known(crate::parse::sequence::known(tokens));
     let tokens = crate::parse::element::known(tokens)?;
@@ -219,6 +220,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
         if symmetric.is_some() {
             crate::parse::symmetric::expand(statement);
         }
+        crate::parse::temporary::made_by_select(statement);
         crate::parse::with_write::inline(statement)?;
         crate::parse::reserved::refuse(statement, text)?;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
@@ -10,6 +10,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use resurgam_engine::{Database, Options};
 
+use crate::ddl::temporary::{Numbers, drop_left};
 use crate::exec::context::{StopFlag, StopReason};
 use crate::exec::memory::{self, ServerPool};
 use crate::exec::spill::TempTotals;
@@ -86,6 +87,10 @@ pub struct SqlDatabase {
     pub(crate) advisory: Arc<Advisory>,
     pub(crate) notifications: Arc<Hub>,
     pub(crate) types: types::Committed,
+    /// Numbers of the temporary schemas of sessions.
+    pub(crate) temporary: Numbers,
+    /// What was left of such schemas has been looked for.
+    looked_for_left: AtomicBool,
     /// Roles and rights of a version of the catalog.
     pub(crate) rights: Mutex<Option<(u64, Arc<Rights>)>>,
     pub(crate) rights_loads: AtomicU64,
@@ -113,6 +118,8 @@ impl SqlDatabase {
             advisory: Arc::default(),
             notifications: Arc::new(Hub::new(notify_queue_bytes)),
             types: types::Committed::default(),
+            temporary: Numbers::default(),
+            looked_for_left: AtomicBool::new(false),
             rights: Mutex::default(),
             rights_loads: AtomicU64::new(0),
         })
@@ -176,6 +183,9 @@ impl SqlDatabase {
             0 => self.next_pid.fetch_add(1, Ordering::Relaxed),
             pid => pid,
         };
+        if !self.looked_for_left.swap(true, Ordering::Relaxed) {
+            drop_left(self);
+        }
         let session = Session::new(Arc::clone(self), options, pid)?;
         let mut sessions = self.sessions.lock();
         sessions.retain(|_, session| session.strong_count() > 0);

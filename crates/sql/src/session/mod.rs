@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 use resurgam_engine::{Durability, ErrorKind, Isolation, Savepoint, StatementKind, Transaction};
 use tokio::time::Instant;
 
+use crate::ddl::temporary::Temporary;
 use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Op, WritePlan};
 use crate::exec::compute::{apart, aside};
@@ -154,6 +155,8 @@ pub struct Session {
     deferred_unused: Option<Arc<Mutex<Deferred>>>,
     /// It has changed what rights new objects have, maybe in its open transaction.
     pub(crate) has_changed_defaults: bool,
+    /// Where its temporary tables are; last of all, so that it goes when nothing of the session is left.
+    pub(crate) temporary: Option<Temporary>,
 }
 
 /// A prepared statement by name.
@@ -350,6 +353,7 @@ impl Session {
             has_advisory: AtomicBool::new(false),
             types: Mutex::default(),
             path: Mutex::default(),
+            temporary: Mutex::default(),
         });
         let types: Weak<SessionShared> = Arc::downgrade(&shared);
         shared.stop.set_types(types);
@@ -379,6 +383,7 @@ impl Session {
             path_known: Mutex::new((u64::MAX, PathId::default())),
             deferred_unused: None,
             has_changed_defaults: false,
+            temporary: None,
         })
     }
 
@@ -555,6 +560,16 @@ impl Session {
             self.shared.stop.end();
             if let Err(error) = checked {
                 // Takes the settings back as well.
+                self.roll_back();
+                return Err(error);
+            }
+        }
+        if self.has_work_at_commit() {
+            self.shared.stop.begin();
+            let types = self.type_source();
+            let done = Box::pin(user_types::scope(types, self.work_at_commit())).await;
+            self.shared.stop.end();
+            if let Err(error) = done {
                 self.roll_back();
                 return Err(error);
             }

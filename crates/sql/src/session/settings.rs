@@ -435,6 +435,11 @@ impl Variables {
         out
     }
 
+    /// The search path is another one, though its setting is not.
+    pub(crate) fn path_changed(&mut self) {
+        self.refresh();
+    }
+
     fn refresh(&mut self) {
         self.generation += 1;
         let duration =

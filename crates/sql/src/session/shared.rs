@@ -61,6 +61,8 @@ pub(crate) struct SessionShared {
     /// The types of users that it saw last.
     pub types: Mutex<types::Seen>,
     pub path: Mutex<Path>,
+    /// Its temporary schema, once it has one.
+    pub temporary: Mutex<Option<String>>,
 }
 
 /// The search path of a session, read.
@@ -139,7 +141,11 @@ impl PgContext for SessionShared {
         // Read under the lock: what is put there is never older than its generation.
         let variables = self.variables.lock();
         let setting = variables.get("search_path");
-        let path = Arc::new(SearchPath::of(setting.as_deref().unwrap_or(search_path::DEFAULT), &self.user));
+        let mut path = SearchPath::of(setting.as_deref().unwrap_or(search_path::DEFAULT), &self.user);
+        if let Some(schema) = &*self.temporary.lock() {
+            path = path.with_temporary(schema);
+        }
+        let path = Arc::new(path);
         *known = Path { generation: variables.generation, path: Some(Arc::clone(&path)), for_now: None };
         path
     }
@@ -276,6 +282,12 @@ impl PgContext for SessionShared {
 }
 
 impl SessionShared {
+    /// It has a temporary schema from here on, which its search path begins with.
+    pub(crate) fn has_temporary(&self, schema: &str) {
+        *self.temporary.lock() = Some(schema.to_owned());
+        self.variables.lock().path_changed();
+    }
+
     /// Another search path for as long as a statement runs; `None`: its own again.
     pub(crate) fn set_path_for_now(&self, path: Option<Arc<SearchPath>>) {
         self.path.lock().for_now = path;

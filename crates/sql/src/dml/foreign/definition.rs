@@ -206,6 +206,7 @@ impl Session {
             "42809" => SqlError::new("42809", format!("referenced relation {}", error.message)),
             _ => error,
         })?;
+        crate::ddl::temporary::check_reference(table, &found)?;
         if found.id != table.id {
             // Who sees the definition may refer to it; that it has such a key is told behind the lock.
             let named: Vec<usize> =

@@ -382,6 +382,11 @@ impl Analyzer<'_> {
             self.note_schema(name, &schema);
             parts.insert(0, schema);
         }
+        if let [schema, _] = parts.as_mut_slice()
+            && !self.is_within_view()
+        {
+            *schema = self.lookup().reachable(schema)?;
+        }
         let reference = match parts.as_slice() {
             [table] => TableReference::bare(table.clone()),
             [schema, table] => TableReference::partial(schema.clone(), table.clone()),
