@@ -45,6 +45,7 @@ fn pg_type(rows: &mut Rows<'_>, types: &UserTypes) {
             let Some(row) = catalog.type_of(TypeId(oid)) else { continue };
             let default = ty.as_domain().filter(|_| oid == ty.oid).and_then(|domain| domain.default_sql.clone());
             resolution::pg_type(&catalog, rows, row, default.as_deref());
+            rows.put("typowner", ty.owner.into());
         }
     }
 }

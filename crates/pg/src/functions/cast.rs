@@ -137,6 +137,9 @@ impl PgCast {
         if is_reg(self.oid) {
             return self.lookup(array);
         }
+        if matches!(from_oid, oid::REGPROC | oid::REGPROCEDURE) && self.oid == oid::OID {
+            return function_oids(array);
+        }
         if is_reg(from_oid) && target == &TEXT {
             return self.reg_text(array, from);
         }
@@ -255,6 +258,29 @@ impl PgCast {
         }
         Ok(Arc::new(builder.finish()))
     }
+}
+
+/// The oids of functions, which are kept by their names. A name that several have is the first one's.
+fn function_oids(names: &ArrayRef) -> Result<ArrayRef, SqlError> {
+    let catalog = resurgam_dialect::Catalog::postgres();
+    let find = |name: &str| {
+        if name == "-" {
+            return Ok(0);
+        }
+        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            return crate::decode::parse_oid(name);
+        }
+        let bare = name.split('(').next().unwrap_or(name).trim_matches('"');
+        let (schema, bare) = match bare.split_once('.') {
+            Some(("information_schema", bare)) => (resurgam_dialect::Schema::InformationSchema, bare),
+            Some((_, bare)) => (resurgam_dialect::Schema::PgCatalog, bare),
+            None => (resurgam_dialect::Schema::PgCatalog, bare),
+        };
+        let found = catalog.functions_named(schema, bare).next().map(|function| function.oid);
+        found.ok_or_else(|| SqlError::new("42883", format!("function \"{name}\" does not exist")))
+    };
+    let oids = names.as_string_view().iter().map(|name| name.map(find).transpose());
+    Ok(Arc::new(oids.collect::<Result<UInt32Array, SqlError>>()?))
 }
 
 /// The byte that a text is as `"char"`: an octal escape, or its first.

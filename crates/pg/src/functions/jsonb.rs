@@ -64,7 +64,7 @@ impl Call<'_> {
         Ok(Arc::new(out.finish()))
     }
     /// How many parts each row has; `None` of a row that is null.
-    fn collected(
+    pub(super) fn collected(
         &self,
         mut parts: impl FnMut(usize) -> Result<Option<usize>, SqlError>,
     ) -> Result<(Vec<usize>, Vec<bool>), SqlError> {
@@ -78,7 +78,12 @@ impl Call<'_> {
         Ok((lengths, valid))
     }
     /// Lists as the call returns them.
-    fn list_of(&self, lengths: Vec<usize>, valid: Vec<bool>, values: ArrayRef) -> Result<ArrayRef, SqlError> {
+    pub(super) fn list_of(
+        &self,
+        lengths: Vec<usize>,
+        valid: Vec<bool>,
+        values: ArrayRef,
+    ) -> Result<ArrayRef, SqlError> {
         let DataType::List(item) = self.returns.data_type() else {
             return Err(SqlError::internal("a function of lists that gives none"));
         };

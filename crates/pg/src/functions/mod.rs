@@ -43,6 +43,7 @@ pub(crate) mod cast;
 mod catalog;
 mod checked;
 mod define;
+mod dump;
 mod encodings;
 mod extract;
 mod fields;
@@ -185,6 +186,7 @@ pub fn is_session_function(name: &str) -> bool {
         || advisory::NAMES.contains(&name)
         || sequence::NAMES.contains(&name)
         || notify::NAMES.contains(&name)
+        || dump::NAMES.contains(&name)
         || catalog::NAMES.contains(&name)
         || privileges::NAMES.contains(&name)
         || time::SESSION_NAMES.contains(&name)
@@ -201,6 +203,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(advisory::all(cx));
     out.extend(sequence::all(cx));
     out.extend(notify::all(cx));
+    out.extend(dump::all(cx));
     out.extend(catalog::all(cx));
     out.extend(privileges::all(cx));
     out.extend(text::all());

@@ -26,6 +26,8 @@ pub struct UserType {
     pub oid: u32,
     pub schema: String,
     pub name: String,
+    /// Role.
+    pub owner: u32,
     pub body: Body,
 }
 
@@ -177,7 +179,8 @@ impl UserType {
             return Err(Error::internal(format!("\"{}\" is no type", object.name)));
         };
         let body = Body::decode(&inner.body)?;
-        Ok(Self { oid: object.id, schema: object.schema.clone(), name: object.name.clone(), body })
+        let owner = object.access.as_ref().map_or(resurgam_engine::FIRST_ROLE, |access| access.owner);
+        Ok(Self { oid: object.id, schema: object.schema.clone(), name: object.name.clone(), owner, body })
     }
 
     /// The name of the type of its arrays.

@@ -12,6 +12,7 @@ use super::syntax::{Spec, spec};
 use crate::parse::words::Words;
 use crate::pg::roles::Rights;
 use crate::pg::roles::acl::{self, Object, privilege as p};
+use crate::pg::user_types::UserType;
 use crate::session::Session;
 use crate::wire::{Execution, SqlError, Tag};
 
@@ -34,6 +35,8 @@ enum What {
     Index,
     Schema,
     Database,
+    Type,
+    Domain,
 }
 
 /// Reads `ALTER <what> name OWNER TO role`; the first word is taken. `None`: it is something else.
@@ -45,6 +48,8 @@ pub(crate) fn parse(words: &mut Words<'_>) -> Option<Result<OwnerCommand, SqlErr
         ("index", What::Index, "ALTER INDEX"),
         ("schema", What::Schema, "ALTER SCHEMA"),
         ("database", What::Database, "ALTER DATABASE"),
+        ("type", What::Type, "ALTER TYPE"),
+        ("domain", What::Domain, "ALTER DOMAIN"),
     ];
     let (_, what, tag) = kinds.into_iter().find(|(word, ..)| words.take_word(word))?;
     let if_exists = words.take_words(&["if", "exists"]);
@@ -198,6 +203,28 @@ impl Session {
                 self.store_schema_access(&txn, &name, given_to(&access, to)).await?;
                 done
             }
+            What::Type | What::Domain => {
+                let entry = self.type_to_give(&txn, command)?;
+                let rights = self.db.rights(Some(&txn))?;
+                let to = self.role_of(&rights, &command.to)?;
+                let access = access_of(&entry);
+                if access.owner == to {
+                    return done;
+                }
+                if !rights.is_superuser(self.role()) {
+                    if !rights.has_rights_of(self.role(), access.owner) {
+                        return Err(super::identity::not_owner("type", &entry.name));
+                    }
+                    self.may_give_to(&rights, to)?;
+                    if rights.allowed(to, &rights.schema(&entry.schema), Object::Schema, p::CREATE) == 0 {
+                        return Err(super::needs::denied("schema", &entry.schema));
+                    }
+                }
+                self.keep_role(&txn, to).await?;
+                let access = given_to(access, to);
+                self.store_access(&txn, &entry, access).await?;
+                done
+            }
             _ => {
                 let entry = match command.what {
                     What::Index => {
@@ -236,6 +263,17 @@ impl Session {
                 done
             }
         }
+    }
+
+    /// The type that a statement gives another owner.
+    fn type_to_give(&self, txn: &Transaction, command: &OwnerCommand) -> Result<Arc<Table>, SqlError> {
+        let (schema, name) = crate::plan::lookup::name_in_public(&command.name)?;
+        let missing = || SqlError::new("42704", format!("type \"{}\" does not exist", command.name));
+        let entry = txn.object_named(ObjectKind::TYPE, &schema, &name)?.ok_or_else(missing)?;
+        if command.what == What::Domain && UserType::of_object(&entry)?.as_domain().is_none() {
+            return Err(SqlError::new("42809", format!("\"{name}\" is not a domain")));
+        }
+        Ok(entry)
     }
 
     /// # Errors

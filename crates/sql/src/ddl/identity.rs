@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GeneratedAs, SequenceOptions, Value,
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GeneratedAs, ObjectName, SequenceOptions, Value,
 };
+use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{ColumnType, Identity, OwnedSequence, Sequence, Table, TableChange, Transaction};
 
 use super::sequence::{default_of, name_for, no_type_of_identity};
 use super::sequence_options::{self, SequenceOption, of_parser, read_option, read_restart};
 use super::{full_name, unsupported};
+use crate::access::grant_syntax::object_name;
 use crate::parse::words::Words;
 use crate::pg::types::column_oid;
+use crate::plan::lookup::parts_of;
 use crate::session::Session;
 use crate::wire::SqlError;
 
@@ -20,8 +23,19 @@ pub(crate) const IDENTITY: &str = "resurgam$identity";
 
 /// What is done to a column.
 enum Action {
-    Drop { if_exists: bool },
-    Set { generated: Option<Identity>, options: Vec<SequenceOption> },
+    Drop {
+        if_exists: bool,
+    },
+    Set {
+        generated: Option<Identity>,
+        options: Vec<SequenceOption>,
+    },
+    /// With a name for its sequence.
+    Add {
+        generated: Identity,
+        sequence: ObjectName,
+        options: Vec<SequenceOption>,
+    },
 }
 
 /// The clauses that a default stands for.
@@ -47,6 +61,9 @@ fn read(text: &str) -> Result<Action, SqlError> {
         let if_exists = words.take_words(&["if", "exists"]);
         return words.expect_end().map(|()| Action::Drop { if_exists });
     }
+    if words.take_words(&["add", "generated"]) {
+        return read_add(&mut words);
+    }
     let (mut generated, mut options) = (None, Vec::new());
     while !words.is_at_end() {
         if words.take_word("restart") {
@@ -70,6 +87,31 @@ fn read(text: &str) -> Result<Action, SqlError> {
         return Err(unsupported("OWNED BY of an identity column"));
     }
     Ok(Action::Set { generated, options })
+}
+
+/// ADD GENERATED, whose two words are taken.
+fn read_add(words: &mut Words<'_>) -> Result<Action, SqlError> {
+    let generated = match () {
+        () if words.take_word("always") => Identity::Always,
+        () if words.take_words(&["by", "default"]) => Identity::ByDefault,
+        () => return Err(words.unexpected()),
+    };
+    if !words.take_words(&["as", "identity"]) || !words.take(&Token::LParen) {
+        return Err(words.unexpected());
+    }
+    let (mut sequence, mut options) = (None, Vec::new());
+    while !words.take(&Token::RParen) {
+        if words.take_words(&["sequence", "name"]) {
+            if sequence.replace(object_name(words)?).is_some() {
+                return Err(SqlError::syntax("conflicting or redundant options"));
+            }
+        } else {
+            options.push(read_option(words)?);
+        }
+    }
+    words.expect_end()?;
+    let sequence = sequence.ok_or_else(|| words.unexpected())?;
+    Ok(Action::Add { generated, sequence, options })
 }
 
 /// What is not done to an identity column.
@@ -97,6 +139,13 @@ impl Session {
             error.position = None;
             error
         })?;
+        if let Action::Add { generated, sequence, options } = action {
+            let (schema, name) = parts_of(&sequence)?;
+            if schema.is_some_and(|schema| schema != table.schema) {
+                return Err(SqlError::new("55000", "sequence must be in same schema as table it is linked to"));
+            }
+            return self.add_identity_named(txn, table, at, generated, Some(name), &options).await;
+        }
         let Some(part) = sequence_of(table, at) else {
             let (column, name) = (&table.columns[at].name, &table.name);
             let message = format!("column \"{column}\" of relation \"{name}\" is not an identity column");
@@ -115,6 +164,7 @@ impl Session {
                 self.drop_owned(txn, &[part], None, false, &[]).await?;
                 Ok(table)
             }
+            Action::Add { .. } => Err(SqlError::internal("an identity column was not added")),
             Action::Set { generated, options } => {
                 self.change_owned(txn, part.sequence, &options).await?;
                 let Some(identity) = generated else { return Ok(Arc::clone(table)) };
@@ -153,9 +203,24 @@ impl Session {
         generated: Option<&GeneratedAs>,
         options: Option<&[SequenceOptions]>,
     ) -> Result<Arc<Table>, SqlError> {
+        let identity = if generated == Some(&GeneratedAs::ByDefault) { Identity::ByDefault } else { Identity::Always };
+        let options = of_parser(options.unwrap_or_default())?;
+        self.add_identity_named(txn, table, at, identity, None, &options).await
+    }
+
+    /// The same, with a name for the sequence.
+    async fn add_identity_named(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        at: usize,
+        identity: Identity,
+        name: Option<String>,
+        options: &[SequenceOption],
+    ) -> Result<Arc<Table>, SqlError> {
         let column = &table.columns[at];
         let width = sequence_options::width_of(column_oid(&column.ty)).ok_or_else(no_type_of_identity)?;
-        let options = sequence_options::new(width, &of_parser(options.unwrap_or_default())?)?;
+        let options = sequence_options::new(width, options)?;
         let refused = |what: &str| {
             SqlError::new("55000", format!("column \"{}\" of relation \"{}\" {what}", column.name, table.name))
         };
@@ -168,8 +233,10 @@ impl Session {
         if column.default_sql.is_some() || table.generated(at).is_some() {
             return Err(refused("already has a default value"));
         }
-        let identity = if generated == Some(&GeneratedAs::ByDefault) { Identity::ByDefault } else { Identity::Always };
-        let name = name_for(txn, &table.schema, &table.name, &column.name)?;
+        let name = match name {
+            Some(name) => name,
+            None => name_for(txn, &table.schema, &table.name, &column.name)?,
+        };
         let options = Sequence { owner: Some(table.id), ..options };
         let made = self.settle_ddl(|| txn.create_sequence(&table.schema, &name, options.clone())).await?;
         let default = default_of(&table.schema, &name);

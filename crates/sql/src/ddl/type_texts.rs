@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn casts_are_reworded() {
         let body = Body { array: 2, comment: None, kind: Kind::Enum(EnumType::default()) };
-        let ty = UserType { oid: 1, schema: "public".into(), name: "mood".into(), body };
+        let ty = UserType { oid: 1, schema: "public".into(), name: "mood".into(), owner: 10, body };
         let of = |sql: &str, renamed, of_column| reworded(sql, &ty, renamed, of_column).expect(sql);
         let to = Renamed::Type { to: "Feeling" };
         assert_eq!(of("'a'::mood", to, false).as_deref(), Some("'a'::\"Feeling\""));

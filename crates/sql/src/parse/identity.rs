@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ALTER COLUMN a SET GENERATED ALWAYS SET INCREMENT BY 2 RESTART` | `ALTER COLUMN a SET DEFAULT resurgam$identity('SET GENERATED …')` |
 //! | `ALTER COLUMN a DROP IDENTITY [IF EXISTS]` | the same |
+//! | `ALTER COLUMN a ADD GENERATED … AS IDENTITY (SEQUENCE NAME s …)` | the same |
 //! | `INSERT INTO t (a) OVERRIDING SYSTEM VALUE …` | `INSERT INTO t (a, resurgam$overriding_system) …` |
 //! | `INSERT INTO t OVERRIDING USER VALUE …` | `INSERT INTO t (resurgam$overriding_user) …` |
 
@@ -82,7 +83,12 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 /// Whether clauses of identity begin there.
 fn concerns(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let names_sequence = || {
+        let clauses = &tokens[at..end_of(tokens, at)];
+        (0..clauses.len()).any(|at| is(clauses, at, "sequence") && is(clauses, at + 1, "name"))
+    };
     is(tokens, at, "restart")
+        || is(tokens, at, "add") && is(tokens, at + 1, "generated") && names_sequence()
         || is(tokens, at, "drop") && is(tokens, at + 1, "identity")
         || is(tokens, at, "set") && OPTIONS.iter().any(|word| is(tokens, at + 1, word))
 }

@@ -783,6 +783,18 @@ impl Analyzer<'_> {
         if bound.ty.oid == oid::JSONB {
             return self.document_subscript(bound, subscript, scope, clause);
         }
+        if bound.ty.oid == oid::NAME
+            && let Subscript::Index { index } = subscript
+        {
+            // Its characters, from 0.
+            let index = self.expr(index, scope, clause)?;
+            let span = bound.span;
+            let index = self.assigned_to(index, Type::INT4, "array subscript must have type integer")?;
+            let from = Bound::new(cast(index.expr, DataType::Int64) + lit(1i64), Type::INT8);
+            let text = Bound::with_data(bound.expr, Type::TEXT, bound.data);
+            let args = vec![text, from, Bound::new(lit(1i64), Type::INT8)];
+            return Ok(self.call_named("substr", args, Type::of(oid::CHAR))?.at(span));
+        }
         let Some(element) = catalog().element_type(bound.ty.id()) else {
             let message = format!("cannot subscript type {} because it does not support subscripting", bound.ty.name());
             return Err(self.at(SqlError::new("42804", message), bound.span));

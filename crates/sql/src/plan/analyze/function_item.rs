@@ -3,7 +3,9 @@
 //! A call is a SELECT of it from one row: its values are rows, its arguments may be columns of the items before it
 //! and of outer queries.
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::TableReference;
+use datafusion::logical_expr::expr::Unnest;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, Ident, Spanned, TableAlias};
 use resurgam_dialect::Call;
@@ -65,10 +67,35 @@ impl Analyzer<'_> {
             }
             return self.table_function(&function, bound, alias.unwrap_or(&own));
         }
+        if function == "pg_options_to_table" && bound.len() == 1 {
+            return self.options(bound, ordinality, alias, before);
+        }
         let mut targets = Vec::with_capacity(2);
         for args in each_array(&function, bound) {
             let called = self.call_function(schema.as_deref(), &function, args, &form, name.span())?;
             targets.push((called.out_name, function.clone(), called.bound));
+        }
+        self.sets_item(targets, ordinality, alias, before)
+    }
+
+    /// `pg_options_to_table`: names and values of options side by side.
+    fn options(
+        &mut self,
+        options: Vec<Bound>,
+        ordinality: bool,
+        alias: Option<&TableAlias>,
+        before: &[Item],
+    ) -> Result<From> {
+        let mut targets = Vec::with_capacity(2);
+        for (column, function) in [("option_name", "pg_pg_option_names"), ("option_value", "pg_pg_option_values")] {
+            let Some(udf) = self.names.state.scalar_functions().get(function).cloned() else {
+                return unknown("pg_options_to_table");
+            };
+            let (list, data) = self.call_udf(&udf, options.clone())?;
+            let DataType::List(item) = &data else { return unknown("pg_options_to_table") };
+            let expr = Expr::Unnest(Unnest { expr: Box::new(list), outer: false });
+            let bound = Bound::with_data(expr, Type::TEXT, item.data_type().clone());
+            targets.push((Some(column), function.to_owned(), bound));
         }
         self.sets_item(targets, ordinality, alias, before)
     }

@@ -136,6 +136,20 @@ impl Analyzer<'_> {
                 found = Some(&column.bound);
             }
         }
+        if found.is_none() && name == "tableoid" {
+            let mut relations = items.iter().filter(|item| item.by_column && item.oid != 0);
+            return match (relations.next(), relations.next()) {
+                (Some(item), None) => {
+                    let oid = datafusion::common::ScalarValue::UInt32(Some(item.oid));
+                    Ok(Some(Bound::literal(oid, Type::of(crate::pg::types::oid::OID))))
+                }
+                (Some(_), Some(_)) => {
+                    let error = SqlError::new("42702", format!("column reference \"{name}\" is ambiguous"));
+                    Err(self.at(error, ident.span))
+                }
+                (None, _) => Ok(None),
+            };
+        }
         Ok(found.cloned())
     }
 
