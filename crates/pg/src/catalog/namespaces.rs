@@ -59,7 +59,9 @@ impl Namespace {
     /// What COMMENT said of it.
     pub fn comment(&self) -> Option<&str> {
         let comments = self.entry.as_ref().map(|entry| entry.comments.as_slice()).unwrap_or_default();
-        comments.iter().find(|(on, _)| *on == CommentOn::Relation).map(|(_, text)| text.as_str())
+        // As it is there from the beginning.
+        let first = (self.entry.is_none() && self.name == PUBLIC).then_some("standard public schema");
+        first.or_else(|| comments.iter().find(|(on, _)| *on == CommentOn::Relation).map(|(_, text)| text.as_str()))
     }
 }
 

@@ -4,7 +4,8 @@ use resurgam_engine::{CheckOption, Grant, Identity, Table};
 
 use super::defs::system_relations;
 use super::depend;
-use super::model::{Model, RelationKind, relation_oid, row_type_oid};
+use super::model::{CLASS_RELATION, Model, RelationKind, relation_oid, row_type_oid};
+use super::namespaces::CLASS_SCHEMA;
 use super::rows::{Rows, V};
 use super::user_types;
 use super::{BTREE_AM_OID, DATABASE_OID, HEAP_AM_OID, SUPERUSER_OID};
@@ -33,6 +34,33 @@ pub(super) fn fill(
                     ("nspowner", access.owner.into()),
                     ("nspacl", roles::shown_schema(&access, &rights)),
                 ]);
+            }
+        }
+        "pg_init_privs" => {
+            let (rights, model) = (cx.rights()?, model()?);
+            let accesses = roles::Accesses::of(&model);
+            let of_system = |relation: &&super::Relation| relation.id.is_none() && relation.kind != RelationKind::Index;
+            for relation in model.relations.iter().filter(of_system) {
+                let grants = grants_of_system(&relation.name, accesses.get(relation).owner);
+                rows.add([
+                    ("objoid", relation.oid.into()),
+                    ("classoid", CLASS_RELATION.into()),
+                    ("objsubid", 0.into()),
+                    ("privtype", 'i'.into()),
+                    ("initprivs", roles::shown(Some(&grants), &rights)),
+                ]);
+            }
+            for schema in model.namespaces.iter().filter(|schema| schema.entry.is_none()) {
+                let acl = roles::shown_schema(&rights.schema(&schema.name), &rights);
+                if !matches!(acl, V::Null) {
+                    rows.add([
+                        ("objoid", schema.oid.into()),
+                        ("classoid", CLASS_SCHEMA.into()),
+                        ("objsubid", 0.into()),
+                        ("privtype", 'i'.into()),
+                        ("initprivs", acl),
+                    ]);
+                }
             }
         }
         "pg_class" => pg_class(rows, cx, &model()?, cx.rights()?.as_ref()),
@@ -230,14 +258,7 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
             .map_or(-1, |rows| rows.min(i64::MAX as u64) as i64);
         let access = accesses.get(relation);
         // Everybody may read what the system shows, but for some.
-        let of_system = (relation.id.is_none() && !is_index).then(|| {
-            let mut grants = vec![owners(access.owner, acl::Object::Table)];
-            let hidden = ["pg_authid", "pg_shadow", "pg_hba_file_rules", "pg_statistic", "pg_subscription"];
-            if !hidden.contains(&relation.name.as_str()) {
-                grants.push(Grant { grantee: 0, privileges: acl::privilege::SELECT, ..grants[0] });
-            }
-            grants
-        });
+        let of_system = (relation.id.is_none() && !is_index).then(|| grants_of_system(&relation.name, access.owner));
         let grants = of_system.as_deref().or(access.grants.as_deref().filter(|_| !is_index));
         rows.add([
             ("oid", relation.oid.into()),
@@ -276,6 +297,16 @@ fn options_of(model: &Model, relation: &super::Relation, invoker: bool) -> V {
     };
     let options: Vec<&str> = invoker.then_some("security_invoker=true").into_iter().chain(check).collect();
     if options.is_empty() { V::Null } else { options.into() }
+}
+
+/// The rights to a relation of the system.
+fn grants_of_system(name: &str, owner: u32) -> Vec<Grant> {
+    let mut grants = vec![owners(owner, acl::Object::Table)];
+    let hidden = ["pg_authid", "pg_shadow", "pg_hba_file_rules", "pg_statistic", "pg_subscription"];
+    if !hidden.contains(&name) {
+        grants.push(Grant { grantee: 0, privileges: acl::privilege::SELECT, ..grants[0] });
+    }
+    grants
 }
 
 /// What an owner has from the start.

@@ -1,0 +1,38 @@
+-- A small database with all that scripts/pg_dump.sh takes there and back: what is in it is made the same by PostgreSQL 15
+-- and here. Roles alice and bob are there before.
+CREATE SCHEMA app;
+CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
+ALTER TYPE mood OWNER TO alice;
+CREATE DOMAIN posint AS int DEFAULT 1 CHECK (VALUE > 0);
+CREATE SEQUENCE s1 INCREMENT 5 START 10;
+CREATE TABLE parent (
+    id serial PRIMARY KEY, name text NOT NULL UNIQUE, mood mood DEFAULT 'ok', n posint,
+    price numeric(10,2) DEFAULT 0, created timestamptz DEFAULT '2024-01-02 03:04:05+00'
+);
+CREATE TABLE app.child (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, parent_id int REFERENCES parent (id) ON DELETE CASCADE,
+    qty int CHECK (qty >= 0), twice int GENERATED ALWAYS AS (qty * 2) STORED, tags text[], doc jsonb, v varchar(20), c char(3),
+    "Odd Name" bytea, took interval, u uuid
+);
+CREATE INDEX child_qty ON app.child (qty DESC, parent_id);
+CREATE UNIQUE INDEX parent_lower ON parent (lower(name)) WHERE price > 0;
+ALTER TABLE app.child ADD CONSTRAINT both_or_none UNIQUE (parent_id, v);
+CREATE VIEW pv AS
+    SELECT p.id, p.name, count(c.id) AS n FROM parent p LEFT JOIN app.child c ON c.parent_id = p.id GROUP BY p.id, p.name;
+CREATE VIEW app.cheap AS SELECT * FROM parent WHERE price < 2 WITH CASCADED CHECK OPTION;
+COMMENT ON TABLE parent IS 'the parents';
+COMMENT ON COLUMN parent.name IS 'a name; it''s one';
+COMMENT ON VIEW pv IS 'how many';
+COMMENT ON SCHEMA app IS 'the application';
+GRANT SELECT, INSERT ON parent TO alice;
+GRANT USAGE ON SCHEMA app TO bob;
+GRANT SELECT (qty) ON app.child TO bob;
+GRANT USAGE ON SEQUENCE s1 TO alice WITH GRANT OPTION;
+GRANT SELECT ON pv TO PUBLIC;
+ALTER TABLE parent OWNER TO alice;
+ALTER DEFAULT PRIVILEGES IN SCHEMA app GRANT SELECT ON TABLES TO bob;
+INSERT INTO parent (name, price) VALUES ('a', 1.5), ('b', 2), (E'tab\there', 3);
+INSERT INTO app.child (parent_id, qty, tags, doc, v, c, "Odd Name", took, u) VALUES
+    (1, 2, '{a,"b c"}', '{"k": [1, null]}', 'v', 'c', '\x00ff', '1 mon 2 days', '00000000-0000-0000-0000-000000000001'),
+    (2, 3, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+SELECT nextval('s1');
