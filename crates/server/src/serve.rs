@@ -153,6 +153,12 @@ pub(crate) fn place(url: &str) -> Option<String> {
     }
 }
 
+/// How long a device of pages may take for a call. Where nothing could take its place, calls are made directly, and waited for.
+fn device_timeout(settings: &Settings) -> Duration {
+    let replaceable = !settings.archive.is_empty() && !settings.spare_data.as_os_str().is_empty();
+    if replaceable { settings.device_timeout } else { Duration::ZERO }
+}
+
 fn engine_options(settings: &Settings) -> Result<Options, String> {
     let zone = xlog::zone_of(settings)?;
     Ok(Options {
@@ -165,7 +171,7 @@ fn engine_options(settings: &Settings) -> Result<Options, String> {
             DoubleWriting::Off => DoubleWrites::Off,
         },
         spare_data: folder(&settings.spare_data),
-        device_timeout: settings.device_timeout,
+        device_timeout: device_timeout(settings),
         backups: place(&settings.backups),
         recovery_window: settings.recovery_window,
         archive_records_per_page_max: settings.archive_records_per_page_max.into(),

@@ -194,8 +194,8 @@ settings! {
     archive_records_per_page_max: u32, "archive-records-per-page-max", "RESURGAM_ARCHIVE_RECORDS_PER_PAGE_MAX", "256";
     /// A folder on another device, where the data is restored to if its own one dies while the server runs, which goes on; it becomes the data folder then. Empty: its files are made anew in their place.
     spare_data: PathBuf, "spare-data", "RESURGAM_SPARE_DATA", "";
-    /// A device of pages that does not answer a call for so long is given up and replaced like a dead one, if there are an archive and a spare-data folder on another device; without these it is waited for. 0: always.
-    device_timeout: Duration, "device-timeout", "RESURGAM_DEVICE_TIMEOUT", "0";
+    /// A device of pages that does not answer a call for so long is given up and replaced like a dead one, where there are an archive and a spare-data folder on another device; without these it is waited for. 0: always.
+    device_timeout: Duration, "device-timeout", "RESURGAM_DEVICE_TIMEOUT", "1min";
     /// Whether changed pages are written twice, against writes that a power loss tears. auto: unless archive (and backups) have every page, so that a torn one is rebuilt; off: never, where file system and device tear no write of 8 kB.
     double_writes: DoubleWriting, "double-writes", "RESURGAM_DOUBLE_WRITES", "auto";
     /// Size of one log file; fixed when the database is created.
