@@ -47,7 +47,7 @@ pub fn made(db: &Database, rows: i64) -> Result<Arc<Table>> {
 
 /// Against a plain map: what every view finds in ranges of both directions while rows come, go and come back.
 pub fn run(seed: u64) -> Result<()> {
-    let traditional = seed % 3 == 0;
+    let traditional = seed.is_multiple_of(3);
     let db = open(&SimVfs::new(seed), traditional)?;
     let table = made(&db, 0)?;
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
