@@ -51,6 +51,9 @@ async fn sorts_aggregates_and_windows_spill() {
         ("SELECT count(*) FROM (SELECT t || 'x', count(*) FROM w GROUP BY 1) AS q", "30000"),
         ("SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY t DESC) AS n, t FROM w) AS q WHERE t > ''", "30000"),
         ("SELECT count(*) FROM (SELECT DISTINCT t || 'y' FROM w) AS q", "30000"),
+        // The rows of a LIMIT are many, too.
+        ("SELECT count(*), min(length(t)) FROM (SELECT t FROM w ORDER BY t DESC LIMIT 25000) AS q", "25000"),
+        ("SELECT count(t) FROM (SELECT t FROM w ORDER BY k OFFSET 20000 LIMIT 1) AS q", "1"),
     ];
     for (sql, wanted) in spilling {
         let before = database.temp_totals();
@@ -255,4 +258,30 @@ async fn what_is_not_read_is_counted() {
     }
     drop(waiting);
     assert_eq!(database.query_memory().0, before, "all of it comes back");
+}
+
+/// What a session had given a name to, and let go of, is free for others, whether a cache still has it or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_deallocated_is_free_for_others() {
+    let (_dir, database) = open(64 << 20);
+    let (mut sessions, mut counts) = (Vec::new(), Vec::new());
+    let long = "x".repeat(200_000);
+    for turn in 0..4 {
+        let mut session = session(&database);
+        let mut count = 0;
+        let refused = loop {
+            let sql = format!("SELECT length('{long}') + {turn} + {count}");
+            match session.parse(&format!("s{count}"), &sql, &[]).await {
+                Ok(()) => count += 1,
+                Err(error) => break error,
+            }
+            assert!(count < 2000, "there is no bound");
+        };
+        assert_eq!(refused.sqlstate, "53200", "{refused:?}");
+        rows(&mut session, "DEALLOCATE ALL").await;
+        counts.push(count);
+        sessions.push(session);
+    }
+    println!("{counts:?}");
+    assert!(counts[0] > 10 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 }

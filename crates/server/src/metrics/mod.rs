@@ -176,6 +176,22 @@ fn plans(out: &mut Exposition, totals: &PlanTotals) {
         "Plans that run on such threads now, those that were told to stop and have not yet among them.",
         resurgam_sql::plans_running(),
     );
+    let (plannings, left) = resurgam_sql::plannings();
+    out.gauge(
+        "resurgam_plannings_beside",
+        "Statements that are planned on threads of their own now, those that were told to stop and whose threads compute on among them.",
+        plannings,
+    );
+    out.gauge(
+        "resurgam_plannings_left",
+        "Those among them that were told to stop: they keep one of a bounded number of threads until they end.",
+        left,
+    );
+    out.counter(
+        "resurgam_plannings_left_total",
+        "Statements that were told to stop while they were planned on threads of their own.",
+        resurgam_sql::plannings_left(),
+    );
     out.gauge("resurgam_query_memory_bytes", "Memory that statements have reserved.", totals.reserved_bytes);
     out.gauge(
         "resurgam_query_memory_max_bytes",

@@ -18,7 +18,6 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -52,8 +51,6 @@ const HERE_MAX: Duration = Duration::from_millis(1);
 const THREADS_MAX: usize = 1024;
 /// Batches that are ready beside the one that is being read.
 const READY_MAX: usize = 2;
-/// How often who waits for work looks whether it is to stop.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Added to the threads' niceness: who asks for one row goes before who asks for a million.
 const NICENESS: i32 = 5;
 
@@ -69,10 +66,10 @@ pub fn plans_running() -> u64 {
 }
 
 /// Counts a plan as running.
-struct Running;
+pub(super) struct Running;
 
 impl Running {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         RUNNING.fetch_add(1, Ordering::Relaxed);
         Self
     }
@@ -188,7 +185,7 @@ impl Run {
 }
 
 /// The threads: as many as there are plans that run.
-fn pool() -> Result<&'static Runtime> {
+pub(super) fn pool() -> Result<&'static Runtime> {
     static POOL: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
     POOL.get_or_init(|| {
         Builder::new_multi_thread()
@@ -214,41 +211,6 @@ pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
         Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
         _ => work(),
     }
-}
-
-/// Does work of a statement on a thread of its own and waits for it; who is told to stop does not wait for its end.
-///
-/// # Errors
-/// `57014`; `XX000` if it panics.
-pub(crate) fn apart<T: Send + 'static>(
-    statement: &Arc<StopFlag>,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, SqlError> {
-    let (sender, done) = std::sync::mpsc::channel();
-    let run =
-        Arc::new(Run { statement: Arc::clone(statement), measured: Measured::default(), left: AtomicBool::new(false) });
-    let (stop, running) = (Arc::clone(&run) as Arc<dyn Stop>, Running::new());
-    let pool = pool().map_err(|error| SqlError::internal(error.to_string()))?;
-    pool.spawn_blocking(move || {
-        let _running = running;
-        let _ = sender.send(panics::caught(|| running::with(&stop, work)));
-    });
-    aside(|| {
-        loop {
-            match done.recv_timeout(LOOK_EVERY) {
-                Ok(done) => return done,
-                Err(RecvTimeoutError::Timeout) => {
-                    if let Err(error) = statement.check_time() {
-                        run.left.store(true, Ordering::Relaxed);
-                        return Err(error);
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(SqlError::internal("work of a statement ended without a result"));
-                }
-            }
-        }
-    })
 }
 
 /// A plan's stream, which `start` makes; see the module's head.

@@ -61,6 +61,8 @@ pub(crate) struct StopFlag {
     has_deadline: AtomicBool,
     /// Who knows the types of users that its session's transaction sees.
     types: OnceLock<Weak<dyn TypeSource>>,
+    /// A thread plans for the session, perhaps for a statement that did not wait for it.
+    pub(crate) planning: AtomicBool,
     /// What the statement may take of memory and temporary files.
     pub(crate) limits: Limits,
     bell: Notify,

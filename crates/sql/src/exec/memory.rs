@@ -255,6 +255,12 @@ impl Measured {
         }
     }
 
+    /// What is counted now.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> isize {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Whether it ever had as much as is worth giving back to the system.
     pub(crate) fn was_much(&self) -> bool {
         self.1.load(Ordering::Relaxed)

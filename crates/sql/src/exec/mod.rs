@@ -20,6 +20,7 @@
 //! | `pieces` | Columns that are computed are split by their bytes before they grow |
 //! | `in_order` | Inputs of a union one after another |
 //! | `outer_side` | The side of an outer join whose rows may be missing |
+//! | `planners` | Parsing and planning on threads of their own, which may be left |
 //! | `record` | Rows as values |
 //! | `scan` | The operator that reads a table |
 //! | `sets` | Functions that return sets: rows are repeated for the values that they give |
@@ -48,6 +49,7 @@ pub(crate) mod lookup_join;
 pub(crate) mod memory;
 pub(crate) mod outer_side;
 pub(crate) mod pieces;
+pub(crate) mod planners;
 pub(crate) mod record;
 pub(crate) mod scan;
 pub(crate) mod sets;

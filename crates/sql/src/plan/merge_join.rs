@@ -5,7 +5,7 @@
 //! sorts of both sides and a merge in the place of each hash join: both spill. Rows are the same; their order is another one, which
 //! is why this comes before the rule that looks after orders.
 //!
-//! Sorts get batches that are as small as those that they give ([`compact::small`]).
+//! So do sorts that keep the rows of a LIMIT in memory. Sorts get batches that are as small as those that they give ([`compact::small`]).
 //!
 //! Left as they are: joins for NOT IN, whose NULLs a merge does not know, and keys that it cannot compare as `=` does.
 
@@ -19,6 +19,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 
 use crate::exec::compact;
@@ -35,15 +36,29 @@ pub(crate) fn add(rules: &mut Vec<Rule>) {
     rules.push(Arc::new(SmallBatches));
 }
 
-/// Brings sorts that spill batches of few rows, whoever put them in the plan.
+/// Rows that a sort with a LIMIT may keep; if it wants more of them it sorts all, which spills.
+const FEW_ROWS: usize = 100;
+
+/// Brings sorts that spill batches of few rows, whoever put them in the plan; and has those with a LIMIT spill.
 #[derive(Debug)]
 struct SmallBatches;
 
 impl PhysicalOptimizerRule for SmallBatches {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|plan| match plan.downcast_ref::<SortExec>() {
-            Some(sort) if sort.fetch().is_none() => compact::small(sort).map(Transformed::yes),
-            _ => Ok(Transformed::no(plan)),
+            Some(sort) => match sort.fetch() {
+                None => compact::small(sort).map(Transformed::yes),
+                Some(rows) if rows > FEW_ROWS => {
+                    let all = compact::small(&sort.with_fetch(None))?;
+                    let first: Arc<dyn ExecutionPlan> = match sort.preserve_partitioning() {
+                        true => Arc::new(LocalLimitExec::new(all, rows)),
+                        false => Arc::new(GlobalLimitExec::new(all, 0, Some(rows))),
+                    };
+                    Ok(Transformed::yes(first))
+                }
+                Some(_) => Ok(Transformed::no(plan)),
+            },
+            None => Ok(Transformed::no(plan)),
         })
         .data()
     }

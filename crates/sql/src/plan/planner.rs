@@ -36,6 +36,7 @@ use crate::exec::context::{StatementContext, StopFlag};
 use crate::exec::filter::ByteFilters;
 use crate::exec::memory;
 use crate::exec::pieces::Pieces;
+use crate::exec::planners::plan_apart;
 use crate::exec::split::Splits;
 use crate::exec::table::EngineTable;
 use crate::exec::watch::Watches;
@@ -122,15 +123,6 @@ pub(crate) fn session_state(
     // The last one: what the others do to a subquery has to be done before it is taken out.
     state.add_analyzer_rule(Arc::new(apply::Extract));
     Ok(state)
-}
-
-/// Does what may take long without a moment at which it lets others go on, for the statement that the state's session
-/// runs.
-fn stoppable<T>(state: &SessionState, work: impl FnOnce() -> T) -> T {
-    match state.config().get_extension::<StopFlag>() {
-        Some(stop) => running::with(&(stop as Arc<dyn Stop>), || aside(work)),
-        None => aside(work),
-    }
 }
 
 /// Looks names up for one statement.
@@ -287,6 +279,8 @@ pub(crate) struct Instance {
 pub(crate) struct QueryPlan {
     /// Optimised, with placeholders; or as planned, when every execution plans anew.
     pub(crate) logical: LogicalPlan,
+    /// Physical plans of it may take long to make.
+    is_large: bool,
     /// No physical plan of it can be kept.
     each_time: AtomicBool,
     /// With literals for its parameters some of its types would be others.
@@ -331,9 +325,11 @@ impl QueryPlan {
         let each_time = AtomicBool::new(each_time);
         let (counts, pool) = (Arc::default(), Mutex::default());
         let pace = Arc::new(Pace::of(&logical));
+        let is_large = is_large(&logical);
         let (made_bytes, pool_bytes_max) = (AtomicUsize::new(0), AtomicUsize::new(POOL_BYTES));
         Ok(Self {
             logical,
+            is_large,
             each_time,
             typed_by_literals,
             of_session,
@@ -378,9 +374,10 @@ impl QueryPlan {
             }
             None if !each_time => {
                 let begun = Instant::now();
-                let (made, bytes) =
-                    stoppable(state, || crate::pg::memory::measured(|| apply::wait(self.without_values(state))));
-                let made = made?;
+                let (made, bytes) = self.make(state, |maker, state| {
+                    let (made, bytes) = crate::pg::memory::measured(|| apply::wait(maker.without_values(state)));
+                    Ok((made?, bytes))
+                })?;
                 self.made_bytes.store(bytes, Ordering::Relaxed);
                 self.counts.planned(begun.elapsed());
                 match made {
@@ -393,7 +390,8 @@ impl QueryPlan {
         };
         let Some(Kept { made, cell }) = kept else {
             let begun = Instant::now();
-            let made = stoppable(state, || apply::wait(self.with_values(state, values)))?;
+            let own = values.to_vec();
+            let made = self.make(state, move |maker, state| apply::wait(maker.with_values(state, &own)))?;
             let Made { plan, subqueries } = made;
             self.counts.planned(begun.elapsed());
             self.counts.run(RunBy::EachTime);
@@ -415,9 +413,10 @@ impl QueryPlan {
     #[cold]
     async fn canary(&self, state: &SessionState, values: &[ScalarValue]) -> Option<(Canary, Arc<[ScalarValue]>)> {
         let is_limited = canary::is_comparable(&self.logical)?;
-        let fresh = self.with_values(state, values).await.ok().map(|made| made.plan);
+        let maker = self.maker();
+        let fresh = maker.with_values(state, values).await.ok().map(|made| made.plan);
         let other = match canary::other_values(values) {
-            Some(others) => self.with_values(state, &others).await.ok().map(|made| (others, made.plan)),
+            Some(others) => maker.with_values(state, &others).await.ok().map(|made| (others, made.plan)),
             None => None,
         };
         Some((Canary { fresh, other, is_limited }, values.into()))
@@ -426,35 +425,31 @@ impl QueryPlan {
     /// Keeps a plan with values in it, for a test of the canary.
     #[cfg(test)]
     pub(crate) async fn plant(&self, state: &SessionState, values: &[ScalarValue]) -> Result<()> {
-        let made = self.with_values(state, values).await?;
+        let made = self.maker().with_values(state, values).await?;
         self.pool.lock().push_front(Kept { made, cell: Arc::default() });
         Ok(())
     }
 
-    /// A physical plan that reads its parameters from a cell, which is empty; `None` if there is none
-    /// that could be kept.
-    async fn without_values(&self, state: &SessionState) -> Result<Option<Kept>> {
-        let cell = Arc::<ParamCell>::default();
-        let bind = |plan| bind_to_cell(plan, &cell, &self.params);
-        let made = match bind(self.logical.clone()) {
-            Ok(bound) => Self::physical(bound, state, &bind).await,
-            Err(error) => Err(error),
-        };
-        Ok(made_without_values(&cell, made)?.map(|made| Kept { made, cell }))
+    fn maker(&self) -> Maker {
+        Maker { logical: self.logical.clone(), params: Arc::clone(&self.params) }
     }
 
-    /// A physical plan for these values alone.
-    async fn with_values(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Made> {
-        let bound = bind_to_values(self.logical.clone(), values)?;
-        let analyzed = state.analyzer().execute_and_check(bound, state.config_options(), |_, _| {})?;
-        let bound = apply::optimize(state, analyzed)?;
-        Self::physical(bound, state, &|plan| bind_to_values(plan, values)).await
-    }
-
-    async fn physical(bound: LogicalPlan, state: &SessionState, bind: apply::Bind<'_>) -> Result<Made> {
-        let (bound, subqueries) = apply::physical(bound, state, bind).await?;
-        let plan = state.query_planner().create_physical_plan(&bound, state).await?;
-        Ok(Made { plan, subqueries })
+    /// Makes a physical plan, which may take long without a moment at which it lets others go on. A large one is made on
+    /// a thread of its own: who is told to stop meanwhile does so at once.
+    fn make<T: Send + 'static>(
+        &self,
+        state: &SessionState,
+        make: impl FnOnce(&Maker, &SessionState) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let maker = self.maker();
+        match state.config().get_extension::<StopFlag>() {
+            Some(stop) if self.is_large => {
+                let state = state.clone();
+                plan_apart(&stop, move || make(&maker, &state)).map_err(bridge::failure)?
+            }
+            Some(stop) => running::with(&(stop as Arc<dyn Stop>), || aside(|| make(&maker, state))),
+            None => aside(|| make(&maker, state)),
+        }
     }
 
     /// Gives a physical plan back after its stream ended, without what it held: a join's rows, and
@@ -495,6 +490,60 @@ impl QueryPlan {
         });
         shareable
     }
+}
+
+/// What physical plans are made of.
+struct Maker {
+    logical: LogicalPlan,
+    params: Arc<[DataType]>,
+}
+
+impl Maker {
+    /// A physical plan that reads its parameters from a cell, which is empty; `None` if there is none
+    /// that could be kept.
+    async fn without_values(&self, state: &SessionState) -> Result<Option<Kept>> {
+        let cell = Arc::<ParamCell>::default();
+        let bind = |plan| bind_to_cell(plan, &cell, &self.params);
+        let made = match bind(self.logical.clone()) {
+            Ok(bound) => Self::physical(bound, state, &bind).await,
+            Err(error) => Err(error),
+        };
+        Ok(made_without_values(&cell, made)?.map(|made| Kept { made, cell }))
+    }
+
+    /// A physical plan for these values alone.
+    async fn with_values(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Made> {
+        let bound = bind_to_values(self.logical.clone(), values)?;
+        let analyzed = state.analyzer().execute_and_check(bound, state.config_options(), |_, _| {})?;
+        let bound = apply::optimize(state, analyzed)?;
+        Self::physical(bound, state, &|plan| bind_to_values(plan, values)).await
+    }
+
+    async fn physical(bound: LogicalPlan, state: &SessionState, bind: apply::Bind<'_>) -> Result<Made> {
+        let (bound, subqueries) = apply::physical(bound, state, bind).await?;
+        let plan = state.query_planner().create_physical_plan(&bound, state).await?;
+        Ok(Made { plan, subqueries })
+    }
+}
+
+/// Operators and expressions from which on a plan may take long to become physical.
+const LARGE_PARTS: usize = 500;
+
+/// Whether a plan has so many.
+fn is_large(plan: &LogicalPlan) -> bool {
+    let mut parts = 0;
+    let _ = apply::walk(plan, &mut |node| {
+        // A scan's columns, too, are followed through all that is above it.
+        parts += 1 + node.schema().fields().len() / 16;
+        node.apply_expressions(|expr| {
+            expr.apply(|_| {
+                parts += 1;
+                Ok(if parts > LARGE_PARTS { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })?;
+        Ok(if parts > LARGE_PARTS { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    parts > LARGE_PARTS
 }
 
 impl Instance {

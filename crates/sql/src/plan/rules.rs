@@ -20,6 +20,7 @@ use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
 
 use crate::exec::bridge;
 use crate::exec::in_order::InOrder;
@@ -108,7 +109,21 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
     rules.insert(0, Arc::new(OuterSides));
     rules.push(Arc::new(InOrder));
-    rules
+    let ask = Arc::new(Ask) as Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+    rules.into_iter().flat_map(|rule| [Arc::clone(&ask), rule]).collect()
+}
+
+impl PhysicalOptimizerRule for Ask {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        running::check().map_err(bridge::failure)?;
+        Ok(plan)
+    }
+    fn name(&self) -> &str {
+        "ask"
+    }
+    fn schema_check(&self) -> bool {
+        true
+    }
 }
 
 /// Keeps those of the optimiser's rules that are wrong about types of aggregates, and about lists of IN, from that.

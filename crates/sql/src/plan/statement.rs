@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::sql::sqlparser::ast::{self, Statement, Value, Visitor};
@@ -66,8 +66,8 @@ pub(crate) struct Prepared {
     pub allowed_before: Mutex<Vec<u32>>,
     /// About what it takes in memory.
     pub bytes: usize,
-    /// Its part of what the database keeps, once it has a name in a session.
-    pub kept: OnceLock<Kept>,
+    /// Its part of what the database keeps, while it has a name in some session.
+    kept: Mutex<Weak<Kept>>,
 }
 
 impl Prepared {
@@ -88,21 +88,23 @@ impl Prepared {
             allowed: AtomicU32::new(0),
             allowed_before: Mutex::default(),
             bytes: 0,
-            kept: OnceLock::new(),
+            kept: Mutex::default(),
         }
     }
 
-    /// Some session keeps it: it counts against the room of the database, once.
+    /// Some session keeps it: it counts against the room of the database, once, until no session does. (That it may stay
+    /// in the cache of statements, which has a bound of its own, is another matter.)
     ///
     /// # Errors
     /// `53200`
-    pub(crate) fn keep(&self, room: &Arc<Room>) -> Result<(), SqlError> {
-        if self.kept.get().is_none() {
-            let kept = room.take(self.bytes)?;
-            // If another session was quicker, this part is given back.
-            let _ = self.kept.set(kept);
+    pub(crate) fn keep(&self, room: &Arc<Room>) -> Result<Arc<Kept>, SqlError> {
+        let mut known = self.kept.lock();
+        if let Some(kept) = known.upgrade() {
+            return Ok(kept);
         }
-        Ok(())
+        let kept = Arc::new(room.take(self.bytes)?);
+        *known = Arc::downgrade(&kept);
+        Ok(kept)
     }
 }
 

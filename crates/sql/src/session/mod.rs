@@ -40,8 +40,9 @@ use tokio::time::Instant;
 use crate::ddl::temporary::Temporary;
 use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Op, WritePlan};
-use crate::exec::compute::{apart, aside};
+use crate::exec::compute::aside;
 use crate::exec::context::{Locked, StatementContext, StopFlag};
+use crate::exec::planners::plan_apart;
 use crate::exec::wait::guarded;
 use crate::exec::weight;
 use crate::parse::lexer::{self, Literal};
@@ -54,6 +55,7 @@ use crate::pg::memory;
 use crate::pg::notify;
 use crate::pg::running::{self, Stop};
 use crate::pg::user_types;
+use crate::plan::analyze::is_heavy;
 use crate::plan::lookup::Lookup;
 use crate::plan::planner::{self, Names, task_context};
 use crate::plan::planning::Planning;
@@ -107,8 +109,8 @@ pub(crate) struct NamedSavepoint {
     pub notifications: notify::Mark,
 }
 
-/// Bytes of a text that is planned on its session's thread; a longer one may take so long that a stop does not wait for it.
-const HERE_BYTES_MAX: usize = 512;
+/// Bytes of a text that is parsed on its session's thread; a longer one may take so long that a stop does not wait for it.
+const PARSED_HERE_MAX: usize = 8 << 10;
 /// How often a statement is planned again whose planning failed while definitions changed.
 const PLANS_MAX: u32 = 100;
 
@@ -145,6 +147,8 @@ pub struct Session {
     pub(crate) again: Again,
     /// When its first run began.
     began: Instant,
+    /// When it was begun to be read, if it has a time to end in: reading, planning and running are of one time.
+    read_since: Option<Instant>,
     /// When the statement that changes definitions is out of time.
     pub(crate) ddl_deadline: Option<Instant>,
     /// The settings that each statement goes by, as they were when one began; see [`Session::hot`].
@@ -159,12 +163,18 @@ pub struct Session {
     pub(crate) temporary: Option<Temporary>,
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.gone();
+    }
+}
+
 /// A prepared statement by name.
 pub(crate) struct Named {
     pub prepared: Arc<Prepared>,
     pub declared: Vec<u32>,
-    /// Its part of what the session may keep; the one without a name has none.
-    _kept: Option<Kept>,
+    /// Its part of what the session may keep, and of what the database may; the one without a name has none.
+    _kept: Option<(Kept, Arc<Kept>)>,
 }
 
 struct Portal {
@@ -378,6 +388,7 @@ impl Session {
             notices: Vec::new(),
             again: Again::default(),
             began: Instant::now(),
+            read_since: None,
             ddl_deadline: None,
             hot: Hot::default(),
             path_known: Mutex::new((u64::MAX, PathId::default())),
@@ -785,12 +796,25 @@ impl Session {
         Ok(done)
     }
 
+    /// Parses a text as [`Session::planning`] plans.
+    fn parsed<T: Send + 'static>(
+        &self,
+        text: &str,
+        parse: impl FnOnce(&str) -> Result<T, SqlError> + Send + 'static,
+    ) -> Result<T, SqlError> {
+        if text.len() <= PARSED_HERE_MAX {
+            return self.planning(|| parse(text));
+        }
+        let (stop, text) = (Arc::clone(&self.shared.stop), text.to_owned());
+        self.planning(move || plan_apart(&stop, move || parse(&text))?)
+    }
+
     /// The statement of that text, planned now or before.
     pub(crate) fn prepare_text(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>, SqlError> {
         if let Some(found) = self.kept(text, declared) {
             return Ok(found);
         }
-        let statement = self.planning(|| statement::parse_one(text))?;
+        let statement = self.parsed(text, statement::parse_one)?;
         self.plan(statement, text, declared, true)
     }
 
@@ -828,7 +852,7 @@ impl Session {
     /// # Errors
     /// `53200`
     fn count_text(&mut self, text: &str) -> Result<(), SqlError> {
-        let bytes = weight::of_text(text);
+        let bytes = if text.len() > PARSED_HERE_MAX { aside(|| weight::of_text(text)) } else { weight::of_text(text) };
         if bytes == 0 {
             self.text_memory = None;
             return Ok(());
@@ -919,23 +943,27 @@ impl Session {
         let txn = self.transaction().txn.clone();
         let mut tries = 0;
         let begun = std::time::Instant::now();
+        let is_heavy = statement.as_ref().is_some_and(|statement| {
+            let names = Names { state: &state, txn: &txn, cx: &cx };
+            is_heavy(text, statement, &names)
+        });
         let (version, mut prepared) = loop {
             // Behind that of others in REPEATABLE READ: then the plan is nobody else's.
             let version = txn.catalog_version();
             // Made with definitions that nobody else has, and that may be taken back: never current.
             let made_at = if txn.has_catalog_changes() { 0 } else { version };
-            let planned = match text.len() <= HERE_BYTES_MAX {
-                true => self.planning(|| {
+            let planned = match is_heavy {
+                false => self.planning(|| {
                     panics::planted("planning", text);
                     let names = Names { state: &state, txn: &txn, cx: &cx };
                     weighed(|| statement::prepare(&names, statement.clone(), text, declared, made_at))
                 }),
-                false => {
+                true => {
                     let stop = Arc::clone(&self.shared.stop);
                     let (state, txn, cx) = (Arc::clone(&state), txn.clone(), Arc::clone(&cx));
                     let (statement, text, declared) = (statement.clone(), text.to_owned(), declared.to_vec());
                     self.planning(move || {
-                        apart(&stop, move || {
+                        plan_apart(&stop, move || {
                             panics::planted("planning", &text);
                             let names = Names { state: &state, txn: &txn, cx: &cx };
                             weighed(|| statement::prepare(&names, statement, &text, &declared, made_at))
@@ -946,7 +974,7 @@ impl Session {
             match planned {
                 Ok(prepared) => break (version, prepared),
                 // It looks at definitions more than once; one may have changed in between.
-                Err(_) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
+                Err(error) if tries < PLANS_MAX && !ends(&error) && txn.catalog_version() != version => tries += 1,
                 Err(error) => return Err(error),
             }
         };
@@ -1028,6 +1056,8 @@ impl Session {
     /// # Errors
     /// `42601` with a position.
     pub fn split(&mut self, sql: &str) -> Result<Vec<SimpleStatement>, SqlError> {
+        self.read_since = None;
+        self.time_runs();
         self.count_text(sql)?;
         let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
         if let Some(lifted) = lifted {
@@ -1052,7 +1082,7 @@ impl Session {
             return Ok(vec![SimpleStatement::alone(Simple::Text(sql.to_owned()))]);
         }
         let text: Arc<str> = Arc::from(sql);
-        let statements = self.planning(|| statement::parse(sql))?;
+        let statements = self.parsed(sql, statement::parse)?;
         let in_string = statements.len() > 1;
         Ok(statements
             .into_iter()
@@ -1075,6 +1105,7 @@ impl Session {
     async fn execute_one(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
         self.in_string = simple.in_string;
         self.first_run();
+        self.time_runs();
         let result = loop {
             match panics::caught_in(self.run_simple(&simple.simple, last)).await {
                 Err(error) if self.runs_again(&error) => {}
@@ -1082,6 +1113,7 @@ impl Session {
             }
         };
         self.first_run();
+        self.read_since = None;
         if result.is_err() {
             self.statement_failed();
         }
@@ -1095,9 +1127,10 @@ impl Session {
                 Ok(prepared) if prepared.param_oids.len() == literals.len() && !prepared.typed_by_literals => {
                     (prepared, literals)
                 }
+                Err(error) if ends(&error) => return Err(error),
                 _ => {
                     // Any failure is told in terms of the text that the user wrote.
-                    let statement = self.planning(|| statement::parse(original))?;
+                    let statement = self.parsed(original, statement::parse)?;
                     if statement.len() != 1 {
                         return Err(SqlError::syntax("cannot run several statements here"));
                     }
@@ -1151,6 +1184,7 @@ impl Session {
             self.statement_failed();
             return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
         }
+        self.time_runs();
         let counted = self.count_text(sql);
         let prepared = counted.and_then(|()| self.prepare_text(sql, param_types));
         match prepared.and_then(|prepared| self.keep(name, prepared, param_types.to_vec())) {
@@ -1170,8 +1204,8 @@ impl Session {
         let kept = match name.is_empty() {
             true => None,
             false => {
-                prepared.keep(&self.db.kept)?;
-                Some(self.kept.take(prepared.bytes)?)
+                let shared = prepared.keep(&self.db.kept)?;
+                Some((self.kept.take(prepared.bytes)?, shared))
             }
         };
         self.statements.insert(name.to_owned(), Named { prepared, declared, _kept: kept });
@@ -1326,9 +1360,11 @@ impl Session {
     pub async fn execute(&mut self, portal: &str, max_rows: usize) -> Result<Execution, SqlError> {
         self.in_string = false;
         self.first_run();
+        self.time_runs();
         let types = self.type_source();
         let result = user_types::scope(types, panics::caught_in(self.run_portal(portal, max_rows))).await;
         self.first_run();
+        self.read_since = None;
         if result.is_err() {
             self.statement_failed();
         }
@@ -1461,6 +1497,7 @@ impl Session {
     /// # Errors
     /// That of the commit.
     pub async fn sync(&mut self) -> Result<(), SqlError> {
+        self.read_since = None;
         match &self.open {
             Some(open) if open.block => {
                 // A portal that had not come to its end may have been closed, a statement planned.
@@ -1492,8 +1529,15 @@ impl Session {
         if timeout.is_zero() {
             return None;
         }
-        let from = if self.is_run_again() { self.began } else { Instant::now() };
-        Some(from + timeout)
+        let run_since = || if self.is_run_again() { self.began } else { Instant::now() };
+        Some(self.read_since.unwrap_or_else(run_since) + timeout)
+    }
+
+    /// From now on the time of the statement runs, unless it does already.
+    fn time_runs(&mut self) {
+        if self.read_since.is_none() && !self.hot().statement_timeout.is_zero() {
+            self.read_since = Some(Instant::now());
+        }
     }
 
     pub(crate) fn style(&self) -> TextStyle {
@@ -1752,6 +1796,11 @@ pub(crate) fn same_result(before: &Prepared, now: &Prepared) -> Result<(), SqlEr
         _ => false,
     };
     if alike { Ok(()) } else { Err(SqlError::unsupported("cached plan must not change result type")) }
+}
+
+/// Whether a statement is at its end by that: it was told to stop, or has taken too much, and would once more.
+fn ends(error: &SqlError) -> bool {
+    matches!(error.sqlstate.as_str(), "57014" | "57P01" | "53200" | "53400")
 }
 
 pub(crate) fn aborted() -> SqlError {

@@ -77,13 +77,7 @@ pub(crate) struct Path {
 
 impl Drop for SessionShared {
     fn drop(&mut self) {
-        if let Some(locks) = self.advisory_used() {
-            locks.back_to(self.pid, 0);
-            locks.release_session(self.pid);
-        }
-        if let (Some(listener), Some(database)) = (self.listener.get_mut().take(), self.database.upgrade()) {
-            database.notifications.leave(&listener);
-        }
+        self.release();
     }
 }
 
@@ -293,6 +287,27 @@ impl SessionShared {
         self.path.lock().for_now = path;
     }
 
+    /// The session is gone, although a thread may have this still: one that plans for a statement that was stopped.
+    pub(crate) fn gone(&self) {
+        self.release();
+        if let Some(database) = self.database.upgrade() {
+            let mut sessions = database.sessions.lock();
+            if sessions.get(&self.pid).is_some_and(|known| std::ptr::eq(known.as_ptr(), self)) {
+                sessions.remove(&self.pid);
+            }
+        }
+    }
+    fn release(&self) {
+        if let Some(locks) = self.advisory_used() {
+            self.has_advisory.store(false, Ordering::Relaxed);
+            locks.back_to(self.pid, 0);
+            locks.release_session(self.pid);
+        }
+        let listener = self.listener.lock().take();
+        if let (Some(listener), Some(database)) = (listener, self.database.upgrade()) {
+            database.notifications.leave(&listener);
+        }
+    }
     /// The advisory locks, if the session may have some.
     pub(crate) fn advisory_used(&self) -> Option<Arc<Advisory>> {
         if !self.has_advisory.load(Ordering::Relaxed) {

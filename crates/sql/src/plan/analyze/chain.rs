@@ -234,7 +234,7 @@ fn with_lists(terms: Vec<Expr>) -> Vec<Expr> {
 
 /// Conditions in a tree that nobody flattens to more than [`CONDITIONS_SEEN`] and as many groups. The first of them
 /// stay what they are: what is read goes by them.
-fn connected(mut terms: Vec<Expr>, op: Operator) -> Expr {
+pub(super) fn connected(mut terms: Vec<Expr>, op: Operator) -> Expr {
     if terms.len() > 2 * CONDITIONS_SEEN {
         let mut groups = terms.split_off(CONDITIONS_SEEN);
         while groups.len() > CONDITIONS_SEEN {

@@ -7,20 +7,21 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column as PlanColumn, NullEquality, ScalarValue, Spans, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr};
+use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery};
 use datafusion::sql::sqlparser::ast::{
     self, Ident, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableSampleKind, TableWithJoins,
 };
 use resurgam_engine::is_hidden;
 
 use super::bound::{Bound, Column, Relation, Type};
+use super::chain::connected;
 use super::expr::Clause;
 use super::scope::{Item, Scope, folded};
 use super::select::barrier;
 use super::{Analyzer, Result, spliced, unknown};
 use crate::exec::table::KEY_COLUMN;
 use crate::parse::depth::too_deep;
-use crate::pg::types;
+use crate::pg::{running, types};
 use crate::plan::planner::{TARGET, engine_table};
 use crate::wire::SqlError;
 
@@ -215,10 +216,11 @@ impl Analyzer<'_> {
 
     /// A join whose columns of one name become one.
     fn using(&mut self, left: From, right: From, kind: JoinType, names: &[Ident]) -> Result<From> {
-        let mut condition: Option<Expr> = None;
+        let mut conditions = Vec::with_capacity(names.len());
         let mut merged: Vec<Column> = Vec::with_capacity(names.len());
-        let mut seen: Vec<String> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::with_capacity(names.len());
         for ident in names {
+            running::check()?;
             let name = folded(ident);
             if seen.contains(&name) {
                 let error =
@@ -248,10 +250,7 @@ impl Analyzer<'_> {
             self.mark(&l.expr);
             self.mark(&r.expr);
             let equal = self.binary("=", l.clone(), r.clone(), ident.span)?;
-            condition = Some(match condition {
-                None => equal.expr,
-                Some(before) => binary_expr(before, Operator::And, equal.expr),
-            });
+            conditions.push(equal.expr);
             let common = self.common_type(&[&l, &r], "JOIN/USING")?;
             let (l, r) = (self.implicit(l, common)?, self.implicit(r, common)?);
             let bound = match kind {
@@ -260,8 +259,10 @@ impl Analyzer<'_> {
                 _ => l,
             };
             merged.push(Column { name: name.clone(), bound });
-            seen.push(name);
+            seen.insert(name);
         }
+        // A tree: what walks down it, and asks for types at each step, would go through the square of a chain.
+        let condition = (!conditions.is_empty()).then(|| connected(conditions, Operator::And));
         let plan = match condition {
             Some(condition) => builder(left.plan).join_on(right.plan, kind, Some(condition))?.build()?,
             None => {

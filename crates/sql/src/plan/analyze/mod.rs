@@ -51,6 +51,7 @@ mod from;
 mod function;
 mod function_item;
 mod group;
+mod heavy;
 mod identity;
 mod insert;
 mod json;
@@ -93,6 +94,7 @@ use crate::wire::SqlError;
 
 pub(crate) use bound::Type;
 pub(crate) use domains::{check_domain_condition, check_domain_default};
+pub(crate) use heavy::is_heavy;
 pub(crate) use lock::Locking;
 pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row};
 use scope::Scope;
