@@ -4,10 +4,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
+use common::stops::{SOON, Stop, has_spilled, soon, stopped, with_table};
 use common::{Client, TestServer, error, query};
-
-/// A generous bound for what takes milliseconds: the machine may be busy with other tests.
-const SOON: Duration = Duration::from_secs(5);
 
 /// What a statement is busy with, each without an end of its own within the test's time.
 ///
@@ -94,141 +92,6 @@ const SPILLING: &[(&str, &str)] = &[
     ),
 ];
 
-/// What takes long before it runs, some of it in a short text: parsing, analysis, optimisation, and the physical plan.
-fn planning() -> Vec<(&'static str, String)> {
-    let joined = |count: usize, between: &str, item: &dyn Fn(usize) -> String| {
-        (0..count).map(item).collect::<Vec<_>>().join(between)
-    };
-    let cross = "from u a, u b, u c, u d";
-    vec![
-        ("wide tables", format!("select 1 from {}", joined(8, " natural join ", &|n| format!("wide w{n}")))),
-        ("views of views", "select count(*) from v9 a, v9 b, v9 c".to_owned()),
-        ("a long sum", format!("select {} {cross}", joined(30_000, "||", &|n| format!("'{n}'")))),
-        (
-            "alternatives",
-            format!("select 1 {cross} where {}", joined(20_000, " or ", &|n| format!("a.n > {n} and b.n < {n}"))),
-        ),
-        ("joined subqueries", {
-            let items = joined(400, ", ", &|n| format!("lateral (select {n} + a.id as x) s{n}"));
-            format!("select count(*) {cross}, {items} where {}", joined(400, " and ", &|n| format!("s{n}.x > b.id")))
-        }),
-        ("unions", joined(40, " union ", &|_| "select * from wide".to_owned())),
-        (
-            "windows",
-            format!("select {} {cross}", joined(400, ", ", &|n| format!("sum(a.n) over (order by a.n + {n})"))),
-        ),
-        (
-            "groupings",
-            format!("select count(*) {cross} group by cube({})", joined(12, ", ", &|n| format!("a.n + {n}"))),
-        ),
-    ]
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Stop {
-    Cancel,
-    Terminate,
-    Timeout,
-    Gone,
-}
-
-fn with_table(server: &TestServer) {
-    let mut client = server.client();
-    client.rows("create table t (id int primary key, n int, text text)");
-    client.rows("insert into t select i, 0, repeat('x', 100) from generate_series(1, 200) i");
-    client.rows("create table u (id int primary key, n int, m int)");
-    client.rows("insert into u select i, 0, -i from generate_series(1, 20000) i");
-}
-
-/// What [`planning`] names.
-fn with_much_to_plan(server: &TestServer) {
-    let mut client = server.client();
-    let columns: Vec<String> = (0..1200).map(|n| format!("c{n} int")).collect();
-    client.rows(&format!("create table wide ({})", columns.join(", ")));
-    client.rows("create view v0 as select a.id, b.n from u a, u b where a.id = b.id");
-    for n in 0..9 {
-        client.rows(&format!("create view v{} as select a.id, b.n from v{n} a, v{n} b where a.id = b.id", n + 1));
-    }
-}
-
-/// Whether a statement of this process (the server's, too) has temporary files.
-fn has_spilled() -> bool {
-    let handles = std::fs::read_dir("/proc/self/fd").expect("handles").flatten();
-    let links = handles.filter_map(|handle| std::fs::read_link(handle.path()).ok());
-    links.into_iter().any(|to| to.to_string_lossy().contains("/resurgam_tmp/"))
-}
-
-fn gone(watcher: &mut Client, pid: i32) -> bool {
-    watcher.rows(&format!("select count(*) from pg_stat_activity where pid = {pid}")) == ["0"]
-}
-
-fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < SOON, "not within {SOON:?}: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// Stops one statement in one way; how long it took until the row that its session had locked was free.
-fn stopped(
-    server: &TestServer,
-    watcher: &mut Client,
-    (what, statement): (&str, &str),
-    stop: Stop,
-    spills: bool,
-) -> Duration {
-    let what = format!("{what}, {stop:?}");
-    let mut client = server.client();
-    client.rows("begin");
-    client.rows("update t set n = 1 where id = 1");
-    let pid = client.process_id;
-    let run_for = Duration::from_millis(60);
-    if spills {
-        // A timeout comes when it comes.
-        assert!(stop != Stop::Timeout, "{what}");
-        client.rows("set work_mem = '64kB'");
-    }
-    match stop {
-        Stop::Timeout => drop(client.rows(&format!("set statement_timeout = '{}ms'", run_for.as_millis()))),
-        Stop::Gone => drop(client.rows("set client_connection_check_interval = '20ms'")),
-        Stop::Cancel | Stop::Terminate => {}
-    }
-    client.send(&query(statement));
-    if spills {
-        soon(&format!("{what}: it does not spill"), has_spilled);
-    } else {
-        std::thread::sleep(run_for);
-    }
-    let begun = Instant::now();
-    let mut client = Some(client);
-    match stop {
-        Stop::Cancel => assert_eq!(watcher.rows(&format!("select pg_cancel_backend({pid})")), ["t"], "{what}"),
-        Stop::Terminate => assert_eq!(watcher.rows(&format!("select pg_terminate_backend({pid})")), ["t"], "{what}"),
-        Stop::Timeout => {}
-        Stop::Gone => client = None,
-    }
-    // The transaction has failed or is gone: its row is free.
-    watcher.rows("set lock_timeout = '5s'");
-    let (_, messages) = watcher.query("update t set n = n + 1 where id = 1");
-    assert!(messages.iter().all(|message| message.tag != b'E'), "{what}: the row is not free: {messages:?}");
-    let took = begun.elapsed();
-    match stop {
-        Stop::Cancel | Stop::Timeout => {
-            let Some(mut client) = client else { return took };
-            let (status, messages) = client.until_ready();
-            let state = error(&messages).sqlstate();
-            // A hash table or a sort that is full is an end, too.
-            assert!(state == "57014" || state == "53200", "{what}: {state}");
-            assert_eq!(status, b'E', "{what}");
-            client.rows("rollback");
-            assert_eq!(client.rows("select 1"), ["1"], "{what}");
-        }
-        Stop::Terminate | Stop::Gone => soon(&what, || gone(watcher, pid)),
-    }
-    took
-}
-
 #[test]
 fn each_statement_ends_in_whatever_way_it_is_told_to() {
     let server = TestServer::start();
@@ -259,33 +122,6 @@ fn each_statement_ends_in_whatever_way_it_is_told_to() {
     }
     blocker.rows("rollback");
     assert_eq!(watcher.rows("select count(*) from t"), ["200"]);
-}
-
-/// Nor does anybody wait for the planning of a statement that was told to stop.
-#[test]
-fn planning_ends_in_whatever_way_it_is_told_to() {
-    let server = TestServer::start();
-    with_table(&server);
-    with_much_to_plan(&server);
-    let mut watcher = server.client();
-    let mut slowest = (Duration::ZERO, String::new());
-    for (what, statement) in planning() {
-        for stop in [Stop::Cancel, Stop::Terminate, Stop::Timeout, Stop::Gone] {
-            let took = stopped(&server, &mut watcher, (what, &statement), stop, false);
-            assert!(took < SOON, "{what}, {stop:?}: {took:?}");
-            if took > slowest.0 {
-                slowest = (took, format!("{what}, {stop:?}"));
-            }
-        }
-    }
-    println!("the slowest: {slowest:?}");
-    // What goes on for nobody is no reason to stay, either.
-    let mut client = server.client();
-    client.send(&query(&planning()[0].1));
-    std::thread::sleep(Duration::from_millis(100));
-    let begun = Instant::now();
-    drop(server);
-    assert!(begun.elapsed() < 4 * SOON, "{:?}", begun.elapsed());
 }
 
 #[test]

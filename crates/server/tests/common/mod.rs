@@ -7,6 +7,7 @@ pub mod exposition;
 pub mod http;
 pub mod memory;
 pub mod process;
+pub mod stops;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
