@@ -41,7 +41,7 @@ pub use access::{Login, LoginRefused};
 pub use dml::copy::{CopyIn, CopyOut};
 pub use exec::compute::{plans_moved, plans_running};
 pub use exec::memory::measured_bytes;
-pub use exec::planners::{plannings, plannings_left};
+pub use exec::planners::{plannings, plannings_ever, plannings_left};
 pub use exec::spill::TempTotals;
 pub use parse::depth::STACK_BYTES;
 #[doc(hidden)]

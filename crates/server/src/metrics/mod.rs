@@ -188,6 +188,11 @@ fn plans(out: &mut Exposition, totals: &PlanTotals) {
         left,
     );
     out.counter(
+        "resurgam_plannings_beside_total",
+        "Statements that were planned on threads of their own, since they may take long to plan.",
+        resurgam_sql::plannings_ever(),
+    );
+    out.counter(
         "resurgam_plannings_left_total",
         "Statements that were told to stop while they were planned on threads of their own.",
         resurgam_sql::plannings_left(),

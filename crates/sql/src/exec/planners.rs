@@ -36,6 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 struct Places {
     max: usize,
     taken: AtomicUsize,
+    /// All that were ever taken.
+    taken_ever: AtomicU64,
     /// Taken by work that nobody waits for any more.
     left: AtomicUsize,
     /// All that was ever left.
@@ -50,6 +52,11 @@ pub fn plannings() -> (u64, u64) {
     (PLACES.taken.load(Ordering::Relaxed) as u64, PLACES.left.load(Ordering::Relaxed) as u64)
 }
 
+/// Statements that were parsed or planned on threads of their own, since the process began; one may be so more than once.
+pub fn plannings_ever() -> u64 {
+    PLACES.taken_ever.load(Ordering::Relaxed)
+}
+
 /// Statements that were told to stop while they were planned on threads of their own, since the process began.
 pub fn plannings_left() -> u64 {
     PLACES.left_ever.load(Ordering::Relaxed)
@@ -57,7 +64,8 @@ pub fn plannings_left() -> u64 {
 
 impl Places {
     const fn new(max: usize) -> Self {
-        Self { max, taken: AtomicUsize::new(0), left: AtomicUsize::new(0), left_ever: AtomicU64::new(0) }
+        let (taken, left) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { max, taken, taken_ever: AtomicU64::new(0), left, left_ever: AtomicU64::new(0) }
     }
 
     /// A place for the statement's session; `None` if it has one, or there is none.
@@ -67,6 +75,7 @@ impl Places {
         }
         let more = |taken| (taken < self.max).then_some(taken + 1);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).ok()?;
+        self.taken_ever.fetch_add(1, Ordering::Relaxed);
         statement.planning.store(true, Ordering::Release);
         Some(Arc::new(Place { places: self, statement: Arc::clone(statement), state: AtomicU8::new(WAITED_FOR) }))
     }
