@@ -33,6 +33,8 @@ fn who_keeps_a_thread_is_named_and_logins_go_on() {
     // Planned before: planning gives the thread to others.
     client.send(&[parse("s", "select 1 as \"plant: stall\""), sync()].concat());
     client.until_ready();
+    // And it has one again when it waits for the next message.
+    std::thread::sleep(Duration::from_millis(300));
     let stall = [bind("", "s", &[]), execute("", 0), sync()].concat();
     client.send(&stall);
     until("it stalls", || health().status == 503);

@@ -230,7 +230,7 @@ fn in_place<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::exec::context::StopReason;

@@ -67,7 +67,7 @@ pub(crate) struct Prepared {
     /// About what it takes in memory.
     pub bytes: usize,
     /// Its part of what the database keeps, while it has a name in some session.
-    kept: Mutex<Weak<Kept>>,
+    pub kept: Mutex<Weak<Kept>>,
 }
 
 impl Prepared {
