@@ -252,6 +252,8 @@ impl Cursor {
         self.met.begin();
         let jump = self.jump(tree);
         if self.done {
+            drop(jump);
+            db.clean_jumped_over(tree);
             return Ok(());
         }
         let read = self.read_leaves(tree, &mut filling);
@@ -261,7 +263,7 @@ impl Cursor {
             Some(walk) => {
                 let has_jumped = walk.has_jumped;
                 if let Some(passed) = self.met.passed(limits) {
-                    walk.note(passed);
+                    walk.note(&db.inner().empty_spans, passed);
                 }
                 if has_jumped {
                     db.clean_jumped_over(tree);

@@ -41,6 +41,8 @@ impl Default for GhostLimits {
     }
 }
 
+/// Leaves that a cursor has cleaned in one walk: after a large deletion readers share the work, and none does all of it.
+const CLEANED_MAX: u32 = 64;
 /// Leaves that a cursor has cleaned of a range that it jumped over.
 const LEAVES_CLEANED: usize = 4;
 
@@ -58,6 +60,8 @@ pub(crate) struct MetGhosts {
     /// From the begin of the walk on, as long as there were only ghosts that the view sees as such.
     passed: Passed,
     interrupted: bool,
+    /// Leaves that were cleaned in this walk.
+    cleaned: u32,
 }
 
 impl MetGhosts {
@@ -112,8 +116,11 @@ impl MetGhosts {
     }
 
     /// Whether a leaf with so many records is to be cleaned.
-    pub fn are_many(&self, limits: GhostLimits, records: u16) -> bool {
-        self.unneeded >= limits.cleaned_from || (self.unneeded > 0 && self.unneeded == u32::from(records))
+    pub fn are_many(&mut self, limits: GhostLimits, records: u16) -> bool {
+        let many = self.cleaned < CLEANED_MAX
+            && (self.unneeded >= limits.cleaned_from || (self.unneeded > 0 && self.unneeded == u32::from(records)));
+        self.cleaned += u32::from(many);
+        many
     }
 
     /// What was passed over from the begin of the walk on, if it is worth a range.
@@ -136,8 +143,15 @@ impl Database {
         }
     }
 
+    /// Not while a page may have to be waited for that the reader does not need, and not where it cannot be logged.
     fn may_clean(&self) -> bool {
-        !self.inner().stopping.load(Ordering::Relaxed) && self.has_log_room()
+        let inner = self.inner();
+        !inner.stopping.load(Ordering::Relaxed)
+            && self.has_log_room()
+            && self.check_running().is_ok()
+            && inner.pool.pending_redo().is_caught_up()
+            && inner.pool.restoring().is_none()
+            && inner.pool.dead_devices().is_empty()
     }
 
     fn clean_at(&self, tree: Tree, page: PageId, key: &[u8]) -> Result<()> {

@@ -613,8 +613,9 @@ impl Transaction {
         state.bulk = false;
         state.taken_back.clear();
         let Some(active) = state.active.clone() else { return Ok(()) };
-        // Rows come back that it has deleted.
+        // Rows come back that it has deleted: what was noted before does not hold, nor what a read notes that goes on meanwhile.
         inner.empty_spans.forget_own(active.id);
+        let _once_more = ForgetOwn { db: &self.0.db, id: active.id };
         let mark = savepoint.mark.max(active.id);
         let taken_back = state.catalog.back_to(mark, |parts| inner.catalog.build(parts, 0));
         if taken_back.is_err() {
@@ -686,6 +687,18 @@ impl Transaction {
         let mut state = self.quiet();
         check_open(&state)?;
         self.0.roll_back(&mut state)
+    }
+}
+
+/// What is noted of a transaction's deletions is forgotten when this goes.
+struct ForgetOwn<'d> {
+    db: &'d Database,
+    id: TxId,
+}
+
+impl Drop for ForgetOwn<'_> {
+    fn drop(&mut self) {
+        self.db.inner().empty_spans.forget_own(self.id);
     }
 }
 
@@ -775,6 +788,7 @@ impl TxInner {
     /// Gives up the locks of an ended transaction, then wakes those who wait for it: in this
     /// order, or they would find the locks still taken and ask again at once.
     fn release(&self, state: &mut TxState, id: TxId) {
+        self.db.inner().empty_spans.end_own(id);
         let requested = std::mem::take(&mut state.requested);
         let by_name = state.locked_by_name.drain(..).map(|(object, _)| object);
         for object in state.locked.drain().chain(requested).chain(by_name) {

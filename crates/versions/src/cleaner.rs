@@ -52,13 +52,11 @@ use crate::pending_frees::{FreeWork, Freed, PendingFrees};
 use crate::progress::{
     CleanerTotals, FinishedSweep, Pace, Progress, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
-use crate::prune::{Planned, unlink_emptied};
+use crate::prune::{MERGE_BELOW_BYTES, Planned, unlink_emptied};
 use crate::reclaim::Past;
 use crate::store::VersionStore;
 use crate::sweep::{Marked, Work};
 
-/// Leaves this empty are offered for merging.
-const MERGE_BELOW_BYTES: usize = 2048;
 /// Pages between two looks at the pace.
 const STRIDE_PAGES: u64 = 16;
 /// Threads for a unit of pages, at most: for fewer pages starting another one costs more.

@@ -16,7 +16,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
 use resurgam_base::{CommitTs, ObjectId, TxId};
 
@@ -26,6 +26,8 @@ use crate::view::View;
 const TREES_MAX: usize = 256;
 /// Ranges of one tree; beyond, the one that was extended longest ago goes.
 const SPANS_MAX: usize = 16;
+/// Of them, those that begin at the same key.
+const NESTED_MAX: usize = 4;
 
 /// Mistakes that tests make on purpose, to see that they would be noticed. None is made otherwise.
 #[doc(hidden)]
@@ -231,6 +233,7 @@ impl TreeSpans {
         let Some(at) = self.walks.iter().position(|walk| walk.id == id) else { return };
         let walk = self.walks.swap_remove(at);
         let Some(passed) = passed.filter(|passed| !walk.void && passed.ghosts > 0) else { return };
+        let up = matches!(walk.origin, From::Key(_));
         let (from, to) = match walk.origin {
             From::Key(from) => {
                 let to = after(&passed.edge);
@@ -256,6 +259,13 @@ impl TreeSpans {
                 && (seen.own.is_none() || span.seen.own == seen.own)
         };
         self.spans.retain(|span| !is_no_less(span));
+        // The few that were noted last will do.
+        let same_begin = |span: &Span| if up { span.from == from } else { span.to == to };
+        while self.spans.iter().filter(|span| same_begin(span)).count() >= NESTED_MAX
+            && let Some(oldest) = self.spans.iter().position(same_begin)
+        {
+            self.spans.remove(oldest);
+        }
         self.spans.push(Span { from, to, seen, cleaned });
         self.bound();
     }
@@ -283,8 +293,13 @@ pub struct SpanWalk {
 
 impl SpanWalk {
     /// Notes what was passed over, so that others jump over it.
-    pub fn note(mut self, passed: &Passed) {
+    pub fn note(mut self, spans: &EmptySpans, passed: &Passed) {
         self.ended = true;
+        if let Some((own, _)) = passed.seen.own {
+            let mut owners = spans.owners.lock();
+            owners.insert(own);
+            spans.owner_count.store(owners.len() as u64, Ordering::SeqCst);
+        }
         self.tree.lock().leave(self.id, Some(passed));
     }
 }
@@ -312,6 +327,9 @@ pub struct EmptySpans {
     any: AtomicBool,
     trees: RwLock<HashMap<ObjectId, Arc<Mutex<TreeSpans>>>>,
     jumps: AtomicU64,
+    /// Transactions of which something is noted that they deleted themselves, and how many.
+    owners: Mutex<HashSet<TxId>>,
+    owner_count: AtomicU64,
 }
 
 impl EmptySpans {
@@ -378,6 +396,20 @@ impl EmptySpans {
         }
     }
 
+    /// A transaction has ended: nobody uses what is noted for it alone.
+    pub fn end_own(&self, own: TxId) {
+        if self.owner_count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut owners = self.owners.lock();
+        let noted = owners.remove(&own);
+        self.owner_count.store(owners.len() as u64, Ordering::SeqCst);
+        drop(owners);
+        if noted {
+            self.forget_own(own);
+        }
+    }
+
     /// What is to be cleaned next of a range of `tree` in which nobody needs anything: all commits in it are at or before `horizon`.
     pub fn unneeded(&self, tree: ObjectId, horizon: CommitTs) -> Option<Unneeded> {
         let tree = self.tree(tree)?;
@@ -440,13 +472,13 @@ mod tests {
         let (spans, txs) = (EmptySpans::default(), TxManager::new(TxId(100)));
         assert!(spans.enter(TREE, &view(&txs, 5), up("")).is_none(), "nothing is noted yet");
         spans.arm(TREE);
-        spans.enter(TREE, &view(&txs, 5), up("")).expect("armed").note(&passed("m", 4));
+        spans.enter(TREE, &view(&txs, 5), up("")).expect("armed").note(&spans, &passed("m", 4));
         assert_eq!(start(&spans, &view(&txs, 5), up("")), Some(up("m\0")));
         assert_eq!(start(&spans, &view(&txs, 5), up("c")), Some(up("m\0")));
         assert_eq!(start(&spans, &view(&txs, 5), up("n")), Some(up("n")), "behind it");
         assert_eq!(start(&spans, &view(&txs, 3), up("")), Some(up("")), "one that sees what was there");
         // Goes on from there.
-        spans.enter(TREE, &view(&txs, 9), up("b")).expect("armed").note(&passed("p", 8));
+        spans.enter(TREE, &view(&txs, 9), up("b")).expect("armed").note(&spans, &passed("p", 8));
         assert_eq!(start(&spans, &view(&txs, 9), up("")), Some(up("p\0")));
         assert_eq!(start(&spans, &view(&txs, 5), up("")), Some(up("m\0")), "one that began a little earlier");
         // Downwards: nothing is left.
@@ -459,7 +491,7 @@ mod tests {
     fn walks_down_jump_as_well() {
         let (spans, txs) = (EmptySpans::default(), TxManager::new(TxId(100)));
         spans.arm(TREE);
-        spans.enter(TREE, &view(&txs, 5), From::Below(None)).expect("armed").note(&passed("m", 4));
+        spans.enter(TREE, &view(&txs, 5), From::Below(None)).expect("armed").note(&spans, &passed("m", 4));
         assert_eq!(start(&spans, &view(&txs, 5), From::Below(None)), Some(down("m")));
         assert_eq!(start(&spans, &view(&txs, 5), down("x")), Some(down("m")));
         assert_eq!(start(&spans, &view(&txs, 5), down("m")), Some(down("m")));
@@ -478,7 +510,7 @@ mod tests {
         for key in ["b", "k", "h", "z"] {
             spans.insert(TREE, key.as_bytes());
         }
-        walk.note(&passed("m", 4));
+        walk.note(&spans, &passed("m", 4));
         assert_eq!(start(&spans, &view(&txs, 5), up("c")), Some(up("h")));
         spans.insert(TREE, b"e");
         assert_eq!(start(&spans, &view(&txs, 5), up("c")), Some(up("e")));
@@ -489,7 +521,7 @@ mod tests {
         // One that was put in before all that a walk passed leaves nothing to note.
         let walk = spans.enter(TREE, &view(&txs, 5), up("p")).expect("armed");
         spans.insert(TREE, b"p");
-        walk.note(&passed("r", 4));
+        walk.note(&spans, &passed("r", 4));
         assert_eq!(start(&spans, &view(&txs, 5), up("p")), Some(up("p")));
         // A walk that is not ended notes nothing, and leaves nothing behind.
         drop(spans.enter(TREE, &view(&txs, 5), up("s")));
@@ -502,7 +534,7 @@ mod tests {
         spans.arm(TREE);
         let own = |hidden_from| View { own: TxId(30), hidden_from: TxId(hidden_from), ..view(&txs, 5) };
         let by_own = Passed { seen: SeenBy { ts: CommitTs(4), own: Some((TxId(30), TxId(33))) }, ..passed("m", 4) };
-        spans.enter(TREE, &own(u64::MAX), up("")).expect("armed").note(&by_own);
+        spans.enter(TREE, &own(u64::MAX), up("")).expect("armed").note(&spans, &by_own);
         assert_eq!(start(&spans, &own(u64::MAX), up("")), Some(up("m\0")));
         assert_eq!(start(&spans, &own(34), up("")), Some(up("m\0")));
         assert_eq!(start(&spans, &own(33), up("")), Some(up("")), "a statement that began before");
@@ -510,7 +542,7 @@ mod tests {
         let walk = spans.enter(TREE, &own(u64::MAX), up("")).expect("armed");
         spans.forget_own(TxId(30));
         assert_eq!(start(&spans, &own(u64::MAX), up("")), Some(up("")));
-        walk.note(&by_own);
+        walk.note(&spans, &by_own);
         assert_eq!(start(&spans, &own(u64::MAX), up("")), Some(up("")), "it began before");
     }
 
@@ -518,7 +550,7 @@ mod tests {
     fn ranges_are_cleaned_in_parts_and_then_forgotten() {
         let (spans, txs) = (EmptySpans::default(), TxManager::new(TxId(100)));
         spans.arm(TREE);
-        spans.enter(TREE, &view(&txs, 5), up("a")).expect("armed").note(&passed("m", 4));
+        spans.enter(TREE, &view(&txs, 5), up("a")).expect("armed").note(&spans, &passed("m", 4));
         assert_eq!(spans.unneeded(TREE, CommitTs(3)), None);
         let part = spans.unneeded(TREE, CommitTs(4)).unwrap();
         assert_eq!((part.from.as_slice(), part.to.as_deref()), (&b"a"[..], Some(&b"m\0"[..])));
@@ -526,7 +558,7 @@ mod tests {
         let part = spans.unneeded(TREE, CommitTs(4)).unwrap();
         assert_eq!(part.from, b"f");
         // It grows meanwhile.
-        spans.enter(TREE, &view(&txs, 9), up("a")).expect("armed").note(&passed("p", 8));
+        spans.enter(TREE, &view(&txs, 9), up("a")).expect("armed").note(&spans, &passed("p", 8));
         spans.cleaned(TREE, &part, None);
         assert_eq!(spans.unneeded(TREE, CommitTs(7)), None, "the smaller one is done");
         let part = spans.unneeded(TREE, CommitTs(8)).unwrap();
@@ -544,7 +576,7 @@ mod tests {
         }
         assert!(spans.trees.read().len() <= TREES_MAX);
         spans.arm(TREE);
-        spans.enter(TREE, &view(&txs, 5), up("")).expect("armed").note(&passed("z", 4));
+        spans.enter(TREE, &view(&txs, 5), up("")).expect("armed").note(&spans, &passed("z", 4));
         for at in 0..200u32 {
             spans.insert(TREE, format!("k{at:05}").as_bytes());
         }

@@ -24,6 +24,9 @@ use resurgam_txn::{Status, TxManager};
 
 use crate::read;
 
+/// Leaves this empty are offered for merging.
+pub(crate) const MERGE_BELOW_BYTES: usize = 2 * 1024;
+
 /// What [`clean_leaf`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageCleaning {
@@ -295,11 +298,16 @@ pub fn remove_ghosts(pool: &BufferPool, txs: &TxManager, tree: Tree, key: &[u8],
     }
     let (id, lower) = (page.id(), page.lower_fence().to_vec());
     let planned = Planned::of(pool, txs, page)?;
+    let watch = |receiver| pool.space().watch_page(receiver, tree.object);
     if !planned.empties() || tree.root == id {
-        return planned.apply(pool).map(|done| done.removed);
+        let done = planned.apply(pool)?;
+        // No sweep comes by here any more.
+        if done.removed > 0 && done.used_left < MERGE_BELOW_BYTES && done.needs_room.is_none() {
+            tree.merge_leaf(pool, &lower, |page| page.slot_count() == 0, watch)?;
+        }
+        return Ok(done.removed);
     }
     drop(planned);
-    let watch = |receiver| pool.space().watch_page(receiver, tree.object);
     match unlink_emptied(pool, txs, tree, id, &lower, watch)? {
         Some((_, removed)) => Ok(removed),
         // No neighbour under the same parent can take its range: it stays, without rows.
