@@ -672,8 +672,9 @@ impl Database {
         }
     }
 
-    /// A view of everything committed now, outside any transaction.
-    pub(crate) fn plain_view(&self) -> ReadView {
+    /// A view of everything committed now, outside any transaction: what a READ COMMITTED transaction that has written
+    /// nothing gets for one statement, without that transaction.
+    pub fn plain_view(&self) -> ReadView {
         let (snapshot, catalog_version) = self.snapshot();
         ReadView {
             db: self.clone(),

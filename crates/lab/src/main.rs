@@ -64,6 +64,8 @@ struct Cli {
 enum Experiment {
     /// Transactions a second of pgbench, sysbench and the TPC-C-like mix, and the server's processor time for one
     Oltp(oltp::Options),
+    /// What the network alone costs a server of small statements, beside Resurgam and PostgreSQL
+    Floor(oltp::floor::Options),
     /// Time from process start to the first answered query, after kill -9 with a large open transaction
     Restart(restart::Options),
     /// Restart and a server at rest by the size of the data file, which is sparse
@@ -141,6 +143,7 @@ pub struct Common {
 fn main() -> ExitCode {
     let done = match Cli::parse().experiment {
         Experiment::Oltp(options) => oltp::run(&options),
+        Experiment::Floor(options) => oltp::floor::run(&options),
         Experiment::Restart(options) => restart::run(&options),
         Experiment::Size(options) => size::run(&options),
         Experiment::Errors(options) => errors::run(&options),

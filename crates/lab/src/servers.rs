@@ -388,6 +388,20 @@ impl Server {
         Ok((ticks + children) as f64 / TICKS_A_SECOND)
     }
 
+    /// Processes that it has besides its first one: PostgreSQL's sessions, and those in its background.
+    pub fn processes(&self) -> usize {
+        self.process().map_or(0, |id| children_of(id).len())
+    }
+
+    /// Waits until there are no more of them than `most`: those of sessions whose clients have gone go a little later, and what
+    /// they took is told by nobody between their end and their parent's look at it.
+    pub fn wait_for_processes(&self, most: usize) {
+        let until = Instant::now() + Duration::from_secs(5);
+        while self.processes() > most && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Of that, what those of its own threads have taken whose names begin with one of `names`, in seconds. Threads that have ended are
     /// not among them.
     ///
@@ -458,6 +472,11 @@ fn stat(id: u32) -> Option<(String, u32)> {
 
 /// Units of processor time in `/proc`, on every Linux of the last decades.
 const TICKS_A_SECOND: f64 = 100.0;
+
+/// The same of a process that was started here.
+pub fn cpu_seconds_of_process(id: u32) -> Option<f64> {
+    ticks_of(id).map(|ticks| ticks as f64 / TICKS_A_SECOND)
+}
 
 /// Processor time of a process and of its children that it has waited for.
 fn ticks_of(id: u32) -> Option<u64> {

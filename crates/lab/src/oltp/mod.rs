@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `workload.rs` | what is run, and how its programs are called |
 //! | `data.rs` | its tables, made before the first run |
+//! | `floor.rs` | what the network alone costs, beside it |
 //! | `report.rs` | ratios, round by round, and what became of the statements |
 //!
 //! Servers take turns within a round and who begins changes from round to round, so that a machine that
@@ -13,6 +14,7 @@
 //! rounds. Checkpoints and clean-up come when the servers want them, and are part of what is measured.
 
 mod data;
+pub mod floor;
 mod report;
 mod workload;
 

@@ -4,9 +4,9 @@ use std::process::Command;
 
 use super::data::{Data, Tables};
 use super::{Options, Sample};
-use crate::Result;
 use crate::mix::{self, Mix, Terminal};
 use crate::servers::{Server, output};
+use crate::{Common, Result};
 
 /// One kind of transaction, asked for in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl<'a> Runner<'a> {
     /// # Errors
     /// In words: a transaction failed, or its program said nothing that is understood.
     pub fn run(&mut self, workload: &Workload, round: usize) -> Result<Sample> {
-        let before = self.server.cpu_seconds()?;
+        let (processes, before) = (self.server.processes(), self.server.cpu_seconds()?);
         let (transactions, seconds) = match workload {
             Workload::Pgbench { script, mode } => self.pgbench(&["-b", script], mode, round)?,
             Workload::Update { checked } => {
@@ -97,6 +97,7 @@ impl<'a> Runner<'a> {
             Workload::Sysbench(script) => self.sysbench(script, round)?,
             Workload::TpcC => self.tpcc()?,
         };
+        self.server.wait_for_processes(processes);
         let cpu = self.server.cpu_seconds()? - before;
         Sample::new(transactions, seconds, cpu).ok_or_else(|| format!("{}: no transaction", workload.name()))
     }
@@ -145,9 +146,14 @@ impl<'a> Runner<'a> {
 
 /// pgbench, told where the server is.
 pub fn pgbench(options: &Options, server: &Server) -> Command {
-    let own = options.common.postgres.join("pgbench");
+    pgbench_at(&options.common, server.port)
+}
+
+/// The same of whatever listens on a port.
+pub fn pgbench_at(common: &Common, port: u16) -> Command {
+    let own = common.postgres.join("pgbench");
     let mut command = Command::new(if own.is_file() { own.into_os_string() } else { "pgbench".into() });
-    command.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &server.port.to_string()]);
+    command.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port.to_string()]);
     command
 }
 
@@ -161,7 +167,7 @@ pub fn sysbench(options: &Options, server: &Server, script: &str) -> Command {
 }
 
 /// Transactions and seconds in pgbench's summary, if no transaction failed.
-fn pgbench_done(said: &str) -> Option<(u64, f64)> {
+pub fn pgbench_done(said: &str) -> Option<(u64, f64)> {
     let number = |head: &str| {
         let line = said.lines().find_map(|line| line.trim().strip_prefix(head))?;
         line.split([' ', '/']).next()?.parse::<f64>().ok()

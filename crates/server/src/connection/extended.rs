@@ -55,7 +55,11 @@ impl Connection<'_> {
     pub(super) async fn execute(&mut self, portal: &str, rows_max: i32) -> Result<(), Ending> {
         let logged = self.settings.log_min_duration.map(|_| (Instant::now(), self.session.statement_text(portal)));
         let rows_max = usize::try_from(rows_max).unwrap_or(0);
-        let outcome = match self.session.execute(portal, rows_max).await {
+        let executed = match self.session.execute_at_once(portal) {
+            Some(executed) => executed,
+            None => self.session.execute(portal, rows_max).await,
+        };
+        let outcome = match executed {
             Ok(execution) => respond::execution(&mut self.session, self.channel, execution, false).await?,
             Err(error) => Outcome::Failed(error),
         };

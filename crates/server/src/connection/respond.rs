@@ -45,6 +45,7 @@ pub async fn execution(
             }
             if let Some(chunk) = first {
                 backend::data_rows(&mut channel.output, &chunk);
+                session.give_back(chunk);
             }
             let Some(mut rows) = rows else {
                 complete(session, channel, &tag);

@@ -29,7 +29,11 @@ impl Connection<'_> {
         }
         let count = statements.len();
         for (i, statement) in statements.into_iter().enumerate() {
-            let outcome = match self.session.execute_simple(statement, i + 1 == count).await {
+            let executed = match self.session.execute_simple_at_once(&statement) {
+                Some(executed) => executed,
+                None => self.session.execute_simple(statement, i + 1 == count).await,
+            };
+            let outcome = match executed {
                 Ok(execution) => respond::execution(&mut self.session, self.channel, execution, true).await?,
                 Err(error) => Outcome::Failed(error),
             };

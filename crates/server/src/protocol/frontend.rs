@@ -160,10 +160,15 @@ impl<'a> Reader<'a> {
         self.at += end + 1;
         Ok(Text(text))
     }
+    /// None, one for all, or one each. One for all that is text is none.
     fn formats(&mut self) -> Result<Vec<Format>, DecodeError> {
         let count = self.u16()? as usize;
         if count * 2 > self.left() {
             return Err(short(self.what));
+        }
+        if count == 1 && self.body[self.at..].starts_with(&[0, 0]) {
+            self.at += 2;
+            return Ok(Vec::new());
         }
         let mut formats = Vec::with_capacity(count);
         for _ in 0..count {
@@ -307,7 +312,7 @@ mod tests {
         assert_eq!((&*bind.portal, &*bind.statement), ("p", "s"));
         assert_eq!(bind.params, vec![Some(Bytes::from_static(b"ab")), None]);
         assert_eq!(bind.param_formats, vec![Format::Binary]);
-        assert_eq!(bind.result_formats, vec![Format::Text]);
+        assert!(bind.result_formats.is_empty(), "text for all is what there is without any");
     }
 
     #[test]

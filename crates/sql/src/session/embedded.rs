@@ -38,7 +38,11 @@ impl Session {
         let count = statements.len();
         let mut out = Vec::with_capacity(count);
         for (i, statement) in statements.into_iter().enumerate() {
-            let result = match self.execute_simple(statement, i + 1 == count).await? {
+            let executed = match self.execute_simple_at_once(&statement) {
+                Some(executed) => executed,
+                None => self.execute_simple(statement, i + 1 == count).await,
+            };
+            let result = match executed? {
                 Execution::Empty => QueryResult::default(),
                 Execution::Command { tag } => QueryResult { tag: tag.to_string(), ..QueryResult::default() },
                 Execution::Rows { fields, first, rows, mut tag } => {

@@ -11,6 +11,7 @@
 //! durable (or at once with `synchronous_commit = off`).
 
 pub(crate) mod again;
+mod at_once;
 pub(crate) mod cache;
 pub(crate) mod database;
 pub(crate) mod embedded;
@@ -34,7 +35,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::Statement;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use resurgam_engine::{Durability, ErrorKind, Isolation, Savepoint, StatementKind, Transaction};
+use resurgam_engine::{Durability, ErrorKind, Isolation, RowBuf, Savepoint, StatementKind, Transaction};
 use tokio::time::Instant;
 
 use crate::ddl::temporary::Temporary;
@@ -155,6 +156,12 @@ pub struct Session {
     hot: Hot,
     /// The number of the search path, and the generation of the settings that it is of.
     path_known: Mutex<(u64, PathId)>,
+    /// A statement has run by [`Session::select_plainly`]: the transaction that it is of has begun, though none is open.
+    begun_plainly: bool,
+    /// For the next row that is answered at once.
+    pub(crate) row_unused: RowBuf,
+    /// For its answer, as the server has given it back.
+    pub(crate) chunk_unused: RowChunk,
     /// For the next transaction.
     deferred_unused: Option<Arc<Mutex<Deferred>>>,
     /// It has changed what rights new objects have, maybe in its open transaction.
@@ -305,6 +312,14 @@ impl SimpleStatement {
     fn alone(simple: Simple) -> Self {
         Self { simple, in_string: false }
     }
+
+    /// Its plan and its literals, if it stands alone and was planned before.
+    fn ready(&self) -> Option<(&Arc<Prepared>, &[Literal])> {
+        match &self.simple {
+            Simple::Ready { prepared, literals } => Some((prepared, literals)),
+            _ => None,
+        }
+    }
 }
 
 enum Simple {
@@ -392,6 +407,9 @@ impl Session {
             ddl_deadline: None,
             hot: Hot::default(),
             path_known: Mutex::new((u64::MAX, PathId::default())),
+            begun_plainly: false,
+            row_unused: RowBuf::default(),
+            chunk_unused: RowChunk::default(),
             deferred_unused: None,
             has_changed_defaults: false,
             temporary: None,
@@ -551,12 +569,30 @@ impl Session {
         txn
     }
 
+    /// The statement is of a transaction that need not be there; see [`Session::select_plainly`].
+    pub(crate) fn begin_plainly(&mut self) {
+        if !self.begun_plainly {
+            self.begun_plainly = true;
+            self.shared.transaction_start.store(self.shared.statement_start(), Ordering::Relaxed);
+        }
+    }
+
+    /// It ends, if that is all there was of it.
+    fn end_plainly(&mut self) {
+        self.begun_plainly = false;
+        self.close_portals();
+        self.portals.decide(true);
+        self.end_settings(true);
+    }
+
     pub(crate) fn begin(&mut self, isolation: Isolation, read_only: bool, block: bool) {
         let txn = self.engine_transaction(isolation);
         *self.shared.txn.lock() = Some(txn.clone());
         // That of the statement that begins it, as in PostgreSQL.
-        let start = if self.shared.stop.is_running() { self.shared.statement_start() } else { now() };
-        self.shared.transaction_start.store(start, Ordering::Relaxed);
+        if !self.begun_plainly {
+            let start = if self.shared.stop.is_running() { self.shared.statement_start() } else { now() };
+            self.shared.transaction_start.store(start, Ordering::Relaxed);
+        }
         let deferred = self.deferred_unused.take().unwrap_or_default();
         self.open = Some(Open { txn, block, read_only, used: false, savepoints: Vec::new(), deferred });
     }
@@ -564,6 +600,7 @@ impl Session {
     /// Commits what is open, if anything, and waits until it is durable. Settings are part of it:
     /// those of a transaction that cannot be committed are taken back.
     pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
+        self.begun_plainly = false;
         if self.open.as_ref().is_some_and(|open| !open.deferred.lock().is_empty()) {
             self.shared.stop.begin();
             let types = self.type_source();
@@ -617,6 +654,7 @@ impl Session {
 
     /// The open transaction is no longer the session's.
     pub(crate) fn leave_transaction(&mut self, done: bool) {
+        self.begun_plainly = false;
         *self.shared.txn.lock() = None;
         self.open = None;
         self.end_settings(done);
@@ -666,6 +704,7 @@ impl Session {
         if self.shared.has_pending() {
             self.shared.take_pending();
         }
+        self.begun_plainly = false;
         *self.shared.txn.lock() = None;
         if let Some(open) = self.open.take()
             && let Err(error) = open.txn.rollback()
@@ -1150,7 +1189,13 @@ impl Session {
         } else {
             self.current_lifted(prepared, literals)?
         };
-        let zone = self.zone_if_needed(&prepared);
+        let values = self.values_of(&prepared, literals)?;
+        self.run(&prepared, &values, &[], 0, None, last).await
+    }
+
+    /// Literals as the parameters that they stand for.
+    fn values_of(&self, prepared: &Prepared, literals: &[Literal]) -> Result<Vec<ScalarValue>, SqlError> {
+        let zone = self.zone_if_needed(prepared);
         let mut values = Vec::with_capacity(literals.len());
         for (literal, &oid) in literals.iter().zip(prepared.param_oids.iter()) {
             values.push(decode_param(oid, Format::Text, Some(literal.text.as_bytes()), &zone)?);
@@ -1158,7 +1203,7 @@ impl Session {
         if values.len() < prepared.param_oids.len() {
             return Err(SqlError::new("42P02", format!("there is no parameter ${}", values.len() + 1)));
         }
-        self.run(&prepared, &values, &[], 0, None, last).await
+        Ok(values)
     }
 
     fn current_lifted(&mut self, prepared: Arc<Prepared>, literals: &[Literal]) -> Result<Arc<Prepared>, SqlError> {
@@ -1565,16 +1610,8 @@ impl Session {
         result
     }
 
-    async fn run_uncounted(
-        &mut self,
-        prepared: &Arc<Prepared>,
-        values: &[ScalarValue],
-        formats: &[Format],
-        max_rows: usize,
-        portal: Option<String>,
-        autocommit: bool,
-    ) -> Result<Execution, SqlError> {
-        self.refuse_if_failed(&prepared.kind)?;
+    /// What others see of the session says from here on that this statement runs, and it can be stopped.
+    fn statement_begins(&mut self, prepared: &Prepared) {
         if !self.is_run_again() {
             self.shared.stop.begin();
         }
@@ -1590,6 +1627,19 @@ impl Session {
             }
         }
         panics::planted("running", &prepared.text);
+    }
+
+    async fn run_uncounted(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        values: &[ScalarValue],
+        formats: &[Format],
+        max_rows: usize,
+        portal: Option<String>,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        self.refuse_if_failed(&prepared.kind)?;
+        self.statement_begins(prepared);
         self.check_allowed(prepared)?;
         if let Kind::Declare { inner, .. } = &prepared.kind {
             self.check_allowed(inner)?;

@@ -332,8 +332,8 @@ impl SessionShared {
         let role = self.variables.lock().session_role;
         let time = |value: i64| (value != 0).then_some(value);
         let txn = self.txn.lock().clone();
-        let in_transaction = txn.is_some();
-        let state = match (self.stop.is_running(), in_transaction) {
+        let (is_running, in_transaction) = (self.stop.is_running(), txn.is_some());
+        let state = match (is_running, in_transaction) {
             (true, _) => "active",
             (false, true) => "idle in transaction",
             (false, false) => "idle",
@@ -347,7 +347,7 @@ impl SessionShared {
             client_addr: self.client_addr.map(|addr| addr.ip().to_string()),
             client_port: self.client_addr.map(|addr| i32::from(addr.port())),
             backend_start: time(self.started),
-            xact_start: if in_transaction { time(self.transaction_start()) } else { None },
+            xact_start: if in_transaction || is_running { time(self.transaction_start()) } else { None },
             query_start: time(self.statement_start()),
             state_change: time(self.statement_start()),
             state: state.to_owned(),

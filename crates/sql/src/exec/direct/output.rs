@@ -64,9 +64,19 @@ impl Output {
         formats.len() <= 1 || formats.len() == self.0.len()
     }
 
+    /// Whether it is columns of the row, as they are.
+    pub(super) fn is_of_columns(&self) -> bool {
+        self.0.iter().all(|(expr, sent)| expr.column().is_some() && matches!(sent, Sent::Column(_)))
+    }
+
     /// No rows yet.
     pub(crate) fn chunk(&self) -> RowChunk {
-        RowChunk { fields: self.0.len() as i16, ..RowChunk::default() }
+        RowChunk { fields: self.fields(), ..RowChunk::default() }
+    }
+
+    /// Fields of each row.
+    pub(crate) fn fields(&self) -> i16 {
+        self.0.len() as i16
     }
 
     /// Appends a row.

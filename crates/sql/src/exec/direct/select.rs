@@ -39,6 +39,7 @@ pub(crate) struct DirectSelect {
     sort: Option<Sort>,
     pub skip: usize,
     pub fetch: Option<usize>,
+    is_plain_point: bool,
 }
 
 impl DirectSelect {
@@ -60,7 +61,12 @@ impl DirectSelect {
         let paths = parts.paths();
         let is_gathered = groups.is_some() || distinct.is_some();
         let done = |path: &AccessPath<Expr>, groups, sort| {
-            Some(Self { rows: Rows::new(&parts, path)?, groups, distinct, sort, output, skip, fetch })
+            let rows = Rows::new(&parts, path)?;
+            let is_plain_point = rows.is_by_key_alone()
+                && output.is_of_columns()
+                && !is_gathered
+                && (skip, fetch.is_none_or(|rows| rows > 0)) == (0, true);
+            Some(Self { rows, groups, distinct, sort, output, skip, fetch, is_plain_point })
         };
         // One row is in any order.
         if let Some(path) = paths.iter().filter(|path| path.is_one()).max_by_key(|path| path.score()) {
@@ -111,6 +117,11 @@ impl DirectSelect {
         self.groups.is_none() && self.distinct.is_none()
     }
 
+    /// Whether it is columns of one row by its whole key: nothing of it asks who runs it, or when.
+    pub(crate) fn is_plain_point(&self) -> bool {
+        self.is_plain_point
+    }
+
     /// Whether there may be too many rows.
     pub(crate) fn may_be_long(&self) -> bool {
         !self.rows.path.is_one()
@@ -140,6 +151,37 @@ impl DirectSelect {
 }
 
 impl Session {
+    /// A row by its key, where no transaction is open and the session reads committed rows (`session/at_once.rs`): one that
+    /// only did this would leave no trace, so none is begun. `None`: there is more to it, and a transaction has to.
+    pub(crate) fn select_plainly(
+        &mut self,
+        select: &DirectSelect,
+        params: &[ScalarValue],
+        formats: &[Format],
+    ) -> Result<Option<RowChunk>, SqlError> {
+        if !select.output.accepts(formats) {
+            return Ok(None);
+        }
+        let Some(Located::One(key)) = select.rows.locate(params)? else { return Ok(None) };
+        self.begin_plainly();
+        let view = self.db.engine.plain_view();
+        let mut row = std::mem::take(&mut self.row_unused);
+        let found = match select.rows.one(&view, &key, params, &mut row) {
+            // Planned and run again by who can.
+            Err(error) if error.definition_changed => return Ok(None),
+            found => found?,
+        };
+        let mut chunk = std::mem::take(&mut self.chunk_unused);
+        chunk.fields = select.output.fields();
+        if found {
+            let stored = Row { table: &select.rows.table, values: Values::Stored(row.raw()), view: &view };
+            let style = TextStyle { zone: self.hot().zone, names: None };
+            select.output.append(Input { params, row: Some(stored) }, formats, &style, &mut chunk)?;
+        }
+        self.keep_row(row);
+        Ok(Some(chunk))
+    }
+
     /// The rows of a SELECT; `None`: left to planned operators.
     pub(crate) fn select_directly(
         &mut self,

@@ -21,13 +21,13 @@
 //!    changes its definition) is waited for.
 
 pub(crate) mod clause;
+mod direct;
 mod plan;
-mod quick;
 mod run;
 mod syntax;
 mod table;
 
+pub(crate) use direct::DirectLock;
 pub(crate) use plan::{Count, LockPlan, Locked, is_locking};
-pub(crate) use quick::DirectLock;
 pub(crate) use syntax::known;
 pub(crate) use table::locked_rows;

@@ -14,16 +14,16 @@ use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 use support::*;
 
 /// Owner of the pages of that tree.
-const LEDGER: u32 = 5;
+const PENDING_FREES: u32 = 5;
 
 /// Its leaves in the data file.
-fn ledger_leaves(vfs: &SimVfs) -> Result<Vec<u64>> {
+fn leaves_of_it(vfs: &SimVfs) -> Result<Vec<u64>> {
     let file = vfs.open(&Path::new(DIR).join("data"), OpenMode::ReadOnly)?;
     let mut found = Vec::new();
     for number in 0..file.len()? / limits::PAGE_SIZE as u64 {
         let mut page = PageBuf::zeroed();
         file.read_exact_at(page.as_bytes_mut(), number * limits::PAGE_SIZE as u64)?;
-        if page.is(PageType::Leaf) && page.object() == ObjectId(LEDGER) && page.slot_count() > 10 {
+        if page.is(PageType::Leaf) && page.object() == ObjectId(PENDING_FREES) && page.slot_count() > 10 {
             found.push(number);
         }
     }
@@ -38,7 +38,7 @@ fn make(db: &Database, name: &str) -> Result<()> {
 }
 
 #[test]
-fn a_damaged_page_of_the_ledger_keeps_few() -> Result<()> {
+fn a_damaged_page_of_pending_frees_keeps_few() -> Result<()> {
     let vfs = SimVfs::new(1);
     let db = open(&vfs)?;
     create(&db)?;
@@ -63,7 +63,7 @@ fn a_damaged_page_of_the_ledger_keeps_few() -> Result<()> {
     maker.rollback()?;
     db.close()?;
     drop(db);
-    let leaves = ledger_leaves(&vfs)?;
+    let leaves = leaves_of_it(&vfs)?;
     assert!(leaves.len() > 2, "{leaves:?}");
     // The first: whoever comes later has his entries on the last.
     let damaged = leaves[0];
