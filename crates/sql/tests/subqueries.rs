@@ -98,8 +98,8 @@ async fn checked_and_refused() {
         ("SELECT (SELECT x.a * 1000000000 FROM t AS x)", "ERROR:  22003: integer out of range"),
         ("SELECT a FROM t WHERE a IN (SELECT x.a * 1000000000 FROM t AS x)", "ERROR:  22003: integer out of range"),
         (
-            "SELECT (SELECT sum(t.b)) FROM t",
-            "ERROR:  0A000: aggregate functions of an outer query are not supported in a subquery",
+            "SELECT (SELECT sum((SELECT t.b))) FROM t",
+            "ERROR:  0A000: this aggregate function of an outer query is not supported in a subquery",
         ),
         ("SELECT a FROM t LIMIT (SELECT 1)", "ERROR:  0A000: LIMIT and OFFSET with a subquery are not supported"),
     ] {

@@ -175,7 +175,6 @@ fn map(plan: LogicalPlan, replace: &mut dyn FnMut(&Expr) -> Result<Option<Expr>>
             };
             let names = NamePreserver::new(&node);
             node.map_expressions(|expr| {
-                refuse_outer_aggregate(&expr)?;
                 let name = names.save(&expr);
                 let new = expr.transform_up(|expr| {
                     Ok(match replace(&expr)? {
@@ -187,20 +186,6 @@ fn map(plan: LogicalPlan, replace: &mut dyn FnMut(&Expr) -> Result<Option<Expr>>
             })
         })
         .data()
-}
-
-/// An aggregate whose arguments read outer columns alone is computed by the query that these are of.
-fn refuse_outer_aggregate(expr: &Expr) -> Result<()> {
-    expr.apply(|expr| {
-        if let Expr::AggregateFunction(call) = expr
-            && call.params.args.iter().any(is_outer)
-            && !call.params.args.iter().any(Expr::any_column_refs)
-        {
-            return Err(unsupported("aggregate functions of an outer query are not supported in a subquery"));
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(())
 }
 
 /// Rows of VALUES that read outer columns or have subqueries: DataFusion would evaluate them while it plans.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
-use datafusion::logical_expr::{AggregateUDF, Expr, cast, lit};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, cast, lit};
 use datafusion::sql::sqlparser::ast::{
     self, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArgumentClause, OrderByExpr, Spanned,
 };
@@ -16,9 +17,11 @@ use resurgam_dialect::{Call, CallKind, FunctionKind, Schema, TypeId};
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::expr::Clause;
+use super::group::subquery_of;
 use super::scope::Scope;
 use super::sort::direction;
 use super::{Analyzer, Result, unknown};
+use crate::naming;
 use crate::pg::functions::numeric;
 use crate::pg::types::oid;
 use crate::wire::SqlError;
@@ -33,6 +36,20 @@ pub(super) struct AggregateParts {
     pub result: Type,
     /// What the function gives, before it is brought to `result`.
     pub data: DataType,
+}
+
+/// An aggregate of a subquery that belongs to a query further out.
+pub(super) struct OuterAggregate {
+    /// Over the columns of that query.
+    call: Expr,
+    /// Of the column that it will be there.
+    name: String,
+    /// How many queries there are around that query.
+    depth: usize,
+}
+
+fn outer_aggregate() -> SqlError {
+    SqlError::unsupported("this aggregate function of an outer query is not supported in a subquery")
 }
 
 impl Analyzer<'_> {
@@ -50,13 +67,13 @@ impl Analyzer<'_> {
         clause: Clause,
     ) -> Result<Bound> {
         let span = function.name.span();
-        if let Some(message) = clause.refuses_aggregates() {
-            return Err(self.at(SqlError::new("42803", message), span));
-        }
         let seen = self.sets;
         let parts = self.aggregate_parts(function, name, list, scope, Clause::Aggregate)?;
         self.no_sets_since(seen, "aggregate function calls cannot contain set-returning function calls")?;
-        self.refuse_outer(&parts, scope, span)?;
+        let level = self.level_of_aggregate(&parts, scope, span)?;
+        if let Some(message) = clause.refuses_aggregates().filter(|_| level == 0) {
+            return Err(self.at(SqlError::new("42803", message), span));
+        }
         let call = AggregateFunction::new_udf(
             parts.function,
             parts.args,
@@ -65,37 +82,111 @@ impl Analyzer<'_> {
             parts.order_by,
             None::<NullTreatment>,
         );
-        let bound = self.of_type(Expr::AggregateFunction(call), parts.data, parts.result)?.at(span);
+        let call = Expr::AggregateFunction(call);
+        let call = if level > 0 { self.of_outer(call, level, &parts.data, scope)? } else { call };
+        let bound = self.of_type(call, parts.data, parts.result)?.at(span);
         match super::json::is_json_aggregate(name) {
             true => self.json_whole(name, bound, span),
             false => Ok(bound),
         }
     }
 
-    /// An aggregate whose columns are all of one query further out belongs to that query.
-    fn refuse_outer(&self, parts: &AggregateParts, scope: &Scope<'_>, span: Span) -> Result<()> {
-        let (mut inner, mut outer) = (false, Vec::new());
+    /// Which query an aggregate belongs to: the innermost one that has any of its columns (0: this one, also if there are
+    /// none; 1: the next one further out).
+    fn level_of_aggregate(&self, parts: &AggregateParts, scope: &Scope<'_>, span: Span) -> Result<usize> {
+        let (mut inner, mut nested, mut outer) = (false, false, Vec::new());
         let exprs = parts.args.iter().chain(parts.filter.as_deref());
         for expr in exprs.chain(parts.order_by.iter().map(|by| &by.expr)) {
             expr.apply(|expr| {
                 match expr {
                     Expr::Column(_) => inner = true,
                     Expr::OuterReferenceColumn(_, column) => outer.push(column.clone()),
-                    _ => {}
+                    expr => {
+                        for read in subquery_of(expr).iter().flat_map(|subquery| &subquery.outer_ref_columns) {
+                            let Expr::OuterReferenceColumn(_, column) = read else { continue };
+                            match scope.level_of(column) {
+                                Some(0) => inner = true,
+                                _ => {
+                                    nested = true;
+                                    outer.push(column.clone());
+                                }
+                            }
+                        }
+                    }
                 }
                 Ok(TreeNodeRecursion::Continue)
             })?;
         }
         if inner || outer.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
-        let level = outer.iter().filter_map(|column| scope.level_of(column)).min().unwrap_or(0);
-        let clause = self.within.len().checked_sub(level).and_then(|at| self.within.get(at));
-        if let Some(message) = clause.and_then(|clause| clause.refuses_aggregates()) {
+        let level = outer.iter().filter_map(|column| scope.level_of(column)).min();
+        let of_aggregates = outer.iter().filter_map(|column| {
+            let found = self.outer_aggregates.iter().find(|known| known.name == column.name);
+            found.map(|known| scope.depth().saturating_sub(known.depth))
+        });
+        if let Some(aggregate) = of_aggregates.min()
+            && level.is_none_or(|level| aggregate <= level)
+        {
+            return Err(self.at(SqlError::new("42803", "aggregate function calls cannot be nested"), span));
+        }
+        let level = level.unwrap_or(0);
+        let clause = self.within.len().checked_sub(level).and_then(|at| self.within.get(at)).copied();
+        let refused = match clause {
+            Some(Clause::From) => Some("aggregate functions are not allowed in FROM clause of their own query level"),
+            clause => clause.and_then(Clause::refuses_aggregates),
+        };
+        if let Some(message) = refused {
             return Err(self.at(SqlError::new("42803", message), span));
         }
-        let text = "aggregate functions of an outer query are not supported in a subquery";
-        Err(self.at(SqlError::unsupported(text), span))
+        if level == 0 || nested {
+            return Err(self.at(outer_aggregate(), span));
+        }
+        Ok(level)
+    }
+
+    /// An aggregate that the query `level` further out computes, as this one refers to it.
+    fn of_outer(&mut self, call: Expr, level: usize, data: &DataType, scope: &Scope<'_>) -> Result<Expr> {
+        let call = call
+            .transform_up(|expr| {
+                Ok(match expr {
+                    Expr::OuterReferenceColumn(_, column) if scope.level_of(&column) == Some(level) => {
+                        Transformed::yes(Expr::Column(column))
+                    }
+                    other => Transformed::no(other),
+                })
+            })?
+            .data;
+        let name = match self.outer_aggregates.iter().find(|known| known.call == call) {
+            Some(known) => known.name.clone(),
+            None => {
+                let name = self.qualifier(&format!("{}aggregate", naming::MARK));
+                let depth = scope.depth().saturating_sub(level);
+                self.outer_aggregates.push(OuterAggregate { call, name: name.clone(), depth });
+                name
+            }
+        };
+        let field = Arc::new(Field::new(&name, data.clone(), true));
+        Ok(Expr::OuterReferenceColumn(field, Column::new_unqualified(name)))
+    }
+
+    /// The aggregates of subqueries that the query over `plan` computes, by the names that these know them by.
+    pub(super) fn aggregates_of_subqueries(&mut self, plan: &LogicalPlan) -> Vec<Expr> {
+        let is_here = |known: &mut OuterAggregate| {
+            let mut here = true;
+            let _ = known.call.apply(|expr| {
+                here &= !matches!(expr, Expr::Column(column) if !plan.schema().has_column(column));
+                Ok(TreeNodeRecursion::Continue)
+            });
+            here
+        };
+        self.outer_aggregates.extract_if(.., is_here).map(|known| known.call.alias(known.name)).collect()
+    }
+
+    /// # Errors
+    /// `0A000` for an aggregate of a subquery that no query around has computed.
+    pub(super) fn no_outer_aggregates(&self) -> Result<()> {
+        if self.outer_aggregates.is_empty() { Ok(()) } else { Err(outer_aggregate().into()) }
     }
 
     pub(super) fn aggregate_parts(

@@ -63,7 +63,7 @@ impl Rebase {
 }
 
 /// The subquery that an expression is, itself.
-fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+pub(super) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     match expr {
         Expr::ScalarSubquery(subquery) => Some(subquery),
         Expr::Exists(exists) => Some(&exists.subquery),
@@ -213,7 +213,8 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
     ) -> Result<LogicalPlan> {
         let mut aggregates = find_aggregate_exprs(exprs.iter().map(|expr| &**expr));
-        if aggregates.is_empty() && !groups.is_given && !has_having {
+        let of_subqueries = self.aggregates_of_subqueries(&plan);
+        if aggregates.is_empty() && of_subqueries.is_empty() && !groups.is_given && !has_having {
             return Ok(plan);
         }
         let mut group_exprs = groups.exprs;
@@ -234,7 +235,7 @@ impl Analyzer<'_> {
         if !matches!(group_exprs.as_slice(), [Expr::GroupingSet(_)]) {
             self.add_dependent(&plan, &mut group_exprs, &exprs, &aggregates, scope)?;
         }
-        if aggregates.is_empty() && group_exprs.is_empty() {
+        if aggregates.is_empty() && of_subqueries.is_empty() && group_exprs.is_empty() {
             aggregates.push(count(lit(1i64)));
         }
         let input = plan.schema().clone();
@@ -242,7 +243,8 @@ impl Analyzer<'_> {
             [Expr::GroupingSet(set)] => set.distinct_expr().into_iter().cloned().collect(),
             plain => plain.to_vec(),
         };
-        let plan = LogicalPlanBuilder::from(plan).aggregate(group_exprs, aggregates.clone())?.build()?;
+        let computed: Vec<Expr> = aggregates.iter().cloned().chain(of_subqueries).collect();
+        let plan = LogicalPlanBuilder::from(plan).aggregate(group_exprs, computed)?.build()?;
         let all: Vec<Expr> = keys.into_iter().chain(aggregates).collect();
         let rebase = Rebase::over(&all, &plan)?;
         for expr in &mut exprs {

@@ -182,6 +182,8 @@ pub(crate) struct Analyzer<'a> {
     /// The clauses in which the subqueries around stand, innermost last.
     within: Vec<expr::Clause>,
     sets: sets::SetsSeen,
+    /// Aggregates of subqueries that belong to a query further out, which has not come to its groups yet.
+    outer_aggregates: Vec<aggregate::OuterAggregate>,
     /// Names of the columns of subqueries that are values, by the place of their syntax in memory.
     subqueries: HashMap<usize, String>,
     /// A function is being computed as a cast or an operator.
@@ -204,6 +206,7 @@ impl<'a> Analyzer<'a> {
             locks: Vec::new(),
             within: Vec::new(),
             sets: Default::default(),
+            outer_aggregates: Vec::new(),
             subqueries: HashMap::new(),
             elsewhere: false,
             views: Default::default(),
@@ -216,6 +219,7 @@ impl<'a> Analyzer<'a> {
     /// Analyses a whole query; untyped columns become texts.
     pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Analyzed> {
         let relation = self.bind_query(query, &Scope::empty(), None)?;
+        self.no_outer_aggregates()?;
         let (locks, needs) = (std::mem::take(&mut self.locks), self.needs());
         Ok(Analyzed { locks, needs, ..relation.into_analyzed() })
     }
@@ -299,5 +303,5 @@ pub(crate) fn write(
         ast::Statement::Delete(delete) => analyzer.delete(delete),
         _ => return Err(SqlError::internal("not a write")),
     };
-    write.map_err(Refusal::into_error)
+    write.and_then(|write| analyzer.no_outer_aggregates().map(|()| write)).map_err(Refusal::into_error)
 }

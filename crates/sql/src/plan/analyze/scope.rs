@@ -75,6 +75,11 @@ impl<'p> Scope<'p> {
         None
     }
 
+    /// How many queries are around this one.
+    pub(crate) fn depth(&self) -> usize {
+        std::iter::successors(self.outer, |scope| scope.outer).count()
+    }
+
     /// The same without items: what VALUES and LIMIT see.
     pub(crate) fn without_items<'q>(&'q self) -> Scope<'q> {
         Scope { items: Vec::new(), outer: self.outer, ctes: self.ctes.clone() }
