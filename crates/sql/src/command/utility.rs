@@ -598,7 +598,7 @@ impl Session {
                         None => None,
                     };
                     match (chunk, direct) {
-                        (Some(chunk), Some(select)) => {
+                        (Some((chunk, _)), Some(select)) => {
                             lines.push(format!("rows: {}", chunk.len()));
                             lines.extend(select.describe());
                         }

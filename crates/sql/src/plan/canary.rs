@@ -4,7 +4,7 @@
 //!
 //! A kept plan runs twice: first with *other* values than the statement's (and is compared with a
 //! plan made for those), then, reset as it always is between two runs, with the statement's (and is
-//! compared again). So a value that a run leaves in the plan shows, whichever test runs the
+//! compared again). What is executed directly is compared in `exec/direct/canary.rs`. So a value that a run leaves in the plan shows, whichever test runs the
 //! statement, and if it does so only once. A difference ends the statement with `XX000`.
 //!
 //! Not compared is what may differ from run to run: plans with volatile functions, rows that a limit
@@ -29,7 +29,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use crate::exec::bridge;
 use crate::exec::cell::ParamCell;
-use crate::plan::planner::engine_table;
+use crate::plan::planner::{Instance, engine_table};
 use crate::wire::SqlError;
 
 /// Rows of a result that is compared, at most.
@@ -49,6 +49,18 @@ pub(crate) fn is_wanted() -> bool {
 #[doc(hidden)]
 pub fn plans_compared() -> u64 {
     COMPARED.load(Ordering::Relaxed)
+}
+
+/// One more was compared.
+pub(crate) fn compared() {
+    COMPARED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A plan for a statement's values alone, which something else than a kept plan is compared with.
+pub(crate) struct Fresh {
+    pub instance: Instance,
+    /// Rows are only counted.
+    pub is_limited: bool,
 }
 
 /// What a run of a kept plan is compared with.
@@ -253,7 +265,7 @@ impl Canary {
         if kept.rest.is_some() || fresh.rest.is_some() {
             return Ok(());
         }
-        COMPARED.fetch_add(1, Ordering::Relaxed);
+        compared();
         let alike = kept.rows == fresh.rows && (self.is_limited || shown(&kept.batches)? == shown(&fresh.batches)?);
         if alike { Ok(()) } else { Err(differs(kept, fresh, values)) }
     }

@@ -43,7 +43,7 @@ use crate::exec::watch::Watches;
 use crate::pg::context::PgContext;
 use crate::pg::running::{self, Stop};
 use crate::plan::analyze::Analyzed;
-use crate::plan::canary::{self, Canary};
+use crate::plan::canary::{self, Canary, Fresh};
 use crate::plan::in_lists;
 use crate::plan::join_order;
 use crate::plan::key_order::KeyOrder;
@@ -420,6 +420,15 @@ impl QueryPlan {
             None => None,
         };
         Some((Canary { fresh, other, is_limited }, values.into()))
+    }
+
+    /// What direct execution with these values is compared with, if there is anything.
+    pub(crate) async fn fresh(&self, state: &SessionState, values: &[ScalarValue]) -> Option<Fresh> {
+        let is_limited = canary::is_comparable(&self.logical)?;
+        let Made { plan, subqueries } = self.with_values(state, values).await.ok()?;
+        let pace = Arc::clone(&self.pace);
+        let instance = Instance { plan, subqueries, cell: None, canary: Mutex::default(), pace };
+        Some(Fresh { instance, is_limited })
     }
 
     /// Keeps a plan with values in it, for a test of the canary.

@@ -5,11 +5,12 @@
 //! them, before anything was done.
 //!
 //! # Invariants
-//! 1. The session reads committed rows, no transaction is open, none has failed, and the statement was planned with the
-//!    definitions of this moment.
+//! 1. The session reads committed rows, no transaction is open (one in which a statement was planned is, until its Sync), none
+//!    has failed, and the statement was planned with the definitions of this moment.
 //! 2. The transaction that PostgreSQL would have begun has begun for the clock ([`Session::begin_plainly`]): `now()` of a
 //!    later statement before the same Sync is that of this one.
-//! 3. A panic is an error of the statement, as everywhere.
+//! 3. Whether its role may read the row is asked as for any other statement.
+//! 4. A panic is an error of the statement, as everywhere.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,6 +19,7 @@ use datafusion::common::ScalarValue;
 use resurgam_engine::RowBuf;
 
 use crate::exec::direct::DirectSelect;
+use crate::pg::user_types;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::{Kind, Prepared, Query};
 use crate::session::{Portal, Session, SimpleStatement, panics};
@@ -88,7 +90,7 @@ impl Session {
             return None;
         }
         // What is wrong with a literal is told by who tells it ever.
-        let values = self.values_of(prepared, literals).ok()?;
+        let values = user_types::with(&self.type_source(), || self.values_of(prepared, literals)).ok()?;
         let prepared = Arc::clone(prepared);
         self.answer_at_once(&prepared, &values, &[], true)
     }
@@ -104,11 +106,24 @@ impl Session {
         self.in_string = false;
         self.first_run();
         let begun = Instant::now();
-        let answered = panics::caught(|| {
-            self.statement_begins(prepared);
-            self.select_plainly(select, values, formats)
+        let answered = user_types::with(&self.type_source(), || {
+            panics::caught(|| {
+                self.statement_begins(prepared);
+                self.check_allowed(prepared)?;
+                let found = self.select_plainly(select, values, formats)?;
+                let Some((chunk, view)) = found else { return Ok(None) };
+                if self.db.settings.planning.canary {
+                    self.compare_with_plan((prepared, query, select), values, formats, view, &chunk)?;
+                }
+                Ok(Some(chunk))
+            })
         });
         self.shared.stop.end();
+        if !matches!(answered, Ok(Ok(None)))
+            && let Some(counts) = &prepared.counts
+        {
+            counts.ran(begun.elapsed());
+        }
         let chunk = match answered.and_then(|answered| answered) {
             Ok(chunk) => chunk?,
             Err(error) => {
@@ -117,9 +132,6 @@ impl Session {
             }
         };
         query.plan.counts.run(RunBy::Direct);
-        if let Some(counts) = &prepared.counts {
-            counts.ran(begun.elapsed());
-        }
         if ends {
             self.end_plainly();
         }

@@ -851,6 +851,7 @@ impl Session {
     /// The statement of that text, planned now or before.
     pub(crate) fn prepare_text(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>, SqlError> {
         if let Some(found) = self.kept(text, declared) {
+            self.refuse_if_failed(&found.kind)?;
             return Ok(found);
         }
         let statement = self.parsed(text, statement::parse_one)?;
@@ -1665,9 +1666,14 @@ impl Session {
                     false => Box::pin(self.lock_rows(&prepared.locks, values, &prepared.text)).await?,
                 };
                 if let Some(select) = &query.direct
-                    && let Some(chunk) = self.select_directly(select, values, formats, max_rows)?
+                    && let Some((chunk, view)) = self.select_directly(select, values, formats, max_rows)?
                 {
                     query.plan.counts.run(RunBy::Direct);
+                    if self.db.settings.planning.canary {
+                        self.compare_with_plan((prepared, query, select), values, formats, view, &chunk)?;
+                    } else {
+                        drop(view);
+                    }
                     return self.whole(fields, chunk, autocommit).await;
                 }
                 Box::pin(self.run_plan(prepared, query, locked, values, formats, max_rows, portal, autocommit)).await

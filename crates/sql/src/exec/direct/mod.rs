@@ -13,7 +13,9 @@
 //! | `compare.rs` | stored values as they are sorted and told apart |
 //! | `fold.rs` | aggregates, DISTINCT, sorts of few rows |
 //! | `output.rs` | what is sent of a row |
+//! | `canary.rs` | answers compared with a plan's |
 
+mod canary;
 mod compare;
 mod expr;
 mod fold;

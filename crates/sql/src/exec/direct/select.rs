@@ -158,7 +158,7 @@ impl Session {
         select: &DirectSelect,
         params: &[ScalarValue],
         formats: &[Format],
-    ) -> Result<Option<RowChunk>, SqlError> {
+    ) -> Result<Option<(RowChunk, ReadView)>, SqlError> {
         if !select.output.accepts(formats) {
             return Ok(None);
         }
@@ -179,17 +179,17 @@ impl Session {
             select.output.append(Input { params, row: Some(stored) }, formats, &style, &mut chunk)?;
         }
         self.keep_row(row);
-        Ok(Some(chunk))
+        Ok(Some((chunk, view)))
     }
 
-    /// The rows of a SELECT; `None`: left to planned operators.
+    /// The rows of a SELECT; and the view that they are of; `None`: left to planned operators.
     pub(crate) fn select_directly(
         &mut self,
         select: &DirectSelect,
         params: &[ScalarValue],
         formats: &[Format],
         max_rows: usize,
-    ) -> Result<Option<RowChunk>, SqlError> {
+    ) -> Result<Option<(RowChunk, ReadView)>, SqlError> {
         if !select.output.accepts(formats) {
             return Ok(None); // told by the encoder of planned rows
         }
@@ -205,7 +205,7 @@ impl Session {
         if select.groups.is_some() || select.distinct.is_some() || select.sort.is_some() {
             let Some(rows) = select.gather(located, &view, params, &stop)? else { return Ok(None) };
             let is_whole = select.fold(&rows, &view, params, formats, &style, &mut chunk)?;
-            return Ok((is_whole && (max_rows == 0 || chunk.len() < max_rows)).then_some(chunk));
+            return Ok((is_whole && (max_rows == 0 || chunk.len() < max_rows)).then_some((chunk, view)));
         }
         let ranges = match located {
             Located::One(key) => {
@@ -214,10 +214,10 @@ impl Session {
                     let row = Row { table, values: Values::Stored(row.raw()), view: &view };
                     select.output.append(Input { params, row: Some(row) }, formats, &style, &mut chunk)?;
                 }
-                return Ok(Some(chunk));
+                return Ok(Some((chunk, view)));
             }
             Located::Ranges(ranges) if wanted > 0 => ranges,
-            Located::Ranges(_) => return Ok(Some(chunk)),
+            Located::Ranges(_) => return Ok(Some((chunk, view))),
         };
         let mut skip = select.skip;
         let about = select.fetch.map(|rows| rows.saturating_add(skip));
@@ -240,7 +240,7 @@ impl Session {
         if !all || (max_rows > 0 && chunk.len() >= max_rows) {
             return Ok(None);
         }
-        Ok(Some(chunk))
+        Ok(Some((chunk, view)))
     }
 }
 
