@@ -187,7 +187,7 @@ fn serve(model: Model, port: u16) -> std::io::Result<()> {
 /// One that runs.
 enum Subject {
     Nothing { model: Model, port: u16, child: Child },
-    Server(Server),
+    Server(Box<Server>),
 }
 
 impl Drop for Subject {
@@ -280,7 +280,7 @@ pub fn run(options: &Options) -> Result<()> {
         let server = Server::create(kind, &options.common, work.path())?;
         setup.saw(&server);
         output(pgbench_at(&options.common, server.port).args(["-i", "-q", "-s", "1", "postgres"]))?;
-        subjects.push(Subject::Server(server));
+        subjects.push(Subject::Server(Box::new(server)));
     }
     let mut samples = vec![vec![Vec::new(); subjects.len()]; MODES.len()];
     for round in 0..options.rounds as usize {
