@@ -451,3 +451,24 @@ async fn it_is_compared_with_a_plan() {
     assert_eq!((at_once, long.len()), (true, 100_000));
     assert!(plans_compared() >= before + 4);
 }
+
+/// A table that is locked by name against readers is waited for, by who can wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_table_is_waited_for() {
+    let (_dir, database, mut session) = database().await;
+    bound(&mut session, "s", BY_KEY, "1").await;
+    let mut other = self::session(&database);
+    all(&mut other, &["BEGIN", "LOCK TABLE t", "UPDATE t SET v = 12 WHERE id = 1"]).await;
+    assert!(session.execute_at_once("").is_none());
+    let waiting = tokio::spawn(async move {
+        let answer = executed(&mut session, "").await;
+        session.sync().await.expect("sync");
+        (session, answer)
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waiting.is_finished());
+    all(&mut other, &["COMMIT"]).await;
+    let (mut session, answer) = waiting.await.expect("joined");
+    assert_eq!(answer, (false, "12".to_owned()));
+    assert_eq!(run(&mut session, "s", "1").await, (true, "12".to_owned()));
+}

@@ -9,6 +9,7 @@
 //!    has failed, and the statement was planned with the definitions of this moment.
 //! 2. The transaction that PostgreSQL would have begun has begun for the clock ([`Session::begin_plainly`]): `now()` of a
 //!    later statement before the same Sync is that of this one.
+//!    No table is locked in ACCESS EXCLUSIVE by name, for which readers wait, and no notification waits for its commit.
 //! 3. Whether its role may read the row is asked as for any other statement.
 //! 4. A panic is an error of the statement, as everywhere.
 
@@ -54,7 +55,11 @@ impl Session {
     }
 
     fn may_answer_at_once(&self) -> bool {
-        self.open.is_none() && !self.failed && !self.hot().repeatable_read
+        self.open.is_none()
+            && !self.failed
+            && !self.hot().repeatable_read
+            && !self.db.engine.is_any_table_closed()
+            && !self.shared.has_pending()
     }
 
     /// As [`Session::execute`]; `None`: that has to do it.

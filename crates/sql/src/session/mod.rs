@@ -581,8 +581,7 @@ impl Session {
     fn end_plainly(&mut self) {
         self.begun_plainly = false;
         self.close_portals();
-        self.portals.decide(true);
-        self.end_settings(true);
+        self.ended(true);
     }
 
     pub(crate) fn begin(&mut self, isolation: Isolation, read_only: bool, block: bool) {
