@@ -425,7 +425,7 @@ impl QueryPlan {
     /// What direct execution with these values is compared with, if there is anything.
     pub(crate) async fn fresh(&self, state: &SessionState, values: &[ScalarValue]) -> Option<Fresh> {
         let is_limited = canary::is_comparable(&self.logical)?;
-        let Made { plan, subqueries } = self.with_values(state, values).await.ok()?;
+        let Made { plan, subqueries } = self.maker().with_values(state, values).await.ok()?;
         let pace = Arc::clone(&self.pace);
         let instance = Instance { plan, subqueries, cell: None, canary: Mutex::default(), pace };
         Some(Fresh { instance, is_limited })
