@@ -105,7 +105,9 @@ async fn who_was_told_to_stop_is_not_planned_again_and_what_it_left_ends() {
     let begun = Instant::now();
     assert_eq!(value(&mut session, &text).await, "57014");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert_eq!((plannings_ever(), plannings_left()), (before + 1, left + 1));
+    assert_eq!(plannings_ever(), before + 1);
+    // It was left behind, or met the stop between two rules of its own.
+    assert!((left..=left + 1).contains(&plannings_left()), "{left}, then {}", plannings_left());
     // What does not take long goes on beside it; what does has the session's one thread, once that is free.
     assert_eq!(value(&mut session, "SELECT 7").await, "7");
     assert_eq!(value(&mut session, &text).await, "57014");

@@ -86,7 +86,7 @@ pub struct Options {
     /// Let the data's device die under the load: the server goes on in a spare folder (Linux, as root; skipped elsewhere)
     #[arg(long, conflicts_with_all = ["power_loss", "io_errors"])]
     dead_device: bool,
-    /// With --dead-device: devices hang, too, and are given up after four seconds. Not reliable yet: docs/known-issues.md
+    /// With --dead-device: devices hang, too, and are given up after four seconds.
     #[arg(long, requires = "dead_device")]
     hangs: bool,
     /// The pages are with so many page servers, which are killed, stopped, and lose their folders under the load
