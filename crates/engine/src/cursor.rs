@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Result, SlotId};
 use resurgam_btree::LeafWalk;
-use resurgam_page::{LeafRecord, PageBuf, leaf};
+use resurgam_page::{LeafRecord, PageBuf, key, leaf};
 use resurgam_versions::{SpanWalk, Visible, WalkFrom, visible};
 
 use crate::met_ghosts::MetGhosts;
@@ -131,14 +131,6 @@ enum LeafRead {
     Full,
     /// All that is in the range.
     End,
-}
-
-/// The first key behind `key`.
-fn next_key(key: &[u8]) -> Vec<u8> {
-    let mut next = Vec::with_capacity(key.len() + 1);
-    next.extend_from_slice(key);
-    next.push(0);
-    next
 }
 
 /// A scan under way.
@@ -275,25 +267,29 @@ impl Cursor {
         read
     }
 
+    /// Where what is left of the range begins, in the cursor's direction.
+    fn begin(&self) -> WalkFrom {
+        match self.direction {
+            Direction::Forward => WalkFrom::Key(match &self.range.low {
+                Bound::Included(low) => low.clone(),
+                Bound::Excluded(low) => key::after(low),
+                Bound::Unbounded => Vec::new(),
+            }),
+            Direction::Backward => WalkFrom::Below(match &self.range.high {
+                Bound::Unbounded => None,
+                Bound::Excluded(high) => Some(high.clone()),
+                // Keys up to and including it: those below the next possible key.
+                Bound::Included(high) => Some(key::after(high)),
+            }),
+        }
+    }
+
     /// Goes on behind what is known to be empty.
     fn jump(&mut self, tree: resurgam_btree::Tree) -> Option<SpanWalk> {
         if !self.removes_ghosts {
             return None;
         }
-        let start = |key: &Vec<u8>| WalkFrom::Key(next_key(key));
-        let from = match self.direction {
-            Direction::Forward => match &self.range.low {
-                Bound::Included(key) => WalkFrom::Key(key.clone()),
-                Bound::Excluded(key) => start(key),
-                Bound::Unbounded => WalkFrom::Key(Vec::new()),
-            },
-            Direction::Backward => WalkFrom::Below(match &self.range.high {
-                Bound::Unbounded => None,
-                Bound::Excluded(key) => Some(key.clone()),
-                Bound::Included(key) => Some(next_key(key)),
-            }),
-        };
-        let walk = self.view.db.inner().empty_spans.enter(tree.object, &self.view.view(), from)?;
+        let walk = self.view.db.inner().empty_spans.enter(tree.object, &self.view.view(), self.begin())?;
         if walk.has_jumped {
             match &walk.start {
                 None => self.done = true,
@@ -309,23 +305,9 @@ impl Cursor {
     fn read_leaves(&mut self, tree: resurgam_btree::Tree, filling: &mut Filling<'_>) -> Result<()> {
         let db = self.view.db.clone();
         let pool = &db.inner().pool;
-        let mut walk = match self.direction {
-            Direction::Forward => LeafWalk::ascending(
-                tree,
-                match &self.range.low {
-                    Bound::Included(k) | Bound::Excluded(k) => k.clone(),
-                    Bound::Unbounded => Vec::new(),
-                },
-            ),
-            Direction::Backward => LeafWalk::descending(
-                tree,
-                match &self.range.high {
-                    Bound::Unbounded => None,
-                    Bound::Excluded(k) => Some(k.clone()),
-                    // Keys up to and including k: those below the next possible key.
-                    Bound::Included(k) => Some(next_key(k)),
-                },
-            ),
+        let mut walk = match self.begin() {
+            WalkFrom::Key(key) => LeafWalk::ascending(tree, key),
+            WalkFrom::Below(key) => LeafWalk::descending(tree, key),
         };
         let mut leaves = 0usize;
         loop {

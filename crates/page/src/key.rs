@@ -477,6 +477,14 @@ pub fn decode_column<'a>(key: &'a [u8], types: &[KeyColumn], i: usize) -> Result
     decode_one(&key[at..end], *column, at)
 }
 
+/// The smallest byte string above `key`.
+pub fn after(key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key.len() + 1);
+    out.extend_from_slice(key);
+    out.push(0);
+    out
+}
+
 /// The smallest byte string above every string that starts with `prefix`; `None` if there is
 /// none (the prefix is empty or all 0xFF).
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {

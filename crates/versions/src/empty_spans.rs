@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
 use resurgam_base::{CommitTs, ObjectId, TxId};
+use resurgam_page::key::after;
 
 use crate::view::View;
 
@@ -107,14 +108,6 @@ impl Span {
 
 fn is_below(key: &[u8], to: Option<&[u8]>) -> bool {
     to.is_none_or(|to| key < to)
-}
-
-/// The next key after `key`.
-fn after(key: &[u8]) -> Vec<u8> {
-    let mut next = Vec::with_capacity(key.len() + 1);
-    next.extend_from_slice(key);
-    next.push(0);
-    next
 }
 
 /// The way a walk goes, and from where.
