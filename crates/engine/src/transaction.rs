@@ -460,7 +460,7 @@ impl Transaction {
                     state.requested.push(object);
                 }
                 drop(state);
-                Ok(Some(inner.txs.wait_for_lock(id, holder, || inner.locks.is_holding(object, holder))?))
+                Ok(Some(inner.txs.wait_for_lock(id, holder, || inner.locks.is_in_the_way(object, id, lock, holder))?))
             }
         }
     }

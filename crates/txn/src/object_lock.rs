@@ -167,10 +167,10 @@ impl Entry {
         self.held.iter().find(other).map(|(other, _)| *other)
     }
 
-    /// A transaction that asked before `tx` and has not got it.
-    fn waiter_in_the_way(&self, tx: TxId, mode: LockMode) -> Option<TxId> {
-        let before = self.waiting.iter().take_while(|(other, _)| *other != tx);
-        before.into_iter().find(|(_, other)| mode.conflicts_with(*other)).map(|(other, _)| *other)
+    /// Who asked before `tx` for what conflicts with `mode`, and has not got it.
+    fn asked_before(&self, tx: TxId, mode: LockMode) -> impl Iterator<Item = &(TxId, LockMode)> {
+        let before = self.waiting.iter().take_while(move |(other, _)| *other != tx);
+        before.filter(move |(_, other)| mode.conflicts_with(*other))
     }
 }
 
@@ -218,7 +218,7 @@ impl ObjectLocks {
             let mut in_the_way = entry.holder_in_the_way(tx, own.all(), mode);
             // Who holds it already does not wait for those who wait for him, perhaps.
             if in_the_way.is_none() && own.all() == 0 && !entry.waiting.is_empty() {
-                in_the_way = entry.waiter_in_the_way(tx, mode);
+                in_the_way = entry.asked_before(tx, mode).next().map(|(other, _)| *other);
             }
             if let Some(other) = in_the_way {
                 if waits && !entry.waiting.contains(&(tx, mode)) {
@@ -247,12 +247,15 @@ impl ObjectLocks {
         held.locks().collect()
     }
 
-    /// Whether `tx` holds, or has asked for, `object`.
-    pub fn is_holding(&self, object: ObjectId, tx: TxId) -> bool {
+    /// Whether `other` still keeps `tx` from `lock`, which it has asked for: it holds what conflicts with it, or asked before.
+    /// Who has given `object` back and asked again is behind `tx`, and not in its way.
+    pub fn is_in_the_way(&self, object: ObjectId, tx: TxId, lock: Lock, other: TxId) -> bool {
         let shard = self.shard(object).lock();
-        shard
-            .get(&object)
-            .is_some_and(|entry| entry.held.contains_key(&tx) || entry.waiting.iter().any(|(waiter, _)| *waiter == tx))
+        let Some(entry) = shard.get(&object) else { return false };
+        let own = entry.held.get(&tx).copied().unwrap_or_default().all();
+        let held = entry.held.get(&other).copied().unwrap_or_default().all();
+        held & lock.mode.conflicts() != 0
+            || own == 0 && entry.asked_before(tx, lock.mode).any(|(before, _)| *before == other)
     }
 
     /// Whether some object is kept from readers.
@@ -365,6 +368,19 @@ mod tests {
     }
 
     #[test]
+    fn who_gave_it_back_and_asks_again_is_behind_whoever_asked_meanwhile() {
+        let locks = ObjectLocks::default();
+        assert!(locks.try_lock(T, TxId(1), Lock::ROWS).is_ok());
+        assert_eq!(locks.try_lock(T, TxId(2), Lock::DEFINITION), Err(TxId(1)));
+        assert!(locks.is_in_the_way(T, TxId(2), Lock::DEFINITION, TxId(1)), "it holds the object");
+        locks.release_one(T, TxId(1), Lock::ROWS);
+        assert!(!locks.is_in_the_way(T, TxId(2), Lock::DEFINITION, TxId(1)));
+        assert_eq!(locks.try_lock(T, TxId(1), Lock::ROWS), Err(TxId(2)));
+        assert!(!locks.is_in_the_way(T, TxId(2), Lock::DEFINITION, TxId(1)), "each would wait for the other");
+        assert!(locks.is_in_the_way(T, TxId(1), Lock::ROWS, TxId(2)), "it asked before");
+    }
+
+    #[test]
     fn writers_keep_a_definition_from_changing_and_its_change_keeps_new_writers_out() {
         let locks = ObjectLocks::default();
         assert!(locks.try_lock(T, TxId(1), Lock::ROWS).is_ok());
@@ -409,7 +425,7 @@ mod tests {
         assert_eq!(locks.held(T, TxId(2)), [Lock::ROWS], "what was asked for is not held");
         assert!(locks.withdraw(T, TxId(2)));
         assert!(locks.try_lock(T, TxId(3), Lock::ROWS).is_ok());
-        assert!(locks.is_holding(T, TxId(2)), "what it had it keeps");
+        assert!(locks.is_in_the_way(T, TxId(9), Lock::DEFINITION, TxId(2)), "what it had it keeps");
     }
 
     #[test]

@@ -169,7 +169,8 @@ impl World {
                     found => broken!("table {name} was moved, and is found as {found:?}"),
                 }
                 if self.rng.one_in(3) {
-                    // What it did goes with the transaction.
+                    // The name is free for others if nobody has committed it; what it did goes with the transaction.
+                    self.ddl_done(at, name, Ok(Attempt::Done(())), |_| Ok(None))?;
                     self.clients[at].failed = true;
                     return Ok(());
                 }
