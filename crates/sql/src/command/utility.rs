@@ -272,6 +272,14 @@ impl Session {
             self.notice(SqlError::notice("WARNING", "25001", "there is already a transaction in progress"));
             return self.set_transaction(modes);
         }
+        // What was sent along before it has begun the transaction: an implicit one becomes the block, with what it did.
+        if self.open.as_ref().is_some_and(|open| open.used) {
+            self.set_modes(modes)?;
+            if let Some(open) = &mut self.open {
+                open.block = true;
+            }
+            return Ok(());
+        }
         let (mut isolation, mut read_only) = {
             let variables = self.shared.variables.lock();
             let isolation =
@@ -279,14 +287,7 @@ impl Session {
             (isolation, variables.read_only)
         };
         apply_modes(modes, &mut isolation, &mut read_only)?;
-        match &mut self.open {
-            // An implicit transaction becomes the block, with what it did.
-            Some(open) if open.used => {
-                open.block = true;
-                open.read_only = read_only;
-            }
-            _ => self.begin(isolation, read_only, true),
-        }
+        self.begin(isolation, read_only, true);
         self.note_transaction(isolation, read_only);
         Ok(())
     }
@@ -306,6 +307,11 @@ impl Session {
         if self.in_string {
             self.transaction();
         }
+        self.set_modes(modes)
+    }
+
+    /// Gives the open transaction, if there is one, other modes: as long as they can still make a difference.
+    fn set_modes(&mut self, modes: &[TransactionMode]) -> Result<(), SqlError> {
         let Some(open) = &self.open else { return Ok(()) };
         let (before, mut read_only) = (open.txn.isolation(), open.read_only);
         let mut isolation = before;
