@@ -163,6 +163,8 @@ pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Resul
 #[doc(hidden)]
 pub use resurgam_buffer::Planted;
 pub use resurgam_buffer::{RemotePages, Repair};
+#[doc(hidden)]
+pub use resurgam_log::PlantedInLog;
 pub use resurgam_log::{Log, LogBlock, LogFollower, LogHold, LogHolder, LogSink, LogStats};
 pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{

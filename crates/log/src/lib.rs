@@ -48,6 +48,7 @@ mod follow;
 mod group;
 mod holds;
 mod log;
+mod planted;
 mod reader;
 mod record;
 mod segments;
@@ -64,6 +65,8 @@ pub use follow::{LogBlock, LogFollower};
 pub use group::Group;
 pub use holds::{LogHold, LogHolder};
 pub use log::{Appended, Log};
+#[doc(hidden)]
+pub use planted::PlantedInLog;
 pub use reader::{GroupRef, LogEnd, LogReader, Opening, WhyStopped};
 pub use record::{OwnedRecord, RECORD_HEADER_BYTES, RecordHeader, RecordKind, RecordRef};
 pub use segments::{oldest_segment, segment_bytes_of, segment_file_name, segment_number_of, segment_path};

@@ -36,6 +36,7 @@ use resurgam_vfs::{File, OpenMode, Vfs};
 use crate::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use crate::config::LogConfig;
 use crate::holds::{Holds, LogHolder};
+use crate::planted::PlantedInLog;
 use crate::reader::LogEnd;
 use crate::stats::Counters;
 
@@ -432,7 +433,8 @@ impl Segments {
         let _maintenance = self.maintenance.lock();
         let (first, keep_from, already_prepared, mut others) = {
             let mut table = self.table.lock();
-            let before = table.holds.lowest().map_or(before, |holder| holder.lsn.min(before));
+            let holder = table.holds.lowest().filter(|_| !PlantedInLog::SkippedHold.is_planted());
+            let before = holder.map_or(before, |holder| holder.lsn.min(before));
             let keep_from = (before.0 / self.segment_bytes).min(current);
             let first = table.first;
             if keep_from <= first {
