@@ -85,6 +85,8 @@ struct Finding {
     run: Run,
     postgres: Option<Run>,
     memory_bytes: u64,
+    /// Of the answers beside it: at the 99th percentile, and the slowest.
+    p99: Duration,
     slowest: Duration,
     harm: Vec<String>,
 }
@@ -204,6 +206,7 @@ impl<'a> Subject<'a> {
         let seen = self.beside.take();
         let harm = harm(&run, &seen, &self.bounds);
         let slowest = seen.latencies.iter().max().copied().unwrap_or_default();
+        let p99 = percentile(&mut seen.latencies.clone(), 99.0);
         latencies.extend(seen.latencies);
         // Whoever got nothing has left a server of which nothing is known.
         if matches!(run.got, Got::Nothing(_) | Got::Dead) || seen.memory_bytes > self.bounds.memory_bytes {
@@ -221,7 +224,7 @@ impl<'a> Subject<'a> {
             }
             None => None,
         };
-        Ok(Finding { case, run, postgres, memory_bytes: seen.memory_bytes, slowest, harm })
+        Ok(Finding { case, run, postgres, memory_bytes: seen.memory_bytes, p99, slowest, harm })
     }
 
     fn run(&mut self, text: &str) -> Result<Run> {
@@ -305,8 +308,8 @@ fn show(finding: &Finding) {
 fn report(findings: &[Finding], setup: &Setup, summary: &str) -> String {
     let mut out = String::from("# Hostile statements\n\n");
     let _ = writeln!(out, "{}\n\n{summary}\n", setup.text());
-    out.push_str("| kind | family | n | Resurgam | s | MB | beside, ms | PostgreSQL 15 | s | harm |\n");
-    out.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
+    out.push_str("| kind | family | n | Resurgam | s | MB | beside: p99, ms | most, ms | PostgreSQL 15 | s | harm |\n");
+    out.push_str("|---|---|---|---|---|---|---|---|---|---|---|\n");
     for finding in findings {
         let (word, time) = match &finding.postgres {
             Some(run) => (run.got.word(), format!("{:.2}", run.time.as_secs_f64())),
@@ -314,13 +317,14 @@ fn report(findings: &[Finding], setup: &Setup, summary: &str) -> String {
         };
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {:.2} | {} | {} | {word} | {time} | {} |",
+            "| {} | {} | {} | {} | {:.2} | {} | {:.1} | {} | {word} | {time} | {} |",
             finding.case.kind,
             finding.case.name.replace('|', "\\|"),
             finding.case.n,
             finding.run.got.word(),
             finding.run.time.as_secs_f64(),
             finding.memory_bytes >> 20,
+            finding.p99.as_secs_f64() * 1e3,
             finding.slowest.as_millis(),
             finding.harm.join("; ").replace('|', "\\|").replace('\n', " ")
         );
