@@ -31,6 +31,8 @@ const LAG_LOOK: Duration = Duration::from_millis(250);
 const ARCHIVE_THREADS: [&str; 2] = ["resurgam-archive", "resurgam-merge"];
 /// The archive lags this much at most, in seconds, at 99 of 100 looks.
 const LAG_GOAL: f64 = 1.0;
+/// Throughput with an archive, as a share of that without.
+const SHARE_GOAL: f64 = 0.99;
 
 /// What is measured.
 #[derive(Args)]
@@ -385,9 +387,11 @@ fn report(options: &Options, mix: &TpcC, setup: &Setup, subjects: &[Subject]) ->
     let rows: Vec<Vec<String>> = subjects
         .iter()
         .map(|subject| {
-            let share = none
-                .and_then(|none| subject.share_of(none))
-                .map_or(String::new(), |[middle, least, most]| format!("{middle:.3} ({least:.3} to {most:.3})"));
+            let share = none.and_then(|none| subject.share_of(none)).map_or(String::new(), |[middle, least, most]| {
+                let judged = if subject.way == Way::Archive { met(middle >= SHARE_GOAL) } else { "" };
+                let colon = if judged.is_empty() { "" } else { ": " };
+                format!("{middle:.3} ({least:.3} to {most:.3}){colon}{judged}")
+            });
             let cpu = subject.median(Load::cpu_each);
             let a_gb = subject.median(|load| load.archive_cpu / (load.log.max(1) as f64 / 1e9));
             let a_gb = if subject.way.archives() { format!("{a_gb:.1}") } else { String::new() };
@@ -424,7 +428,7 @@ fn report(options: &Options, mix: &TpcC, setup: &Setup, subjects: &[Subject]) ->
     let head = [
         "load",
         "tx/s",
-        "of no archive",
+        "of no archive (goal: archive >= 0.99)",
         "mean ms",
         "p99 ms",
         "CPU ms/tx",

@@ -61,8 +61,13 @@ pub struct Options {
     #[arg(long, default_value_t = 20.0)]
     seconds: f64,
     /// Do not start a server without its data file
-    #[arg(long)]
+    #[arg(long, conflicts_with = "still")]
     no_restart: bool,
+    /// Only starts without the data file, and copies: no device dies under load, nothing is restored in a single pass, no page is
+    /// damaged, and no backup is made (the archive is begun with the database). For databases of which the disk has not room for several;
+    /// the first part of `--buffers` counts
+    #[arg(long)]
+    still: bool,
     /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -124,6 +129,10 @@ pub fn run(options: &Options) -> Result<()> {
     let options = &options;
     let mut setup = Setup::new(&options.common)?;
     let mut found = Found::default();
+    if options.still {
+        still(options, &mix, &mut setup, &mut found)?;
+        return report::write(options, &mix, &setup, &found);
+    }
     for (number, &part) in options.buffers.iter().enumerate() {
         let last = number + 1 == options.buffers.len();
         let run = one(options, &mix, part, last && !options.no_restart, &mut setup, &mut found)?;
@@ -146,20 +155,64 @@ struct Found {
     disk_mb_s: Option<f64>,
 }
 
-/// A run at one size of the pool, and a start without the data file after it.
-fn one(options: &Options, mix: &TpcC, part: f64, restart: bool, setup: &mut Setup, found: &mut Found) -> Result<Run> {
-    let work = Work::new(&options.common)?;
-    let places = Places::below(work.path());
+/// A loaded database whose pool has `part` of its data, and that pool's size in megabytes.
+fn loaded(
+    options: &Options,
+    mix: &TpcC,
+    part: f64,
+    backup: bool,
+    work: &Work,
+    places: &Places,
+    setup: &mut Setup,
+) -> Result<(Server, u64)> {
     let mut server = Server::create_with(Kind::Resurgam, &options.common, work.path(), &places.flags())?;
     setup.saw(&server);
     eprintln!("loading");
+    let begun = Instant::now();
     load(mix, &server)?;
     let data_mb = bytes_of(&server.dir.join("data")) as f64 / 1e6;
-    server.client()?.query("select resurgam_backup()")?;
+    eprintln!("loaded {data_mb:.0} MB in {:.0} s", begun.elapsed().as_secs_f64());
+    if backup {
+        server.client()?.query("select resurgam_backup()")?;
+    }
     server.stop()?;
     let buffer_mb = ((data_mb * part) as u64).max(8);
     server.set_buffer_mb(buffer_mb);
     server.start()?;
+    Ok((server, buffer_mb))
+}
+
+/// Copies of a database whose server is killed for it.
+fn copies(options: &Options, server: &mut Server, work: &Work, places: &Places, found: &mut Found) -> Result<()> {
+    let archived = server.client()?.query("select archived_lsn from resurgam_archive")?;
+    let archived = archived.ok_or("nothing is archived")?;
+    server.kill();
+    for (what, name, goal_mb) in [("restore", "point in time", None), ("clone", "clone", Some(report::CLONE_MB))] {
+        found.copies.push(starts::copy(options, work.path(), places, what, name, &archived, goal_mb)?);
+    }
+    Ok(())
+}
+
+/// Nothing but starts without the data, and copies.
+fn still(options: &Options, mix: &TpcC, setup: &mut Setup, found: &mut Found) -> Result<()> {
+    let work = Work::new(&options.common)?;
+    let places = Places::below(work.path());
+    let part = options.buffers.first().copied().unwrap_or(1.0);
+    // There is no backup, and the tools want to look.
+    std::fs::create_dir_all(&places.backups).map_err(|e| format!("could not make a folder: {e}"))?;
+    let (mut server, _) = loaded(options, mix, part, false, &work, &places, setup)?;
+    let mut terminals = mix.terminals(options.clients, options.seed);
+    found.disk_mb_s = Some(sequential_write(work.path(), bytes_of(&places.data(&server)?) as f64 / 1e6)?);
+    found.starts.push(starts::without_data(options, mix, &mut server, &places, &mut terminals)?);
+    eprintln!("started without its data file");
+    copies(options, &mut server, &work, &places, found)
+}
+
+/// A run at one size of the pool, and a start without the data file after it.
+fn one(options: &Options, mix: &TpcC, part: f64, restart: bool, setup: &mut Setup, found: &mut Found) -> Result<Run> {
+    let work = Work::new(&options.common)?;
+    let places = Places::below(work.path());
+    let (mut server, buffer_mb) = loaded(options, mix, part, true, &work, &places, setup)?;
     let mut terminals = mix.terminals(options.clients, options.seed);
     let (phases, tally) = drive(server.port, mix, &mut terminals, |run| course(options, &server, &places, run))?;
     check(mix, &server, &terminals)?;
@@ -170,12 +223,7 @@ fn one(options: &Options, mix: &TpcC, part: f64, restart: bool, setup: &mut Setu
         found.disk_mb_s = Some(sequential_write(work.path(), restored_mb)?);
         found.starts.push(starts::without_data(options, mix, &mut server, &places, &mut terminals)?);
         found.repairs = Some(repairs::repairs(options, mix, &mut server, &places, &terminals)?);
-        let archived = server.client()?.query("select archived_lsn from resurgam_archive")?;
-        let archived = archived.ok_or("nothing is archived")?;
-        server.kill();
-        for (what, name, goal_mb) in [("restore", "point in time", None), ("clone", "clone", Some(report::CLONE_MB))] {
-            found.copies.push(starts::copy(options, work.path(), &places, what, name, &archived, goal_mb)?);
-        }
+        copies(options, &mut server, &work, &places, found)?;
         found.starts.push(starts::single_pass(options, mix, work.path(), &places, &terminals)?);
     }
     Ok(Run { part, buffer_mb, phases, restored_mb, tally })

@@ -17,8 +17,9 @@ const ADDED_MEAN_MS: f64 = 10.0;
 const ADDED_WORST_MS: f64 = 100.0;
 const UNNOTICED: f64 = 0.05;
 const BACK_WITHIN: f64 = 1.0 / 3.0;
-/// Seconds until the first answer without the data, and of a point in time or a clone; megabytes of a new clone.
-pub(super) const ANSWER_S: f64 = 0.3;
+/// Seconds until the first transaction that writes without the data, and until the first answer of a point in time or a clone; megabytes of
+/// a new clone.
+pub(super) const START_S: f64 = 0.3;
 const POINT_S: f64 = 1.0;
 pub(super) const CLONE_MB: f64 = 20.0;
 
@@ -37,12 +38,24 @@ pub(super) fn write(options: &Options, mix: &TpcC, setup: &Setup, found: &Found)
     };
     let series = [("before", 0), ("while it is restored", 1), ("after", 2)]
         .map(|(name, phase)| Series { name: name.into(), values: mean(phase) });
-    let svg = bars("Mean latency of a transaction by size of the buffer pool", "milliseconds", &groups, &series);
+    let svg = match options.still {
+        true => first_answers(found),
+        false => bars("Mean latency of a transaction by size of the buffer pool", "milliseconds", &groups, &series),
+    };
     let name = name_of(options);
     for run in runs {
         report::write_svg(&options.common, &format!("{name}-time-{}", run.buffer_mb), &over_time(run))?;
     }
     report::write(&options.common, &name, &text(options, mix, setup, found), &svg)
+}
+
+/// Seconds until somebody is answered, where no device dies under load.
+fn first_answers(found: &Found) -> String {
+    let starts = found.starts.iter().map(|start| (start.name.clone(), start.transaction));
+    let copies = found.copies.iter().map(|copy| (copy.name.to_owned(), copy.answer));
+    let (groups, values): (Vec<String>, Vec<_>) = starts.chain(copies).map(|(name, at)| (name, Some(at))).unzip();
+    let series = [Series { name: "seconds".into(), values }];
+    bars("First write of a start without the data, first answer of a copy", "seconds", &groups, &series)
 }
 
 /// Of the files: a size that was asked for is in it, so that results at several sizes lie side by side.
@@ -134,7 +147,7 @@ fn text(options: &Options, mix: &TpcC, setup: &Setup, found: &Found) -> String {
                 format!("{:.3}", restart.answer),
                 format!("{:.3}", restart.transaction),
                 restart.whole.map_or(String::new(), |seconds| format!("{seconds:.2}")),
-                restart.goal.map_or(String::new(), |goal| met(restart.answer <= goal)),
+                restart.goal.map_or(String::new(), |goal| met(restart.transaction <= goal)),
                 match (restart.mb_s, *disk_mb_s) {
                     (Some(rate), Some(disk)) => {
                         format!("{rate:.0}: {}", met(rate >= disk * BANDWIDTH))
@@ -147,34 +160,43 @@ fn text(options: &Options, mix: &TpcC, setup: &Setup, found: &Found) -> String {
         .collect();
     let mut text = String::from("# A dead disk under load\n\n");
     text += &report::provenance();
-    text += &format!(
-        "{} clients work on a TPC-C-like mix of {} warehouses without think times; seed {}; commits wait for the disk. The \
-         database was backed up after it was loaded; its log, archive and backups are in other folders (on the same disk \
-         here, so restoring and working share it). After {} s its data device is declared dead, and the data is made again in \
-         the spare folder while the clients go on. No transaction failed, and the mix's consistency conditions held after each \
-         run. \"Back\": seconds from the failure until half a second has {} % of the throughput before.\n\n",
-        options.clients,
-        mix.warehouses,
-        options.seed,
-        options.seconds,
-        BACK * 100.0
-    );
+    let Options { clients, seed, seconds, .. } = options;
+    text += &match options.still {
+        true => format!(
+            "{clients} clients work on a TPC-C-like mix of {} warehouses without think times for {seconds} s; seed {seed}; commits wait for \
+             the disk. Its log and archive, which was begun with the database, are in other folders (on the same disk here); there is no backup. \
+             Then the server is killed. The mix's consistency conditions held after each start without the data.\n\n",
+            mix.warehouses
+        ),
+        false => format!(
+            "{clients} clients work on a TPC-C-like mix of {} warehouses without think times; seed {seed}; commits wait for the disk. The \
+             database was backed up after it was loaded; its log, archive and backups are in other folders (on the same disk \
+             here, so restoring and working share it). After {seconds} s its data device is declared dead, and the data is made again in \
+             the spare folder while the clients go on. No transaction failed, and the mix's consistency conditions held after each \
+             run. \"Back\": seconds from the failure until half a second has {} % of the throughput before.\n\n",
+            mix.warehouses,
+            BACK * 100.0
+        ),
+    };
     text += &setup.text();
-    let head = ["buffer pool", "phase", "seconds", "tx/s", "mean ms", "p50 ms", "p99 ms", "worst ms", "back after s"];
-    text += &table(&head, &rows);
-    text += "\nWhat the failure adds, and the goals. Worst: the slowest transaction of the restore less the slowest one before. \
-             A restore of less than half a second has less than one window in which throughput can be back.\n\n";
-    let head = [
-        "buffer pool",
-        "restored MB",
-        "seconds",
-        "MB/s",
-        "mean + ms (10)",
-        "worst + ms (100)",
-        "unnoticed (5 %)",
-        "back, of the restore (1/3)",
-    ];
-    text += &table(&head, &runs.iter().map(judged).collect::<Vec<_>>());
+    if !runs.is_empty() {
+        let head =
+            ["buffer pool", "phase", "seconds", "tx/s", "mean ms", "p50 ms", "p99 ms", "worst ms", "back after s"];
+        text += &table(&head, &rows);
+        text += "\nWhat the failure adds, and the goals. Worst: the slowest transaction of the restore less the slowest one before. \
+                 A restore of less than half a second has less than one window in which throughput can be back.\n\n";
+        let head = [
+            "buffer pool",
+            "restored MB",
+            "seconds",
+            "MB/s",
+            "mean + ms (10)",
+            "worst + ms (100)",
+            "unnoticed (5 %)",
+            "back, of the restore (1/3)",
+        ];
+        text += &table(&head, &runs.iter().map(judged).collect::<Vec<_>>());
+    }
     if !starts.is_empty() {
         text += "\nA start without the data: seconds from the start (with PostgreSQL: from the copy of the base backup) to the \
                  first answer, to the first transaction that writes, and until all is restored.\n\n";
@@ -185,7 +207,7 @@ fn text(options: &Options, mix: &TpcC, setup: &Setup, found: &Found) -> String {
                 "first answer",
                 "first write",
                 "all restored",
-                "goal: answer <= 0.3 s",
+                "goal: first write <= 0.3 s",
                 "MB/s (80 % of the disk's)",
             ],
             &starts,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
-use super::report::ANSWER_S;
+use super::report::START_S;
 use super::{LOOK, Options, Places, wait_until_restored};
 use crate::Result;
 use crate::mix::drive::drive;
@@ -25,7 +25,7 @@ pub(super) struct Restart {
     pub(super) answer: f64,
     pub(super) transaction: f64,
     pub(super) whole: Option<f64>,
-    /// Seconds to the first answer that are the goal, if there is one.
+    /// Seconds to the first transaction that writes that are the goal, if there is one.
     pub(super) goal: Option<f64>,
     /// Megabytes a second that were restored from the start on, with nothing else to do.
     pub(super) mb_s: Option<f64>,
@@ -74,7 +74,7 @@ pub(super) fn without_data(
         answer: seconds(answer),
         transaction: seconds(transaction),
         whole: Some(seconds(whole)),
-        goal: Some(ANSWER_S),
+        goal: Some(START_S),
         mb_s: Some(bytes / 1e6 / seconds(whole).max(0.001)),
     })
 }
