@@ -8,13 +8,16 @@
 //! While such a folder is being made, it has a lease of another kind, which counts for two days at most: a command that is killed leaves
 //! nothing behind for longer. One that takes longer makes another one in time; the folder is a database only after its own lease is there.
 //!
+//! The archive of such a database begins at the cut, and needs the parent's for its pages until it has given up its beginning in favour of a backup of
+//! its own ([`ParentRecord`](crate::ParentRecord)): so it has a lease as well, for that long.
+//!
 //! `leases/NAME`, created once, deleted when it is over:
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0..8 | magic `RSARLEA1` |
-//! | 8..10 | format version: 2 for a folder that is being made, else 1 |
-//! | 10 | kind: 1 restore, 2 clone, 3 a folder that is being made |
+//! | 8..10 | format version: 3 for an archive, 2 for a folder that is being made, else 1 |
+//! | 10 | kind: 1 restore, 2 clone, 3 a folder that is being made, 4 an archive |
 //! | 11 | 1 if it names a backup |
 //! | 12..28 | database whose archive it is |
 //! | 28..36 | the cut: everything below this LSN is needed |
@@ -31,7 +34,7 @@ use resurgam_xstore::{Store, StoreErrorKind, check_name};
 use crate::format::DatabaseId;
 
 const MAGIC: [u8; 8] = *b"RSARLEA1";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// One of a folder that is being made counts no longer than this, in microseconds.
 const MAKING_US: i64 = 48 * 3600 * 1_000_000;
 const HEAD_BYTES: usize = 54;
@@ -50,6 +53,8 @@ pub enum LeaseKind {
     Clone,
     /// A folder that is being made; for a bounded time.
     Making,
+    /// The archive of a database that was made of this one, until it needs nothing of this one any more.
+    Archive,
 }
 
 /// See the module.
@@ -75,12 +80,17 @@ impl Lease {
     fn encode(&self) -> Vec<u8> {
         let backup = self.backup.as_deref().unwrap_or_default();
         let mut out = MAGIC.to_vec();
-        let version = if self.kind == LeaseKind::Making { VERSION } else { 1 };
+        let version: u16 = match self.kind {
+            LeaseKind::Restore | LeaseKind::Clone => 1,
+            LeaseKind::Making => 2,
+            LeaseKind::Archive => VERSION,
+        };
         out.extend_from_slice(&version.to_le_bytes());
         out.push(match self.kind {
             LeaseKind::Restore => 1,
             LeaseKind::Clone => 2,
             LeaseKind::Making => 3,
+            LeaseKind::Archive => 4,
         });
         out.push(self.backup.is_some().into());
         out.extend_from_slice(&self.database);
@@ -117,6 +127,7 @@ impl Lease {
             1 => LeaseKind::Restore,
             2 => LeaseKind::Clone,
             3 if version > 1 => LeaseKind::Making,
+            4 if version > 2 => LeaseKind::Archive,
             _ => return Err(bad("its kind is not known")),
         };
         let has_backup = r.u8()?;
@@ -194,7 +205,7 @@ impl Lease {
         self.kind == LeaseKind::Making && self.created_us.saturating_add(MAKING_US / 2) < now_us
     }
 
-    /// That there is one of that name.
+    /// That there is none of that name.
     ///
     /// # Errors
     /// `DuplicateObject`; `InvalidParameter` for a name that cannot be; those of the store.
@@ -203,6 +214,19 @@ impl Lease {
         match store.len(&Self::object(name)) {
             Ok(_) => Err(taken(store, name)),
             Err(error) if error.kind() == StoreErrorKind::Missing => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// That of a name; `None`: there is none.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NewerFormat`; `InvalidParameter` for a name that cannot be; those of the store.
+    pub fn read(store: &dyn Store, name: &str) -> Result<Option<Self>> {
+        check_lease_name(name)?;
+        match store.get(&Self::object(name), BYTES_MAX) {
+            Ok(bytes) => Self::decode(name, &bytes).map(Some),
+            Err(error) if error.kind() == StoreErrorKind::Missing => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -285,6 +309,8 @@ mod tests {
         assert_eq!(Lease::in_force(&store, MAKING_US)?.1, ["m"]);
         assert_eq!(Lease::in_force(&store, MAKING_US)?.0.len(), 2);
         assert_eq!(Lease::decode("m", &making.encode())?, making);
+        let archive = Lease { kind: LeaseKind::Archive, ..lease("o") };
+        assert_eq!(Lease::decode("o", &archive.encode())?, archive);
         assert!(Lease::remove(&store, "m")?);
         assert!(Lease::remove(&store, "a")? && !Lease::remove(&store, "a")?);
         assert_eq!(Lease::list(&store)?.len(), 1);

@@ -41,6 +41,7 @@
 //! | `merge.rs` | merging: leaving out what no promised point needs, putting in images |
 //! | `view.rs` | what readers use |
 //! | `lease.rs` | what is promised to clones and restores |
+//! | `parent.rs` | of what a database was made, and where that one's archive is |
 //! | `retain.rs` | what nobody needs any more, and giving it up |
 //! | `verify.rs` | reading everything |
 //! | `backup/` | backups: images of all pages, in segments |
@@ -67,6 +68,7 @@ mod lease;
 mod make;
 mod manifest;
 mod merge;
+mod parent;
 mod retain;
 mod run;
 mod table;
@@ -89,6 +91,7 @@ pub use lease::{Lease, LeaseKind};
 pub use make::{MadePages, PageMaker};
 pub use manifest::{Manifest, RunMeta};
 pub use merge::{MergePolicy, Merged};
+pub use parent::{ParentBase, ParentRecord};
 pub use retain::{GivenUp, Mark, MarkKind, Marks, Promise, Retention, RetentionPlan};
 pub use run::Run;
 pub use table::PageEntry;

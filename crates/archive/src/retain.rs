@@ -210,6 +210,7 @@ impl Retention<'_> {
             LeaseKind::Restore => "a restore that is not complete",
             LeaseKind::Clone => "a clone",
             LeaseKind::Making => "a folder that is being made",
+            LeaseKind::Archive => "the archive of a database that was made of this one",
         };
         format!(
             "lease \"{}\" ({what}, {hours} hours old) needs the archive from LSN {from} on; \

@@ -10,6 +10,7 @@ use crate::archive::Archive;
 use crate::format::{DatabaseId, HEADER_BYTES, RunSummary};
 use crate::frame::{Frame, FrameKind};
 use crate::item::{self, StreamEntry};
+use crate::parent::ParentRecord;
 use crate::run::{AHEAD_LOOKUP, AHEAD_SCAN, PageCursor, Run, StreamCursor, TableCursor};
 use crate::view::{History, View};
 
@@ -45,10 +46,17 @@ impl fmt::Display for Report {
 /// Those of listing and of the newest manifest; what is wrong with runs is in the report.
 pub fn verify(store: Arc<dyn Store>, database: Option<DatabaseId>) -> Result<Report> {
     let mut report = Report::default();
-    let Some(view) = Archive::open_view(store, database)? else {
+    let Some(view) = Archive::open_view(Arc::clone(&store), database)? else {
         report.problems.push("there is no archive: no manifest was found".to_owned());
         return Ok(report);
     };
+    match ParentRecord::read(&*store) {
+        Ok(Some(record)) if record.database != view.manifest().database => {
+            report.problems.push("the record of the parent is of another database".to_owned());
+        }
+        Ok(_) => {}
+        Err(error) => report.problems.push(error.to_string()),
+    }
     (report.start, report.end) = (view.start(), view.end());
     report.runs = view.handles.len();
     for handle in &view.handles {

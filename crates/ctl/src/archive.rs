@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, History, Report, StreamEntry, View};
+use resurgam_archive::{Archive, History, ParentBase, ParentRecord, Report, StreamEntry, View};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_log::RecordRef;
 use resurgam_page::print;
@@ -63,6 +63,26 @@ impl ArchiveFolder {
         let database: String = manifest.database.iter().map(|byte| format!("{byte:02x}")).collect();
         say!(out, "archive of database {database}, manifest {}", manifest.number)?;
         say!(out, "LSN {} to {}: {} runs", view.start(), view.end(), manifest.runs.len())?;
+        match ParentRecord::read(&*self.store) {
+            Ok(Some(record)) => {
+                let id: String = record.parent.iter().map(|byte| format!("{byte:02x}")).collect();
+                let base = match &record.base {
+                    ParentBase::Archive => "its archive alone".to_owned(),
+                    ParentBase::Backup { url, name } => format!("backup {name} in \"{url}\""),
+                    ParentBase::Parent => "the database that it was made of in turn".to_owned(),
+                };
+                let needed = if view.start() <= record.first { "needed" } else { "needed no more" };
+                say!(
+                    out,
+                    "made of database {id} at LSN {}, which is {needed}: archive \"{}\" from LSN {} on, from {base}",
+                    record.cut,
+                    record.archive,
+                    record.archive_from
+                )?;
+            }
+            Ok(None) => {}
+            Err(error) => say!(out, "{error}")?,
+        }
         for run in &manifest.runs {
             let from = if run.complete_from.is_some() {
                 format!("; all states from LSN {} on", run.complete_from)

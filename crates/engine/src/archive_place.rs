@@ -11,8 +11,9 @@ use resurgam_xstore::{Access, Place, Store};
 
 use crate::archiver::Archiver;
 use crate::options::{Options, StoreHandle};
+use crate::restore::Lineage;
 
-/// The archiver that the options ask for.
+/// The archiver that the options ask for; `lineage`: the database was made of another one.
 ///
 /// # Errors
 /// Those of the URL; that the archive is not this log's.
@@ -22,6 +23,7 @@ pub(crate) fn open_archiver(
     options: &Options,
     boot: &Boot,
     log: &Arc<Log>,
+    lineage: Option<&Arc<Lineage>>,
 ) -> Result<Option<Archiver>> {
     let Some(url) = &options.archive else { return Ok(None) };
     let archive = Place::of(dir, url)?;
@@ -34,5 +36,5 @@ pub(crate) fn open_archiver(
         };
         Ok((store, vfs.random_u64().max(1)))
     });
-    Archiver::start(log, boot.database_id, place, open).map(Some)
+    Archiver::start(log, boot.database_id, place, open, lineage.cloned()).map(Some)
 }

@@ -15,6 +15,8 @@
 //!    merge is under way.
 //! 5. Memory: one run's records ([`RUN_BYTES`] of log, about three times that at most), and a step of a merge.
 //!
+//! The archive of a database that was made of another one says so, before its first run is written (`restore/lineage.rs`).
+//!
 //! An archive that is not this log's (of another database, with a gap, ahead of the log, of another history: `history.rs`) is refused at the open.
 //! One that cannot be reached, or is damaged, is tried again, with the database open: what it lacks is in the log. One that
 //! another process takes over is left to it until a restart.
@@ -33,6 +35,7 @@ use crate::backup_places::Backups;
 use crate::database::Database;
 use crate::history;
 use crate::options::DoubleWrites;
+use crate::restore::Lineage;
 
 /// The name under which it holds the log.
 pub(crate) const HOLDER: &str = "the archive";
@@ -122,6 +125,8 @@ pub(crate) struct Archiver {
     changing: Mutex<()>,
     hold: LogHold,
     seen: Mutex<Seen>,
+    /// Of the database that this one was made of, which the archive is to name.
+    lineage: Option<Arc<Lineage>>,
 }
 
 impl Archiver {
@@ -129,7 +134,13 @@ impl Archiver {
     ///
     /// # Errors
     /// That the archive is not this log's. (One that cannot be reached is none.)
-    pub fn start(log: &Log, database: DatabaseId, place: String, open: OpenStore) -> Result<Self> {
+    pub fn start(
+        log: &Log,
+        database: DatabaseId,
+        place: String,
+        open: OpenStore,
+        lineage: Option<Arc<Lineage>>,
+    ) -> Result<Self> {
         let hold = log.hold(HOLDER, log.oldest_lsn())?;
         let this = Self {
             place,
@@ -139,6 +150,7 @@ impl Archiver {
             changing: Mutex::default(),
             hold,
             seen: Mutex::default(),
+            lineage,
         };
         match this.connect(log) {
             Ok(work) => *this.work.lock() = Some(work),
@@ -166,6 +178,10 @@ impl Archiver {
         let from = runs.resume_lsn().unwrap_or_else(|| log.oldest_lsn());
         if view.end().is_some() {
             self.check(log, &view)?;
+        }
+        // Before the first run is written.
+        if let Some(lineage) = &self.lineage {
+            lineage.name_parent(runs.archive().store(), &view, log.oldest_lsn())?;
         }
         let last = view.last_block()?.map_or(from, |last| last.lsn);
         self.hold.advance(last);
@@ -338,7 +354,8 @@ impl Archiver {
         }
     }
 
-    fn archive(&self) -> Option<Arc<Archive>> {
+    /// The one that is open; none while it cannot be reached.
+    pub fn archive(&self) -> Option<Arc<Archive>> {
         self.seen.lock().archive.as_ref().and_then(Weak::upgrade)
     }
 
@@ -618,7 +635,7 @@ mod tests {
         let (store, owner) = (Arc::clone(&gate), AtomicU64::new(1));
         let open: OpenStore =
             Box::new(move || Ok((Arc::clone(&store) as Arc<dyn Store>, owner.fetch_add(1, Ordering::SeqCst))));
-        let archiver = Arc::new(Archiver::start(&log, [7; 16], "the archive".to_owned(), open)?);
+        let archiver = Arc::new(Archiver::start(&log, [7; 16], "the archive".to_owned(), open, None)?);
         let write = || -> Result<()> {
             let mut group = Group::new();
             group.record(RecordKind::Note, TxId::NONE, Lsn::NONE, b"something");

@@ -87,6 +87,7 @@ impl Database {
 
 pub(crate) const ARCHIVE: &str = "archiving the log";
 pub(crate) const MERGE: &str = "merging runs of the archive";
+pub(crate) const PARENT: &str = "seeing to the database that this one was made of";
 pub(crate) const EXPIRE: &str = "giving up what no promised point needs of the archive and the backups";
 pub(crate) const RESTORE: &str = "restoring files";
 pub(crate) const DEVICE: &str = "waiting for a device of pages";
@@ -307,8 +308,15 @@ fn archive(weak: &Weak<Inner>) {
 /// Merges what was archived; gives up what nobody needs any more.
 fn merge_archive(weak: &Weak<Inner>) {
     const EVERY: Duration = Duration::from_millis(500);
-    let mut expired = Instant::now();
+    const PARENT_EVERY: Duration = Duration::from_secs(30);
+    let (mut expired, mut looked) = (Instant::now(), Instant::now());
     while let Some(db) = alive(weak) {
+        if looked.elapsed() >= PARENT_EVERY {
+            looked = Instant::now();
+            if let Step::Stop = db.judge(PARENT, db.look_at_parent()) {
+                return;
+            }
+        }
         if db.expire_every().is_some_and(|every| expired.elapsed() >= every) {
             expired = Instant::now();
             if let Step::Stop = db.judge(EXPIRE, db.expire_archive()) {

@@ -50,7 +50,7 @@ use crate::progress::Builds;
 use crate::repair::Repairs;
 use crate::restore::gates::Gates;
 use crate::restore::{
-    Attach, FromArchive, Origin, OriginKind, ParentSource, Restore, again_of_parent, attach, begin, device,
+    Attach, Later, Lineage, Origin, OriginKind, ParentSource, Restore, again_of_parent, attach, begin, device,
 };
 use crate::retention::Retained;
 use crate::sequence::Sequences;
@@ -89,6 +89,8 @@ pub(crate) struct Inner {
     pub boot: Boot,
     /// Of what it was made, if it is a restored database or a clone.
     pub parent: Option<Parent>,
+    /// What is known of that one, while the archive may need it.
+    pub lineage: Option<Arc<Lineage>>,
     /// What is noted of the version store; for checkpoints.
     pub version_record: Mutex<Option<VersionRecord>>,
     /// The last checkpoint, for those who must not wait for one that is being taken.
@@ -364,6 +366,9 @@ impl Database {
             )
             .with_hint("Put this one's log there, or name its folder with log_dir."));
         }
+        let parent = analysis.identity.as_ref().and_then(|identity| identity.parent);
+        let id = boot.database_id;
+        let lineage = parent.and_then(|parent| Lineage::find(&vfs, dir, &options, id, &parent));
         let missing = begin::Missing {
             vfs: &vfs,
             dir,
@@ -376,6 +381,7 @@ impl Database {
             high_water: analysis.high_water,
             version_high_water: analysis.version_high_water,
             version_store: analysis.version_store.as_ref(),
+            made_of: lineage.as_ref().and_then(|lineage| lineage.source()),
         };
         page_service::check(&vfs, dir, &options, &control, origin.is_some())?;
         let origin = match &options.pages {
@@ -417,7 +423,6 @@ impl Database {
             analysis.end.lsn,
             &openings,
         )?;
-        let parent = analysis.identity.as_ref().and_then(|identity| identity.parent);
         let was_clean = control.clean;
         // The new epoch is durable before anything is appended under it.
         if let Some(attached) = &mut attached {
@@ -447,7 +452,7 @@ impl Database {
             log.set_sink(zone.attach(boot.database_id, &log)?);
         }
         // It holds the log before any checkpoint can be taken.
-        let archiver = open_archiver(&vfs, dir, &options, &boot, &log)?.map(Arc::new);
+        let archiver = open_archiver(&vfs, dir, &options, &boot, &log, lineage.as_ref())?.map(Arc::new);
         let mut pool = open_pool(&gated, paths, &log, &options)?.with_openings(&openings);
         let mut locks_held = vec![lock];
         if let Some(attached) = attached {
@@ -464,7 +469,8 @@ impl Database {
             _ if is_remote => None,
             Some(origin) => {
                 let (options, archiver) = (&options, archiver.as_ref());
-                let at = Attach { vfs: &vfs, dir, options, log: &log, pool: &pool, archiver, pending: &pending };
+                let (vfs, log, pool, pending) = (&vfs, &log, &pool, &pending);
+                let at = Attach { vfs, dir, database_id: id, options, log, pool, archiver, pending };
                 Some(attach(&at, origin)?)
             }
             None => {
@@ -514,14 +520,10 @@ impl Database {
         let pending_start = log.end_lsn().0;
         let backups = Backups::of(&vfs, dir, &options, boot.database_id)?.map(Arc::new);
         let repairs = Repairs::of(&log, &vfs, archiver.clone(), backups.clone(), &options, control.checkpoint);
-        if let Some(parent) = restore.as_ref().and_then(|restore| ParentSource::of(&restore.origin)) {
-            match parent.maker(&vfs, dir) {
-                Ok(maker) => {
-                    let again = again_of_parent(&vfs, dir, &parent);
-                    repairs.set_parent(Some(Arc::new(FromArchive::new(Some(maker), again))));
-                }
-                Err(error) => tracing::warn!("damaged pages are rebuilt without the parent's archive: {error}"),
-            }
+        let under_way = restore.as_ref().and_then(|restore| ParentSource::of(&restore.origin));
+        if let Some(parent) = under_way.or_else(|| lineage.as_ref().and_then(|lineage| lineage.source())) {
+            let maker = Later::new(again_of_parent(&vfs, dir, &parent, id));
+            repairs.set_parent(Some((parent.log_begins(control.segment_bytes), Arc::new(maker))));
         }
         if options.page_repair {
             pool.set_history(Arc::clone(&repairs) as Arc<dyn PageHistory>);
@@ -554,6 +556,7 @@ impl Database {
             log_dir,
             boot,
             parent,
+            lineage,
             next_object: AtomicU32::new(analysis.next_object.max(of_prepared).max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
             mode,

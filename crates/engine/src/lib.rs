@@ -158,6 +158,8 @@ pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
 pub use repair::RepairedPage;
+#[doc(hidden)]
+pub use restore::PlantedInChain;
 pub use restore::{ORIGIN, Origin, OriginKind, ParentSource, RestoreStatus, UnfinishedRestore, unfinished_restore};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 #[doc(hidden)]

@@ -71,8 +71,8 @@ pub(crate) struct Repairs {
     log: Arc<Log>,
     archiver: Option<Arc<Archiver>>,
     backups: Option<Arc<Backups>>,
-    /// Pages of the database that this one was made of, as of the cut, while they are not all in its files.
-    parent: Mutex<Option<Arc<dyn SegmentMaker>>>,
+    /// Pages of the database that this one was made of, as of the cut, and where this one's own log begins.
+    parent: Mutex<Option<(Lsn, Arc<dyn SegmentMaker>)>>,
     vfs: Arc<dyn Vfs>,
     in_log: InLog,
     /// None: first reads are not compared.
@@ -128,14 +128,20 @@ impl Repairs {
         })
     }
 
-    /// Damaged pages are rebuilt from there as well.
-    pub fn set_parent(&self, parent: Option<Arc<dyn SegmentMaker>>) {
+    /// Damaged pages are rebuilt from there as well, as long as all records of this database's own are kept, from that position on.
+    pub fn set_parent(&self, parent: Option<(Lsn, Arc<dyn SegmentMaker>)>) {
         *self.parent.lock() = parent;
     }
 
     /// The page as the database had it that this one was made of; false: there is none.
     fn of_parent(&self, page: PageId, buf: &mut PageBuf) -> bool {
-        let Some(parent) = self.parent.lock().clone() else { return false };
+        let Some((first, parent)) = self.parent.lock().clone() else { return false };
+        // A page that was changed since, and of which no record is kept, would come back as it was at the cut.
+        let archive = self.archiver.as_ref().and_then(|archiver| archiver.view());
+        let archived = archive.is_some_and(|view| view.start().is_some() && view.start() <= first);
+        if !archived && self.log.oldest_lsn() > first {
+            return false;
+        }
         buf.as_bytes_mut().fill(0);
         match parent.make(page, std::slice::from_mut(buf)) {
             Ok(0) if !buf.is_all_zero() => return true,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use resurgam_archive::{
     Archive, ArchiveConfig, Backup, BackupEntry, GivenUp, Lease, Mark, MarkKind, Marks, MergePolicy, PageBase,
-    PageMaker, Promise, Retention, RetentionPlan, View, list_backups,
+    PageMaker, ParentRecord, Promise, Retention, RetentionPlan, View, list_backups,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
@@ -145,7 +145,12 @@ fn since(now_us: i64, window: Duration) -> i64 {
 }
 
 /// The earliest and latest points that an archive and its backups have.
-fn points_of(view: &Arc<View>, backups: &[BackupEntry], found: &mut RecoverablePoints) -> Result<()> {
+fn points_of(
+    view: &Arc<View>,
+    backups: &[BackupEntry],
+    made_of: Option<&ParentRecord>,
+    found: &mut RecoverablePoints,
+) -> Result<()> {
     if view.end() <= view.start() {
         return Ok(());
     }
@@ -155,7 +160,7 @@ fn points_of(view: &Arc<View>, backups: &[BackupEntry], found: &mut RecoverableP
         .filter(|summary| summary.database == database && summary.begin >= view.start() && summary.end <= view.end())
         .map(|summary| summary.end)
         .min();
-    let (earliest, latest) = ends(view, oldest)?;
+    let (earliest, latest) = ends(view, oldest, made_of)?;
     if let Some((lsn, us)) = earliest {
         (found.earliest, found.earliest_us) = (Some(lsn), us);
         (found.latest, found.latest_us) = (Some(latest.0), latest.1);
@@ -181,7 +186,8 @@ impl Database {
                 Some(backups) => list_backups(&backups.store()?)?,
                 None => Vec::new(),
             };
-            points_of(&view, &backups, &mut found)
+            let made_of = inner.lineage.as_ref().filter(|lineage| lineage.is_needed()).map(|lineage| &lineage.record);
+            points_of(&view, &backups, made_of, &mut found)
         })();
         if let Err(error) = looked {
             found.error.get_or_insert(error.to_string());
@@ -256,6 +262,10 @@ impl Database {
             );
             self.decide_double_writes();
         }
+        // What this one was made of is needed no more, perhaps.
+        if let Err(error) = self.look_at_parent() {
+            tracing::warn!("what the database keeps that this one was made of: {error}");
+        }
         let mut seen = inner.retained.seen.lock();
         seen.promised = promised.map(|promised| promised.cut);
         seen.kept_from = Some(plan.keep_from).filter(|lsn| lsn.is_some());
@@ -270,6 +280,30 @@ impl Database {
         seen.held_by = plan.held_by;
         seen.held_by.truncate(LISTED_MAX);
         Ok(given_up)
+    }
+
+    /// Of a database that was made of another one: sees that the archive names that one while it needs it, and gives back what is kept for it afterwards.
+    ///
+    /// # Errors
+    /// Why one of the two could not be done: to be tried again.
+    pub(crate) fn look_at_parent(&self) -> Result<()> {
+        let inner = self.inner();
+        let (Some(lineage), Some(archiver)) = (&inner.lineage, &inner.archiver) else { return Ok(()) };
+        let Some(archive) = archiver.archive() else { return Ok(()) };
+        let view = archive.view();
+        if lineage.trouble().is_some() {
+            lineage.name_parent(archive.store(), &view, inner.log.oldest_lsn())?;
+        }
+        if let Some(why) = lineage.trouble()
+            && !archiver.has_every_page(&inner.log, inner.backups.as_deref())
+        {
+            let what =
+                format!("the archive alone makes no pages of this database, which was made of another one: {why}");
+            return Err(Error::new(ErrorKind::Io, what)
+                .with_hint("Make a backup of this database, or make that one's archive reachable."));
+        }
+        let dir = inner.data_dir.lock().clone();
+        lineage.end(archive.store(), &view, &dir)
     }
 
     /// Merges runs of the archive, one step; false when there is nothing to merge.

@@ -171,6 +171,9 @@ fn summary(request: &RestoreRequest, made: &RestoredPoint) -> String {
     if let Some(backup) = &made.backup {
         line(format!("made from backup {backup} and the archive"));
     }
+    if made.databases > 1 {
+        line(format!("made from the archives of {} databases, each of which was made of the next", made.databases));
+    }
     line(match (made.unfinished, made.to_undo) {
         (0, _) => "no transaction was unfinished then".to_owned(),
         (n, 0) => format!("{n} transactions were unfinished then: they are rolled back"),
@@ -203,6 +206,7 @@ fn summary(request: &RestoreRequest, made: &RestoredPoint) -> String {
     if let Some(lease) = &made.lease {
         line(format!("lease \"{lease}\" keeps what it is made of"));
     }
+    line("an archive of its own needs these archives and backups until it has a backup of its own that reaches back far enough".to_owned());
     line(format!("open it with: resurgam serve --data {} [--archive URL of its own]", quoted(target)));
     text
 }

@@ -3,7 +3,7 @@
 //!
 //! # Order
 //! 1. `restoring`, the marker, is durable: a folder with it is not opened; the next attempt starts over.
-//! 2. The log, with its first checkpoint; the version-store file's header and place; the data file with the boot page; pages,
+//! 2. The log, with its first checkpoint; `parent`, that says of what it is made; the version-store file's header and place; the data file with the boot page; pages,
 //!    or the `restore` file that says where they come from. All synced.
 //! 3. `control`; then the marker goes.
 //!
@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use resurgam_archive::View;
+use resurgam_archive::{ParentRecord, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result, limits::PAGE_SIZE};
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
@@ -25,12 +25,13 @@ use resurgam_vfs::{File, FileLock, OpenMode, Vfs};
 use super::links::LINKS;
 use super::marker::{self, RESTORING};
 use super::undo;
+use crate::restore::lineage::{self, PARENT};
 
 const LOG: &str = "log";
 /// Name of the version-store file, unless another place is given.
 const VERSIONS: &str = "versions";
 /// What an attempt leaves, beside the log's segments.
-const OWN: [&str; 11] = [
+const OWN: [&str; 13] = [
     "control",
     "data",
     "doublewrite",
@@ -41,6 +42,8 @@ const OWN: [&str; 11] = [
     "restore.new",
     "restored-segments",
     "log-place",
+    PARENT,
+    "parent.resurgam-new",
     LINKS,
 ];
 
@@ -68,6 +71,8 @@ pub(crate) struct Content<'a> {
     pub segment_bytes: u64,
     /// Where the version-store file is to be; relative to the folder.
     pub version_store_path: Option<&'a Path>,
+    /// What the folder says of the parent.
+    pub record: Option<&'a ParentRecord>,
 }
 
 impl NewFolder {
@@ -105,6 +110,9 @@ impl NewFolder {
         control.checkpoint = append_checkpoint(&log, &state)?;
         log.close()?;
         vfs.sync_dir(&log_dir)?;
+        if let Some(record) = content.record {
+            lineage::write(vfs, dir, record)?;
+        }
 
         let data = vfs.open(&dir.join("data"), OpenMode::Create)?;
         data.set_len(analysis.high_water.max(1) * PAGE_SIZE as u64)?;

@@ -5,6 +5,7 @@
 //! | `time.rs` | points as people write them |
 //! | `cut.rs` | where a point cuts the log, found in the transaction stream |
 //! | `stream.rs` | analysis of the stream up to the cut |
+//! | `leases.rs` | what is made so is kept, in the archives of all that it is made of |
 //! | `folder.rs` | the new folder: its log begins above the cut, with a checkpoint of what analysis found |
 //! | `marker.rs` | that it is being made, and what an attempt leaves outside of it |
 //! | `undo.rs`, `links.rs` | what is to be undone, in the new log; where its links are meanwhile |
@@ -20,6 +21,7 @@
 
 mod cut;
 mod folder;
+mod leases;
 mod links;
 mod marker;
 mod pages;
@@ -32,15 +34,17 @@ mod undo;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, Backup, Lease, LeaseKind, PageBase, PageMaker, View};
+use resurgam_archive::{Archive, Backup, Lease, LeaseKind, PageBase, PageMaker, ParentBase, ParentRecord, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_recovery::Analysis;
 use resurgam_vfs::Vfs;
 use resurgam_xstore::{Access, Place, Store};
 
 use crate::options::StoreHandle;
-use crate::restore::{Origin, OriginKind};
+use crate::restore::{CHAIN_MAX, Origin, OriginKind, base_by_parents, parent_record, too_many};
 use folder::{Content, NewFolder};
+use leases::{Layer, give_back};
+pub(crate) use leases::{end_folder_lease, forget, layers_behind, lease_name, make_leases};
 pub(crate) use marker::RESTORING;
 pub(crate) use promised::{Promised, ends, oldest_promised};
 pub(crate) use time::show_time;
@@ -170,6 +174,8 @@ pub struct RestoredPoint {
     pub backup: Option<String>,
     /// The lease in the archive's store, if there is one.
     pub lease: Option<String>,
+    /// Databases whose archives were read: the one that was named, and those that it was made of.
+    pub databases: usize,
     /// Where the new log begins, and under which epoch.
     pub log_from: Lsn,
 }
@@ -245,7 +251,14 @@ pub fn restore_point(
         progress(RestoreStep::LogArchived(bytes));
         views = Views::open(Arc::clone(&store))?;
     }
-    let mut cut = views.with(|view| cut::find(view, request.to))?;
+    let mut cut =
+        views.with(|view| cut::find(view, request.to)).map_err(|error| match ParentRecord::read(&*store) {
+            Ok(Some(record)) if error.kind() == ErrorKind::NotInPrerequisiteState => error.with_hint(format!(
+                "What was before LSN {} is in the archive of the database that this one was made of, \"{}\".",
+                record.cut, record.archive
+            )),
+            _ => error,
+        })?;
     if let Some(PlantedInRestore::CutAt(lsn)) = request.planted {
         cut.lsn = lsn;
     }
@@ -257,9 +270,24 @@ pub fn restore_point(
     if let Some(name) = request.lease.as_ref().filter(|_| !request.whole) {
         Lease::check_name(&*store, name)?;
     }
-    let leasing =
-        Leasing { vfs, request, store: &store, database, start: views.view.start(), cut, backup: backup.as_deref() };
-    let mut making = match leasing.make(LeaseKind::Making, lease_name(LeaseKind::Making, &id)) {
+    let backup_store = match (&request.backups, &backup) {
+        (Some(url), Some(_)) => Some(store_of(vfs, url, request.backup_store.as_ref())?),
+        _ => None,
+    };
+    let named = backup.as_ref().map(|backup| backup.summary().name.clone());
+    let mut layers =
+        vec![Layer::first(Arc::clone(&store), database, views.view.start(), cut.lsn, named.zip(backup_store))];
+    // Where its archive begins at the cut at which it was made of another one, and there is no backup since.
+    let record = if backup.is_none() { parent_record(&*store, &views.view)? } else { None };
+    if let Some(record) = &record {
+        layers.extend(layers_behind(vfs, record, false)?);
+        // The new one is one more.
+        if layers.len() > CHAIN_MAX && !request.whole {
+            return Err(too_many());
+        }
+    }
+    let leasing = Leasing { vfs, layers };
+    let mut making = match leasing.make(LeaseKind::Making, &lease_name(LeaseKind::Making, &id)) {
         Ok(lease) => Some(lease),
         // It only reads, and perhaps may only read; if what it needs is given up meanwhile, that is an error.
         Err(error) if request.whole => {
@@ -286,25 +314,27 @@ pub fn restore_point(
             let what = format!("what undoes transactions that were unfinished at LSN {} was given up", cut.lsn);
             return Err(cut::outside(&views.view, &what));
         }
-        let base = base_of(&views.view, &analysis, backup.clone())?;
+        let base = base_of(vfs, &store, &views.view, &analysis, backup.clone(), record.as_ref())?;
         // The folder is a database from its end on, and then it has its own lease.
         let finish = || match request.whole {
             true => Ok(None),
             false => {
                 let kind = if request.clone { LeaseKind::Clone } else { LeaseKind::Restore };
                 let name = request.lease.clone().unwrap_or_else(|| lease_name(kind, &id));
-                leasing.make(kind, name).map(|lease| Some(lease.name))
+                leasing.make(kind, &name).map(|lease| Some(lease.name))
             }
         };
         let mut tell = |step| {
             progress(step);
             renew(&leasing, &mut making);
         };
+        let databases = leasing.layers.len();
         make(vfs, request, &mut views, id, &cut, &analysis, &base, &mut tell, &finish)
+            .map(|made| RestoredPoint { databases, ..made })
     })();
     if let Some(lease) = &making {
         // It is in the way of nothing but of the room that it keeps, and counts for two days.
-        let _ = Lease::remove(&*store, &lease.name);
+        let _ = give_back(&leasing.layers, &lease.name);
     }
     made
 }
@@ -312,10 +342,10 @@ pub fn restore_point(
 /// What takes long makes a new lease in time.
 fn renew(leasing: &Leasing<'_>, making: &mut Option<Lease>) {
     let Some(lease) = making.as_mut().filter(|lease| lease.is_old(leasing.vfs.wall_clock_us())) else { return };
-    match leasing.make(LeaseKind::Making, format!("{}-", lease.name)) {
+    match leasing.make(LeaseKind::Making, &format!("{}-", lease.name)) {
         Ok(next) => {
             let old = std::mem::replace(lease, next);
-            let _ = Lease::remove(&**leasing.store, &old.name);
+            let _ = give_back(&leasing.layers, &old.name);
         }
         Err(error) => tracing::warn!("the lease of the folder that is being made could not be renewed: {error}"),
     }
@@ -334,70 +364,52 @@ fn backup_for(vfs: &Arc<dyn Vfs>, request: &RestoreRequest, view: &View, cut: Ls
     }
 }
 
-/// What pages are made of.
-fn base_of(view: &View, analysis: &Analysis, backup: Option<Arc<Backup>>) -> Result<PageBase> {
-    let first = analysis.identity.as_ref().map_or(Lsn::NONE, |identity| Lsn(identity.segment_bytes));
-    PageBase::new(backup, view, first)
-        .map_err(|error| error.with_hint("Name the place of a backup that ends before the point with --backups."))
-}
-
-/// The name of a lease for the database with that id, unless it was given one.
-fn lease_name(kind: LeaseKind, id: &[u8; 16]) -> String {
-    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    match kind {
-        LeaseKind::Restore => format!("restore-{id}"),
-        LeaseKind::Clone => format!("clone-{id}"),
-        LeaseKind::Making => format!("making-{id}"),
+/// What pages are made of: a backup, the archive alone, or, where its record names that, the pages of the database that this one was made of.
+fn base_of(
+    vfs: &Arc<dyn Vfs>,
+    store: &Arc<dyn Store>,
+    view: &View,
+    analysis: &Analysis,
+    backup: Option<Arc<Backup>>,
+    record: Option<&ParentRecord>,
+) -> Result<PageBase> {
+    let identity = analysis.identity.as_ref();
+    if let Some(record) = record {
+        let parent = identity.and_then(|identity| identity.parent);
+        if parent.is_none_or(|parent| (parent.database_id, parent.cut) != (record.parent, record.cut)) {
+            return Err(Error::corrupt(format!(
+                "the record of the parent in {} names another database, or another cut, than the database's own log",
+                store.place()
+            ))
+            .with_hint("Name the place of a backup of this database with --backups."));
+        }
+        if let Some(base) = base_by_parents(vfs, &**store, view)? {
+            return Ok(base);
+        }
     }
+    let first = identity.map_or(Lsn::NONE, |identity| Lsn(identity.segment_bytes));
+    PageBase::new(backup, view, first).map_err(|error| {
+        let hint = "Name the place of a backup that ends before the point with --backups.";
+        match identity.and_then(|identity| identity.parent) {
+            Some(parent) if view.start().0 <= parent.cut.0.next_multiple_of(first.0.max(1)) => error.with_hint(format!(
+                "{hint} The database was made of another one at LSN {}, and its archive does not say where that one's is (the object \
+                 \"parent/record\" is not there).",
+                parent.cut
+            )),
+            _ => error.with_hint(hint),
+        }
+    })
 }
 
-/// Every page of database `id` is in its files: what it was made of is needed no longer. One of another name, or that cannot be
-/// given back now, stays until somebody does so.
-pub(crate) fn end_lease(store: &dyn Store, kind: OriginKind, id: &[u8; 16]) {
-    let kind = match kind {
-        OriginKind::Media => return,
-        OriginKind::Point => LeaseKind::Restore,
-        OriginKind::Clone => LeaseKind::Clone,
-    };
-    let name = lease_name(kind, id);
-    if let Err(error) = Lease::remove(store, &name) {
-        tracing::warn!("the lease \"{name}\" could not be given back, and keeps archive and backup: {error}");
-    }
-}
-
-/// Leases for as long as the parent's archive and backup are read.
+/// Leases for as long as the archives and backups of all layers are read.
 struct Leasing<'a> {
     vfs: &'a Arc<dyn Vfs>,
-    request: &'a RestoreRequest,
-    store: &'a Arc<dyn Store>,
-    database: [u8; 16],
-    /// Where the archive began when it was looked up.
-    start: Lsn,
-    cut: cut::Cut,
-    backup: Option<&'a Backup>,
+    layers: Vec<Layer>,
 }
 
 impl Leasing<'_> {
-    /// Makes one, and sees that what it keeps is there.
-    fn make(&self, kind: LeaseKind, name: String) -> Result<Lease> {
-        let lease = Lease {
-            name,
-            kind,
-            database: self.database,
-            cut: self.cut.lsn,
-            undo_from: self.cut.lsn,
-            backup: self.backup.map(|backup| backup.summary().name.clone()),
-            created_us: self.vfs.wall_clock_us(),
-        };
-        lease.create(&**self.store)?;
-        let request = self.request;
-        let backups = request.backups.as_ref().filter(|_| self.backup.is_some());
-        let backups = backups.map(|url| store_of(self.vfs, url, request.backup_store.as_ref())).transpose();
-        if let Err(error) = backups.and_then(|backups| lease.check(self.store, backups.as_ref(), self.start)) {
-            let _ = Lease::remove(&**self.store, &lease.name);
-            return Err(error);
-        }
-        Ok(lease)
+    fn make(&self, kind: LeaseKind, name: &str) -> Result<Lease> {
+        make_leases(&self.layers, kind, name, self.vfs.wall_clock_us())
     }
 }
 
@@ -413,7 +425,8 @@ fn make(
     progress: &mut dyn FnMut(RestoreStep),
     finish: &dyn Fn() -> Result<Option<String>>,
 ) -> Result<RestoredPoint> {
-    let (database, backup) = (views.view.manifest().database, base.backup());
+    let mut base = base.clone();
+    let (database, backup) = (views.view.manifest().database, base.backup().cloned());
     let target = request.target.as_path();
     let version_store_path = request.version_store_path.as_deref();
     let as_of = Lsn(cut.lsn.0 - 1);
@@ -421,6 +434,7 @@ fn make(
     views.with(|view| PageMaker::new(base.clone(), Arc::clone(view), as_of).map(drop))?;
     let segment_bytes = analysis.identity.as_ref().map_or(1, |identity| identity.segment_bytes).max(1);
     let segment_bytes = if request.clone { segment_bytes.min(CLONE_SEGMENT_BYTES) } else { segment_bytes };
+    let record = record_of(request, &views.view, &base, &id, cut.lsn, segment_bytes, vfs.wall_clock_us());
     let folder = views.with(|view| {
         let content = Content {
             analysis,
@@ -430,6 +444,7 @@ fn make(
             parent: database,
             segment_bytes,
             version_store_path,
+            record: record.as_ref(),
         };
         NewFolder::begin(vfs, target, &content)
     })?;
@@ -448,11 +463,23 @@ fn make(
         files.extend(version.map(|(number, file)| (u64::from(number), version_pages, file)));
         for (number, count, file) in files {
             let mut make = |first, some: &mut [resurgam_page::PageBuf]| {
-                views.with(|view| {
-                    let maker = PageMaker::new(base.clone(), Arc::clone(view), as_of)?;
-                    let made = maker.make(first, some)?;
-                    Ok((made.made, made.damaged))
-                })
+                let mut tries = 0;
+                loop {
+                    let made = views.with(|view| {
+                        let maker = PageMaker::new(base.clone(), Arc::clone(view), as_of)?;
+                        let made = maker.make(first, some)?;
+                        Ok((made.made, made.damaged))
+                    });
+                    match made {
+                        // Runs of a parent, whose server merges.
+                        Err(error) if error.kind() == ErrorKind::Io && base.parent().is_some() && tries < TRIES => {
+                            tries += 1;
+                            let store = Arc::clone(&views.store);
+                            base = base_by_parents(vfs, &*store, &views.view)?.ok_or(error)?;
+                        }
+                        made => return made,
+                    }
+                }
             };
             let of_file = pages::write_all(&file, number, count, &mut make, &mut |pages| {
                 done += pages;
@@ -467,8 +494,10 @@ fn make(
             database_id: database,
             archive: request.archive.clone(),
             backups: request.backups.clone().filter(|_| backup.is_some()),
-            backup: backup.map(|backup| backup.summary().name.clone()),
+            backup: backup.as_ref().map(|backup| backup.summary().name.clone()),
             as_of: Some(as_of),
+            layered: base.parent().is_some(),
+            archive_from: Some(views.view.start()),
             data_pages: analysis.high_water,
             version_pages: folder.version.as_ref().map(|(number, _)| (*number, version_pages)),
             background: !request.clone,
@@ -493,7 +522,39 @@ fn make(
         pages_damaged: written.damaged,
         backup: backup.map(|backup| backup.summary().name.clone()),
         lease,
+        databases: 1,
         log_from: Lsn(cut.lsn.0.div_ceil(segment_bytes) * segment_bytes),
+    })
+}
+
+/// What the new database's folder, and later its archive, say of this one; `None` where a place is named in a way that means something else elsewhere.
+fn record_of(
+    request: &RestoreRequest,
+    view: &View,
+    base: &PageBase,
+    id: &[u8; 16],
+    cut: Lsn,
+    segment_bytes: u64,
+    made_us: i64,
+) -> Option<ParentRecord> {
+    let is_full = |url: &&String| url.contains("://") || Path::new(url.as_str()).is_absolute();
+    let base = match (base.backup(), base.parent()) {
+        (Some(backup), _) => {
+            let url = request.backups.as_ref().filter(is_full)?.clone();
+            ParentBase::Backup { url, name: backup.summary().name.clone() }
+        }
+        (None, Some(_)) => ParentBase::Parent,
+        (None, None) => ParentBase::Archive,
+    };
+    Some(ParentRecord {
+        database: *id,
+        parent: view.manifest().database,
+        cut,
+        first: Lsn(cut.0.div_ceil(segment_bytes) * segment_bytes),
+        archive_from: view.start(),
+        made_us,
+        archive: Some(&request.archive).filter(is_full)?.clone(),
+        base,
     })
 }
 
@@ -504,10 +565,11 @@ pub fn analyse_archive(view: &Arc<View>, lsn: Lsn) -> Result<(Lsn, Lsn, Analysis
     Ok((cut.lsn, cut.checkpoint, stream::analyse(view, &cut)?))
 }
 
-/// Gives a lease back: what was kept for that clone or restore is no longer needed. False: there is none of that name.
+/// Gives a lease back, and those that belong to it in the archives of the databases that the archive's own was made of: what was kept for that
+/// clone, restore or archive is no longer needed. False: there is none of that name.
 ///
 /// # Errors
-/// Those of the archive's store.
+/// Those of the archives' stores.
 pub fn forget_lease(vfs: &Arc<dyn Vfs>, archive: &str, name: &str) -> Result<bool> {
-    Lease::remove(&*store_of(vfs, archive, None)?, name)
+    forget(vfs, &store_of(vfs, archive, None)?, name)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resurgam_archive::{StreamEntry, View};
+use resurgam_archive::{ParentRecord, StreamEntry, View};
 use resurgam_base::{Lsn, Result, TxId};
 use resurgam_log::RecordKind;
 use resurgam_recovery::Analysis;
@@ -83,15 +83,19 @@ fn last_commit(view: &Arc<View>) -> Result<Option<Lsn>> {
 pub(crate) type End = (Lsn, Option<i64>);
 
 /// The earliest point and the latest one. `backed_up`: the end of the oldest usable backup; without one the archive alone
-/// makes points, if it has every page.
+/// makes points, if it has every page, or goes on from where those of the database end that `made_of` names.
 ///
 /// # Errors
 /// `Corrupt`; those of reading.
-pub(crate) fn ends(view: &Arc<View>, backed_up: Option<Lsn>) -> Result<(Option<End>, End)> {
+pub(crate) fn ends(
+    view: &Arc<View>,
+    backed_up: Option<Lsn>,
+    made_of: Option<&ParentRecord>,
+) -> Result<(Option<End>, End)> {
     let newest = cut::newest(view)?;
     let Some(oldest) = cut::oldest(view)? else { return Ok((None, newest)) };
     let from = match backed_up {
-        _ if has_every_page(view, newest.0)? => oldest.0,
+        _ if made_of.is_some_and(|record| view.start() <= record.first) || has_every_page(view, newest.0)? => oldest.0,
         None => return Ok((None, newest)),
         Some(end) => end.max(oldest.0),
     };

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_archive::{Backup, PageBase, PageMaker, View};
+use resurgam_archive::{PageBase, PageMaker, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_buffer::{BufferPool, PendingRedo, Restoring};
 use resurgam_log::Log;
 use resurgam_vfs::Vfs;
 
-use super::begin::{Material, material, store_at};
+use super::begin::{Material, material};
 use super::maker::{Again, FromArchive};
 use super::origin::{Origin, OriginKind};
 use super::parent::ParentSource;
@@ -21,6 +21,7 @@ use crate::options::Options;
 pub(crate) struct Attach<'a> {
     pub vfs: &'a Arc<dyn Vfs>,
     pub dir: &'a Path,
+    pub database_id: [u8; 16],
     pub options: &'a Options,
     pub log: &'a Arc<Log>,
     pub pool: &'a BufferPool,
@@ -37,31 +38,33 @@ pub(crate) struct Attach<'a> {
 pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
     let parent = ParentSource::of(&origin);
     let of_parent = origin.kind != OriginKind::Media;
-    let view: Option<Arc<View>> = match (&parent, of_parent) {
-        (Some(parent), true) => Some(parent.view(at.vfs, at.dir)?),
+    let (view, of_parents): (Option<Arc<View>>, _) = match (&parent, of_parent) {
+        (Some(parent), true) => {
+            let (view, base) = parent.material(at.vfs, at.dir, at.database_id)?;
+            (Some(view), Some(base))
+        }
         _ => {
             let Some(archiver) = at.archiver else { return Err(unreachable_archive(at.dir)) };
             archiver.catch_up(at.log, at.options.restore_behind_bytes);
-            Some(archiver.view().ok_or_else(|| unreachable_archive(at.dir))?)
+            (Some(archiver.view().ok_or_else(|| unreachable_archive(at.dir))?), None)
         }
     };
     let log_begins = at.log.oldest_lsn() <= log_first(at.log, parent.as_ref());
-    // Of another database than this one: its own backups are of no use.
-    let own = at.options.backups.clone().filter(|_| !of_parent);
-    let options = Options { backups: origin.backups.clone().or(own), ..at.options.clone() };
-    // Of another database's archive it was found out when the folder was made.
-    let segment_bytes = if of_parent { u64::MAX } else { at.log.config().segment_bytes };
-    let below = parent.as_ref().filter(|_| !of_parent);
-    let mut found = material(at.vfs, at.dir, &options, origin.database_id, view, segment_bytes, log_begins, below)?;
-    if let (Some(name), Some(url)) = (&origin.backup, &options.backups) {
-        let store = store_at(at.vfs, at.dir, url, options.backups_store.as_ref())?;
-        found.base = PageBase::unchecked(Some(Backup::open(&store, name)?));
-    }
+    let segment_bytes = at.log.config().segment_bytes;
+    let found = match of_parents {
+        Some(base) => Material { view, base },
+        None => {
+            let backups = origin.backups.clone().or(at.options.backups.clone());
+            let options = Options { backups, ..at.options.clone() };
+            let (vfs, dir, id) = (at.vfs, at.dir, origin.database_id);
+            material(vfs, dir, &options, id, view, segment_bytes, log_begins, parent.as_ref())?
+        }
+    };
     let end = found.view.as_ref().map_or_else(|| at.log.oldest_lsn(), |view| view.end());
     let as_of = origin.as_of.unwrap_or(Lsn(end.0.saturating_sub(1)));
     let again = match (&parent, of_parent) {
-        (Some(parent), true) => again_of_parent(at.vfs, at.dir, parent),
-        _ => again(at.vfs, at.dir, at.archiver, &found, as_of, segment_bytes, parent.as_ref()),
+        (Some(parent), true) => again_of_parent(at.vfs, at.dir, parent, at.database_id),
+        _ => again(at.vfs, at.dir, at.archiver, &found, as_of, segment_bytes, parent.as_ref(), origin.database_id),
     };
     let maker = FromArchive::new(found.maker(as_of)?, again);
     let restoring = Restoring::new(&files_of(&origin), Arc::new(maker));
@@ -96,7 +99,8 @@ pub(super) fn log_first(log: &Log, parent: Option<&ParentSource>) -> Lsn {
     parent.map_or(log.config().first_lsn(), |parent| parent.log_begins(log.config().segment_bytes))
 }
 
-/// Makers of a database's own archive, as it is then.
+/// Makers of the archive of database `id`, as it is then.
+#[allow(clippy::too_many_arguments)]
 pub(super) fn again(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
@@ -105,6 +109,7 @@ pub(super) fn again(
     as_of: Lsn,
     segment_bytes: u64,
     parent: Option<&ParentSource>,
+    id: [u8; 16],
 ) -> Again {
     let (vfs, dir, archiver, base) = (Arc::clone(vfs), dir.to_path_buf(), archiver.cloned(), found.base.clone());
     let parent = parent.filter(|_| base.parent().is_some()).cloned();
@@ -113,7 +118,7 @@ pub(super) fn again(
         let base = match &parent {
             Some(parent) => {
                 let first = parent.log_begins(segment_bytes);
-                PageBase::of_parent(parent.maker(&vfs, &dir)?, Some(&view), first)?
+                PageBase::of_parent(parent.maker(&vfs, &dir, id)?, Some(&view), first)?
             }
             None => base.clone(),
         };
@@ -125,10 +130,10 @@ pub(super) fn again(
     })
 }
 
-/// Makers of the pages of the database that this one was made of.
-pub(crate) fn again_of_parent(vfs: &Arc<dyn Vfs>, dir: &Path, parent: &ParentSource) -> Again {
+/// Makers of the pages of the database that database `id` was made of.
+pub(crate) fn again_of_parent(vfs: &Arc<dyn Vfs>, dir: &Path, parent: &ParentSource, id: [u8; 16]) -> Again {
     let (vfs, dir, parent) = (Arc::clone(vfs), dir.to_path_buf(), parent.clone());
-    Box::new(move || parent.maker(&vfs, &dir).map(Some))
+    Box::new(move || parent.maker(&vfs, &dir, id).map(Some))
 }
 
 fn unreachable_archive(dir: &Path) -> Error {

@@ -159,13 +159,13 @@ pub(crate) fn material(
             match (PageBase::newest(backups.as_ref(), view, view.end(), Lsn(segment_bytes)), parent) {
                 (Err(error), Some(parent)) if error.kind() == ErrorKind::NotInPrerequisiteState => {
                     let first = parent.log_begins(segment_bytes);
-                    PageBase::of_parent(parent.maker(vfs, dir)?, Some(view), first).map_err(refused)?
+                    PageBase::of_parent(parent.maker(vfs, dir, database_id)?, Some(view), first).map_err(refused)?
                 }
                 (base, _) => base.map_err(refused)?,
             }
         }
         None if log_begins && let Some(parent) = parent => {
-            PageBase::of_parent(parent.maker(vfs, dir)?, None, Lsn::NONE).map_err(refused)?
+            PageBase::of_parent(parent.maker(vfs, dir, database_id)?, None, Lsn::NONE).map_err(refused)?
         }
         // No page is older than the log.
         None if log_begins => PageBase::unchecked(None),
@@ -202,6 +202,8 @@ pub(crate) struct Missing<'a> {
     pub version_high_water: PageId,
     /// What the last checkpoint says of the version store.
     pub version_store: Option<&'a VersionRecord>,
+    /// The database that this one was made of, where nothing says that pages are still to come from there.
+    pub made_of: Option<ParentSource>,
 }
 
 impl Missing<'_> {
@@ -219,14 +221,15 @@ impl Missing<'_> {
             // The version store: its own error says what to do.
             return if data { Err(data_is_missing(self.data)) } else { Ok(origin) };
         };
-        let parent = origin.as_ref().and_then(ParentSource::of);
+        let parent = origin.as_ref().and_then(ParentSource::of).or_else(|| self.made_of.clone());
         let segment_bytes = self.control.segment_bytes;
         // Looked at before anything is made.
         let store = store_at(self.vfs, self.dir, archive, self.options.archive_store.as_ref())?;
         let view = Archive::open_view(store, Some(self.boot.database_id))?;
         let begins = log_begins(self.vfs, self.log, segment_bytes, parent.as_ref())?;
         let id = self.boot.database_id;
-        material(self.vfs, self.dir, self.options, id, view, segment_bytes, begins, parent.as_ref())?;
+        let found = material(self.vfs, self.dir, self.options, id, view, segment_bytes, begins, parent.as_ref())?;
+        let parent = parent.filter(|_| found.base.parent().is_some());
 
         // Those of a folder that was made of another database go by that one's.
         let marked_by = origin.as_ref().map_or(id, |origin| origin.database_id);
@@ -234,7 +237,7 @@ impl Missing<'_> {
         marks.database_id = id;
         let made_anew = |file: u64| (file == 0 && data) || version.as_ref().is_some_and(|(n, _)| u64::from(*n) == file);
         marks.segments.retain(|segment| !made_anew(segment.file));
-        let mut next = Origin::media(origin.take(), id, archive.clone(), self.options.backups.clone());
+        let mut next = Origin::media(origin.take(), id, archive.clone(), self.options.backups.clone(), parent);
         if data {
             next.data_pages = self.high_water.max(1);
         }

@@ -2,7 +2,7 @@
 //!
 //! | device | its replacement |
 //! |---|---|
-//! | data | `data` in `spare_data`, which becomes a complete data folder: `lock`, `control`, `doublewrite` (new), `log-place`, `version-store`, `restore`; without one, `data` in its own folder again |
+//! | data | `data` in `spare_data`, which becomes a complete data folder: `lock`, `control`, `doublewrite` (new), `log-place`, `version-store`, `parent`, `restore`; without one, `data` in its own folder again |
 //! | version store | a new file in its place, or, with `spare_data`, `version-store-file` there |
 //!
 //! Which of two data folders counts after a restart says `data-place` in the log's folder, which is not on the dead device
@@ -28,6 +28,7 @@ use resurgam_vfs::{OpenMode, Vfs};
 
 use super::attach::{again, log_first};
 use super::begin::{CONTROL_COPY, make_file, make_version_file, material};
+use super::lineage;
 use super::maker::FromArchive;
 use super::marks::Marks;
 use super::origin::Origin;
@@ -167,7 +168,7 @@ impl Database {
         let Some(archiver) = &inner.archiver else {
             return Err(Error::new(ErrorKind::NotInPrerequisiteState, "the log is not archived"));
         };
-        let parent = self.restore_under_way().and_then(|restore| ParentSource::of(&restore.origin));
+        let parent = self.made_of();
         for _ in 0..10 {
             let view = archiver.view().ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be read now"))?;
             let begins = inner.log.oldest_lsn() <= log_first(&inner.log, parent.as_ref());
@@ -185,6 +186,12 @@ impl Database {
             }
         }
         Err(Error::new(ErrorKind::Io, "the archive goes on faster than it can be looked at"))
+    }
+
+    /// The database that this one was made of, where its pages begin as that one's.
+    fn made_of(&self) -> Option<ParentSource> {
+        let under_way = self.restore_under_way().and_then(|restore| ParentSource::of(&restore.origin));
+        under_way.or_else(|| self.inner().lineage.as_ref().and_then(|lineage| lineage.source()))
     }
 
     /// Whether a device that dies can be replaced: from then on it stops nobody.
@@ -278,7 +285,8 @@ impl Database {
         // Those of a folder that was made of another database go by that one's.
         let marked_by = before.as_ref().map_or(id, |before| before.database_id);
         let hangs = |file: u64| inner.gates.of(file).is_some_and(|gate| gate.is_given_up() || gate.waiting().is_some());
-        let mut origin = Origin::media(before, id, options.archive.unwrap_or_default(), options.backups);
+        let made_of = self.made_of().filter(|_| found.base.parent().is_some());
+        let mut origin = Origin::media(before, id, options.archive.unwrap_or_default(), options.backups, made_of);
         let mut version = inner.version_record.lock().clone();
         // A replacement that dies is replaced in its own place.
         let spare_folder = inner.options.spare_data.as_ref().map(|spare| full(&inner.dir.join(spare)));
@@ -367,6 +375,9 @@ impl Database {
             let log_dir = full(&inner.log_dir);
             file.keep_copy(vfs, &log_dir.join(CONTROL_COPY))?;
             write_log_place(vfs, &dir, &log_dir)?;
+            if let Some(lineage) = inner.lineage.as_ref().filter(|lineage| lineage.source().is_some()) {
+                lineage::write(vfs, &dir, &lineage.record)?;
+            }
             if let Some(record) = &version {
                 record.write(vfs, &dir)?;
             }
@@ -393,7 +404,7 @@ impl Database {
         let as_of = Lsn(end.0.saturating_sub(1));
         let segment_bytes = inner.log.config().segment_bytes;
         let archiver = inner.archiver.as_ref();
-        let again = again(vfs, &dir, archiver, &found, as_of, segment_bytes, origin.parent.as_ref());
+        let again = again(vfs, &dir, archiver, &found, as_of, segment_bytes, origin.parent.as_ref(), id);
         let maker = FromArchive::new(found.maker(as_of)?, again);
         let restoring = Restoring::new(&files_of(&origin), Arc::new(maker));
         let restore = Restore::new(vfs, dir.clone(), origin, restoring, as_of, Some(hold))?;

@@ -48,3 +48,31 @@ impl SegmentMaker for FromArchive {
         Ok(made.damaged)
     }
 }
+
+/// The same, opened when the first page is asked for.
+pub(crate) struct Later {
+    open: Arc<Again>,
+    opened: Mutex<Option<Arc<FromArchive>>>,
+}
+
+impl Later {
+    /// Pages of the maker that `open` gives.
+    pub fn new(open: Again) -> Self {
+        Self { open: Arc::new(open), opened: Mutex::default() }
+    }
+}
+
+impl SegmentMaker for Later {
+    fn make(&self, first: PageId, pages: &mut [PageBuf]) -> Result<u64> {
+        let known = self.opened.lock().clone();
+        let maker = match known {
+            Some(maker) => maker,
+            None => {
+                let (maker, again) = ((self.open)()?, Arc::clone(&self.open));
+                let made = Arc::new(FromArchive::new(maker, Box::new(move || again())));
+                Arc::clone(self.opened.lock().get_or_insert(made))
+            }
+        };
+        maker.make(first, pages)
+    }
+}

@@ -8,7 +8,8 @@
 //! | `maker.rs`, `attach.rs` | where segments come from; what an open goes on with |
 //! | `device.rs` | a device that dies while the database is open |
 //! | `gates.rs` | the devices of pages, none of which is waited for for ever |
-//! | `parent.rs` | the database that the folder was made of, while its pages come from there |
+//! | `parent.rs` | the databases that the folder was made of, while pages come from there |
+//! | `lineage.rs` | what the folder and its archive say of the database that it was made of, and what that one keeps for it |
 //! | `unfinished.rs` | what a folder says of it that nobody has open |
 //! | `run.rs` | a restore under way: the background pass, marks, the end |
 
@@ -16,6 +17,7 @@ mod attach;
 pub(crate) mod begin;
 pub(crate) mod device;
 pub(crate) mod gates;
+pub(crate) mod lineage;
 mod maker;
 mod marks;
 mod origin;
@@ -24,10 +26,14 @@ mod run;
 mod unfinished;
 
 pub(crate) use attach::{Attach, again_of_parent, attach};
-pub(crate) use maker::FromArchive;
+pub(crate) use lineage::Lineage;
+pub(crate) use maker::Later;
+pub(crate) use parent::{CHAIN_MAX, Chain, base_by_parents, parent_record, record_is_missing, store_there, too_many};
 pub(crate) use run::Restore;
 pub use run::RestoreStatus;
 
 pub use origin::{ORIGIN, Origin, OriginKind};
 pub use parent::ParentSource;
+#[doc(hidden)]
+pub use parent::PlantedInChain;
 pub use unfinished::{UnfinishedRestore, unfinished_restore};

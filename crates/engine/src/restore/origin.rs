@@ -1,13 +1,15 @@
 //! The file that says that a folder's pages are still being restored, and from where: `DIR/restore`.
 //!
 //! ```text
-//! Resurgam restore, format 1    2, where it has a parent
+//! Resurgam restore, format 1    2, where it has a parent; 3, where it says how the archive of another database is used
 //! kind media                    media, point or clone
 //! database 00112233…            whose archive and backups (32 hexadecimal digits)
 //! archive /archive              a URL
 //! backups file:///backups       } left out where there is none
 //! backup 20261123-1             }
 //! as-of 123456                  } the cut, of a point or a clone
+//! layered yes                   } its pages begin as those of the database that its own was made of, which its archive names
+//! archive-from 4096             } LSN: that archive must not begin later
 //! data-pages 4096               pages of the data file; 0 = it is not restored
 //! version-pages 1 512           number and pages of the version-store file, where that is restored
 //! background yes                no = pages are restored only as they are asked for
@@ -17,6 +19,8 @@
 //! parent-backups file:///b      } left out where there is none
 //! parent-backup 20261123-1      }
 //! parent-as-of 123456           }
+//! parent-layered yes            } as layered and archive-from; left out where there is nothing to say
+//! parent-archive-from 4096      }
 //! checksum 0f3c9a11             CRC-32C of the lines above, in hexadecimal
 //! ```
 //!
@@ -31,15 +35,14 @@ use std::sync::Arc;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, checksum};
 use resurgam_vfs::{OpenMode, Vfs};
 
-use super::begin::store_at;
 use super::marks::{MARKS, Marks};
 use super::parent::ParentSource;
-use crate::points::end_lease;
+use crate::points::end_folder_lease;
 
 /// Its name in the data folder.
 pub const ORIGIN: &str = "restore";
 const FIRST_LINE: &str = "Resurgam restore, format ";
-const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION: u32 = 3;
 const BYTES_MAX: u64 = 64 << 10;
 
 /// Why a folder is being restored.
@@ -67,6 +70,10 @@ pub struct Origin {
     pub backup: Option<String>,
     /// The cut of a point or a clone; `None` (media): the end of the archive at each open.
     pub as_of: Option<Lsn>,
+    /// Of a point or a clone: the pages of the database that it is made of begin as another one's, which that one's archive names.
+    pub layered: bool,
+    /// Of a point or a clone: that archive must not begin later; `None`: that was not noted.
+    pub archive_from: Option<Lsn>,
     /// Pages of the data file; 0 = it is not restored.
     pub data_pages: u64,
     /// Number and pages of the version-store file, where that is restored.
@@ -110,6 +117,16 @@ fn push_named(text: &mut String, named: &[(&str, Option<&String>)]) -> Result<()
     Ok(())
 }
 
+/// Adds what is noted of how an archive is used.
+fn push_noted(text: &mut String, before: &str, layered: bool, archive_from: Option<Lsn>) {
+    if layered {
+        *text += &format!("{before}layered yes\n");
+    }
+    if let Some(from) = archive_from {
+        *text += &format!("{before}archive-from {}\n", from.0);
+    }
+}
+
 impl Origin {
     /// Reads it from the data folder `dir`; `None` when it is not there.
     ///
@@ -148,8 +165,15 @@ impl Origin {
     }
 
     /// That of a media restore of database `id`, which takes the place of `before`: what that has still to bring, it brings as well. What
-    /// was to come from the database that this one was made of comes from there still, below the records of its own archive.
-    pub fn media(before: Option<Self>, id: [u8; 16], archive: String, backups: Option<String>) -> Self {
+    /// was to come from the database that this one was made of comes from there still, below the records of its own archive; where nothing was, `parent` says
+    /// whether anything has to.
+    pub fn media(
+        before: Option<Self>,
+        id: [u8; 16],
+        archive: String,
+        backups: Option<String>,
+        parent: Option<ParentSource>,
+    ) -> Self {
         if let Some(before) = before.as_ref().filter(|before| before.kind == OriginKind::Media) {
             return before.clone();
         }
@@ -160,10 +184,12 @@ impl Origin {
             backups,
             backup: None,
             as_of: None,
+            layered: false,
+            archive_from: None,
             data_pages: before.as_ref().map_or(0, |before| before.data_pages),
             version_pages: before.as_ref().and_then(|before| before.version_pages),
             background: true,
-            parent: before.as_ref().and_then(ParentSource::of),
+            parent: before.as_ref().and_then(ParentSource::of).or(parent),
         }
     }
 
@@ -193,10 +219,7 @@ impl Origin {
     /// Those of removing.
     pub fn end(&self, vfs: &Arc<dyn Vfs>, dir: &Path, id: &[u8; 16]) -> Result<()> {
         if let Some(parent) = ParentSource::of(self) {
-            match store_at(vfs, dir, &parent.archive, None) {
-                Ok(store) => end_lease(&*store, parent.kind, id),
-                Err(error) => tracing::warn!("the lease in {} could not be given back: {error}", parent.archive),
-            }
+            end_folder_lease(vfs, dir, &parent, id);
         }
         if vfs.exists(&dir.join(MARKS))? {
             vfs.remove(&dir.join(MARKS))?;
@@ -211,7 +234,13 @@ impl Origin {
     /// `InvalidParameter` for a URL or name with a line break.
     pub fn encode(&self) -> Result<String> {
         // Programs that know nothing of parents read what has none.
-        let format = if self.parent.is_some() { FORMAT_VERSION } else { 1 };
+        let noted = |layered: bool, from: Option<Lsn>| layered || from.is_some();
+        let of_parent = self.parent.as_ref().is_some_and(|parent| noted(parent.layered, parent.archive_from));
+        let format = match &self.parent {
+            _ if of_parent || noted(self.layered, self.archive_from) => FORMAT_VERSION,
+            Some(_) => 2,
+            None => 1,
+        };
         let mut text =
             format!("{FIRST_LINE}{format}\nkind {}\ndatabase {}\n", self.kind.name(), hex(&self.database_id));
         push_named(
@@ -221,6 +250,7 @@ impl Origin {
         if let Some(as_of) = self.as_of {
             text += &format!("as-of {}\n", as_of.0);
         }
+        push_noted(&mut text, "", self.layered, self.archive_from);
         text += &format!("data-pages {}\n", self.data_pages);
         if let Some((number, pages)) = self.version_pages {
             text += &format!("version-pages {number} {pages}\n");
@@ -235,6 +265,7 @@ impl Origin {
             ];
             push_named(&mut text, &named)?;
             text += &format!("parent-as-of {}\n", parent.as_of.0);
+            push_noted(&mut text, "parent-", parent.layered, parent.archive_from);
         }
         let sum = checksum(text.as_bytes());
         Ok(text + &format!("checksum {sum:08x}\n"))
@@ -262,6 +293,7 @@ impl Origin {
         let (mut kind, mut id, mut archive, mut data_pages, mut background) = (None, None, None, None, None);
         let (mut backups, mut backup, mut as_of, mut version_pages) = (None, None, None, None);
         let mut parent = (None, None, None, None, None, None);
+        let (mut noted, mut noted_of_parent) = ((false, None), (false, None));
         for line in text[..at].lines().skip(1) {
             let (name, value) = line.split_once(' ').ok_or_else(|| bad("a line is not known"))?;
             let number = || value.parse::<u64>().map_err(|_| bad("a number is wrong"));
@@ -285,6 +317,10 @@ impl Origin {
                 "parent-backups" if format > 1 => parent.3 = Some(value.to_owned()),
                 "parent-backup" if format > 1 => parent.4 = Some(value.to_owned()),
                 "parent-as-of" if format > 1 => parent.5 = Some(Lsn(number()?)),
+                "layered" if format > 2 && value == "yes" => noted.0 = true,
+                "archive-from" if format > 2 => noted.1 = Some(Lsn(number()?)),
+                "parent-layered" if format > 2 && value == "yes" => noted_of_parent.0 = true,
+                "parent-archive-from" if format > 2 => noted_of_parent.1 = Some(Lsn(number()?)),
                 "data-pages" => data_pages = Some(number()?),
                 "version-pages" => {
                     let parsed =
@@ -303,9 +339,10 @@ impl Origin {
             }
         }
         let parent = match parent {
-            (None, None, None, None, None, None) if format == 1 => None,
+            (None, None, None, None, None, None) if format != 2 => None,
             (Some(kind), Some(database_id), Some(archive), backups, backup, Some(as_of)) => {
-                Some(ParentSource { kind, database_id, archive, backups, backup, as_of })
+                let (layered, archive_from) = noted_of_parent;
+                Some(ParentSource { kind, database_id, archive, backups, backup, as_of, layered, archive_from })
             }
             _ => return Err(bad("a line of its parent is missing")),
         };
@@ -317,6 +354,8 @@ impl Origin {
                 backups,
                 backup,
                 as_of,
+                layered: noted.0,
+                archive_from: noted.1,
                 data_pages,
                 version_pages,
                 background,
@@ -351,6 +390,8 @@ mod tests {
             backups: None,
             backup: None,
             as_of: None,
+            layered: false,
+            archive_from: None,
             data_pages: 4096,
             version_pages: None,
             background: true,
@@ -373,7 +414,11 @@ mod tests {
                 && ParentSource::of(&media).is_none()
         );
         assert!(layered.encode()?.contains("format 2\n") && media.encode()?.contains("format 1\n"));
-        for origin in [media.clone(), layered, Origin { kind: OriginKind::Point, ..clone.clone() }, clone] {
+        let noted = Origin { layered: true, archive_from: Some(Lsn(4096)), ..clone.clone() };
+        let deep = Origin { parent: ParentSource::of(&noted), ..media.clone() };
+        assert!(noted.encode()?.contains("format 3\n") && deep.encode()?.contains("parent-layered yes\n"));
+        for origin in [media.clone(), layered, noted, deep, Origin { kind: OriginKind::Point, ..clone.clone() }, clone]
+        {
             let text = origin.encode()?;
             assert_eq!(Origin::decode(text.as_bytes())?, origin);
             for at in 0..text.len() {
@@ -387,7 +432,7 @@ mod tests {
             let refused = Origin { archive: archive.into(), ..media.clone() }.encode();
             assert_eq!(refused.err().map(|e| e.kind()), Some(ErrorKind::InvalidParameter));
         }
-        let newer = media.encode()?.replace("format 1", "format 3");
+        let newer = media.encode()?.replace("format 1", "format 4");
         assert_eq!(Origin::decode(newer.as_bytes()).err().map(|e| e.kind()), Some(ErrorKind::NewerFormat));
         Ok(())
     }

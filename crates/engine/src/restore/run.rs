@@ -369,7 +369,9 @@ impl Database {
         inner.pool.set_restoring(None);
         *slot = None;
         drop(slot);
-        inner.repairs.set_parent(None);
+        if inner.lineage.as_ref().is_none_or(|lineage| lineage.source().is_none()) {
+            inner.repairs.set_parent(None);
+        }
         if let Err(error) = over.end(&vfs, &restore.dir, &inner.boot.database_id) {
             tracing::warn!(
                 "what says that the folder was restored could not be removed, which the next start does: {error}"

@@ -1,0 +1,216 @@
+//! What a database knows of the one that it was made of, for as long as its own archive may need that one: the file `parent` of its data folder, and the
+//! record in its archive, which has the same bytes ([`ParentRecord`]).
+//!
+//! # Order
+//! 1. The file is in a new folder before that is a database.
+//! 2. Before the archive's first run is written: the lease `archive-ID` in the parent's archive (and further on), then the record in the archive. A crash
+//!    between the two leaves a lease that the next start takes for its own. Where the parent cannot be reached then, the archive is begun without, and the
+//!    two are made later, as long as the archive begins where the database's log did.
+//! 3. Once the archive has given up its beginning, in favour of a backup of its own, the lease is given back, and then the file removed. A lease that
+//!    was given back by an operator is never made again: the record is there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use resurgam_archive::{Archive, LeaseKind, ParentRecord, View};
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_recovery::Parent;
+use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_xstore::Store;
+
+use super::begin::{make_file, store_at};
+use super::parent::{ParentSource, PlantedInChain, parent_record, store_there};
+use crate::options::Options;
+use crate::points::{forget, layers_behind, lease_name, make_leases};
+
+/// Name of the file in the data folder.
+pub(crate) const PARENT: &str = "parent";
+const BYTES_MAX: u64 = 64 << 10;
+
+/// How it stands between the archive and the parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Not looked at yet.
+    Unknown,
+    /// The record is not in the archive, or of no use: why.
+    Unnamed(String),
+    /// The archive needs the parent, and says so.
+    Needed,
+    /// The archive begins later, and needs the parent no more (or could never use it): its lease is to be given back.
+    Ending,
+    Over,
+}
+
+/// See the module.
+pub(crate) struct Lineage {
+    vfs: Arc<dyn Vfs>,
+    pub record: ParentRecord,
+    state: Mutex<State>,
+}
+
+/// Writes the file into a folder that is being made.
+///
+/// # Errors
+/// Those of writing.
+pub(crate) fn write(vfs: &Arc<dyn Vfs>, dir: &Path, record: &ParentRecord) -> Result<()> {
+    make_file(vfs, &dir.join(PARENT), &record.encode()?)
+}
+
+fn read(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<ParentRecord>> {
+    let path = dir.join(PARENT);
+    if !vfs.exists(&path)? {
+        return Ok(None);
+    }
+    let file = vfs.open(&path, OpenMode::ReadOnly)?;
+    let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    ParentRecord::decode(&bytes).map(Some).map_err(|error| {
+        Error::new(error.kind(), format!("the file \"{}\" cannot be used: {}", path.display(), error.message()))
+    })
+}
+
+impl Lineage {
+    /// That of the database `id`, which was made of `parent`: by the file in its folder, or, where that is not there or of no use, by its archive. `None`:
+    /// neither says it, as where an earlier version made the folder, or where it is over.
+    pub fn find(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options, id: [u8; 16], parent: &Parent) -> Option<Arc<Self>> {
+        let fits = |record: &ParentRecord| {
+            (record.database, record.parent, record.cut) == (id, parent.database_id, parent.cut)
+        };
+        let of_file = read(vfs, dir).unwrap_or_else(|error| {
+            tracing::warn!("{error}; the archive is asked instead");
+            None
+        });
+        let record = match of_file.filter(fits) {
+            Some(record) => record,
+            None => {
+                let of_archive = || -> Result<Option<ParentRecord>> {
+                    let Some(url) = &options.archive else { return Ok(None) };
+                    let store = store_at(vfs, dir, url, options.archive_store.as_ref())?;
+                    match Archive::open_view(Arc::clone(&store), Some(id))? {
+                        Some(view) => parent_record(&*store, &view),
+                        None => Ok(None),
+                    }
+                };
+                let record = of_archive().unwrap_or_else(|error| {
+                    tracing::warn!("of which database this one was made cannot be looked up: {error}");
+                    None
+                });
+                let record = record.filter(fits)?;
+                // Another archive may be begun for it.
+                if let Err(error) = write(vfs, dir, &record) {
+                    tracing::warn!("of which database this one was made could not be noted in its folder: {error}");
+                }
+                record
+            }
+        };
+        Some(Arc::new(Self { vfs: Arc::clone(vfs), record, state: Mutex::new(State::Unknown) }))
+    }
+
+    /// Where its pages come from that are in nothing of its own; `None`: its archive does not begin where they end.
+    pub fn source(&self) -> Option<ParentSource> {
+        let over = matches!(*self.state.lock(), State::Ending | State::Over);
+        (!over).then(|| ParentSource::of_record(&self.record))
+    }
+
+    /// Whether the archive says of which database its own was made, and needs that one.
+    pub fn is_needed(&self) -> bool {
+        *self.state.lock() == State::Needed
+    }
+
+    /// Why the archive does not say of which database its own was made, although it should.
+    pub fn trouble(&self) -> Option<String> {
+        match &*self.state.lock() {
+            State::Unnamed(why) => Some(why.clone()),
+            _ => None,
+        }
+    }
+
+    /// Sees to it that the archive in `store`, of which `view` is, and whose log is kept from `oldest` on, has the record and the lease that goes with it, before
+    /// its first run is written, or later.
+    ///
+    /// # Errors
+    /// Those of the archive's own store. (That the parent cannot be reached is none, see [`Lineage::trouble`].)
+    pub fn name_parent(&self, store: &Arc<dyn Store>, view: &View, oldest: Lsn) -> Result<()> {
+        let begins = if view.start().is_some() { view.start() } else { oldest };
+        if begins > self.record.first {
+            *self.state.lock() = State::Ending;
+            return Ok(());
+        }
+        match ParentRecord::read(&**store) {
+            Ok(Some(found)) if found.is_same_child(&self.record) => {
+                *self.state.lock() = State::Needed;
+                return Ok(());
+            }
+            Ok(_) => {}
+            // The archive goes on without.
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NewerFormat) => {
+                self.is_unnamed(&error);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        let name = lease_name(LeaseKind::Archive, &self.record.database);
+        let leased = layers_behind(&self.vfs, &self.record, true).and_then(|layers| {
+            if PlantedInChain::NoLease.is_planted() {
+                return Ok(());
+            }
+            make_leases(&layers, LeaseKind::Archive, &name, self.vfs.wall_clock_us()).map(drop)
+        });
+        match leased {
+            Ok(()) => {
+                self.record.create(&**store)?;
+                *self.state.lock() = State::Needed;
+            }
+            Err(error) => self.is_unnamed(&error),
+        }
+        Ok(())
+    }
+
+    fn is_unnamed(&self, error: &Error) {
+        let mut state = self.state.lock();
+        let next = State::Unnamed(error.to_string());
+        if *state != next {
+            tracing::warn!("the archive alone makes no pages of this database, which was made of another one: {error}");
+        }
+        *state = next;
+    }
+
+    /// Gives the parent up once the archive in `own`, of which `view` is, begins later; `dir` is the data folder.
+    ///
+    /// # Errors
+    /// Those of giving the lease back: to be tried again.
+    pub fn end(&self, own: &Arc<dyn Store>, view: &View, dir: &Path) -> Result<()> {
+        if view.start().is_none() || view.start() <= self.record.first || *self.state.lock() == State::Over {
+            return Ok(());
+        }
+        *self.state.lock() = State::Ending;
+        // Without the record there never was a lease.
+        if ParentRecord::read(&**own)?.is_some() {
+            self.give_back(dir)?;
+        }
+        let path = dir.join(PARENT);
+        if self.vfs.exists(&path)? {
+            self.vfs.remove(&path)?;
+            self.vfs.sync_dir(dir)?;
+        }
+        *self.state.lock() = State::Over;
+        tracing::info!(
+            "the archive needs the database in \"{}\" no more, of which this one was made",
+            self.record.archive
+        );
+        Ok(())
+    }
+
+    fn give_back(&self, dir: &Path) -> Result<()> {
+        let name = lease_name(LeaseKind::Archive, &self.record.database);
+        let given_back =
+            store_there(&self.vfs, dir, &self.record.archive).and_then(|store| forget(&self.vfs, &store, &name));
+        given_back.map(drop).map_err(|error| {
+            let url = &self.record.archive;
+            let what = format!("the lease \"{name}\" in \"{url}\" is needed no more and could not be given back: {}", error.message());
+            Error::new(error.kind(), what).with_hint(format!("It keeps the past of that database. If that is gone as well, remove the file \"{PARENT}\" in the data folder."))
+        })
+    }
+}
