@@ -61,7 +61,7 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
 /// of the last minute, what was measured included), for the record. (Servers say their own: `Setup`.)
 pub fn provenance() -> String {
     let when = output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])).unwrap_or_default();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments = without_places(std::env::args().skip(1));
     let commit = env!("RESURGAM_COMMIT");
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split_whitespace().next().unwrap_or("unknown");
@@ -93,6 +93,22 @@ pub fn write_csv(common: &Common, name: &str, header: &[&str], rows: &[Vec<Strin
     let failed = |e: std::io::Error| format!("could not write the numbers: {e}");
     fs::create_dir_all(&common.out).map_err(failed)?;
     fs::write(common.out.join(format!("{name}.csv")), text).map_err(failed)
+}
+
+/// Arguments without those that only say where things are on one machine.
+fn without_places(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    const PLACES: [&str; 5] = ["--resurgam", "--postgres", "--mariadb", "--work", "--out"];
+    let mut kept = Vec::new();
+    let mut is_place = false;
+    for argument in arguments {
+        let name = argument.split_once('=').map_or(argument.as_str(), |(name, _)| name);
+        match std::mem::take(&mut is_place) {
+            true => {}
+            false if PLACES.contains(&name) => is_place = name == argument,
+            false => kept.push(argument),
+        }
+    }
+    kept
 }
 
 #[cfg(test)]

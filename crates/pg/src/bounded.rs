@@ -138,6 +138,10 @@ impl Dialect for Bounded {
                 self.within.set(false);
                 grammar::not_exists(parser)
             }
+            None if grammar::is_values(parser) => {
+                self.within.set(false);
+                grammar::values(parser)
+            }
             None => parser.parse_prefix(),
         };
         self.within.set(false);

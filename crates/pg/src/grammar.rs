@@ -64,10 +64,6 @@ impl Dialect for Postgres {
         }
     }
 
-    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Parsed<Expr>> {
-        values_as_a_value(parser)
-    }
-
     fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Parsed<Expr>> {
         infix(parser, expr, precedence).transpose()
     }
@@ -113,18 +109,19 @@ impl Dialect for Postgres {
     }
 }
 
-/// `(VALUES …)` as a value, which the parser takes for the call of a function; no function has that name without quotes.
-fn values_as_a_value(parser: &mut Parser<'_>) -> Option<Parsed<Expr>> {
-    let is_values = |token: &Token| matches!(token, Token::Word(word) if word.keyword == Keyword::VALUES && word.quote_style.is_none());
-    if parser.peek_token_ref().token != Token::LParen || !is_values(&parser.peek_nth_token_ref(1).token) {
-        return None;
-    }
-    parser.next_token();
-    let subquery = parser.parse_query();
-    Some(subquery.and_then(|subquery| {
-        parser.expect_token(&Token::RParen)?;
-        Ok(Expr::Subquery(subquery))
-    }))
+/// Whether a list of values in parentheses is next, which the parser takes for the call of a function; no function has that
+/// name without quotes.
+pub(crate) fn is_values(parser: &Parser<'_>) -> bool {
+    let is_word = |token: &Token| matches!(token, Token::Word(word) if word.keyword == Keyword::VALUES && word.quote_style.is_none());
+    parser.peek_token_ref().token == Token::LParen && is_word(&parser.peek_nth_token_ref(1).token)
+}
+
+/// `(VALUES …)` as a value.
+pub(crate) fn values(parser: &mut Parser<'_>) -> Parsed<Expr> {
+    parser.expect_token(&Token::LParen)?;
+    let subquery = parser.parse_query()?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::Subquery(subquery))
 }
 
 /// What comes behind `expr`, where the parser would go wrong; `None` leaves it to the parser.

@@ -4,6 +4,8 @@
 //! `pg_catalog` goes before all others unless it is listed. A schema of the path that does not exist has nothing in it, so that
 //! nobody has to ask whether it does to find something; only who makes something in the first of the path has to.
 //!
+//! A schema that the role may not look into (USAGE) is not looked in, as if it were not listed.
+//!
 //! A session's temporary schema goes before all others, `pg_catalog` among them, unless `pg_temp` is listed, which stands for it.
 //!
 //! Expressions and views that are stored keep their names' meaning: a name without a schema is one of `public` there (or of
@@ -76,6 +78,12 @@ impl SearchPath {
         let mut listed = vec![schema.to_owned()];
         listed.extend(path.listed().filter(|known| *known != schema).map(str::to_owned));
         Self { listed, ..path.clone() }
+    }
+
+    /// The path without the listed schemas that `may_look` says no to.
+    pub fn only(mut self, may_look: impl Fn(&str) -> bool) -> Self {
+        self.listed.retain(|schema| may_look(schema));
+        self
     }
 
     /// That of what is stored.

@@ -231,6 +231,11 @@ impl Rights {
         })
     }
 
+    /// Whether a role may look for names in a schema (USAGE).
+    pub fn may_look_into(&self, role: u32, schema: &str) -> bool {
+        self.allowed(role, &self.schema(schema), acl::Object::Schema, acl::privilege::USAGE) != 0
+    }
+
     /// Who owns a schema, and the rights to it.
     pub fn schema(&self, name: &str) -> Access {
         if let Some(access) = self.schemas.get(name) {

@@ -17,7 +17,7 @@ use crate::pg::roles::{Rights, no_role};
 use crate::plan::statement::Prepared;
 use crate::session::Session;
 use crate::session::database::SqlDatabase;
-use crate::session::shared::SessionShared;
+use crate::session::shared::{PathOf, SessionShared};
 use crate::wire::{Execution, SqlError};
 
 /// Kinds of objects that rights are made of.
@@ -90,6 +90,16 @@ impl SessionShared {
     /// The role whose rights count now.
     pub(crate) fn role_now(&self) -> u32 {
         self.variables.lock().role
+    }
+
+    /// What the search path of a role goes by now. The first role may look everywhere, whatever the definitions.
+    pub(crate) fn path_of(&self, role: u32) -> PathOf {
+        let generation = self.signals.generation();
+        let definitions = (role != FIRST_ROLE).then(|| match &*self.txn.lock() {
+            Some(txn) => (txn.catalog_version(), txn.catalog_changes()),
+            None => (self.database.upgrade().map_or(0, |database| database.engine().catalog_version()), 0),
+        });
+        PathOf { generation, definitions }
     }
 }
 

@@ -85,7 +85,7 @@ impl Needs {
         for need in &self.relations {
             let Some(qualified) = need.named else { continue };
             let schema = &need.entry.schema;
-            let may_look = rights.allowed(role, &rights.schema(schema), Object::Schema, p::USAGE) != 0;
+            let may_look = rights.may_look_into(role, schema);
             match (may_look, qualified) {
                 (true, _) => {}
                 (false, true) => return Err(denied("schema", schema)),

@@ -67,7 +67,7 @@ use crate::session::cache::PathId;
 use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
 use crate::session::kept::{Kept, Room};
 use crate::session::settings::{ConnectionSettings, Hot, Variables};
-use crate::session::shared::{SessionShared, now};
+use crate::session::shared::{PathOf, SessionShared, now};
 use crate::session::stream::{ActiveRows, RowStream};
 use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag, TransactionStatus};
 
@@ -154,8 +154,8 @@ pub struct Session {
     pub(crate) ddl_deadline: Option<Instant>,
     /// The settings that each statement goes by, as they were when one began; see [`Session::hot`].
     hot: Hot,
-    /// The number of the search path, and the generation of the settings that it is of.
-    path_known: Mutex<(u64, PathId)>,
+    /// The number of the search path, and what it is of.
+    path_known: Mutex<(PathOf, PathId)>,
     /// A statement has run by [`Session::select_plainly`]: the transaction that it is of has begun, though none is open.
     begun_plainly: bool,
     /// For the next row that is answered at once.
@@ -406,7 +406,7 @@ impl Session {
             read_since: None,
             ddl_deadline: None,
             hot: Hot::default(),
-            path_known: Mutex::new((u64::MAX, PathId::default())),
+            path_known: Mutex::new((PathOf { generation: u64::MAX, definitions: None }, PathId::default())),
             begun_plainly: false,
             row_unused: RowBuf::default(),
             chunk_unused: RowChunk::default(),
@@ -865,10 +865,10 @@ impl Session {
 
     /// The number of the session's search path.
     fn path_id(&self) -> PathId {
-        let generation = self.shared.signals.generation();
+        let of = self.shared.path_of(self.hot().role);
         let mut known = self.path_known.lock();
-        if known.0 != generation {
-            *known = (generation, self.db.statements.path_id(&self.cx.search_path()));
+        if known.0 != of {
+            *known = (of, self.db.statements.path_id(&self.cx.search_path()));
         }
         known.1
     }

@@ -68,11 +68,19 @@ pub(crate) struct SessionShared {
 /// The search path of a session, read.
 #[derive(Default)]
 pub(crate) struct Path {
-    /// Of the settings that it was read of.
-    generation: u64,
+    /// What it was read of.
+    of: PathOf,
     path: Option<Arc<SearchPath>>,
     /// In its place, as long as a statement runs.
     for_now: Option<Arc<SearchPath>>,
+}
+
+/// What a search path goes by: the settings, and for whom rights count the definitions, of which schemas' rights are a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PathOf {
+    pub generation: u64,
+    /// The version of the catalog, and the transaction's own changes of it.
+    pub definitions: Option<(u64, u64)>,
 }
 
 impl Drop for SessionShared {
@@ -124,23 +132,32 @@ impl PgContext for SessionShared {
         }
     }
     fn search_path(&self) -> Arc<SearchPath> {
-        let generation = self.signals.generation();
-        let mut known = self.path.lock();
-        if let Some(path) = &known.for_now {
-            return Arc::clone(path);
+        let of = self.path_of(self.role_now());
+        {
+            let known = self.path.lock();
+            if let Some(path) = &known.for_now {
+                return Arc::clone(path);
+            }
+            if let Some(path) = known.path.as_ref().filter(|_| known.of == of) {
+                return Arc::clone(path);
+            }
         }
-        if let Some(path) = known.path.as_ref().filter(|_| known.generation == generation) {
-            return Arc::clone(path);
-        }
+        let rights = of.definitions.and_then(|_| self.rights_now().ok());
         // Read under the lock: what is put there is never older than its generation.
+        let mut known = self.path.lock();
         let variables = self.variables.lock();
         let setting = variables.get("search_path");
         let mut path = SearchPath::of(setting.as_deref().unwrap_or(search_path::DEFAULT), &self.user);
+        if let Some(rights) = rights {
+            path = path.only(|schema| rights.may_look_into(variables.role, schema));
+        }
         if let Some(schema) = &*self.temporary.lock() {
             path = path.with_temporary(schema);
         }
         let path = Arc::new(path);
-        *known = Path { generation: variables.generation, path: Some(Arc::clone(&path)), for_now: None };
+        if variables.generation == of.generation {
+            *known = Path { of, path: Some(Arc::clone(&path)), for_now: None };
+        }
         path
     }
     fn sequence_value(&self, sequence: u32, what: SequenceCall) -> Result<i64, SqlError> {
