@@ -449,3 +449,87 @@ async fn tables_are_locked_by_name() {
     ok(&mut one, "INSERT INTO t VALUES (5)").await;
     ok(&mut one, "SELECT * FROM u").await;
 }
+
+/// MERGE in READ COMMITTED: of a row that others changed meanwhile the clauses are judged anew, for the same row of the
+/// source; one that is gone, or does not match any more, does not match. As PostgreSQL 15 has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_judges_the_newest_version() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut writer = db.session();
+    ok(&mut writer, "CREATE TABLE t (a int PRIMARY KEY, b int, c text)").await;
+    ok(&mut writer, "CREATE TABLE s (a int, b int)").await;
+    ok(&mut writer, "INSERT INTO s VALUES (1, 10)").await;
+    ok(&mut writer, "CREATE TABLE two AS SELECT b FROM (VALUES (1), (2)) AS v (b)").await;
+    let merge = "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED AND t.b > 50 THEN DELETE \
+                 WHEN MATCHED AND t.b < 0 THEN DO NOTHING WHEN MATCHED THEN UPDATE SET b = t.b + s.b, c = c || '+' \
+                 WHEN NOT MATCHED AND s.b = 0 THEN DO NOTHING WHEN NOT MATCHED THEN INSERT VALUES (s.a, s.b, 'new')";
+    let deletes = "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED AND t.b = 1 THEN DELETE \
+                   WHEN MATCHED THEN UPDATE SET b = -t.b";
+    let by_value = "MERGE INTO t USING two AS s ON t.b = s.b \
+                    WHEN MATCHED THEN UPDATE SET c = s.b::text WHEN NOT MATCHED THEN INSERT VALUES (s.b + 100, s.b, 'no')";
+    let subquery = "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED AND t.b = (SELECT max(b) FROM s) THEN DELETE \
+                    WHEN MATCHED THEN UPDATE SET b = (SELECT count(*) FROM s AS o WHERE o.b < t.b)";
+    for (change, statement, rows) in [
+        ("UPDATE t SET b = 5 WHERE a = 1", merge, vec!["1|15|x+", "2|2|y"]),
+        ("UPDATE t SET b = 100 WHERE a = 1", merge, vec!["2|2|y"]),
+        ("UPDATE t SET b = -1 WHERE a = 1", merge, vec!["1|-1|x", "2|2|y"]),
+        // Its key is another: the row of the source matches nothing.
+        ("UPDATE t SET a = 7 WHERE a = 1", merge, vec!["1|10|new", "2|2|y", "7|1|x"]),
+        // It is there again under the same key: moved away and back.
+        ("UPDATE t SET a = 7 WHERE a = 1; UPDATE t SET a = 1, b = 3 WHERE a = 7", merge, vec!["1|13|x+", "2|2|y"]),
+        ("DELETE FROM t WHERE a = 1", merge, vec!["1|10|new", "2|2|y"]),
+        ("UPDATE t SET b = 8 WHERE a = 1", deletes, vec!["1|-8|x", "2|2|y"]),
+        ("UPDATE t SET c = 'z' WHERE a = 1", deletes, vec!["2|2|y"]),
+        ("DELETE FROM t WHERE a = 1", deletes, vec!["2|2|y"]),
+        ("UPDATE t SET a = 9 WHERE a = 1", deletes, vec!["2|2|y", "9|1|x"]),
+        // The newest version matches another row of the source, which is not this one's business.
+        ("UPDATE t SET b = 2 WHERE a = 1", by_value, vec!["101|1|no", "1|2|x", "2|2|2"]),
+        ("UPDATE t SET b = 10 WHERE a = 1", subquery, vec!["2|2|y"]),
+        ("UPDATE t SET b = 11 WHERE a = 1", subquery, vec!["1|1|x", "2|2|y"]),
+    ] {
+        ok(&mut writer, "DELETE FROM t").await;
+        ok(&mut writer, "INSERT INTO t VALUES (1, 1, 'x'), (2, 2, 'y')").await;
+        ok(&mut writer, &format!("BEGIN; {change}")).await;
+        let running = waiting(&db, db.session(), statement).await;
+        ok(&mut writer, "COMMIT").await;
+        assert_eq!(running.await.expect("no panic").1, Ok(vec![]), "{change}, {statement}");
+        let mut found = ok(&mut writer, "SELECT a, b, c FROM t").await;
+        found.sort();
+        assert_eq!(found, rows, "{change}, {statement}");
+        // Given back: as if it had not been.
+        ok(&mut writer, "DELETE FROM t").await;
+        ok(&mut writer, "INSERT INTO t VALUES (1, 1, 'x'), (2, 2, 'y')").await;
+        ok(&mut writer, &format!("BEGIN; {change}")).await;
+        let running = waiting(&db, db.session(), merge).await;
+        ok(&mut writer, "ROLLBACK").await;
+        assert_eq!(running.await.expect("no panic").1, Ok(vec![]), "{change}");
+        assert_eq!(ok(&mut writer, "SELECT a, b, c FROM t ORDER BY a").await, ["1|11|x+", "2|2|y"], "{change}");
+        // REPEATABLE READ.
+        let mut reader = db.session();
+        ok(&mut reader, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM t").await;
+        ok(&mut writer, "BEGIN; UPDATE t SET b = 1, c = 'again' WHERE a = 1").await;
+        let running = waiting(&db, reader, merge).await;
+        ok(&mut writer, "COMMIT").await;
+        assert_eq!(running.await.expect("no panic").1, Err("40001".to_owned()));
+    }
+}
+
+/// Two who insert the same row: one of them fails, as in PostgreSQL, and leaves nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_that_inserts_does_not_see_who_inserts_beside_it() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut writer = db.session();
+    ok(&mut writer, "CREATE TABLE t (a int PRIMARY KEY, b int)").await;
+    ok(&mut writer, "BEGIN; INSERT INTO t VALUES (2, 0)").await;
+    let merge = "MERGE INTO t USING generate_series(1, 3) AS s (i) ON t.a = i WHEN MATCHED THEN UPDATE SET b = b + 1 \
+                 WHEN NOT MATCHED THEN INSERT VALUES (i, i)";
+    let running = waiting(&db, db.session(), merge).await;
+    ok(&mut writer, "COMMIT").await;
+    let (mut session, result) = running.await.expect("no panic");
+    assert_eq!(result, Err("23505".to_owned()));
+    assert_eq!(ok(&mut session, "SELECT * FROM t").await, ["2|0"]);
+    ok(&mut session, merge).await;
+    assert_eq!(ok(&mut session, "SELECT * FROM t ORDER BY a").await, ["1|1", "2|1", "3|3"]);
+}

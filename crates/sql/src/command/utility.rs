@@ -486,9 +486,13 @@ impl Session {
         }
         if !matches!(
             statement,
-            Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+            Statement::Query(_)
+                | Statement::Insert(_)
+                | Statement::Update(_)
+                | Statement::Delete(_)
+                | Statement::Merge(_)
         ) {
-            return Err(SqlError::syntax("PREPARE takes SELECT, VALUES, INSERT, UPDATE or DELETE"));
+            return Err(SqlError::syntax("PREPARE takes SELECT, VALUES, INSERT, UPDATE, DELETE or MERGE"));
         }
         if let Some(ty) = data_types.iter().find(|ty| crate::pg::types::domain_from_sql(ty).is_some()) {
             return Err(SqlError::unsupported(format!("a parameter of the domain {ty} is not supported")));

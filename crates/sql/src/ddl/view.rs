@@ -157,6 +157,7 @@ fn refuse_in_query(query: &Query) -> Result<(), SqlError> {
         ast::SetExpr::Insert(_) => Some("INSERT"),
         ast::SetExpr::Update(_) => Some("UPDATE"),
         ast::SetExpr::Delete(_) => Some("DELETE"),
+        ast::SetExpr::Merge(_) => Some("MERGE"),
         _ => None,
     };
     if let Some(word) = written {

@@ -1,4 +1,4 @@
-//! Statements that write rows: INSERT, UPDATE, DELETE. See docs/execution.md.
+//! Statements that write rows: INSERT, UPDATE, DELETE, MERGE. See docs/execution.md.
 //!
 //! | file | concept |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `row.rs` | writing one row |
 //! | `recheck.rs` | a row that others changed meanwhile |
 //! | `conflict.rs` | ON CONFLICT |
+//! | `merge.rs` | what MERGE does with a row, and with one that others changed meanwhile |
 //! | `constants.rs` | values that are looked at although no row is written |
 //! | `returning.rs` | RETURNING |
 //! | `planned.rs` | expressions over written rows that need a plan: subqueries, columns of FROM |
@@ -21,6 +22,7 @@ mod assign;
 mod conflict;
 mod constants;
 mod infer;
+mod merge;
 mod modify;
 mod plan;
 mod planned;

@@ -1,4 +1,4 @@
-//! The executor of INSERT, UPDATE and DELETE, and of COPY.
+//! The executor of INSERT, UPDATE, DELETE and MERGE, and of COPY.
 //!
 //! Rows come from a source ([`super::source`]), directly from a tree or from a plan; what is done with them is
 //! here, once: constraints, conflicts, the engine's operators and waiting ([`super::row`]), foreign keys,
@@ -372,6 +372,7 @@ impl Session {
         let stream = Stream {
             op: plan.op,
             plan: &plan.stream,
+            merge: plan.merge.as_ref(),
             state: &state,
             values: params,
             stop: &stop,

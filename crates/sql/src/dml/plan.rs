@@ -1,4 +1,4 @@
-//! Planning INSERT, UPDATE and DELETE: from what analysis has found ([`crate::plan::analyze`]) to a planned source
+//! Planning INSERT, UPDATE, DELETE and MERGE: from what analysis has found ([`crate::plan::analyze`]) to a planned source
 //! for the executor ([`super::modify`]).
 //!
 //! The source of an UPDATE yields every column's new value and then the row's key; of a
@@ -16,6 +16,7 @@ use resurgam_engine::Table;
 use super::conflict::{Conflict, ConflictUpdate};
 use super::constants::Constants;
 use super::infer::arbiters;
+use super::merge::MergePlan;
 use super::planned::{RowsPlan, has_subquery, without_key};
 use super::returning::{By, Returning};
 use super::source::Tree;
@@ -27,7 +28,7 @@ use crate::exec::direct::Output;
 use crate::exec::locking::LockPlan;
 use crate::pg::errors;
 use crate::plan::access::column_of;
-use crate::plan::analyze::{self, List, OnConflict, Write};
+use crate::plan::analyze::{self, Does, List, Merged, OnConflict, Write};
 use crate::plan::params::is_typed_by_literal;
 use crate::plan::planner::{Names, QueryPlan, settled, simplified};
 use crate::plan::statement::ParamTypes;
@@ -39,6 +40,7 @@ pub(crate) enum Op {
     Insert,
     Update,
     Delete,
+    Merge,
 }
 
 impl Op {
@@ -48,6 +50,7 @@ impl Op {
             Self::Insert => "INSERT",
             Self::Update => "UPDATE",
             Self::Delete => "DELETE",
+            Self::Merge => "MERGE",
         }
     }
 }
@@ -63,6 +66,8 @@ pub(crate) struct WritePlan {
     pub tree: Option<Tree>,
     pub returning: Option<Returning>,
     pub conflict: Option<Conflict>,
+    /// What a MERGE does with its rows.
+    pub merge: Option<MergePlan>,
     /// What its new rows must satisfy.
     pub checks: Checks,
     /// Foreign keys that its rows concern.
@@ -84,7 +89,7 @@ pub(crate) fn find_column(table: &Table, ident: &Ident) -> Result<usize, SqlErro
     })
 }
 
-/// Plans an INSERT, UPDATE or DELETE, and the queries of it that lock rows.
+/// Plans an INSERT, UPDATE, DELETE or MERGE, and the queries of it that lock rows.
 pub(crate) fn plan(
     names: &Names<'_>,
     statement: &Statement,
@@ -95,9 +100,10 @@ pub(crate) fn plan(
     let op = match statement {
         Statement::Insert(_) => Op::Insert,
         Statement::Update(_) => Op::Update,
+        Statement::Merge(_) => Op::Merge,
         _ => Op::Delete,
     };
-    let Write { table, plan, rows, assigned, returning, conflict, locks, checks: of_views, needs } =
+    let Write { table, plan, rows, assigned, returning, conflict, merge, locks, checks: of_views, needs } =
         analyze::write(names, statement, text, params)?;
     let returning = returning.map(|list| plan_returning(names, &table, list, params, text)).transpose()?;
     let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, params, text)).transpose()?;
@@ -108,6 +114,10 @@ pub(crate) fn plan(
         Op::Insert => References::of_insert(names.txn, &table, &updated)?,
         Op::Update => References::of_update(names.txn, &table, &with_generated(&table, &assigned))?,
         Op::Delete => References::of_delete(names.txn, &table)?,
+        Op::Merge => match &merge {
+            Some(merge) => merged_references(names, &table, merge, &assigned)?,
+            None => return Err(SqlError::internal("a MERGE without its clauses")),
+        },
     };
     let locks = locks.into_iter().map(|query| LockPlan::new(names, query, params, text)).collect::<Result<_, _>>()?;
     let mut constants = Constants::default();
@@ -125,15 +135,49 @@ pub(crate) fn plan(
     for (column, expr) in conflict.iter().flat_map(|conflict| &conflict.assigned) {
         constants.add(names.state, &table, *column, expr);
     }
+    for (column, expr) in merge.iter().flat_map(|merge| &merge.given) {
+        constants.add(names.state, &table, *column, expr);
+    }
+    let merge = merge.map(|merge| MergePlan::new(names, merge, params)).transpose().map_err(failed)?;
     let is_given = rows.is_some();
     let stream = QueryPlan::new(names.state, plan, params.data_types()).map_err(failed)?;
     let mut checks = if op == Op::Delete { Checks::default() } else { Checks::plan(names, &table)? };
     checks.add_views(names, &table, of_views)?;
     let references = Arc::new(references);
-    let mut plan =
-        WritePlan { op, table, stream, returning, conflict, tree: None, checks, references, constants, is_given };
+    let mut plan = WritePlan {
+        op,
+        table,
+        stream,
+        returning,
+        conflict,
+        merge,
+        tree: None,
+        checks,
+        references,
+        constants,
+        is_given,
+    };
     plan.tree = Tree::new(names.state, &plan, rows);
     Ok((plan, locks, needs))
+}
+
+/// The foreign keys that the clauses of a MERGE concern; `assigned`: what its UPDATEs change.
+fn merged_references(
+    names: &Names<'_>,
+    table: &Arc<Table>,
+    merge: &Merged,
+    assigned: &[usize],
+) -> Result<References, SqlError> {
+    let mut all = References::default();
+    for does in merge.clauses.iter().map(|clause| clause.does) {
+        match does {
+            Does::Insert => all.add(References::of_insert(names.txn, table, &[])?),
+            Does::Update => all.add(References::of_update(names.txn, table, &with_generated(table, assigned))?),
+            Does::Delete => all.add(References::of_delete(names.txn, table)?),
+            Does::Nothing => {}
+        }
+    }
+    Ok(all)
 }
 
 /// Columns that are assigned, and those that are made of them.

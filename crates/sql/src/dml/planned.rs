@@ -1,5 +1,5 @@
 //! Expressions over written rows that a plan evaluates, because they need more than the row: subqueries in RETURNING
-//! and ON CONFLICT, columns of FROM and USING items in RETURNING.
+//! and ON CONFLICT, columns of FROM and USING items in RETURNING, the clauses of MERGE for a row that changed.
 //!
 //! The rows are a relation of the plan ([`written_rows`]); they reach it through the task's configuration, so that a
 //! kept plan serves any execution. Subqueries read through the view of the statement, which does not see what the
@@ -132,6 +132,17 @@ impl RowsPlan {
         let values = values.into_iter().enumerate().map(|(at, value)| value.alias(format!("v{at}")));
         let plan = LogicalPlanBuilder::from(plan).project(values)?.build()?;
         Ok(Self { plan: QueryPlan::new(names.state, plan, params.data_types())?, schema })
+    }
+
+    /// Of what `over` makes of rows with these columns.
+    pub(super) fn over(
+        names: &Names<'_>,
+        columns: &[Qualified],
+        over: impl FnOnce(LogicalPlan) -> DfResult<LogicalPlan>,
+        params: &ParamTypes,
+    ) -> DfResult<Self> {
+        let (rows, schema) = written_rows(columns)?;
+        Ok(Self { plan: QueryPlan::new(names.state, over(rows)?, params.data_types())?, schema })
     }
 
     /// What the plan makes of these rows, for the statement that `stream` is the source of.

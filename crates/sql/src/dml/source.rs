@@ -17,6 +17,7 @@ use resurgam_engine::{Change, Datum, DatumRef, ReadView, RowBuf, Seen, Statement
 
 use super::assign::{Assigned, assigned, assigned_batch};
 use super::conflict::{Conflict, New, after};
+use super::merge::MergePlan;
 use super::modify::{Known, Modify};
 use super::plan::{Op, WritePlan};
 use super::recheck::{RowWork, settle_row};
@@ -230,6 +231,8 @@ impl RowWork for TreeWork<'_, '_> {
 pub(super) struct Stream<'a> {
     pub op: Op,
     pub plan: &'a QueryPlan,
+    /// What is done with its rows, of a MERGE.
+    pub merge: Option<&'a MergePlan>,
     pub state: &'a SessionState,
     pub values: &'a [ScalarValue],
     pub stop: &'a Arc<StopFlag>,
@@ -289,6 +292,9 @@ impl Stream<'_> {
 
     async fn write(&self, modify: &mut Modify<'_>, given: &Given) -> Result<(), SqlError> {
         let table = modify.table();
+        if let Some(merge) = self.merge {
+            return merge.write(self, modify, given).await;
+        }
         let rows = match self.op {
             Op::Delete => None,
             _ => Some(Assigned::new(table, &given.batch)?),
@@ -341,17 +347,19 @@ impl Stream<'_> {
 }
 
 /// A batch of a plan, as it is written.
-struct Given {
-    batch: RecordBatch,
+pub(super) struct Given {
+    pub batch: RecordBatch,
     keys: Option<Arc<dyn Array>>,
-    /// What the rows were joined with, if RETURNING reads it.
-    others: Option<RecordBatch>,
+    /// What the rows were joined with, if RETURNING reads it; of a MERGE what [`MergePlan`] says.
+    pub others: Option<RecordBatch>,
     /// The constraints that its rows break, if that could be told of all of them together.
-    broken: Option<Broken>,
+    pub broken: Option<Broken>,
+    /// Of a MERGE: the numbers of the clauses.
+    pub numbers: Option<Arc<dyn Array>>,
 }
 
 impl Given {
-    fn keys(&self) -> Result<&BinaryViewArray, SqlError> {
+    pub(super) fn keys(&self) -> Result<&BinaryViewArray, SqlError> {
         let keys = self.keys.as_ref().and_then(|keys| keys.as_any().downcast_ref::<BinaryViewArray>());
         keys.ok_or_else(|| SqlError::internal("a write without keys"))
     }
@@ -361,12 +369,13 @@ fn assigned_or_not(op: Op, modify: &Modify<'_>, batch: &RecordBatch) -> Result<G
     let keys = if op == Op::Insert { None } else { batch.columns().last().cloned() };
     let others = others_of(op, modify.table().columns.len(), batch)?;
     if op == Op::Delete {
-        return Ok(Given { batch: batch.clone(), keys, others, broken: None });
+        return Ok(Given { batch: batch.clone(), keys, others, broken: None, numbers: None });
     }
+    let numbers = (op == Op::Merge).then(|| batch.columns().get(modify.table().columns.len()).cloned()).flatten();
     let batch = assigned_batch(modify.table(), batch, &modify.zone)?;
     // What is made of a row's columns is not in the batch.
     let broken = if modify.checks().has_generated() { None } else { modify.checks().broken(&batch).ok() };
-    Ok(Given { batch, keys, others, broken })
+    Ok(Given { batch, keys, others, broken, numbers })
 }
 
 /// The columns between the new values and the key.
@@ -375,6 +384,12 @@ fn others_of(op: Op, width: usize, batch: &RecordBatch) -> Result<Option<RecordB
         Op::Insert => return Ok(None),
         Op::Update => width,
         Op::Delete => 0,
+        Op::Merge => {
+            return batch
+                .project(&MergePlan::others(width, batch))
+                .map(Some)
+                .map_err(|error| errors::from_arrow(&error));
+        }
     };
     let others: Vec<usize> = (first..batch.num_columns().saturating_sub(1)).collect();
     if others.is_empty() {

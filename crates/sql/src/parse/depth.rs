@@ -97,6 +97,7 @@ fn is_planned(statement: &Statement) -> bool {
         | Statement::Insert(_)
         | Statement::Update(_)
         | Statement::Delete(_)
+        | Statement::Merge(_)
         | Statement::Copy { .. }
         | Statement::Declare { .. }
         | Statement::Execute { .. } => true,

@@ -5,6 +5,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
+use crate::parse::merge::begins_clause;
 use crate::parse::words::is_word;
 use crate::wire::SqlError;
 
@@ -66,7 +67,7 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Sq
                 }
                 depth = 0;
             }
-            word if here && ends(word, out.last()) => close(sets.pop(), &mut out),
+            word if here && (ends(word, out.last()) || begins_clause(&tokens, at)) => close(sets.pop(), &mut out),
             word if is_word(word, "set") => {
                 sets.push(Set { depth, open: false });
                 is_target = true;

@@ -9,6 +9,7 @@
 //! | `identity` | Clauses of identity columns that the parser does not know |
 //! | `joins` | Joins whose right side is a join without parentheses |
 //! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
+//! | `merge` | Clauses of MERGE that the parser does not know |
 //! | `own` | Statements that the parser does not know, and its own beside them |
 //! | `reserved` | Reserved words as names of relations |
 //! | `script` | Strings of several statements, some of which the parser does not know |
@@ -18,7 +19,7 @@
 //! | `typed_literal` | Constants with a type before them that the parser has no word for |
 //! | `unsupported` | PostgreSQL's syntax that nothing here knows |
 //! | `with_recursive` | What WITH RECURSIVE may say |
-//! | `with_write` | WITH before INSERT, UPDATE and DELETE |
+//! | `with_write` | WITH before INSERT, UPDATE, DELETE and MERGE |
 //! | `words` | The tokens of statements that are read by hand, without white space and comments |
 
 pub(crate) mod adjacent;
@@ -30,6 +31,7 @@ pub(crate) mod identity;
 pub(crate) mod joins;
 pub(crate) mod lexer;
 pub(crate) mod like;
+pub(crate) mod merge;
 pub(crate) mod numbers;
 pub(crate) mod own;
 pub(crate) mod reserved;

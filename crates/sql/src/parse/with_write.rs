@@ -1,4 +1,4 @@
-//! WITH before INSERT, UPDATE and DELETE.
+//! WITH before INSERT, UPDATE, DELETE and MERGE.
 //!
 //! The queries of WITH become subqueries in FROM, where they are named: planning knows them there.
 //! One that is named several times is run several times, as everywhere; one that locks rows may
@@ -7,7 +7,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, UpdateTableFromKind, VisitorMut,
+    Cte, Ident, MergeAction, MergeInsertExpr, MergeInsertKind, Query, SetExpr, Statement, TableAlias, TableFactor,
+    TableWithJoins, UpdateTableFromKind, VisitorMut,
 };
 use resurgam_ast::AstWalkMut;
 
@@ -25,15 +26,19 @@ pub(crate) fn inline(statement: &mut Statement) -> Result<(), SqlError> {
         Statement::Query(query) => query,
         _ => return Ok(()),
     };
-    if !matches!(query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_)) {
+    if !matches!(query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
+    {
         return Ok(());
     }
     if query.order_by.is_some() || query.limit_clause.is_some() || !query.locks.is_empty() {
         return Err(SqlError::syntax("a statement that writes has no ORDER BY, LIMIT or FOR"));
     }
     let Some(with) = query.with.take() else { return Ok(()) };
+    if with.recursive && matches!(query.body.as_ref(), SetExpr::Merge(_)) {
+        return Err(SqlError::syntax("WITH RECURSIVE is not supported for MERGE statement"));
+    }
     if with.recursive {
-        return Err(SqlError::unsupported("WITH RECURSIVE before INSERT, UPDATE or DELETE is not supported"));
+        return Err(SqlError::unsupported("WITH RECURSIVE before INSERT, UPDATE, DELETE or MERGE is not supported"));
     }
     let mut inlining = Inline { ctes: Vec::new() };
     match query.body.as_mut() {
@@ -57,11 +62,30 @@ pub(crate) fn inline(statement: &mut Statement) -> Result<(), SqlError> {
             inlining.within(&mut delete.selection)?;
             inlining.within(&mut delete.returning)?;
         }
+        SetExpr::Merge(Statement::Merge(merge)) => {
+            inlining.define(with.cte_tables)?;
+            let mut source = TableWithJoins { relation: merge.source.clone(), joins: Vec::new() };
+            inlining.within(&mut source)?;
+            merge.source = source.relation;
+            inlining.within(merge.on.as_mut())?;
+            for clause in &mut merge.clauses {
+                inlining.within(&mut clause.predicate)?;
+                match &mut clause.action {
+                    MergeAction::Update(update) => inlining.within(&mut update.assignments)?,
+                    MergeAction::Insert(MergeInsertExpr { kind: MergeInsertKind::Values(values), .. }) => {
+                        for row in &mut values.rows {
+                            inlining.within(&mut row.content)?;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
         _ => return Err(SqlError::unsupported("WITH before this statement is not supported")),
     }
     inlining.check()?;
     let body = match query.body.as_mut() {
-        SetExpr::Insert(body) | SetExpr::Update(body) | SetExpr::Delete(body) => body.clone(),
+        SetExpr::Insert(body) | SetExpr::Update(body) | SetExpr::Delete(body) | SetExpr::Merge(body) => body.clone(),
         _ => return Ok(()),
     };
     *statement = body;
@@ -87,6 +111,9 @@ impl Inline {
     /// Takes the queries, each of which may name those before it.
     fn define(&mut self, ctes: Vec<Cte>) -> Result<(), SqlError> {
         for mut cte in ctes {
+            if matches!(cte.query.body.as_ref(), SetExpr::Merge(_)) {
+                return Err(SqlError::unsupported("MERGE not supported in WITH query"));
+            }
             if matches!(cte.query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_)) {
                 return Err(SqlError::unsupported("statements that write are not supported in WITH"));
             }
@@ -112,7 +139,7 @@ impl Inline {
         match self.ctes.iter().find(|cte| cte.uses > 1 && is_locking(&cte.cte.query)) {
             None => Ok(()),
             Some(cte) => Err(SqlError::unsupported(format!(
-                "the WITH query \"{}\" locks rows, and can be named once only before INSERT, UPDATE or DELETE",
+                "the WITH query \"{}\" locks rows, and can be named once only before INSERT, UPDATE, DELETE or MERGE",
                 cte.name
             ))),
         }
@@ -126,7 +153,7 @@ impl VisitorMut for Inline {
         match own.map(|cte| folded(&cte.alias.name)).find(|name| self.ctes.iter().any(|cte| cte.name == *name)) {
             None => ControlFlow::Continue(()),
             Some(name) => ControlFlow::Break(SqlError::unsupported(format!(
-                "two WITH queries called \"{name}\" are not supported before INSERT, UPDATE or DELETE"
+                "two WITH queries called \"{name}\" are not supported before INSERT, UPDATE, DELETE or MERGE"
             ))),
         }
     }

@@ -198,6 +198,7 @@ fn shape(prepared: &Prepared) -> &'static str {
             (None, crate::dml::Op::Insert) => "insert",
             (None, crate::dml::Op::Update) => "update",
             (None, crate::dml::Op::Delete) => "delete",
+            (_, crate::dml::Op::Merge) => "merge",
         },
         _ => "other",
     }

@@ -188,7 +188,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let tokens = crate::parse::temporary::known(tokens);
     let tokens = crate::parse::comment::known(crate::parse::identity::known(tokens));
     let tokens = crate::parse::conflict::known(crate::parse::sequence::known(tokens));
-    let tokens = crate::parse::element::known(tokens)?;
+    let tokens = crate::parse::element::known(crate::parse::merge::known(tokens))?;
     let parsed = |tokens: Vec<TokenWithSpan>| {
         let nested = crate::parse::joins::in_parentheses(&tokens);
         let rows = crate::parse::spelling::rows_from(&tokens);
@@ -347,7 +347,7 @@ pub(crate) fn prepare(
             prepared.counts = Some(Arc::clone(&plan.counts));
             prepared.kind = Kind::Query(query_kind(names, plan, direct_lock));
         }
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
             let mut params = ParamTypes::new(count_params(&statement)?, declared);
             let (plan, locks, needs) = dml::plan(names, &statement, &mut params, &text)?;
             prepared.needs = needs;
@@ -358,6 +358,7 @@ pub(crate) fn prepare(
                 && prepared.locks.is_empty()
                 && plan.returning.as_ref().is_none_or(|returning| !returning.of_session)
                 && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
+                && plan.merge.as_ref().is_none_or(|merge| merge.is_shareable(names.state))
                 && plan.checks.is_shareable();
             let returning = plan.returning.as_ref().is_some_and(|returning| returning.typed_by_literals);
             prepared.typed_by_literals = plan.stream.typed_by_literals || returning;

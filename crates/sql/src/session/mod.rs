@@ -936,6 +936,7 @@ impl Session {
                     | Statement::Insert(_)
                     | Statement::Update(_)
                     | Statement::Delete(_)
+                    | Statement::Merge(_)
                     | Statement::Explain { .. }
             ))
         );
@@ -1833,6 +1834,7 @@ pub(crate) fn write_tag(op: Op, rows: u64) -> Tag {
         Op::Insert => Tag::Insert(rows),
         Op::Update => Tag::Count("UPDATE", rows),
         Op::Delete => Tag::Count("DELETE", rows),
+        Op::Merge => Tag::Count("MERGE", rows),
     }
 }
 

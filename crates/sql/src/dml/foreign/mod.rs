@@ -342,6 +342,20 @@ impl References {
         Ok(all)
     }
 
+    /// Those of another part of the statement as well.
+    pub(crate) fn add(&mut self, other: Self) {
+        let is_same = |a: &Reference, b: &Reference| a.child.id == b.child.id && a.foreign.name == b.foreign.name;
+        let add = |all: &mut Vec<Arc<Reference>>, more: Vec<Arc<Reference>>| {
+            for one in more {
+                if !all.iter().any(|known| is_same(known, &one)) {
+                    all.push(one);
+                }
+            }
+        };
+        add(&mut self.parents, other.parents);
+        add(&mut self.children, other.children);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.parents.is_empty() && self.children.is_empty()
     }

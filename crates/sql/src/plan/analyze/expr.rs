@@ -39,6 +39,8 @@ pub(crate) enum Clause {
     /// SET of UPDATE and of ON CONFLICT.
     Set,
     Returning,
+    /// AND of a WHEN of MERGE.
+    MergeWhen,
     /// A CHECK condition.
     Check,
     Default,
@@ -68,6 +70,7 @@ impl Clause {
             Self::Aggregate => "aggregate function calls cannot be nested",
             Self::Set => "aggregate functions are not allowed in UPDATE",
             Self::Returning => "aggregate functions are not allowed in RETURNING",
+            Self::MergeWhen => "aggregate functions are not allowed in MERGE WHEN conditions",
             Self::Check => "aggregate functions are not allowed in check constraints",
             Self::Default => "aggregate functions are not allowed in DEFAULT expressions",
             Self::Generated => "aggregate functions are not allowed in column generation expressions",
@@ -92,6 +95,7 @@ impl Clause {
             Self::Window => "window function calls cannot be nested",
             Self::Set => "window functions are not allowed in UPDATE",
             Self::Returning => "window functions are not allowed in RETURNING",
+            Self::MergeWhen => "window functions are not allowed in MERGE WHEN conditions",
             Self::Check => "window functions are not allowed in check constraints",
             Self::Default => "window functions are not allowed in DEFAULT expressions",
             Self::Generated => "window functions are not allowed in column generation expressions",
@@ -108,6 +112,7 @@ impl Clause {
             Self::Having => "HAVING",
             Self::Aggregate => "FILTER",
             Self::Check => "CHECK",
+            Self::MergeWhen => "WHEN",
             _ => "WHERE",
         }
     }

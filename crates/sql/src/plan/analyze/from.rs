@@ -71,6 +71,18 @@ pub(super) fn lateral(plan: LogicalPlan) -> LogicalPlan {
     LogicalPlan::Subquery(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() })
 }
 
+/// Two sides joined where a condition over both holds.
+pub(super) fn joined(left: LogicalPlan, right: LogicalPlan, kind: JoinType, condition: Expr) -> Result<LogicalPlan> {
+    let is_true = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Boolean(Some(true)), _));
+    let of_rows = |expr: &Expr| split_conjunction(expr).into_iter().all(|part| part.any_column_refs() || is_true(part));
+    // What is run for each row has its condition within.
+    let (left, right) = match of_rows(&condition) || is_lateral(&right) {
+        true => (left, right),
+        false => (barrier(left)?, barrier(right)?),
+    };
+    Ok(builder(left).join_on(right, kind, Some(condition))?.build()?)
+}
+
 /// Items of one FROM: a join of them is a tree as deep as there are items. (PostgreSQL gives up at some thousands.)
 const ITEMS_MAX: usize = 2000;
 
@@ -170,17 +182,7 @@ impl Analyzer<'_> {
                 inner.outer = scope.outer;
                 inner.items = items.clone();
                 let condition = self.condition(condition, &inner, Clause::JoinOn)?;
-                let is_true = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Boolean(Some(true)), _));
-                let of_rows = |expr: &Expr| {
-                    split_conjunction(expr).into_iter().all(|part| part.any_column_refs() || is_true(part))
-                };
-                // What is run for each row has its condition within.
-                let (left, right) = match of_rows(&condition.expr) || is_lateral(&right.plan) {
-                    true => (left.plan, right.plan),
-                    false => (barrier(left.plan)?, barrier(right.plan)?),
-                };
-                let plan = builder(left).join_on(right, kind, Some(condition.expr))?.build()?;
-                Ok(From { plan, items })
+                Ok(From { plan: joined(left.plan, right.plan, kind, condition.expr)?, items })
             }
             JoinConstraint::Using(names) => {
                 let mut columns = Vec::with_capacity(names.len());

@@ -1,6 +1,6 @@
 //! Which values statements may give to columns that make their own: identity columns and generated ones.
 
-use datafusion::sql::sqlparser::ast::{Insert, ObjectName};
+use datafusion::sql::sqlparser::ast::ObjectName;
 use resurgam_engine::{Identity, Table};
 
 use super::Result;
@@ -29,12 +29,12 @@ impl Overriding {
         }
     }
 
-    /// What an INSERT says; and the INSERT without it, if it says something.
-    pub(super) fn of(insert: &Insert) -> (Self, Option<Insert>) {
-        let Some(said) = insert.columns.last().and_then(Self::of_column) else { return (Self::No, None) };
-        let mut without = insert.clone();
-        without.columns.pop();
-        (said, Some(without))
+    /// What the list of an INSERT's columns says; and the list without it.
+    pub(super) fn of(columns: &[ObjectName]) -> (Self, &[ObjectName]) {
+        match columns.split_last() {
+            Some((last, before)) if let Some(said) = Self::of_column(last) => (said, before),
+            _ => (Self::No, columns),
+        }
     }
 
     /// Whether a value that is given for a column is not taken: it gets its default.

@@ -20,7 +20,7 @@ use crate::pg::roles::acl::privilege as p;
 use crate::wire::SqlError;
 
 /// The columns that are given, in the order of the values.
-struct Columns {
+pub(super) struct Columns {
     at: Vec<usize>,
     /// They are not listed: the first ones may be all.
     implicit: bool,
@@ -35,8 +35,7 @@ impl Analyzer<'_> {
     /// # Errors
     /// Those of its parts, in the order of PostgreSQL's `transformInsertStmt`.
     pub(super) fn insert(&mut self, insert: &Insert) -> Result<Write> {
-        let (overriding, without) = Overriding::of(insert);
-        let insert = without.as_ref().unwrap_or(insert);
+        let (overriding, listed) = Overriding::of(&insert.columns);
         let TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported("INSERT into this kind of target is not supported").into());
         };
@@ -66,7 +65,7 @@ impl Analyzer<'_> {
         };
         let through = known.as_mut().and_then(|(_, through)| through.take());
         let table = Arc::clone(&written.table);
-        let columns = self.listed_columns(&table, through.as_ref(), insert)?;
+        let columns = self.listed_columns(&table, through.as_ref(), listed)?;
         // It is looked at before what is read.
         let sought = match &known {
             Some((target, _)) => target.sought,
@@ -99,12 +98,19 @@ impl Analyzer<'_> {
         let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan)?;
         let (assigned, locks, needs) = (Vec::new(), Vec::new(), Needs::default());
         let checks = through.map(|through| through.checks).unwrap_or_default();
-        Ok(self.with_locks(Write { table, plan, rows, assigned, returning, conflict, locks, checks, needs }))
+        let merge = None;
+        Ok(self.with_locks(Write { table, plan, rows, assigned, returning, conflict, merge, locks, checks, needs }))
     }
 
-    fn listed_columns(&self, table: &Table, through: Option<&Through>, insert: &Insert) -> Result<Columns> {
-        let span = insert.columns.first().map_or_else(Span::empty, Spanned::span);
-        if insert.columns.is_empty() {
+    /// The columns that a list names, or those that there are without one.
+    pub(super) fn listed_columns(
+        &self,
+        table: &Table,
+        through: Option<&Through>,
+        listed: &[ast::ObjectName],
+    ) -> Result<Columns> {
+        let span = listed.first().map_or_else(Span::empty, Spanned::span);
+        if listed.is_empty() {
             let Some(through) = through else {
                 let at = (0..table.columns.len()).filter(|at| !table.columns[*at].is_hidden()).collect();
                 return Ok(Columns { at, implicit: true, span, refused: Vec::new() });
@@ -121,12 +127,12 @@ impl Analyzer<'_> {
             }
             return Ok(Columns { at, implicit: true, span, refused });
         }
-        let mut at: Vec<usize> = Vec::with_capacity(insert.columns.len());
-        for name in &insert.columns {
+        let mut at: Vec<usize> = Vec::with_capacity(listed.len());
+        for name in listed {
             let column = self.written_column(table, through, name, Op::Insert)?;
             if at.contains(&column) {
                 // Two columns of a view that are one of the table.
-                if through.is_some() && !insert.columns[..at.len()].iter().any(|before| same_name(before, name)) {
+                if through.is_some() && !listed[..at.len()].iter().any(|before| same_name(before, name)) {
                     let name = &table.columns[column].name;
                     return Err(SqlError::syntax(format!("multiple assignments to same column \"{name}\"")).into());
                 }
@@ -170,7 +176,7 @@ impl Analyzer<'_> {
     }
 
     /// Rows that are written out, each value brought to its column by itself.
-    fn value_list(
+    pub(super) fn value_list(
         &mut self,
         table: &Table,
         columns: Columns,
@@ -216,14 +222,13 @@ impl Analyzer<'_> {
         Ok((columns, assigned))
     }
 
-    /// Rows of values for `columns`, with the defaults of the others: as a plan, and as they are.
-    #[allow(clippy::type_complexity)]
-    fn given_rows(
+    /// Rows of values for `columns`, with the defaults of the others.
+    pub(super) fn whole_rows(
         &mut self,
         table: &Table,
         columns: &[usize],
         rows: Vec<Vec<Bound>>,
-    ) -> Result<(LogicalPlan, Option<Vec<Vec<Expr>>>)> {
+    ) -> Result<Vec<Vec<Bound>>> {
         let mut whole: Vec<Vec<Option<Bound>>> = Vec::with_capacity(rows.len());
         for row in rows {
             let mut values = vec![None; table.columns.len()];
@@ -238,7 +243,18 @@ impl Analyzer<'_> {
                 row[at] = Some(default.clone());
             }
         }
-        let whole: Vec<Vec<Bound>> = whole.into_iter().map(|row| row.into_iter().flatten().collect()).collect();
+        Ok(whole.into_iter().map(|row| row.into_iter().flatten().collect()).collect())
+    }
+
+    /// The same as a plan, and as they are.
+    #[allow(clippy::type_complexity)]
+    fn given_rows(
+        &mut self,
+        table: &Table,
+        columns: &[usize],
+        rows: Vec<Vec<Bound>>,
+    ) -> Result<(LogicalPlan, Option<Vec<Vec<Expr>>>)> {
+        let whole = self.whole_rows(table, columns, rows)?;
         let exprs: Vec<Vec<Expr>> =
             whole.iter().map(|row| row.iter().map(|bound| bound.expr.clone()).collect()).collect();
         let plan = match exprs.as_slice() {

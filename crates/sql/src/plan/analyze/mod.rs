@@ -57,6 +57,7 @@ mod insert;
 mod json;
 mod literal;
 mod lock;
+mod merge;
 mod operator;
 mod ordered_set;
 mod query;
@@ -96,6 +97,7 @@ pub(crate) use bound::Type;
 pub(crate) use domains::{check_domain_condition, check_domain_default};
 pub(crate) use heavy::is_heavy;
 pub(crate) use lock::Locking;
+pub(crate) use merge::{Does, Merged, When};
 pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row};
 use scope::Scope;
 pub(crate) use view::{Seen, output_types, query_of_view, view_query};
@@ -301,6 +303,7 @@ pub(crate) fn write(
         ast::Statement::Insert(insert) => analyzer.insert(insert),
         ast::Statement::Update(update) => analyzer.update(update),
         ast::Statement::Delete(delete) => analyzer.delete(delete),
+        ast::Statement::Merge(merge) => analyzer.merge(merge),
         _ => return Err(SqlError::internal("not a write")),
     };
     write.and_then(|write| analyzer.no_outer_aggregates().map(|()| write)).map_err(Refusal::into_error)

@@ -64,12 +64,18 @@ pub(super) fn is_computed(view: &str, column: &str, op: Op) -> SqlError {
         .with_detail("View columns that are not columns of their base relation are not updatable.")
 }
 
+/// `0A000` of MERGE.
+fn not_merged(relation: &str, kind: &str) -> SqlError {
+    SqlError::unsupported(format!("cannot execute MERGE on relation \"{relation}\""))
+        .with_detail(format!("This operation is not supported for {kind}."))
+}
+
 /// `55000`: no rows can be written through a view.
 fn read_only(view: &str, op: Op, why: &str) -> SqlError {
     let (verb, how, rule) = match op {
         Op::Insert => ("insert into", "inserting into", "INSERT"),
         Op::Update => ("update", "updating", "UPDATE"),
-        Op::Delete => ("delete from", "deleting from", "DELETE"),
+        Op::Delete | Op::Merge => ("delete from", "deleting from", "DELETE"),
     };
     SqlError::new("55000", format!("cannot {verb} view \"{view}\"")).with_detail(why).with_hint(format!(
         "To enable {how} the view, provide an INSTEAD OF {rule} trigger or an unconditional ON {rule} DO INSTEAD rule."
@@ -88,11 +94,17 @@ impl Analyzer<'_> {
         };
         let (schema, wanted) = self.names.lookup().place(name)?;
         if self.names.txn.sequence_named(&schema, &wanted).map_err(SqlError::from)?.is_some() {
+            if op == Op::Merge {
+                return Err(not_merged(&wanted, "sequences").into());
+            }
             return Err(SqlError::new("42809", format!("cannot change sequence \"{wanted}\"")).into());
         }
         let Some(first) = self.names.txn.view_named(&schema, &wanted).map_err(SqlError::from)? else {
             return Err(error);
         };
+        if op == Op::Merge {
+            return Err(not_merged(&wanted, "views").into());
+        }
         let mut views = vec![first];
         loop {
             let Some(view) = views.last().cloned() else { return Err(error) };

@@ -1,4 +1,4 @@
-//! What INSERT, UPDATE and DELETE have in common: their targets, assignments, defaults and RETURNING.
+//! What INSERT, UPDATE, DELETE and MERGE have in common: their targets, assignments, defaults and RETURNING.
 //!
 //! A value is brought to its column's type here, by the dialect's assignment casts; the column's length
 //! (`varchar(3)`, `numeric(10,2)`) is applied when the row is written, for all writers alike.
@@ -20,6 +20,7 @@ use super::element::of_element;
 use super::expr::{Clause, as_subquery};
 use super::identity::refuse_update;
 use super::lock::Locking;
+use super::merge::Merged;
 use super::scope::{Item, Scope, folded};
 use super::select::{Target as Entry, project};
 use super::through_view::{Place, Through, is_computed};
@@ -32,11 +33,12 @@ use crate::pg::user_types::domain_default;
 use crate::plan::params::placeholder_index;
 use crate::wire::SqlError;
 
-/// An analysed INSERT, UPDATE or DELETE.
+/// An analysed INSERT, UPDATE, DELETE or MERGE.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub table: Arc<Table>,
     /// Its rows. INSERT: a value for every column. UPDATE: the same, and the row's key. DELETE: the key.
+    /// MERGE: see `merge.rs`.
     pub plan: LogicalPlan,
     /// The rows of an INSERT that are written out.
     pub rows: Option<Vec<Vec<Expr>>>,
@@ -44,6 +46,8 @@ pub(crate) struct Write {
     pub assigned: Vec<usize>,
     pub returning: Option<List>,
     pub conflict: Option<OnConflict>,
+    /// What there is more of a MERGE.
+    pub merge: Option<Merged>,
     /// Queries of it that lock their rows.
     pub locks: Vec<Locking>,
     /// Conditions over the target's columns that new rows must satisfy (WITH CHECK OPTION), each with its view's name.
