@@ -113,6 +113,15 @@ async fn joins_that_do_not_fit_spill() {
     rows(&mut got, "COMMIT").await;
     // The next statement of the session begins as any other.
     assert_eq!(rows(&mut got, "SELECT count(*) FROM w a JOIN w b USING (id)").await, ["40000"]);
+    // So is that of a MERGE: half of its rows match, and half are inserted.
+    let before = small.temp_totals().bytes;
+    let merge = "MERGE INTO w USING (SELECT id + 40000 AS id, CASE id % 2 WHEN 0 THEN t ELSE '-' || t END AS t FROM w) \
+                 AS s ON w.t || '' = s.t || '' WHEN MATCHED THEN UPDATE SET k = 'found' \
+                 WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'new', s.t)";
+    rows(&mut got, merge).await;
+    let counted = "SELECT count(*) || ' ' || count(*) FILTER (WHERE k = 'found') FROM w";
+    assert_eq!(rows(&mut got, counted).await, ["60000 20000"]);
+    assert!(small.temp_totals().bytes > before, "it did not spill");
 }
 
 /// Each ends with that error, and leaves nothing reserved.
