@@ -1,11 +1,14 @@
-//! Walking the leaves of a range, in key order or against it.
+//! Walking the leaves of a range, in key order or against it; and naming all leaves without reading them.
 //!
 //! The walk holds no latch between leaves; it remembers the fence at which to go on. A
 //! leaf that is split or merged meanwhile is found again by key, so nothing is skipped
 //! or seen twice.
 
-use resurgam_base::{Error, Result};
+use std::ops::ControlFlow;
+
+use resurgam_base::{Error, PageId, Result, SlotId};
 use resurgam_buffer::{Access, BufferPool, ReadGuard};
+use resurgam_page::inner;
 
 use crate::Tree;
 use crate::search::Target;
@@ -98,5 +101,38 @@ impl LeafWalk {
         }
         self.entered = Some(at);
         Ok(Some(leaf))
+    }
+}
+
+impl Tree {
+    /// Names every leaf, by the nodes above them; no leaf is read unless it is the root. A leaf that the tree has all the time
+    /// is named, whatever is split and merged meanwhile. Breaks off when `leaf` does.
+    ///
+    /// # Errors
+    /// Those of reading a node above the leaves: then not all were named.
+    pub fn name_leaves<B>(
+        &self,
+        pool: &BufferPool,
+        mut leaf: impl FnMut(PageId) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>> {
+        let mut from = Vec::new();
+        loop {
+            let node = self.read_level(pool, Target::Key(&from), 1, Access::Scan)?;
+            if node.level() == 0 {
+                return Ok(leaf(self.root));
+            }
+            for s in 0..node.slot_count() {
+                if let ControlFlow::Break(why) = leaf(inner::InnerRecord::parse(node.record(SlotId(s))?)?.child) {
+                    return Ok(ControlFlow::Break(why));
+                }
+            }
+            match node.upper_fence() {
+                None => return Ok(ControlFlow::Continue(())),
+                Some(upper) if upper > from.as_slice() => from = upper.to_vec(),
+                Some(_) => {
+                    return Err(Error::corrupt(format!("page {} does not cover the key that led to it", node.id())));
+                }
+            }
+        }
     }
 }

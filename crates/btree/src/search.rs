@@ -62,15 +62,26 @@ impl Tree {
         target: Target<'_>,
         access: Access,
     ) -> Result<ReadGuard<'p>> {
+        self.read_level(pool, target, 0, access)
+    }
+
+    /// The node at level `to` on the way to `target`, shared. When the tree is not that high its root is returned.
+    pub(crate) fn read_level<'p>(
+        &self,
+        pool: &'p BufferPool,
+        target: Target<'_>,
+        to: u8,
+        access: Access,
+    ) -> Result<ReadGuard<'p>> {
         let mut node = pool.read(self.root, Access::Point)?;
         self.check(self.root, &node, None)?;
         for _ in 0..DEPTH_MAX {
             let level = node.level();
-            if level == 0 {
+            if level <= to {
                 return Ok(node);
             }
             let id = self.child(node.id(), &node, target)?;
-            let child = pool.read(id, if level == 1 { access } else { Access::Point })?;
+            let child = pool.read(id, if level == to + 1 { access } else { Access::Point })?;
             self.check(id, &child, Some(level - 1))?;
             node = child;
         }

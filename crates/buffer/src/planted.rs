@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A mistake of a restore, or of reading pages.
+/// A mistake of a restore, of reading pages, or of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Planted {
@@ -17,6 +17,10 @@ pub enum Planted {
     NoTail,
     /// A page that is read for the first time is not compared with what the archive knows of it.
     NotCompared,
+    /// Pages of an interval whose space map cannot be read are not visited, and transactions are forgotten all the same.
+    IntervalSkipped,
+    /// A page that reads as never written is taken for one that was never given out, whatever leads to it.
+    LostTakenForUnused,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

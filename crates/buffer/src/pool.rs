@@ -172,6 +172,32 @@ impl BufferPool {
     pub fn failing_since(&self, page: PageId) -> Option<u64> {
         self.failing.since(page)
     }
+    /// Whether the place of `page` in its file is as if nothing was ever written there: all zero, or behind the file's
+    /// end. So are pages that were never given out, and pages that the device has lost. False where that is not
+    /// known, or the page is in memory or awaits redo.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub fn is_unwritten(&self, page: PageId) -> Result<bool> {
+        // In this order: what awaits redo may come into memory meanwhile, and without a restore nothing goes back.
+        if self.is_remote() || self.sources.restoring().is_some() || self.sources.pending.get(page).is_some() {
+            return Ok(false);
+        }
+        Ok(!self.is_resident(page) && self.sources.is_unwritten(page)?)
+    }
+    /// Whether an error of reading a page says that this page is damaged, or cannot be read while others of its file can.
+    pub fn concerns_one_page(&self, page: PageId, error: &Error) -> bool {
+        match error.kind() {
+            ErrorKind::Corrupt => true,
+            ErrorKind::Io => {
+                self.check_poisoned().is_ok()
+                    && self.log.check_running().is_ok()
+                    && !self.is_remote()
+                    && !self.sources.is_whole_file_unread(page)
+            }
+            _ => false,
+        }
+    }
     /// Pages that still await redo.
     pub fn pending_redo(&self) -> &PendingRedo {
         &self.sources.pending

@@ -9,6 +9,9 @@
 //! the background ([`Space::discover`]); until then space is taken from the end of the
 //! file, so that opening never reads the whole map.
 //!
+//! While a map cannot be read nothing is given out of its interval, nor taken back into it; if it was the last one the
+//! file goes on with the next.
+//!
 //! The data file and the version-store file have maps, high-water marks and free pages of
 //! their own ([`Area`]); the upper bits of a page's id say which it belongs to.
 //!
@@ -60,6 +63,9 @@ struct Area {
     free_extents: BTreeSet<u64>,
     /// Free pages of extents owned by each object.
     objects: HashMap<ObjectId, BTreeSet<u64>>,
+    /// Maps that could not be read when space of their interval was to be found or given out: it is not, until they can
+    /// be.
+    lost: BTreeSet<u64>,
     allocated_to: u64,
 }
 
@@ -113,6 +119,21 @@ impl Area {
         self.unmarked.clear();
         self.free_extents.clear();
         self.objects.clear();
+        self.lost.clear();
+    }
+    /// Forgets what is free in the interval of `map_id`, which cannot be read. If the file ends there it goes on with the
+    /// next interval.
+    fn lose(&mut self, map_id: u64) {
+        let (from, to) = (map_id, map_id + map::INTERVAL_PAGES);
+        self.free_extents.retain(|first| !(from..to).contains(first));
+        for pages in self.objects.values_mut() {
+            pages.retain(|page| !(from..to).contains(page));
+        }
+        self.discovered.remove(&map_id);
+        self.lost.insert(map_id);
+        if (from..to).contains(&self.high_water) {
+            self.set_high_water(to);
+        }
     }
     fn set_high_water(&mut self, page: u64) {
         self.high_water = page;
@@ -329,6 +350,61 @@ impl Space {
 
     fn allocate_in(&self, mtr: &mut Mtr<'_>, versions: bool, object: ObjectId, flags: u8) -> Result<(PageId, PageRef)> {
         self.lock(mtr);
+        let (page, new_extent, known) = loop {
+            let (page, new_extent) = self.choose(mtr, versions, object)?;
+            mtr.on_commit.push(match new_extent {
+                Some((first, _)) => AllocEvent::Extent { object, first },
+                None => AllocEvent::Page { object, page },
+            });
+            if new_extent.is_some_and(|(_, format)| format.is_some()) {
+                break (page, new_extent, None);
+            }
+            // A second time before an interval is given up for it.
+            let map = self.map_page(mtr, PageId(page)).or_else(|error| match error.kind() {
+                ErrorKind::Io => self.map_page(mtr, PageId(page)),
+                _ => Err(error),
+            });
+            match map {
+                Ok(at) => break (page, new_extent, Some(at)),
+                Err(error) => self.give_up_interval(mtr, map::map_page_of(PageId(page)), error)?,
+            }
+        };
+        if let Some(state) = mtr.alloc.as_mut() {
+            // A new page has bits that are set.
+            state.area(page).unmarked.remove(&map::map_page_of(PageId(page)).0);
+        }
+        if flags & map::PFS_HAS_VERSIONS != 0 {
+            mtr.on_commit.push(AllocEvent::Versioned { page: PageId(page), object });
+        }
+        self.grow(mtr, page)?;
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let map_id = map::map_page_of(PageId(page));
+                let guard = mtr.pool().write_new(map_id)?;
+                let at = mtr.add_fresh(guard);
+                let ops = mtr.ops(at);
+                op::format(ops, PageType::SpaceMap, 0, ObjectId::NONE, &[], None);
+                op::set_bytes(ops, map::pfs_offset(map_id) as u16, &[map::PFS_ALLOCATED]);
+                mtr.on_commit.push(AllocEvent::Formatted { map: map_id.0 });
+                at
+            }
+        };
+        if let Some((first, _)) = new_extent {
+            let (_, extent) = map::extent_of(PageId(first));
+            op::set_bytes(mtr.ops(at), map::owner_offset(extent) as u16, &object.0.to_le_bytes());
+            bump(&mtr.pool().counters.extents_allocated, 1);
+        }
+        let byte = map::PFS_ALLOCATED | map::PFS_POTENTIALLY_UNUSED | flags;
+        op::set_bytes(mtr.ops(at), map::pfs_offset(PageId(page)) as u16, &[byte]);
+        let guard = mtr.pool().write_new(PageId(page))?;
+        bump(&mtr.pool().counters.pages_allocated, 1);
+        Ok((PageId(page), mtr.add_fresh(guard)))
+    }
+
+    /// Takes a page for `object` out of what is free: the page, and for the first one of an extent the extent's first
+    /// page and the map that has to be made for it.
+    fn choose(&self, mtr: &mut Mtr<'_>, versions: bool, object: ObjectId) -> Result<(u64, Option<(u64, Option<u64>)>)> {
         let pool = mtr.pool();
         let state = mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?;
         let AllocState { data, version, .. } = &mut **state;
@@ -364,61 +440,40 @@ impl Space {
         if pooled.is_none() && extent.is_none() {
             pooled = state.objects.get_mut(&object).and_then(BTreeSet::pop_first);
         }
-        let (page, new_extent) = match pooled {
-            Some(page) => (page, None),
+        if let Some(page) = pooled {
+            return Ok((page, None));
+        }
+        let first = match extent.or_else(|| state.free_extents.pop_first()) {
+            Some(first) => first,
             None => {
-                let first = match extent.or_else(|| state.free_extents.pop_first()) {
-                    Some(first) => first,
-                    None => {
-                        let first = state.high_water.max(1);
-                        state.set_high_water(first + EXTENT_PAGES);
-                        first
-                    }
-                };
-                let map_id = map::map_page_of(PageId(first)).0;
-                let format = (map_id >= state.formatted_to && first == map_id).then_some(map_id);
-                let from = if first == map_id { first + 1 } else { first };
-                let pages = state.objects.entry(object).or_default();
-                pages.extend(from + 1..first + EXTENT_PAGES);
-                if format.is_some() {
-                    state.discovered.insert(map_id);
-                }
-                (from, Some((first, format)))
+                let first = state.high_water.max(1);
+                state.set_high_water(first + EXTENT_PAGES);
+                first
             }
         };
-        // A new page has bits that are set.
-        state.unmarked.remove(&map::map_page_of(PageId(page)).0);
-        match new_extent {
-            Some((first, _)) => mtr.on_commit.push(AllocEvent::Extent { object, first }),
-            None => mtr.on_commit.push(AllocEvent::Page { object, page }),
+        let map_id = map::map_page_of(PageId(first)).0;
+        let format = (map_id >= state.formatted_to && first == map_id).then_some(map_id);
+        let from = if first == map_id { first + 1 } else { first };
+        let pages = state.objects.entry(object).or_default();
+        pages.extend(from + 1..first + EXTENT_PAGES);
+        if format.is_some() {
+            state.discovered.insert(map_id);
         }
-        if flags & map::PFS_HAS_VERSIONS != 0 {
-            mtr.on_commit.push(AllocEvent::Versioned { page: PageId(page), object });
+        Ok((from, Some((first, format))))
+    }
+
+    /// Takes back what was chosen last, whose map cannot be read, and gives nothing out of that interval any more. That is
+    /// for a map by itself: of a file that cannot be read at all the error stays one.
+    fn give_up_interval(&self, mtr: &mut Mtr<'_>, map_id: PageId, error: Error) -> Result<()> {
+        let pool = mtr.pool();
+        let chosen = mtr.on_commit.pop();
+        let state = mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?;
+        state.dropped(chosen.into_iter().collect());
+        if !pool.concerns_one_page(map_id, &error) {
+            return Err(error);
         }
-        self.grow(mtr, page)?;
-        if let Some((first, format)) = new_extent {
-            let (map_id, extent) = map::extent_of(PageId(first));
-            let at = match format {
-                Some(_) => {
-                    let guard = mtr.pool().write_new(map_id)?;
-                    let at = mtr.add_fresh(guard);
-                    let ops = mtr.ops(at);
-                    op::format(ops, PageType::SpaceMap, 0, ObjectId::NONE, &[], None);
-                    op::set_bytes(ops, map::pfs_offset(map_id) as u16, &[map::PFS_ALLOCATED]);
-                    mtr.on_commit.push(AllocEvent::Formatted { map: map_id.0 });
-                    at
-                }
-                None => self.map_page(mtr, PageId(first))?,
-            };
-            op::set_bytes(mtr.ops(at), map::owner_offset(extent) as u16, &object.0.to_le_bytes());
-            bump(&mtr.pool().counters.extents_allocated, 1);
-        }
-        let at = self.map_page(mtr, PageId(page))?;
-        let byte = map::PFS_ALLOCATED | map::PFS_POTENTIALLY_UNUSED | flags;
-        op::set_bytes(mtr.ops(at), map::pfs_offset(PageId(page)) as u16, &[byte]);
-        let guard = mtr.pool().write_new(PageId(page))?;
-        bump(&mtr.pool().counters.pages_allocated, 1);
-        Ok((PageId(page), mtr.add_fresh(guard)))
+        state.area(map_id.0).lose(map_id.0);
+        Ok(())
     }
 
     fn grow(&self, mtr: &mut Mtr<'_>, page: u64) -> Result<()> {
@@ -558,7 +613,26 @@ impl Space {
     }
 
     /// Learns the free space of one interval; `map_id` from [`Space::all_map_pages`].
+    ///
+    /// # Errors
+    /// Those of reading its map; that is remembered ([`Space::lost_maps`]).
     pub fn discover(&self, pool: &BufferPool, map_id: PageId) -> Result<()> {
+        let done = self.try_discover(pool, map_id);
+        match &done {
+            Ok(()) => {
+                self.state.lock().area(map_id.0).lost.remove(&map_id.0);
+            }
+            Err(_) => self.note_lost(map_id),
+        }
+        done
+    }
+
+    /// A map could not be read.
+    pub fn note_lost(&self, map_id: PageId) {
+        self.state.lock().area(map_id.0).lost.insert(map_id.0);
+    }
+
+    fn try_discover(&self, pool: &BufferPool, map_id: PageId) -> Result<()> {
         // From the disk before allocation is locked out.
         drop(pool.read(map_id, Access::Scan)?);
         let mut state = self.state.lock();
@@ -590,6 +664,12 @@ impl Space {
         }
         state.discovered.insert(map_id.0);
         Ok(())
+    }
+
+    /// Maps that could not be read when what is free in their interval was to be learned, or given out. Those of them that
+    /// can be by now are worth a [`Space::discover`].
+    pub fn lost_maps(&self) -> Vec<PageId> {
+        self.state.lock().areas().flat_map(|area| area.lost.iter().copied().map(PageId)).collect()
     }
 
     /// Whether the free space of an interval is known in memory.

@@ -97,8 +97,9 @@ fn finished(sweep: &FinishedSweep) -> String {
     );
     if report.pages_skipped > 0 {
         text += &format!(
-            "; {} pages could not be cleaned, so nothing was forgotten: the view resurgam_cleaner says why",
-            report.pages_skipped
+            "; {} pages could not be cleaned, and {} aborted transactions not be forgotten: the view resurgam_cleaner \
+             says why",
+            report.pages_skipped, report.kept
         );
     }
     text

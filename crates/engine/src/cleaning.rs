@@ -131,21 +131,16 @@ impl Database {
     /// A sweep, at the pace of the settings unless somebody asked for it.
     pub(crate) fn sweep(&self, asked: bool, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<SweepReport> {
         let inner = self.inner();
-        let definitions = inner.catalog.committed(self)?;
+        self.regain_space()?;
         let mut trees: HashMap<ObjectId, Tree> = inner.known_trees();
-        for table in definitions.by_id.values().filter(|entry| entry.is_table()) {
-            trees.insert(table.tree.object, table.tree);
-            for index in &table.indexes {
-                trees.insert(index.tree.object, index.tree);
-            }
-        }
-        trees.insert(inner.catalog.tree.object, inner.catalog.tree);
+        trees.extend(self.defined_trees()?.into_iter().map(|tree| (tree.object, tree)));
         let on = Sweeping {
             pool: &inner.pool,
             txs: &inner.txs,
             store: &inner.versions,
             pending_frees: &inner.pending_frees,
             tree_of: &|object| trees.get(&object).copied(),
+            trees: &|| self.defined_trees(),
             tree_freed: &|object| inner.forget_tree(object),
             stop: &|| {
                 let stop = || inner.stopping.load(Ordering::Relaxed) || cancelled();
@@ -159,6 +154,18 @@ impl Database {
             now_us: inner.vfs.wall_clock_us(),
         };
         inner.cleaner.sweep(&on, asked)
+    }
+
+    /// The trees of all committed definitions, and that of the definitions.
+    fn defined_trees(&self) -> Result<Vec<Tree>> {
+        let inner = self.inner();
+        let definitions = inner.catalog.committed(self)?;
+        let tables = definitions.by_id.values().filter(|entry| entry.is_table());
+        let of_tables = tables.flat_map(|table| {
+            let indexes = table.indexes.iter().map(|index| index.tree);
+            std::iter::once(table.tree).chain(indexes)
+        });
+        Ok(of_tables.chain([inner.catalog.tree]).collect())
     }
 
     /// Frees off-row versions that nobody needs any more, without a sweep. Returns how many

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
-use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, Result, TxId, limits::PAGE_SIZE};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_btree::{self as btree, Tree};
 use resurgam_buffer::{
     BufferPool, Mtr, Openings, PageHistory, PendingRedo, PoolConfig, VersionFile, restore_double_writes,
@@ -809,8 +809,7 @@ impl Database {
             if inner.stopping.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let adopted = inner.versions.adopt_all(&inner.pool, map, highest);
-            match adopted.and_then(|()| inner.pool.space().discover(&inner.pool, map)) {
+            match self.discover_interval(map, highest) {
                 // The others know nothing of it.
                 Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
                     failed.get_or_insert(error);
@@ -819,6 +818,26 @@ impl Database {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    fn discover_interval(&self, map: PageId, highest: TxId) -> Result<()> {
+        let inner = self.inner();
+        inner.versions.adopt_all(&inner.pool, map, highest).inspect_err(|_| inner.pool.space().note_lost(map))?;
+        inner.pool.space().discover(&inner.pool, map)
+    }
+
+    /// Space maps that could not be read, where they can be by now.
+    pub(crate) fn regain_space(&self) -> Result<()> {
+        let inner = self.inner();
+        for map in inner.pool.space().lost_maps() {
+            let highest = TxId(inner.txs.next_id().0.saturating_sub(1));
+            match self.discover_interval(map, highest) {
+                Ok(()) => tracing::info!("space map {map} can be read again: space of its interval is given out"),
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Writes dirty pages: for databases without background threads.

@@ -200,7 +200,7 @@ impl Database {
         while !on && !inner.txs.status_table().aborted().is_empty() {
             check()?;
             let swept = self.clean_unless(&cancelled_by_now)?;
-            if swept.pages_skipped > 0 {
+            if swept.pages_skipped > 0 && !inner.txs.status_table().aborted().is_empty() {
                 let kind = match swept.skipped {
                     Skipped { unreadable, .. } if unreadable.count > 0 => ErrorKind::Io,
                     Skipped { no_room, .. } if no_room.count > 0 => ErrorKind::DiskFull,

@@ -27,8 +27,9 @@
 //!    from freeing what is to be freed; pages without room are tried once more after that, and rows are
 //!    watched until then. A page that cannot be loaded has got nothing since that was found, so it keeps
 //!    those with lower ids than the next one of that moment. A part of the pending frees that
-//!    cannot be read keeps those whose entries would be there. Any other page that was passed over (a
-//!    space map: which pages of its interval have versions is not known) keeps all.
+//!    cannot be read keeps those whose entries would be there. Where a space map cannot be read the pages of its
+//!    interval are all looked at (`unmapped.rs`): large values that cannot be freed keep their writers. Any other page
+//!    that was passed over keeps all.
 //! 4. One sweep at a time. Who wants one while one runs waits for the next, since the one that
 //!    runs does not forget what aborted after it began; those who wait share it. One that is told
 //!    to stop is shared with nobody.
@@ -41,7 +42,7 @@ use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_btree::{MergeOutcome, Tree};
-use resurgam_buffer::{Access, BufferPool, Mtr};
+use resurgam_buffer::{Access, BufferPool, Mtr, Planted};
 use resurgam_log::{RecordKind, is_log_full};
 use resurgam_page::{PageType, overflow, space};
 use resurgam_txn::{EndedIds, Status, TxIdSet, TxManager};
@@ -52,10 +53,11 @@ use crate::pending_frees::{FreeWork, Freed, PendingFrees};
 use crate::progress::{
     CleanerTotals, FinishedSweep, Pace, Progress, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
-use crate::prune::{MERGE_BELOW_BYTES, Planned, unlink_emptied};
+use crate::prune::{MERGE_BELOW_BYTES, Planned, unlink_emptied, unmark};
 use crate::reclaim::Past;
 use crate::store::VersionStore;
 use crate::sweep::{Marked, Work};
+use crate::unmapped::Unmapped;
 
 /// Pages between two looks at the pace.
 const STRIDE_PAGES: u64 = 16;
@@ -78,6 +80,8 @@ pub struct Sweeping<'a> {
     pub pending_frees: &'a PendingFrees,
     /// The tree of an object; `None`: not known. Those of pending frees are looked up besides.
     pub tree_of: &'a (dyn Fn(ObjectId) -> Option<Tree> + Sync),
+    /// The trees of all committed definitions as they are now; an error: they cannot be read.
+    pub trees: &'a (dyn Fn() -> Result<Vec<Tree>> + Sync),
     /// Called for each tree that was freed: nothing leads to it any more.
     pub tree_freed: &'a (dyn Fn(ObjectId) + Sync),
     /// Asked again and again; true ends the sweep, which is then not complete.
@@ -103,6 +107,7 @@ pub struct Cleaner {
     /// Pages that could not be loaded: since which failure ([`BufferPool::failing_since`]), and the next
     /// id when a sweep found it.
     failing: Mutex<HashMap<PageId, (u64, TxId)>>,
+    unmapped: Unmapped,
     /// Who had ended, at moments one after the other; see [`Cleaner::past`].
     samples: Mutex<Vec<EndedIds>>,
     /// The last sweep that came to its end.
@@ -270,7 +275,8 @@ impl Cleaner {
         // freed. Looked up in the sweep's own turn: nobody frees trees beside it, and until its end
         // the first freeing was the last.
         // Pending frees that cannot be read are told of when they are carried out.
-        let (whole, due) = on.pending_frees.trees(pool, txs).unwrap_or_default();
+        let (whole, due, all) = on.pending_frees.trees(pool, txs).unwrap_or_default();
+        let pending = all.then(|| whole.clone());
         let whole: HashMap<ObjectId, Tree> = whole.into_iter().map(|tree| (tree.object, tree)).collect();
         let tree_of = |object| {
             if due.contains(&object) {
@@ -281,7 +287,7 @@ impl Cleaner {
         let on = &Sweeping { tree_of: &tree_of, ..*on };
         // Where nobody is to be forgotten, it does not matter what moves.
         let watching = (!aborted.is_empty()).then(|| Watching::begin(pool));
-        let (mut visited, no_room) = self.visit_all(on, &aborted, &mut report)?;
+        let Visits { everything: mut visited, no_room, kept } = self.visit_all(on, &aborted, pending, &mut report)?;
         if !visited && (on.stop)() {
             return Ok(report);
         }
@@ -292,7 +298,7 @@ impl Cleaner {
         if visited && !no_room.is_empty() {
             // What was freed may have left pages.
             report.skipped.no_room.take_back(no_room.len() as u64);
-            visited = self.visit_moved(on, no_room, &mut report)?.0;
+            visited = self.visit_moved(on, no_room, &mut report)?.everything;
             if !visited && (on.stop)() {
                 return Ok(report);
             }
@@ -300,10 +306,12 @@ impl Cleaner {
         drop(watching);
         // Also an entry that waits for an aborted transaction to be acted on is something left.
         let complete = visited && !freed.stopped && freed.skipped == 0 && report.skipped.total() == 0;
+        let began_with = aborted.len();
         let mut forgotten = aborted;
         forgotten.remove_all(&freed.kept);
+        forgotten.remove_all(&kept);
         let skipped = &report.skipped;
-        let keeps_all = skipped.no_room.count + skipped.object_unknown.count + skipped.damaged_maps.count > 0;
+        let keeps_all = skipped.no_room.count + skipped.object_unknown.count > 0;
         if keeps_all || !visited {
             forgotten = TxIdSet::default();
         } else if skipped.kept_below.is_some() {
@@ -313,6 +321,7 @@ impl Cleaner {
         report.skipped.pending_frees = SkippedPages { count: freed.skipped - freed.unreadable, example: None };
         report.skipped.unreadable.count += freed.unreadable;
         report.pages_skipped = report.skipped.total();
+        report.kept = began_with - forgotten.len();
         if !forgotten.is_empty() {
             self.progress.enter(SweepPhase::Forgetting);
             self.forget(pool, txs, &forgotten)?;
@@ -385,13 +394,20 @@ impl Cleaner {
         Ok(freed)
     }
 
-    /// Whether every page was visited, but for those that were passed over; and of these some of
-    /// those that found no room.
-    fn visit_all(&self, on: &Sweeping<'_>, aborted: &TxIdSet, report: &mut SweepReport) -> Result<(bool, Vec<Marked>)> {
+    /// Visits all pages. `pending`: trees that pending frees named when the sweep began, if all could be read.
+    fn visit_all(
+        &self,
+        on: &Sweeping<'_>,
+        aborted: &TxIdSet,
+        pending: Option<Vec<Tree>>,
+        report: &mut SweepReport,
+    ) -> Result<Visits> {
+        let mut unmapped = Vec::new();
         let work = Work::lay_out(on.pool, aborted, on.unit_pages, on.stop, |map, error| {
-            // Which pages of the interval have versions is not known: nobody is forgotten.
+            unmapped.push(map);
             pass_over_map(error, map, &mut report.skipped)
         })?;
+        self.unmapped.begin(on.pool, &unmapped);
         self.progress.pages_total.store(work.pages(), Ordering::Relaxed);
         self.progress.enter(SweepPhase::Visiting);
         let threads = (work.pages() / (on.unit_pages / THREADS_PER_UNIT).max(1))
@@ -419,30 +435,59 @@ impl Cleaner {
                 outcomes.push(other.join().unwrap_or_else(|_| Err(Error::internal("a cleaner thread panicked"))));
             }
         });
-        let mut everything = true;
-        let mut no_room = Vec::new();
+        let mut all = Visits { everything: true, ..Visits::default() };
         for outcome in outcomes {
-            let (finished, part, without) = outcome?;
-            everything &= finished;
-            report.add(&part);
-            no_room.extend(without);
+            let (part, counts) = outcome?;
+            report.add(&counts);
+            all.add(part);
         }
-        if everything {
-            let (finished, without) = self.visit_moved(on, Vec::new(), report)?;
-            everything = finished;
-            no_room.extend(without);
+        if all.everything {
+            all.add(self.settle_unwritten(on, pending, report)?);
         }
-        Ok((everything, no_room))
+        if all.everything {
+            all.add(self.visit_moved(on, Vec::new(), report)?);
+        }
+        Ok(all)
+    }
+
+    /// Of the pages that read as never written those that may be leaves are passed over as lost.
+    fn settle_unwritten(
+        &self,
+        on: &Sweeping<'_>,
+        pending: Option<Vec<Tree>>,
+        report: &mut SweepReport,
+    ) -> Result<Visits> {
+        if !self.unmapped.has_open() || Planted::LostTakenForUnused.is_planted() {
+            return Ok(Visits { everything: true, ..Visits::default() });
+        }
+        // Those made since the sweep began have no versions of whom it may forget. One that is dropped meanwhile is a
+        // pending free by then; one that was not committed when it began was one.
+        let defined = (on.trees)().ok();
+        let dropped = on.pending_frees.trees(on.pool, on.txs).ok().filter(|(_, _, all)| *all).map(|(whole, ..)| whole);
+        let trees = pending.zip(defined).zip(dropped).map(|((pending, defined), dropped)| {
+            let mut trees = [pending, defined, dropped].concat();
+            trees.sort_unstable_by_key(|tree| tree.root);
+            trees.dedup();
+            trees
+        });
+        let failed = AtomicBool::new(false);
+        let mut walk = Walk::new(on, self, false, &failed);
+        for page in self.unmapped.settle(on.pool, trees.as_deref(), on.stop) {
+            let read = on.pool.read(page, Access::Scan).map(drop);
+            if pass_over(read, page, &mut report.skipped)?.is_some() {
+                let kept = self.kept_below(on, page);
+                report.skipped.kept_below = report.skipped.kept_below.max(kept);
+            } else {
+                // It came back.
+                walk.visit_pages(vec![(page, ObjectId::NONE)], report)?;
+            }
+        }
+        Ok(walk.end(!(on.stop)()))
     }
 
     /// Visits `pages`, and those that have received rows of others since they are watched, until there
-    /// are none left. Returns as [`Cleaner::visit_all`] does.
-    fn visit_moved(
-        &self,
-        on: &Sweeping<'_>,
-        pages: Vec<Marked>,
-        report: &mut SweepReport,
-    ) -> Result<(bool, Vec<Marked>)> {
+    /// are none left.
+    fn visit_moved(&self, on: &Sweeping<'_>, pages: Vec<Marked>, report: &mut SweepReport) -> Result<Visits> {
         self.progress.enter(SweepPhase::VisitingMoved);
         let failed = AtomicBool::new(false);
         let mut walk = Walk::new(on, self, true, &failed);
@@ -457,15 +502,10 @@ impl Cleaner {
             moved.dedup();
             everything = walk.visit_pages(moved, report)?;
         }
-        Ok((everything, walk.no_room))
+        Ok(walk.end(everything))
     }
 
-    fn visit_units(
-        &self,
-        on: &Sweeping<'_>,
-        work: &Work,
-        failed: &AtomicBool,
-    ) -> Result<(bool, SweepReport, Vec<Marked>)> {
+    fn visit_units(&self, on: &Sweeping<'_>, work: &Work, failed: &AtomicBool) -> Result<(Visits, SweepReport)> {
         let mut report = SweepReport::default();
         let mut walk = Walk::new(on, self, false, failed);
         while let Some(unit) = work.next() {
@@ -473,14 +513,15 @@ impl Cleaner {
                 Ok(pages) => pages,
                 Err(error) => {
                     pass_over_map(error, unit.map, &mut report.skipped)?;
-                    continue;
+                    self.unmapped.add(on.pool, unit.map);
+                    unit.all_pages(on.pool)
                 }
             };
             if !walk.visit_pages(pages, &mut report)? {
-                return Ok((false, report, walk.no_room));
+                return Ok((walk.end(false), report));
             }
         }
-        Ok((true, report, walk.no_room))
+        Ok((walk.end(true), report))
     }
 
     /// Ids from this one on have no versions on `page`, which could not be visited.
@@ -531,6 +572,25 @@ impl Drop for Watching<'_> {
     }
 }
 
+/// What visits came to.
+#[derive(Default)]
+struct Visits {
+    /// Every page was visited, but for those that were passed over.
+    everything: bool,
+    /// Some of those that found no room.
+    no_room: Vec<Marked>,
+    /// These must not be forgotten.
+    kept: TxIdSet,
+}
+
+impl Visits {
+    fn add(&mut self, other: Self) {
+        self.everything &= other.everything;
+        self.no_room.extend(other.no_room);
+        self.kept.insert_all(&other.kept);
+    }
+}
+
 /// One thread's way through its pages.
 struct Walk<'a> {
     on: &'a Sweeping<'a>,
@@ -543,12 +603,18 @@ struct Walk<'a> {
     failed: &'a AtomicBool,
     /// Pages to be tried again.
     no_room: Vec<Marked>,
+    /// Writers of large values that cannot be freed.
+    kept: TxIdSet,
 }
 
 impl<'a> Walk<'a> {
     fn new(on: &'a Sweeping<'a>, cleaner: &'a Cleaner, unpaced: bool, failed: &'a AtomicBool) -> Self {
         let stride = Stride::new(&cleaner.pacer);
-        Self { on, cleaner, stride, visited: 0, unpaced, failed, no_room: Vec::new() }
+        Self { on, cleaner, stride, visited: 0, unpaced, failed, no_room: Vec::new(), kept: TxIdSet::default() }
+    }
+
+    fn end(self, everything: bool) -> Visits {
+        Visits { everything, no_room: self.no_room, kept: self.kept }
     }
 
     /// False when it was told to stop.
@@ -559,10 +625,10 @@ impl<'a> Walk<'a> {
             if stop() {
                 return Ok(false);
             }
-            let visited = if owner == OVERFLOW_OBJECT {
-                self.visit_overflow(page, report)
-            } else {
-                self.visit(page, owner, report)
+            let visited = match owner {
+                ObjectId::NONE => self.visit_unmapped(page, report),
+                OVERFLOW_OBJECT => self.visit_overflow(page, report),
+                _ => self.visit(page, owner, report),
             };
             match pass_over(visited, page, &mut report.skipped)? {
                 Some(Passed::NoRoom) if self.no_room.len() < NO_ROOM_KEPT => self.no_room.push((page, owner)),
@@ -582,6 +648,33 @@ impl<'a> Walk<'a> {
         Ok(true)
     }
 
+    /// A page of an interval without a map: its header says what it is.
+    fn visit_unmapped(&mut self, id: PageId, report: &mut SweepReport) -> Result<()> {
+        let Sweeping { pool, txs, .. } = *self.on;
+        let unmapped = &self.cleaner.unmapped;
+        report.unmapped += 1;
+        if Planted::IntervalSkipped.is_planted() || unmapped.is_unused(id) {
+            return Ok(());
+        }
+        // Where the file cannot be read, the pool says so.
+        if pool.is_unwritten(id).unwrap_or(false) {
+            unmapped.note_unwritten(id);
+            return Ok(());
+        }
+        let page = pool.read(id, Access::Scan)?;
+        let owner = page.object();
+        if page.is(PageType::Overflow) {
+            let writer = overflow::writer(&page)?;
+            if txs.status(writer) == Status::Aborted {
+                self.kept.insert(writer);
+            }
+            return Ok(());
+        }
+        let has_versions = page.is(PageType::Leaf) && page.has_versions();
+        drop(page);
+        if has_versions { self.visit(id, owner, report) } else { Ok(()) }
+    }
+
     fn visit(&self, id: PageId, owner: ObjectId, report: &mut SweepReport) -> Result<()> {
         let Sweeping { pool, txs, .. } = *self.on;
         let tree = || (self.on.tree_of)(owner);
@@ -598,7 +691,7 @@ impl<'a> Walk<'a> {
                 // a page without any marks it again, under its latch.
                 let mut mtr = Mtr::new(pool);
                 mtr.add(page);
-                pool.space().set_flags(&mut mtr, id, 0, space::PFS_HAS_VERSIONS)?;
+                unmark(&mut mtr, id)?;
                 mtr.commit()?;
                 return Ok(());
             }
@@ -610,7 +703,10 @@ impl<'a> Walk<'a> {
                 && let Some(tree) = tree().filter(|tree| tree.root != id)
             {
                 drop(planned);
-                if let Some((reverted, removed)) = unlink_emptied(pool, txs, tree, id, &lower, watch)? {
+                // Where its neighbours or a space map cannot be read it is cleaned, and stays.
+                if let Some((reverted, removed)) =
+                    unless_unreadable(unlink_emptied(pool, txs, tree, id, &lower, watch))?.flatten()
+                {
                     report.reverted += u64::from(reverted);
                     report.removed += u64::from(removed);
                     report.merged += 1;
@@ -633,8 +729,8 @@ impl<'a> Walk<'a> {
                 && done.reverted + done.removed > 0
                 && let Some(tree) = tree()
                 && matches!(
-                    tree.merge_leaf(pool, &lower, |page| page.slot_count() == 0, watch)?,
-                    MergeOutcome::Merged | MergeOutcome::Unlinked
+                    unless_unreadable(tree.merge_leaf(pool, &lower, |page| page.slot_count() == 0, watch))?,
+                    Some(MergeOutcome::Merged | MergeOutcome::Unlinked)
                 )
             {
                 report.merged += 1;
@@ -645,26 +741,30 @@ impl<'a> Walk<'a> {
 
     /// A page of a large value: freed if its writer aborted, no longer suspect once its
     /// writer is committed for all.
-    fn visit_overflow(&self, id: PageId, report: &mut SweepReport) -> Result<()> {
+    fn visit_overflow(&mut self, id: PageId, report: &mut SweepReport) -> Result<()> {
         let Sweeping { pool, txs, .. } = *self.on;
         let page = pool.write(id, Access::Scan)?;
         if !page.is(PageType::Overflow) {
             return Ok(());
         }
         let writer = overflow::writer(&page)?;
+        let mut mtr = Mtr::new(pool);
+        let at = mtr.add(page);
         match txs.status(writer) {
             Status::Aborted => {
-                let mut mtr = Mtr::new(pool);
-                let at = mtr.add(page);
-                pool.space().free(&mut mtr, id, OVERFLOW_OBJECT, at)?;
+                if unless_unreadable(pool.space().free(&mut mtr, id, OVERFLOW_OBJECT, at))?.is_none() {
+                    // Its space map was readable a moment ago.
+                    self.kept.insert(writer);
+                    return Ok(());
+                }
                 mtr.commit()?;
                 report.value_pages_freed += 1;
             }
             Status::Committed(ts) if ts <= txs.horizon() => {
-                let mut mtr = Mtr::new(pool);
-                mtr.add(page);
-                pool.space().set_flags(&mut mtr, id, 0, space::PFS_POTENTIALLY_UNUSED)?;
-                mtr.commit()?;
+                let cleared = pool.space().set_flags(&mut mtr, id, 0, space::PFS_POTENTIALLY_UNUSED);
+                if unless_unreadable(cleared)?.is_some() {
+                    mtr.commit()?;
+                }
             }
             _ => {}
         }
@@ -707,9 +807,19 @@ fn pass_over(visited: Result<()>, page: PageId, skipped: &mut Skipped) -> Result
     Ok(Some(why))
 }
 
+/// What did not come about because other pages cannot be read; the page that it was tried for needs it not.
+fn unless_unreadable<T>(tried: Result<T>) -> Result<Option<T>> {
+    match tried {
+        Ok(done) => Ok(Some(done)),
+        Err(error) => match Passed::why(&error) {
+            Some(Passed::Damaged | Passed::Unreadable) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
 /// Nor does a space map that cannot be read.
 fn pass_over_map(error: Error, map: PageId, skipped: &mut Skipped) -> Result<()> {
-    skipped.kept_below = TxId(u64::MAX);
     match Passed::why(&error).ok_or(error)? {
         Passed::Damaged => skipped.damaged_maps.note(map),
         why => why.of(skipped).note(map),

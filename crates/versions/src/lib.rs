@@ -19,6 +19,7 @@
 //! | `cleaner.rs` | the sweep over pages with versions |
 //! | `empty_spans.rs` | ranges of keys that cursors jump over |
 //! | `sweep.rs` | the pages of one sweep, handed out to its threads |
+//! | `unmapped.rs` | intervals whose space map cannot be read |
 //! | `pace.rs` | how fast a sweep goes |
 //! | `progress.rs` | what operators see of it |
 //!
@@ -48,6 +49,7 @@ mod revert;
 mod row_undo;
 mod store;
 mod sweep;
+mod unmapped;
 mod version_holders;
 mod view;
 mod write;

@@ -287,14 +287,14 @@ impl PendingFrees {
     /// them or not: what a prepared transaction has made no cache knows after a restart, nor what
     /// was dropped before.
     ///
-    /// Second, the objects of those that somebody may have begun to free.
+    /// Second, the objects of those that somebody may have begun to free. Third, whether all entries could be read.
     ///
     /// A tree that any entry has come to free, or may have begun to, is none of them. (One that is
     /// dropped was made before, and if its making is taken back so is its dropping: entries that
     /// wait say that it is whole unless another one is due.)
-    pub fn trees(&self, pool: &BufferPool, txs: &TxManager) -> Result<(Vec<Tree>, HashSet<ObjectId>)> {
+    pub fn trees(&self, pool: &BufferPool, txs: &TxManager) -> Result<(Vec<Tree>, HashSet<ObjectId>, bool)> {
         let horizon = txs.horizon();
-        let (mut whole, mut due) = (Vec::new(), HashSet::new());
+        let (mut whole, mut due, mut all) = (Vec::new(), HashSet::new(), true);
         let mut walk = LeafWalk::ascending(self.tree, Vec::new());
         loop {
             let page = match walk.next(pool) {
@@ -302,7 +302,7 @@ impl PendingFrees {
                 Ok(None) => break,
                 // What can be read says more than nothing.
                 Err(error) if concerns_pages(pool, &error) => {
-                    walk.pass_over(pool)?;
+                    all &= walk.pass_over(pool)?.is_none();
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -331,7 +331,7 @@ impl PendingFrees {
             }
         }
         whole.retain(|tree| !due.contains(&tree.object));
-        Ok((whole, due))
+        Ok((whole, due, all))
     }
 
     /// Acts on every entry whose transaction's outcome is known to all now. It knows of a

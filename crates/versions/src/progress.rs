@@ -36,7 +36,7 @@ impl SkippedPages {
 
 /// Pages that a sweep could not clean, by cause. While there are any, aborted transactions that may
 /// have versions on them are not forgotten: of a page that cannot be loaded, those that began before
-/// that was found; else all.
+/// that was found; of a space map, those with large values in its interval; else all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// The page's content contradicts itself.
@@ -49,7 +49,7 @@ pub struct Skipped {
     pub no_room: SkippedPages,
     /// The page must be split, and the definition that owns it is not known (yet).
     pub object_unknown: SkippedPages,
-    /// A space map is damaged: which pages of its interval have versions is not known.
+    /// A space map is damaged: the pages of its interval are looked at one by one, and nothing of them is freed.
     pub damaged_maps: SkippedPages,
     /// Pending frees that could not be carried out for damaged pages (no page is named).
     pub pending_frees: SkippedPages,
@@ -82,8 +82,13 @@ pub struct SweepReport {
     pub removed: u64,
     /// Pages joined with a neighbour, or taken out of their tree because nothing was left.
     pub merged: u64,
+    /// Pages that were looked at because their space map cannot be read.
+    pub unmapped: u64,
     /// Ids of aborted transactions forgotten.
     pub forgotten: u64,
+    /// Ids of aborted transactions that the sweep began with and did not forget: for the pages in `skipped`, or since what
+    /// they have pending is not freed.
+    pub kept: u64,
     pub version_pages_freed: u64,
     pub value_pages_freed: u64,
     /// Pages that could not be cleaned: damaged or not to be read, without room for what they get
@@ -104,7 +109,9 @@ impl SweepReport {
         self.stripped += o.stripped;
         self.removed += o.removed;
         self.merged += o.merged;
+        self.unmapped += o.unmapped;
         self.forgotten += o.forgotten;
+        self.kept += o.kept;
         self.version_pages_freed += o.version_pages_freed;
         self.value_pages_freed += o.value_pages_freed;
         self.pending_frees_done += o.pending_frees_done;

@@ -16,7 +16,7 @@
 
 use std::cell::Cell;
 
-use resurgam_base::{CommitTs, PageId, Result, SlotId, TxId};
+use resurgam_base::{CommitTs, ErrorKind, PageId, Result, SlotId, TxId};
 use resurgam_btree::{MergeOutcome, Tree};
 use resurgam_buffer::{BufferPool, Mtr, WriteGuard};
 use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, PageBuf, Treatment, buf, op, space};
@@ -387,10 +387,18 @@ fn apply(pool: &BufferPool, page: WriteGuard<'_>, plan: Plan) -> Result<PageClea
         }
         op::replace(ops, SlotId(slot.0 - gone), new);
     }
-    if flag_goes {
-        op::set_flags(ops, 0, buf::HAS_VERSIONS);
-        pool.space().set_flags(&mut mtr, id, 0, space::PFS_HAS_VERSIONS)?;
+    if flag_goes && unmark(&mut mtr, id)? {
+        op::set_flags(mtr.ops(at), 0, buf::HAS_VERSIONS);
     }
     mtr.commit()?;
     Ok(report)
+}
+
+/// Takes the mark of a page without versions from its space map. False: the map cannot be read, so both marks stay.
+pub(crate) fn unmark(mtr: &mut Mtr<'_>, id: PageId) -> Result<bool> {
+    match mtr.pool().space().set_flags(mtr, id, 0, space::PFS_HAS_VERSIONS) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => Ok(false),
+        Err(error) => Err(error),
+    }
 }

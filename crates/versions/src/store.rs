@@ -340,7 +340,12 @@ impl VersionStore {
             }
             let mut mtr = Mtr::new(pool);
             let at = mtr.add(page);
-            pool.space().free(&mut mtr, id, VERSION_OBJECT, at)?;
+            match pool.space().free(&mut mtr, id, VERSION_OBJECT, at) {
+                Ok(()) => {}
+                // Its space map: the sweep tells of that.
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => continue,
+                Err(error) => return Err(error),
+            }
             self.pages.lock().remove(id);
             if let Err(error) = mtr.commit() {
                 // It is still there: all who pushed into it had ended.

@@ -6,6 +6,9 @@
 //! takes little memory whatever the sweep has to do, and has every page that was marked when
 //! the sweep began and is still.
 //!
+//! Where the map cannot be read, units list all pages of its interval, whose headers say more (`unmapped.rs`). That
+//! is for aborted transactions to be forgotten; while there are none such an interval is left as it is.
+//!
 //! # Order
 //! Units with many versions of aborted transactions first: readers of those rows pay for
 //! them until they are reverted. Writers do not count for whom they write (that would cost
@@ -38,9 +41,11 @@ pub(crate) struct Unit {
     /// Pages that were marked when the work was laid out.
     pages: u64,
     weight: u64,
+    /// The map can be read.
+    mapped: bool,
 }
 
-/// A page to be visited, and its owner.
+/// A page to be visited, and its owner; none: its map cannot be read, and it may be of anybody or nobody.
 pub(crate) type Marked = (PageId, ObjectId);
 
 /// Whether a sweep visits a page of this owner with this PFS byte.
@@ -50,10 +55,21 @@ fn is_marked(owner: ObjectId, byte: u8) -> bool {
 }
 
 impl Unit {
-    /// Its marked pages now.
+    /// Its marked pages now, or all of them.
     pub fn pages(&self, pool: &BufferPool) -> Result<Vec<Marked>> {
+        if !self.mapped {
+            return Ok(self.all_pages(pool));
+        }
         let found = pool.space().select(pool, self.map, self.extents.clone(), is_marked)?;
         Ok(found.into_iter().map(|(page, owner, _)| (page, owner)).collect())
+    }
+
+    /// All its pages that may have been given out.
+    pub fn all_pages(&self, pool: &BufferPool) -> Vec<Marked> {
+        let end = pool.space().high_water();
+        let first = |extent| space::first_page_of_extent(self.map, extent).0;
+        let pages = first(self.extents.start)..first(self.extents.end).min(end);
+        pages.map(PageId).filter(|page| *page != self.map).map(|page| (page, ObjectId::NONE)).collect()
     }
 }
 
@@ -85,6 +101,14 @@ impl Work {
                 Err(error) => {
                     pool.space().saw_marks(map);
                     damaged(map, error)?;
+                    if !aborted.is_empty() {
+                        units.extend((0..space::EXTENTS).step_by(unit_extents).filter_map(|from| {
+                            let extents = from..(from + unit_extents).min(space::EXTENTS);
+                            let mut unit = Unit { map, extents, pages: 0, weight: 0, mapped: false };
+                            unit.pages = unit.all_pages(pool).len() as u64;
+                            (unit.pages > 0).then_some(unit)
+                        }));
+                    }
                     continue;
                 }
             };
@@ -97,7 +121,7 @@ impl Work {
                 let extents = from..(from + unit_extents).min(space::EXTENTS);
                 // When it is to stop, the order does not matter any more.
                 let weight = if stop() { 0 } else { weight(pool, aborted, pages) };
-                units.push(Unit { map, extents, pages: pages.len() as u64, weight });
+                units.push(Unit { map, extents, pages: pages.len() as u64, weight, mapped: true });
             }
         }
         units.sort_by_key(|unit| std::cmp::Reverse(unit.weight));

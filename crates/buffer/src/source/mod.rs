@@ -168,6 +168,18 @@ impl Sources {
         file.read_at(&mut [0; 512], 0).is_err() && file.read_at(&mut [0; 512], offset).is_err()
     }
 
+    /// Whether the page's place in its file is as if nothing was ever written there, and this process wrote nothing, as
+    /// far as it remembers.
+    pub fn is_unwritten(&self, page: PageId) -> Result<bool> {
+        if !self.last_written.of_page(page).is_unknown() {
+            return Ok(false);
+        }
+        let (file, offset) = self.files.locate(page)?;
+        let mut buf = PageBuf::zeroed();
+        file.read_at(buf.as_bytes_mut(), offset)?;
+        Ok(buf.is_all_zero())
+    }
+
     pub fn set_restoring(&self, restoring: Option<Arc<Restoring>>) {
         let mut slot = self.restoring.write();
         self.is_restoring.store(restoring.is_some(), Ordering::SeqCst);

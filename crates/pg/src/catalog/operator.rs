@@ -377,6 +377,8 @@ fn cleaner(db: &Database, rows: &mut Rows<'_>) {
         ("last_complete", last.map(|last| last.complete).into()),
         ("last_pages", of(|r| r.pages).into()),
         ("last_transactions_forgotten", of(|r| r.forgotten).into()),
+        ("last_transactions_kept", of(|r| r.kept).into()),
+        ("last_pages_unmapped", of(|r| r.unmapped).into()),
         ("last_version_pages_freed", of(|r| r.version_pages_freed).into()),
         ("last_value_pages_freed", of(|r| r.value_pages_freed).into()),
         ("last_pages_merged", of(|r| r.merged).into()),

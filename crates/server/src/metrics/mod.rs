@@ -445,7 +445,7 @@ fn cleaner(out: &mut Exposition, db: &Database) {
     out.family(
         Kind::Gauge,
         "resurgam_cleaner_last_sweep_pages_skipped",
-        "Pages that it could not clean; while there are any, no aborted transaction is forgotten.",
+        "Pages that it could not clean, by cause; they may keep aborted transactions from being forgotten.",
         &[
             (&[("cause", "damaged")], skipped.damaged.count.into()),
             (&[("cause", "object_unknown")], skipped.object_unknown.count.into()),
@@ -454,6 +454,16 @@ fn cleaner(out: &mut Exposition, db: &Database) {
             (&[("cause", "unreadable")], skipped.unreadable.count.into()),
             (&[("cause", "no_room")], skipped.no_room.count.into()),
         ],
+    );
+    out.gauge_if(
+        "resurgam_cleaner_last_sweep_pages_unmapped",
+        "Pages that it looked at one by one because their space map cannot be read.",
+        of(|report| report.unmapped),
+    );
+    out.gauge_if(
+        "resurgam_cleaner_last_sweep_transactions_kept",
+        "Aborted transactions that it began with and could not forget.",
+        of(|report| report.kept),
     );
 }
 
