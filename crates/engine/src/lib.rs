@@ -41,6 +41,7 @@
 //! | `transaction.rs` | begin, statements, commit, rollback |
 //! | `gate.rs` | counting what is under way, and waiting until nothing is; `sync.rs`, what it is made of |
 //! | `operations.rs` | what of a transaction is under way while it is ended |
+//! | `kept_values.rs` | large values that an update does not change |
 //! | `lock.rs` | LOCK TABLE: locks by name, and what they keep readers from |
 //! | `statement.rs` | one statement: what it sees, how it writes |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
@@ -85,6 +86,7 @@ mod ddl;
 mod definition;
 mod gate;
 mod history;
+mod kept_values;
 mod lock;
 mod log_folder;
 mod log_zone;

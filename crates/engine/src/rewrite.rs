@@ -178,7 +178,7 @@ impl Rewrite {
         let whole = &*with_large(row, &large)?;
         let mut key = Vec::new();
         new.key_of_row(whole, || Ok(row_id), &mut key)?;
-        let encoded = self.tx.encode_value(new, row, &self.active, self.xid)?;
+        let encoded = self.tx.encode_value(new, row, &self.active, self.xid, &Vec::new)?;
         let kept = new.externals_of_value(&encoded.bytes)?;
         let gone = self.old.externals_of_value(before.value)?;
         self.gone.extend(gone.into_iter().filter(|page| !kept.contains(page)));

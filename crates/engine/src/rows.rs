@@ -20,6 +20,7 @@ use resurgam_versions::{
     Outcome, PendingFree, RowWriter, Seen, View, free_external, newest, read_external, write_external,
 };
 
+use crate::kept_values::check_kept;
 use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::{Attempt, Change, Isolation, Transaction, WriteContext};
 
@@ -41,7 +42,7 @@ enum Steps {
 }
 
 impl Transaction {
-    fn writer<'a>(&'a self, context: &'a WriteContext<'_>, trust: bool) -> RowWriter<'a> {
+    pub(crate) fn writer<'a>(&'a self, context: &'a WriteContext<'_>, trust: bool) -> RowWriter<'a> {
         let inner = self.0.db.inner();
         let hidden_from = if context.bulk && !trust { context.xid } else { TxId(u64::MAX) };
         RowWriter {
@@ -96,7 +97,7 @@ impl Transaction {
         let context = self.write_context()?;
         let mut key = Vec::new();
         table.key_of_row(row, || self.next_row_id(table), &mut key)?;
-        let encoded = self.encode_value(table, row, &context.active, context.xid)?;
+        let encoded = self.encode_value(table, row, &context.active, context.xid, &Vec::new)?;
         let steps = self.insert_steps(table, &context, row, &key, &encoded.bytes, hint);
         self.discard_unless_done(&steps, &encoded)?;
         match steps? {
@@ -273,8 +274,9 @@ impl Transaction {
         } else {
             table.key_of_row(new_row, || Ok(0), &mut new_key)?;
         }
-        let encoded = self.encode_value(table, new_row, &context.active, context.xid)?;
-        let steps = self.update_steps(table, &context, key, seen, new_row, &new_key, &encoded.bytes, old);
+        let before = || self.value_before(table, &context, key, seen).unwrap_or_default();
+        let encoded = self.encode_value(table, new_row, &context.active, context.xid, &before)?;
+        let steps = self.update_steps(table, &context, key, seen, new_row, &new_key, &encoded, old);
         self.discard_unless_done(&steps, &encoded)?;
         match steps? {
             Steps::Done => Ok(Attempt::Done(Change::Done)),
@@ -293,9 +295,10 @@ impl Transaction {
         seen: Seen,
         new_row: &[DatumRef<'_>],
         new_key: &[u8],
-        value: &[u8],
+        encoded: &Encoded,
         noted: Option<&mut RowBuf>,
     ) -> Result<Steps> {
+        let value = encoded.bytes.as_slice();
         let moved = new_key != key;
         let (outcome, old_value) = self.over_own(table, context, key, |writer| {
             if moved { writer.delete(table.tree, key, seen) } else { writer.update(table.tree, key, value, seen) }
@@ -304,8 +307,8 @@ impl Transaction {
             return Ok(step_of(outcome));
         }
         let old = RowBuf { key: key.to_vec(), value: old_value };
-        let steps = self
-            .update_rest(table, context, &old, new_row, new_key, value)
+        let steps = check_kept(table, &old, encoded)
+            .and_then(|()| self.update_rest(table, context, &old, new_row, new_key, value))
             .inspect_err(|_| self.broken_off(context.xid))?;
         if let Some(noted) = noted {
             *noted = old;
@@ -328,7 +331,7 @@ impl Transaction {
         let moved = new_key != key;
         if !moved && table.indexes.is_empty() {
             if table.may_hold_external() {
-                self.drop_replaced(table, context, old, new_row)?;
+                self.drop_replaced(table, context, old, value)?;
             }
             return Ok(Steps::Done);
         }
@@ -360,7 +363,7 @@ impl Transaction {
         if moved {
             self.note_move(table, context, key, new_key);
         }
-        self.drop_replaced(table, context, old, new_row)?;
+        self.drop_replaced(table, context, old, value)?;
         Ok(Steps::Done)
     }
 
@@ -378,14 +381,8 @@ impl Transaction {
     }
 
     /// Notes the large values of an updated row that its new content does not refer to.
-    fn drop_replaced(
-        &self,
-        table: &Table,
-        context: &WriteContext<'_>,
-        old: &RowBuf,
-        new_row: &[DatumRef<'_>],
-    ) -> Result<()> {
-        let kept = Table::externals(new_row);
+    fn drop_replaced(&self, table: &Table, context: &WriteContext<'_>, old: &RowBuf, value: &[u8]) -> Result<()> {
+        let kept = table.externals_of_value(value)?;
         let gone = table.externals_of_value(&old.value)?;
         self.drop_externals(&context.active, context.xid, gone.into_iter().filter(|p| !kept.contains(p)))
     }
@@ -576,21 +573,24 @@ impl Transaction {
         Ok(next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Encodes the value of a row; columns that make it too long go to overflow pages.
+    /// Encodes the value of a row; columns that make it too long go to overflow pages, unless `before`, the value of the row
+    /// that it replaces, has them there already.
     pub(crate) fn encode_value(
         &self,
         table: &Table,
         row: &[DatumRef<'_>],
         tx: &ActiveTx,
         xid: TxId,
+        before: &dyn Fn() -> Vec<u8>,
     ) -> Result<Encoded> {
         let mut values = table.value_datums(row);
         let mut bytes = Vec::new();
-        let mut written = Vec::new();
+        let (mut written, mut kept) = (Vec::new(), Vec::new());
+        let mut replaced: Option<Vec<u8>> = None;
         loop {
             if table.layout.encoded_len(&values) <= VALUE_IN_ROW_MAX {
                 table.layout.encode(&values, &mut bytes)?;
-                return Ok(Encoded { bytes, written });
+                return Ok(Encoded { bytes, written, kept });
             }
             let long = values.iter().enumerate().filter_map(|(at, datum)| match datum {
                 DatumRef::Text(text) => Some((at, text.as_bytes(), true)),
@@ -605,6 +605,12 @@ impl Transaction {
                     format!("row is too big: its short columns alone need more than {VALUE_IN_ROW_MAX} bytes"),
                 ));
             };
+            let replaced = replaced.get_or_insert_with(before);
+            if let Some(reference) = self.same_value(table, replaced, at, data, is_text) {
+                kept.push(reference.page);
+                values[at] = DatumRef::External(reference);
+                continue;
+            }
             let external = {
                 let room = || self.0.db.throttle(self);
                 write_external(&self.0.db.inner().pool, tx, xid, data, is_text, &room)?
@@ -686,6 +692,8 @@ pub(crate) struct Encoded {
     pub bytes: Vec<u8>,
     /// First pages of large values written for it.
     written: Vec<PageId>,
+    /// And of those that the version which it replaces has as well.
+    pub kept: Vec<PageId>,
 }
 
 /// The end of an insert that was not done; `index` is the one it was into, if any.
@@ -788,15 +796,6 @@ impl Table {
             }
         }
         Ok(bytes)
-    }
-    /// Large values that a row refers to.
-    pub(crate) fn externals(row: &[DatumRef<'_>]) -> Vec<PageId> {
-        row.iter()
-            .filter_map(|d| match d {
-                DatumRef::External(e) => Some(e.page),
-                _ => None,
-            })
-            .collect()
     }
 }
 

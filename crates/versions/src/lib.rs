@@ -57,7 +57,7 @@ mod write;
 pub use cleaner::{Cleaner, Sweeping, decode_forget};
 pub use empty_spans::{EmptySpans, From as WalkFrom, Passed, PlantedJump, SeenBy, SpanWalk};
 pub use lost::{LostReport, rebuild_lost};
-pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
+pub use overflow::{OVERFLOW_OBJECT, free_external, is_external, read_external, write_external};
 pub use pace::{PaceSettings, Pressure};
 pub use pending_frees::{FreeWork, Freed, PendingFree, PendingFrees};
 pub use progress::{

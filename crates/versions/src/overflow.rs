@@ -79,6 +79,27 @@ pub fn read_external(pool: &BufferPool, value: ExternalRef) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+/// Whether a value is `data`. Its pages are read up to the first difference.
+///
+/// # Errors
+/// Those of reading the pages.
+pub fn is_external(pool: &BufferPool, value: ExternalRef, data: &[u8], is_text: bool) -> Result<bool> {
+    if value.len != data.len() as u64 || value.is_text != is_text {
+        return Ok(false);
+    }
+    let (mut at, mut left) = (value.page, data);
+    while !left.is_empty() {
+        let page = pool.read(at, Access::Scan)?;
+        let (next, chunk) = overflow::read(&page)?;
+        match left.strip_prefix(chunk) {
+            Some(rest) if rest.len() < left.len() => left = rest,
+            _ => return Ok(false),
+        }
+        at = next;
+    }
+    Ok(true)
+}
+
 /// Frees the first page of a chain as part of `mtr`; returns the rest of the chain.
 /// `None` when `first` is not an overflow page (any more).
 pub fn free_external(mtr: &mut Mtr<'_>, first: PageId) -> Result<Option<PageId>> {
