@@ -120,7 +120,7 @@ impl Dialect for Bounded {
     }
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         if self.within.replace(false) {
-            return self.postgresql.parse_prefix(parser);
+            return None;
         }
         let depth = self.depth.get() + 1;
         if let Err(error) = self.admit(depth) {
