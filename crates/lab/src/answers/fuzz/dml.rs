@@ -1,8 +1,8 @@
-//! INSERT, UPDATE, DELETE.
+//! INSERT, UPDATE, DELETE, MERGE.
 //!
 //! What PostgreSQL leaves to the physical order of rows is not generated: an UPDATE of several
 //! rows does not assign columns of unique indexes, UPDATE … FROM finds at most one row for
-//! each, ON CONFLICT comes with VALUES, whose rows have an order.
+//! each, so does MERGE, ON CONFLICT comes with VALUES, whose rows have an order.
 
 use super::generator::{Col, Gen, Rel, Scope, column};
 use super::schema::Table;
@@ -24,7 +24,8 @@ impl Gen<'_> {
             return self.rare_dml();
         }
         let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
-        match self.below(12) {
+        match self.below(13) {
+            12 => self.merge(&table),
             0..=3 => self.insert_values(&table),
             4 => self.insert_select(&table),
             5 | 6 => self.update_point(&table),
@@ -182,9 +183,8 @@ impl Gen<'_> {
         Tree::maybe(seq![" RETURNING ", Tree::list(items, ", ", 1)])
     }
 
-    fn insert_select(&mut self, table: &Table) -> Dml {
-        let source = self.schema.tables[self.below(self.schema.tables.len())].clone();
-        let scope = Self::target(&source, "s");
+    /// Values of a new row, of a row in scope.
+    fn row_of(&mut self, table: &Table, scope: &Scope) -> Vec<Tree> {
         let mut outputs = Vec::new();
         for (at, column) in table.columns.iter().enumerate() {
             let tree = match column.ty {
@@ -192,15 +192,22 @@ impl Gen<'_> {
                 ty if table.is_unique(at) && ty.is_integer() => {
                     let shift = (0..self.runs).map(|_| Value::Int(100 + self.below(20_000) as i64)).collect();
                     let shift = self.hole_of(Ty::Int4, Style::Cast, shift);
-                    match self.own_column(&scope, |c| c.ty.is_integer() && !c.wild && c.name == "k0") {
+                    match self.own_column(scope, |c| c.ty.is_integer() && !c.wild && c.name == "k0") {
                         Some(key) => seq!["(", key.tree, " + ", shift, ")"],
                         None => shift,
                     }
                 }
-                ty => self.expr(&scope, ty, 1).tree,
+                ty => self.expr(scope, ty, 1).tree,
             };
             outputs.push(tree);
         }
+        outputs
+    }
+
+    fn insert_select(&mut self, table: &Table) -> Dml {
+        let source = self.schema.tables[self.below(self.schema.tables.len())].clone();
+        let scope = Self::target(&source, "s");
+        let outputs = self.row_of(table, &scope);
         let count = outputs.len();
         let condition = self.condition(&scope, 1).tree;
         let returning = self.returning(table, "");
@@ -336,6 +343,44 @@ impl Gen<'_> {
         let returning = self.returning(table, "");
         let tree =
             seq!["DELETE FROM ", table.name.clone(), " WHERE ", Tree::maybe(some), "(", condition, ")", returning];
+        Dml { tree, several: true }
+    }
+
+    /// A MERGE from one other table, joined by its key.
+    fn merge(&mut self, table: &Table) -> Dml {
+        let Some((other, on, both)) = self.partner(table) else { return self.update(table) };
+        let source = Self::target(&other, "o");
+        let when = |g: &mut Self, scope: &Scope, last: bool| match last {
+            true => Tree::nothing(),
+            false => seq![" AND (", g.condition(scope, 1).tree, ")"],
+        };
+        let mut clauses = Vec::new();
+        for last in [false, true].into_iter().take(1 + self.below(2)) {
+            let condition = when(self, &both, last);
+            let action = match self.below(5) {
+                0 => Tree::from("DELETE"),
+                1 => Tree::from("DO NOTHING"),
+                _ => seq!["UPDATE SET ", self.assignments(table, &both, false)],
+            };
+            clauses.push(seq![" WHEN MATCHED", condition, " THEN ", action]);
+        }
+        if self.once_in(2) {
+            let last = self.once_in(2);
+            let condition = when(self, &source, last);
+            let left = std::mem::take(&mut self.subqueries);
+            let row = self.row_of(table, &source);
+            self.subqueries = left;
+            let count = row.len();
+            clauses.push(seq![
+                " WHEN NOT MATCHED",
+                condition,
+                " THEN INSERT VALUES (",
+                Tree::list(row, ", ", count),
+                ")"
+            ]);
+        }
+        let clauses = Tree::list(clauses, "", 1);
+        let tree = seq!["MERGE INTO ", table.name.clone(), " AS u USING ", other.name, " AS o ON ", on, clauses];
         Dml { tree, several: true }
     }
 
