@@ -8,6 +8,7 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use resurgam_buffer::Planted;
@@ -434,4 +435,104 @@ fn nothing_is_given_out_of_an_interval_that_is_not_known() -> Result<()> {
 fn nothing_is_given_out_of_an_interval_that_was_known() -> Result<()> {
     let _alone = alone();
     inserted(true)
+}
+
+/// The map becomes unreadable while a sweep is under way, at any moment of it, and with it a leaf: what its units have noted of
+/// pages that read as never written stays until the trees are asked.
+#[test]
+fn a_map_that_is_lost_in_the_middle_of_a_sweep() -> Result<()> {
+    let _alone = alone();
+    let (start, expected) = filled(2, false)?;
+    let options = || Options { cleaner_unit_pages: 16, cleaner_threads: 1, ..options() };
+    let db = open_as(&start, options())?;
+    abort(&db, &SPREAD, "before the damage")?;
+    db.close()?;
+    drop(db);
+    let leaf = leaf_with(&start, &note(121, 700))?;
+    let content = page_of(&start, leaf)?;
+    let (mut wrong, mut unmapped) = (Vec::new(), 0);
+    for moment in 0..40 {
+        let vfs = start.fork(moment);
+        let db = open_as(&vfs, options())?;
+        let questions = AtomicU64::new(0);
+        let report = db.clean_unless(&|| {
+            if questions.fetch_add(1, Ordering::SeqCst) == moment {
+                flip(&vfs, MAP).expect("written");
+                lost(&vfs, leaf).expect("written");
+                // Out of memory with both.
+                for _ in 0..2 {
+                    expected.keys().filter(|id| **id > 200).for_each(|id| drop(note_of(&db, *id)));
+                }
+            }
+            false
+        })?;
+        unmapped += u64::from(report.unmapped > 0);
+        db.close()?;
+        drop(db);
+        if page_of(&vfs, MAP)?.verify(PageId(MAP)).is_err() {
+            flip(&vfs, MAP)?;
+        }
+        if page_of(&vfs, leaf)?.is_all_zero() {
+            set_page(&vfs, leaf, &content)?;
+        }
+        let db = open_as(&vfs, options())?;
+        if rows(&db)? != expected {
+            wrong.push(moment);
+        }
+    }
+    assert!(unmapped > 0, "never in the middle");
+    assert!(wrong.is_empty(), "aborted rows are seen after {wrong:?}");
+    Ok(())
+}
+
+/// A leaf of a dropped table reads as never written, and comes back: its rows have large values of an aborted transaction, which
+/// is not forgotten meanwhile, map or not.
+#[test]
+fn a_lost_leaf_of_a_dropped_table_keeps_who_wrote_to_it() -> Result<()> {
+    let _alone = alone();
+    for damages_map in [false, true] {
+        let (vfs, _) = filled(2, false)?;
+        let db = open(&vfs)?;
+        commit(&db, |tx| update(tx, 120, &note(1, 20_000)).map(drop))?;
+        db.clean()?;
+        db.clean()?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        assert_eq!(update(&tx, 120, "short")?, Change::Done);
+        assert_eq!(update(&tx, 500, "short")?, Change::Done);
+        tx.rollback()?;
+        commit(&db, |tx| {
+            let t = table(tx)?;
+            tx.drop_table(&t)?.done()
+        })?;
+        db.close()?;
+        drop(db);
+        let leaf = leaf_with(&vfs, &note(121, 700))?;
+        let content = page_of(&vfs, leaf)?;
+        if damages_map {
+            flip(&vfs, MAP)?;
+        }
+        lost(&vfs, leaf)?;
+        // Nor is there a copy to mend it from.
+        flip(&vfs, MAP)?;
+        flip(&vfs, MAP)?;
+        let db = open(&vfs)?;
+        assert!(db.aborted_count() > 0);
+        // What it cannot read it tells of.
+        let _ = db.clean();
+        assert!(db.aborted_count() > 0, "forgotten, map damaged: {damages_map}");
+        db.close()?;
+        drop(db);
+        set_page(&vfs, leaf, &content)?;
+        if damages_map {
+            flip(&vfs, MAP)?;
+        }
+        let db = open(&vfs)?;
+        db.finish_recovery()?;
+        for _ in 0..4 {
+            db.clean()?;
+        }
+        let problems = db.verify()?;
+        assert!(problems.is_empty(), "{problems:?}");
+    }
+    Ok(())
 }

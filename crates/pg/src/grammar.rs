@@ -113,7 +113,8 @@ impl Dialect for Postgres {
 /// name without quotes.
 pub(crate) fn is_values(parser: &Parser<'_>) -> bool {
     let is_word = |token: &Token| matches!(token, Token::Word(word) if word.keyword == Keyword::VALUES && word.quote_style.is_none());
-    parser.peek_token_ref().token == Token::LParen && is_word(&parser.peek_nth_token_ref(1).token)
+    let is_open = |at: usize| parser.peek_nth_token_ref(at).token == Token::LParen;
+    is_open(0) && is_word(&parser.peek_nth_token_ref(1).token) && is_open(2)
 }
 
 /// `(VALUES …)` as a value.

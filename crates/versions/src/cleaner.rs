@@ -38,7 +38,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::{Condvar, Mutex};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_btree::{MergeOutcome, Tree};
@@ -463,7 +463,9 @@ impl Cleaner {
         // Those made since the sweep began have no versions of whom it may forget. One that is dropped meanwhile is a
         // pending free by then; one that was not committed when it began was one.
         let defined = (on.trees)().ok();
-        let dropped = on.pending_frees.trees(on.pool, on.txs).ok().filter(|(_, _, all)| *all).map(|(whole, ..)| whole);
+        // Of one that is being freed nobody says which leaves it has; its rows may have large values of whoever is forgotten.
+        let known = |(_, due, all): &(Vec<Tree>, HashSet<ObjectId>, bool)| *all && due.is_empty();
+        let dropped = on.pending_frees.trees(on.pool, on.txs).ok().filter(known).map(|(whole, ..)| whole);
         let trees = pending.zip(defined).zip(dropped).map(|((pending, defined), dropped)| {
             let mut trees = [pending, defined, dropped].concat();
             trees.sort_unstable_by_key(|tree| tree.root);
@@ -657,8 +659,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         // Where the file cannot be read, the pool says so.
-        if pool.is_unwritten(id).unwrap_or(false) {
-            unmapped.note_unwritten(id);
+        if pool.is_unwritten(id).unwrap_or(false) && unmapped.note_unwritten(id) {
             return Ok(());
         }
         let page = pool.read(id, Access::Scan)?;

@@ -300,9 +300,14 @@ impl VersionStore {
         self.held_by_aborted.store(held, Ordering::Relaxed);
         let mut freed = 0;
         let mut failed = None;
+        // Maps that cannot be read: asked once, not for each page, since allocation waits meanwhile.
+        let mut unmapped = Vec::new();
         for id in candidates {
             if stop() {
                 break;
+            }
+            if unmapped.contains(&space::map_page_of(id)) {
+                continue;
             }
             // Keep pages that are being filled out of it.
             let mut in_use = false;
@@ -343,7 +348,10 @@ impl VersionStore {
             match pool.space().free(&mut mtr, id, VERSION_OBJECT, at) {
                 Ok(()) => {}
                 // Its space map: the sweep tells of that.
-                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => continue,
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
+                    unmapped.push(space::map_page_of(id));
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
             self.pages.lock().remove(id);

@@ -13,6 +13,7 @@
 //! ever.) Where a tree could not be asked, all of them count as pages that cannot be read.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -66,29 +67,39 @@ struct Interval {
     open: Pages,
 }
 
+impl Interval {
+    fn new(since: Option<u64>) -> Self {
+        Self { since, unused: Pages::none(), open: Pages::none() }
+    }
+}
+
 /// The intervals that a sweep found without a map: 1.3 KB for each of 40 MB.
 #[derive(Default)]
 pub(crate) struct Unmapped {
     intervals: Mutex<HashMap<PageId, Interval>>,
+    /// The trees were asked for what this sweep has noted.
+    is_settled: AtomicBool,
 }
 
 impl Unmapped {
     /// A sweep begins: only `maps` cannot be read.
     pub fn begin(&self, pool: &BufferPool, maps: &[PageId]) {
-        self.intervals.lock().retain(|map, _| maps.contains(map));
-        maps.iter().for_each(|map| self.add(pool, *map));
-    }
-
-    /// Nor can this one. (Several threads may find that.)
-    pub fn add(&self, pool: &BufferPool, map: PageId) {
-        let since = pool.failing_since(map);
+        self.is_settled.store(false, Ordering::Relaxed);
         let mut intervals = self.intervals.lock();
-        match intervals.get_mut(&map) {
-            Some(known) if since.is_some() && known.since == since => known.open = Pages::none(),
-            _ => {
-                intervals.insert(map, Interval { since, unused: Pages::none(), open: Pages::none() });
+        intervals.retain(|map, _| maps.contains(map));
+        for map in maps {
+            let since = pool.failing_since(*map);
+            match intervals.get_mut(map) {
+                Some(known) if since.is_some() && known.since == since => known.open = Pages::none(),
+                _ => drop(intervals.insert(*map, Interval::new(since))),
             }
         }
+    }
+
+    /// Nor can this one, as it has turned out since. (Several threads may find that, one of them more than once: what they have
+    /// noted stays.)
+    pub fn add(&self, pool: &BufferPool, map: PageId) {
+        self.intervals.lock().entry(map).or_insert_with(|| Interval::new(pool.failing_since(map)));
     }
 
     /// Whether the page was never given out.
@@ -96,11 +107,16 @@ impl Unmapped {
         self.intervals.lock().get(&space::map_page_of(page)).is_some_and(|of| of.unused.has(page))
     }
 
-    /// The page reads as never written.
-    pub fn note_unwritten(&self, page: PageId) {
-        if let Some(interval) = self.intervals.lock().get_mut(&space::map_page_of(page)) {
-            interval.open.add(page);
+    /// The page reads as never written. False: the trees are not asked any more.
+    pub fn note_unwritten(&self, page: PageId) -> bool {
+        if self.is_settled.load(Ordering::Relaxed) {
+            return false;
         }
+        match self.intervals.lock().get_mut(&space::map_page_of(page)) {
+            Some(interval) => interval.open.add(page),
+            None => return false,
+        }
+        true
     }
 
     /// Whether pages were noted since the begin.
@@ -111,6 +127,7 @@ impl Unmapped {
     /// Asks the trees for what was noted. `None`: not all of them are known. Returns the pages that may be leaves:
     /// those that a tree names, or all if one could not be asked. Nothing is settled when `stop` ended it.
     pub fn settle(&self, pool: &BufferPool, trees: Option<&[Tree]>, stop: &dyn Fn() -> bool) -> Vec<PageId> {
+        self.is_settled.store(true, Ordering::Relaxed);
         let mut named = HashMap::<PageId, Vec<PageId>>::new();
         let asked = trees.is_some_and(|trees| {
             let all = trees.iter().try_for_each(|tree| -> Result<(), ()> {

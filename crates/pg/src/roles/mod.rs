@@ -236,6 +236,11 @@ impl Rights {
         self.allowed(role, &self.schema(schema), acl::Object::Schema, acl::privilege::USAGE) != 0
     }
 
+    /// Whether there is a schema that a role may not look into.
+    pub fn is_hidden(&self, role: u32, schema: &str) -> bool {
+        self.schemas.contains_key(schema) && !self.may_look_into(role, schema)
+    }
+
     /// Who owns a schema, and the rights to it.
     pub fn schema(&self, name: &str) -> Access {
         if let Some(access) = self.schemas.get(name) {

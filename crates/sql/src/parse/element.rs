@@ -5,7 +5,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
-use crate::parse::merge::begins_clause;
+use crate::parse::merge::Clauses;
 use crate::parse::words::is_word;
 use crate::wire::SqlError;
 
@@ -35,6 +35,7 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Sq
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 8);
     let mut sets: Vec<Set> = Vec::new();
     let (mut depth, mut at, mut is_target) = (0usize, 0, false);
+    let mut clauses = Clauses::default();
     while let Some(token) = tokens.get(at) {
         if std::mem::take(&mut is_target)
             && let Some(after) = target(&tokens[at..], &mut out)?
@@ -46,6 +47,7 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Sq
             continue;
         }
         let here = sets.last().is_some_and(|set| set.depth == depth);
+        let begins = clauses.begins(&tokens, at);
         match &token.token {
             Token::LParen | Token::LBracket => depth += 1,
             Token::RParen | Token::RBracket => {
@@ -67,7 +69,7 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Sq
                 }
                 depth = 0;
             }
-            word if here && (ends(word, out.last()) || begins_clause(&tokens, at)) => close(sets.pop(), &mut out),
+            word if here && (ends(word, out.last()) || begins.is_some()) => close(sets.pop(), &mut out),
             word if is_word(word, "set") => {
                 sets.push(Set { depth, open: false });
                 is_target = true;

@@ -24,9 +24,30 @@ fn is(tokens: &[TokenWithSpan], at: usize, words: &[&str]) -> bool {
     words.iter().enumerate().all(word)
 }
 
-/// Whether a clause of MERGE begins there.
-pub(crate) fn begins_clause(tokens: &[TokenWithSpan], at: usize) -> bool {
-    is(tokens, at, &["when", "matched"]) || is(tokens, at, &["when", "not", "matched"])
+/// Where clauses of MERGE begin: behind its INTO, and in no CASE, whose WHEN may ask a column of that name.
+#[derive(Default)]
+pub(crate) struct Clauses {
+    merging: bool,
+    cases: usize,
+}
+
+impl Clauses {
+    /// Whether one begins at that token, and whether it is for rows that match. To be asked of each token, in their order.
+    pub(crate) fn begins(&mut self, tokens: &[TokenWithSpan], at: usize) -> Option<bool> {
+        if tokens.get(at).is_some_and(|token| token.token == Token::SemiColon) {
+            *self = Self::default();
+        } else if is(tokens, at, &["merge", "into"]) {
+            *self = Self { merging: true, cases: 0 };
+        } else if is(tokens, at, &["case"]) {
+            self.cases += 1;
+        } else if is(tokens, at, &["end"]) {
+            self.cases = self.cases.saturating_sub(1);
+        } else if self.merging && self.cases == 0 {
+            let is_matched = is(tokens, at, &["when", "matched"]);
+            return (is_matched || is(tokens, at, &["when", "not", "matched"])).then_some(is_matched);
+        }
+        None
+    }
 }
 
 /// See the module's head.
@@ -38,8 +59,8 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let tokens: Vec<TokenWithSpan> =
         tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 16);
-    // Within a MERGE: whether the last WHEN was MATCHED.
-    let (mut merging, mut matched) = (false, None);
+    // Whether the last WHEN of a MERGE was MATCHED.
+    let (mut clauses, mut matched) = (Clauses::default(), None);
     let (mut open, mut close) = (None, None);
     let mut at = 0;
     while at < tokens.len() {
@@ -54,10 +75,10 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         if open == Some(at) {
             out.push(of(Token::LParen));
         }
+        let begins = clauses.begins(&tokens, at);
         if tokens[at].token == Token::SemiColon {
-            (merging, matched, open, close) = (false, None, None, None);
+            (matched, open, close) = (None, None, None);
         } else if is(&tokens, at, &["merge", "into"]) {
-            merging = true;
             (open, close) = joined_source(&tokens, at + 2).unzip();
             out.extend_from_slice(&tokens[at..at + 2]);
             at += 2;
@@ -71,10 +92,8 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 }
             }
             continue;
-        } else if merging && is(&tokens, at, &["when", "matched"]) {
-            matched = Some(true);
-        } else if merging && is(&tokens, at, &["when", "not", "matched"]) {
-            matched = Some(false);
+        } else if begins.is_some() {
+            matched = begins;
         } else if let Some(matched) = matched.filter(|_| is(&tokens, at, &["then", "do", "nothing"])) {
             out.push(tokens[at].clone());
             if matched {
@@ -102,13 +121,14 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 /// Where the source of a MERGE begins and ends, if it is a join without parentheses.
 fn joined_source(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, usize)> {
     let (mut depth, mut first, mut end, mut has_join) = (0usize, None, None, false);
+    let mut clauses = Clauses { merging: true, cases: 0 };
     for at in from..tokens.len() {
         match &tokens[at].token {
             Token::LParen => depth += 1,
             Token::RParen => depth = depth.checked_sub(1)?,
             Token::SemiColon | Token::EOF => break,
             _ if depth > 0 => {}
-            _ if begins_clause(tokens, at) => break,
+            _ if clauses.begins(tokens, at).is_some() => break,
             _ if first.is_none() && is(tokens, at, &["using"]) => first = Some(at + 1),
             _ if is(tokens, at, &["join"]) && end.is_none() => has_join = true,
             _ if is(tokens, at, &["on"]) => end = Some(at),

@@ -1,16 +1,17 @@
 //! WITH before INSERT, UPDATE, DELETE and MERGE.
 //!
 //! The queries of WITH become subqueries in FROM, where they are named: planning knows them there.
-//! One that is named several times is run several times, as everywhere; one that locks rows may
+//! One that is named several times is run several times, as everywhere; one that locks rows, or calls what is volatile, may
 //! therefore be named once.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, Ident, MergeAction, MergeInsertExpr, MergeInsertKind, Query, SetExpr, Statement, TableAlias, TableFactor,
-    TableWithJoins, UpdateTableFromKind, VisitorMut,
+    Cte, Expr, Ident, MergeAction, MergeInsertExpr, MergeInsertKind, ObjectName, Query, SetExpr, Statement, TableAlias,
+    TableFactor, TableWithJoins, UpdateTableFromKind, Visitor, VisitorMut,
 };
-use resurgam_ast::AstWalkMut;
+use resurgam_ast::{AstWalk, AstWalkMut};
+use resurgam_dialect::{Catalog, Schema, Volatility};
 
 use crate::exec::locking::is_locking;
 use crate::naming;
@@ -96,6 +97,36 @@ fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
 }
 
+/// Whether a query calls a function whose value may be another one each time, by the name of it.
+fn calls_volatile(query: &Query) -> bool {
+    struct Find;
+    impl Find {
+        fn look(name: &ObjectName) -> ControlFlow<()> {
+            let Some(name) = name.0.last().and_then(|part| part.as_ident()).map(folded) else {
+                return ControlFlow::Continue(());
+            };
+            let mut known = Catalog::postgres().functions_named(Schema::PgCatalog, &name);
+            match known.any(|function| function.volatility == Volatility::Volatile) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    impl Visitor for Find {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::Function(call) = expr { Self::look(&call.name) } else { ControlFlow::Continue(()) }
+        }
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            match factor {
+                TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => Self::look(name),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    query.walk(&mut Find).is_break()
+}
+
 /// A query of WITH.
 struct Defined {
     name: String,
@@ -136,13 +167,18 @@ impl Inline {
     }
 
     fn check(&self) -> Result<(), SqlError> {
-        match self.ctes.iter().find(|cte| cte.uses > 1 && is_locking(&cte.cte.query)) {
-            None => Ok(()),
-            Some(cte) => Err(SqlError::unsupported(format!(
-                "the WITH query \"{}\" locks rows, and can be named once only before INSERT, UPDATE, DELETE or MERGE",
+        for cte in self.ctes.iter().filter(|cte| cte.uses > 1) {
+            let does = match (is_locking(&cte.cte.query), calls_volatile(&cte.cte.query)) {
+                (true, _) => "locks rows",
+                (false, true) => "may have other rows each time",
+                (false, false) => continue,
+            };
+            return Err(SqlError::unsupported(format!(
+                "the WITH query \"{}\" {does}, and can be named once only before INSERT, UPDATE, DELETE or MERGE",
                 cte.name
-            ))),
+            )));
         }
+        Ok(())
     }
 }
 

@@ -149,7 +149,8 @@ impl PgContext for SessionShared {
         let setting = variables.get("search_path");
         let mut path = SearchPath::of(setting.as_deref().unwrap_or(search_path::DEFAULT), &self.user);
         if let Some(rights) = rights {
-            path = path.only(|schema| rights.may_look_into(variables.role, schema));
+            // What is not there stays: so most roles have the same path, and share plans.
+            path = path.only(|schema| !rights.is_hidden(variables.role, schema));
         }
         if let Some(schema) = &*self.temporary.lock() {
             path = path.with_temporary(schema);

@@ -150,8 +150,8 @@ impl Analyzer<'_> {
     /// The target of a statement that writes, maybe by way of views. What the statement reads of it is noted from here on.
     pub(super) fn seek_target(&self, written: &Written, qualifier: Option<&TableReference>) -> usize {
         let mut inner = self.sought.0.borrow_mut();
-        // Whether names have a schema is asked where they are looked up.
-        let (mut role, mut named) = (None, Some(false));
+        // What a name without a schema finds is in a schema that may be looked into.
+        let (mut role, mut named) = (None, Some(true));
         let mut layers = Vec::with_capacity(written.views.len());
         for view in &written.views {
             let columns = view.view.iter().flat_map(|view| &view.columns).map(|column| column.name.clone());

@@ -144,7 +144,7 @@ fn number(clauses: &[Analysed], is_matched: bool) -> Expr {
 
 /// The name of the one column in a list that stands for other words.
 fn stands_for(columns: &[ast::ObjectName], word: &str) -> bool {
-    matches!(columns, [only] if matches!(only.0.as_slice(), [part] if part.as_ident().is_some_and(|i| i.value == word)))
+    matches!(columns, [only] if matches!(only.0.as_slice(), [part] if part.as_ident().is_some_and(|i| i.value == word && i.quote_style.is_none())))
 }
 
 /// What a clause does, by its syntax.
@@ -213,9 +213,15 @@ impl Analyzer<'_> {
     /// Those of its parts, in the order of PostgreSQL's `transformMergeStmt`.
     pub(super) fn merge(&mut self, merge: &Merge) -> Result<Write> {
         let whens = whens(merge)?;
-        let TableFactor::Table { name, alias, args: None, .. } = &merge.table else {
+        let TableFactor::Table { name, alias, args: None, sample, .. } = &merge.table else {
             return Err(SqlError::syntax("the target of MERGE must be one table").into());
         };
+        if sample.is_some() || alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+            return Err(SqlError::syntax(
+                "syntax error: the target of MERGE has neither a sample nor names of columns",
+            )
+            .into());
+        }
         let written = self.written(name, Op::Merge)?;
         let alias = alias.as_ref().map(|alias| folded(&alias.name));
         let (target, _) = self.target_of(&written, alias, true, Op::Merge)?;
@@ -226,7 +232,8 @@ impl Analyzer<'_> {
                 Does::Insert => p::INSERT,
                 Does::Update => p::UPDATE,
                 Does::Delete => p::DELETE,
-                Does::Nothing => continue,
+                // Whether a row matches tells of the table.
+                Does::Nothing => p::SELECT,
             };
             self.seek_write(target.sought, privilege, &[]);
         }
