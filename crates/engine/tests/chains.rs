@@ -572,3 +572,113 @@ fn a_parent_that_is_away_as_the_archive_is_begun() -> Result<()> {
     c.sound(&db, "from the archive")?;
     db.close()
 }
+
+/// A parent, a clone of it, and a clone of that one, which are whole; the archives of the two begin where their parents' end. From now on they make backups of
+/// their own and give up what is older than some hours.
+fn three_with_windows(rng: &mut Rng) -> Result<(SimVfs, Node, Node, Node)> {
+    let (sim, p) = first(77, false, FOREVER)?;
+    let mut nodes = vec![p];
+    for name in ["a", "c"] {
+        let of = nodes.last().unwrap_or_else(|| panic!("none"));
+        let mut node = of.child(name);
+        make(&sim, &of.request(&node.dir()))?;
+        let db = node.open(&sim)?;
+        node.write(&db, 100, rng)?;
+        db.archive_now()?;
+        db.finish_restore()?;
+        db.close()?;
+        nodes.push(node);
+    }
+    let (c, a) = (nodes.pop().unwrap_or_else(|| panic!("none")), nodes.pop().unwrap_or_else(|| panic!("none")));
+    let p = nodes.pop().unwrap_or_else(|| panic!("none"));
+    let own = |node: Node| Node { backups: true, window: HOUR * 4, ..node };
+    assert_eq!((a.leases(&sim)?.len(), p.leases(&sim)?.len()), (1, 2));
+    Ok((sim, p, own(a), own(c)))
+}
+
+fn knows_its_parent(sim: &SimVfs, node: &Node) -> Result<bool> {
+    sim.exists(&Path::new(&node.dir()).join("parent"))
+}
+
+/// The last of three has a past of its own, and wants to give the others up, while something on the way to the first one is `away` for a day, and then `back`.
+fn given_back_in_the_end(
+    away: impl Fn(&SimVfs, &Node, &Node) -> Result<()>,
+    back: impl Fn(&SimVfs, &Node, &Node) -> Result<()>,
+) -> Result<()> {
+    let mut rng = Rng::new(77);
+    let (sim, p, mut a, mut c) = three_with_windows(&mut rng)?;
+    let (db_a, db_c) = (a.open(&sim)?, c.open(&sim)?);
+    away(&sim, &p, &a)?;
+    for round in 30..48 {
+        hour(&sim, &mut c, &db_c, round, &mut rng)?;
+    }
+    let first = c.record(&sim)?.map(|record| record.first).unwrap_or_default();
+    assert!(c.archived_from(&sim)? > first, "it has a past of its own");
+    let from = a.archived_from(&sim)?;
+    for round in 30..48 {
+        hour(&sim, &mut a, &db_a, round, &mut rng)?;
+    }
+    // What is left further on is found by what is here.
+    assert_eq!(a.leases(&sim)?.len(), 1, "{:?}", a.leases(&sim)?);
+    assert_eq!(a.archived_from(&sim)?, from);
+    assert!(knows_its_parent(&sim, &a)? && knows_its_parent(&sim, &c)?);
+    back(&sim, &p, &a)?;
+    assert_eq!(p.leases(&sim)?.len(), 2, "{:?}", p.leases(&sim)?);
+    for round in 50..54 {
+        hour(&sim, &mut c, &db_c, round, &mut rng)?;
+        hour(&sim, &mut a, &db_a, round, &mut rng)?;
+    }
+    assert_eq!((a.leases(&sim)?, p.leases(&sim)?), (Vec::new(), Vec::new()));
+    assert!(a.archived_from(&sim)? > from, "nothing holds it any more");
+    assert!(!knows_its_parent(&sim, &a)? && !knows_its_parent(&sim, &c)?);
+    db_a.close()?;
+    db_c.close()
+}
+
+/// Where it cannot be read which database comes next, no lease is given back before those further on.
+#[test]
+fn a_lease_stays_until_those_further_on_are_given_back() -> Result<()> {
+    let flip = |sim: &SimVfs, _: &Node, a: &Node| sim.flip_bit(&Path::new(&a.archive()).join("parent/record"), 400);
+    given_back_in_the_end(flip, flip)
+}
+
+/// A disk that is not mounted is a place without an archive, and without leases: they are not given back.
+#[test]
+fn an_empty_place_gives_no_lease_back() -> Result<()> {
+    given_back_in_the_end(
+        |sim, p, _| rename_folder(sim, &p.archive(), "/p/away"),
+        |sim, p, _| rename_folder(sim, "/p/away", &p.archive()),
+    )
+}
+
+/// What an operator gives back goes at once; what could not be given back further on does so when it is told again, also after the archive on the way gave up
+/// its beginning.
+#[test]
+fn a_lease_that_is_given_back_twice() -> Result<()> {
+    let mut rng = Rng::new(77);
+    let (sim, p, mut a, c) = three_with_windows(&mut rng)?;
+    let lease = a.leases(&sim)?.pop().unwrap_or_default();
+    rename_folder(&sim, &p.archive(), "/p/away")?;
+    match forget_lease(&vfs(&sim), &a.archive(), &lease) {
+        Ok(_) => panic!("the first one's archive is away"),
+        Err(error) => assert!(
+            error.message().contains("was given back, but not") && error.message().contains("manifest"),
+            "{error}"
+        ),
+    }
+    assert_eq!(a.leases(&sim)?, Vec::<String>::new());
+    let db_a = a.open(&sim)?;
+    let from = a.archived_from(&sim)?;
+    for round in 30..48 {
+        hour(&sim, &mut a, &db_a, round, &mut rng)?;
+    }
+    assert!(a.archived_from(&sim)? > from, "nothing holds it");
+    rename_folder(&sim, "/p/away", &p.archive())?;
+    assert_eq!(p.leases(&sim)?.len(), 2, "{:?}", p.leases(&sim)?);
+    assert!(forget_lease(&vfs(&sim), &a.archive(), &lease)?);
+    hour(&sim, &mut a, &db_a, 48, &mut rng)?;
+    assert_eq!(p.leases(&sim)?, Vec::<String>::new());
+    assert!(!forget_lease(&vfs(&sim), &a.archive(), &lease)?, "there is none");
+    assert!(knows_its_parent(&sim, &c)?, "it was not asked");
+    db_a.close()
+}

@@ -2,7 +2,8 @@
 //! begin as another database's, one in each archive further on.
 //!
 //! Further on a lease has the name of the first one, `.via-` and the beginning of the id of the database through whose archive it was reached: so whoever
-//! gives the first one back finds the others.
+//! gives the first one back finds the others. While the first one is there, its archive keeps its beginning, and with that what it needs further on: so it goes
+//! last, and where another one cannot be given back, it stays, unless an operator gives it back.
 //!
 //! | lease | is there |
 //! |---|---|
@@ -13,12 +14,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, Lease, LeaseKind, ParentBase, ParentRecord};
+use resurgam_archive::{Archive, Lease, LeaseKind, ParentBase, ParentRecord, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_vfs::Vfs;
 use resurgam_xstore::{Access, Place, Store};
 
-use crate::restore::{Chain, OriginKind, ParentSource, parent_record, record_is_missing, store_there};
+use crate::restore::{Chain, OriginKind, ParentSource, own_record, parent_record, record_is_missing, store_there};
 
 /// An archive that is read, and what of it.
 #[derive(Clone)]
@@ -173,7 +174,7 @@ pub(crate) fn end_folder_lease(vfs: &Arc<dyn Vfs>, dir: &Path, parent: &ParentSo
     let name = lease_name(kind, id);
     let ended = Place::of(dir, &parent.archive)
         .and_then(|place| Ok(place.open(vfs, Access::Existing)?))
-        .and_then(|store| forget(vfs, &store, &name).map(drop));
+        .and_then(|store| end_lease(vfs, &store, parent, &name));
     if let Err(error) = ended {
         tracing::warn!(
             "the lease \"{name}\" in {} could not be given back, and keeps archive and backup: {error}",
@@ -182,13 +183,33 @@ pub(crate) fn end_folder_lease(vfs: &Arc<dyn Vfs>, dir: &Path, parent: &ParentSo
     }
 }
 
-/// Gives a lease back, and those that belong to it in the archives further on; false: there is none of that name.
+/// Gives back a lease in `store`, which is that of `parent`, once those that belong to it further on were.
 ///
 /// # Errors
-/// Those of the stores: what could be given back was.
+/// Those of the stores, also where one of them has no archive (as a disk that is not mounted); the lease is there still, to be given back later.
+pub(crate) fn end_lease(vfs: &Arc<dyn Vfs>, store: &Arc<dyn Store>, parent: &ParentSource, name: &str) -> Result<()> {
+    let view = archive_there(store)?;
+    if parent.layered {
+        let record = own_record(&**store, &view)?.ok_or_else(|| record_is_missing(&parent.archive))?;
+        give_back_further_on(vfs, record, name)?;
+    }
+    Lease::remove(&**store, name).map(drop)
+}
+
+/// Gives a lease back as an operator says, and those that belong to it in the archives further on; false: there is none of that name.
+///
+/// # Errors
+/// Those of the stores: what could be given back was, and the others are found when this is tried again.
 pub(crate) fn forget(vfs: &Arc<dyn Vfs>, store: &Arc<dyn Store>, name: &str) -> Result<bool> {
-    // While it is there, its archive keeps its beginning, and with that what it needs further on: so it goes last.
-    let further = further_on(vfs, store, name);
+    let further = (|| {
+        let view = archive_there(store)?;
+        // What is made of a backup needs nothing further on.
+        let of_backup = matches!(Lease::read(&**store, name), Ok(Some(lease)) if lease.backup.is_some());
+        match own_record(&**store, &view)? {
+            Some(record) if !of_backup => give_back_further_on(vfs, record, name),
+            _ => Ok(false),
+        }
+    })();
     let removed = Lease::remove(&**store, name)?;
     match further {
         Ok(further) => Ok(removed || further),
@@ -200,17 +221,23 @@ pub(crate) fn forget(vfs: &Arc<dyn Vfs>, store: &Arc<dyn Store>, name: &str) -> 
     }
 }
 
-fn further_on(vfs: &Arc<dyn Vfs>, store: &Arc<dyn Store>, name: &str) -> Result<bool> {
-    let Some(view) = Archive::open_view(Arc::clone(store), None)? else { return Ok(false) };
-    let Some(record) = parent_record(&**store, &view)? else { return Ok(false) };
-    let (mut next, mut chain, mut any) = (Some(record), Chain::of(view.manifest().database), false);
+/// Gives back what belongs to that lease in the archives from the one on that `record` names; false: there was nothing.
+fn give_back_further_on(vfs: &Arc<dyn Vfs>, record: ParentRecord, name: &str) -> Result<bool> {
+    let (mut next, mut chain, mut any) = (Some(record.clone()), Chain::of(record.database), false);
     while let Some(record) = next.take() {
         chain.goes_on(record.parent, &record.archive)?;
         let store = store_there(vfs, Path::new(""), &record.archive)?;
+        let view = archive_there(&store)?;
         any |= Lease::remove(&*store, &format!("{name}{}", suffix_of(&record.database)))?;
         if record.base == ParentBase::Parent {
-            next = ParentRecord::read(&*store)?;
+            next = Some(own_record(&*store, &view)?.ok_or_else(|| record_is_missing(&record.archive))?);
         }
     }
     Ok(any)
+}
+
+/// Sees that there is an archive: where there is none, no lease is found either, and that says nothing.
+fn archive_there(store: &Arc<dyn Store>) -> Result<Arc<View>> {
+    Archive::open_view(Arc::clone(store), None)?
+        .ok_or_else(|| Error::new(ErrorKind::Io, format!("no manifest of an archive was found in {}", store.place())))
 }

@@ -6,8 +6,9 @@
 //! 2. Before the archive's first run is written: the lease `archive-ID` in the parent's archive (and further on), then the record in the archive. A crash
 //!    between the two leaves a lease that the next start takes for its own. Where the parent cannot be reached then, the archive is begun without, and the
 //!    two are made later, as long as the archive begins where the database's log did.
-//! 3. Once the archive has given up its beginning, in favour of a backup of its own, the lease is given back, and then the file removed. A lease that
-//!    was given back by an operator is never made again: the record is there.
+//! 3. Once the archive has given up its beginning, in favour of a backup of its own, the lease is given back: first further on, then in the parent's archive, and
+//!    then the file is removed. Where one of the archives cannot be reached or is not in its place, the rest waits for the next pass. A lease that was given
+//!    back by an operator is never made again: the record is there.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use resurgam_xstore::Store;
 use super::begin::{make_file, store_at};
 use super::parent::{ParentSource, PlantedInChain, parent_record, store_there};
 use crate::options::Options;
-use crate::points::{forget, layers_behind, lease_name, make_leases};
+use crate::points::{end_lease, layers_behind, lease_name, make_leases};
 
 /// Name of the file in the data folder.
 pub(crate) const PARENT: &str = "parent";
@@ -205,12 +206,15 @@ impl Lineage {
 
     fn give_back(&self, dir: &Path) -> Result<()> {
         let name = lease_name(LeaseKind::Archive, &self.record.database);
-        let given_back =
-            store_there(&self.vfs, dir, &self.record.archive).and_then(|store| forget(&self.vfs, &store, &name));
-        given_back.map(drop).map_err(|error| {
+        let given_back = store_there(&self.vfs, dir, &self.record.archive)
+            .and_then(|store| end_lease(&self.vfs, &store, &ParentSource::of_record(&self.record), &name));
+        given_back.map_err(|error| {
             let url = &self.record.archive;
             let what = format!("the lease \"{name}\" in \"{url}\" is needed no more and could not be given back: {}", error.message());
-            Error::new(error.kind(), what).with_hint(format!("It keeps the past of that database. If that is gone as well, remove the file \"{PARENT}\" in the data folder."))
+            Error::new(error.kind(), what).with_hint(format!(
+                "It keeps the past of that database, and of those that it was made of. If one of these is gone for good, give the lease back with \"resurgam clone --forget\", \
+                 and remove the file \"{PARENT}\" in the data folder."
+            ))
         })
     }
 }

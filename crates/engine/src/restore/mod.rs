@@ -28,7 +28,9 @@ mod unfinished;
 pub(crate) use attach::{Attach, again_of_parent, attach};
 pub(crate) use lineage::Lineage;
 pub(crate) use maker::Later;
-pub(crate) use parent::{CHAIN_MAX, Chain, base_by_parents, parent_record, record_is_missing, store_there, too_many};
+pub(crate) use parent::{
+    CHAIN_MAX, Chain, base_by_parents, own_record, parent_record, record_is_missing, store_there, too_many,
+};
 pub(crate) use run::Restore;
 pub use run::RestoreStatus;
 

@@ -276,20 +276,28 @@ fn layers_of(vfs: &Arc<dyn Vfs>, store: &dyn Store, view: &View, chain: &mut Cha
     PageBase::of_parent(parent, Some(view), record.first).map(Some)
 }
 
-/// The record of the parent that an archive has and still needs.
+/// The record of the parent that an archive has, whether it still needs that one or not.
 ///
 /// # Errors
 /// `Corrupt`, `NewerFormat`; `NotADatabase` for one of another database; those of the store.
-pub(crate) fn parent_record(store: &dyn Store, view: &View) -> Result<Option<ParentRecord>> {
-    let Some(record) = ParentRecord::read(store)? else { return Ok(None) };
-    if record.database != view.manifest().database {
+pub(crate) fn own_record(store: &dyn Store, view: &View) -> Result<Option<ParentRecord>> {
+    let record = ParentRecord::read(store)?;
+    if record.as_ref().is_some_and(|record| record.database != view.manifest().database) {
         return Err(Error::new(
             ErrorKind::NotADatabase,
             format!("the record of the parent in {} is of another database than the archive", store.place()),
         )
         .with_hint("Restore from a backup of this database (--backups)."));
     }
-    Ok(Some(record).filter(|record| view.start() <= record.first))
+    Ok(record)
+}
+
+/// The record of the parent that an archive has and still needs.
+///
+/// # Errors
+/// As [`own_record`].
+pub(crate) fn parent_record(store: &dyn Store, view: &View) -> Result<Option<ParentRecord>> {
+    Ok(own_record(store, view)?.filter(|record| view.start() <= record.first))
 }
 
 /// What pages of a database are made of whose archive in `store` begins where it was made of another one, by the record in that archive. `None`: there is
