@@ -51,7 +51,7 @@ fn bombs_stay_within_the_limit() {
     }
 }
 
-/// The same by several limits, each in a control group that has no more than the limit, half as much again for freed memory
+/// The same by several limits, each in a control group that has no more than the limit, as much again for freed memory
 /// that the allocator keeps, and the slack: the kernel kills what takes more.
 #[test]
 fn bombs_do_not_leave_a_control_group() {
@@ -60,7 +60,7 @@ fn bombs_do_not_leave_a_control_group() {
         let bytes = format!("{limit}MB");
         let flags = ["--query-memory-bytes", &bytes, "--statement-timeout", "20s"];
         let process = Process::start(&dir.path().join("data"), &flags);
-        let group = match ControlGroup::around(process.id(), (limit + limit / 2 + SLACK_MB) << 20) {
+        let group = match ControlGroup::around(process.id(), (2 * limit + SLACK_MB) << 20) {
             Ok(group) => group,
             Err(error) => return println!("skipped: no control group can be made ({error})"),
         };
