@@ -97,12 +97,12 @@ struct History {
 }
 
 impl PageHistory for History {
-    fn base(&self, _: PageId, buf: &mut PageBuf) -> Result<bool> {
+    fn base(&self, _: PageId, buf: &mut PageBuf) -> Result<Option<Lsn>> {
         let base = self.base.lock();
         if let Some(bytes) = &*base {
             buf.as_bytes_mut().copy_from_slice(bytes);
         }
-        Ok(base.is_some())
+        Ok(base.is_some().then_some(Lsn::NONE))
     }
     fn records(&self, page: PageId, after: Lsn, onto: &mut Rebuild<'_>) -> Result<Option<LogHold>> {
         if self.unreadable.load(Ordering::SeqCst) {

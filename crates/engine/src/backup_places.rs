@@ -177,12 +177,17 @@ impl Backups {
         self.seen.lock().newest.clone()
     }
 
-    /// The page's image in the newest backup, if `fits` says that what is behind it is all known. False if there is none.
+    /// The page's image in the newest backup, if `fits` says that what is behind it is all known; and where that begins. `None`: there is none.
     ///
     /// # Errors
     /// Those of reading it.
-    pub fn image_of(&self, page: PageId, fits: impl Fn(&BackupSummary) -> bool, buf: &mut PageBuf) -> Result<bool> {
-        let Some(backup) = self.newest()?.filter(|backup| fits(backup.summary())) else { return Ok(false) };
+    pub fn image_of(
+        &self,
+        page: PageId,
+        fits: impl Fn(&BackupSummary) -> bool,
+        buf: &mut PageBuf,
+    ) -> Result<Option<Lsn>> {
+        let Some(backup) = self.newest()?.filter(|backup| fits(backup.summary())) else { return Ok(None) };
         let read = backup.segment(page, std::slice::from_mut(buf));
         if read.is_err() {
             // It may have been deleted in favour of another one.
@@ -190,7 +195,7 @@ impl Backups {
             (seen.newest, seen.looked) = (None, None);
         }
         read?;
-        Ok(buf.verify(page).is_ok())
+        Ok(buf.verify(page).is_ok().then_some(backup.summary().begin))
     }
 
     fn rows(&self) -> Vec<BackupRow> {

@@ -110,12 +110,12 @@ impl Repairs {
         })
     }
 
-    /// The page's image in the newest backup; false: there is none.
-    fn in_backup(&self, page: PageId, buf: &mut PageBuf) -> Result<bool> {
-        let Some(backups) = &self.backups else { return Ok(false) };
+    /// The page's image in the newest backup, and from where on all records must be known; `None`: there is none.
+    fn in_backup(&self, page: PageId, buf: &mut PageBuf) -> Result<Option<Lsn>> {
+        let Some(backups) = &self.backups else { return Ok(None) };
         // Without all records since, a page that has none in what is left would come back as it was then. And what ends
         // behind the log is of another history.
-        let Some(archive) = self.archiver.as_ref().and_then(|archiver| archiver.view()) else { return Ok(false) };
+        let Some(archive) = self.archiver.as_ref().and_then(|archiver| archiver.view()) else { return Ok(None) };
         let end = self.log.end_lsn();
         let fits = |backup: &BackupSummary| {
             archive.start().is_some() && archive.start() <= backup.begin && backup.end <= archive.end().min(end)
@@ -124,7 +124,7 @@ impl Repairs {
         backups.image_of(page, fits, buf).or_else(|error| {
             tracing::warn!("page {page} is rebuilt without the newest backup: {error}");
             buf.as_bytes_mut().fill(0);
-            Ok(false)
+            Ok(None)
         })
     }
 
@@ -133,25 +133,26 @@ impl Repairs {
         *self.parent.lock() = parent;
     }
 
-    /// The page as the database had it that this one was made of; false: there is none.
-    fn of_parent(&self, page: PageId, buf: &mut PageBuf) -> bool {
-        let Some((first, parent)) = self.parent.lock().clone() else { return false };
-        // A page that was changed since, and of which no record is kept, would come back as it was at the cut.
+    /// The page as the database had it that this one was made of, and from where on all records must be known; `None`: there is none.
+    fn of_parent(&self, page: PageId, buf: &mut PageBuf) -> Option<Lsn> {
+        let (first, parent) = self.parent.lock().clone()?;
+        // A page that was changed since, and of which no record is kept, would come back as it was at the cut. (To make it takes long: what is known then
+        // counts, see `records`.)
         let archive = self.archiver.as_ref().and_then(|archiver| archiver.view());
         let archived = archive.is_some_and(|view| view.start().is_some() && view.start() <= first);
         if !archived && self.log.oldest_lsn() > first {
-            return false;
+            return None;
         }
         buf.as_bytes_mut().fill(0);
         match parent.make(page, std::slice::from_mut(buf)) {
-            Ok(0) if !buf.is_all_zero() => return true,
+            Ok(0) if !buf.is_all_zero() => return Some(first),
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!("page {page} is rebuilt without the database that this one was made of: {error}")
             }
         }
         buf.as_bytes_mut().fill(0);
-        false
+        None
     }
 
     /// Gives back what is kept for repairs where there was none for a while.
@@ -186,8 +187,8 @@ fn in_archive(view: &Arc<View>, page: PageId, after: Lsn, onto: &mut Rebuild<'_>
 }
 
 impl PageHistory for Repairs {
-    fn base(&self, page: PageId, buf: &mut PageBuf) -> Result<bool> {
-        Ok(self.in_backup(page, buf)? || self.of_parent(page, buf))
+    fn base(&self, page: PageId, buf: &mut PageBuf) -> Result<Option<Lsn>> {
+        Ok(self.in_backup(page, buf)?.or_else(|| self.of_parent(page, buf)))
     }
 
     fn records(&self, page: PageId, after: Lsn, onto: &mut Rebuild<'_>) -> Result<Option<LogHold>> {
@@ -201,6 +202,7 @@ impl PageHistory for Repairs {
         }
         let view = view.filter(|view| view.end() > view.start());
         let archived = view.as_ref().map_or(Lsn::NONE, |view| view.end());
+        let known = view.as_ref().map_or(hold.lsn(), |view| view.start().min(hold.lsn()));
         let mut chain = self.in_log.chain(page, after, archived.max(hold.lsn()))?;
         if let Some(view) = view
             && !chain.is_complete()
@@ -213,8 +215,15 @@ impl PageHistory for Repairs {
         }
         self.in_log.give(page, &chain, onto)?;
         match refused {
-            Some(error) if !onto.is_whole() => Err(error),
-            _ => Ok(Some(hold)),
+            Some(error) if !onto.is_whole() => return Err(error),
+            _ => {}
+        }
+        // The log was truncated, or the archive gave its beginning up, while the image was made.
+        match onto.needs().filter(|needs| *needs < known) {
+            Some(needs) => Err(Error::corrupt(format!(
+                "its records are known from LSN {known} on, there is none among them, and the image of it that was kept needs all from LSN {needs} on"
+            ))),
+            None => Ok(Some(hold)),
         }
     }
 

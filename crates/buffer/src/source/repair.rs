@@ -24,18 +24,19 @@ use super::replaces_whole_page;
 
 /// What is kept of pages besides their place in the files.
 pub trait PageHistory: Send + Sync {
-    /// Puts an older image of the page into `buf`; false: there is none. What is put there is verified.
+    /// Puts an older image of the page into `buf`, and says from where on all of the page's records must be known for it to be of use
+    /// ([`Rebuild::needs`]); `None`: there is none. What is put there is verified.
     ///
     /// # Errors
     /// Those of reading it.
-    fn base(&self, page: PageId, buf: &mut PageBuf) -> Result<bool>;
+    fn base(&self, page: PageId, buf: &mut PageBuf) -> Result<Option<Lsn>>;
 
     /// Gives `onto` the page's records behind `after`, in order, to the last one. Those before the last record that makes
     /// the page anew may be missing. What is returned keeps the log, at least from the first of these records that is
     /// still in it: it is given up only once the page is safe in its file.
     ///
     /// # Errors
-    /// Those of reading them; also when it cannot be told that there are no further ones.
+    /// Those of reading them; also when it cannot be told that there are no further ones, or that there are none at all ([`Rebuild::needs`]).
     fn records(&self, page: PageId, after: Lsn, onto: &mut Rebuild<'_>) -> Result<Option<LogHold>>;
 
     /// What is known of how new the page must be that was found as of `found` in its file. It is asked of pages of which this process
@@ -92,6 +93,8 @@ pub struct Rebuild<'b> {
     buf: &'b mut PageBuf,
     /// What it began with.
     base: Option<Box<PageBuf>>,
+    /// See [`Rebuild::needs`].
+    needs: Option<Lsn>,
     /// The page is right as of here; none: there is nothing of it yet.
     as_of: Option<Lsn>,
     /// Its records do not follow each other. One that makes it anew may follow.
@@ -102,10 +105,10 @@ pub struct Rebuild<'b> {
 }
 
 impl<'b> Rebuild<'b> {
-    fn new(page: PageId, buf: &'b mut PageBuf, based: bool) -> Self {
+    fn new(page: PageId, buf: &'b mut PageBuf, based: bool, needs: Option<Lsn>) -> Self {
         let base = based.then(|| Box::new(buf.clone()));
         let as_of = base.as_ref().map(|base| base.lsn());
-        Self { page, buf, base, as_of, broken: None, made_anew: false, records: 0, first: Lsn::NONE }
+        Self { page, buf, base, needs, as_of, broken: None, made_anew: false, records: 0, first: Lsn::NONE }
     }
 
     /// Forgets the records that were applied: they are given once more.
@@ -159,6 +162,12 @@ impl<'b> Rebuild<'b> {
     pub fn is_whole(&self) -> bool {
         self.records > 0 && self.broken.is_none()
     }
+
+    /// Of an image from elsewhere, while no record was given that says that it is the one before: what must be known for there to be none, all records
+    /// from here on. What was known as the image was looked for may have been given up since, so who gives the records asks.
+    pub fn needs(&self) -> Option<Lsn> {
+        self.needs.filter(|_| self.records == 0 && self.broken.is_none())
+    }
 }
 
 pub(super) struct Rebuilt {
@@ -173,13 +182,14 @@ pub(super) struct Rebuilt {
 /// Makes the page anew in `buf`. `stale`: what is in it is sound, but old.
 pub(super) fn rebuild(history: &dyn PageHistory, page: PageId, stale: bool, buf: &mut PageBuf) -> Result<Rebuilt> {
     let begun = Instant::now();
-    let based = stale || history.base(page, buf)?;
+    let needs = if stale { None } else { history.base(page, buf)? };
+    let based = stale || needs.is_some();
     if based {
         buf.verify(page)
             .map_err(|fault| Error::corrupt(format!("the image of it that was kept is damaged as well: {fault}")))?;
     }
     let base = if based { buf.lsn() } else { Lsn::NONE };
-    let mut onto = Rebuild::new(page, buf, based);
+    let mut onto = Rebuild::new(page, buf, based, needs);
     let hold = history.records(page, base, &mut onto)?;
     if let Some(broken) = onto.broken {
         return Err(broken);

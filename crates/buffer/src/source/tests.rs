@@ -16,8 +16,8 @@ use crate::stats::Counters;
 struct Forgetful(Weak<Sources>);
 
 impl PageHistory for Forgetful {
-    fn base(&self, _: PageId, _: &mut PageBuf) -> Result<bool> {
-        Ok(false)
+    fn base(&self, _: PageId, _: &mut PageBuf) -> Result<Option<Lsn>> {
+        Ok(None)
     }
     fn records(&self, _: PageId, _: Lsn, _: &mut Rebuild<'_>) -> Result<Option<LogHold>> {
         if let Some(sources) = self.0.upgrade() {
