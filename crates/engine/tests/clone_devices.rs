@@ -13,12 +13,14 @@ mod history;
 mod rng;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use common::hooked::{Call, Hooked};
 use history::{ARCHIVE, DIR, History, Rows, Shape, open, read};
 use resurgam_archive::{Archive, Lease, LeaseKind};
 use resurgam_engine::*;
-use resurgam_vfs::{Failing, FaultPlan, SimVfs, Vfs};
+use resurgam_page::{PageBuf, PageType};
+use resurgam_vfs::{Failing, FaultPlan, OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FolderStore, Store};
 use rng::Rng;
 
@@ -341,6 +343,87 @@ fn a_changed_page_whose_log_is_gone_is_not_the_parents() -> Result<()> {
         }
     }
     assert!(told > 0, "nothing is damaged");
+    Ok(())
+}
+
+/// A checkpoint truncates the log while the parent's image of a page is made: the page's only record goes with it, and the image is none.
+#[test]
+fn the_log_goes_while_the_parents_page_is_made() -> Result<()> {
+    let (history, mut rows) = parent(35)?;
+    let mut rng = Rng::new(35);
+    make(&history, true)?;
+    let without = Options { archive: None, ..options(&history, false) };
+    // What is called at the next read of the parent's archive.
+    let next: Arc<Mutex<Option<Database>>> = Arc::default();
+    let disk = {
+        let next = Arc::clone(&next);
+        Hooked::new(history.sim.clone(), move |call, path| {
+            let of_parent = call == Call::Read && path.starts_with(ARCHIVE);
+            let db = of_parent.then(|| next.lock().expect("nobody panicked").take()).flatten();
+            // The first one has pages written that the next one need not wait for.
+            for db in db.iter().cycle().take(3) {
+                while db.write_back().expect("pages are written") > 0 {}
+                db.checkpoint().expect("a checkpoint");
+            }
+        })
+    };
+    let db = Database::open_with(Arc::new(disk), Path::new(MADE), without, |_| {})?;
+    db.finish_restore()?;
+    let begun = db.log_status().oldest;
+    // Once, and never again.
+    write(&db, &mut rows, 999, &mut rng)?;
+    for round in 0.. {
+        if db.log_status().flushed > Lsn(begun.0 + (4 << 20)) {
+            break;
+        }
+        let tx = db.begin(Isolation::ReadCommitted);
+        let table = table_of(&tx, "big")?;
+        for id in 2000..2040 {
+            let mut key = Vec::new();
+            table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
+            tx.statement(StatementKind::PointWrite)?;
+            tx.update(&table, &key, Seen::Snapshot, &common::row(id, round, "changed"))?.done()?;
+            rows.get_mut("big").expect("it is there").insert(id, (round, "changed".to_owned()));
+        }
+        tx.commit(Durability::Sync)?.wait()?;
+    }
+    while db.write_back()? > 0 {}
+    same("all", &db, &history, &rows)?;
+    assert_eq!(db.log_status().oldest, begun, "no checkpoint was made yet");
+    let tx = db.begin(Isolation::ReadCommitted);
+    let table = table_of(&tx, "big")?;
+    let file = history.sim.open(&Path::new(MADE).join("data"), OpenMode::ReadWrite)?;
+    // Other pages push those that were changed out of memory.
+    let (mut key, mut found) = (Vec::new(), RowBuf::default());
+    for id in (700..3000).chain(700..3000) {
+        key.clear();
+        table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
+        assert!(tx.statement(StatementKind::Read)?.get(&table, &key, &mut found)?, "row {id}");
+    }
+    let mut page = PageBuf::zeroed();
+    for number in 1..file.len()? / limits::PAGE_SIZE as u64 {
+        file.read_exact_at(page.as_bytes_mut(), number * limits::PAGE_SIZE as u64)?;
+        if page.object() == table.rows_object() && page.page_type() == Some(PageType::Leaf) {
+            history.sim.flip_bit(&Path::new(MADE).join("data"), (number * limits::PAGE_SIZE as u64 + 100) * 8)?;
+        }
+    }
+    *next.lock().expect("nobody panicked") = Some(db.clone());
+    let changed = rows["big"].iter().find(|(_, (value, _))| *value == 999).map(|(id, _)| *id).expect("one");
+    key.clear();
+    table.encode_key(&[DatumRef::Int8(changed)], &mut key)?;
+    let got = tx.statement(StatementKind::Read)?.get(&table, &key, &mut found);
+    let armed = next.lock().expect("nobody panicked").is_some();
+    assert!(
+        !armed,
+        "the parent's archive was not read: {got:?}, {:?}, {:?}",
+        table.column(found.raw(), 1)?,
+        db.repairs()
+    );
+    assert!(db.log_status().oldest > begun, "the log is kept");
+    match got {
+        Ok(there) => panic!("there: {there}, as of the cut: {:?}", table.column(found.raw(), 1)?),
+        Err(error) => assert!(error.kind() == ErrorKind::Corrupt && error.to_string().contains("needs all"), "{error}"),
+    }
     Ok(())
 }
 
