@@ -83,6 +83,8 @@ impl ControlGroup {
         } else {
             (Path::new("/sys/fs/cgroup").join(name), "memory.max", "memory.peak")
         };
+        // One that a test left which was killed, and whose process id has come round: it is empty, or stays.
+        let _ = std::fs::remove_dir(&folder);
         std::fs::create_dir(&folder)?;
         let group = Self { folder, most };
         std::fs::write(group.folder.join(limit), bytes.to_string())?;
