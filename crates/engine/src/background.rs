@@ -355,7 +355,7 @@ fn restore(weak: &Weak<Inner>) {
             let outcome = replaced.and_then(|()| db.restore_step());
             let more = matches!(outcome, Ok(true));
             match db.judge(RESTORE, outcome) {
-                Step::Done if more => length = Duration::ZERO,
+                Step::Done if more => length = db.restore_rest(),
                 Step::Done => {}
                 Step::Pause(longer) => length = longer,
                 Step::Stop => return,

@@ -74,6 +74,9 @@ pub struct Options {
     /// A device of pages that does not answer a call for so long is given up and replaced, where there is an archive and
     /// [`Options::spare_data`]. Zero: it is waited for, whatever happens.
     pub device_timeout: Duration,
+    /// Most of all processors' time, in per cent, that the background pass of a restore takes while others want them; at
+    /// 100 it never rests. What is asked for is restored at once in any case.
+    pub restore_cpu_percent: u32,
     /// Page servers, which have the pages in place of the data file. `None`: the data file has them.
     #[doc(hidden)]
     pub pages: Option<PageServiceHandle>,
@@ -191,6 +194,7 @@ impl Default for Options {
             archive_records_per_page_max: 256,
             spare_data: None,
             device_timeout: Duration::ZERO,
+            restore_cpu_percent: 5,
             backup_part_bytes: 0,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,

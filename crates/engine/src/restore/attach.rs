@@ -71,7 +71,8 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
     let media = origin.kind == OriginKind::Media;
     // Until a checkpoint has what the pass finds.
     let hold = if media { Some(at.log.hold("the restore", end)?) } else { None };
-    let restore = Restore::new(at.vfs, at.dir.to_path_buf(), origin, restoring, as_of, hold)?;
+    let percent = at.options.restore_cpu_percent;
+    let restore = Restore::new(at.vfs, at.dir.to_path_buf(), origin, restoring, as_of, hold, percent)?;
     let version_file = at.pool.version_file().map(|file| file.number());
     for (page, entry) in at.pending.snapshot() {
         let in_use = page.file() == 0 || Some(page.file()) == version_file;

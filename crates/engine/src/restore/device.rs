@@ -407,7 +407,8 @@ impl Database {
         let again = again(vfs, &dir, archiver, &found, as_of, segment_bytes, origin.parent.as_ref(), id);
         let maker = FromArchive::new(found.maker(as_of)?, again);
         let restoring = Restoring::new(&files_of(&origin), Arc::new(maker));
-        let restore = Restore::new(vfs, dir.clone(), origin, restoring, as_of, Some(hold))?;
+        let percent = inner.options.restore_cpu_percent;
+        let restore = Restore::new(vfs, dir.clone(), origin, restoring, as_of, Some(hold), percent)?;
         let side = dir.join("doublewrite");
         let area = (file == 0).then_some((&gated, side.as_path()));
         pool.replace_file(file, new, area, Arc::clone(&restore.restoring))?;

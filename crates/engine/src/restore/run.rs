@@ -17,10 +17,11 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_buffer::{BufferPool, Planted, Restoring, SEGMENT_PAGES, Segment};
 use resurgam_log::{Log, LogHold};
-use resurgam_vfs::Vfs;
+use resurgam_vfs::{ProcessorTime, Vfs};
 
 use super::marks::Marks;
 use super::origin::{Origin, OriginKind};
+use super::pace::Pace;
 use crate::database::Database;
 
 /// The background pass takes so many neighbouring segments at once, at most.
@@ -52,6 +53,8 @@ pub struct RestoreStatus {
     pub bytes: u64,
     pub bytes_per_second: f64,
     pub left: Option<Duration>,
+    /// How long the background pass has rested since the open, because others wanted the processors.
+    pub rested: Duration,
     /// Since when this process restores; microseconds since 2000-01-01 UTC.
     pub since_us: i64,
     /// Pages are made as of this LSN, before what the log has.
@@ -75,6 +78,7 @@ pub(crate) struct Restore {
     /// Of the background pass: what it takes next, how much at a time, what was asked for when it looked last.
     step: Mutex<(Option<Segment>, usize, u64)>,
     failing: AtomicU64,
+    pace: Pace,
     /// The log from the archive's end on, until a checkpoint has it.
     hold: Mutex<Option<LogHold>>,
 }
@@ -91,6 +95,7 @@ impl Restore {
         restoring: Restoring,
         as_of: Lsn,
         hold: Option<LogHold>,
+        cpu_percent: u32,
     ) -> Result<Arc<Self>> {
         let marks = match Marks::read(vfs, &dir, origin.database_id) {
             // Everything behind the archive's end is applied to what is restored again.
@@ -113,6 +118,7 @@ impl Restore {
             since_us: vfs.wall_clock_us(),
             step: Mutex::new((None, 1, 0)),
             failing: AtomicU64::new(0),
+            pace: Pace::new(cpu_percent, processors()),
             hold: Mutex::new(hold),
         }))
     }
@@ -218,11 +224,16 @@ impl Restore {
             bytes: progress.bytes,
             bytes_per_second: progress.bytes as f64 / seconds,
             left: (done > 0).then(|| Duration::from_secs_f64((left as f64 * seconds / done as f64).min(1e9))),
+            rested: self.pace.rested(),
             since_us: self.since_us,
             as_of: self.as_of,
             error: error.map(|error| error.to_string()),
         }
     }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
 /// Files and their pages, as the buffer pool knows them.
@@ -293,14 +304,16 @@ impl Database {
             } else {
                 let next = restore.restoring.next_unrestored(step.0, step.1);
                 step.0 = next.last().map(|last| Segment { number: last.number + 1, ..*last });
-                step.1 = (step.1 * 2).min(STEP_MAX);
+                let most = if restore.pace.steps_back() { processors().min(RESTORERS_MAX) } else { STEP_MAX };
+                step.1 = (step.1 * 2).min(most);
                 next
             }
         };
         if segments.is_empty() {
             return self.end_restore(restore);
         }
-        self.restore_segments(&segments)?;
+        let begun = Instant::now();
+        restore.pace.worked(self.restore_segments(&segments)?, begun.elapsed());
         let waiting = restore.restoring.take_unmarked().len() as u64;
         let since = restore.failing.load(Ordering::Relaxed);
         let now = restore.begun.elapsed().as_millis() as u64;
@@ -314,27 +327,35 @@ impl Database {
         Ok(true)
     }
 
-    fn restore_segments(&self, segments: &[Segment]) -> Result<()> {
+    /// Returns what its threads have had of the processors.
+    fn restore_segments(&self, segments: &[Segment]) -> Result<ProcessorTime> {
         let inner = self.inner();
         let threads = match inner.options.background {
-            true => std::thread::available_parallelism().map_or(1, |n| n.get().min(RESTORERS_MAX)).min(segments.len()),
+            true => processors().min(RESTORERS_MAX).min(segments.len()),
             false => 1,
         };
         if threads <= 1 {
-            return segments.iter().try_for_each(|segment| inner.pool.restore_segment(*segment));
+            let before = ProcessorTime::of_thread();
+            segments.iter().try_for_each(|segment| inner.pool.restore_segment(*segment))?;
+            return Ok(ProcessorTime::of_thread().since(before));
         }
         // Each takes the next one: some have much to replay.
         let next = AtomicUsize::new(0);
-        let some = || {
+        let some = || -> Result<ProcessorTime> {
             while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
                 inner.pool.restore_segment(*segment)?;
             }
-            Ok(())
+            Ok(ProcessorTime::of_thread())
         };
         std::thread::scope(|scope| {
             let parts: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
             let failed = |_| Err(Error::internal("a thread that restores segments panicked"));
-            parts.into_iter().map(|part| part.join().unwrap_or_else(failed)).fold(Ok(()), Result::and)
+            let ended: Vec<_> = parts.into_iter().map(|part| part.join().unwrap_or_else(failed)).collect();
+            let mut used = ProcessorTime::default();
+            for part in ended {
+                used += part?;
+            }
+            Ok(used)
         })
     }
 
@@ -392,6 +413,11 @@ impl Database {
             progress.on_demand
         );
         Ok(false)
+    }
+
+    /// How long the background pass is to rest before its next step, because others want the processors.
+    pub(crate) fn restore_rest(&self) -> Duration {
+        self.restore_under_way().map_or(Duration::ZERO, |restore| restore.pace.take_rest())
     }
 
     /// Whether a page may be looked at without waiting for a restore: a hint.

@@ -233,6 +233,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("bytes", status.bytes.into()),
                     ("bytes_per_second", status.bytes_per_second.into()),
                     ("seconds_left", status.left.map(|left| left.as_secs_f64()).into()),
+                    ("rested_seconds", status.rested.as_secs_f64().into()),
                     ("since", V::Time(status.since_us + EPOCH_US)),
                     ("as_of_lsn", status.as_of.0.into()),
                     ("error", status.error.into()),

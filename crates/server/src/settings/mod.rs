@@ -196,6 +196,8 @@ settings! {
     spare_data: PathBuf, "spare-data", "RESURGAM_SPARE_DATA", "";
     /// A device of pages that does not answer a call for so long is given up and replaced like a dead one, where there are an archive and a spare-data folder on another device; without these it is waited for. 0: always.
     device_timeout: Duration, "device-timeout", "RESURGAM_DEVICE_TIMEOUT", "1min";
+    /// Most of all processors' time that a restore takes, while others want them, for what nobody has asked for yet, in percent; at 100 it does not step back.
+    restore_cpu_percent: u32, "restore-cpu-percent", "RESURGAM_RESTORE_CPU_PERCENT", "5";
     /// Whether changed pages are written twice, against writes that a power loss tears. auto: unless archive (and backups) have every page, so that a torn one is rebuilt; off: never, where file system and device tear no write of 8 kB.
     double_writes: DoubleWriting, "double-writes", "RESURGAM_DOUBLE_WRITES", "auto";
     /// Size of one log file; fixed when the database is created.
@@ -390,6 +392,9 @@ impl Settings {
         }
         if !(1..=100).contains(&self.cleaner_cpu_percent) {
             return Err("cleaner_cpu_percent must be from 1 to 100".into());
+        }
+        if !(1..=100).contains(&self.restore_cpu_percent) {
+            return Err("restore_cpu_percent must be from 1 to 100".into());
         }
         self.check_roles()?;
         // PostgreSQL's range.
