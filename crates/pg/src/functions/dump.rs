@@ -15,7 +15,9 @@ use crate::wire::SqlError;
 pub(super) const NAMES: &[&str] = &["acldefault"];
 
 /// The rights to an object of that kind while nobody has said anything, as texts.
-fn defaults(cx: &dyn PgContext, letter: &str, owner: u32) -> Result<Vec<String>, SqlError> {
+/// `kind` is a "char" in PostgreSQL, which has one letter only of a longer text.
+fn defaults(cx: &dyn PgContext, kind: &str, owner: u32) -> Result<Vec<String>, SqlError> {
+    let letter = kind.char_indices().nth(1).map_or(kind, |(second, _)| &kind[..second]);
     let rights = cx.rights()?;
     // There are none of these here: what only their owner may.
     let only_owner = match letter {
@@ -30,7 +32,7 @@ fn defaults(cx: &dyn PgContext, letter: &str, owner: u32) -> Result<Vec<String>,
         return Ok(vec![text.replacen("=UC/", &format!("={letters}/"), 1)]);
     }
     let object = Object::of_letter(letter)
-        .ok_or_else(|| SqlError::new("XX000", format!("unrecognized objtype abbreviation: {letter}")))?;
+        .ok_or_else(|| SqlError::new("22023", format!("unrecognized objtype abbreviation: {letter}")))?;
     Ok(acl::texts(&default_grants(object, owner), &rights))
 }
 
