@@ -34,7 +34,7 @@ use std::time::Duration;
 use resurgam_base::{Error, Result};
 
 pub use gate::Gate;
-pub use priority::{ProcessorTime, lower_priority};
+pub use priority::{MachineTime, lower_priority, thread_time};
 pub use real::RealVfs;
 pub use sim::{Failing, FaultPlan, Lie, LyingWrite, SimConfig, SimVfs};
 pub use stats::VfsStats;

@@ -1,6 +1,5 @@
 //! Threads that step back: what they do may take longer when others want the processors. And whether these do.
 
-use std::ops::AddAssign;
 use std::time::Duration;
 
 /// Work in the background, as `nice` counts it: about a quarter of a processor beside one thread that wants all of it.
@@ -17,41 +16,42 @@ pub fn lower_priority() {
     };
 }
 
-/// What a thread has had of the processors.
+/// How long the calling thread has run since it began; nothing where the system does not tell.
+pub fn thread_time() -> Duration {
+    // Nanoseconds first (Linux, Documentation/scheduler/sched-stats).
+    let ran = read("/proc/thread-self/schedstat").and_then(|text| text.split_ascii_whitespace().next()?.parse().ok());
+    Duration::from_nanos(ran.unwrap_or(0))
+}
+
+/// What the machine's processors have done since it was started, all of them together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProcessorTime {
-    /// How long it ran.
-    pub ran: Duration,
-    /// How long it was ready to run, and others did.
-    pub waited: Duration,
+pub struct MachineTime {
+    /// Somebody ran.
+    pub busy: Duration,
+    /// That, and when nobody did.
+    pub all: Duration,
 }
 
-impl ProcessorTime {
-    /// Of the calling thread since it began; nothing at all where the system does not tell.
-    pub fn of_thread() -> Self {
-        // Two numbers of nanoseconds, and one of slices (Linux, Documentation/scheduler/sched-stats).
-        let text = match cfg!(target_os = "linux") {
-            true => std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default(),
-            false => String::new(),
-        };
-        let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
-        match (numbers.next(), numbers.next()) {
-            (Some(ran), Some(waited)) => Self { ran: Duration::from_nanos(ran), waited: Duration::from_nanos(waited) },
-            _ => Self::default(),
-        }
+impl MachineTime {
+    /// Until now, in steps of a hundredth of a second; `None` where the system does not tell. In a container it is the host's.
+    pub fn now() -> Option<Self> {
+        Self::parse(&read("/proc/stat")?)
     }
 
-    /// What has been added since `before`.
-    pub fn since(self, before: Self) -> Self {
-        Self { ran: self.ran.saturating_sub(before.ran), waited: self.waited.saturating_sub(before.waited) }
+    /// `cpu user nice system idle iowait irq softirq steal …`, in hundredths of a second (Linux, proc(5)). What guests had is in
+    /// `user` and `nice` already.
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> = line.split_ascii_whitespace().take(8).map_while(|ticks| ticks.parse().ok()).collect();
+        let idle = ticks.get(3)?.saturating_add(*ticks.get(4)?);
+        let all = ticks.iter().fold(0u64, |sum, ticks| sum.saturating_add(*ticks));
+        let time = |ticks: u64| Duration::from_millis(ticks.saturating_mul(10));
+        Some(Self { busy: time(all.saturating_sub(idle)), all: time(all) })
     }
 }
 
-impl AddAssign for ProcessorTime {
-    fn add_assign(&mut self, more: Self) {
-        self.ran += more.ran;
-        self.waited += more.waited;
-    }
+fn read(path: &str) -> Option<String> {
+    if cfg!(target_os = "linux") { std::fs::read_to_string(path).ok() } else { None }
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -59,15 +59,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_knows_what_it_has_had() {
-        let before = ProcessorTime::of_thread();
+    fn what_runs_is_seen() {
+        let (ours, before) = (thread_time(), MachineTime::now().expect("it is Linux"));
         let begun = std::time::Instant::now();
-        while begun.elapsed() < Duration::from_millis(30) {
+        while begun.elapsed() < Duration::from_millis(60) {
             std::hint::spin_loop();
         }
-        let had = ProcessorTime::of_thread().since(before);
-        // Kernels without the statistics say nothing.
-        assert!(had == ProcessorTime::default() || had.ran + had.waited >= Duration::from_millis(15), "{had:?}");
+        let (ran, after) = (thread_time().saturating_sub(ours), MachineTime::now().expect("as before"));
+        assert!(after.all > before.all && after.busy >= before.busy, "{before:?} {after:?}");
+        // Kernels without the statistics say nothing. Others may have run meanwhile.
+        assert!(ours.is_zero() || ran > Duration::from_millis(1) && ran <= Duration::from_millis(120), "{ran:?}");
+    }
+
+    #[test]
+    fn the_machines_line_is_read() {
+        let line = |text: &str| MachineTime::parse(text);
+        let (busy, all) = (Duration::from_millis(10 * 63), Duration::from_millis(10 * 163));
+        assert_eq!(line("cpu  1 2 4 90 10 8 16 32 64 128\ncpu0 1 1 1 1 1\n"), Some(MachineTime { busy, all }));
+        assert_eq!(
+            (line(""), line("cpu  1 2 3"), line("cpu0 1 2 3 4 5"), line("cpu  1 2 3 x 5")),
+            (None, None, None, None)
+        );
+        assert!(line("cpu  18446744073709551615 2 3 4 5 6 7 8").is_some());
     }
 
     #[test]

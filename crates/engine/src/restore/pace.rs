@@ -2,67 +2,81 @@
 //! of them where others want them, so that a restore is not felt (Instant restore, section 5.3: transactions go before the
 //! restore of what nobody has asked for).
 //!
-//! Whether they are wanted, the pass's own threads tell, which are of low priority: how long they were ready to run and had
-//! to wait. That holds in a container as well, and whoever else wants the processors. Where the system does not tell,
-//! nothing but the priority holds the pass back.
+//! What others want is what the whole machine does beside the pass, its rests included. Below a half the pass takes what it can,
+//! at its low priority; from there on less and less, down to its share where others want nine tenths. Where the system does not
+//! tell what it does, nothing but the priority holds the pass back.
 //!
 //! Nothing is at risk for longer by it: log, archive and backup have everything. What is asked for is restored at once.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use resurgam_vfs::ProcessorTime;
+use resurgam_vfs::MachineTime;
 
-/// Others want the processors when the pass waits for this share of the time in which it could run, and no longer when it
-/// waits for less than that.
-const WANTED: f64 = 0.2;
-const SPARE: f64 = 0.05;
+/// Others have so much of the processors where the pass begins to take less than the rest, and where it takes its share only.
+const SOME: f64 = 0.5;
+const ALL: f64 = 0.9;
+/// Looked at so far apart, at least: the system counts in hundredths of a second.
+const LOOK: Duration = Duration::from_millis(100);
 /// Longest rest between two steps.
 const REST_MAX: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(crate) struct Pace {
-    /// Most of all processors' time while others want them, as a fraction.
+    /// What the pass may always have, as a fraction of all processors' time.
     share: f64,
     processors: f64,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
-    /// Share of the time ready to run that was waited, the last steps counting most.
-    waited: f64,
-    steps_back: bool,
+    /// When the machine was looked at last, and what the pass has had of it since.
+    seen: Option<MachineTime>,
+    ours: Duration,
+    /// What the pass may have now.
+    allowed: f64,
     rest: Duration,
     rested: Duration,
 }
 
 impl Pace {
-    /// `percent` of all processors' time while others want them: 100 never rests.
+    /// `percent` of all processors' time is the pass's share: 100 never rests.
     pub fn new(percent: u32, processors: usize) -> Self {
         let share = f64::from(percent.clamp(1, 100)) / 100.0;
-        Self { share, processors: processors.max(1) as f64, state: Mutex::default() }
+        let (zero, seen) = (Duration::ZERO, None);
+        // It begins with care: the machine may be at work, and a moment at full speed would be felt.
+        let state = Mutex::new(State { seen, ours: zero, allowed: 0.0, rest: zero, rested: zero });
+        Self { share, processors: processors.max(1) as f64, state }
     }
 
-    /// A step of the pass has taken `took`, and its threads together `used`.
-    pub fn worked(&self, used: ProcessorTime, took: Duration) {
-        let ready = (used.ran + used.waited).as_secs_f64();
-        if ready <= 0.0 {
-            return;
-        }
+    /// A step of the pass has taken `took`, and `ran` of all processors; `machine` is what the machine has done until now.
+    pub fn worked(&self, ran: Duration, took: Duration, machine: Option<MachineTime>) {
         let mut state = self.state.lock();
-        state.waited = (state.waited + used.waited.as_secs_f64() / ready) / 2.0;
-        state.steps_back = state.waited > if state.steps_back { SPARE } else { WANTED };
-        let due = match state.steps_back && self.share < 1.0 {
-            true => Duration::from_secs_f64(used.ran.as_secs_f64() / (self.share * self.processors)),
+        state.ours += ran;
+        let Some(now) = machine else {
+            state.allowed = 1.0;
+            return;
+        };
+        let before = *state.seen.get_or_insert(now);
+        let (busy, all) = (now.busy.saturating_sub(before.busy), now.all.saturating_sub(before.all));
+        if all >= LOOK.mul_f64(self.processors) {
+            let others = busy.saturating_sub(state.ours).as_secs_f64() / all.as_secs_f64();
+            // A look may meet a moment that is like no other.
+            let allowed = (state.allowed + ((ALL - others) / (ALL - SOME)).clamp(0.0, 1.0)) / 2.0;
+            // Halving never comes to an end by itself.
+            state.allowed = if allowed > 0.99 { 1.0 } else { allowed };
+            (state.seen, state.ours) = (Some(now), Duration::ZERO);
+        }
+        let allowed = state.allowed.max(self.share);
+        state.rest = match allowed < 1.0 {
+            true => ran.div_f64(allowed * self.processors).saturating_sub(took).min(REST_MAX),
             false => Duration::ZERO,
         };
-        state.rest = due.saturating_sub(took).min(REST_MAX);
     }
 
     /// Whether others want the processors: then steps are short.
     pub fn steps_back(&self) -> bool {
-        self.share < 1.0 && self.state.lock().steps_back
+        self.state.lock().allowed.max(self.share) < 1.0
     }
 
     /// How long the pass is to rest before its next step; it counts as rested.
@@ -86,38 +100,70 @@ mod tests {
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
-    fn used(ran: u64, waited: u64) -> ProcessorTime {
-        ProcessorTime { ran: ms(ran), waited: ms(waited) }
+
+    /// A machine of two processors, and the pass in it.
+    struct Machine {
+        pace: Pace,
+        now: MachineTime,
+    }
+
+    impl Machine {
+        fn new(percent: u32) -> Self {
+            Self { pace: Pace::new(percent, 2), now: MachineTime { busy: ms(1000), all: ms(9000) } }
+        }
+        /// A step and what follows: the pass has run for `ran` within `took`, others for `others`. Returns the rest.
+        fn step(&mut self, ran: u64, took: u64, others: u64) -> Duration {
+            self.now.busy += ms(ran + others);
+            self.now.all += ms(2 * took);
+            self.pace.worked(ms(ran), ms(took), Some(self.now));
+            self.pace.take_rest()
+        }
+        /// The pass rests, and others run.
+        fn rest(&mut self, took: u64, others: u64) {
+            self.now.busy += ms(others);
+            self.now.all += ms(2 * took);
+        }
     }
 
     #[test]
     fn it_rests_where_others_want_the_processors() {
-        let pace = Pace::new(5, 2);
-        pace.worked(used(100, 3), ms(52));
-        assert_eq!((pace.steps_back(), pace.take_rest()), (false, ms(0)), "it has them to itself");
-        pace.worked(used(9, 9), ms(10));
-        assert!(pace.steps_back());
-        // 9 ms of processors are a twentieth of two of them in 90 ms, of which 10 have passed.
-        assert_eq!((pace.take_rest(), pace.take_rest()), (ms(80), ms(0)));
-        // One that has rested is run soon: that alone is no reason to believe that nobody wants them.
-        pace.worked(used(9, 1), ms(10));
-        assert_eq!((pace.steps_back(), pace.take_rest()), (true, ms(80)));
-        for _ in 0..4 {
-            pace.worked(used(9, 0), ms(5));
+        let mut machine = Machine::new(5);
+        assert!(machine.pace.steps_back());
+        assert_eq!(machine.step(16, 10, 1), ms(150), "nothing is known yet");
+        for _ in 0..8 {
+            machine.rest(150, 2);
+            machine.step(190, 100, 10);
         }
-        assert_eq!((pace.steps_back(), pace.take_rest()), (false, ms(0)), "nobody does any more");
-        assert_eq!(pace.rested(), ms(160));
-        pace.worked(used(1000, 5000), ms(1000));
-        assert_eq!(pace.take_rest(), REST_MAX);
+        assert_eq!((machine.step(190, 100, 10), machine.pace.steps_back()), (ms(0), false), "it has them to itself");
+        assert_eq!(machine.step(110, 100, 90), ms(0), "and a half of them as well");
+        assert_eq!((machine.step(60, 100, 140), machine.pace.steps_back()), (ms(0), true), "it has little anyway");
+        for _ in 0..8 {
+            machine.rest(150, 290);
+            machine.step(8, 10, 12);
+        }
+        // 8 ms of processors are a twentieth of two of them in 80 ms, of which 10 have passed.
+        machine.rest(150, 290);
+        assert_eq!(machine.step(8, 10, 12), ms(70));
+        assert!(machine.pace.rested() > ms(400));
+        // Long work would have to rest for long.
+        machine.rest(5000, 9900);
+        assert_eq!(machine.step(190, 100, 10), REST_MAX);
+        // Nobody wants them any more.
+        for _ in 0..8 {
+            machine.rest(100, 1);
+            machine.step(190, 100, 10);
+        }
+        assert_eq!((machine.step(190, 100, 10), machine.pace.steps_back()), (ms(0), false));
     }
 
     #[test]
     fn it_does_not_rest_where_it_may_have_all_or_nothing_is_known() {
-        let pace = Pace::new(100, 2);
-        pace.worked(used(9, 90), ms(50));
-        assert_eq!((pace.steps_back(), pace.take_rest()), (false, ms(0)));
+        let mut machine = Machine::new(100);
+        for _ in 0..5 {
+            assert_eq!((machine.step(10, 100, 190), machine.pace.steps_back()), (ms(0), false));
+        }
         let pace = Pace::new(5, 2);
-        pace.worked(ProcessorTime::default(), ms(50));
+        pace.worked(ms(9), ms(50), None);
         assert_eq!((pace.steps_back(), pace.take_rest()), (false, ms(0)));
     }
 }

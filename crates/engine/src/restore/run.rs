@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_buffer::{BufferPool, Planted, Restoring, SEGMENT_PAGES, Segment};
 use resurgam_log::{Log, LogHold};
-use resurgam_vfs::{ProcessorTime, Vfs};
+use resurgam_vfs::{MachineTime, Vfs, thread_time};
 
 use super::marks::Marks;
 use super::origin::{Origin, OriginKind};
@@ -313,7 +313,11 @@ impl Database {
             return self.end_restore(restore);
         }
         let begun = Instant::now();
-        restore.pace.worked(self.restore_segments(&segments)?, begun.elapsed());
+        let ran = self.restore_segments(&segments)?;
+        // A simulated schedule depends on nothing that is not in its seed.
+        if inner.options.background {
+            restore.pace.worked(ran, begun.elapsed(), MachineTime::now());
+        }
         let waiting = restore.restoring.take_unmarked().len() as u64;
         let since = restore.failing.load(Ordering::Relaxed);
         let now = restore.begun.elapsed().as_millis() as u64;
@@ -327,35 +331,31 @@ impl Database {
         Ok(true)
     }
 
-    /// Returns what its threads have had of the processors.
-    fn restore_segments(&self, segments: &[Segment]) -> Result<ProcessorTime> {
+    /// Returns how long its threads have run.
+    fn restore_segments(&self, segments: &[Segment]) -> Result<Duration> {
         let inner = self.inner();
         let threads = match inner.options.background {
             true => processors().min(RESTORERS_MAX).min(segments.len()),
             false => 1,
         };
         if threads <= 1 {
-            let before = ProcessorTime::of_thread();
+            let before = thread_time();
             segments.iter().try_for_each(|segment| inner.pool.restore_segment(*segment))?;
-            return Ok(ProcessorTime::of_thread().since(before));
+            return Ok(thread_time().saturating_sub(before));
         }
         // Each takes the next one: some have much to replay.
         let next = AtomicUsize::new(0);
-        let some = || -> Result<ProcessorTime> {
+        let some = || -> Result<Duration> {
             while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
                 inner.pool.restore_segment(*segment)?;
             }
-            Ok(ProcessorTime::of_thread())
+            Ok(thread_time())
         };
         std::thread::scope(|scope| {
             let parts: Vec<_> = (0..threads).map(|_| scope.spawn(some)).collect();
             let failed = |_| Err(Error::internal("a thread that restores segments panicked"));
             let ended: Vec<_> = parts.into_iter().map(|part| part.join().unwrap_or_else(failed)).collect();
-            let mut used = ProcessorTime::default();
-            for part in ended {
-                used += part?;
-            }
-            Ok(used)
+            ended.into_iter().sum()
         })
     }
 
