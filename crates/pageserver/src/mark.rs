@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, Lsn, Result, checksum};
-use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_vfs::{Vfs, read_small, replace_small};
 
 const NAME: &str = "mark";
 const MAGIC: u32 = u32::from_le_bytes(*b"RSPS");
@@ -51,13 +51,7 @@ impl Mark {
     /// `NewerFormat`; `Corrupt`; those of reading.
     pub fn read_any(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(NAME);
-        if !vfs.exists(&path)? {
-            return Ok(None);
-        }
-        let file = vfs.open(&path, OpenMode::ReadOnly)?;
-        let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
-        let read = file.read_at(&mut bytes, 0)?;
-        bytes.truncate(read);
+        let Some(bytes) = read_small(&**vfs, &path, BYTES_MAX)? else { return Ok(None) };
         if bytes.get(..4) == Some(&MAGIC.to_le_bytes())
             && bytes.get(4..6).is_some_and(|v| v > &VERSION.to_le_bytes()[..])
         {
@@ -74,13 +68,7 @@ impl Mark {
     /// # Errors
     /// Those of writing.
     pub fn write(&self, vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<()> {
-        let beside = dir.join("mark.new");
-        let file = vfs.open(&beside, OpenMode::Create)?;
-        file.set_len(0)?;
-        file.write_at(&self.encode(), 0)?;
-        file.sync()?;
-        vfs.rename(&beside, &dir.join(NAME))?;
-        vfs.sync_dir(dir)
+        replace_small(&**vfs, &dir.join(NAME), &self.encode())
     }
 
     /// Removes it: the server is made anew at the next start.

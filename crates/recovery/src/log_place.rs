@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, Result, checksum};
-use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_vfs::{Vfs, read_small, replace_small};
 
 /// Name of the file in the data folder.
 pub const LOG_PLACE: &str = "log-place";
@@ -124,13 +124,7 @@ fn read_text<T>(
     first_line: &str,
     decode: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>> {
-    if !vfs.exists(path)? {
-        return Ok(None);
-    }
-    let file = vfs.open(path, OpenMode::ReadOnly)?;
-    let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
-    let read = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(read);
+    let Some(bytes) = read_small(&**vfs, path, BYTES_MAX)? else { return Ok(None) };
     parse(&bytes, first_line, decode).map(Some).map_err(|error| {
         Error::new(error.kind(), format!("the file \"{}\" cannot be used: {}", path.display(), error.message()))
     })
@@ -163,18 +157,12 @@ fn print(first_line: &str, lines: &str) -> String {
 }
 
 fn write_text(vfs: &Arc<dyn Vfs>, dir: &Path, name: &str, first_line: &str, lines: &str) -> Result<()> {
-    let beside = dir.join(format!("{name}.new"));
-    let file = vfs.open(&beside, OpenMode::Create)?;
-    file.set_len(0)?;
-    file.write_at(print(first_line, lines).as_bytes(), 0)?;
-    file.sync()?;
-    vfs.rename(&beside, &dir.join(name))?;
-    vfs.sync_dir(dir)
+    replace_small(&**vfs, &dir.join(name), print(first_line, lines).as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
-    use resurgam_vfs::SimVfs;
+    use resurgam_vfs::{OpenMode, SimVfs};
 
     use super::*;
 

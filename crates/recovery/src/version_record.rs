@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, PageId, Result, checksum};
-use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_vfs::{Vfs, read_small, replace_small};
 
 /// Name of the file in the data folder.
 pub const VERSION_RECORD: &str = "version-store";
@@ -41,13 +41,7 @@ impl VersionRecord {
     /// `Corrupt`, `NewerFormat`, those of reading a file.
     pub fn read(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(VERSION_RECORD);
-        if !vfs.exists(&path)? {
-            return Ok(None);
-        }
-        let file = vfs.open(&path, OpenMode::ReadOnly)?;
-        let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
-        let read = file.read_at(&mut bytes, 0)?;
-        bytes.truncate(read);
+        let Some(bytes) = read_small(&**vfs, &path, BYTES_MAX)? else { return Ok(None) };
         Self::decode(&bytes).map(Some).map_err(|error| {
             Error::new(error.kind(), format!("the file \"{}\" cannot be used: {}", path.display(), error.message()))
                 .with_hint("Restore it, or name the version-store file with the option version_store_path.")
@@ -59,14 +53,7 @@ impl VersionRecord {
     /// # Errors
     /// `InvalidParameter` for a path that has a line break or is not UTF-8.
     pub fn write(&self, vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<()> {
-        let text = self.encode()?;
-        let beside = dir.join(format!("{VERSION_RECORD}.new"));
-        let file = vfs.open(&beside, OpenMode::Create)?;
-        file.set_len(0)?;
-        file.write_at(text.as_bytes(), 0)?;
-        file.sync()?;
-        vfs.rename(&beside, &dir.join(VERSION_RECORD))?;
-        vfs.sync_dir(dir)
+        replace_small(&**vfs, &dir.join(VERSION_RECORD), self.encode()?.as_bytes())
     }
 
     fn encode(&self) -> Result<String> {

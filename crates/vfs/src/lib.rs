@@ -24,6 +24,7 @@ mod priority;
 mod private;
 mod real;
 mod sim;
+mod small;
 mod stats;
 
 use std::ops::Range;
@@ -37,6 +38,7 @@ pub use gate::Gate;
 pub use priority::{MachineTime, lower_priority, thread_time};
 pub use real::RealVfs;
 pub use sim::{Failing, FaultPlan, Lie, LyingWrite, SimConfig, SimVfs};
+pub use small::{read_small, replace_by, replace_small};
 pub use stats::VfsStats;
 
 /// Seconds from 1970-01-01 to 2000-01-01 UTC, PostgreSQL's epoch.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use resurgam_base::Result;
 use resurgam_page::version_file::{self, VersionFileHeader};
-use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_vfs::{OpenMode, Vfs, read_small};
 
 /// Present while the folder is being made.
 pub(crate) const RESTORING: &str = "restoring";
@@ -61,12 +61,7 @@ pub(super) fn note(vfs: &Arc<dyn Vfs>, dir: &Path, id: &[u8; 16], path: &Path) -
 /// Those of reading and removing.
 pub(super) fn remove_leftover(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<()> {
     let marker = dir.join(RESTORING);
-    if !vfs.exists(&marker)? {
-        return Ok(());
-    }
-    let file = vfs.open(&marker, OpenMode::ReadOnly)?;
-    let mut text = vec![0; file.len()?.min(BYTES_MAX) as usize];
-    file.read_exact_at(&mut text, 0)?;
+    let Some(text) = read_small(&**vfs, &marker, BYTES_MAX)? else { return Ok(()) };
     let Some((id, path)) = std::str::from_utf8(&text).ok().and_then(parse) else { return Ok(()) };
     if !vfs.exists(&path)? {
         return Ok(());

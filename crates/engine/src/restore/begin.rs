@@ -21,7 +21,7 @@ use resurgam_log::segment_number_of;
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::version_file::{self, VersionFileHeader};
 use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord};
-use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_vfs::{OpenMode, Vfs, replace_by};
 use resurgam_xstore::{Access, Place, Store};
 
 use super::marks::Marks;
@@ -297,15 +297,7 @@ impl Missing<'_> {
 
 /// A file that begins with `head`, beside its place, synced and renamed.
 pub(crate) fn make_file(vfs: &Arc<dyn Vfs>, path: &Path, head: &[u8]) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".resurgam-new");
-    let beside = path.with_file_name(name);
-    let file = vfs.open(&beside, OpenMode::Create)?;
-    file.set_len(0)?;
-    file.write_at(head, 0)?;
-    file.sync()?;
-    vfs.rename(&beside, path)?;
-    vfs.sync_dir(path.parent().unwrap_or(Path::new("")))
+    replace_by(&**vfs, path, ".resurgam-new", head)
 }
 
 /// A version-store file with nothing but its header.

@@ -24,7 +24,7 @@ use resurgam_buffer::Restoring;
 use resurgam_page::boot;
 use resurgam_page::version_file::{self, VersionFileHeader};
 use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord, read_log_place, write_log_place};
-use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_vfs::{OpenMode, Vfs, read_small};
 
 use super::attach::{again, log_first};
 use super::begin::{CONTROL_COPY, make_file, make_version_file, material};
@@ -49,13 +49,7 @@ const BYTES_MAX: u64 = 64 << 10;
 /// `Corrupt`; those of reading.
 pub(crate) fn read_data_place(vfs: &Arc<dyn Vfs>, log: &Path) -> Result<Option<PathBuf>> {
     let path = log.join(DATA_PLACE);
-    if !vfs.exists(&path)? {
-        return Ok(None);
-    }
-    let file = vfs.open(&path, OpenMode::ReadOnly)?;
-    let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
-    let read = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(read);
+    let Some(bytes) = read_small(&**vfs, &path, BYTES_MAX)? else { return Ok(None) };
     let parse = || {
         let text = std::str::from_utf8(&bytes).ok()?;
         let at = text.rfind("checksum ")?;

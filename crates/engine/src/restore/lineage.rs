@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use resurgam_archive::{Archive, LeaseKind, ParentRecord, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_recovery::Parent;
-use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_vfs::{Vfs, read_small};
 use resurgam_xstore::Store;
 
 use super::begin::{make_file, store_at};
@@ -60,13 +60,7 @@ pub(crate) fn write(vfs: &Arc<dyn Vfs>, dir: &Path, record: &ParentRecord) -> Re
 
 fn read(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<ParentRecord>> {
     let path = dir.join(PARENT);
-    if !vfs.exists(&path)? {
-        return Ok(None);
-    }
-    let file = vfs.open(&path, OpenMode::ReadOnly)?;
-    let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
-    let read = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(read);
+    let Some(bytes) = read_small(&**vfs, &path, BYTES_MAX)? else { return Ok(None) };
     ParentRecord::decode(&bytes).map(Some).map_err(|error| {
         Error::new(error.kind(), format!("the file \"{}\" cannot be used: {}", path.display(), error.message()))
     })

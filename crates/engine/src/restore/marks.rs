@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, Result, checksum};
 use resurgam_buffer::Segment;
-use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_vfs::{Vfs, read_small, replace_small};
 
 /// Its name in the data folder.
 pub(crate) const MARKS: &str = "restored-segments";
@@ -38,13 +38,9 @@ impl Marks {
     /// `Corrupt`; those of reading.
     pub fn read(vfs: &Arc<dyn Vfs>, dir: &Path, database_id: [u8; 16]) -> Result<Self> {
         let path = dir.join(MARKS);
-        if !vfs.exists(&path)? {
+        let Some(bytes) = read_small(&**vfs, &path, BYTES_MAX)? else {
             return Ok(Self { database_id, segments: Vec::new() });
-        }
-        let file = vfs.open(&path, OpenMode::ReadOnly)?;
-        let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
-        let read = file.read_at(&mut bytes, 0)?;
-        bytes.truncate(read);
+        };
         Self::decode(&bytes)
             .filter(|marks| marks.database_id == database_id)
             .ok_or_else(|| Error::corrupt(format!("the file \"{}\" is damaged", path.display())))
@@ -55,13 +51,7 @@ impl Marks {
     /// # Errors
     /// Those of writing.
     pub fn write(&self, vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<()> {
-        let beside = dir.join(format!("{MARKS}.new"));
-        let file = vfs.open(&beside, OpenMode::Create)?;
-        file.set_len(0)?;
-        file.write_at(&self.encode(), 0)?;
-        file.sync()?;
-        vfs.rename(&beside, &dir.join(MARKS))?;
-        vfs.sync_dir(dir)
+        replace_small(&**vfs, &dir.join(MARKS), &self.encode())
     }
 
     fn encode(&self) -> Vec<u8> {

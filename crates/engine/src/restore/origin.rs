@@ -33,7 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, checksum};
-use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_vfs::{Vfs, read_small, replace_small};
 
 use super::marks::{MARKS, Marks};
 use super::parent::ParentSource;
@@ -134,13 +134,7 @@ impl Origin {
     /// `Corrupt`, `NewerFormat`, those of reading a file.
     pub fn read(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(ORIGIN);
-        if !vfs.exists(&path)? {
-            return Ok(None);
-        }
-        let file = vfs.open(&path, OpenMode::ReadOnly)?;
-        let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
-        let read = file.read_at(&mut bytes, 0)?;
-        bytes.truncate(read);
+        let Some(bytes) = read_small(&**vfs, &path, BYTES_MAX)? else { return Ok(None) };
         Self::decode(&bytes).map(Some).map_err(|error| {
             let what = format!("the file \"{}\" cannot be used: {}", path.display(), error.message());
             Error::new(error.kind(), what).with_hint(
@@ -154,14 +148,7 @@ impl Origin {
     /// # Errors
     /// `InvalidParameter` for a URL or name with a line break; those of writing.
     pub fn write(&self, vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<()> {
-        let text = self.encode()?;
-        let beside = dir.join(format!("{ORIGIN}.new"));
-        let file = vfs.open(&beside, OpenMode::Create)?;
-        file.set_len(0)?;
-        file.write_at(text.as_bytes(), 0)?;
-        file.sync()?;
-        vfs.rename(&beside, &dir.join(ORIGIN))?;
-        vfs.sync_dir(dir)
+        replace_small(&**vfs, &dir.join(ORIGIN), self.encode()?.as_bytes())
     }
 
     /// That of a media restore of database `id`, which takes the place of `before`: what that has still to bring, it brings as well. What
