@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::row;
+use common::{read, row};
 use resurgam_archive::{Archive, Lease, list_backups, verify};
 use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
@@ -41,28 +41,6 @@ fn open(sim: &SimVfs, dir: &str, options: Options) -> Result<Database> {
 
 fn store(sim: &SimVfs, folder: &str) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(FolderStore::open(Arc::new(sim.clone()), Path::new(folder)).map_err(Error::from)?))
-}
-
-fn read(db: &Database) -> Result<Rows> {
-    let tx = db.begin(Isolation::ReadCommitted);
-    let table = tx.table("public", "t")?.ok_or_else(|| Error::internal("no table"))?;
-    let view = tx.statement(StatementKind::Read)?;
-    let mut cursor = view.scan(&table, KeyRange::all(), Direction::Forward);
-    let (mut batch, mut rows) = (RowBatch::default(), Rows::new());
-    loop {
-        batch.clear();
-        if !cursor.next_batch(&mut batch, 100)? {
-            return Ok(rows);
-        }
-        for i in 0..batch.len() {
-            let (DatumRef::Int8(id), DatumRef::Int8(v)) =
-                (table.column(batch.row(i), 0)?, table.column(batch.row(i), 1)?)
-            else {
-                panic!("no numbers")
-            };
-            rows.insert(id, v);
-        }
-    }
 }
 
 /// A point of the history, and what there was.

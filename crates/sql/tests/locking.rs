@@ -1,40 +1,19 @@
 //! SELECT … FOR UPDATE beside others who lock and change the same rows.
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use common::{Db, accelerated, ok};
 use resurgam_engine::{Database, Options};
-use resurgam_sql::{Session, SessionOptions, SqlDatabase, SqlSettings};
-
-struct Db {
-    engine: Database,
-    sql: Arc<SqlDatabase>,
-}
+use resurgam_sql::Session;
 
 fn open(dir: &Path) -> Db {
-    let options = Options {
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
-        ..Options::default()
-    };
-    let engine = Database::open(dir.join("db"), options).expect("open");
-    let sql = SqlDatabase::new(engine.clone(), SqlSettings::default());
-    Db { engine, sql }
-}
-
-impl Db {
-    fn session(&self) -> Session {
-        Arc::clone(&self.sql).session(SessionOptions::default()).expect("session")
-    }
-}
-
-async fn ok(session: &mut Session, sql: &str) -> Vec<String> {
-    let result = session.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-    let shown = |row: Vec<Option<String>>| {
-        row.into_iter().map(|value| value.unwrap_or_else(|| "NULL".to_owned())).collect::<Vec<_>>().join("|")
-    };
-    result.rows.into_iter().map(shown).collect()
+    let options = Options { accelerated_database_recovery: accelerated(), ..Options::default() };
+    Db::of(Database::open(dir.join("db"), options).expect("open"))
 }
 
 /// Starts a statement in `session` and waits until it waits for another transaction.
@@ -304,8 +283,7 @@ async fn unique_expressions_and_predicates_hold_between_sessions() {
         let dir = tempfile::tempdir().expect("folder");
         let options = Options { accelerated_database_recovery: mode, ..Options::default() };
         let engine = Database::open(dir.path().join("db"), options.clone()).expect("open");
-        let sql = SqlDatabase::new(engine.clone(), SqlSettings::default());
-        let db = Db { engine, sql };
+        let db = Db::of(engine);
         let mut one = db.session();
         ok(&mut one, "CREATE TABLE u (id int PRIMARY KEY, email text, gone boolean DEFAULT false)").await;
         ok(&mut one, "INSERT INTO u VALUES (1, 'First')").await;
@@ -358,8 +336,7 @@ async fn unique_expressions_and_predicates_hold_between_sessions() {
         db.engine.close().expect("close");
         drop(db);
         let engine = Database::open(dir.path().join("db"), options).expect("open again");
-        let sql = SqlDatabase::new(engine.clone(), SqlSettings::default());
-        let db = Db { engine, sql };
+        let db = Db::of(engine);
         let mut one = db.session();
         assert_eq!(ok(&mut one, all).await, before);
         assert_eq!(ok(&mut one, "SELECT id FROM u WHERE lower(email) = 'five'").await, ["7"]);
@@ -434,9 +411,7 @@ async fn tables_are_locked_by_name() {
     ok(&mut one, "LOCK u").await;
     ok(&mut one, "PREPARE TRANSACTION 'p'").await;
     drop((one, two, three));
-    let Db { engine, sql } = db;
-    drop(sql);
-    engine.close().expect("closed");
+    db.close();
     let db = open(dir.path());
     let mut one = db.session();
     ok(&mut one, "SET lock_timeout = 30").await;

@@ -1,14 +1,17 @@
 //! Statements that do long work end at a cancel and at `statement_timeout`, with the disk stuck as
 //! long as it takes to see it; and settings of transactions that cannot be committed.
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::{Db, accelerated, ok};
 use parking_lot::{Condvar, Mutex};
 use resurgam_base::{Error, ErrorKind, Result};
 use resurgam_engine::{Database, Options};
-use resurgam_sql::{Session, SessionOptions, SqlDatabase, SqlError, SqlSettings};
+use resurgam_sql::{Session, SqlError};
 use resurgam_vfs::{Failing, FaultPlan, File, FileLock, OpenMode, RealVfs, SimVfs, Vfs, VfsStats};
 
 /// What a file system does not do now.
@@ -127,35 +130,16 @@ impl Vfs for GatedVfs {
     }
 }
 
-struct Db {
-    gate: Arc<Gate>,
-    engine: Database,
-    sql: Arc<SqlDatabase>,
-}
-
-fn open(dir: &Path) -> Db {
+fn open(dir: &Path) -> (Db, Arc<Gate>) {
     let gate = Arc::<Gate>::default();
     let options = Options {
         buffer_bytes: 16 << 20,
         cleaner_interval_s: 86_400.0,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
+        accelerated_database_recovery: accelerated(),
         ..Options::default()
     };
     let vfs = Arc::new(GatedVfs(RealVfs::new(), Arc::clone(&gate)));
-    let engine = Database::open_with(vfs, &dir.join("db"), options, |_| {}).expect("open");
-    let sql = SqlDatabase::new(engine.clone(), SqlSettings::default());
-    Db { gate, engine, sql }
-}
-
-impl Db {
-    fn session(&self) -> Session {
-        Arc::clone(&self.sql).session(SessionOptions::default()).expect("session")
-    }
-}
-
-async fn ok(session: &mut Session, sql: &str) -> Vec<String> {
-    let result = session.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-    result.rows.into_iter().map(|mut row| row.swap_remove(0).unwrap_or_default()).collect()
+    (Db::of(Database::open_with(vfs, &dir.join("db"), options, |_| {}).expect("open")), gate)
 }
 
 async fn error(session: &mut Session, sql: &str) -> SqlError {
@@ -192,22 +176,22 @@ async fn ends_early(db: &Db, sql: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sweeps_and_checkpoints_end_when_told() {
     let dir = tempfile::tempdir().expect("folder");
-    let db = open(dir.path());
+    let (db, gate) = open(dir.path());
     let mut session = db.session();
     ok(&mut session, "CREATE TABLE t (a int PRIMARY KEY, b text)").await;
     ok(&mut session, "INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 60000) AS s(i)").await;
     ok(&mut session, "UPDATE t SET b = repeat('y', 500)").await;
     // The table is larger than the buffer pool: a sweep has pages to read.
-    db.gate.set(Some(Stuck::Reads("data")));
+    gate.set(Some(Stuck::Reads("data")));
     for sql in ["VACUUM", "EXEC sys.sp_persistent_version_cleanup", "SELECT * FROM resurgam_clean()"] {
         ends_early(&db, sql).await;
     }
-    db.gate.set(None);
+    gate.set(None);
     assert_eq!(ok(&mut session, "SELECT count(*) FROM t WHERE b LIKE 'y%'").await, ["60000"]);
     ok(&mut session, "VACUUM").await;
-    db.gate.set(Some(Stuck::Writes("control")));
+    gate.set(Some(Stuck::Writes("control")));
     ends_early(&db, "CHECKPOINT").await;
-    db.gate.set(None);
+    gate.set(None);
     ok(&mut session, "CHECKPOINT").await;
     drop(session);
     db.engine.close().expect("close");
@@ -216,7 +200,7 @@ async fn sweeps_and_checkpoints_end_when_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_the_mode_that_is_cancelled_changes_nothing() {
     let dir = tempfile::tempdir().expect("folder");
-    let db = open(dir.path());
+    let (db, _) = open(dir.path());
     let (mut writer, mut session) = (db.session(), db.session());
     ok(&mut writer, "CREATE TABLE t (a int PRIMARY KEY)").await;
     ok(&mut writer, "BEGIN; INSERT INTO t VALUES (1)").await;
@@ -249,12 +233,12 @@ async fn a_change_of_the_mode_that_is_cancelled_changes_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_of_a_commit_that_fails_are_taken_back() {
     let dir = tempfile::tempdir().expect("folder");
-    let db = open(dir.path());
+    let (db, gate) = open(dir.path());
     let mut session = db.session();
     ok(&mut session, "CREATE TABLE t (a int PRIMARY KEY)").await;
     ok(&mut session, "BEGIN; INSERT INTO t VALUES (1); SET TimeZone = 'Asia/Tokyo'; COMMIT").await;
     ok(&mut session, "BEGIN; INSERT INTO t VALUES (2); SET TimeZone = 'Europe/Rome'").await;
-    db.gate.set(Some(Stuck::FailingSyncs("log")));
+    gate.set(Some(Stuck::FailingSyncs("log")));
     error(&mut session, "COMMIT").await;
     assert_eq!(ok(&mut session, "SHOW TimeZone").await, ["Asia/Tokyo"]);
 }
@@ -273,8 +257,7 @@ async fn writers_that_wait_for_the_log_end_when_told() {
         ..Options::default()
     };
     let engine = Database::open_with(Arc::new(vfs.clone()), Path::new("/db"), options, |_| {}).expect("open");
-    let sql = SqlDatabase::new(engine.clone(), SqlSettings::default());
-    let db = Db { gate: Arc::default(), engine, sql };
+    let db = Db::of(engine);
     let mut session = db.session();
     ok(&mut session, "CREATE TABLE t (a int PRIMARY KEY, b text)").await;
     ok(&mut session, "INSERT INTO t SELECT i, 'x' FROM generate_series(1, 1000) AS s(i)").await;

@@ -10,6 +10,7 @@ use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
 use resurgam_xstore::{FolderStore, Store};
 
+pub use super::common::read;
 use super::common::{key, row};
 use super::rng::Rng;
 
@@ -167,27 +168,6 @@ impl Node {
 
 pub fn table(tx: &Transaction) -> Result<Arc<Table>> {
     tx.table("public", "t")?.ok_or_else(|| Error::internal("no table"))
-}
-
-pub fn read(db: &Database) -> Result<Rows> {
-    let tx = db.begin(Isolation::ReadCommitted);
-    let (table, view) = (table(&tx)?, tx.statement(StatementKind::Read)?);
-    let mut cursor = view.scan(&table, KeyRange::all(), Direction::Forward);
-    let (mut batch, mut rows) = (RowBatch::default(), Rows::new());
-    loop {
-        batch.clear();
-        if !cursor.next_batch(&mut batch, 500)? {
-            return Ok(rows);
-        }
-        for i in 0..batch.len() {
-            let (DatumRef::Int8(id), DatumRef::Int8(v)) =
-                (table.column(batch.row(i), 0)?, table.column(batch.row(i), 1)?)
-            else {
-                panic!("no numbers")
-            };
-            rows.insert(id, v);
-        }
-    }
 }
 
 pub fn vfs(sim: &SimVfs) -> Arc<dyn Vfs> {

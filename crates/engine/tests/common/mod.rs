@@ -3,6 +3,8 @@
 #[allow(dead_code)]
 pub mod hooked;
 
+use std::collections::BTreeMap;
+
 use resurgam_engine::*;
 
 /// A row of such a table.
@@ -15,4 +17,28 @@ pub fn key(table: &Table, id: i64) -> Result<Vec<u8>> {
     let mut key = Vec::new();
     table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
     Ok(key)
+}
+
+/// All rows of the table `public.t`, its first two columns: both `int8`.
+#[allow(dead_code)]
+pub fn read(db: &Database) -> Result<BTreeMap<i64, i64>> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let table = tx.table("public", "t")?.ok_or_else(|| Error::internal("no table"))?;
+    let view = tx.statement(StatementKind::Read)?;
+    let mut cursor = view.scan(&table, KeyRange::all(), Direction::Forward);
+    let (mut batch, mut rows) = (RowBatch::default(), BTreeMap::new());
+    loop {
+        batch.clear();
+        if !cursor.next_batch(&mut batch, 500)? {
+            return Ok(rows);
+        }
+        for i in 0..batch.len() {
+            let (DatumRef::Int8(id), DatumRef::Int8(v)) =
+                (table.column(batch.row(i), 0)?, table.column(batch.row(i), 1)?)
+            else {
+                panic!("no numbers")
+            };
+            rows.insert(id, v);
+        }
+    }
 }
