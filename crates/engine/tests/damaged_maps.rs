@@ -8,7 +8,9 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use resurgam_buffer::Planted;
@@ -112,6 +114,16 @@ fn abort(db: &Database, ids: &[i64], what: &str) -> Result<()> {
 
 const SPREAD: [i64; 4] = [5, 60, 120, 190];
 
+/// [`filled`], and then changes that were taken back, with what `more` does.
+fn filled_with_aborted(seed: u64, more: impl FnOnce(&Database) -> Result<()>) -> Result<(SimVfs, Rows)> {
+    let (vfs, rows) = filled(seed, false)?;
+    let db = open(&vfs)?;
+    abort(&db, &SPREAD, "before the damage")?;
+    more(&db)?;
+    db.close()?;
+    Ok((vfs, rows))
+}
+
 fn all_forgotten(db: &Database, expected: &Rows, what: &str) -> Result<()> {
     let report = db.clean()?;
     assert_eq!(report.skipped.damaged_maps.count, 1, "{what}: {report:?}");
@@ -210,11 +222,7 @@ fn an_interval_that_is_not_visited_is_caught() {
 /// A leaf of the interval cannot be read either: it keeps those that began before that was found. It comes back with
 /// the map, and with rows of theirs.
 fn with_a_leaf_that(damage: impl Fn(&SimVfs, u64) -> Result<()>) -> Result<()> {
-    let (vfs, expected) = filled(2, false)?;
-    let db = open(&vfs)?;
-    abort(&db, &SPREAD, "before the damage")?;
-    db.close()?;
-    drop(db);
+    let (vfs, expected) = filled_with_aborted(2, |_| Ok(()))?;
     let leaf = leaf_with(&vfs, &note(121, 700))?;
     let content = page_of(&vfs, leaf)?;
     flip(&vfs, MAP)?;
@@ -269,11 +277,7 @@ fn a_lost_leaf_that_is_taken_for_an_unused_page_is_caught() {
 #[test]
 fn unused_pages_of_a_damaged_tree_keep_those_before() -> Result<()> {
     let _alone = alone();
-    let (vfs, _) = filled(3, false)?;
-    let db = open(&vfs)?;
-    abort(&db, &SPREAD, "before the damage")?;
-    db.close()?;
-    drop(db);
+    let (vfs, _) = filled_with_aborted(3, |_| Ok(()))?;
     let leaf = page_of(&vfs, leaf_with(&vfs, &note(121, 700))?)?;
     let pages = vfs.open(&data(), OpenMode::ReadOnly)?.len()? / PAGE;
     let root = (1..pages)
@@ -287,19 +291,82 @@ fn unused_pages_of_a_damaged_tree_keep_those_before() -> Result<()> {
     Ok(())
 }
 
+/// Each of these pages is tried once, and then left alone for ten minutes: it counts as lost all the same. Nor is the map tried for each page that takes
+/// versions and loses them.
+#[test]
+fn unused_pages_of_a_damaged_tree_are_tried_now_and_then() -> Result<()> {
+    let _alone = alone();
+    let (vfs, _) = filled_with_aborted(3, |_| Ok(()))?;
+    let leaf = page_of(&vfs, leaf_with(&vfs, &note(121, 700))?)?;
+    let pages = vfs.open(&data(), OpenMode::ReadOnly)?.len()? / PAGE;
+    let root = (1..pages)
+        .find(|at| page_of(&vfs, *at).is_ok_and(|page| page.is(PageType::Inner) && page.object() == leaf.object()));
+    flip(&vfs, MAP)?;
+    flip(&vfs, root.ok_or_else(|| Error::internal("no root"))?)?;
+    let db = open(&vfs)?;
+    let began_with = db.aborted_count();
+    assert!(began_with > 0);
+    let first = db.clean()?;
+    let lost = first.skipped.damaged.count - 1;
+    assert!(lost > 20 && first.not_tried == 0, "{first:?}");
+    let kept = |report: &SweepReport, what: &str| {
+        assert_eq!((report.skipped.damaged.count, report.kept), (lost + 1, began_with), "{what}: {report:?}");
+        assert_eq!(db.aborted_count(), began_with, "{what}");
+    };
+    for round in 0..3 {
+        let report = db.clean()?;
+        kept(&report, &format!("round {round}"));
+        assert_eq!(report.not_tried, lost, "round {round}: {report:?}");
+        vfs.advance(Duration::from_secs(100));
+    }
+    vfs.advance(Duration::from_secs(300));
+    let report = db.clean()?;
+    kept(&report, "ten minutes later");
+    assert_eq!(report.not_tried, 0, "{report:?}");
+    assert_eq!(db.clean()?.not_tried, lost);
+    Ok(())
+}
+
+/// Pages of the interval without versions keep their marks, and ask for its map no more: a sweep reads it as often with many of them as with few.
+#[test]
+fn marks_are_not_taken_off_without_the_map() -> Result<()> {
+    let _alone = alone();
+    let mut reads = Vec::new();
+    for count in [4, 60] {
+        let spread: Vec<i64> = (0..count).map(|at| at * 15).collect();
+        let (vfs, expected) = filled(5, false)?;
+        let db = open(&vfs)?;
+        abort(&db, &spread, "before the damage")?;
+        db.close()?;
+        drop(db);
+        flip(&vfs, MAP)?;
+        let (watched, of_map) = (Watched::new(vfs.clone()), Arc::new(AtomicU64::new(0)));
+        let counting = Arc::clone(&of_map);
+        watched.on_read(Box::new(move |page| {
+            counting.fetch_add(u64::from(page == MAP), Ordering::SeqCst);
+            false
+        }));
+        let db = open_as(&watched, options())?;
+        all_forgotten(&db, &expected, "damaged")?;
+        abort(&db, &spread, "after the damage")?;
+        let before = of_map.load(Ordering::SeqCst);
+        all_forgotten(&db, &expected, "damaged still")?;
+        reads.push(of_map.load(Ordering::SeqCst) - before);
+    }
+    assert!(reads[1] <= reads[0] + 4, "{reads:?}");
+    Ok(())
+}
+
 /// A large value of an aborted writer cannot be freed: that keeps him, and nobody else.
 #[test]
 fn a_large_value_keeps_its_writer() -> Result<()> {
     let _alone = alone();
-    let (vfs, expected) = filled(4, false)?;
-    let db = open(&vfs)?;
-    abort(&db, &SPREAD, "before the damage")?;
-    let tx = db.begin(Isolation::ReadCommitted);
-    assert_eq!(update(&tx, 60, &note(1, 20_000))?, Change::Done);
-    tx.rollback()?;
-    abort(&db, &SPREAD, "and after that")?;
-    db.close()?;
-    drop(db);
+    let (vfs, expected) = filled_with_aborted(4, |db| {
+        let tx = db.begin(Isolation::ReadCommitted);
+        assert_eq!(update(&tx, 60, &note(1, 20_000))?, Change::Done);
+        tx.rollback()?;
+        abort(db, &SPREAD, "and after that")
+    })?;
     flip(&vfs, MAP)?;
     for _ in 0..2 {
         let db = open(&vfs)?;
@@ -347,11 +414,7 @@ fn a_neighbour_that_cannot_be_read_keeps_nobody() -> Result<()> {
 #[test]
 fn the_mode_can_be_changed() -> Result<()> {
     let _alone = alone();
-    let (vfs, expected) = filled(5, false)?;
-    let db = open(&vfs)?;
-    abort(&db, &SPREAD, "before the damage")?;
-    db.close()?;
-    drop(db);
+    let (vfs, expected) = filled_with_aborted(5, |_| Ok(()))?;
     flip(&vfs, MAP)?;
     let db = open(&vfs)?;
     db.set_accelerated_recovery(false, &|| false)?;

@@ -53,11 +53,11 @@ use crate::pending_frees::{FreeWork, Freed, PendingFrees};
 use crate::progress::{
     CleanerTotals, FinishedSweep, Pace, Progress, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
-use crate::prune::{MERGE_BELOW_BYTES, Planned, unlink_emptied, unmark};
+use crate::prune::{MERGE_BELOW_BYTES, Marks, Planned, unlink_emptied, unmark};
 use crate::reclaim::Past;
 use crate::store::VersionStore;
 use crate::sweep::{Marked, Work};
-use crate::unmapped::Unmapped;
+use crate::unmapped::{Found, Unmapped};
 
 /// Pages between two looks at the pace.
 const STRIDE_PAGES: u64 = 16;
@@ -474,14 +474,30 @@ impl Cleaner {
         });
         let failed = AtomicBool::new(false);
         let mut walk = Walk::new(on, self, false, &failed);
-        for page in self.unmapped.settle(on.pool, trees.as_deref(), on.stop) {
-            let read = on.pool.read(page, Access::Scan).map(drop);
-            if pass_over(read, page, &mut report.skipped)?.is_some() {
-                let kept = self.kept_below(on, page);
-                report.skipped.kept_below = report.skipped.kept_below.max(kept);
-            } else {
+        let (lost, asked) = self.unmapped.settle(on.pool, trees.as_deref(), on.stop);
+        for page in lost {
+            // A page that a tree names is worth a look each time.
+            let found = if asked { None } else { self.unmapped.found(page, on.now_us) };
+            let passed = match found {
+                Some(found) => {
+                    let passed = Passed::from(found);
+                    passed.of(&mut report.skipped).note(page);
+                    report.not_tried += 1;
+                    Some(passed)
+                }
+                None if (on.stop)() => break,
+                None => pass_over(on.pool.read(page, Access::Scan).map(drop), page, &mut report.skipped)?,
+            };
+            match passed {
+                Some(passed) => {
+                    if let Some(tried) = passed.found().filter(|_| !asked && found.is_none()) {
+                        self.unmapped.note_found(page, tried, on.now_us);
+                    }
+                    let kept = self.kept_below(on, page);
+                    report.skipped.kept_below = report.skipped.kept_below.max(kept);
+                }
                 // It came back.
-                walk.visit_pages(vec![(page, ObjectId::NONE)], report)?;
+                None => drop(walk.visit_pages(vec![(page, ObjectId::NONE)], report)?),
             }
         }
         Ok(walk.end(!(on.stop)()))
@@ -681,6 +697,8 @@ impl<'a> Walk<'a> {
         let tree = || (self.on.tree_of)(owner);
         let watch = |receiver| pool.space().watch_page(receiver, owner);
         report.pages += 1;
+        // Each page of the interval would try to read it.
+        let marks = if self.cleaner.unmapped.lacks_map_of(id) { Marks::Stay } else { Marks::Go };
         let mut tried = false;
         loop {
             let page = pool.write(id, Access::Scan)?;
@@ -690,6 +708,9 @@ impl<'a> Walk<'a> {
             if !page.is(PageType::Leaf) || !page.has_versions() {
                 // A root that was a leaf when it was marked, for instance. Whoever writes a version to
                 // a page without any marks it again, under its latch.
+                if marks == Marks::Stay {
+                    return Ok(());
+                }
                 let mut mtr = Mtr::new(pool);
                 mtr.add(page);
                 unmark(&mut mtr, id)?;
@@ -697,7 +718,7 @@ impl<'a> Walk<'a> {
                 return Ok(());
             }
             let lower = page.lower_fence().to_vec();
-            let planned = Planned::of(pool, txs, page)?;
+            let planned = Planned::of(pool, txs, page)?.with(marks);
             // A page of which nothing is left goes as a whole, its rows with it.
             if !std::mem::replace(&mut tried, true)
                 && planned.empties()
@@ -791,11 +812,28 @@ impl Passed {
             _ => None,
         }
     }
+    /// As it is remembered; none: nothing is wrong with the page itself.
+    fn found(self) -> Option<Found> {
+        match self {
+            Self::Damaged => Some(Found::Damaged),
+            Self::Unreadable => Some(Found::Unreadable),
+            Self::NoRoom => None,
+        }
+    }
     fn of(self, skipped: &mut Skipped) -> &mut SkippedPages {
         match self {
             Self::Damaged => &mut skipped.damaged,
             Self::Unreadable => &mut skipped.unreadable,
             Self::NoRoom => &mut skipped.no_room,
+        }
+    }
+}
+
+impl From<Found> for Passed {
+    fn from(found: Found) -> Self {
+        match found {
+            Found::Damaged => Self::Damaged,
+            Found::Unreadable => Self::Unreadable,
         }
     }
 }

@@ -84,6 +84,8 @@ pub struct SweepReport {
     pub merged: u64,
     /// Pages that were looked at because their space map cannot be read.
     pub unmapped: u64,
+    /// Of these, pages that may be lost and were not tried again, since that was in vain some minutes ago at most. They are in `skipped` all the same.
+    pub not_tried: u64,
     /// Ids of aborted transactions forgotten.
     pub forgotten: u64,
     /// Ids of aborted transactions that the sweep began with and did not forget: for the pages in `skipped`, or since what
@@ -110,6 +112,7 @@ impl SweepReport {
         self.removed += o.removed;
         self.merged += o.merged;
         self.unmapped += o.unmapped;
+        self.not_tried += o.not_tried;
         self.forgotten += o.forgotten;
         self.kept += o.kept;
         self.version_pages_freed += o.version_pages_freed;

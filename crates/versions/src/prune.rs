@@ -320,16 +320,29 @@ pub fn clean_leaf(pool: &BufferPool, txs: &TxManager, page: WriteGuard<'_>) -> R
     Planned::of(pool, txs, page)?.apply(pool)
 }
 
+/// What becomes of the marks of a page that has no versions any more, its own and the one in its space map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marks {
+    Go,
+    /// Its space map cannot be read, as is known.
+    Stay,
+}
+
 /// A latched leaf, and what is to be done with its rows.
 pub(crate) struct Planned<'p> {
     page: WriteGuard<'p>,
     plan: Plan,
+    marks: Marks,
 }
 
 impl<'p> Planned<'p> {
     pub fn of(pool: &BufferPool, txs: &TxManager, page: WriteGuard<'p>) -> Result<Self> {
         let plan = Plan::of(pool, txs, &page)?;
-        Ok(Self { page, plan })
+        Ok(Self { page, plan, marks: Marks::Go })
+    }
+    /// Its marks go only if `marks` says so.
+    pub fn with(self, marks: Marks) -> Self {
+        Self { marks, ..self }
     }
     /// Whether nothing is left of the page.
     pub fn empties(&self) -> bool {
@@ -337,11 +350,11 @@ impl<'p> Planned<'p> {
     }
     /// Does it, and releases the page.
     pub fn apply(self, pool: &BufferPool) -> Result<PageCleaning> {
-        apply(pool, self.page, self.plan)
+        apply(pool, self.page, self.plan, self.marks)
     }
 }
 
-fn apply(pool: &BufferPool, page: WriteGuard<'_>, plan: Plan) -> Result<PageCleaning> {
+fn apply(pool: &BufferPool, page: WriteGuard<'_>, plan: Plan, marks: Marks) -> Result<PageCleaning> {
     let Plan { treated, mut replaced, removes, removed_bytes, shrinks, grows, mut report } = plan;
     // Rows that grow must find room; those that do not are left for after a split.
     let mut room = page.free_total() + (removed_bytes - 4 * removes as usize) + shrinks - grows;
@@ -357,7 +370,7 @@ fn apply(pool: &BufferPool, page: WriteGuard<'_>, plan: Plan) -> Result<PageClea
         report.needs_room = Some((resurgam_page::leaf::key_of(page.rec(*slot)).to_vec(), new.len()));
         false
     });
-    let flag_goes = report.remaining == 0 && page.has_versions();
+    let flag_goes = marks == Marks::Go && report.remaining == 0 && page.has_versions();
     report.slots_left = u32::from(page.slot_count()) - removes;
     report.used_left = (page.used() + grows).saturating_sub(removed_bytes + shrinks);
     for (_, new, old) in &replaced {

@@ -11,6 +11,10 @@
 //! none names such a page, it is no leaf. That is remembered as long as the map is unreadable without a break. (A page of a large value is
 //! named by rows only, and not looked for: one of an aborted writer that was lost and comes back is in use by nobody for
 //! ever.) Where a tree could not be asked, all of them count as pages that cannot be read.
+//!
+//! There may be five thousand of these in an interval, and to read one is to try to rebuild it, from the archive and the log. So after each was tried it is
+//! left alone for [`TRY_AGAIN_US`], and counts as what it was found to be: that keeps who was kept, since whoever loads it meanwhile ends what it counts by
+//! ([`BufferPool::failing_since`]).
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +28,8 @@ use resurgam_page::space;
 
 /// Leaves between two looks whether to stop.
 const LOOK_LEAVES: u64 = 1024;
+/// For how long a page that may be lost is not tried again, in microseconds.
+pub(crate) const TRY_AGAIN_US: i64 = 600 * 1_000_000;
 
 /// A set of pages of one interval.
 #[derive(Clone)]
@@ -58,6 +64,22 @@ impl Pages {
     }
 }
 
+/// Pages that may be lost, and could not be read.
+struct Tried {
+    /// When the first of them was tried, in microseconds since 2000-01-01 UTC.
+    since_us: i64,
+    damaged: Pages,
+    /// The device says so.
+    unreadable: Pages,
+}
+
+/// How a page was found that may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Damaged,
+    Unreadable,
+}
+
 struct Interval {
     /// Since when its map cannot be read ([`BufferPool::failing_since`]); none: that is not known.
     since: Option<u64>,
@@ -65,15 +87,17 @@ struct Interval {
     unused: Pages,
     /// Pages that read as never written, of which that is not known yet.
     open: Pages,
+    /// None: nothing was tried, or that is long ago.
+    tried: Option<Tried>,
 }
 
 impl Interval {
     fn new(since: Option<u64>) -> Self {
-        Self { since, unused: Pages::none(), open: Pages::none() }
+        Self { since, unused: Pages::none(), open: Pages::none(), tried: None }
     }
 }
 
-/// The intervals that a sweep found without a map: 1.3 KB for each of 40 MB.
+/// The intervals that a sweep found without a map: 2.6 KB for each of 40 MB.
 #[derive(Default)]
 pub(crate) struct Unmapped {
     intervals: Mutex<HashMap<PageId, Interval>>,
@@ -102,6 +126,36 @@ impl Unmapped {
         self.intervals.lock().entry(map).or_insert_with(|| Interval::new(pool.failing_since(map)));
     }
 
+    /// Whether the map of the page could not be read in this sweep.
+    pub fn lacks_map_of(&self, page: PageId) -> bool {
+        self.intervals.lock().contains_key(&space::map_page_of(page))
+    }
+
+    /// How a page that may be lost was found a short while ago, as of `now_us`; `None`: it is to be tried.
+    pub fn found(&self, page: PageId, now_us: i64) -> Option<Found> {
+        let mut intervals = self.intervals.lock();
+        let interval = intervals.get_mut(&space::map_page_of(page))?;
+        // A clock that goes back says nothing.
+        interval.tried.take_if(|tried| !(0..TRY_AGAIN_US).contains(&now_us.saturating_sub(tried.since_us)));
+        let tried = interval.tried.as_ref()?;
+        if tried.unreadable.has(page) {
+            return Some(Found::Unreadable);
+        }
+        tried.damaged.has(page).then_some(Found::Damaged)
+    }
+
+    /// A page that may be lost was tried in vain.
+    pub fn note_found(&self, page: PageId, found: Found, now_us: i64) {
+        if let Some(interval) = self.intervals.lock().get_mut(&space::map_page_of(page)) {
+            let new = || Tried { since_us: now_us, damaged: Pages::none(), unreadable: Pages::none() };
+            let tried = interval.tried.get_or_insert_with(new);
+            match found {
+                Found::Damaged => tried.damaged.add(page),
+                Found::Unreadable => tried.unreadable.add(page),
+            }
+        }
+    }
+
     /// Whether the page was never given out.
     pub fn is_unused(&self, page: PageId) -> bool {
         self.intervals.lock().get(&space::map_page_of(page)).is_some_and(|of| of.unused.has(page))
@@ -125,8 +179,8 @@ impl Unmapped {
     }
 
     /// Asks the trees for what was noted. `None`: not all of them are known. Returns the pages that may be leaves:
-    /// those that a tree names, or all if one could not be asked. Nothing is settled when `stop` ended it.
-    pub fn settle(&self, pool: &BufferPool, trees: Option<&[Tree]>, stop: &dyn Fn() -> bool) -> Vec<PageId> {
+    /// those that a tree names, or all if one could not be asked, and whether they were. Nothing is settled when `stop` ended it.
+    pub fn settle(&self, pool: &BufferPool, trees: Option<&[Tree]>, stop: &dyn Fn() -> bool) -> (Vec<PageId>, bool) {
         self.is_settled.store(true, Ordering::Relaxed);
         let mut named = HashMap::<PageId, Vec<PageId>>::new();
         let asked = trees.is_some_and(|trees| {
@@ -139,7 +193,7 @@ impl Unmapped {
             all.is_ok()
         });
         if stop() {
-            return Vec::new();
+            return (Vec::new(), asked);
         }
         let mut lost = Vec::new();
         for (map, interval) in self.intervals.lock().iter_mut() {
@@ -154,7 +208,7 @@ impl Unmapped {
             interval.unused.0.iter_mut().zip(&interval.open.0).for_each(|(unused, open)| *unused |= open);
         }
         lost.sort_unstable();
-        lost
+        (lost, asked)
     }
 
     /// Adds the pages of interest that a tree names, by their map.
@@ -196,5 +250,26 @@ mod tests {
         assert_eq!(pages.of(map).collect::<Vec<_>>(), [first, last]);
         pages.remove(first);
         assert_eq!(pages.of(map).collect::<Vec<_>>(), [last]);
+    }
+
+    #[test]
+    fn what_was_tried_is_remembered_for_a_while() {
+        let map = PageId(space::INTERVAL_PAGES + 1);
+        let (one, other, elsewhere) = (PageId(map.0 + 1), PageId(map.0 + 2), PageId(map.0 - 1));
+        let unmapped = Unmapped::default();
+        unmapped.note_found(one, Found::Damaged, 5);
+        assert_eq!(unmapped.found(one, 5), None, "its map can be read");
+        unmapped.intervals.lock().insert(map, Interval::new(None));
+        assert!(unmapped.lacks_map_of(one) && !unmapped.lacks_map_of(elsewhere));
+        unmapped.note_found(one, Found::Damaged, 5);
+        unmapped.note_found(other, Found::Unreadable, 90);
+        unmapped.note_found(elsewhere, Found::Damaged, 90);
+        let found = |now_us| [one, other, elsewhere].map(|page| unmapped.found(page, now_us));
+        let both = [Some(Found::Damaged), Some(Found::Unreadable), None];
+        assert_eq!((found(90), found(TRY_AGAIN_US + 4)), (both, both));
+        assert_eq!(found(TRY_AGAIN_US + 5), [None; 3], "all of them after that time");
+        unmapped.note_found(other, Found::Damaged, TRY_AGAIN_US + 6);
+        assert_eq!(found(TRY_AGAIN_US + 6), [None, Some(Found::Damaged), None]);
+        assert_eq!(found(4), [None; 3], "the clock went back");
     }
 }

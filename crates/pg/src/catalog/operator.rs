@@ -380,6 +380,7 @@ fn cleaner(db: &Database, rows: &mut Rows<'_>) {
         ("last_transactions_forgotten", of(|r| r.forgotten).into()),
         ("last_transactions_kept", of(|r| r.kept).into()),
         ("last_pages_unmapped", of(|r| r.unmapped).into()),
+        ("last_pages_not_tried", of(|r| r.not_tried).into()),
         ("last_version_pages_freed", of(|r| r.version_pages_freed).into()),
         ("last_value_pages_freed", of(|r| r.value_pages_freed).into()),
         ("last_pages_merged", of(|r| r.merged).into()),

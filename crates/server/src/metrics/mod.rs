@@ -461,6 +461,11 @@ fn cleaner(out: &mut Exposition, db: &Database) {
         of(|report| report.unmapped),
     );
     out.gauge_if(
+        "resurgam_cleaner_last_sweep_pages_not_tried",
+        "Of these, pages that may be lost and were not tried again, since that was in vain some minutes ago at most.",
+        of(|report| report.not_tried),
+    );
+    out.gauge_if(
         "resurgam_cleaner_last_sweep_transactions_kept",
         "Aborted transactions that it began with and could not forget.",
         of(|report| report.kept),
