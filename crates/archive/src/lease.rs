@@ -57,6 +57,18 @@ pub enum LeaseKind {
     Archive,
 }
 
+impl LeaseKind {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Restore => "a restore that is not complete",
+            Self::Clone => "a clone",
+            Self::Making => "a folder that is being made",
+            Self::Archive => "the archive of a database that was made of this one",
+        }
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {

@@ -207,10 +207,7 @@ impl Retention<'_> {
         let hours = age_us / (3600 * 1_000_000);
         let what = match lease.kind {
             LeaseKind::Restore if age_us > OLD_LEASE_US => "a restore that is perhaps over",
-            LeaseKind::Restore => "a restore that is not complete",
-            LeaseKind::Clone => "a clone",
-            LeaseKind::Making => "a folder that is being made",
-            LeaseKind::Archive => "the archive of a database that was made of this one",
+            kind => kind.name(),
         };
         format!(
             "lease \"{}\" ({what}, {hours} hours old) needs the archive from LSN {from} on; \

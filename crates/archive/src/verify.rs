@@ -10,6 +10,7 @@ use crate::archive::Archive;
 use crate::format::{DatabaseId, HEADER_BYTES, RunSummary};
 use crate::frame::{Frame, FrameKind};
 use crate::item::{self, StreamEntry};
+use crate::lease::Lease;
 use crate::parent::ParentRecord;
 use crate::run::{AHEAD_LOOKUP, AHEAD_SCAN, PageCursor, Run, StreamCursor, TableCursor};
 use crate::view::{History, View};
@@ -56,6 +57,10 @@ pub fn verify(store: Arc<dyn Store>, database: Option<DatabaseId>) -> Result<Rep
         }
         Ok(_) => {}
         Err(error) => report.problems.push(error.to_string()),
+    }
+    // Whoever would give something up must know all of them.
+    if let Err(error) = Lease::list(&*store) {
+        report.problems.push(error.to_string());
     }
     (report.start, report.end) = (view.start(), view.end());
     report.runs = view.handles.len();

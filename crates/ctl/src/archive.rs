@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, History, ParentBase, ParentRecord, Report, StreamEntry, View};
+use resurgam_archive::{Archive, History, Lease, ParentBase, ParentRecord, Report, StreamEntry, View};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_log::RecordRef;
 use resurgam_page::print;
@@ -14,6 +14,8 @@ use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xstore::{Access, Place, Store};
 
 use crate::out::{indented, say};
+
+const HOUR_US: i64 = 3600 * 1_000_000;
 
 /// What to print of an archive.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +30,7 @@ pub struct ArchiveOptions {
 
 /// An archive in a folder, opened for reading: nothing is made, nothing is written.
 pub struct ArchiveFolder {
+    place: String,
     store: Arc<dyn Store>,
 }
 
@@ -43,7 +46,7 @@ impl ArchiveFolder {
     /// # Errors
     /// When there is no such place, or none of that kind.
     pub fn open(place: &str) -> Result<Self> {
-        Ok(Self { store: store_of(place, Access::Existing)? })
+        Ok(Self { place: place.to_owned(), store: store_of(place, Access::Existing)? })
     }
 
     pub(crate) fn view(&self) -> Result<Arc<View>> {
@@ -104,6 +107,32 @@ impl ArchiveFolder {
         let named: Vec<String> = manifest.runs.iter().map(|run| run.id.name()).collect();
         for name in self.store.list("runs/")?.iter().filter(|name| !named.contains(name)) {
             say!(out, "  not in use: {name}")?;
+        }
+        self.leases(out)
+    }
+
+    /// What others need of it, and how that is given back.
+    fn leases(&self, out: &mut dyn Write) -> Result<()> {
+        let leases = match Lease::list(&*self.store) {
+            Ok(leases) => leases,
+            Err(error) => return say!(out, "{error}"),
+        };
+        let now_us = RealVfs::new().wall_clock_us();
+        for lease in leases {
+            say!(
+                out,
+                "  lease {}: {}, {} hours old, needs {} up to LSN {}; \"resurgam clone --archive {} --forget {}\" gives it back",
+                lease.name,
+                lease.kind.name(),
+                now_us.saturating_sub(lease.created_us) / HOUR_US,
+                lease
+                    .backup
+                    .as_ref()
+                    .map_or("everything".to_owned(), |backup| format!("backup {backup} and what follows it")),
+                lease.cut,
+                self.place,
+                lease.name
+            )?;
         }
         Ok(())
     }

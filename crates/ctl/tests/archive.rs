@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_archive::{Archive, ArchiveConfig, Archiver};
+use resurgam_archive::{Archive, ArchiveConfig, Archiver, Lease, LeaseKind};
 use resurgam_base::{ErrorKind, Lsn, ObjectId, PageId, TxId};
 use resurgam_ctl::{ArchiveFolder, ArchiveOptions};
 use resurgam_log::{Group, Log, LogConfig, LogReader, RecordKind};
@@ -76,6 +76,28 @@ fn list_verify_and_inspect() {
     let text = said(|out| archive.inspect(ArchiveOptions::default(), out).unwrap());
     assert_eq!(text.matches("Commit tx").count(), 5, "{text}");
     assert_eq!(text.matches("first of transaction").count(), 6, "one of them in both runs: {text}");
+
+    // What others need of it is listed, with how to give it back; one that cannot be read is found.
+    let folder = dir.path().join("archive");
+    let store = FolderStore::open(Arc::new(RealVfs::new()), &folder).unwrap();
+    let (kind, created_us) = (LeaseKind::Archive, RealVfs::new().wall_clock_us() - 3 * 3_600_000_000);
+    let (cut, undo_from, database) = (Lsn(900), Lsn(900), [7; 16]);
+    Lease { name: "archive-77".into(), kind, database, cut, undo_from, backup: None, created_us }
+        .create(&store)
+        .unwrap();
+    let text = said(|out| archive.list(out).unwrap());
+    let command = format!("resurgam clone --archive {place} --forget archive-77");
+    assert!(
+        text.contains("lease archive-77: the archive of a database that was made of this one, 3 hours old"),
+        "{text}"
+    );
+    assert!(text.contains("everything up to LSN 900") && text.contains(&command), "{text}");
+    said(|out| assert!(archive.verify(out).unwrap().problems.is_empty()));
+    std::fs::write(folder.join("leases/archive-77"), "no lease").unwrap();
+    let text = said(|out| assert_eq!(archive.verify(out).unwrap().problems.len(), 1));
+    assert!(text.contains("the lease \"archive-77\" cannot be read"), "{text}");
+    assert!(said(|out| archive.list(out).unwrap()).contains("the lease \"archive-77\" cannot be read"));
+    std::fs::remove_file(folder.join("leases/archive-77")).unwrap();
 
     // A flipped bit of a run is named; the folder is not touched, and none is made.
     let runs = dir.path().join("archive/runs");

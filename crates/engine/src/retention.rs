@@ -282,11 +282,13 @@ impl Database {
         Ok(given_up)
     }
 
-    /// Of a database that was made of another one: sees that the archive names that one while it needs it, and gives back what is kept for it afterwards.
+    /// Of a database that was made of another one: sees that the archive names that one while it needs it, and gives back what is kept for it afterwards. The
+    /// background does so twice a minute.
     ///
     /// # Errors
-    /// Why one of the two could not be done: to be tried again.
-    pub(crate) fn look_at_parent(&self) -> Result<()> {
+    /// Why one of the two could not be done, to be tried again; or that it keeps something for an archive that this one had before, which an operator has to
+    /// give back.
+    pub fn look_at_parent(&self) -> Result<()> {
         let inner = self.inner();
         let (Some(lineage), Some(archiver)) = (&inner.lineage, &inner.archiver) else { return Ok(()) };
         let Some(archive) = archiver.archive() else { return Ok(()) };

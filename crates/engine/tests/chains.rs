@@ -682,3 +682,91 @@ fn a_lease_that_is_given_back_twice() -> Result<()> {
     assert!(knows_its_parent(&sim, &c)?, "it was not asked");
     db_a.close()
 }
+
+/// The clone's archive begins anew in another place, and later: what its parent keeps for the first one is told of until an operator gives it back, across
+/// restarts, and also where the parent cannot be looked at for a while.
+#[test]
+fn an_archive_in_another_place_leaves_a_lease_that_is_told_of() -> Result<()> {
+    let mut rng = Rng::new(78);
+    let (sim, p) = first(78, false, FOREVER)?;
+    let mut a = p.child("a");
+    make(&sim, &p.request(&a.dir()))?;
+    let db = a.open(&sim)?;
+    db.finish_restore()?;
+    a.write(&db, 1, &mut rng)?;
+    db.archive_now()?;
+    db.close()?;
+    drop(db);
+    let lease = p.leases(&sim)?;
+    assert!(lease.len() == 1 && lease[0].starts_with("archive-"), "{lease:?}");
+    // The log of the time before is truncated.
+    let without = Options { archive: None, ..a.options() };
+    let db = a.open_with(&sim, without)?;
+    let first = a.record(&sim)?.map(|record| record.first).unwrap_or_default();
+    for round in 0.. {
+        a.write(&db, 10 + round, &mut rng)?;
+        while db.write_back()? > 0 {}
+        db.checkpoint()?;
+        if db.log_status().oldest > first {
+            break;
+        }
+        assert!(round < 1000, "the log is kept");
+    }
+    db.close()?;
+    drop(db);
+    let moved = || Options { archive: Some("/a/archive2".into()), ..a.options() };
+    let parent = Path::new(&a.dir()).join("parent");
+    for life in 0..2 {
+        let db = a.open_with(&sim, moved())?;
+        db.archive_now()?;
+        for _ in 0..2 {
+            let told = db.look_at_parent().expect_err("it is told of");
+            let command = format!("resurgam clone --archive \"{}\" --forget {}", p.archive(), lease[0]);
+            assert!(told.message().contains(&command), "life {life}: {told}");
+        }
+        assert_eq!((p.leases(&sim)?, sim.exists(&parent)?), (lease.clone(), true), "life {life}");
+        rename_folder(&sim, "/p/archive", "/p/away")?;
+        let told = db.look_at_parent().expect_err("it cannot be looked up");
+        assert!(told.message().contains("cannot be looked up"), "life {life}: {told}");
+        rename_folder(&sim, "/p/away", "/p/archive")?;
+        a.sound(&db, "in another place")?;
+        db.close()?;
+    }
+    // The first archive can do all that it could.
+    let c = a.child("c");
+    make(&sim, &a.request(&c.dir()))?;
+    let db = c.open(&sim)?;
+    db.finish_restore()?;
+    db.close()?;
+    assert!(forget_lease(&vfs(&sim), &p.archive(), &lease[0])?);
+    let db = a.open_with(&sim, moved())?;
+    db.archive_now()?;
+    db.look_at_parent()?;
+    assert_eq!((p.leases(&sim)?.contains(&lease[0]), sim.exists(&parent)?), (false, false));
+    db.close()
+}
+
+/// An archive that is moved with all that is in it has the record, and its lease is given back as ever.
+#[test]
+fn an_archive_that_is_moved_as_a_whole_keeps_its_lease() -> Result<()> {
+    let mut rng = Rng::new(79);
+    let (sim, p) = first(79, false, FOREVER)?;
+    let mut a = p.child("a");
+    make(&sim, &p.request(&a.dir()))?;
+    let db = a.open(&sim)?;
+    db.finish_restore()?;
+    a.write(&db, 1, &mut rng)?;
+    db.archive_now()?;
+    db.close()?;
+    drop(db);
+    rename_folder(&sim, &a.archive(), "/a/moved")?;
+    a = Node { backups: true, window: HOUR * 4, ..a };
+    let options = Options { archive: Some("/a/moved".into()), ..a.options() };
+    let db = a.open_with(&sim, options)?;
+    assert_eq!(p.leases(&sim)?.len(), 1);
+    for round in 30..48 {
+        hour(&sim, &mut a, &db, round, &mut rng)?;
+    }
+    assert_eq!(p.leases(&sim)?, Vec::<String>::new());
+    db.close()
+}

@@ -188,7 +188,7 @@ pub(crate) fn end_folder_lease(vfs: &Arc<dyn Vfs>, dir: &Path, parent: &ParentSo
 /// # Errors
 /// Those of the stores, also where one of them has no archive (as a disk that is not mounted); the lease is there still, to be given back later.
 pub(crate) fn end_lease(vfs: &Arc<dyn Vfs>, store: &Arc<dyn Store>, parent: &ParentSource, name: &str) -> Result<()> {
-    let view = archive_there(store)?;
+    let view = archive_there(store, None)?;
     if parent.layered {
         let record = own_record(&**store, &view)?.ok_or_else(|| record_is_missing(&parent.archive))?;
         give_back_further_on(vfs, record, name)?;
@@ -202,7 +202,7 @@ pub(crate) fn end_lease(vfs: &Arc<dyn Vfs>, store: &Arc<dyn Store>, parent: &Par
 /// Those of the stores: what could be given back was, and the others are found when this is tried again.
 pub(crate) fn forget(vfs: &Arc<dyn Vfs>, store: &Arc<dyn Store>, name: &str) -> Result<bool> {
     let further = (|| {
-        let view = archive_there(store)?;
+        let view = archive_there(store, None)?;
         // What is made of a backup needs nothing further on.
         let of_backup = matches!(Lease::read(&**store, name), Ok(Some(lease)) if lease.backup.is_some());
         match own_record(&**store, &view)? {
@@ -227,7 +227,7 @@ fn give_back_further_on(vfs: &Arc<dyn Vfs>, record: ParentRecord, name: &str) ->
     while let Some(record) = next.take() {
         chain.goes_on(record.parent, &record.archive)?;
         let store = store_there(vfs, Path::new(""), &record.archive)?;
-        let view = archive_there(&store)?;
+        let view = archive_there(&store, None)?;
         any |= Lease::remove(&*store, &format!("{name}{}", suffix_of(&record.database)))?;
         if record.base == ParentBase::Parent {
             next = Some(own_record(&*store, &view)?.ok_or_else(|| record_is_missing(&record.archive))?);
@@ -237,7 +237,10 @@ fn give_back_further_on(vfs: &Arc<dyn Vfs>, record: ParentRecord, name: &str) ->
 }
 
 /// Sees that there is an archive: where there is none, no lease is found either, and that says nothing.
-fn archive_there(store: &Arc<dyn Store>) -> Result<Arc<View>> {
-    Archive::open_view(Arc::clone(store), None)?
+///
+/// # Errors
+/// `Io` when there is none; those of opening it, also that it is not that of `database`.
+pub(crate) fn archive_there(store: &Arc<dyn Store>, database: Option<[u8; 16]>) -> Result<Arc<View>> {
+    Archive::open_view(Arc::clone(store), database)?
         .ok_or_else(|| Error::new(ErrorKind::Io, format!("no manifest of an archive was found in {}", store.place())))
 }

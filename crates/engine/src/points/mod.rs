@@ -44,7 +44,7 @@ use crate::options::StoreHandle;
 use crate::restore::{CHAIN_MAX, Origin, OriginKind, base_by_parents, parent_record, too_many};
 use folder::{Content, NewFolder};
 use leases::{Layer, give_back};
-pub(crate) use leases::{end_folder_lease, end_lease, forget, layers_behind, lease_name, make_leases};
+pub(crate) use leases::{archive_there, end_folder_lease, end_lease, forget, layers_behind, lease_name, make_leases};
 pub(crate) use marker::RESTORING;
 pub(crate) use promised::{Promised, ends, oldest_promised};
 pub(crate) use time::show_time;

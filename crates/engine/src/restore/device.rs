@@ -369,7 +369,7 @@ impl Database {
             let log_dir = full(&inner.log_dir);
             file.keep_copy(vfs, &log_dir.join(CONTROL_COPY))?;
             write_log_place(vfs, &dir, &log_dir)?;
-            if let Some(lineage) = inner.lineage.as_ref().filter(|lineage| lineage.source().is_some()) {
+            if let Some(lineage) = inner.lineage.as_ref().filter(|lineage| lineage.is_open()) {
                 lineage::write(vfs, &dir, &lineage.record)?;
             }
             if let Some(record) = &version {

@@ -9,12 +9,15 @@
 //! 3. Once the archive has given up its beginning, in favour of a backup of its own, the lease is given back: first further on, then in the parent's archive, and
 //!    then the file is removed. Where one of the archives cannot be reached or is not in its place, the rest waits for the next pass. A lease that was given
 //!    back by an operator is never made again: the record is there.
+//! 4. An archive that begins later and has no record is another one than the database had at first, or the record was not made. A lease that is there all the same
+//!    is that of the first one, which needs it still, and which may be kept for its points in time, or be that of a database that this one's folder is a
+//!    copy of. So it is not given back here: it is told of for as long as it is there, and the file stays.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use resurgam_archive::{Archive, LeaseKind, ParentRecord, View};
+use resurgam_archive::{Archive, Lease, LeaseKind, ParentRecord, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_recovery::Parent;
 use resurgam_vfs::{Vfs, read_small};
@@ -23,7 +26,7 @@ use resurgam_xstore::Store;
 use super::begin::{make_file, store_at};
 use super::parent::{ParentSource, PlantedInChain, parent_record, store_there};
 use crate::options::Options;
-use crate::points::{end_lease, layers_behind, lease_name, make_leases};
+use crate::points::{archive_there, end_lease, layers_behind, lease_name, make_leases};
 
 /// Name of the file in the data folder.
 pub(crate) const PARENT: &str = "parent";
@@ -40,6 +43,8 @@ enum State {
     Needed,
     /// The archive begins later, and needs the parent no more (or could never use it): its lease is to be given back.
     Ending,
+    /// The same, and the lease is another archive's: what is said of it.
+    Left(String),
     Over,
 }
 
@@ -105,8 +110,13 @@ impl Lineage {
 
     /// Where its pages come from that are in nothing of its own; `None`: its archive does not begin where they end.
     pub fn source(&self) -> Option<ParentSource> {
-        let over = matches!(*self.state.lock(), State::Ending | State::Over);
+        let over = matches!(*self.state.lock(), State::Ending | State::Left(_) | State::Over);
         (!over).then(|| ParentSource::of_record(&self.record))
+    }
+
+    /// Whether there is still something to see to: the file must be in each data folder that this one is replaced by.
+    pub fn is_open(&self) -> bool {
+        *self.state.lock() != State::Over
     }
 
     /// Whether the archive says of which database its own was made, and needs that one.
@@ -180,10 +190,15 @@ impl Lineage {
         if view.start().is_none() || view.start() <= self.record.first || *self.state.lock() == State::Over {
             return Ok(());
         }
-        *self.state.lock() = State::Ending;
-        // Without the record there never was a lease.
-        if ParentRecord::read(&**own)?.is_some() {
-            self.give_back(dir)?;
+        {
+            let mut state = self.state.lock();
+            if !matches!(*state, State::Left(_)) {
+                *state = State::Ending;
+            }
+        }
+        match ParentRecord::read(&**own)? {
+            Some(_) => self.give_back(dir)?,
+            None => self.look_for_another(dir)?,
         }
         let path = dir.join(PARENT);
         if self.vfs.exists(&path)? {
@@ -196,6 +211,39 @@ impl Lineage {
             self.record.archive
         );
         Ok(())
+    }
+
+    /// That there is no lease of an archive that the database had before.
+    ///
+    /// # Errors
+    /// That there is one, and what to do. Where the parent cannot be looked at now there is none: it is looked for again.
+    fn look_for_another(&self, dir: &Path) -> Result<()> {
+        let name = lease_name(LeaseKind::Archive, &self.record.database);
+        let url = &self.record.archive;
+        let found = store_there(&self.vfs, dir, url).and_then(|store| {
+            archive_there(&store, Some(self.record.parent))?;
+            Ok(Lease::read(&*store, &name)?.is_some())
+        });
+        let what = match found {
+            Ok(false) => return Ok(()),
+            Ok(true) => format!(
+                "the lease \"{name}\" in \"{url}\" keeps the past of the database that this one was made of for an archive that this one had before; the present \
+                 archive begins later and needs nothing of it. If neither the points in time of that archive are needed any more, nor another database has it, of \
+                 which this folder is a copy, give it back: resurgam clone --archive \"{url}\" --forget {name}"
+            ),
+            Err(error) => format!(
+                "whether \"{url}\", of which this database was made, keeps something for an archive that this one had before cannot be looked up (if that \
+                 place is gone for good, remove the file \"{PARENT}\" in the data folder): {}",
+                error.message()
+            ),
+        };
+        let mut state = self.state.lock();
+        let next = State::Left(what.clone());
+        if *state != next {
+            tracing::warn!("{what}");
+        }
+        *state = next;
+        Err(Error::new(ErrorKind::NotInPrerequisiteState, what))
     }
 
     fn give_back(&self, dir: &Path) -> Result<()> {
