@@ -80,8 +80,8 @@ mod writer;
 pub use archive::Archive;
 pub use archiver::{ArchiveConfig, Archiver, ArchiverStats};
 pub use backup::{
-    Backup, BackupEntry, BackupPlan, BackupReport, BackupSummary, BackupWriter, PageKind, PartMeta, SEGMENT_PAGES,
-    delete_backup, list_backups, pages_of, remake, segment_key, segment_page, verify_backup,
+    Backup, BackupEntry, BackupPlan, BackupReport, BackupSummary, BackupWriter, PageKind, PartMeta, Remaking,
+    SEGMENT_PAGES, delete_backup, list_backups, pages_of, remake, segment_key, segment_page, verify_backup,
 };
 pub use base::PageBase;
 pub use format::{DatabaseId, RunId, RunSummary};

@@ -10,13 +10,13 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use resurgam_archive::{Backup, History, PageBase, PageMaker, View, pages_of};
+use resurgam_archive::{History, PageMaker, View};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_engine::unfinished_restore;
 use resurgam_page::{PageBuf, boot};
 use resurgam_xstore::Access;
 
-use crate::archive::{ArchiveFolder, record_line, store_of};
+use crate::archive::{ArchiveFolder, archived_from, record_line, store_of};
 use crate::folder::Folder;
 use crate::image::{Image, Source};
 use crate::out::say;
@@ -49,7 +49,7 @@ impl Comparison {
 }
 
 /// Compares what the archive makes, with the newest backup in `backups` if that is given, with the pages of `folder`. Prints the pages that
-/// differ, the first with its records.
+/// differ, the first with its records. A database that was made of another one, and has no backup, begins with the pages of that one, which its archive names.
 ///
 /// # Errors
 /// `InUse` when a server has the folder open; `NotADatabase` for one that is no database's, or another's; `NotInPrerequisiteState` when its
@@ -85,25 +85,21 @@ pub fn compare(
         Some(place) => Some(store_of(place, Access::Existing)?),
         None => None,
     };
-    let base = PageBase::newest(backups.as_ref(), &view, end, Lsn(control.segment_bytes))
-        .map_err(|error| error.with_hint("Name the place of its backups with --backups."))?;
-    let from = match base.backup() {
-        Some(backup) => format!("backup {} and the archive", backup.summary().name),
-        None => "the archive alone".to_owned(),
-    };
+    let archived = archive.pages(&view, backups.as_ref(), Lsn(control.segment_bytes))?;
+    let from = archived_from(&archived);
     say!(out, "pages of \"{}\" against {from}, as of LSN {end}", folder.dir.display())?;
     let mut found = Comparison::default();
     for trouble in &image.troubles {
         say!(out, "{}: {}", trouble.file, trouble.what)?;
         found.troubles += 1;
     }
-    let (data, versions) = pages_of(base.backup().map(|backup: &Arc<Backup>| &**backup), &view)?;
-    let maker = PageMaker::new(base.clone(), Arc::clone(&view), Lsn(end.0 - 1))?;
+    let (data, versions) = (archived.data_pages, archived.version_pages);
+    let maker = archived.maker()?;
     let mut compared = Compared {
         image: &image,
         view: &view,
         maker: &maker,
-        has_boot: base.backup().is_some(),
+        has_boot: archived.backup().is_some(),
         found,
         out: &mut *out,
     };

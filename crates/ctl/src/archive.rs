@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use resurgam_archive::{Archive, History, Lease, ParentBase, ParentRecord, Report, StreamEntry, View};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_engine::ArchivedPages;
 use resurgam_log::RecordRef;
 use resurgam_page::print;
 use resurgam_vfs::{RealVfs, Vfs};
@@ -34,6 +35,15 @@ pub struct ArchiveFolder {
     store: Arc<dyn Store>,
 }
 
+/// What pages are made of, in words.
+pub(crate) fn archived_from(pages: &ArchivedPages) -> String {
+    match pages.backup() {
+        Some(backup) => format!("backup {} and the archive", backup.summary().name),
+        None if pages.is_of_parent() => "the database that it was made of and the archive".to_owned(),
+        None => "the archive alone".to_owned(),
+    }
+}
+
 /// The store of a place: a folder, plain or as a `file://` URL, or another kind that this process knows.
 pub(crate) fn store_of(place: &str, access: Access) -> Result<Arc<dyn Store>> {
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
@@ -47,6 +57,20 @@ impl ArchiveFolder {
     /// When there is no such place, or none of that kind.
     pub fn open(place: &str) -> Result<Self> {
         Ok(Self { place: place.to_owned(), store: store_of(place, Access::Existing)? })
+    }
+
+    /// What pages are made of at its end, as `view` has it; `first`: where the log of a database begins that was made of nothing.
+    ///
+    /// # Errors
+    /// As [`ArchivedPages::find`].
+    pub(crate) fn pages(
+        &self,
+        view: &Arc<View>,
+        backups: Option<&Arc<dyn Store>>,
+        first: Lsn,
+    ) -> Result<ArchivedPages> {
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+        ArchivedPages::find(&vfs, &self.place, view, backups, first)
     }
 
     pub(crate) fn view(&self) -> Result<Arc<View>> {

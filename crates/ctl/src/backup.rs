@@ -4,8 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use resurgam_archive::{
-    Backup, BackupPlan, BackupReport, BackupWriter, PageBase, PageMaker, StreamEntry, View, list_backups, pages_of,
-    remake, verify_backup,
+    Backup, BackupPlan, BackupReport, BackupWriter, Remaking, StreamEntry, View, list_backups, remake, verify_backup,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_log::RecordKind;
@@ -14,7 +13,7 @@ use resurgam_recovery::Identity;
 use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xstore::{Access, Store};
 
-use crate::archive::{ArchiveFolder, store_of};
+use crate::archive::{ArchiveFolder, archived_from, store_of};
 use crate::out::{indented, say};
 
 /// Backups in a folder, opened for reading.
@@ -163,7 +162,8 @@ impl BackupFolder {
 /// # Errors
 /// `NotInPrerequisiteState` when what is there does not reach back far enough; those of reading and writing.
 pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<()> {
-    let view = ArchiveFolder::open(archive)?.view()?;
+    let archive = ArchiveFolder::open(archive)?;
+    let view = archive.view()?;
     let vfs = Arc::new(RealVfs::new());
     let store = store_of(backups, Access::Write)?;
     let end = view.end();
@@ -182,15 +182,13 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
             )
         })?,
     };
-    let base = PageBase::new(newest, &view, Lsn(identity.segment_bytes))
-        .map_err(|error| error.with_hint("Make the first backup of the running database: SELECT resurgam_backup()."))?;
-    let (data_pages, version_pages) = pages_of(base.backup().map(|backup| &**backup), &view)?;
-    if let Some(base) = base.backup() {
-        say!(out, "from backup {} and the archive up to LSN {end}", base.summary().name)?;
-    } else {
-        say!(out, "from the archive alone, up to LSN {end}")?;
-    }
-    let maker = PageMaker::new(base, Arc::clone(&view), Lsn(end.0 - 1))?;
+    let pages = archive.pages(&view, Some(&store), Lsn(identity.segment_bytes)).map_err(|error| {
+        let hint = "Or make the first backup of the running database: SELECT resurgam_backup().";
+        let hint = error.hint().map_or_else(|| hint.to_owned(), |before| format!("{before} {hint}"));
+        error.with_hint(hint)
+    })?;
+    let (data_pages, version_pages) = (pages.data_pages, pages.version_pages);
+    say!(out, "from {} up to LSN {end}", archived_from(&pages))?;
     let plan = BackupPlan {
         database,
         number: vfs.random_u64(),
@@ -202,7 +200,9 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
         version_pages,
     };
     let mut writer = BackupWriter::begin(store, &plan)?;
-    remake(&maker, &mut writer, &boot::page(&identity.boot, Lsn(1))?, &mut |_, _, _| Ok(()))?;
+    let boot = boot::page(&identity.boot, Lsn(1))?;
+    let making = Remaking { maker: Arc::new(pages.maker()?), again: &|| pages.maker_again(), boot: &boot };
+    remake(making, &mut writer, &mut |_, _, _| Ok(()))?;
     let summary = writer.finish(end, vfs.wall_clock_us(), identity.encode())?;
     say!(out, "backup {}: {} pages, {} bytes", summary.name, summary.images(), summary.bytes())
 }

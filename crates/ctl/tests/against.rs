@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use resurgam_base::{ErrorKind, PageId, limits::PAGE_SIZE};
-use resurgam_ctl::{ArchiveFolder, Comparison, Folder, check, compare};
+use resurgam_base::{Error, ErrorKind, PageId, limits::PAGE_SIZE};
+use resurgam_ctl::{ArchiveFolder, Comparison, Folder, check, compare, make_backup};
 use resurgam_engine::{
     ColumnType, Database, DatumRef, Durability, Isolation, Options, RestoreRequest, TableSpec, restore_point,
 };
@@ -234,4 +234,68 @@ fn a_restore_that_is_not_finished_is_no_damage() {
     let mut out = Vec::new();
     let report = check(&Folder::open(&target).unwrap(), &mut |_| {}, &mut out).unwrap();
     assert!(report.damaged == 1 && !report.is_sound(), "{report:?}");
+}
+
+/// A clone of a clone, without a backup: it begins with the pages of those that it was made of. A backup is made of them, too, and is as good as those that it stands for.
+#[test]
+fn a_clone_of_a_clone() {
+    let place = place();
+    let db = place.open(true);
+    place.fill(&db, "t");
+    db.archive_now().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+    let text = |name: &str| place.path(name).display().to_string();
+    for (name, of) in [("a", "archive"), ("b", "a-archive")] {
+        let request = RestoreRequest { whole: false, ..RestoreRequest::new(text(of), place.path(name)) };
+        restore_point(&vfs, &request, &mut |_| {}).unwrap();
+        let options = Options { archive: Some(text(&format!("{name}-archive"))), backups: None, ..place.options(true) };
+        let options = Options { version_store_path: None, ..options };
+        let db = Database::open_with(Arc::clone(&vfs), &place.path(name), options, |_| {}).unwrap();
+        place.fill(&db, &format!("of_{name}"));
+        db.archive_now().unwrap();
+        db.finish_restore().unwrap();
+        db.close().unwrap();
+    }
+    let compare_b = |backups: Option<&str>| {
+        let archive = ArchiveFolder::open(&text("b-archive"))?;
+        let mut out = Vec::new();
+        let found = compare(&archive, backups, &Folder::open(&place.path("b"))?, &mut out)?;
+        Ok((found, String::from_utf8(out).unwrap()))
+    };
+    let same = |backups: Option<&str>, from: &str| {
+        let (found, said): (Comparison, String) = compare_b(backups).unwrap_or_else(|error: Error| panic!("{error}"));
+        assert!(found.is_same() && said.contains(from), "{said}");
+        found.same
+    };
+    let count = same(None, "the database that it was made of and the archive");
+    assert!(count > 150, "{count} pages");
+    let mut said = Vec::new();
+    make_backup(&text("b-archive"), &text("b-backups"), &mut said).unwrap();
+    assert!(String::from_utf8(said).unwrap().contains("from the database that it was made of"));
+    // The boot page as well.
+    assert_eq!(same(Some(&text("b-backups")), "backup "), count + 1);
+    // A page that no record of its own archive is of.
+    let data = place.path("b/data");
+    let mut bytes = std::fs::read(&data).unwrap();
+    let view_of = |bytes: &[u8], page: usize| bytes[page * PAGE_SIZE..(page + 1) * PAGE_SIZE].to_vec();
+    let is_leaf = |page: &usize| view_of(&bytes, *page).iter().filter(|byte| **byte == b'v').count() > 4000;
+    let page = (1..bytes.len() / PAGE_SIZE).find(is_leaf).unwrap();
+    bytes[page * PAGE_SIZE + 8100] ^= 4;
+    let mut buf = PageBuf::zeroed();
+    buf.as_bytes_mut().copy_from_slice(&view_of(&bytes, page));
+    buf.seal();
+    bytes[page * PAGE_SIZE..(page + 1) * PAGE_SIZE].copy_from_slice(buf.as_bytes());
+    std::fs::write(&data, bytes).unwrap();
+    let (found, said) = compare_b(None).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((found.different, found.first), (1, Some(PageId(page as u64))), "{said}");
+    // What it takes is named where it is away.
+    std::fs::rename(place.path("archive"), place.path("away")).unwrap();
+    for error in [
+        compare_b(None).map(drop).unwrap_err(),
+        make_backup(&text("b-archive"), &text("more-backups"), &mut Vec::new()).unwrap_err(),
+    ] {
+        assert!(error.message().contains(&text("archive")) && error.hint().is_some(), "{error}");
+    }
 }

@@ -25,8 +25,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use resurgam_archive::{
-    Backup, BackupPlan, BackupSummary, BackupWriter, MadePages, PageBase, PageKind, PageMaker, SEGMENT_PAGES, pages_of,
-    remake, segment_key, segment_page,
+    Backup, BackupPlan, BackupSummary, BackupWriter, MadePages, PageBase, PageKind, PageMaker, Remaking, SEGMENT_PAGES,
+    pages_of, remake, segment_key, segment_page,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_buffer::FilePage;
@@ -182,16 +182,8 @@ impl Database {
         // Before the pages are counted: a page that is not counted has no record below this. (Its allocation raises the high
         // water before it logs anything.) It may well have some, written out, by the time the first segment is read.
         let counted_at = inner.log.end_lsn();
-        // A file that is being restored is shorter than what belongs into it.
-        let space = inner.pool.space();
-        let data_pages = inner.pool.file().len()?.div_ceil(PAGE_SIZE as u64).max(space.high_water());
-        plan.data_pages = data_pages;
-        plan.version_pages = inner.pool.version_file().map(|version| {
-            let number = u32::try_from(version.number()).unwrap_or(u32::MAX);
-            let given = space.version_high_water();
-            let given = if given.file() == version.number() { given.in_file() } else { 0 };
-            (number, version.bytes().div_ceil(PAGE_SIZE as u64).max(given))
-        });
+        let (data_pages, version_pages) = self.pages_in_use()?;
+        (plan.data_pages, plan.version_pages) = (data_pages, version_pages);
         let mut writer = self.sized(BackupWriter::begin(store, &plan)?);
         let files = [Some((0, data_pages)), plan.version_pages.map(|(number, pages)| (u64::from(number), pages))];
         let total: u64 = files.iter().flatten().map(|(_, pages)| pages).sum();
@@ -224,6 +216,21 @@ impl Database {
             .with_hint("Take a checkpoint (CHECKPOINT) and make the backup again."));
         }
         writer.finish(end, inner.vfs.wall_clock_us(), self.identity().encode())
+    }
+
+    /// Pages of the data file, and number and pages of the version-store file.
+    fn pages_in_use(&self) -> Result<(u64, Option<(u32, u64)>)> {
+        let inner = self.inner();
+        // A file that is being restored is shorter than what belongs into it.
+        let space = inner.pool.space();
+        let data_pages = inner.pool.file().len()?.div_ceil(PAGE_SIZE as u64).max(space.high_water());
+        let version_pages = inner.pool.version_file().map(|version| {
+            let number = u32::try_from(version.number()).unwrap_or(u32::MAX);
+            let given = space.version_high_water();
+            let given = if given.file() == version.number() { given.in_file() } else { 0 };
+            (number, version.bytes().div_ceil(PAGE_SIZE as u64).max(given))
+        });
+        Ok((data_pages, version_pages))
     }
 
     fn plan(&self, from_archive: bool) -> BackupPlan {
@@ -430,17 +437,38 @@ impl Database {
         let view = inner.archiver.as_ref().and_then(|archiver| archiver.view());
         let view = view.ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be reached now"))?;
         let store = backups.store()?;
-        let base =
-            PageBase::newest(Some(&store), &view, view.end(), inner.log.config().first_lsn()).map_err(|error| {
-                match error.kind() {
-                    ErrorKind::NotInPrerequisiteState => {
-                        error.with_hint("Make the first backup from the files: SELECT resurgam_backup().")
-                    }
-                    _ => error,
-                }
-            })?;
-        let (data_pages, version_pages) = pages_of(base.backup().map(|backup| &**backup), &view)?;
-        let maker = PageMaker::new(base, Arc::clone(&view), Lsn(view.end().0 - 1))?;
+        let as_of = Lsn(view.end().0 - 1);
+        let newest = PageBase::newest(Some(&store), &view, view.end(), inner.log.config().first_lsn());
+        let parent = self.made_of();
+        let of_parent = || -> Result<Option<PageMaker>> {
+            let Some(parent) = &parent else { return Ok(None) };
+            let dir = inner.data_dir.lock().clone();
+            let pages = parent.maker(&inner.vfs, &dir, inner.boot.database_id)?;
+            let base = PageBase::of_parent(pages, Some(&view), parent.log_begins(inner.log.config().segment_bytes))?;
+            PageMaker::new(base, Arc::clone(&view), as_of).map(Some)
+        };
+        let files = "Make the first backup from the files: SELECT resurgam_backup().";
+        let with_hint = |error: Error| match error.hint() {
+            Some(hint) => {
+                let hint = format!("{hint} {files}");
+                error.with_hint(hint)
+            }
+            None => error.with_hint(files),
+        };
+        let is_layered = newest.is_err();
+        let (maker, data_pages, version_pages) = match newest {
+            Ok(base) => {
+                let (data_pages, version_pages) = pages_of(base.backup().map(|backup| &**backup), &view)?;
+                (PageMaker::new(base, Arc::clone(&view), as_of)?, data_pages, version_pages)
+            }
+            Err(error) if error.kind() == ErrorKind::NotInPrerequisiteState => {
+                let maker = of_parent().map_err(with_hint)?.ok_or_else(|| with_hint(error))?;
+                // How many pages there were at the cut, its own records do not say. Some may be later ones: they are all zero.
+                let (data_pages, version_pages) = self.pages_in_use()?;
+                (maker, data_pages, version_pages)
+            }
+            Err(error) => return Err(error),
+        };
         let plan = BackupPlan { data_pages, version_pages, resume_since_us: i64::MAX, ..self.plan(true) };
         let mut writer = self.sized(BackupWriter::begin(store, &plan)?);
         claim.note(|running| {
@@ -449,7 +477,12 @@ impl Database {
             running.total = data_pages + version_pages.map_or(0, |(_, pages)| pages);
         });
         let boot = boot::page(&inner.boot, Lsn(1))?;
-        remake(&maker, &mut writer, &boot, &mut |writer, made: &MadePages, pages| {
+        let making = Remaking {
+            maker: Arc::new(maker),
+            again: &|| if is_layered { of_parent() } else { Ok(None) },
+            boot: &boot,
+        };
+        remake(making, &mut writer, &mut |writer, made: &MadePages, pages| {
             claim.note(|running| {
                 running.done += pages;
                 running.bytes = writer.summary().bytes();

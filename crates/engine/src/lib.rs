@@ -153,9 +153,11 @@ pub use met_ghosts::GhostLimits;
 pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};
 pub use page_service::{PageServerStatus, PageService, PageServiceHandle};
+pub use points::{
+    ArchivedPages, RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point,
+};
 #[doc(hidden)]
 pub use points::{PlantedInRestore, analyse_archive};
-pub use points::{RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point};
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};

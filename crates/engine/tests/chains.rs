@@ -770,3 +770,89 @@ fn an_archive_that_is_moved_as_a_whole_keeps_its_lease() -> Result<()> {
     assert_eq!(p.leases(&sim)?, Vec::<String>::new());
     db.close()
 }
+
+/// A clone of a clone makes its first backup of what it was made of and its archive. From then on it needs none of the others: it is restored from that backup, and
+/// its data file is made again. Where one of the others is away, that is said, with what to do.
+#[test]
+fn a_first_backup_is_made_of_those_that_a_clone_was_made_of() -> Result<()> {
+    for seed in 0..4 {
+        let mut rng = Rng::new(seed + 80);
+        // Also where the first one's pages, and with them a boot page, come from a backup.
+        let (sim, mut p) = first(seed, seed % 4 > 1, FOREVER)?;
+        let db_p = p.open(&sim)?;
+        p.write(&db_p, 7, &mut rng)?;
+        let backups = p.backups.then(|| p.backups());
+        if p.backups {
+            db_p.backup(false, &|| false)?;
+        }
+        p.write(&db_p, 8, &mut rng)?;
+        db_p.archive_now()?;
+        let mut a = p.child("a");
+        make(&sim, &RestoreRequest { backups, clone: true, ..p.request(&a.dir()) })?;
+        let db_a = a.open(&sim)?;
+        a.write(&db_a, 100, &mut rng)?;
+        db_a.archive_now()?;
+        // Of these pages the clone has nothing.
+        p.write(&db_p, 9, &mut rng)?;
+        db_p.archive_now()?;
+        let mut b = Node { backups: true, ..a.child("b") };
+        make(&sim, &RestoreRequest { clone: seed % 2 == 0, ..a.request(&b.dir()) })?;
+        let db_b = b.open(&sim)?;
+        b.write(&db_b, 200, &mut rng)?;
+        db_b.archive_now()?;
+        rename_folder(&sim, "/p/archive", "/p/away")?;
+        let refused = db_b.backup(true, &|| false).expect_err("the first one's archive is away");
+        let hint = refused.hint().unwrap_or_default();
+        assert!(
+            refused.message().contains("/p/archive") && hint.contains("SELECT resurgam_backup()"),
+            "seed {seed}: {refused} HINT {hint}"
+        );
+        rename_folder(&sim, "/p/away", "/p/archive")?;
+        let name = db_b.backup(true, &|| false)?;
+        b.write(&db_b, 300, &mut rng)?;
+        db_b.archive_now()?;
+        b.same(&db_b, "backed up")?;
+        for db in [db_p, db_a, db_b] {
+            db.close()?;
+        }
+        rename_folder(&sim, "/p/archive", "/p/away")?;
+        rename_folder(&sim, "/a/archive", "/a/away")?;
+        let c = b.child("c");
+        let request = RestoreRequest { backups: Some(b.backups()), ..b.request(&c.dir()) };
+        let made = make(&sim, &request)?;
+        assert_eq!((made.databases, made.backup), (1, Some(name)), "seed {seed}");
+        let db = c.open(&sim)?;
+        db.finish_restore()?;
+        c.sound(&db, &format!("seed {seed}, from the backup"))?;
+        db.close()?;
+        drop(db);
+        sim.remove(&Path::new(&b.dir()).join("data"))?;
+        sim.remove(&Path::new(&b.dir()).join("restore")).ok();
+        sim.remove(&Path::new(&b.dir()).join("restored-segments")).ok();
+        let db = b.open(&sim)?;
+        db.finish_restore()?;
+        b.sound(&db, &format!("seed {seed}, its file made again"))?;
+        db.close()?;
+    }
+    Ok(())
+}
+
+/// Where the parent cannot be found, and there is no backup, the first one is asked for.
+#[test]
+fn a_backup_without_files_is_refused_where_nothing_says_what_it_was_made_of() -> Result<()> {
+    let mut rng = Rng::new(90);
+    let (sim, p) = first(90, false, FOREVER)?;
+    let mut a = Node { backups: true, ..p.child("a") };
+    make(&sim, &RestoreRequest { whole: true, ..p.request(&a.dir()) })?;
+    sim.remove(&Path::new(&a.dir()).join("parent"))?;
+    let db = a.open(&sim)?;
+    a.write(&db, 1, &mut rng)?;
+    db.archive_now()?;
+    let refused = db.backup(true, &|| false).expect_err("nothing says it");
+    assert_eq!(refused.kind(), ErrorKind::NotInPrerequisiteState, "{refused}");
+    assert!(refused.hint().unwrap_or_default().contains("SELECT resurgam_backup()"), "{refused}");
+    db.backup(false, &|| false)?;
+    a.write(&db, 2, &mut rng)?;
+    db.backup(true, &|| false)?;
+    db.close()
+}

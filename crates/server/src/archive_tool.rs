@@ -14,7 +14,7 @@ use resurgam_engine::{ExpireRequest, Expired, expire_archive};
 use resurgam_vfs::{RealVfs, Vfs};
 
 use crate::settings::Value;
-use crate::tools::{number, with_output};
+use crate::tools::{number, told, with_output};
 
 /// `resurgam archive list|verify|inspect|expire ARCHIVE …`
 pub fn command() -> Command {
@@ -115,17 +115,14 @@ fn expire(archive: &str, matches: &ArgMatches) -> Result<ExitCode, String> {
         window: matches.get_one::<Duration>("recovery-window").copied().unwrap_or_default(),
         dry_run: matches.get_flag("dry-run"),
     };
-    let done = expire_archive(&vfs, &request).map_err(|error| match error.hint() {
-        Some(hint) => format!("{error}\n{hint}"),
-        None => error.to_string(),
-    })?;
-    let text = told(&request, &done);
+    let done = expire_archive(&vfs, &request).map_err(told)?;
+    let text = what_went(&request, &done);
     let failed = |error: std::io::Error| Error::new(ErrorKind::Io, error.to_string());
     with_output(|out| out.write_all(text.as_bytes()).map_err(failed), |()| ExitCode::SUCCESS)
 }
 
 /// What went, or would go, and why not more.
-fn told(request: &ExpireRequest, done: &Expired) -> String {
+fn what_went(request: &ExpireRequest, done: &Expired) -> String {
     let mut text = String::new();
     let mut line = |what: String| {
         let _ = writeln!(text, "{what}");

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use resurgam_base::Error;
 use resurgam_engine::{RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point};
 use resurgam_vfs::{RealVfs, Vfs};
+
+use crate::tools::told;
 
 fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
@@ -68,14 +69,6 @@ pub fn clone_command() -> Command {
     )
 }
 
-/// An error as a person reads it.
-fn said(error: Error) -> String {
-    match error.hint() {
-        Some(hint) => format!("{error}\n{hint}"),
-        None => error.to_string(),
-    }
-}
-
 /// A plain path from the root on: the new folder's server reads it from elsewhere.
 fn absolute(url: &str) -> Result<String, String> {
     if url.contains("://") || url.is_empty() {
@@ -92,7 +85,7 @@ fn request(matches: &ArgMatches) -> Result<RestoreRequest, String> {
     Ok(RestoreRequest {
         backups: text("backups").map(|url| absolute(&url)).transpose()?,
         backup: text("backup"),
-        to: RestorePoint::parse(&text("to").unwrap_or_default()).map_err(said)?,
+        to: RestorePoint::parse(&text("to").unwrap_or_default()).map_err(told)?,
         version_store_path: path("version-store")
             .map(|path| std::path::absolute(&path).map_err(|e| format!("\"{}\": {e}", path.display())))
             .transpose()?,
@@ -115,7 +108,7 @@ pub fn clone(matches: &ArgMatches) -> Result<ExitCode, String> {
     if let Some(name) = matches.get_one::<String>("forget") {
         let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
         let archive = matches.get_one::<String>("archive").map(String::as_str).unwrap_or_default();
-        return match forget_lease(&vfs, archive, name).map_err(said)? {
+        return match forget_lease(&vfs, archive, name).map_err(told)? {
             true => Ok(ExitCode::SUCCESS),
             false => Err(format!("there is no lease \"{name}\" in the archive \"{archive}\"")),
         };
@@ -152,7 +145,7 @@ fn run(request: &RestoreRequest) -> Result<ExitCode, String> {
             }
         };
     };
-    let made = restore_point(&vfs, request, &mut progress).map_err(said)?;
+    let made = restore_point(&vfs, request, &mut progress).map_err(told)?;
     let mut out = std::io::stdout();
     let _ = out.write_all(summary(request, &made).as_bytes());
     Ok(ExitCode::SUCCESS)

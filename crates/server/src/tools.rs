@@ -64,13 +64,21 @@ fn folder(matches: &ArgMatches) -> Result<Folder, String> {
     Folder::open(&dir).map_err(|e| e.to_string())
 }
 
+/// An error as a person reads it, with what to do about it.
+pub(crate) fn told(error: resurgam_base::Error) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}\n{hint}"),
+        None => error.to_string(),
+    }
+}
+
 /// Runs `tool` with standard output. A reader that goes away (`| head`) is no failure.
 pub(crate) fn with_output<T>(
     tool: impl FnOnce(&mut dyn Write) -> resurgam_base::Result<T>,
     done: impl FnOnce(T) -> ExitCode,
 ) -> Result<ExitCode, String> {
     let mut out = Pipe { out: BufWriter::new(std::io::stdout().lock()), broken: false };
-    let result = tool(&mut out).map_err(|e| e.to_string());
+    let result = tool(&mut out).map_err(told);
     let flushed = out.flush();
     match result {
         _ if out.broken => Ok(ExitCode::SUCCESS),

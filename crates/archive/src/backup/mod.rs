@@ -41,7 +41,7 @@ use crate::format::DatabaseId;
 use crate::frame::{Frame, FrameKind, FrameReader, damaged};
 use format::{HEADER_BYTES, PartId, PartTrailer, Segment, SegmentPlace, TRAILER_BYTES};
 pub use format::{PageKind, PartMeta, SEGMENT_PAGES, segment_key, segment_page};
-pub use remake::{pages_of, remake};
+pub use remake::{Remaking, pages_of, remake};
 pub use summary::BackupSummary;
 pub use verify::{BackupEntry, BackupReport, delete_backup, list_backups, verify_backup};
 pub use writer::{BackupPlan, BackupWriter};

@@ -12,6 +12,7 @@
 //! | `promised.rs` | the oldest point that a recovery window promises; which points there are |
 //! | `pages.rs` | the single pass over all pages |
 //! | `tail.rs` | the end of a dead database's log, archived before |
+//! | `archived.rs` | the same pages for who compares them, or makes a backup of them |
 //!
 //! # Invariants
 //! 1. The cut is the end of a group; a page is made of its records below it, a transaction is what those say.
@@ -19,6 +20,7 @@
 //!    above every one in the archive; of the parent's archive nothing at or behind the cut is ever read for it.
 //! 3. The parent is not touched, but for a lease in the store of its archive, and its log's end that was not archived.
 
+mod archived;
 mod cut;
 mod folder;
 mod leases;
@@ -42,6 +44,7 @@ use resurgam_xstore::{Access, Place, Store};
 
 use crate::options::StoreHandle;
 use crate::restore::{CHAIN_MAX, Origin, OriginKind, base_by_parents, parent_record, too_many};
+pub use archived::ArchivedPages;
 use folder::{Content, NewFolder};
 use leases::{Layer, give_back};
 pub(crate) use leases::{archive_there, end_folder_lease, end_lease, forget, layers_behind, lease_name, make_leases};

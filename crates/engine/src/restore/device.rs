@@ -183,7 +183,7 @@ impl Database {
     }
 
     /// The database that this one was made of, where its pages begin as that one's.
-    fn made_of(&self) -> Option<ParentSource> {
+    pub(crate) fn made_of(&self) -> Option<ParentSource> {
         let under_way = self.restore_under_way().and_then(|restore| ParentSource::of(&restore.origin));
         under_way.or_else(|| self.inner().lineage.as_ref().and_then(|lineage| lineage.source()))
     }
