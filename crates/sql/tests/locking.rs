@@ -508,3 +508,48 @@ async fn a_merge_that_inserts_does_not_see_who_inserts_beside_it() {
     ok(&mut session, merge).await;
     assert_eq!(ok(&mut session, "SELECT * FROM t ORDER BY a").await, ["1|1", "2|1", "3|3"]);
 }
+
+/// Statements that write within WITH, in READ COMMITTED: a row that others changed meanwhile is judged anew, and what is read of
+/// RETURNING is what was written. As PostgreSQL 15 has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_writes_within_with_judges_the_newest_version() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut writer = db.session();
+    ok(&mut writer, "CREATE TABLE t (a int PRIMARY KEY, b int)").await;
+    ok(&mut writer, "CREATE TABLE log (a int, b int)").await;
+    let plain = "WITH d AS (UPDATE t SET b = b + 10 WHERE a = 1 AND b < 50 RETURNING a, b) SELECT a, b FROM d";
+    let joined = "WITH x AS (SELECT a, random() AS r FROM t), d AS (UPDATE t SET b = b + 10 FROM x p, x q \
+                  WHERE p.r = q.r AND p.a = t.a AND t.a = 1 AND b < 50 RETURNING t.a, t.b) SELECT a, b FROM d";
+    let logged = "WITH d AS (UPDATE t SET b = b + 10 WHERE a = 1 AND b < 50 RETURNING a, b) \
+                  INSERT INTO log SELECT a, b FROM d RETURNING a, b";
+    let target = "WITH x AS (INSERT INTO log SELECT a, b FROM t), y AS (SELECT 10 AS n) \
+                  UPDATE t SET b = b + n FROM y WHERE a = 1 AND b < 50 RETURNING a, b";
+    for statement in [plain, joined, logged, target] {
+        for (change, rows) in [
+            ("UPDATE t SET b = 5 WHERE a = 1", vec!["1|15"]),
+            ("UPDATE t SET b = 100 WHERE a = 1", vec![]),
+            ("DELETE FROM t WHERE a = 1", vec![]),
+        ] {
+            ok(&mut writer, "DELETE FROM t").await;
+            ok(&mut writer, "INSERT INTO t VALUES (1, 1), (2, 2)").await;
+            ok(&mut writer, &format!("BEGIN; {change}")).await;
+            let running = waiting(&db, db.session(), statement).await;
+            ok(&mut writer, "COMMIT").await;
+            let rows: Vec<String> = rows.into_iter().map(str::to_owned).collect();
+            assert_eq!(running.await.expect("no panic").1, Ok(rows), "{change}, {statement}");
+        }
+        ok(&mut writer, "DELETE FROM t").await;
+        ok(&mut writer, "INSERT INTO t VALUES (1, 1), (2, 2)").await;
+        ok(&mut writer, "BEGIN; UPDATE t SET b = 5 WHERE a = 1").await;
+        let running = waiting(&db, db.session(), statement).await;
+        ok(&mut writer, "ROLLBACK").await;
+        assert_eq!(running.await.expect("no panic").1, Ok(vec!["1|11".to_owned()]), "{statement}");
+        let mut reader = db.session();
+        ok(&mut reader, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM t").await;
+        ok(&mut writer, "BEGIN; UPDATE t SET b = 1 WHERE a = 1").await;
+        let running = waiting(&db, reader, statement).await;
+        ok(&mut writer, "COMMIT").await;
+        assert_eq!(running.await.expect("no panic").1, Err("40001".to_owned()), "{statement}");
+    }
+}

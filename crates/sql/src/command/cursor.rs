@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{self, Statement};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::StatementKind;
 
+use crate::dml::Around;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::plan::statement::{Kind, Prepared, parse_known};
@@ -213,18 +214,19 @@ impl Session {
             return Err(SqlError::new("42P03", format!("cursor \"{}\" already exists", cursor.name)));
         }
         let Kind::Query(query) = &inner.kind else { return Err(SqlError::internal("a cursor of no query")) };
+        if inner.once.any_writes() {
+            let text = "DECLARE CURSOR must not contain data-modifying statements in WITH";
+            return Err(SqlError::unsupported(text));
+        }
         if cursor.hold && !inner.locks.is_empty() {
             return Err(SqlError::unsupported("DECLARE CURSOR WITH HOLD … FOR UPDATE is not supported")
                 .with_detail("Holdable cursors must be READ ONLY."));
         }
         self.note_undo(false)?;
-        let locked = match inner.locks.is_empty() {
-            true => None,
-            false => self.lock_rows(&inner.locks, values, &inner.text).await?,
-        };
+        let beside = self.beside(Around::of(inner), values, &inner.text).await?;
         let formats: &[Format] = if cursor.binary { &[Format::Binary] } else { &[] };
         let kind = StatementKind::Cursor;
-        let mut active = self.start_plan(inner, query, locked, values, formats, kind).await?;
+        let mut active = self.start_plan(inner, query, beside, values, formats, kind).await?;
         let mut kept = Vec::new();
         if cursor.hold {
             let room = self.room();

@@ -12,8 +12,10 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_engine::Isolation;
 
 use crate::command::notify::NotifyCommand;
-use crate::exec::context::{Locked, StatementContext};
+use crate::dml::Around;
+use crate::exec::context::{Beside, StatementContext};
 use crate::exec::direct::DirectSelect;
+use crate::exec::once::OnceDoes;
 use crate::exec::wait::guarded;
 use crate::pg::context::PgContext;
 use crate::pg::errors;
@@ -602,17 +604,26 @@ impl Session {
                 }
                 let direct = query.direct.as_ref();
                 if analyze {
-                    let locked = self.lock_rows(&inner.locks, values, &inner.text).await?;
+                    let beside = match inner.once.any_writes() {
+                        true => Beside::default(),
+                        false => self.beside(Around::of(inner), values, &inner.text).await?,
+                    };
                     let chunk = match direct {
-                        Some(select) => self.select_directly(select, values, &[], 0)?,
-                        None => None,
+                        Some(select) if !inner.once.any_writes() => self.select_directly(select, values, &[], 0)?,
+                        _ => None,
                     };
                     match (chunk, direct) {
                         (Some((chunk, _)), Some(select)) => {
                             lines.push(format!("rows: {}", chunk.len()));
                             lines.extend(select.describe());
                         }
-                        _ => lines.extend(self.analyzed(inner, &query.plan, values, locked, verbose).await?),
+                        _ if inner.once.any_writes() => {
+                            let gathered = self.gather_and_modify(inner, query, values, Some(verbose)).await?;
+                            let rows: usize = gathered.batches.iter().map(|batch| batch.num_rows()).sum();
+                            lines.push(format!("rows: {rows}"));
+                            lines.extend(gathered.plan.unwrap_or_default());
+                        }
+                        _ => lines.extend(self.analyzed(inner, &query.plan, values, beside, verbose).await?),
                     }
                 } else {
                     if let Some(select) = direct {
@@ -627,6 +638,18 @@ impl Session {
                 }
             }
             _ => return Err(SqlError::internal("EXPLAIN of nothing")),
+        }
+        for plan in &inner.once.plans {
+            lines.push(format!("CTE {}", plan.name));
+            let of = match &plan.does {
+                OnceDoes::Read(query) => query,
+                OnceDoes::Write(write) => {
+                    lines.push(format!("  {:?} on {}", write.op, write.table.name));
+                    &write.stream
+                }
+            };
+            let shown = self.plan_lines(of, values, &inner.text, verbose).await?;
+            lines.extend(shown.into_iter().map(|line| format!("  ->  {line}")));
         }
         for (number, locking) in inner.locks.iter().enumerate() {
             lines.push(format!("Locked Rows {}", number + 1));
@@ -666,7 +689,7 @@ impl Session {
         prepared: &Prepared,
         plan: &QueryPlan,
         values: &[ScalarValue],
-        locked: Option<Arc<Locked>>,
+        beside: Beside,
         verbose: bool,
     ) -> Result<Vec<String>, SqlError> {
         let failed = |error| errors::from_datafusion(error, &prepared.text);
@@ -676,7 +699,8 @@ impl Session {
         open.used = true;
         let view = open.txn.statement(resurgam_engine::StatementKind::Read)?;
         let instance = plan.instance(&state, values).await.map_err(failed)?;
-        let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
+        let once = beside.once();
+        let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked: beside.locked, once };
         let mut stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
         let work = async {
             let mut rows = 0;

@@ -35,6 +35,7 @@ use tokio::time::Instant;
 
 use crate::ddl::alter::CheckParts;
 use crate::ddl::needed::drop_hint;
+use crate::dml::Around;
 use crate::dml::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
 use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, settle};
@@ -613,13 +614,19 @@ impl Session {
         self.note_at_commit(&table, create.on_commit);
         self.own_new(txn, table).await?;
         let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
-        let insert = format!("INSERT INTO {}.{} {select}", quoted(schema), quoted(name));
+        // What writes in WITH stands before the statement.
+        let mut rest = query.clone();
+        let with = match crate::parse::with_write::writes_within(query) {
+            true => rest.with.take().map(|with| format!("{with} ")).unwrap_or_default(),
+            false => String::new(),
+        };
+        let insert = format!("{with}INSERT INTO {}.{} {rest}", quoted(schema), quoted(name));
         let prepared = self.prepare_text(&insert, &[])?;
         let crate::plan::statement::Kind::Write(plan) = &prepared.kind else {
             return Err(SqlError::internal("not an INSERT"));
         };
         self.check_allowed(&prepared)?;
-        let written = self.modify_by_plan(plan, &[], &[], &[], text, None).await?;
+        let written = self.modify_by_plan(plan, Around::of(&prepared), &[], &[], text, None).await?;
         Ok(Tag::Count("SELECT", written.rows))
     }
 

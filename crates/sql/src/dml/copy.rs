@@ -1,18 +1,20 @@
 //! COPY: rows from the client into a table, and rows of a table or query to the client.
 //! Nothing is kept but the record at hand and one batch, so memory does not grow with rows.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident};
 use futures::StreamExt;
 use resurgam_engine::{ColumnType, Datum, DatumRef, ReadView, StatementKind, Table};
 
 use crate::dml::check::Checks;
 use crate::dml::foreign::{Help, References};
-use crate::dml::{Constraints, Modify, Paused, Writer, find_column};
-use crate::exec::context::StatementContext;
+use crate::dml::{Around, Constraints, Modify, Paused, Writer, find_column};
+use crate::exec::context::{Beside, StatementContext};
 use crate::exec::wait::guarded;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::weight;
@@ -163,9 +165,16 @@ impl CopyIn {
     }
 }
 
+/// What a result needs until its end.
+#[allow(dead_code)] // it is held
+enum Held {
+    Plan(Instance, Beside),
+    Rows(MemoryReservation),
+}
+
 /// COPY … TO STDOUT under way.
 pub struct CopyOut {
-    stream: Option<(SendableRecordBatchStream, Instance)>,
+    stream: Option<(SendableRecordBatchStream, Held)>,
     prepared: Arc<Prepared>,
     encoder: RowEncoder,
     writer: CopyWriter,
@@ -384,7 +393,13 @@ impl Session {
         let state = self.state()?;
         let view = self.transaction().txn.statement(StatementKind::Read)?;
         let instance = query.plan.instance(&state, &[]).await.map_err(failed)?;
-        let context = StatementContext { view, stop: Arc::clone(&self.shared.stop), target: None, locked: None };
+        let context = StatementContext {
+            view,
+            stop: Arc::clone(&self.shared.stop),
+            target: None,
+            locked: None,
+            once: Weak::new(),
+        };
         let mut stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(failed)?;
@@ -439,6 +454,10 @@ impl Session {
         let failed = |error| errors::from_datafusion(error, &text);
         let state = self.state()?;
         let style = self.style();
+        let beside = match prepared.once.any_writes() {
+            true => Beside::default(),
+            false => self.beside(Around { locks: &[], ..Around::of(&prepared) }, &[], &text).await?,
+        };
         let open = self.transaction();
         open.used = true;
         let view = open.txn.statement(StatementKind::Read)?;
@@ -446,9 +465,22 @@ impl Session {
         if let Some(deadline) = self.deadline() {
             self.shared.stop.set_deadline(deadline);
         }
-        let instance = query.plan.instance(&state, &[]).await.map_err(failed)?;
-        let context = StatementContext { view, stop: Arc::clone(&self.shared.stop), target: None, locked: None };
-        let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
+        let (stream, held) = match prepared.once.any_writes() {
+            true => {
+                drop(view);
+                let gathered = self.gather_and_modify(&prepared, query, &[], None).await?;
+                let batches = futures::stream::iter(gathered.batches.into_iter().map(Ok));
+                let stream = RecordBatchStreamAdapter::new(Arc::clone(&query.schema), batches);
+                (Box::pin(stream) as SendableRecordBatchStream, Held::Rows(gathered.memory))
+            }
+            false => {
+                let instance = query.plan.instance(&state, &[]).await.map_err(failed)?;
+                let once = beside.once();
+                let stop = Arc::clone(&self.shared.stop);
+                let context = StatementContext { view, stop, target: None, locked: None, once };
+                (instance.start(task_context(&state, Arc::new(context))).map_err(failed)?, Held::Plan(instance, beside))
+            }
+        };
         let encoder = RowEncoder::new(query.schema.fields(), &[Format::Text], &style)?;
         let names: Vec<String> =
             prepared.fields.as_ref().map(|f| f.iter().map(|f| f.name.clone()).collect()).unwrap_or_default();
@@ -456,7 +488,7 @@ impl Session {
             columns: names.len() as u16,
             writer: CopyWriter::new(options, names),
             encoder,
-            stream: Some((stream, instance)),
+            stream: Some((stream, held)),
             pending: None,
             unsent: Unsent::default(),
             started: false,

@@ -12,6 +12,7 @@
 //! | `merge.rs` | what MERGE does with a row, and with one that others changed meanwhile |
 //! | `constants.rs` | values that are looked at although no row is written |
 //! | `returning.rs` | RETURNING |
+//! | `within.rs` | statements with WITH queries that write: all of them in one statement of the engine |
 //! | `planned.rs` | expressions over written rows that need a plan: subqueries, columns of FROM |
 
 pub(crate) mod check;
@@ -30,11 +31,13 @@ mod recheck;
 mod returning;
 mod row;
 mod source;
+mod within;
 
 pub(crate) use infer::arbiters;
 pub(crate) use modify::{Constraints, Modify, Paused};
-pub(crate) use plan::{Op, WritePlan, find_column, plan};
+pub(crate) use plan::{Op, Planned, WritePlan, find_column, once_plans, plan};
 pub(crate) use planned::has_subquery;
 pub(crate) use recheck::{Fate, RowWork, settle_row};
 pub(crate) use row::Writer;
 pub(crate) use source::ROWS_PER_TURN;
+pub(crate) use within::Around;

@@ -8,19 +8,17 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
-use resurgam_engine::{
-    BulkInserter, Change, Datum, DatumRef, ReadView, RowBuf, Seen, StatementKind, Table, Transaction,
-};
+use resurgam_engine::{BulkInserter, Change, Datum, DatumRef, ReadView, RowBuf, Seen, Table, Transaction};
 
 use super::conflict::{Conflict, Resolved};
 use super::plan::WritePlan;
 use super::returning::Returned;
 use super::row::Writer;
 use super::source::Stream;
+use super::within::Around;
 use crate::dml::check::{Broken, Checks};
 use crate::dml::foreign::{Deferred, Enforcer, Help, References};
 use crate::exec::direct::{Row, Values};
-use crate::exec::locking::LockPlan;
 use crate::exec::wait::Waiting;
 use crate::exec::wait::guarded;
 use crate::pg::datetime::Zone;
@@ -45,8 +43,8 @@ pub(crate) struct Modify<'a> {
     writer: Writer<'a>,
     pub(super) params: &'a [ScalarValue],
     pub(super) zone: Zone,
-    conflict: Option<&'a Conflict>,
-    returned: Option<Returned<'a>>,
+    pub(super) conflict: Option<&'a Conflict>,
+    pub(super) returned: Option<Returned<'a>>,
     /// What the row that is written was joined with, as one row, if RETURNING reads it.
     pub(super) others: Option<RecordBatch>,
     /// What runs the plans of RETURNING and ON CONFLICT.
@@ -258,6 +256,14 @@ impl<'a> Modify<'a> {
             None => Ok(()),
         }
     }
+
+    /// The first half of [`Modify::finish`]: what the actions of foreign keys do.
+    pub(super) async fn act(&mut self, help: &Help<'_>) -> Result<(), SqlError> {
+        match self.foreign.as_mut().filter(|foreign| !foreign.is_done()) {
+            Some(foreign) => foreign.act_all(help).await,
+            None => Ok(()),
+        }
+    }
 }
 
 /// What a statement that writes has done.
@@ -288,7 +294,7 @@ impl Session {
             let zone = self.shared.variables.lock().zone;
             plan.constants.check(&plan.table, values, &zone)?;
         }
-        if plan.tree.is_some() {
+        if plan.tree.is_some() && !prepared.once.any_writes() {
             // Its first row shows whether the definition is the newest; what cascades shows later.
             self.note_undo(plan.references.are_acting())?;
             if let Some(modified) = self.modify_directly(plan, values, formats).await? {
@@ -297,7 +303,7 @@ impl Session {
             }
         }
         self.note_undo(true)?;
-        Box::pin(self.modify_by_plan(plan, &prepared.locks, values, formats, &prepared.text, shown)).await
+        Box::pin(self.modify_by_plan(plan, Around::of(prepared), values, formats, &prepared.text, shown)).await
     }
 
     /// `None`: that is left to the plan, and nothing was written.
@@ -341,67 +347,10 @@ impl Session {
             false => work.await,
         }
     }
-
-    /// Runs a statement that writes by its plan.
-    ///
-    /// # Errors
-    /// The statement's.
-    pub(crate) async fn modify_by_plan(
-        &mut self,
-        plan: &WritePlan,
-        locks: &[LockPlan],
-        params: &[ScalarValue],
-        formats: &[Format],
-        text: &str,
-        shown: Option<bool>,
-    ) -> Result<Modified, SqlError> {
-        let locked = self.lock_rows(locks, params, text).await?;
-        let state = self.state()?;
-        let deadline = self.deadline();
-        let stop = Arc::clone(&self.shared.stop);
-        let style = if plan.returning.is_some() { self.style() } else { TextStyle::default() };
-        let Hot { lock_timeout, zone, .. } = self.hot();
-        let pool = Arc::clone(&self.db.runtime.memory_pool);
-        let returned = Returned::new(plan.returning.as_ref(), formats, params, style, &pool)?;
-        let cx = Arc::clone(&self.cx);
-        let open = self.transaction();
-        open.used = true;
-        let (txn, deferred) = (&open.txn, &open.deferred);
-        let waiting = Waiting { stop: &stop, lock_timeout };
-        let is_given = plan.is_given;
-        let stream = Stream {
-            op: plan.op,
-            plan: &plan.stream,
-            merge: plan.merge.as_ref(),
-            state: &state,
-            values: params,
-            stop: &stop,
-            locked,
-            text,
-            is_given,
-        };
-        let work = async {
-            let statement = txn.begin_statement(StatementKind::BulkWrite)?;
-            let writer = Writer { statement: &statement, table: &plan.table, checks: &plan.checks, waiting: &waiting };
-            let constraints = Constraints { references: &plan.references, deferred };
-            let mut modify = Modify::begin(writer, &constraints, zone, true).await?;
-            modify.params = params;
-            modify.conflict = plan.conflict.as_ref();
-            modify.returned = Some(returned);
-            modify.stream = Some(&stream);
-            let plan = stream.feed(&mut modify, shown).await?;
-            modify.finish(&Help { names: Names { state: &state, txn, cx: &cx }, waiting, zone }).await?;
-            if let Some(returned) = &mut modify.returned {
-                returned.finish(&stream, statement.view()).await?;
-            }
-            Ok(Modified { plan, ..modify.modified() })
-        };
-        guarded(&stop, deadline, work).await
-    }
 }
 
 impl Modify<'_> {
-    fn modified(self) -> Modified {
+    pub(super) fn modified(self) -> Modified {
         let returned = self.returned.map(|returned| returned.chunk).unwrap_or_default();
         Modified { rows: self.rows, returned, plan: None }
     }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::DFSchema;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, ExprSchemable};
-use datafusion::sql::sqlparser::ast::{Ident, Statement};
+use datafusion::sql::sqlparser::ast::{Ident, Statement, With};
 use resurgam_engine::Table;
 
 use super::conflict::{Conflict, ConflictUpdate};
@@ -26,9 +27,10 @@ use crate::dml::foreign::References;
 use crate::exec::bridge;
 use crate::exec::direct::Output;
 use crate::exec::locking::LockPlan;
+use crate::exec::once::{OnceDoes, OncePlan, OncePlans};
 use crate::pg::errors;
 use crate::plan::access::column_of;
-use crate::plan::analyze::{self, Does, List, Merged, OnConflict, Write};
+use crate::plan::analyze::{self, Does, List, Merged, OnConflict, OnceDone, OnceQueries, OnceQuery, Write};
 use crate::plan::params::is_typed_by_literal;
 use crate::plan::planner::{Names, QueryPlan, settled, simplified};
 use crate::plan::statement::ParamTypes;
@@ -89,23 +91,123 @@ pub(crate) fn find_column(table: &Table, ident: &Ident) -> Result<usize, SqlErro
     })
 }
 
-/// Plans an INSERT, UPDATE, DELETE or MERGE, and the queries of it that lock rows.
+/// A statement that writes, with what is done beside it.
+pub(crate) struct Planned {
+    pub plan: WritePlan,
+    /// Queries that lock their rows.
+    pub locks: Vec<LockPlan>,
+    /// WITH queries that are computed once.
+    pub once: OncePlans,
+    pub needs: Needs,
+}
+
+impl WritePlan {
+    /// Whether it has no state of a session in it.
+    pub(crate) fn is_shareable(&self, state: &SessionState) -> bool {
+        self.stream.is_shareable(state)
+            && self.returning.as_ref().is_none_or(|returning| !returning.of_session)
+            && self.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
+            && self.merge.as_ref().is_none_or(|merge| merge.is_shareable(state))
+            && self.checks.is_shareable()
+    }
+
+    /// Whether with literals for its parameters some of its types would be others.
+    pub(crate) fn typed_by_literals(&self) -> bool {
+        self.stream.typed_by_literals || self.returning.as_ref().is_some_and(|returning| returning.typed_by_literals)
+    }
+}
+
+impl OncePlans {
+    /// Whether they have no state of a session in them.
+    pub(crate) fn is_shareable(&self, state: &SessionState) -> bool {
+        self.plans.iter().all(|plan| match &plan.does {
+            OnceDoes::Read(query) => query.is_shareable(state),
+            OnceDoes::Write(write) => write.is_shareable(state),
+        })
+    }
+
+    /// Whether with literals for their parameters some of their types would be others.
+    pub(crate) fn typed_by_literals(&self) -> bool {
+        self.plans.iter().any(|plan| match &plan.does {
+            OnceDoes::Read(query) => query.typed_by_literals,
+            OnceDoes::Write(write) => write.typed_by_literals(),
+        })
+    }
+}
+
+/// Plans an INSERT, UPDATE, DELETE or MERGE with the WITH before it, and the queries of it that lock rows or are computed once.
 pub(crate) fn plan(
     names: &Names<'_>,
+    with: Option<&With>,
     statement: &Statement,
     params: &mut ParamTypes,
     text: &str,
-) -> Result<(WritePlan, Vec<LockPlan>, Needs), SqlError> {
+) -> Result<Planned, SqlError> {
+    let mut write = analyze::write(names, with, statement, text, params)?;
+    let once = once_plans(names, std::mem::take(&mut write.once), params, text)?;
+    let locks = std::mem::take(&mut write.locks).into_iter();
+    let locks = locks.map(|query| LockPlan::new(names, query, params, text)).collect::<Result<_, _>>()?;
+    let needs = std::mem::take(&mut write.needs);
+    let plan = write_plan(names, write, ReturnTo::Client, params, text)?;
+    Ok(Planned { plan, locks, once, needs })
+}
+
+/// Plans WITH queries that are computed once; `params` are all known.
+pub(crate) fn once_plans(
+    names: &Names<'_>,
+    once: OnceQueries,
+    params: &ParamTypes,
+    text: &str,
+) -> Result<OncePlans, SqlError> {
+    let mut plans = Vec::with_capacity(once.queries.len());
+    for OnceQuery { name, done, schema, reads } in once.queries {
+        let does = match done {
+            OnceDone::Read(plan) => {
+                let query = QueryPlan::new(names.state, *plan, params.data_types())
+                    .map_err(|error| errors::from_datafusion(error, text))?;
+                same_types(&schema, &query)?;
+                OnceDoes::Read(query)
+            }
+            OnceDone::Write(write) => {
+                let write = write_plan(names, *write, ReturnTo::Statement, params, text)?;
+                if let Some(rows) = write.returning.as_ref().and_then(Returning::plan) {
+                    same_types(&schema, &rows.plan)?;
+                }
+                OnceDoes::Write(Box::new(write))
+            }
+        };
+        plans.push(OncePlan { name, does, schema, reads });
+    }
+    Ok(OncePlans { plans, read: once.read })
+}
+
+/// Refuses a plan whose columns are not those that analysis has promised.
+fn same_types(schema: &Schema, query: &QueryPlan) -> Result<(), SqlError> {
+    let fields = query.schema.fields();
+    let same = schema.fields().len() == fields.len()
+        && schema.fields().iter().zip(fields).all(|(a, b)| a.data_type() == b.data_type());
+    if same { Ok(()) } else { Err(SqlError::internal("a WITH query of other types than analysed")) }
+}
+
+/// Where the rows of RETURNING go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReturnTo {
+    Client,
+    /// The statement around reads them.
+    Statement,
+}
+
+/// Plans what was analysed.
+fn write_plan(
+    names: &Names<'_>,
+    write: Write,
+    to: ReturnTo,
+    params: &ParamTypes,
+    text: &str,
+) -> Result<WritePlan, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
-    let op = match statement {
-        Statement::Insert(_) => Op::Insert,
-        Statement::Update(_) => Op::Update,
-        Statement::Merge(_) => Op::Merge,
-        _ => Op::Delete,
-    };
-    let Write { table, plan, rows, assigned, returning, conflict, merge, locks, checks: of_views, needs } =
-        analyze::write(names, statement, text, params)?;
-    let returning = returning.map(|list| plan_returning(names, &table, list, params, text)).transpose()?;
+    let Write { op, table, plan, rows, assigned, returning, conflict, merge, checks: of_views, .. } = write;
+    let returning = returning.map(|list| plan_returning(names, &table, list, to, params, text)).transpose()?;
     let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, params, text)).transpose()?;
     let updated = conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
     let updated: Vec<usize> = updated.map(ConflictUpdate::columns).unwrap_or_default();
@@ -119,7 +221,6 @@ pub(crate) fn plan(
             None => return Err(SqlError::internal("a MERGE without its clauses")),
         },
     };
-    let locks = locks.into_iter().map(|query| LockPlan::new(names, query, params, text)).collect::<Result<_, _>>()?;
     let mut constants = Constants::default();
     let columns: Vec<usize> = match op {
         // Those that are not written out; what is, is evaluated in any case.
@@ -158,7 +259,7 @@ pub(crate) fn plan(
         is_given,
     };
     plan.tree = Tree::new(names.state, &plan, rows);
-    Ok((plan, locks, needs))
+    Ok(plan)
 }
 
 /// The foreign keys that the clauses of a MERGE concern; `assigned`: what its UPDATEs change.
@@ -199,12 +300,13 @@ fn plan_returning(
     names: &Names<'_>,
     table: &Table,
     list: List,
+    to: ReturnTo,
     params: &ParamTypes,
     text: &str,
 ) -> Result<Returning, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
-    let List { columns, input, others } = list;
-    if !others.is_empty() || columns.iter().any(|(_, expr)| has_subquery(expr)) {
+    let List { columns, data: _, input, others } = list;
+    if to == ReturnTo::Statement || !others.is_empty() || columns.iter().any(|(_, expr)| has_subquery(expr)) {
         let mut given = without_key(&input);
         given.extend(others);
         let plan = RowsPlan::list(names, &given, columns, params).map_err(failed)?;

@@ -23,6 +23,7 @@ use crate::computed::ComputedTable;
 use crate::exec::bridge;
 use crate::exec::direct::Row;
 use crate::exec::table::KEY_COLUMN;
+use crate::exec::weight;
 use crate::pg::arrow::ColumnBuilder;
 use crate::plan::analyze::{Analyzed, OutputColumn};
 use crate::plan::planner::{Names, QueryPlan};
@@ -33,6 +34,9 @@ type DfResult<T> = datafusion::common::Result<T>;
 
 /// A column of a joined relation, with what qualifies it.
 pub(crate) type Qualified = (Option<TableReference>, FieldRef);
+
+/// Bytes of a value of fixed width, about, and of what stands for another.
+const FIXED_BYTES: usize = 16;
 
 /// Number of a row among those that were written: RETURNING gives them in this order.
 const ORDINAL: &str = "resurgam$ordinal";
@@ -113,7 +117,8 @@ impl RowsPlan {
             .sort(vec![Sort::new(ordinal(), true, false)])?
             .project(kept)?
             .build()?;
-        let query = Analyzed { plan, columns: output, locks: Vec::new(), needs: Default::default() };
+        let query =
+            Analyzed { plan, columns: output, locks: Vec::new(), once: Default::default(), needs: Default::default() };
         Ok(Self { plan: QueryPlan::analyzed(names.state, query, params.data_types())?, schema })
     }
 
@@ -168,7 +173,7 @@ impl RowsPlan {
 
     /// No rows yet, for tables with so many columns.
     pub(super) fn rows(&self) -> WrittenRows {
-        WrittenRows { schema: Arc::clone(&self.schema), columns: Vec::new(), others: Vec::new(), rows: 0 }
+        WrittenRows { schema: Arc::clone(&self.schema), columns: Vec::new(), others: Vec::new(), rows: 0, bytes: 0 }
     }
 }
 
@@ -178,6 +183,7 @@ pub(super) struct WrittenRows {
     columns: Vec<ColumnBuilder>,
     others: Vec<RecordBatch>,
     rows: usize,
+    bytes: usize,
 }
 
 impl WrittenRows {
@@ -189,19 +195,34 @@ impl WrittenRows {
             self.columns = types.map(|ty| ColumnBuilder::new(ty, 1)).collect();
         }
         for (at, column) in self.columns.iter_mut().enumerate() {
-            match row.column(at)? {
-                DatumRef::Null => column.append_null(),
+            let whole;
+            let datum = match row.column(at)? {
                 DatumRef::External(reference) => {
-                    let datum = bridge::external(row.view, reference)
+                    whole = bridge::external(row.view, reference)
                         .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
-                    column.append(datum.as_ref())?;
+                    whole.as_ref()
                 }
+                datum => datum,
+            };
+            self.bytes += match datum {
+                DatumRef::Text(text) => text.len() + FIXED_BYTES,
+                DatumRef::Bytes(bytes) => bytes.len() + FIXED_BYTES,
+                _ => FIXED_BYTES,
+            };
+            match datum {
+                DatumRef::Null => column.append_null(),
                 datum => column.append(datum)?,
             }
         }
+        self.bytes += others.as_ref().map_or(0, weight::kept);
         self.others.extend(others);
         self.rows += 1;
         Ok(())
+    }
+
+    /// About how many bytes they have.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// All of them; `None` if there are none.

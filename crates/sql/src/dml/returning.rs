@@ -107,22 +107,47 @@ impl<'a> Returned<'a> {
                     _ => Ok(()),
                 }
             }
-            (Some(By::Plan(_)), Some(rows)) => rows.push(row, row.table.columns.len(), others),
+            (Some(By::Plan(_)), Some(rows)) => {
+                rows.push(row, row.table.columns.len(), others)?;
+                match &self.memory {
+                    Some(memory) if rows.bytes() >= memory.size() + STEP_BYTES => {
+                        memory.try_resize(rows.bytes()).map_err(|error| errors::from_datafusion(error, ""))
+                    }
+                    _ => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }
 
-    /// All rows were written.
+    /// All rows were written: what a list that goes by a plan makes of them.
+    ///
+    /// # Errors
+    /// Those of the plan.
+    pub(super) async fn take_rows(
+        &mut self,
+        stream: &Stream<'_>,
+        view: &ReadView,
+    ) -> Result<Vec<RecordBatch>, SqlError> {
+        let (Some(plan), Some(rows)) = (self.returning.and_then(Returning::plan), &mut self.rows) else {
+            return Ok(Vec::new());
+        };
+        let Some(rows) = rows.finish()? else { return Ok(Vec::new()) };
+        let made = plan.run(stream, view, rows).await?;
+        if let Some(memory) = &self.memory {
+            memory.free();
+        }
+        Ok(made)
+    }
+
+    /// The same, for the client.
     ///
     /// # Errors
     /// Those of the plan.
     pub(super) async fn finish(&mut self, stream: &Stream<'_>, view: &ReadView) -> Result<(), SqlError> {
-        let (Some(plan), Some(rows)) = (self.returning.and_then(Returning::plan), &mut self.rows) else {
-            return Ok(());
-        };
-        let Some(rows) = rows.finish()? else { return Ok(()) };
+        let Some(plan) = self.returning.and_then(Returning::plan) else { return Ok(()) };
         let encoder = RowEncoder::new(plan.plan.schema.fields(), self.formats, &self.style)?;
-        for batch in plan.run(stream, view, rows).await? {
+        for batch in self.take_rows(stream, view).await? {
             encoder.encode(&batch, 0..batch.num_rows(), &mut self.chunk)?;
         }
         Ok(())

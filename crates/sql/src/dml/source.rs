@@ -22,7 +22,7 @@ use super::modify::{Known, Modify};
 use super::plan::{Op, WritePlan};
 use super::recheck::{RowWork, settle_row};
 use crate::dml::check::Broken;
-use crate::exec::context::{Locked, StatementContext, StopFlag, TargetRow};
+use crate::exec::context::{Beside, StatementContext, StopFlag, TargetRow};
 use crate::exec::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, Values};
 use crate::exec::table::KEY_COLUMN;
 use crate::pg::errors;
@@ -236,8 +236,8 @@ pub(super) struct Stream<'a> {
     pub state: &'a SessionState,
     pub values: &'a [ScalarValue],
     pub stop: &'a Arc<StopFlag>,
-    /// Rows that were locked for it.
-    pub locked: Option<Arc<Locked>>,
+    /// Rows that were locked for it, and its WITH queries.
+    pub beside: Beside,
     /// The statement's text, for the places of errors.
     pub text: &'a str,
     /// See [`WritePlan::is_given`].
@@ -251,14 +251,17 @@ impl Stream<'_> {
 
     /// A task that finds `more` in its configuration.
     pub(super) fn task_with<T: Send + Sync + 'static>(&self, view: &ReadView, more: Arc<T>) -> Arc<TaskContext> {
-        let (stop, locked) = (Arc::clone(self.stop), self.locked.clone());
-        let statement = StatementContext { view: view.clone(), stop, target: None, locked };
+        let statement = self.context(view, None);
         task_of(self.state, self.state.config().clone().with_extension(more), Arc::new(statement))
     }
 
     fn task(&self, view: &ReadView, target: Option<TargetRow>) -> Arc<TaskContext> {
-        let (stop, locked) = (Arc::clone(self.stop), self.locked.clone());
-        task_context(self.state, Arc::new(StatementContext { view: view.clone(), stop, target, locked }))
+        task_context(self.state, Arc::new(self.context(view, target)))
+    }
+
+    fn context(&self, view: &ReadView, target: Option<TargetRow>) -> StatementContext {
+        let (stop, locked, once) = (Arc::clone(self.stop), self.beside.locked.clone(), self.beside.once());
+        StatementContext { view: view.clone(), stop, target, locked, once }
     }
 
     /// Runs the plan, and writes what it gives. Returns the plan, if it is to be shown.

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::exec::memory::{Limits, Measured};
+use crate::exec::once::Once;
 use crate::pg::memory;
 use crate::pg::running::Stop;
 use crate::pg::user_types::{TypeSource, UserTypes};
@@ -225,6 +226,22 @@ pub(crate) struct StatementContext {
     pub target: Option<TargetRow>,
     /// Rows that were locked before, for the statement to read.
     pub locked: Option<Arc<Locked>>,
+    /// Its WITH queries that are computed once, which whoever executes it holds.
+    pub once: Weak<Once>,
+}
+
+/// What a statement has beside its own plan when it begins to run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    pub locked: Option<Arc<Locked>>,
+    pub once: Option<Arc<Once>>,
+}
+
+impl Beside {
+    /// What a context refers to.
+    pub(crate) fn once(&self) -> Weak<Once> {
+        self.once.as_ref().map(Arc::downgrade).unwrap_or_default()
+    }
 }
 
 impl std::fmt::Debug for StatementContext {

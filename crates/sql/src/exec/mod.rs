@@ -19,6 +19,7 @@
 //! | `memory` | What statements may take of memory and of temporary files |
 //! | `pieces` | Columns that are computed are split by their bytes before they grow |
 //! | `in_order` | Inputs of a union one after another |
+//! | `once` | WITH queries that are computed once for a statement |
 //! | `outer_side` | The side of an outer join whose rows may be missing |
 //! | `planners` | Parsing and planning on threads of their own, which may be left |
 //! | `record` | Rows as values |
@@ -47,6 +48,7 @@ pub(crate) mod in_order;
 pub(crate) mod locking;
 pub(crate) mod lookup_join;
 pub(crate) mod memory;
+pub(crate) mod once;
 pub(crate) mod outer_side;
 pub(crate) mod pieces;
 pub(crate) mod planners;

@@ -479,7 +479,8 @@ mod tests {
         };
         let state = session.state().expect("a state");
         let view = session.transaction().txn.statement(StatementKind::Read).expect("a view");
-        let context = StatementContext { view, stop: Default::default(), target: None, locked: None };
+        let context =
+            StatementContext { view, stop: Default::default(), target: None, locked: None, once: Default::default() };
         let values: &[ScalarValue] = &[];
         let instance = source.instance(&state, values).await.expect("an instance");
         let mut stream = instance.start(task_context(&state, Arc::new(context))).expect("a stream");

@@ -19,7 +19,7 @@
 //! | `typed_literal` | Constants with a type before them that the parser has no word for |
 //! | `unsupported` | PostgreSQL's syntax that nothing here knows |
 //! | `with_recursive` | What WITH RECURSIVE may say |
-//! | `with_write` | WITH before INSERT, UPDATE, DELETE and MERGE |
+//! | `with_write` | WITH before INSERT, UPDATE, DELETE and MERGE, and those within WITH |
 //! | `words` | The tokens of statements that are read by hand, without white space and comments |
 
 pub(crate) mod adjacent;

@@ -18,8 +18,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByKind,
-    Query, Select, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Visitor, With,
+    Cte, Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, ObjectName, OnConflictAction,
+    OnInsert, OrderByKind, Query, Select, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, TableWithJoins,
+    UpdateTableFromKind, Visitor, With,
 };
 use resurgam_ast::AstWalk;
 
@@ -277,7 +278,39 @@ impl<'a> Walk<'a> {
                 (Some(table), None) => self.found(&ObjectName::from(vec![table.as_str().into()]), place),
                 _ => Ok(()),
             },
-            // A statement that changes data cannot name it.
+            SetExpr::Insert(write) | SetExpr::Update(write) | SetExpr::Delete(write) => self.write(write, place),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a statement that writes names beside its target.
+    fn write(&mut self, write: &Statement, place: Place) -> Result<(), SqlError> {
+        match write {
+            Statement::Insert(insert) => {
+                if let Some(source) = &insert.source {
+                    self.query(source, place)?;
+                }
+                if let Some(OnInsert::OnConflict(on)) = &insert.on
+                    && let OnConflictAction::DoUpdate(update) = &on.action
+                {
+                    self.within(&update.assignments, place)?;
+                    self.within(&update.selection, place)?;
+                }
+                self.within(&insert.returning, place)
+            }
+            Statement::Update(update) => {
+                if let Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) = &update.from {
+                    from.iter().try_for_each(|from| self.table(from, place))?;
+                }
+                self.within(&update.assignments, place)?;
+                self.within(&update.selection, place)?;
+                self.within(&update.returning, place)
+            }
+            Statement::Delete(delete) => {
+                delete.using.iter().flatten().try_for_each(|from| self.table(from, place))?;
+                self.within(&delete.selection, place)?;
+                self.within(&delete.returning, place)
+            }
             _ => Ok(()),
         }
     }

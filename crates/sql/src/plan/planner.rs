@@ -35,6 +35,7 @@ use crate::exec::compute::{Pace, aside, beside};
 use crate::exec::context::{StatementContext, StopFlag};
 use crate::exec::filter::ByteFilters;
 use crate::exec::memory;
+use crate::exec::once::OnceTable;
 use crate::exec::pieces::Pieces;
 use crate::exec::planners::plan_apart;
 use crate::exec::split::Splits;
@@ -345,7 +346,7 @@ impl QueryPlan {
 
     /// The same of an analysed query, which says what its columns are.
     pub(crate) fn analyzed(state: &SessionState, query: Analyzed, params: Arc<[DataType]>) -> Result<Self> {
-        let Analyzed { plan, columns, locks: _, needs: _ } = query;
+        let Analyzed { plan, columns, locks: _, once: _, needs: _ } = query;
         let mut out = Self::new(state, plan, params)?;
         let fields = out
             .schema
@@ -485,7 +486,7 @@ impl QueryPlan {
         let mut shareable = !self.of_session;
         let _ = apply::walk(&self.logical, &mut |node| {
             if let LogicalPlan::TableScan(scan) = node {
-                shareable &= engine_table(&scan.source).is_some();
+                shareable &= engine_table(&scan.source).is_some() || OnceTable::is_it(&scan.source);
             }
             node.apply_expressions(|expr| {
                 expr.apply(|expr| {

@@ -14,9 +14,10 @@ use resurgam_ast::AstWalk;
 
 use crate::access::needs::Needs;
 use crate::command::cursor::Declare;
-use crate::dml::{self, WritePlan};
+use crate::dml::{self, Planned, WritePlan};
 use crate::exec::direct::DirectSelect;
 use crate::exec::locking::{DirectLock, LockPlan};
+use crate::exec::once::OncePlans;
 use crate::naming;
 use crate::parse::own::{Own, Parsed};
 use crate::pg::bounded::{Bounded, PARSER_LEVELS_MAX};
@@ -54,6 +55,8 @@ pub(crate) struct Prepared {
     pub shareable: bool,
     /// Its queries with a locking clause, which are run before it.
     pub locks: Vec<LockPlan>,
+    /// Its WITH queries that are computed once.
+    pub once: OncePlans,
     /// With literals for its parameters some of its types would be others: it stands for no text that
     /// has them.
     pub typed_by_literals: bool,
@@ -82,6 +85,7 @@ impl Prepared {
             settings: None,
             shareable: false,
             locks: Vec::new(),
+            once: OncePlans::default(),
             typed_by_literals: false,
             counts: None,
             needs: Needs::default(),
@@ -223,7 +227,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
             crate::parse::symmetric::expand(statement);
         }
         crate::parse::temporary::made_by_select(statement);
-        crate::parse::with_write::inline(statement)?;
+        crate::parse::with_write::check(statement)?;
         crate::parse::reserved::refuse(statement, text)?;
     }
     Ok(statements)
@@ -326,11 +330,28 @@ pub(crate) fn prepare(
     let Some(statement) = statement else { return Ok(prepared) };
     let is_aggregate = |name: &str| names.state.aggregate_functions().contains_key(name);
     crate::parse::with_recursive::check(&statement, &is_aggregate)?;
+    if let Some((with, write)) = crate::parse::with_write::parts(&statement) {
+        let mut params = ParamTypes::new(count_params(&statement)?, declared);
+        let Planned { plan, locks, once, needs } = dml::plan(names, with, write, &mut params, &text)?;
+        prepared.needs = needs;
+        prepared.locks = locks;
+        prepared.once = once;
+        prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
+        prepared.param_oids = params.oids();
+        prepared.shareable =
+            plan.is_shareable(names.state) && prepared.locks.is_empty() && prepared.once.is_shareable(names.state);
+        prepared.typed_by_literals = plan.typed_by_literals() || prepared.once.typed_by_literals();
+        prepared.counts = Some(Arc::clone(&plan.stream.counts));
+        prepared.kind = Kind::Write(Box::new(plan));
+        prepared.bytes = plans::bytes_of(&prepared);
+        return Ok(prepared);
+    }
     match statement {
         Statement::Query(query) => {
             let mut params = ParamTypes::new(count_params(&query)?, declared);
             let mut analyzed = analyze::query(names, &query, &text, &mut params)?;
             prepared.needs = std::mem::take(&mut analyzed.needs);
+            prepared.once = dml::once_plans(names, std::mem::take(&mut analyzed.once), &params, &text)?;
             let locks = std::mem::take(&mut analyzed.locks).into_iter();
             let locks = locks.map(|query| LockPlan::new(names, query, &params, &text));
             prepared.locks = locks.collect::<Result<_, _>>()?;
@@ -342,28 +363,11 @@ pub(crate) fn prepare(
                 .map_err(|error| errors::from_datafusion(error, &text))?;
             prepared.param_oids = params.oids();
             prepared.fields = Some(result_fields(&plan.schema));
-            prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
-            prepared.typed_by_literals = plan.typed_by_literals;
+            prepared.shareable =
+                plan.is_shareable(names.state) && prepared.locks.is_empty() && prepared.once.is_shareable(names.state);
+            prepared.typed_by_literals = plan.typed_by_literals || prepared.once.typed_by_literals();
             prepared.counts = Some(Arc::clone(&plan.counts));
             prepared.kind = Kind::Query(query_kind(names, plan, direct_lock));
-        }
-        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
-            let mut params = ParamTypes::new(count_params(&statement)?, declared);
-            let (plan, locks, needs) = dml::plan(names, &statement, &mut params, &text)?;
-            prepared.needs = needs;
-            prepared.locks = locks;
-            prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
-            prepared.param_oids = params.oids();
-            prepared.shareable = plan.stream.is_shareable(names.state)
-                && prepared.locks.is_empty()
-                && plan.returning.as_ref().is_none_or(|returning| !returning.of_session)
-                && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
-                && plan.merge.as_ref().is_none_or(|merge| merge.is_shareable(names.state))
-                && plan.checks.is_shareable();
-            let returning = plan.returning.as_ref().is_some_and(|returning| returning.typed_by_literals);
-            prepared.typed_by_literals = plan.stream.typed_by_literals || returning;
-            prepared.counts = Some(Arc::clone(&plan.stream.counts));
-            prepared.kind = Kind::Write(Box::new(plan));
         }
         Statement::Explain {
             analyze,

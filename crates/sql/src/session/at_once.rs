@@ -30,7 +30,8 @@ use crate::wire::{Execution, Format, RowChunk, SqlError, Tag};
 fn plain_point(prepared: &Prepared) -> Option<(&Query, &DirectSelect)> {
     let Kind::Query(query) = &prepared.kind else { return None };
     let select = query.direct.as_ref().filter(|select| select.is_plain_point())?;
-    (query.direct_lock.is_none() && prepared.locks.is_empty()).then_some((query, select))
+    (query.direct_lock.is_none() && prepared.locks.is_empty() && prepared.once.plans.is_empty())
+        .then_some((query, select))
 }
 
 /// Bytes of buffers that are kept for the next answer.

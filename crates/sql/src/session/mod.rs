@@ -40,9 +40,9 @@ use tokio::time::Instant;
 
 use crate::ddl::temporary::Temporary;
 use crate::dml::foreign::{Deferred, Modes};
-use crate::dml::{Op, WritePlan};
+use crate::dml::{Around, Op, WritePlan};
 use crate::exec::compute::aside;
-use crate::exec::context::{Locked, StatementContext, StopFlag};
+use crate::exec::context::{Beside, StatementContext, StopFlag};
 use crate::exec::planners::plan_apart;
 use crate::exec::wait::guarded;
 use crate::exec::weight;
@@ -1661,9 +1661,13 @@ impl Session {
                     query.plan.counts.run(RunBy::Direct);
                     return self.whole(fields, chunk, autocommit).await;
                 }
-                let locked = match prepared.locks.is_empty() {
-                    true => None,
-                    false => Box::pin(self.lock_rows(&prepared.locks, values, &prepared.text)).await?,
+                if prepared.once.any_writes() {
+                    let chunk = Box::pin(self.query_and_modify(prepared, query, values, formats)).await?;
+                    return self.whole(fields, chunk, autocommit).await;
+                }
+                let beside = match prepared.locks.is_empty() && prepared.once.plans.is_empty() {
+                    true => Beside::default(),
+                    false => Box::pin(self.beside(Around::of(prepared), values, &prepared.text)).await?,
                 };
                 if let Some(select) = &query.direct
                     && let Some((chunk, view)) = self.select_directly(select, values, formats, max_rows)?
@@ -1676,7 +1680,7 @@ impl Session {
                     }
                     return self.whole(fields, chunk, autocommit).await;
                 }
-                Box::pin(self.run_plan(prepared, query, locked, values, formats, max_rows, portal, autocommit)).await
+                Box::pin(self.run_plan(prepared, query, beside, values, formats, max_rows, portal, autocommit)).await
             }
             Kind::Write(plan) => Box::pin(self.write(prepared, plan, values, formats, autocommit)).await,
             Kind::Explain { analyze, verbose, inner } => {
@@ -1724,7 +1728,7 @@ impl Session {
         &mut self,
         prepared: &Arc<Prepared>,
         query: &Query,
-        locked: Option<Arc<Locked>>,
+        beside: Beside,
         values: &[ScalarValue],
         formats: &[Format],
         max_rows: usize,
@@ -1734,7 +1738,7 @@ impl Session {
         let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
         // A portal reads on while the transaction may write.
         let kind = if max_rows > 0 { StatementKind::Cursor } else { StatementKind::Read };
-        let active = self.start_plan(prepared, query, locked, values, formats, kind).await?;
+        let active = self.start_plan(prepared, query, beside, values, formats, kind).await?;
         self.rows(active, fields, max_rows, portal, autocommit).await
     }
 
@@ -1743,7 +1747,7 @@ impl Session {
         &mut self,
         prepared: &Arc<Prepared>,
         query: &Query,
-        locked: Option<Arc<Locked>>,
+        beside: Beside,
         values: &[ScalarValue],
         formats: &[Format],
         kind: StatementKind,
@@ -1758,9 +1762,11 @@ impl Session {
         self.refuse_older_plan(prepared, &view)?;
         let failed = |error| errors::from_datafusion(error, &prepared.text);
         let instance = query.plan.instance(&state, values).await.map_err(failed)?;
-        let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
+        let once = beside.once();
+        let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked: beside.locked, once };
         let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
-        ActiveRows::new(stream, instance, Arc::clone(prepared), &query.schema, formats, &style, stop, deadline)
+        let (once, prepared) = (beside.once, Arc::clone(prepared));
+        ActiveRows::new(stream, instance, once, prepared, &query.schema, formats, &style, stop, deadline)
     }
 
     /// The answer of a query whose rows are all there.

@@ -10,6 +10,7 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use crate::exec::context::StopFlag;
+use crate::exec::once::Once;
 use crate::exec::weight;
 use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors;
@@ -38,6 +39,8 @@ pub(crate) const FETCH: &str = "FETCH";
 pub(crate) struct ActiveRows {
     stream: SendableRecordBatchStream,
     instance: Option<Instance>,
+    /// WITH queries that it reads.
+    once: Option<Arc<Once>>,
     prepared: Arc<Prepared>,
     encoder: RowEncoder,
     pending: Option<Rest>,
@@ -98,9 +101,11 @@ impl Rest {
 }
 
 impl ActiveRows {
+    #[allow(clippy::too_many_arguments)] // what a running query has
     pub(crate) fn new(
         stream: SendableRecordBatchStream,
         instance: Instance,
+        once: Option<Arc<Once>>,
         prepared: Arc<Prepared>,
         schema: &Schema,
         formats: &[Format],
@@ -112,6 +117,7 @@ impl ActiveRows {
         Ok(Self {
             stream,
             instance: Some(instance),
+            once,
             prepared,
             encoder,
             pending: None,
@@ -199,14 +205,20 @@ impl ActiveRows {
         if let (Some(instance), Kind::Query(query)) = (self.instance.take(), &self.prepared.kind) {
             query.plan.give_back(instance);
         }
+        if let Some(once) = self.once.take() {
+            once.end(&self.prepared.once);
+        }
         Ok(())
     }
 
     /// The result was read to its end: the plan can serve again.
     pub(crate) fn finish(mut self) {
-        let instance = self.instance.take();
+        let (instance, once) = (self.instance.take(), self.once.take());
         let prepared = Arc::clone(&self.prepared);
         drop(self);
+        if let Some(once) = once {
+            once.end(&prepared.once);
+        }
         if let (Some(instance), Kind::Query(query)) = (instance, &prepared.kind) {
             query.plan.give_back(instance);
         }

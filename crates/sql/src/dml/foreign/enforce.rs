@@ -270,6 +270,12 @@ impl Enforcer {
 
     /// The end of the statement: actions, then what was not fine right away.
     pub(crate) async fn finish(&mut self, help: &Help<'_>) -> Result<(), SqlError> {
+        self.act_all(help).await?;
+        self.check_all(help).await
+    }
+
+    /// The actions. Of several that are one statement those of all go before what any of them checks.
+    pub(crate) async fn act_all(&mut self, help: &Help<'_>) -> Result<(), SqlError> {
         if !self.acts.is_empty() {
             // They may change rows that the statement has changed.
             self.txn.begin_actions()?;
@@ -279,6 +285,11 @@ impl Enforcer {
             self.act(&act, help).await?;
             self.bytes -= act.bytes();
         }
+        Ok(())
+    }
+
+    /// What was not fine right away, after the actions.
+    pub(crate) async fn check_all(&mut self, help: &Help<'_>) -> Result<(), SqlError> {
         self.known.clear();
         for check in std::mem::take(&mut self.checks) {
             let is_deferred =

@@ -3,7 +3,7 @@
 //!
 //! Not compared is what may differ from run to run (as there), the order of rows, and what the plan has an error for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::execution::session_state::SessionState;
@@ -48,11 +48,17 @@ impl Run<'_> {
             return Ok(None);
         };
         let Self { stop, deadline, formats, .. } = self;
-        let context = StatementContext { view: self.view, stop: Arc::clone(&stop), target: None, locked: None };
+        let context = StatementContext {
+            view: self.view,
+            stop: Arc::clone(&stop),
+            target: None,
+            locked: None,
+            once: Weak::new(),
+        };
         let stream = instance.start(task_context(&self.state, Arc::new(context)))?;
         let prepared = Arc::clone(self.prepared);
         let schema = &self.query.schema;
-        let begun = ActiveRows::new(stream, instance, prepared, schema, formats, &self.style, stop, deadline);
+        let begun = ActiveRows::new(stream, instance, None, prepared, schema, formats, &self.style, stop, deadline);
         let Ok(mut active) = begun else { return Ok(None) };
         let mut rows = RowChunk::default();
         while rows.len() <= ROWS_MAX {

@@ -1,7 +1,7 @@
 //! Running queries with locking clauses: their rows, locked.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use datafusion::arrow::array::{Array, BinaryViewArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take_record_batch;
@@ -16,6 +16,7 @@ use super::plan::{Count, LockPlan, count_of};
 use crate::dml::{Fate, RowWork, settle_row};
 use crate::exec::bridge;
 use crate::exec::context::{Locked, StatementContext, StopFlag, TargetRow};
+use crate::exec::once::Once;
 use crate::exec::wait::guarded;
 use crate::exec::wait::{Waiting, settle};
 use crate::pg::errors;
@@ -33,6 +34,7 @@ impl Session {
     pub(crate) async fn lock_rows(
         &mut self,
         plans: &[LockPlan],
+        once: Option<&Arc<Once>>,
         values: &[ScalarValue],
         text: &str,
     ) -> Result<Option<Arc<Locked>>, SqlError> {
@@ -60,6 +62,7 @@ impl Session {
                     waiting: Waiting { stop: &stop, lock_timeout },
                     stop: &stop,
                     before: locked.clone(),
+                    once: once.map(Arc::downgrade).unwrap_or_default(),
                     changed: HashMap::new(),
                     memory,
                 };
@@ -88,6 +91,8 @@ struct LockRun<'a> {
     stop: &'a Arc<StopFlag>,
     /// Of the queries within this one.
     before: Option<Arc<Locked>>,
+    /// Of the statement around.
+    once: Weak<Once>,
     /// Rows that this run has locked and whose newest version is not the one that it saw: a table's
     /// number and the key that it saw, and where that row is now.
     changed: HashMap<(usize, Vec<u8>), Vec<u8>>,
@@ -170,8 +175,8 @@ impl LockRun<'_> {
     }
 
     fn task(&self, view: &ReadView, target: Option<TargetRow>) -> Arc<datafusion::execution::TaskContext> {
-        let (view, stop, locked) = (view.clone(), Arc::clone(self.stop), self.before.clone());
-        task_context(self.state, Arc::new(StatementContext { view, stop, target, locked }))
+        let (view, stop, locked, once) = (view.clone(), Arc::clone(self.stop), self.before.clone(), self.once.clone());
+        task_context(self.state, Arc::new(StatementContext { view, stop, target, locked, once }))
     }
 
     /// The key columns of a batch.

@@ -136,6 +136,6 @@ impl Relation {
 
     pub(crate) fn into_analyzed(self) -> Analyzed {
         let columns = self.columns.into_iter().map(|c| OutputColumn { name: c.name, ty: c.bound.ty }).collect();
-        Analyzed { plan: self.plan, columns, locks: Vec::new(), needs: Default::default() }
+        Analyzed { plan: self.plan, columns, locks: Vec::new(), once: Default::default(), needs: Default::default() }
     }
 }

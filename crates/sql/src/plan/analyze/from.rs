@@ -374,6 +374,7 @@ impl Analyzer<'_> {
         if let [only] = parts.as_slice()
             && let Some(cte) = scope.cte(only).cloned()
         {
+            self.refuse_silent(&cte, name)?;
             return self.cte_item(&cte, alias);
         }
         let qualified = parts.len() > 1 && parts[0] != TARGET;
@@ -479,6 +480,7 @@ impl Analyzer<'_> {
     }
 
     fn cte_item(&mut self, cte: &super::scope::Cte, alias: Option<&TableAlias>) -> Result<From> {
+        self.once.note(cte);
         let own = TableAlias { explicit: false, name: Ident::with_quote('"', &cte.name), columns: vec![], at: None };
         self.derived(cte.relation.clone(), alias.unwrap_or(&own), &[])
     }

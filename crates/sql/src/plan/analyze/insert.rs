@@ -10,6 +10,7 @@ use resurgam_engine::Table;
 use super::bound::{Bound, Type};
 use super::expr::Clause;
 use super::identity::Overriding;
+use super::once::{OnceQueries, Uses};
 use super::scope::{Scope, folded};
 use super::through_view::{Place, Through, Written, is_computed};
 use super::write::{OnConflict, OnConflictUpdate, Target, Write, constant_type, is_default, named_columns};
@@ -34,7 +35,7 @@ impl Analyzer<'_> {
     ///
     /// # Errors
     /// Those of its parts, in the order of PostgreSQL's `transformInsertStmt`.
-    pub(super) fn insert(&mut self, insert: &Insert) -> Result<Write> {
+    pub(super) fn insert(&mut self, insert: &Insert, outer: &Scope<'_>) -> Result<Write> {
         let (overriding, listed) = Overriding::of(&insert.columns);
         let TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported("INSERT into this kind of target is not supported").into());
@@ -50,11 +51,12 @@ impl Analyzer<'_> {
         {
             return Err(SqlError::syntax("this form of INSERT is not supported").into());
         }
-        let mut scope = Scope::empty();
+        let mut scope = outer.clone();
         let source = insert.source.as_deref();
         let rows = source.and_then(value_list);
         if let (Some(_), Some(with)) = (rows, source.and_then(|source| source.with.as_ref())) {
-            self.with_clause(with, &mut scope)?;
+            let uses = source.map(Uses::of_query).unwrap_or_default();
+            self.with_clause(with, &uses, false, &mut scope)?;
         }
         let written = self.written(name, Op::Insert)?;
         let alias = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
@@ -97,9 +99,23 @@ impl Analyzer<'_> {
         let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
         let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan)?;
         let (assigned, locks, needs) = (Vec::new(), Vec::new(), Needs::default());
+        let once = OnceQueries::default();
         let checks = through.map(|through| through.checks).unwrap_or_default();
         let merge = None;
-        Ok(self.with_locks(Write { table, plan, rows, assigned, returning, conflict, merge, locks, checks, needs }))
+        Ok(Write {
+            op: Op::Insert,
+            table,
+            plan,
+            rows,
+            assigned,
+            returning,
+            conflict,
+            merge,
+            locks,
+            once,
+            checks,
+            needs,
+        })
     }
 
     /// The columns that a list names, or those that there are without one.

@@ -23,6 +23,7 @@ use super::bound::{Bound, Type};
 use super::expr::Clause;
 use super::from::joined;
 use super::identity::Overriding;
+use super::once::OnceQueries;
 use super::scope::{Item, Scope, folded};
 use super::write::{Target, Write, column_type, named_columns, named_key};
 use super::{Analyzer, Result};
@@ -211,7 +212,7 @@ impl Analyzer<'_> {
     ///
     /// # Errors
     /// Those of its parts, in the order of PostgreSQL's `transformMergeStmt`.
-    pub(super) fn merge(&mut self, merge: &Merge) -> Result<Write> {
+    pub(super) fn merge(&mut self, merge: &Merge, outer: &Scope<'_>) -> Result<Write> {
         let whens = whens(merge)?;
         let TableFactor::Table { name, alias, args: None, sample, .. } = &merge.table else {
             return Err(SqlError::syntax("the target of MERGE must be one table").into());
@@ -238,7 +239,7 @@ impl Analyzer<'_> {
             self.seek_write(target.sought, privilege, &[]);
         }
         let from = ast::TableWithJoins { relation: merge.source.clone(), joins: Vec::new() };
-        let source = self.bind_from(std::slice::from_ref(&from), &Scope::empty())?;
+        let source = self.bind_from(std::slice::from_ref(&from), outer)?;
         let is_target = |item: &&Item| item.by_name && item.name == target.item.name;
         if let Some(Some(name)) = source.items.iter().find(is_target).map(|item| &item.name) {
             let error = SqlError::new("42712", format!("name \"{name}\" specified more than once"));
@@ -247,7 +248,7 @@ impl Analyzer<'_> {
         // What a clause for rows that match sees, and one for others: the target is there, but it has no row.
         let mut items = vec![target.item.clone()];
         items.extend(source.items.iter().cloned());
-        let both = Scope { items, ..Scope::empty() };
+        let both = Scope { items, ..outer.clone() };
         let mut alone = both.clone();
         for item in alone.items.iter_mut().take(1) {
             (item.by_name, item.by_column) = (false, false);
@@ -307,8 +308,9 @@ impl Analyzer<'_> {
         let clauses = clauses.into_iter().map(|clause| clause.when).collect();
         let merge = Some(Merged { clauses, given, condition, key, steps, columns });
         let (checks, locks, needs) = (Vec::new(), Vec::new(), Needs::default());
+        let once = OnceQueries::default();
         let (rows, returning, conflict) = (None, None, None);
-        Ok(self.with_locks(Write { table, plan, rows, assigned, returning, conflict, merge, locks, checks, needs }))
+        Ok(Write { op: Op::Merge, table, plan, rows, assigned, returning, conflict, merge, locks, once, checks, needs })
     }
 
     /// The row of an INSERT.

@@ -13,6 +13,7 @@
 //! | `from`, `function_item` | FROM items and joins; functions there | parse_clause.c |
 //! | `select`, `group`, `sort`, `sets` | one SELECT; its groups; ORDER BY and DISTINCT; functions that return sets | analyze.c, parse_agg.c, parse_clause.c |
 //! | `query` | WITH, set operations, VALUES, LIMIT | analyze.c, parse_cte.c |
+//! | `once` | WITH queries that are computed once, and those that write | parse_cte.c, planner's subselect.c |
 //! | `expr`, `chain`, `literal`, `condition` | expressions; long chains of operators; constants; comparisons, CASE, IN | parse_expr.c |
 //! | `coerce` | casts | parse_coerce.c |
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
@@ -58,6 +59,7 @@ mod json;
 mod literal;
 mod lock;
 mod merge;
+mod once;
 mod operator;
 mod ordered_set;
 mod query;
@@ -98,6 +100,7 @@ pub(crate) use domains::{check_domain_condition, check_domain_default};
 pub(crate) use heavy::is_heavy;
 pub(crate) use lock::Locking;
 pub(crate) use merge::{Does, Merged, When};
+pub(crate) use once::{OnceDone, OnceQueries, OnceQuery};
 pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row};
 use scope::Scope;
 pub(crate) use view::{Seen, output_types, query_of_view, view_query};
@@ -165,6 +168,8 @@ pub(crate) struct Analyzed {
     pub columns: Vec<OutputColumn>,
     /// Queries of it that lock their rows, and are run before it in this order.
     pub locks: Vec<Locking>,
+    /// WITH queries that are computed once.
+    pub once: OnceQueries,
     /// What whoever runs it has to be allowed.
     pub needs: crate::access::needs::Needs,
 }
@@ -192,6 +197,7 @@ pub(crate) struct Analyzer<'a> {
     elsewhere: bool,
     views: view::Views,
     sought: access::Sought,
+    once: once::OnceSeen,
     /// What is analysed is kept in a definition: names are of `public`, or have their schemas.
     stored: bool,
     depth: usize,
@@ -213,6 +219,7 @@ impl<'a> Analyzer<'a> {
             elsewhere: false,
             views: Default::default(),
             sought: Default::default(),
+            once: Default::default(),
             stored: false,
             depth: 0,
         }
@@ -220,10 +227,12 @@ impl<'a> Analyzer<'a> {
 
     /// Analyses a whole query; untyped columns become texts.
     pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Analyzed> {
+        self.once.at_top = true;
         let relation = self.bind_query(query, &Scope::empty(), None)?;
         self.no_outer_aggregates()?;
         let (locks, needs) = (std::mem::take(&mut self.locks), self.needs());
-        Ok(Analyzed { locks, needs, ..relation.into_analyzed() })
+        let once = self.once.take();
+        Ok(Analyzed { locks, once, needs, ..relation.into_analyzed() })
     }
 
     /// An error at a place of the text.
@@ -288,23 +297,27 @@ pub(crate) fn query(
     Analyzer::new(names, text, params).query(query).map_err(Refusal::into_error)
 }
 
-/// An INSERT, UPDATE or DELETE by these rules.
+/// An INSERT, UPDATE, DELETE or MERGE, with the WITH before it, by these rules.
 ///
 /// # Errors
 /// PostgreSQL's; `0A000` for what is not known here.
 pub(crate) fn write(
     names: &Names<'_>,
+    with: Option<&ast::With>,
     statement: &ast::Statement,
     text: &str,
     params: &mut ParamTypes,
 ) -> std::result::Result<Write, SqlError> {
     let mut analyzer = Analyzer::new(names, text, params);
-    let write = match statement {
-        ast::Statement::Insert(insert) => analyzer.insert(insert),
-        ast::Statement::Update(update) => analyzer.update(update),
-        ast::Statement::Delete(delete) => analyzer.delete(delete),
-        ast::Statement::Merge(merge) => analyzer.merge(merge),
-        _ => return Err(SqlError::internal("not a write")),
+    let mut write = || {
+        let mut scope = Scope::empty();
+        if let Some(with) = with {
+            let uses = once::Uses::of(with, statement);
+            analyzer.with_clause(with, &uses, true, &mut scope)?;
+        }
+        let write = analyzer.one_write(statement, &scope)?;
+        analyzer.no_outer_aggregates()?;
+        Ok(analyzer.whole(write))
     };
-    write.and_then(|write| analyzer.no_outer_aggregates().map(|()| write)).map_err(Refusal::into_error)
+    write().map_err(Refusal::into_error)
 }

@@ -1,6 +1,6 @@
 //! Queries: WITH, set operations, VALUES, ORDER BY of a set operation, LIMIT.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
@@ -14,17 +14,20 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{
     self, Cte as AstCte, LimitClause, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Spanned,
+    Statement,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::blanks::{BPCHAR, has_length};
 use super::bound::{Bound, Column, Relation, Type};
 use super::expr::Clause;
+use super::once::Uses;
 use super::scope::{Cte, Scope, folded};
 use super::select::{Target, project};
 use super::sort::{SortKey, direction};
 use super::{Analyzer, Result, unknown};
 use crate::parse::depth::{SETS_MAX, set_terms, too_deep};
+use crate::parse::with_write::write_of;
 use crate::pg::functions::numeric;
 use crate::pg::types::oid;
 use crate::plan::access;
@@ -85,8 +88,12 @@ impl Analyzer<'_> {
             return Err(SqlError::syntax("this form of query is not PostgreSQL's").into());
         }
         let mut here = scope.clone();
+        let at_top = std::mem::take(&mut self.once.at_top);
         if let Some(with) = &query.with {
-            self.with_clause(with, &mut here)?;
+            self.with_clause(with, &Uses::of_query(query), at_top, &mut here)?;
+        } else {
+            // Parentheses are nothing.
+            self.once.at_top = at_top && matches!(query.body.as_ref(), SetExpr::Query(_));
         }
         let no_order: [OrderByExpr; 0] = [];
         let order: &[OrderByExpr] = match &query.order_by {
@@ -108,7 +115,13 @@ impl Analyzer<'_> {
     }
 
     /// The queries of WITH, which those behind them and what follows see.
-    pub(super) fn with_clause(&mut self, with: &ast::With, here: &mut Scope<'_>) -> Result<()> {
+    pub(super) fn with_clause(
+        &mut self,
+        with: &ast::With,
+        uses: &Uses,
+        at_top: bool,
+        here: &mut Scope<'_>,
+    ) -> Result<()> {
         let mut names = HashSet::new();
         for cte in &with.cte_tables {
             let name = folded(&cte.alias.name);
@@ -118,26 +131,54 @@ impl Analyzer<'_> {
             }
         }
         for cte in &with.cte_tables {
-            let bound = self.with_query(cte, with.recursive, here)?;
+            let bound = self.with_query(cte, with.recursive, uses, at_top, here)?;
             here.ctes.push(Arc::new(bound));
         }
         Ok(())
     }
 
     /// A query of WITH.
-    fn with_query(&mut self, cte: &AstCte, recursive: bool, scope: &Scope<'_>) -> Result<Cte> {
+    fn with_query(
+        &mut self,
+        cte: &AstCte,
+        recursive: bool,
+        uses: &Uses,
+        at_top: bool,
+        scope: &Scope<'_>,
+    ) -> Result<Cte> {
         let name = folded(&cte.alias.name);
-        if matches!(
-            cte.query.body.as_ref(),
-            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
-        ) {
-            let error = SqlError::unsupported("statements that write are not supported in WITH");
-            return Err(self.at(error, cte.alias.name.span));
-        }
-        let mut relation = match recursive && mentions(&cte.query, &name) {
-            true => self.recursive(cte, &name, scope)?,
-            false => self.bind_query(&cte.query, scope, None)?,
+        let mut bound = match write_of(&cte.query) {
+            Some(Statement::Merge(_)) => {
+                return Err(self.at(SqlError::unsupported("MERGE not supported in WITH query"), cte.alias.name.span));
+            }
+            Some(write) => {
+                let (write, reads) = self.reading(|this| {
+                    let mut inner = scope.clone();
+                    if let Some(with) = &cte.query.with {
+                        this.with_clause(with, &Uses::of(with, write), false, &mut inner)?;
+                    }
+                    this.nested(|this| this.one_write(write, &inner))
+                })?;
+                if !at_top {
+                    let text = "WITH clause containing a data-modifying statement must be at the top level";
+                    return Err(self.at(SqlError::unsupported(text), cte.alias.name.span));
+                }
+                self.writing(cte, write, reads)?
+            }
+            None => {
+                let locks = self.locks.len();
+                let (relation, reads) = self.reading(|this| match recursive && mentions(&cte.query, &name) {
+                    true => this.recursive(cte, &name, scope),
+                    false => this.bind_query(&cte.query, scope, None),
+                })?;
+                if uses.is_unused(&name) {
+                    // It is not run.
+                    self.locks.truncate(locks);
+                }
+                self.kept_or_not(cte, relation, uses, at_top, scope, reads)?
+            }
         };
+        let relation = &mut bound.relation;
         // It is put wherever it is read: what reads each other twice grows with a power of their number.
         let mut nodes = 0;
         relation.plan.apply(|_| {
@@ -158,7 +199,7 @@ impl Analyzer<'_> {
         for (column, new) in relation.columns.iter_mut().zip(&cte.alias.columns) {
             column.name = folded(&new.name);
         }
-        Ok(Cte { name, relation })
+        Ok(bound)
     }
 
     /// `WITH RECURSIVE name AS (start UNION [ALL] step)`.
@@ -210,8 +251,16 @@ impl Analyzer<'_> {
         let types = start.columns.iter().map(|column| (column.name.clone(), column.bound.ty));
         let work = Relation::of_plan(plan, types.collect::<Vec<_>>());
         let mut inner = scope.clone();
-        inner.ctes.push(Arc::new(Cte { name: name.to_owned(), relation: work }));
-        let step = self.body(right, &inner)?;
+        inner.ctes.push(Arc::new(Cte {
+            name: name.to_owned(),
+            relation: work,
+            reads: BTreeSet::new(),
+            is_silent: false,
+        }));
+        self.once.recursive_terms += 1;
+        let step = self.body(right, &inner);
+        self.once.recursive_terms -= 1;
+        let step = step?;
         if step.columns.len() != start.columns.len() {
             let error = SqlError::syntax("each UNION query must have the same number of columns");
             return Err(self.at(error, right.span()));

@@ -1,5 +1,6 @@
 //! Which columns a name can mean: the FROM items of a query, and of the queries around it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -33,6 +34,10 @@ pub(crate) struct Item {
 pub(crate) struct Cte {
     pub name: String,
     pub relation: Relation,
+    /// Those that are computed once which are read by whoever names it.
+    pub reads: BTreeSet<usize>,
+    /// It writes, and gives no rows.
+    pub is_silent: bool,
 }
 
 /// See the module's head.

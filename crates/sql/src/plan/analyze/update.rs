@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::expr::Clause;
+use super::once::OnceQueries;
 use super::scope::{Scope, folded};
 use super::write::{Target, Write, named_columns, named_key, named_others};
 use super::{Analyzer, Result};
@@ -28,11 +29,10 @@ impl Analyzer<'_> {
     ///
     /// # Errors
     /// Those of its parts, in the order of PostgreSQL's `transformUpdateStmt`.
-    pub(super) fn update(&mut self, update: &Update) -> Result<Write> {
+    pub(super) fn update(&mut self, update: &Update, outer: &Scope<'_>) -> Result<Write> {
         if update.or.is_some() || !update.order_by.is_empty() || update.limit.is_some() || update.output.is_some() {
             return Err(SqlError::syntax("UPDATE with ORDER BY, LIMIT or OR is not supported").into());
         }
-        let outer = Scope::empty();
         let (name, alias) = single_relation(&update.table)?;
         let written = self.written(name, Op::Update)?;
         let (target, through) = self.target_of(&written, alias, true, Op::Update)?;
@@ -41,7 +41,7 @@ impl Analyzer<'_> {
             Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from.as_slice(),
             None => &[],
         };
-        let (plan, scope) = self.written_rows(&target, from, update.selection.as_ref(), &outer)?;
+        let (plan, scope) = self.written_rows(&target, from, update.selection.as_ref(), outer)?;
         let returning = self.returning(update.returning.as_ref(), &target, &scope, &plan)?;
         let mut set = self.set_clause(&table, through.as_ref(), Op::Update, &update.assignments, &scope)?;
         let assigned: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
@@ -57,8 +57,9 @@ impl Analyzer<'_> {
         exprs.extend(target.key.map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
         let checks = through.map(|through| through.checks).unwrap_or_default();
-        let (locks, needs) = (Vec::new(), Needs::default());
-        Ok(self.with_locks(Write {
+        let (locks, once, needs) = (Vec::new(), OnceQueries::default(), Needs::default());
+        Ok(Write {
+            op: Op::Update,
             table,
             plan,
             rows: None,
@@ -67,16 +68,17 @@ impl Analyzer<'_> {
             conflict: None,
             merge: None,
             locks,
+            once,
             checks,
             needs,
-        }))
+        })
     }
 
     /// Analyses a DELETE.
     ///
     /// # Errors
     /// Those of its parts, in the order of PostgreSQL's `transformDeleteStmt`.
-    pub(super) fn delete(&mut self, delete: &Delete) -> Result<Write> {
+    pub(super) fn delete(&mut self, delete: &Delete, outer: &Scope<'_>) -> Result<Write> {
         if !delete.order_by.is_empty() || delete.limit.is_some() || !delete.tables.is_empty() || delete.output.is_some()
         {
             return Err(SqlError::syntax("this form of DELETE is not supported").into());
@@ -85,22 +87,22 @@ impl Analyzer<'_> {
         let [relation] = from.as_slice() else {
             return Err(SqlError::syntax("the target of DELETE must be one table").into());
         };
-        let outer = Scope::empty();
         let (name, alias) = single_relation(relation)?;
         let written = self.written(name, Op::Delete)?;
         let (target, _) = self.target_of(&written, alias, true, Op::Delete)?;
         self.seek_write(target.sought, p::DELETE, &[]);
         let table = written.table;
         let using = delete.using.as_deref().unwrap_or_default();
-        let (plan, scope) = self.written_rows(&target, using, delete.selection.as_ref(), &outer)?;
+        let (plan, scope) = self.written_rows(&target, using, delete.selection.as_ref(), outer)?;
         let returning = self.returning(delete.returning.as_ref(), &target, &scope, &plan)?;
         // The row as it was is the engine's to tell.
         let mut exprs = named_others(returning.as_ref());
         exprs.extend(target.key.map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
         let (assigned, checks) = (Vec::new(), Vec::new());
-        let (locks, needs) = (Vec::new(), Needs::default());
-        Ok(self.with_locks(Write {
+        let (locks, once, needs) = (Vec::new(), OnceQueries::default(), Needs::default());
+        Ok(Write {
+            op: Op::Delete,
             table,
             plan,
             rows: None,
@@ -109,9 +111,10 @@ impl Analyzer<'_> {
             conflict: None,
             merge: None,
             locks,
+            once,
             checks,
             needs,
-        }))
+        })
     }
 
     /// The rows of the target, joined with what FROM or USING has, that satisfy the condition.

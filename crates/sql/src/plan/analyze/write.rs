@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::FieldRef;
+use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{DFSchemaRef, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
@@ -21,6 +21,7 @@ use super::expr::{Clause, as_subquery};
 use super::identity::refuse_update;
 use super::lock::Locking;
 use super::merge::Merged;
+use super::once::OnceQueries;
 use super::scope::{Item, Scope, folded};
 use super::select::{Target as Entry, project};
 use super::through_view::{Place, Through, is_computed};
@@ -36,6 +37,7 @@ use crate::wire::SqlError;
 /// An analysed INSERT, UPDATE, DELETE or MERGE.
 #[derive(Debug)]
 pub(crate) struct Write {
+    pub op: Op,
     pub table: Arc<Table>,
     /// Its rows. INSERT: a value for every column. UPDATE: the same, and the row's key. DELETE: the key.
     /// MERGE: see `merge.rs`.
@@ -50,6 +52,8 @@ pub(crate) struct Write {
     pub merge: Option<Merged>,
     /// Queries of it that lock their rows.
     pub locks: Vec<Locking>,
+    /// WITH queries that are computed once.
+    pub once: OnceQueries,
     /// Conditions over the target's columns that new rows must satisfy (WITH CHECK OPTION), each with its view's name.
     pub checks: Vec<(String, Expr)>,
     /// What whoever runs it has to be allowed.
@@ -60,6 +64,8 @@ pub(crate) struct Write {
 #[derive(Debug)]
 pub(crate) struct List {
     pub columns: Vec<(OutputColumn, Expr)>,
+    /// Their types in plans.
+    pub data: Vec<DataType>,
     pub input: DFSchemaRef,
     /// Columns of FROM and USING items, which the plan of the rows gives behind the new values.
     pub others: Vec<(Option<TableReference>, FieldRef)>,
@@ -430,12 +436,14 @@ impl Analyzer<'_> {
             self.select_item(item, scope, Clause::Returning, &mut entries)?;
         }
         let mut columns = Vec::with_capacity(entries.len());
+        let mut data = Vec::with_capacity(entries.len());
         for entry in entries {
             let bound = self.settled(entry.bound)?;
             if super::sets::has_set(&bound.expr) {
                 let message = "set-returning functions are not allowed in RETURNING";
                 return Err(self.at(SqlError::unsupported(message), bound.span));
             }
+            data.push(bound.data);
             columns.push((OutputColumn { name: entry.name, ty: bound.ty }, bound.expr));
         }
         // A subquery may read any of them.
@@ -450,12 +458,23 @@ impl Analyzer<'_> {
             .filter(|(qualifier, field)| *qualifier != Some(&target.qualifier) && is_read(*qualifier, field.name()))
             .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
             .collect();
-        Ok(Some(List { columns, input: Arc::clone(target.plan.schema()), others }))
+        Ok(Some(List { columns, data, input: Arc::clone(target.plan.schema()), others }))
     }
 
-    /// The statement that is analysed, with its locks.
-    pub(super) fn with_locks(&mut self, write: Write) -> Write {
-        Write { locks: std::mem::take(&mut self.locks), needs: self.needs(), ..write }
+    /// One of INSERT, UPDATE, DELETE and MERGE, which sees the WITH queries of `outer`.
+    pub(super) fn one_write(&mut self, statement: &ast::Statement, outer: &Scope<'_>) -> Result<Write> {
+        match statement {
+            ast::Statement::Insert(insert) => self.insert(insert, outer),
+            ast::Statement::Update(update) => self.update(update, outer),
+            ast::Statement::Delete(delete) => self.delete(delete, outer),
+            ast::Statement::Merge(merge) => self.merge(merge, outer),
+            _ => Err(SqlError::internal("not a write").into()),
+        }
+    }
+
+    /// The statement that is analysed, with what is to be done beside it.
+    pub(super) fn whole(&mut self, write: Write) -> Write {
+        Write { locks: std::mem::take(&mut self.locks), once: self.once.take(), needs: self.needs(), ..write }
     }
 }
 
@@ -464,7 +483,7 @@ fn single(expr: &ast::Expr) -> Given<'_> {
 }
 
 /// Whether two runs of a plan on one snapshot may give different rows.
-fn has_volatile(plan: &LogicalPlan) -> bool {
+pub(super) fn has_volatile(plan: &LogicalPlan) -> bool {
     use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
     let mut found = false;
     let walked = plan.apply_with_subqueries(|node| {
