@@ -294,3 +294,32 @@ async fn what_is_deallocated_is_free_for_others() {
     println!("{counts:?}");
     assert!(counts[0] > 10 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
 }
+
+/// Rows of a WITH query that is computed once go to temporary files beyond `work_mem`, and are the same for all who read.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_queries_that_are_kept_spill() {
+    let (_dir, database) = open(64 << 20);
+    let mut session = session(&database);
+    rows(&mut session, "SET work_mem = '4MB'").await;
+    let before = database.temp_totals();
+    let sql = "WITH x AS (SELECT g, random() AS r, repeat(md5(g::text), 20) AS t FROM generate_series(1, 100000) AS s(g)) \
+               SELECT concat((SELECT count(*) FROM x), ' ', (SELECT count(*) FROM x WHERE length(t) = 640), ' ', \
+               (SELECT sum(r) FROM x) = (SELECT sum(r) FROM x), ' ', (SELECT count(*) FROM x AS a JOIN x AS b USING (g) \
+               WHERE a.r <> b.r))";
+    assert_eq!(rows(&mut session, sql).await, ["100000 100000 t 0"]);
+    let after = database.temp_totals();
+    assert!(after.bytes > before.bytes + (50 << 20), "it wrote {before:?} to {after:?}");
+    assert_eq!(after.bytes_now, 0, "nothing is left behind");
+    // What RETURNING gives to the statement around, too.
+    rows(&mut session, "CREATE TABLE w (id int PRIMARY KEY, t text)").await;
+    let sql = "WITH i AS (INSERT INTO w SELECT g, repeat(md5(g::text), 10) FROM generate_series(1, 20000) AS s(g) RETURNING *) \
+               SELECT count(*) || ' ' || (SELECT count(*) FROM i WHERE length(t) = 320) FROM i";
+    assert_eq!(rows(&mut session, sql).await, ["20000 20000"]);
+    assert_eq!(database.temp_totals().bytes_now, 0);
+    // It is left while it is read: what it has goes with it.
+    let sql = "WITH x AS (SELECT g, random() AS r, repeat(md5(g::text), 20) AS t FROM generate_series(1, 100000) AS s(g)) \
+               SELECT 1 / (g - 99000) FROM x WHERE g = 99000 AND r IN (SELECT r FROM x)";
+    assert_eq!(code(&mut session, sql).await, "22012");
+    assert_eq!(database.temp_totals().bytes_now, 0);
+    assert_eq!(rows(&mut session, "SELECT 1").await, ["1"]);
+}

@@ -42,6 +42,12 @@ pub(crate) fn compact(batch: RecordBatch) -> Result<RecordBatch> {
     if rows > ROWS_MAX || batch.get_array_memory_size() <= BYTES_MIN {
         return Ok(batch);
     }
+    owned(&batch)
+}
+
+/// The batch in arrays of its own size, which share nothing with others.
+pub(crate) fn owned(batch: &RecordBatch) -> Result<RecordBatch> {
+    let rows = batch.num_rows();
     let all = UInt32Array::from_iter_values(0..rows as u32);
     let columns = batch.columns().iter().map(|column| {
         let column = take(column, &all, None)?;

@@ -36,6 +36,7 @@ use parking_lot::Mutex;
 use crate::computed::ComputedTable;
 use crate::dml::WritePlan;
 use crate::exec::bridge;
+use crate::exec::compact::owned;
 use crate::exec::context::StatementContext;
 use crate::exec::weight;
 use crate::plan::planner::{Instance, QueryPlan};
@@ -397,17 +398,16 @@ fn no_slot() -> DataFusionError {
 
 /// The rows of the WITH query of that number as a table.
 #[derive(Debug)]
-pub(crate) struct OnceTable(ComputedTable);
+pub(crate) struct OnceTable {
+    number: usize,
+    /// What EXPLAIN shows.
+    shown: String,
+    schema: SchemaRef,
+}
 
 /// The same with these columns; `name` is what EXPLAIN shows.
 pub(crate) fn once_rows(number: usize, name: &str, schema: SchemaRef) -> Arc<dyn TableProvider> {
-    let all = Arc::clone(&schema);
-    let shown = format!("CTE Scan on {name}");
-    Arc::new(OnceTable(ComputedTable::new(shown, TableType::Temporary, schema, move |task| {
-        let once = StatementContext::of(task)?.once.clone();
-        let task = apart(task)?;
-        Ok(Box::pin(Reader { once, number, task, at: 0, file: None, schema: Arc::clone(&all) }))
-    })))
+    Arc::new(OnceTable { number, shown: format!("CTE Scan on {name}"), schema })
 }
 
 impl OnceTable {
@@ -420,10 +420,10 @@ impl OnceTable {
 #[async_trait]
 impl TableProvider for OnceTable {
     fn schema(&self) -> SchemaRef {
-        self.0.schema()
+        Arc::clone(&self.schema)
     }
     fn table_type(&self) -> TableType {
-        self.0.table_type()
+        TableType::Temporary
     }
     async fn scan(
         &self,
@@ -432,7 +432,16 @@ impl TableProvider for OnceTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.0.scan(session, projection, filters, limit).await
+        // Of what comes from a file only the columns that are asked for are kept.
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let (number, all) = (self.number, Arc::clone(&schema));
+        let table = ComputedTable::new(self.shown.clone(), TableType::Temporary, schema, move |task| {
+            let once = StatementContext::of(task)?.once.clone();
+            let (task, columns, schema) = (apart(task)?, columns.clone(), Arc::clone(&all));
+            Ok(Box::pin(Reader { once, number, task, at: 0, file: None, columns, schema }))
+        });
+        table.scan(session, None, filters, limit).await
     }
 }
 
@@ -445,6 +454,7 @@ struct Reader {
     at: usize,
     /// What it reads of a file, and how many batches it passes over there.
     file: Option<(SendableRecordBatchStream, usize)>,
+    columns: Vec<usize>,
     schema: SchemaRef,
 }
 
@@ -458,7 +468,9 @@ impl Stream for Reader {
                     Some(Ok(_)) if *skip > 0 => *skip -= 1,
                     Some(batch) => {
                         this.at += 1;
-                        return Poll::Ready(Some(batch));
+                        // A column holds on to all that was read with it.
+                        let own = batch.and_then(|batch| owned(&batch.project(&this.columns)?));
+                        return Poll::Ready(Some(own));
                     }
                     None => this.file = None,
                 }
@@ -471,7 +483,7 @@ impl Stream for Reader {
             match ready!(once.poll(this.number, this.at, &this.task, cx)) {
                 Some(Ok(Found::Batch(batch))) => {
                     this.at += 1;
-                    return Poll::Ready(Some(Ok(batch)));
+                    return Poll::Ready(Some(Ok(batch.project(&this.columns)?)));
                 }
                 Some(Ok(Found::Spilled(rows, skip))) => this.file = Some((rows, skip)),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),

@@ -13,6 +13,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use parking_lot::Mutex;
 
+use crate::exec::once::OnceDoes;
 use crate::exec::spill::TempTotals;
 use crate::pg::context::PlanRow;
 use crate::plan::statement::{Kind, Prepared};
@@ -211,8 +212,12 @@ pub(crate) fn bytes_of(prepared: &Prepared) -> usize {
         Kind::Write(write) => plan_bytes(&write.stream.logical),
         _ => 0,
     };
+    let once = prepared.once.plans.iter().map(|once| match &once.does {
+        OnceDoes::Read(query) => plan_bytes(&query.logical),
+        OnceDoes::Write(write) => plan_bytes(&write.stream.logical),
+    });
     // The text is the key as well.
-    STATEMENT_BYTES + prepared.text.len() * 2 + prepared.param_oids.len() * 32 + plan
+    STATEMENT_BYTES + prepared.text.len() * 2 + prepared.param_oids.len() * 32 + plan + once.sum::<usize>()
 }
 
 fn plan_bytes(plan: &LogicalPlan) -> usize {

@@ -1,4 +1,4 @@
-//! INSERT, UPDATE, DELETE, MERGE.
+//! INSERT, UPDATE, DELETE, MERGE, and those within WITH.
 //!
 //! What PostgreSQL leaves to the physical order of rows is not generated: an UPDATE of several
 //! rows does not assign columns of unique indexes, UPDATE … FROM finds at most one row for
@@ -24,7 +24,8 @@ impl Gen<'_> {
             return self.rare_dml();
         }
         let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
-        match self.below(13) {
+        match self.below(15) {
+            13 | 14 => self.within(&table),
             12 => self.merge(&table),
             0..=3 => self.insert_values(&table),
             4 => self.insert_select(&table),
@@ -344,6 +345,43 @@ impl Gen<'_> {
         let tree =
             seq!["DELETE FROM ", table.name.clone(), " WHERE ", Tree::maybe(some), "(", condition, ")", returning];
         Dml { tree, several: true }
+    }
+
+    /// A statement that writes within WITH, read by a query or by another one that writes.
+    fn within(&mut self, table: &Table) -> Dml {
+        let scope = Self::target(table, "");
+        let condition = self.condition(&scope, 1).tree;
+        let name = table.name.clone();
+        let first = match self.below(3) {
+            0 => seq!["DELETE FROM ", name, " WHERE ", condition],
+            _ => seq!["UPDATE ", name, " SET ", self.assignments(table, &scope, false), " WHERE ", condition],
+        };
+        let key = table.columns[table.key[0]].name.clone();
+        let other = self.schema.tables[self.below(self.schema.tables.len())].clone();
+        let fits = other.columns.iter().find(|c| c.ty == table.columns[table.key[0]].ty).map(|c| c.name.clone());
+        let main = match (self.below(5), fits) {
+            (0, Some(column)) => seq!["DELETE FROM ", other.name, " WHERE ", column, " IN (SELECT ", key, " FROM d)"],
+            (1, Some(column)) => seq![
+                "SELECT count(*), count(d.",
+                key.clone(),
+                ") FROM ",
+                other.name,
+                " AS o LEFT JOIN d ON o.",
+                column,
+                " = d.",
+                key
+            ],
+            (2, _) => seq![
+                "SELECT count(*), (SELECT count(*) FROM ",
+                table.name.clone(),
+                ") FROM d AS a JOIN d AS b USING (",
+                key,
+                ")"
+            ],
+            (3, _) => seq!["SELECT ", key, " FROM d WHERE EXISTS (SELECT FROM ", table.name.clone(), ")"],
+            _ => Tree::from("SELECT count(*) FROM d"),
+        };
+        Dml { tree: seq!["WITH d AS (", first, " RETURNING *) ", main], several: true }
     }
 
     /// A MERGE from one other table, joined by its key.
