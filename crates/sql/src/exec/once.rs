@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
@@ -125,17 +126,21 @@ struct Slot {
 
 /// What wakes whoever waits for rows.
 #[derive(Debug, Default)]
-struct Bell(Mutex<Vec<Waker>>);
+struct Bell {
+    waiting: Mutex<Vec<Waker>>,
+    /// Somebody came while another one let the plan go on, and was told to wait.
+    turned_away: AtomicBool,
+}
 
 impl Bell {
     fn add(&self, waker: &Waker) {
-        let mut all = self.0.lock();
+        let mut all = self.waiting.lock();
         if !all.iter().any(|known| known.will_wake(waker)) {
             all.push(waker.clone());
         }
     }
     fn ring(&self) {
-        let all = std::mem::take(&mut *self.0.lock());
+        let all = std::mem::take(&mut *self.waiting.lock());
         all.into_iter().for_each(Waker::wake);
     }
 }
@@ -380,12 +385,19 @@ impl Once {
     fn poll(&self, number: usize, at: usize, task: &TaskContext, cx: &mut Context<'_>) -> Poll<Option<Result<Found>>> {
         let Some(slot) = self.slots.get(number) else { return Poll::Ready(Some(Err(no_slot()))) };
         slot.bell.add(cx.waker());
-        // Who has it rings when there is something.
-        let Some(mut state) = slot.state.try_lock() else { return Poll::Pending };
+        let mut state = slot.state.try_lock();
+        if state.is_none() {
+            // Who has it rings as he leaves, unless he has looked by now.
+            slot.bell.turned_away.store(true, Ordering::SeqCst);
+            state = slot.state.try_lock();
+        }
+        let Some(mut state) = state else { return Poll::Pending };
         let waker = Waker::from(Arc::clone(&slot.bell));
         let polled = state.poll(at, &slot.schema, task, &mut Context::from_waker(&waker));
         drop(state);
-        if polled.is_ready() {
+        // Also where there is nothing yet: who was turned away has not asked the plan himself, and this one may never come back.
+        let turned_away = slot.bell.turned_away.swap(false, Ordering::SeqCst);
+        if polled.is_ready() || turned_away {
             slot.bell.ring();
         }
         polled
