@@ -99,7 +99,8 @@ mod tests {
         assert_eq!(of("L"), "postgres=rw/postgres");
         assert_eq!(of("F"), "postgres=U/postgres");
         assert_eq!(of("c"), "");
-        assert_eq!(defaults(&cx, "q", 10).expect_err("none").sqlstate, "XX000");
+        assert_eq!(defaults(&cx, "q", 10).expect_err("none").sqlstate, "22023");
+        assert_eq!(defaults(&cx, "rest", 10).expect("one letter"), defaults(&cx, "r", 10).expect("it"));
     }
 
     #[test]

@@ -166,7 +166,7 @@ pub(crate) fn once_plans(
                 let query = QueryPlan::new(names.state, *plan, params.data_types())
                     .map_err(|error| errors::from_datafusion(error, text))?;
                 same_types(&schema, &query)?;
-                OnceDoes::Read(query)
+                OnceDoes::Read(Box::new(query))
             }
             OnceDone::Write(write) => {
                 let write = write_plan(names, *write, ReturnTo::Statement, params, text)?;

@@ -306,14 +306,11 @@ impl Session {
             for modify in &mut written {
                 modify.finish(&help()).await?;
             }
-            match &mut done {
-                Ok((modify, _)) => {
-                    modify.finish(&help()).await?;
-                    if let (Some(returned), Some(stream)) = (&mut modify.returned, &own) {
-                        returned.finish(stream, statement.view()).await?;
-                    }
+            if let Ok((modify, _)) = &mut done {
+                modify.finish(&help()).await?;
+                if let (Some(returned), Some(stream)) = (&mut modify.returned, &own) {
+                    returned.finish(stream, statement.view()).await?;
                 }
-                Err(_) => {}
             }
             Ok(match done {
                 Ok((modify, plan)) => Done::Modified(Modified { plan, ..modify.modified() }),

@@ -65,7 +65,7 @@ pub(crate) struct OncePlan {
 /// What it does.
 #[derive(Debug)]
 pub(crate) enum OnceDoes {
-    Read(QueryPlan),
+    Read(Box<QueryPlan>),
     Write(Box<WritePlan>),
 }
 
