@@ -14,6 +14,7 @@ use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
 
 use super::define::{Call, P, PgFunction, Returns, f, oid};
+use super::strings::bytes_of;
 use crate::errors::{from_arrow, from_datafusion, to_datafusion};
 use crate::types::oid as t;
 use crate::wire::SqlError;
@@ -599,7 +600,7 @@ fn sets() -> Vec<PgFunction> {
             Ok(Arc::new(bytes.into_iter().map(|text| text.map(str::as_bytes)).collect::<BinaryViewArray>()) as ArrayRef)
         }),
         f("convert_from", &[P::Any, P::Text], oid(t::TEXT), |call| {
-            let bytes = call.arrays[0].as_binary_view();
+            let bytes = bytes_of(&call.arrays[0])?;
             let texts = (0..call.rows).map(|row| match call.text(1, row) {
                 Some(name) if bytes.is_valid(row) => {
                     utf8_only("source", name)?;
@@ -610,10 +611,10 @@ fn sets() -> Vec<PgFunction> {
             let texts = texts.collect::<Result<Vec<_>, SqlError>>()?;
             Ok(Arc::new(texts.into_iter().collect::<StringViewArray>()) as ArrayRef)
         }),
-        // bytea || bytea
+        // bytea || bytea. (An optimizer asks what comes of a NULL that has no type.)
         f("pg_byteacat", &[P::Any, P::Any], oid(t::BYTEA), |call| {
-            let (left, right) = (call.arrays[0].as_binary_view(), call.arrays[1].as_binary_view());
-            let joined = left.iter().zip(right).map(|pair| match pair {
+            let (left, right) = (bytes_of(&call.arrays[0])?, bytes_of(&call.arrays[1])?);
+            let joined = left.iter().zip(right.iter()).map(|pair| match pair {
                 (Some(left), Some(right)) => Some([left, right].concat()),
                 _ => None,
             });

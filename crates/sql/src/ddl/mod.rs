@@ -592,6 +592,10 @@ impl Session {
     ) -> Result<Tag, SqlError> {
         let select = query.to_string();
         let prepared = self.prepare_text(&select, &[])?;
+        if !prepared.param_oids.is_empty() {
+            let text = format!("there is no parameter ${}", prepared.param_oids.len());
+            return Err(SqlError::new("42P02", text));
+        }
         let fields = prepared.fields.clone().ok_or_else(|| SqlError::syntax("CREATE TABLE AS needs a query"))?;
         let mut spec = TableSpec::new(schema, name);
         for (at, field) in fields.iter().enumerate() {
