@@ -82,6 +82,20 @@ fn write(db: &Database, rows: &mut Rows, value: i64, rng: &mut Rng) -> Result<()
     tx.commit(Durability::Sync)?.wait()
 }
 
+/// Changes forty rows in one transaction, in the `round`th time: log of pages that are few.
+fn change_forty(db: &Database, rows: &mut Rows, round: i64) -> Result<()> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let table = table_of(&tx, "big")?;
+    for id in 2000..2040 {
+        let mut key = Vec::new();
+        table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
+        tx.statement(StatementKind::PointWrite)?;
+        tx.update(&table, &key, Seen::Snapshot, &common::row(id, round, "changed"))?.done()?;
+        rows.get_mut("big").expect("it is there").insert(id, (round, "changed".to_owned()));
+    }
+    tx.commit(Durability::Sync)?.wait()
+}
+
 fn same(what: &str, db: &Database, history: &History, rows: &Rows) -> Result<()> {
     let found = read(db, &history.tables)?;
     for (name, wanted) in rows {
@@ -301,17 +315,8 @@ fn a_changed_page_whose_log_is_gone_is_not_the_parents() -> Result<()> {
     let begun = db.log_status().oldest;
     // Once, and never again.
     write(&db, &mut rows, 999, &mut rng)?;
-    for round in 0..1000i64 {
-        let tx = db.begin(Isolation::ReadCommitted);
-        let table = table_of(&tx, "big")?;
-        for id in 2000..2040 {
-            let mut key = Vec::new();
-            table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
-            tx.statement(StatementKind::PointWrite)?;
-            tx.update(&table, &key, Seen::Snapshot, &common::row(id, round, "changed"))?.done()?;
-            rows.get_mut("big").expect("it is there").insert(id, (round, "changed".to_owned()));
-        }
-        tx.commit(Durability::Sync)?.wait()?;
+    for round in 0..1000 {
+        change_forty(&db, &mut rows, round)?;
         if round % 50 == 49 {
             while db.write_back()? > 0 {}
             db.checkpoint()?;
@@ -376,16 +381,7 @@ fn the_log_goes_while_the_parents_page_is_made() -> Result<()> {
         if db.log_status().flushed > Lsn(begun.0 + (4 << 20)) {
             break;
         }
-        let tx = db.begin(Isolation::ReadCommitted);
-        let table = table_of(&tx, "big")?;
-        for id in 2000..2040 {
-            let mut key = Vec::new();
-            table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
-            tx.statement(StatementKind::PointWrite)?;
-            tx.update(&table, &key, Seen::Snapshot, &common::row(id, round, "changed"))?.done()?;
-            rows.get_mut("big").expect("it is there").insert(id, (round, "changed".to_owned()));
-        }
-        tx.commit(Durability::Sync)?.wait()?;
+        change_forty(&db, &mut rows, round)?;
     }
     while db.write_back()? > 0 {}
     same("all", &db, &history, &rows)?;

@@ -273,10 +273,8 @@ fn a_lost_leaf_that_is_taken_for_an_unused_page_is_caught() {
     assert!(caught);
 }
 
-/// Where a node above the leaves cannot be read, a page that reads as never written may be one of its leaves.
-#[test]
-fn unused_pages_of_a_damaged_tree_keep_those_before() -> Result<()> {
-    let _alone = alone();
+/// Aborted transactions, and neither the map nor the node above the leaves of their table can be read.
+fn without_map_and_root() -> Result<SimVfs> {
     let (vfs, _) = filled_with_aborted(3, |_| Ok(()))?;
     let leaf = page_of(&vfs, leaf_with(&vfs, &note(121, 700))?)?;
     let pages = vfs.open(&data(), OpenMode::ReadOnly)?.len()? / PAGE;
@@ -284,6 +282,14 @@ fn unused_pages_of_a_damaged_tree_keep_those_before() -> Result<()> {
         .find(|at| page_of(&vfs, *at).is_ok_and(|page| page.is(PageType::Inner) && page.object() == leaf.object()));
     flip(&vfs, MAP)?;
     flip(&vfs, root.ok_or_else(|| Error::internal("no root"))?)?;
+    Ok(vfs)
+}
+
+/// Where a node above the leaves cannot be read, a page that reads as never written may be one of its leaves.
+#[test]
+fn unused_pages_of_a_damaged_tree_keep_those_before() -> Result<()> {
+    let _alone = alone();
+    let vfs = without_map_and_root()?;
     let db = open(&vfs)?;
     let began_with = db.aborted_count();
     let report = db.clean()?;
@@ -296,13 +302,7 @@ fn unused_pages_of_a_damaged_tree_keep_those_before() -> Result<()> {
 #[test]
 fn unused_pages_of_a_damaged_tree_are_tried_now_and_then() -> Result<()> {
     let _alone = alone();
-    let (vfs, _) = filled_with_aborted(3, |_| Ok(()))?;
-    let leaf = page_of(&vfs, leaf_with(&vfs, &note(121, 700))?)?;
-    let pages = vfs.open(&data(), OpenMode::ReadOnly)?.len()? / PAGE;
-    let root = (1..pages)
-        .find(|at| page_of(&vfs, *at).is_ok_and(|page| page.is(PageType::Inner) && page.object() == leaf.object()));
-    flip(&vfs, MAP)?;
-    flip(&vfs, root.ok_or_else(|| Error::internal("no root"))?)?;
+    let vfs = without_map_and_root()?;
     let db = open(&vfs)?;
     let began_with = db.aborted_count();
     assert!(began_with > 0);
