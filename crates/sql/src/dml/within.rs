@@ -265,18 +265,20 @@ impl Session {
                 modify.stream = Some(stream);
                 Ok::<_, SqlError>(modify)
             };
+            // One of WITH, to its end.
+            let one = async |number: &usize, stream| {
+                let stream: &Stream<'_> = stream;
+                let Some(plan) = writes(number) else { return Ok(None) };
+                let returned = Returned::new(plan.returning.as_ref(), &[], params, TextStyle::default(), &pool)?;
+                let mut modify = begin(plan, returned, stream).await?;
+                stream.feed(&mut modify, None).await?;
+                put(&run, *number, &mut modify, stream, &statement).await?;
+                Ok::<_, SqlError>(Some(modify))
+            };
             let mut written: Vec<Modify<'_>> = Vec::with_capacity(streams.len());
             let mut rest = before.iter().chain(&after).zip(&streams);
-            for _ in 0..before.len() {
-                if let Some((number, stream)) = rest.next()
-                    && let Some(plan) = writes(number)
-                {
-                    let returned = Returned::new(plan.returning.as_ref(), &[], params, TextStyle::default(), &pool)?;
-                    let mut modify = begin(plan, returned, stream).await?;
-                    stream.feed(&mut modify, None).await?;
-                    put(&run, *number, &mut modify, stream, &statement).await?;
-                    written.push(modify);
-                }
+            for (number, stream) in rest.by_ref().take(before.len()) {
+                written.extend(one(number, stream).await?);
             }
             let mut done = match (&main, &own, returned) {
                 (Main::Write(plan), Some(stream), Some(returned)) => {
@@ -288,13 +290,7 @@ impl Session {
                 _ => return Err(SqlError::internal("a statement without its stream")),
             };
             for (number, stream) in rest {
-                if let Some(plan) = writes(number) {
-                    let returned = Returned::new(plan.returning.as_ref(), &[], params, TextStyle::default(), &pool)?;
-                    let mut modify = begin(plan, returned, stream).await?;
-                    stream.feed(&mut modify, None).await?;
-                    put(&run, *number, &mut modify, stream, &statement).await?;
-                    written.push(modify);
-                }
+                written.extend(one(number, stream).await?);
             }
             let help = || Help { names: Names { state: &state, txn, cx: &cx }, waiting, zone };
             if let Ok((modify, _)) = &mut done {

@@ -40,7 +40,7 @@ use crate::exec::bridge;
 use crate::exec::compact::owned;
 use crate::exec::context::StatementContext;
 use crate::exec::weight;
-use crate::plan::planner::{Instance, QueryPlan};
+use crate::plan::planner::{Instance, QueryPlan, task_with};
 use crate::wire::SqlError;
 
 /// The WITH queries of one statement that are computed once, by their numbers.
@@ -317,17 +317,7 @@ fn apart(task: &TaskContext) -> Result<Arc<TaskContext>> {
         locked: around.locked.clone(),
         once: around.once.clone(),
     };
-    let config = task.session_config().clone().with_extension(Arc::new(statement));
-    Ok(Arc::new(TaskContext::new(
-        None,
-        String::new(),
-        config,
-        Default::default(),
-        Default::default(),
-        Default::default(),
-        Default::default(),
-        task.runtime_env(),
-    )))
+    Ok(task_with(task.session_config().clone(), Arc::new(statement), task.runtime_env()))
 }
 
 impl Once {

@@ -617,6 +617,15 @@ pub(crate) fn task_of(
     if limits.is_lean() {
         config = config.with_batch_size(LEAN_ROWS);
     }
+    task_with(config, statement, runtime)
+}
+
+/// A task of that statement, as it is.
+pub(crate) fn task_with(
+    config: SessionConfig,
+    statement: Arc<StatementContext>,
+    runtime: Arc<RuntimeEnv>,
+) -> Arc<TaskContext> {
     let config = config.with_extension(statement);
     Arc::new(TaskContext::new(
         None,
