@@ -95,6 +95,10 @@ impl Default for World {
 /// # Panics
 /// If the error says that the database is wrong, not the input.
 pub fn sound(error: &SqlError) {
+    // PostgreSQL's own answer to `nextval('3')`.
+    if error.message.starts_with("could not open relation with OID ") {
+        return;
+    }
     assert!(error.sqlstate != "XX000" && error.sqlstate != "XX001", "{error}");
     assert_eq!(error.sqlstate.len(), 5, "{error}");
 }

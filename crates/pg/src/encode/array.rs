@@ -5,7 +5,7 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::DataType;
 
 use super::cell::{Cell, Look};
-use crate::types::{arrow_oid, field_oid, oid, type_by_oid};
+use crate::types::{PADDED, arrow_oid, field_oid, oid, type_by_oid};
 use crate::wire::SqlError;
 
 /// A list column: where each row's elements are, and the elements.
@@ -43,7 +43,8 @@ impl<'a> ListCells<'a> {
         };
         let element_oid = match type_by_oid(look.oid) {
             Some(ty) if ty.elem != 0 && arrow_oid(values.data_type()) == ty.elem => ty.elem,
-            Some(ty) if ty.elem == oid::VARCHAR && field_oid(field) == oid::TEXT => ty.elem,
+            Some(ty) if matches!(ty.elem, oid::VARCHAR | oid::BPCHAR) && field_oid(field) == oid::TEXT => ty.elem,
+            Some(ty) if ty.elem == oid::BPCHAR && values.data_type() == &PADDED => ty.elem,
             _ => field_oid(field),
         };
         let inner = Look { oid: element_oid, typmod: -1, zone: look.zone, names: look.names.clone() };

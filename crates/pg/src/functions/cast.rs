@@ -147,6 +147,38 @@ impl PgCast {
             return interval_of(array, typmod);
         }
         let out = cast_array(array, target, self.oid, &zone)?;
+        if typmod >= 0
+            && let Some(element) = type_by_oid(self.oid).map(|ty| ty.elem).filter(|elem| *elem != 0)
+        {
+            return self.fit_elements(&out, element, typmod);
+        }
+        self.fit(out, array, target, typmod)
+    }
+
+    /// An array's elements, of the type already, within its modifier.
+    fn fit_elements(&self, array: &ArrayRef, element: u32, typmod: i32) -> Result<ArrayRef, SqlError> {
+        let (Some(list), DataType::List(item)) = (array.as_list_opt::<i32>(), array.data_type()) else {
+            return Ok(Arc::clone(array));
+        };
+        let values = match list.values().data_type().is_nested() {
+            true => self.fit_elements(list.values(), element, typmod)?,
+            false => {
+                let cast = Self {
+                    oid: element,
+                    name: self.name.clone(),
+                    signature: self.signature.clone(),
+                    cx: Arc::clone(&self.cx),
+                };
+                cast.fit(Arc::clone(list.values()), list.values(), list.values().data_type(), typmod)?
+            }
+        };
+        let out = ListArray::try_new(Arc::clone(item), list.offsets().clone(), values, list.nulls().cloned());
+        Ok(Arc::new(out.map_err(|error| from_arrow(&error))?))
+    }
+
+    /// A value of the type already, from `array`, within its modifier.
+    fn fit(&self, out: ArrayRef, array: &ArrayRef, target: &DataType, typmod: i32) -> Result<ArrayRef, SqlError> {
+        let zone = self.cx.zone();
         match self.oid {
             oid::INTERVAL | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if typmod >= 0 => {
                 Ok(at_precision(&out, typmod))

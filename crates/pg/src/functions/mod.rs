@@ -36,6 +36,7 @@
 mod advisory;
 mod aggregate;
 mod are;
+pub mod array_blanks;
 mod array_slice;
 mod arrays;
 mod call_name;
@@ -211,6 +212,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(extract::all(cx));
     out.extend(to_char::all(cx));
     out.extend(arrays::all());
+    out.extend(array_blanks::all());
     out.extend(math::all());
     out.extend(floats::all());
     out.extend(are::all());

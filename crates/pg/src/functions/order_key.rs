@@ -172,9 +172,10 @@ fn trimmed(array: &ArrayRef) -> Result<BinaryViewArray, SqlError> {
     Ok(keys.collect())
 }
 
-/// Lists of texts in the form that texts have.
+/// Lists of texts in the form that texts have, those of `character` without the blanks at the ends of their elements.
 fn viewed(array: &ArrayRef) -> Result<ArrayRef, SqlError> {
     match array.data_type() {
+        DataType::List(item) if item.data_type() == &crate::types::PADDED => super::array_blanks::trimmed(array),
         DataType::List(item) if matches!(item.data_type(), DataType::Utf8 | DataType::LargeUtf8) => {
             let item = item.as_ref().clone().with_data_type(DataType::Utf8View);
             cast(array, &DataType::List(Arc::new(item))).map_err(|error| from_arrow(&error))

@@ -330,7 +330,7 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
 /// Field of a list's elements of that type.
 pub fn element_field(elem: u32) -> Option<Field> {
     // One form with those of texts, so that what mixes both is of one type; the array's own type says which it is.
-    let elem = if elem == oid::VARCHAR { oid::TEXT } else { elem };
+    let elem = if matches!(elem, oid::VARCHAR | oid::BPCHAR) { oid::TEXT } else { elem };
     field_of_oid("item", elem, -1)
 }
 
@@ -428,7 +428,7 @@ fn compatible(marked: u32, implied: u32) -> bool {
             oid::OID => {
                 matches!(marked, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID)
             }
-            oid::TEXT_ARRAY => marked == oid::VARCHAR_ARRAY,
+            oid::TEXT_ARRAY => matches!(marked, oid::VARCHAR_ARRAY | oid::BPCHAR_ARRAY),
             oid::INT2_ARRAY => marked == oid::INT2VECTOR,
             oid::OID_ARRAY => marked == oid::OIDVECTOR,
             _ => false,

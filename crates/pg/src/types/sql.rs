@@ -34,10 +34,7 @@ impl Resolved {
 /// `42704` for an unknown type, `0A000` for one that columns cannot have,
 /// `22023` for a length or precision out of range.
 pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
-    let mut resolved = resolve(ty)?;
-    if let SqlType::Array(element) = ty {
-        resolved.typmod = element_typmod(element)?;
-    }
+    let resolved = resolve(ty)?;
     match resolved.oid {
         oid::OID => None,
         oid => super::column_type_of_oid(oid, resolved.typmod),
@@ -69,22 +66,6 @@ pub fn arrow_field_from_sql(ty: &SqlType) -> Result<Field, SqlError> {
     let resolved = resolve(ty)?;
     field_of_oid("", resolved.oid, resolved.typmod)
         .ok_or_else(|| SqlError::unsupported(format!("type {ty} is not supported")))
-}
-
-/// The modifier of an array's elements, through all its dimensions: to PostgreSQL these are one type.
-fn element_typmod(element: &ArrayElemTypeDef) -> Result<i32, SqlError> {
-    let mut element = element;
-    loop {
-        element = match element {
-            ArrayElemTypeDef::AngleBracket(inner)
-            | ArrayElemTypeDef::SquareBracket(inner, _)
-            | ArrayElemTypeDef::Parenthesis(inner) => match inner.as_ref() {
-                SqlType::Array(within) => within,
-                inner => return Ok(resolve(inner)?.typmod),
-            },
-            ArrayElemTypeDef::None => return Ok(-1),
-        };
-    }
 }
 
 fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
@@ -129,12 +110,14 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
                 | ArrayElemTypeDef::Parenthesis(inner) => inner,
                 ArrayElemTypeDef::None => return Err(unknown(ty)),
             };
+            // Through all its dimensions: to PostgreSQL these are one type.
             if matches!(inner.as_ref(), T::Array(_)) {
                 return resolve(inner);
             }
             let inner = resolve(inner)?;
             match super::type_by_oid(inner.oid) {
-                Some(row) if row.array != 0 => Resolved::plain(row.array),
+                // The modifier is that of the elements.
+                Some(row) if row.array != 0 => Resolved { oid: row.array, typmod: inner.typmod },
                 _ => return Err(unknown(ty)),
             }
         }

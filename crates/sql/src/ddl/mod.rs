@@ -602,7 +602,10 @@ impl Session {
             let given = create.columns.get(at).map(|c| name_of(&c.name));
             let kept = crate::pg::types::column_type_of_oid(field.type_oid, field.typmod);
             // There is no column of it that would keep blanks.
-            let has_blanks = field.type_oid == crate::pg::types::oid::BPCHAR && field.typmod < 0;
+            let has_blanks = match field.type_oid {
+                crate::pg::types::oid::BPCHAR => field.typmod < 0,
+                ty => ty == crate::pg::types::oid::BPCHAR_ARRAY,
+            };
             let ty = kept.filter(|_| !has_blanks).ok_or_else(|| {
                 unsupported(&format!("a column of type {}", crate::pg::types::format_type(field.type_oid, None)))
             })?;

@@ -55,6 +55,7 @@ use crate::pg::errors;
 use crate::pg::memory;
 use crate::pg::notify;
 use crate::pg::running::{self, Stop};
+use crate::pg::types::oid::BPCHAR_ARRAY;
 use crate::pg::user_types;
 use crate::plan::analyze::is_heavy;
 use crate::plan::lookup::Lookup;
@@ -331,6 +332,15 @@ enum Simple {
     Text(String),
     /// Part of a string of several statements.
     Parsed { statement: Box<Parsed>, text: Arc<str> },
+}
+
+/// Whether the plan of a text whose literals were lifted is that of the text with these.
+fn stands_for(prepared: &Prepared, literals: &[Literal]) -> bool {
+    // Parameters have no blanks at the ends of elements.
+    let loses_blanks = |(literal, oid): (&Literal, &u32)| *oid == BPCHAR_ARRAY && literal.text.contains(' ');
+    prepared.param_oids.len() == literals.len()
+        && !prepared.typed_by_literals
+        && !literals.iter().zip(prepared.param_oids.iter()).any(loses_blanks)
 }
 
 impl Session {
@@ -1102,7 +1112,7 @@ impl Session {
         let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
         if let Some(lifted) = lifted {
             let kept = self.kept(&lifted.text, &lifted.oids);
-            if let Some(prepared) = kept.filter(|prepared| !prepared.typed_by_literals) {
+            if let Some(prepared) = kept.filter(|prepared| stands_for(prepared, &lifted.literals)) {
                 return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: lifted.literals })]);
             }
             if let Some(prepared) = self.kept(sql, &[]) {
@@ -1164,9 +1174,7 @@ impl Session {
         let (prepared, literals): (_, &[Literal]) = match simple {
             Simple::Ready { prepared, literals } => (Arc::clone(prepared), literals),
             Simple::Lifted { text, oids, literals, original } => match self.prepare_text(text, oids) {
-                Ok(prepared) if prepared.param_oids.len() == literals.len() && !prepared.typed_by_literals => {
-                    (prepared, literals)
-                }
+                Ok(prepared) if stands_for(&prepared, literals) => (prepared, literals),
                 Err(error) if ends(&error) => return Err(error),
                 _ => {
                     // Any failure is told in terms of the text that the user wrote.

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::Span;
 use resurgam_dialect::{Call, CallKind, FunctionKind, Schema, TypeId};
 
+use super::blanks::has_length;
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::expr::Clause;
@@ -85,6 +86,8 @@ impl Analyzer<'_> {
         let call = Expr::AggregateFunction(call);
         let call = if level > 0 { self.of_outer(call, level, &parts.data, scope)? } else { call };
         let bound = self.of_type(call, parts.data, parts.result)?.at(span);
+        let without = parts.result.oid == oid::BPCHAR_ARRAY && !bound.has_padded_elements();
+        let bound = if without { self.with_blanks_in_elements(bound, parts.result.typmod)? } else { bound };
         match super::json::is_json_aggregate(name) {
             true => self.json_whole(name, bound, span),
             false => Ok(bound),
@@ -255,7 +258,12 @@ impl Analyzer<'_> {
                 name,
                 "count" | "min" | "max" | "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg"
             ) {
-                arg = self.without_blanks(arg)?;
+                arg = match name {
+                    // Those that are distinct are of one length, and get their blanks afterwards.
+                    "array_agg" if distinct && has_length(arg.ty) => arg,
+                    "array_agg" => self.mixed_elements(vec![arg])?.remove(0),
+                    _ => self.without_blanks(arg)?,
+                };
             }
             if !matches!(name, "count" | "json_agg" | "json_object_agg") || list.duplicate_treatment.is_some() {
                 super::record::refuse_record(&arg, "an aggregate")?;
@@ -296,7 +304,12 @@ impl Analyzer<'_> {
             let (function, args, data) = self.aggregate_function("string_agg", elements, false, Type::TEXT, span)?;
             return Ok(AggregateParts { function, args, distinct, filter, order_by, result: Type::TEXT, data });
         }
-        let result = super::blanks::given_back(result, &typed);
+        let result = match typed.first() {
+            Some(arg) if distinct && result.oid == oid::BPCHAR_ARRAY && has_length(arg.ty) => {
+                Type { typmod: arg.ty.typmod, ..result }
+            }
+            _ => super::blanks::given_back(result, &typed),
+        };
         let (function, args, data) = self.aggregate_function(name, typed, star, result, span)?;
         Ok(AggregateParts { function, args, distinct, filter, order_by, result, data })
     }

@@ -7,6 +7,9 @@
 //! [`PADDED`], which no other value is. Nothing compares them as they are: operators take the blanks off
 //! ([`Analyzer::without_blanks`]), and what sorts, groups, or makes rows distinct goes by keys, as it does for all types
 //! of which equal values may be shown in several ways (`NumericKeys`).
+//!
+//! An array of `character` is a mixture as well: its elements carry their blanks, but for what has come as a parameter or
+//! a constant without a length. The same holds for it.
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::Cast;
@@ -14,6 +17,7 @@ use datafusion::logical_expr::{Expr, cast, lit};
 
 use super::bound::{Bound, Type};
 use super::{Analyzer, Result};
+use crate::pg::functions::array_blanks::{self, padded_list};
 use crate::pg::types::{PADDED, TEXT, oid};
 
 /// What a length's modifier is more than the length.
@@ -26,6 +30,11 @@ impl Bound {
     /// It is a `character` that carries its blanks.
     pub(super) fn is_padded(&self) -> bool {
         self.data == PADDED
+    }
+
+    /// It is an array of `character`s that carry their blanks.
+    pub(super) fn has_padded_elements(&self) -> bool {
+        self.data == padded_list()
     }
 }
 
@@ -40,6 +49,11 @@ impl Analyzer<'_> {
         if bound.is_padded() {
             let expr = self.folded(cast(bound.expr, TEXT));
             return Ok(Bound::new(expr, Type::TEXT).at(bound.span));
+        }
+        if bound.has_padded_elements() {
+            let data = Type::of(oid::TEXT_ARRAY).data();
+            let expr = self.folded(cast(bound.expr, data.clone()));
+            return Ok(Bound::with_data(expr, Type::of(oid::TEXT_ARRAY), data).at(bound.span));
         }
         match has_length(bound.ty) && !bound.is_null() {
             true => self.with_blanks(bound),
@@ -62,6 +76,10 @@ impl Analyzer<'_> {
 
     /// A text as a `character` without a length: it keeps the blanks that it has.
     pub(super) fn kept_blanks(&self, bound: &Bound, to: Type) -> Option<Bound> {
+        if to.oid == oid::BPCHAR_ARRAY && to.typmod < 0 && bound.ty.oid == oid::TEXT_ARRAY {
+            let list = padded_list();
+            return Some(Bound::with_data(cast(bound.expr.clone(), list.clone()), to, list).at(bound.span));
+        }
         if to != BPCHAR {
             return None;
         }
@@ -80,8 +98,36 @@ impl Analyzer<'_> {
         Ok(self.call_named("rpad", args, Type::TEXT)?.at(span))
     }
 
+    /// An array of `character(n)`, whose elements have none, with blanks up to that length.
+    pub(super) fn with_blanks_in_elements(&mut self, bound: Bound, typmod: i32) -> Result<Bound> {
+        let (span, length) = (bound.span, (typmod - HEADER).max(0));
+        let args = vec![bound, Bound::new(lit(i64::from(length)), Type::INT8)];
+        let ty = Type { oid: oid::BPCHAR_ARRAY, typmod };
+        Ok(self.call_named(array_blanks::PAD, args, ty)?.at(span))
+    }
+
+    /// Arguments of what puts arrays and elements together: with their blanks, if there is a `character` among them.
+    pub(super) fn mixed_elements(&mut self, args: Vec<Bound>) -> Result<Vec<Bound>> {
+        let mut out = Vec::with_capacity(args.len());
+        for arg in args {
+            out.push(match arg.ty.oid {
+                oid::BPCHAR => {
+                    let mixed = self.mixed(arg)?;
+                    self.in_form(mixed, &PADDED)?
+                }
+                oid::BPCHAR_ARRAY => self.in_form(arg, &padded_list())?,
+                _ => arg,
+            });
+        }
+        Ok(out)
+    }
+
     /// A value that may carry blanks, without them.
     pub(super) fn without_blanks(&mut self, bound: Bound) -> Result<Bound> {
+        if bound.has_padded_elements() {
+            let (ty, span) = (bound.ty, bound.span);
+            return Ok(self.call_named(array_blanks::TRIM, vec![bound], ty)?.at(span));
+        }
         if !bound.is_padded() {
             return Ok(bound);
         }

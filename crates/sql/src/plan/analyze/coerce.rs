@@ -19,6 +19,7 @@ use super::select::{Target, project};
 use super::{Analyzer, Result, unknown};
 use crate::pg::datetime::Zone;
 use crate::pg::decode::decode_param;
+use crate::pg::functions::array_blanks::padded_list;
 use crate::pg::functions::{cast_to_user_type, numeric};
 use crate::pg::types::{self, PADDED, TEXT, oid};
 use crate::pg::user_types;
@@ -102,9 +103,9 @@ impl Analyzer<'_> {
         if to.oid != oid::RECORD {
             super::record::refuse_record(&bound, "a cast")?;
         }
-        // Its elements would have lost their blanks.
-        if bound.ty.oid == oid::BPCHAR_ARRAY && !matches!(bound.expr, Expr::Literal(..)) && to.oid == oid::TEXT {
-            return super::unknown("a cast of character(n)[] to text");
+        if bound.has_padded_elements() && matches!(to.oid, oid::TEXT | oid::VARCHAR) {
+            let shown = self.shown(bound)?;
+            return self.cast_as(shown, to, context);
         }
         if let Some(kept) = self.kept_blanks(&bound, to) {
             return Ok(kept);
@@ -161,6 +162,9 @@ impl Analyzer<'_> {
         if bound.ty.oid == oid::BPCHAR && to == BPCHAR {
             return self.mixed(bound);
         }
+        if bound.has_padded_elements() && to == Type::of(oid::BPCHAR_ARRAY) {
+            return Ok(Bound { ty: to, ..bound });
+        }
         let bound = self.without_blanks(bound)?;
         let span = bound.span;
         let out = match plan.steps.as_slice() {
@@ -179,6 +183,8 @@ impl Analyzer<'_> {
             }
             _ => self.converted(bound, to)?,
         };
+        let has_length = to.oid == oid::BPCHAR_ARRAY && to.typmod >= 0;
+        let out = if has_length { self.with_blanks_in_elements(out, to.typmod)? } else { out };
         Ok(out.at(span))
     }
 
@@ -233,6 +239,11 @@ impl Analyzer<'_> {
         }
         if by_session {
             return self.call_cast(Bound { ty: Type::TEXT, ..bound }, to);
+        }
+        if to.oid == oid::BPCHAR_ARRAY && to.typmod < 0 && text.contains(' ') {
+            // With the blanks that are written.
+            let texts = self.read(bound, Type::of(oid::TEXT_ARRAY))?;
+            return self.in_form(Bound { ty: to, ..texts }, &padded_list());
         }
         if types::type_by_oid(to.oid).is_none() || types::arrow_type_of_oid(to.oid, to.typmod).is_none() {
             return unknown(format!("constants of type {}", to.name()));
@@ -406,7 +417,8 @@ impl Analyzer<'_> {
     /// Values of one type in one Arrow form: numerics get the scale that holds them all.
     pub(super) fn one_form(&mut self, values: Vec<Bound>, ty: Type) -> Result<Vec<Bound>> {
         // Elements of one type may be of several forms, or say their type otherwise.
-        let form = ty.data();
+        let padded = values.iter().any(Bound::has_padded_elements);
+        let form = if padded { padded_list() } else { ty.data() };
         if matches!(form, DataType::List(_)) {
             let uneven = values.iter().any(|bound| values.iter().any(|other| other.data != bound.data));
             return match uneven {
@@ -433,6 +445,9 @@ impl Analyzer<'_> {
             let span = bound.span;
             return Ok(self.numeric_call("numeric_dynamic", vec![bound], Type::of(oid::NUMERIC))?.at(span));
         }
+        if form == &padded_list() && bound.ty.oid == oid::BPCHAR_ARRAY {
+            return Ok(Bound::with_data(cast(bound.expr, form.clone()), bound.ty, form.clone()).at(bound.span));
+        }
         if let (DataType::List(_), DataType::List(item)) = (form, &bound.data)
             && !item.data_type().is_list()
         {
@@ -453,6 +468,7 @@ impl Analyzer<'_> {
                     Some(numeric_form([&x.bound.data, &y.bound.data].into_iter()))
                 }
                 false if x.bound.ty.oid == oid::BPCHAR => Some(PADDED),
+                false if x.bound.ty.oid == oid::BPCHAR_ARRAY => Some(padded_list()),
                 false => Some(x.bound.ty.data()),
             });
         }

@@ -757,6 +757,9 @@ impl Analyzer<'_> {
             }
             rows.push(self.array(&array.elem, scope, clause, span)?);
         }
+        if rows.iter().any(Bound::has_padded_elements) {
+            return unknown("an array of arrays of character(n)");
+        }
         let Some(first) = rows.first().map(|row| (row.ty, row.data.clone())) else {
             return unknown("an array of nothing");
         };
@@ -775,7 +778,7 @@ impl Analyzer<'_> {
         let Some(row) = types::type_by_oid(element.oid).filter(|row| row.array != 0) else {
             return unknown(format!("an array of {}", element.name()));
         };
-        let elements = elements.into_iter().map(|e| self.without_blanks(e)).collect::<Result<Vec<_>>>()?;
+        let elements = if element.oid == oid::BPCHAR { self.mixed_elements(elements)? } else { elements };
         let bound = self.one_form(elements, element)?;
         let Some(make) = self.names.state.scalar_functions().get("make_array").cloned() else {
             return unknown("make_array");
@@ -893,9 +896,7 @@ impl Analyzer<'_> {
         let Some(row) = types::type_by_oid(column.ty.oid).filter(|row| row.array != 0) else {
             return unknown(format!("an array of {}", column.ty.name()));
         };
-        if column.is_padded() {
-            return unknown("an array of character(n) of different lengths");
-        }
+        let column = self.mixed_elements(vec![column])?.remove(0);
         let state = self.names.state;
         let (Some(array_agg), Some(or_empty)) = (
             state.aggregate_functions().get("array_agg").cloned(),

@@ -500,8 +500,14 @@ impl Analyzer<'_> {
         let mut args = args;
         if matches!(name, "concat" | "concat_ws" | "format") || source == "bpcharoctetlen" {
             args = args.into_iter().map(|arg| self.shown(arg)).collect::<Result<_>>()?;
-        } else if name == "pg_typeof" && args.first().is_some_and(Bound::is_padded) {
-            return Ok(Bound::literal(ScalarValue::UInt32(Some(oid::BPCHAR)), Type::of(oid::REGTYPE)));
+        } else if result.oid == oid::BPCHAR_ARRAY || name == "array_to_string" {
+            if matches!(name, "array_remove" | "array_replace") {
+                return unknown(format!("{name} of arrays of character(n)"));
+            }
+            args = self.mixed_elements(args)?;
+        } else if let ("pg_typeof", Some(ty)) = (name, args.first().filter(|arg| is_only_named(arg)).map(|arg| arg.ty))
+        {
+            return Ok(Bound::literal(ScalarValue::UInt32(Some(ty.oid)), Type::of(oid::REGTYPE)));
         } else {
             args = args.into_iter().map(|arg| self.without_blanks(arg)).collect::<Result<_>>()?;
         }
@@ -589,4 +595,9 @@ impl Analyzer<'_> {
 /// Whether a type is `int2vector` or `oidvector`, whose elements are counted from 0.
 pub(super) fn is_vector(ty: Type) -> bool {
     matches!(ty.name().as_str(), "int2vector" | "oidvector")
+}
+
+/// Whether the form of a value does not tell its type, so that only the analysis knows it.
+fn is_only_named(bound: &Bound) -> bool {
+    bound.is_padded() || matches!(bound.ty.oid, oid::BPCHAR_ARRAY | oid::VARCHAR_ARRAY)
 }

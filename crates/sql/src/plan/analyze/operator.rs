@@ -155,6 +155,14 @@ impl Analyzer<'_> {
         let to_right = Type::of(resolved.right.0);
         // A pattern is matched with the blanks too.
         let is_matched = left.is_padded() && name.trim_start_matches('!').starts_with('~');
+        if result.oid == oid::BPCHAR_ARRAY {
+            // They are put together, not compared.
+            let both = vec![self.implicit(left, to_left)?, self.implicit(right, to_right)?];
+            if let Ok([left, right]) = <[Bound; 2]>::try_from(self.mixed_elements(both)?) {
+                return Ok(self.computed(name, code, left, right, result, span)?.at(span));
+            }
+            return unknown("this operator of arrays");
+        }
         let left = if is_matched { self.shown(left)? } else { self.operand(left, to_left)? };
         let right = self.operand(right, to_right)?;
         if let Some(op) = comparison(name) {
