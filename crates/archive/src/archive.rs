@@ -148,10 +148,26 @@ impl Archive {
     /// # Errors
     /// `Cancelled` if so.
     pub(crate) fn check_merges(&self) -> Result<()> {
-        if self.merges_stop.load(Ordering::Relaxed) {
+        if self.merges_are_stopped() {
             return Err(Error::new(ErrorKind::Cancelled, "the archive is being closed"));
         }
         Ok(())
+    }
+
+    /// Between two pieces of a merge: the caller may have it rest, and it may be given up.
+    ///
+    /// # Errors
+    /// As [`Archive::check_merges`].
+    pub(crate) fn next_piece(&self, rest: Option<&dyn Fn()>) -> Result<()> {
+        if let Some(rest) = rest {
+            rest();
+        }
+        self.check_merges()
+    }
+
+    /// Whether merges are to end, by [`Archive::stop_merges`].
+    pub fn merges_are_stopped(&self) -> bool {
+        self.merges_stop.load(Ordering::Relaxed)
     }
 
     /// Takes over steps that were made beside this writer ([`Archive::open_beside`]).

@@ -17,8 +17,10 @@ pub struct ArchiveConfig {
     pub workspace_bytes: usize,
     /// Content of a frame of page records before it is compressed, in bytes: what a lookup of a page reads.
     pub frame_bytes: usize,
-    /// So many runs of one level are merged into one of the next.
+    /// So many runs of one level are merged into one of the next; where more of them wait, as many as `fan_in_max`: fewer levels, for
+    /// more runs that a reader has to look at meanwhile.
     pub fan_in: usize,
+    pub fan_in_max: usize,
     /// No runs of a higher level are made.
     pub levels_max: u16,
     /// Merged runs are read again, whole, before they take the place of what they are made of.
@@ -27,7 +29,14 @@ pub struct ArchiveConfig {
 
 impl Default for ArchiveConfig {
     fn default() -> Self {
-        Self { workspace_bytes: 64 << 20, frame_bytes: 32 << 10, fan_in: 8, levels_max: 8, verify_merges: true }
+        Self {
+            workspace_bytes: 64 << 20,
+            frame_bytes: 32 << 10,
+            fan_in: 8,
+            fan_in_max: 64,
+            levels_max: 8,
+            verify_merges: true,
+        }
     }
 }
 

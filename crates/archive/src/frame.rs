@@ -29,8 +29,16 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 20;
 const CRC_AT: usize = 16;
 const PLAIN: u8 = 0;
 const ZSTD: u8 = 1;
-/// Speed counts: a record is compressed once for each level that it goes through.
-const ZSTD_LEVEL: i32 = 1;
+
+/// How hard it is tried to make content shorter: a record is compressed once for each level of runs that it goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Next to none: of what is merged soon, and made while transactions want the processors.
+    Least = -1,
+    /// Little. Speed counts.
+    Little = 1,
+}
+
 /// Longest content. A record is at most a block of the log, and that at most a segment (1 GB).
 const CONTENT_BYTES_MAX: u64 = (1 << 30) + (1 << 20);
 /// More than what Zstandard makes of a byte at most (a block of 128 KB out of a few bytes).
@@ -59,9 +67,9 @@ pub(crate) struct FrameWriter {
 
 impl FrameWriter {
     /// After `header`, which has been given its checksum `seed`.
-    pub fn new(mut upload: Box<dyn Upload>, header: &[u8], seed: u32) -> Result<Self> {
+    pub fn new(mut upload: Box<dyn Upload>, header: &[u8], seed: u32, effort: Effort) -> Result<Self> {
         upload.append(header)?;
-        Ok(Self { upload, offset: header.len() as u64, seed, compressor: compressor()?, buf: Vec::new() })
+        Ok(Self { upload, offset: header.len() as u64, seed, compressor: compressor(effort)?, buf: Vec::new() })
     }
 
     /// Appends a frame; returns where it is.
@@ -81,8 +89,8 @@ impl FrameWriter {
 }
 
 /// What frames are compressed with.
-pub(crate) fn compressor() -> Result<zstd::bulk::Compressor<'static>> {
-    zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(|e| Error::internal(format!("could not make a compressor: {e}")))
+pub(crate) fn compressor(effort: Effort) -> Result<zstd::bulk::Compressor<'static>> {
+    zstd::bulk::Compressor::new(effort as i32).map_err(|e| Error::internal(format!("could not make a compressor: {e}")))
 }
 
 /// Makes a frame for `offset` of a file whose own checksum is `seed`, in `buf`.
@@ -131,8 +139,16 @@ pub(crate) struct Frame {
     pub next: u64,
 }
 
-/// A growing window is as long at first, and after a jump; it doubles while frames are read in order.
-const WINDOW_FIRST: usize = 128 << 10;
+/// What the header of an intact frame says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checked {
+    codec: u8,
+    content_len: u32,
+    stored_len: u32,
+    pub items: u32,
+    /// Where the next frame begins.
+    pub next: u64,
+}
 
 /// Reads frames of one run through a window.
 pub(crate) struct FrameReader {
@@ -156,9 +172,10 @@ impl FrameReader {
         Self { store, name: name.to_owned(), seed, end, ahead, first, step, window: Vec::new(), window_at: 0 }
     }
 
-    /// One that reads less at first: of what is read in order it is not known how much that will be.
-    pub fn growing(self) -> Self {
-        let first = self.ahead.min(WINDOW_FIRST);
+    /// One that reads less at first, and after a jump: of what is read in order it is not known how much that will be. It doubles while
+    /// frames follow each other.
+    pub fn growing_from(self, first: usize) -> Self {
+        let first = self.ahead.min(first);
         Self { first, step: first, ..self }
     }
 
@@ -210,12 +227,12 @@ impl FrameReader {
     pub fn read_next(&mut self, mut offset: u64, kind: FrameKind, frame: &mut Frame) -> Result<bool> {
         while offset < self.end {
             let found = self.kind_at(offset)?;
-            // Checked as well where it is passed over: a flipped bit of its kind must not hide a frame.
-            self.read(offset, found, frame)?;
             if found == kind {
+                self.read(offset, found, frame)?;
                 return Ok(true);
             }
-            offset = frame.next;
+            // Checked where it is passed over: a flipped bit of its kind must not hide a frame.
+            offset = self.check(offset, found)?.next;
         }
         Ok(false)
     }
@@ -228,12 +245,11 @@ impl FrameReader {
         self.read_prefix(offset, kind, usize::MAX, frame).map(drop)
     }
 
-    /// The first `most` bytes of the content of the frame at `offset`, into `frame`; returns how long the whole content is. What is stored is
-    /// checked as a whole.
+    /// That the frame at `offset` is of that kind and intact as it is stored; its content is not looked at.
     ///
     /// # Errors
     /// As [`FrameReader::read`].
-    pub fn read_prefix(&mut self, offset: u64, kind: FrameKind, most: usize, frame: &mut Frame) -> Result<usize> {
+    pub fn check(&mut self, offset: u64, kind: FrameKind) -> Result<Checked> {
         let seed = self.seed;
         let head = self.bytes(offset, FRAME_HEADER_BYTES)?;
         let field = |at: usize| head[at..].first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b));
@@ -253,6 +269,18 @@ impl FrameReader {
         if u64::from(content_len) > possible {
             return Err(self.bad(offset, "the content of a frame cannot be so long"));
         }
+        let next = offset + FRAME_HEADER_BYTES as u64 + u64::from(stored_len);
+        Ok(Checked { codec, content_len, stored_len, items, next })
+    }
+
+    /// The first `most` bytes of the content of the frame at `offset`, into `frame`; returns how long the whole content is. What is stored is
+    /// checked as a whole.
+    ///
+    /// # Errors
+    /// As [`FrameReader::read`].
+    pub fn read_prefix(&mut self, offset: u64, kind: FrameKind, most: usize, frame: &mut Frame) -> Result<usize> {
+        let Checked { codec, content_len, stored_len, items, next } = self.check(offset, kind)?;
+        let stored = &self.bytes(offset, FRAME_HEADER_BYTES + stored_len as usize)?[FRAME_HEADER_BYTES..];
         frame.content.clear();
         let wanted = most.min(content_len as usize);
         match codec {
@@ -282,7 +310,7 @@ impl FrameReader {
         }
         frame.offset = offset;
         frame.items = items;
-        frame.next = offset + FRAME_HEADER_BYTES as u64 + u64::from(stored_len);
+        frame.next = next;
         Ok(content_len as usize)
     }
 }

@@ -5,8 +5,8 @@
 //! - records of a page are left out when a later one, below the retention LSN, makes the page anew;
 //! - images are put in, so that making a page never takes more than so many records.
 //!
-//! Memory: a frame of each input, and of one page at most [`HELD_BYTES`] of records that may yet be left out. A page with
-//! more keeps them.
+//! Memory: of each input a frame, one of its page table, and what is read ahead ([`AHEAD_BYTES`] of all of them; half a megabyte of each
+//! table at most); of one page at most [`HELD_BYTES`] of records that may yet be left out. A page with more keeps them.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::archiver::ArchiveConfig;
 use crate::format::{RunId, RunSummary};
 use crate::item::{self, Item, StreamEntry};
 use crate::manifest::RunMeta;
-use crate::run::{AHEAD_SCAN, PageCursor, Run, StreamCursor, TableCursor};
+use crate::run::{AHEAD_LOOKUP, AHEAD_SCAN, PageCursor, Run, StreamCursor, TableCursor};
 use crate::table::PageEntry;
 use crate::verify;
 use crate::view::RunHandle;
@@ -27,6 +27,8 @@ use crate::writer::{NotMade, RunWriter};
 
 /// Records of one page that are held back because they may be left out.
 const HELD_BYTES: usize = 4 << 20;
+/// Read ahead of all inputs together.
+const AHEAD_BYTES: usize = 8 << 20;
 
 /// Bugs that tests plant, to see that they are caught.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,12 +69,15 @@ pub struct MergePolicy<'a> {
     /// The page as its record of that LSN (none: nothing) has left it, from a backup and earlier runs; `None` when it cannot
     /// be had. It is asked for pages that no record of these runs makes anew, before they get an image.
     pub base: Option<&'a mut dyn FnMut(PageId, Lsn) -> Result<Option<PageBuf>>>,
+    /// Called between any two pieces of the work, each of a few milliseconds at most: it may take its time, so that others have the
+    /// processors meanwhile.
+    pub rest: Option<&'a dyn Fn()>,
 }
 
 impl MergePolicy<'_> {
     /// Changes nothing: all records are kept, no images.
     pub fn keep_all() -> Self {
-        Self { retention: Lsn::NONE, records_per_page_max: 0, base: None }
+        Self { retention: Lsn::NONE, records_per_page_max: 0, base: None, rest: None }
     }
 }
 
@@ -85,7 +90,7 @@ pub struct Merged {
 }
 
 impl Archive {
-    /// Merges the oldest runs of the lowest level that has enough of them; `None`: there is nothing to merge, or merges were
+    /// Merges the oldest runs of the lowest level that has enough of them (see [`ArchiveConfig::fan_in`]); `None`: there is nothing to merge, or merges were
     /// stopped ([`Archive::stop_merges`]). To be called again until then; any thread may, one at a time.
     ///
     /// # Errors
@@ -111,6 +116,11 @@ impl Archive {
         pick(&self.view().handles, config).is_some()
     }
 
+    /// How many runs wait to be merged.
+    pub fn runs_waiting(&self, config: &ArchiveConfig) -> usize {
+        enough(&self.view().handles, config).map(|(_, all)| all.len()).sum()
+    }
+
     /// Merges consecutive runs.
     pub(crate) fn merge_runs(
         &self,
@@ -120,6 +130,7 @@ impl Archive {
     ) -> Result<Option<Merged>> {
         let inputs: Vec<RunMeta> = handles.iter().map(|handle| handle.meta).collect();
         let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else { return Ok(None) };
+        let rest = policy.rest;
         let runs = handles.iter().map(|handle| handle.open()).collect::<Result<Vec<_>>>()?;
         let level = inputs.iter().map(|run| run.id.level).max().unwrap_or(0).saturating_add(1);
         let view = self.view();
@@ -131,7 +142,7 @@ impl Archive {
         drop(view);
         let opened = Arc::new(Run::open(Arc::clone(&self.store), run)?);
         if config.verify_merges
-            && let Err(error) = verify::run_while(&opened, &|| self.check_merges())
+            && let Err(error) = verify::run_while(&opened, &|| self.next_piece(rest))
         {
             self.discard(&run.id);
             return Err(error);
@@ -144,20 +155,26 @@ impl Archive {
     }
 }
 
-/// The oldest runs of the lowest level of which there are enough, next to each other.
+/// Runs of one level next to each other, below the highest level, of which there are enough to be merged; the oldest first.
+fn enough<'h>(
+    handles: &'h [Arc<RunHandle>],
+    config: &ArchiveConfig,
+) -> impl Iterator<Item = (u16, std::ops::Range<usize>)> + use<'h> {
+    let (fan_in, levels_max) = (config.fan_in.max(2), config.levels_max);
+    let mut end = 0;
+    handles.chunk_by(|a, b| a.meta.id.level == b.meta.id.level).filter_map(move |same| {
+        let start = end;
+        end += same.len();
+        let level = same.first()?.meta.id.level;
+        (level < levels_max && same.len() >= fan_in).then_some((level, start..end))
+    })
+}
+
+/// The oldest runs of the lowest level of which there are enough: those of a fan-in, or as many as wait.
 fn pick(handles: &[Arc<RunHandle>], config: &ArchiveConfig) -> Option<std::ops::Range<usize>> {
-    let fan_in = config.fan_in.max(2);
-    for level in 0..config.levels_max {
-        let mut start = 0;
-        for (i, handle) in handles.iter().enumerate() {
-            if handle.meta.id.level != level {
-                start = i + 1;
-            } else if i + 1 - start == fan_in {
-                return Some(start..i + 1);
-            }
-        }
-    }
-    None
+    let (_, all) = enough(handles, config).min_by_key(|(level, all)| (*level, all.start))?;
+    let most = config.fan_in_max.max(config.fan_in).max(2);
+    Some(all.start..all.end.min(all.start + most))
 }
 
 /// Items between two looks whether to go on.
@@ -183,13 +200,14 @@ impl Merge<'_, '_> {
         self.runs.iter().for_each(|run| summary.inherit(run.summary()));
         let mut writer = RunWriter::new(&self.archive.store, id, self.config.sizes(), summary)?;
         let mut inputs = Vec::new();
+        let ahead = (AHEAD_BYTES / self.runs.len().max(1)).clamp(AHEAD_LOOKUP, AHEAD_SCAN);
         for run in self.runs {
             let table = TableCursor::whole(Arc::clone(run))?;
-            inputs.push(Input { table, pages: PageCursor::new(run, AHEAD_SCAN) });
+            inputs.push(Input { table, pages: PageCursor::new(run, ahead) });
         }
         let mut entries: Vec<(usize, PageEntry)> = Vec::new();
         while let Some(page) = inputs.iter().filter_map(|input| Some(input.table.entry?.page)).min() {
-            self.archive.check_merges()?;
+            self.archive.next_piece(self.policy.rest)?;
             entries.clear();
             for (i, input) in inputs.iter_mut().enumerate() {
                 if let Some(entry) = input.table.entry.filter(|entry| entry.page == page) {
@@ -205,7 +223,7 @@ impl Merge<'_, '_> {
             while stream.advance()? {
                 items += 1;
                 if items % LOOK_EVERY == 0 {
-                    self.archive.check_merges()?;
+                    self.archive.next_piece(self.policy.rest)?;
                 }
                 let item = stream.item();
                 if let StreamEntry::Block { lsn, .. } = item::entry(&item).map_err(|e| stream.located(e))?
@@ -265,7 +283,7 @@ impl Merge<'_, '_> {
             while cursor.advance()? {
                 items += 1;
                 if items % LOOK_EVERY == 0 {
-                    self.archive.check_merges()?;
+                    self.archive.next_piece(self.policy.rest)?;
                 }
                 let item = cursor.item();
                 let record = item::record(page, item.lsn, item.rest).map_err(|e| cursor.located(e))?;

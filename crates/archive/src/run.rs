@@ -18,6 +18,8 @@ use crate::writer::{INDEX_STREAM, INDEX_TABLE};
 /// Bytes read at a time where one page is looked up, and where much is read in order.
 pub(crate) const AHEAD_LOOKUP: usize = 24 << 10;
 pub(crate) const AHEAD_SCAN: usize = 512 << 10;
+/// At first, and after a jump, where it is not known how many of a page's neighbours are wanted.
+const WINDOW_FIRST: usize = 128 << 10;
 /// Frames of its page table that an opened run keeps: half a megabyte.
 const TABLES_KEPT: usize = 32;
 
@@ -212,26 +214,29 @@ impl TableCursor {
     /// At the first entry of `page` or a higher one.
     pub fn at(run: Arc<Run>, page: PageId) -> Result<Self> {
         // Its frames lie far from each other, between those of the records.
-        Self::new(run, page, AHEAD_LOOKUP, true)
-    }
-
-    /// At the first entry of all. Everything is read anew: whoever goes through all of a run wants to know what is in the file.
-    pub fn whole(run: Arc<Run>) -> Result<Self> {
-        Self::new(run, PageId::NONE, AHEAD_SCAN, false)
-    }
-
-    fn new(run: Arc<Run>, page: PageId, ahead: usize, kept: bool) -> Result<Self> {
-        // A frame that begins with the page may begin in the middle of its entries.
-        let after = run.table.partition_point(|(first, _)| *first < page.0);
-        let reader = run.frames(run.trailer.stream_at, ahead);
-        let next = after.saturating_sub(1);
-        let (frame, place) = (Arc::default(), TablePlace::default());
-        let mut cursor = Self { run, reader, kept, frame, place, next, ahead: None, entry: None, pieces: Vec::new() };
+        let mut cursor = Self::new(run, page, AHEAD_LOOKUP, true)?;
         cursor.advance()?;
         while cursor.entry.is_some_and(|entry| entry.page < page) {
             cursor.advance()?;
         }
         Ok(cursor)
+    }
+
+    /// At the first entry of all. Everything is read anew: whoever goes through all of a run wants to know what is in the file.
+    pub fn whole(run: Arc<Run>) -> Result<Self> {
+        let mut cursor = Self::new(run, PageId::NONE, AHEAD_SCAN, false)?;
+        cursor.advance()?;
+        Ok(cursor)
+    }
+
+    fn new(run: Arc<Run>, page: PageId, ahead: usize, kept: bool) -> Result<Self> {
+        // A frame that begins with the page may begin in the middle of its entries.
+        let after = run.table.partition_point(|(first, _)| *first < page.0);
+        // Its frames lie far from each other, where pages have many records.
+        let reader = run.frames(run.trailer.stream_at, ahead).growing_from(AHEAD_LOOKUP);
+        let next = after.saturating_sub(1);
+        let (frame, place) = (Arc::default(), TablePlace::default());
+        Ok(Self { run, reader, kept, frame, place, next, ahead: None, entry: None, pieces: Vec::new() })
     }
 
     /// On to the next page.
@@ -301,7 +306,7 @@ pub(crate) struct PageCursor {
 
 impl PageCursor {
     pub fn new(run: &Run, ahead: usize) -> Self {
-        let reader = run.frames(run.trailer.stream_at, ahead).growing();
+        let reader = run.frames(run.trailer.stream_at, ahead).growing_from(WINDOW_FIRST);
         let range = (run.meta.id.start, run.meta.id.end);
         let (frame, place) = (Frame::default(), ItemPlace::default());
         Self { reader, frame, place, left: 0, page: PageId::NONE, last: Lsn::NONE, rest_len: 0, range }

@@ -8,7 +8,7 @@ use resurgam_xstore::Store;
 
 use crate::archive::Archive;
 use crate::format::{DatabaseId, HEADER_BYTES, RunSummary};
-use crate::frame::{Frame, FrameKind};
+use crate::frame::FrameKind;
 use crate::item::{self, StreamEntry};
 use crate::lease::Lease;
 use crate::parent::ParentRecord;
@@ -142,9 +142,10 @@ pub(crate) fn run_while(run: &Arc<Run>, go_on: &dyn Fn() -> Result<()>) -> Resul
     Ok(())
 }
 
-/// Every frame, back to back, and that the index knows those it should. Returns the number of items.
+/// Every frame as it is stored, back to back, and that the index knows those it should. Returns the number of items. (What is in them is
+/// looked at by who goes through tables, pages and stream: once.)
 fn frames(run: &Run, go_on: &dyn Fn() -> Result<()>) -> Result<u64> {
-    let (mut frame, mut items) = (Frame::default(), 0);
+    let mut items = 0;
     let (mut table, mut stream) = (Vec::new(), Vec::new());
     let mut offset = HEADER_BYTES as u64;
     for (end, kinds) in [
@@ -155,7 +156,7 @@ fn frames(run: &Run, go_on: &dyn Fn() -> Result<()>) -> Result<u64> {
         while offset < end {
             go_on()?;
             let kind = reader.kind_at(offset)?;
-            reader.read(offset, kind, &mut frame)?;
+            let frame = reader.check(offset, kind)?;
             if !kinds.contains(&kind) {
                 return Err(reader.bad(offset, &format!("a frame of kind {kind:?} in this part of the file")));
             }

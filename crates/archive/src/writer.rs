@@ -10,7 +10,7 @@ use resurgam_page::codec::put_varint64;
 use resurgam_xstore::{Store, StoreError};
 
 use crate::format::{RunId, RunSummary, Trailer};
-use crate::frame::{FrameKind, FrameWriter};
+use crate::frame::{Effort, FrameKind, FrameWriter};
 use crate::item::{self, Item, ItemWriter, StreamEntry};
 use crate::manifest::RunMeta;
 use crate::table::{PageEntry, TableWriter};
@@ -75,10 +75,11 @@ impl RunWriter {
         let header = id.encode();
         let (_, seed) = RunId::decode(&header)?;
         let upload = store.create(&id.name()).map_err(NotMade::Store)?;
+        let effort = if id.level == 0 { Effort::Least } else { Effort::Little };
         Ok(Self {
             id,
             seed,
-            out: FrameWriter::new(upload, &header, seed)?,
+            out: FrameWriter::new(upload, &header, seed, effort)?,
             sizes,
             items: ItemWriter::default(),
             page: None,

@@ -36,5 +36,5 @@ pub(crate) fn open_archiver(
         };
         Ok((store, vfs.random_u64().max(1)))
     });
-    Archiver::start(log, boot.database_id, place, open, lineage.cloned()).map(Some)
+    Archiver::start(log, boot.database_id, place, open, lineage.cloned(), options.archive_cpu_percent).map(Some)
 }

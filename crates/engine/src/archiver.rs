@@ -21,6 +21,7 @@
 //! One that cannot be reached, or is damaged, is tried again, with the database open: what it lacks is in the log. One that
 //! another process takes over is left to it until a restart.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -29,24 +30,38 @@ use parking_lot::Mutex;
 use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, BackupSummary, DatabaseId, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
+use resurgam_vfs::{MachineTime, thread_time};
 use resurgam_xstore::Store;
 
 use crate::backup_places::Backups;
 use crate::database::Database;
 use crate::history;
 use crate::options::DoubleWrites;
+use crate::pace::{Pace, processors};
 use crate::restore::Lineage;
 
 /// The name under which it holds the log.
 pub(crate) const HOLDER: &str = "the archive";
 /// Longest time that a durable block waits for company before a run is made.
-const DELAY: Duration = Duration::from_millis(500);
-/// Between two looks for more while a run is gathered.
+const DELAY: Duration = Duration::from_millis(700);
+/// Between two looks for more while a run is gathered: where much comes, before the log forgets it (it keeps some megabytes in memory), and
+/// where little does.
 const LOOK: Duration = Duration::from_millis(20);
+const LOOK_SELDOM: Duration = Duration::from_millis(100);
+/// So much between two looks is little, in bytes.
+const LITTLE: u64 = 256 << 10;
 /// Log in one run, about, in bytes: it is sorted in memory.
 const RUN_BYTES: u64 = 16 << 20;
 /// A step ends after so long, so that a close need not wait for it.
 const STEP: Duration = Duration::from_millis(250);
+/// While others want the processors runs are merged when so many of them wait, and in short steps with rests in between.
+const FAN_IN_BUSY: usize = 32;
+const MERGE_STEP: Duration = Duration::from_millis(10);
+/// With more runs waiting than half of it merging has a growing share of the processors, and with so many it does not rest any more: whoever
+/// reads a page's records looks at them all.
+const WAITING_MAX: usize = 128;
+/// A rest ends this soon when merges are to end.
+const WAKE: Duration = Duration::from_millis(20);
 /// At a close, most time for what is not archived yet. The rest is archived after the next open.
 const CLOSE: Duration = Duration::from_secs(10);
 /// Least time between two samples of the durable position, and most samples.
@@ -79,6 +94,9 @@ pub struct ArchiveStatus {
     /// Blocks that came from memory, and that were read from the log's files, since the open.
     pub blocks_from_memory: u64,
     pub blocks_from_files: u64,
+    /// Runs that wait to be merged, and how long merging has rested for others who want the processors, since the open.
+    pub runs_waiting: u64,
+    pub rested: Duration,
     /// The last error, while it fails.
     pub error: Option<String>,
 }
@@ -93,8 +111,9 @@ struct Work {
     pending: Option<LogBlock>,
     /// When the first block was taken that is in no run.
     since: Option<Instant>,
-    /// Log in those blocks.
+    /// Log in those blocks; how much that was at the last look for more.
     bytes: u64,
+    looked_at: u64,
     counted: (u64, u64),
 }
 
@@ -125,6 +144,9 @@ pub(crate) struct Archiver {
     changing: Mutex<()>,
     hold: LogHold,
     seen: Mutex<Seen>,
+    /// Of merging, and the share of the processors' time that it always has, in per cent.
+    pace: Pace,
+    cpu_percent: u32,
     /// Of the database that this one was made of, which the archive is to name.
     lineage: Option<Arc<Lineage>>,
 }
@@ -140,6 +162,7 @@ impl Archiver {
         place: String,
         open: OpenStore,
         lineage: Option<Arc<Lineage>>,
+        cpu_percent: u32,
     ) -> Result<Self> {
         let hold = log.hold(HOLDER, log.oldest_lsn())?;
         let this = Self {
@@ -150,6 +173,8 @@ impl Archiver {
             changing: Mutex::default(),
             hold,
             seen: Mutex::default(),
+            pace: Pace::new(cpu_percent, processors()),
+            cpu_percent,
             lineage,
         };
         match this.connect(log) {
@@ -190,7 +215,7 @@ impl Archiver {
         seen.archived = Some(from);
         seen.archive = Some(Arc::downgrade(runs.archive()));
         seen.totals = totals(runs.archive());
-        Ok(Work { runs, follower, last, pending: None, since: None, bytes: 0, counted: (0, 0) })
+        Ok(Work { runs, follower, last, pending: None, since: None, bytes: 0, looked_at: 0, counted: (0, 0) })
     }
 
     /// Whether an archive that is not empty can go on with this log.
@@ -272,7 +297,7 @@ impl Archiver {
                 let mut next = work.follower.next(if all || gathering { Duration::ZERO } else { wait });
                 if gathering && !all && matches!(next, Ok(None)) {
                     // Woken by each flush, it would cost every one of them.
-                    std::thread::sleep(wait.min(LOOK));
+                    std::thread::sleep(work.until_next_look(wait));
                     next = work.follower.next(Duration::ZERO);
                 }
                 self.count(log, work);
@@ -293,7 +318,7 @@ impl Archiver {
     fn seal(&self, work: &mut Work) -> Result<()> {
         let end = work.runs.seal()?;
         let bytes = std::mem::take(&mut work.bytes);
-        work.since = None;
+        (work.since, work.looked_at) = (None, 0);
         // The run is durable. Its last block tells the next open that the log is the one that was archived.
         self.hold.advance(work.last);
         let mut seen = self.seen.lock();
@@ -345,6 +370,40 @@ impl Archiver {
         let changed = what(&archive)?;
         self.seen.lock().totals = totals(&archive);
         Ok(Some(changed))
+    }
+
+    /// How runs are merged now: more at once while others want the processors, so that each record is merged fewer times. To be asked before each
+    /// merge.
+    pub fn how_to_merge(&self) -> ArchiveConfig {
+        self.pace.worked(Duration::ZERO, Duration::ZERO, MachineTime::now());
+        let waiting = self.archive().map_or(0, |archive| archive.runs_waiting(&config()));
+        self.pace.set_percent(percent_of(self.cpu_percent, waiting));
+        let config = config();
+        let fan_in = if self.pace.steps_back() { FAN_IN_BUSY } else { config.fan_in };
+        ArchiveConfig { fan_in, ..config }
+    }
+
+    /// What a merge of `archive` is to call between its pieces: it rests there, at the archiver's pace.
+    pub fn rests<'a>(&'a self, archive: &'a Archive) -> impl Fn() + 'a {
+        let begun = Cell::new((Instant::now(), thread_time()));
+        move || {
+            let (at, ran) = begun.get();
+            let took = at.elapsed();
+            if took < MERGE_STEP {
+                return;
+            }
+            self.pace.set_percent(percent_of(self.cpu_percent, archive.runs_waiting(&config())));
+            self.pace.worked(thread_time().saturating_sub(ran), took, MachineTime::now());
+            let until = Instant::now() + self.pace.take_rest();
+            while !archive.merges_are_stopped() {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                std::thread::sleep(left.min(WAKE));
+            }
+            begun.set((Instant::now(), thread_time()));
+        }
     }
 
     /// Has a merge that is under way end soon, until the archive is opened anew.
@@ -406,6 +465,7 @@ impl Archiver {
 
     /// What an operator can see of it; `log` is the one that it follows.
     pub fn status(&self, log: &Log) -> ArchiveStatus {
+        let runs_waiting = self.archive().map_or(0, |archive| archive.runs_waiting(&config()) as u64);
         let durable = log.flushed_lsn();
         let mut seen = self.seen.lock();
         seen.sample(durable);
@@ -433,6 +493,8 @@ impl Archiver {
             log_bytes_written: seen.log_bytes_written,
             blocks_from_memory: seen.sources.0,
             blocks_from_files: seen.sources.1,
+            runs_waiting,
+            rested: self.pace.rested(),
             error: seen.error.clone(),
         }
     }
@@ -447,6 +509,24 @@ impl Seen {
             self.samples.push_back((Instant::now(), durable));
         }
     }
+}
+
+impl Work {
+    /// How long to wait for more of a run that is being gathered; no longer than `wait` if that is nothing, or than until it is due.
+    fn until_next_look(&mut self, wait: Duration) -> Duration {
+        let new = self.bytes - self.looked_at;
+        self.looked_at = self.bytes;
+        let look = if new > LITTLE { LOOK } else { LOOK_SELDOM };
+        let left = DELAY.saturating_sub(self.since.map_or(Duration::ZERO, |since| since.elapsed()));
+        if wait.is_zero() { wait } else { look.min(left) }
+    }
+}
+
+/// Merging's share of the processors while others want them, in per cent: `least` while few runs wait, all of them at [`WAITING_MAX`].
+fn percent_of(least: u32, waiting: usize) -> u32 {
+    let some = WAITING_MAX / 2;
+    let more = waiting.saturating_sub(some).min(WAITING_MAX - some) as u32;
+    least + 100u32.saturating_sub(least) * more / (WAITING_MAX - some) as u32
 }
 
 fn config() -> ArchiveConfig {
@@ -617,6 +697,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn merging_has_a_growing_share_of_the_processors_when_it_falls_behind() {
+        assert_eq!([0, 64, 80, 96, 127].map(|waiting| percent_of(1, waiting)), [1, 1, 25, 50, 98]);
+        assert_eq!([128, 129, 5000].map(|waiting| percent_of(1, waiting)), [100; 3]);
+        assert_eq!([0, 100, 128].map(|waiting| percent_of(100, waiting)), [100; 3]);
+    }
+
     /// The archive is opened anew after an error while a merge of the one before is under way: neither takes the other
     /// for another process.
     #[test]
@@ -635,7 +722,7 @@ mod tests {
         let (store, owner) = (Arc::clone(&gate), AtomicU64::new(1));
         let open: OpenStore =
             Box::new(move || Ok((Arc::clone(&store) as Arc<dyn Store>, owner.fetch_add(1, Ordering::SeqCst))));
-        let archiver = Arc::new(Archiver::start(&log, [7; 16], "the archive".to_owned(), open, None)?);
+        let archiver = Arc::new(Archiver::start(&log, [7; 16], "the archive".to_owned(), open, None, 100)?);
         let write = || -> Result<()> {
             let mut group = Group::new();
             group.record(RecordKind::Note, TxId::NONE, Lsn::NONE, b"something");

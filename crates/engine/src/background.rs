@@ -293,6 +293,8 @@ fn version_pages(weak: &Weak<Inner>) {
 
 /// Archives what becomes durable.
 fn archive(weak: &Weak<Inner>) {
+    // It takes a few hundredths of a processor, and lags little without being the first.
+    resurgam_vfs::lower_priority();
     while let Some(db) = alive(weak) {
         match db.judge(ARCHIVE, db.archive_step(TICK, false)) {
             Step::Done => {}
@@ -307,6 +309,7 @@ fn archive(weak: &Weak<Inner>) {
 
 /// Merges what was archived; gives up what nobody needs any more.
 fn merge_archive(weak: &Weak<Inner>) {
+    resurgam_vfs::lower_priority();
     const EVERY: Duration = Duration::from_millis(500);
     const PARENT_EVERY: Duration = Duration::from_secs(30);
     let (mut expired, mut looked) = (Instant::now(), Instant::now());

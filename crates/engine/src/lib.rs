@@ -95,6 +95,7 @@ mod met_ghosts;
 mod mode;
 mod operations;
 mod options;
+mod pace;
 mod page_service;
 mod points;
 mod prepared;

@@ -77,6 +77,9 @@ pub struct Options {
     /// Most of all processors' time, in per cent, that the background pass of a restore takes while others want them; at
     /// 100 it never rests. What is asked for is restored at once in any case.
     pub restore_cpu_percent: u32,
+    /// Most of all processors' time, in per cent, that merging the archive's runs takes while others want them, unless too many
+    /// runs wait; at 100 it never rests.
+    pub archive_cpu_percent: u32,
     /// Page servers, which have the pages in place of the data file. `None`: the data file has them.
     #[doc(hidden)]
     pub pages: Option<PageServiceHandle>,
@@ -195,6 +198,7 @@ impl Default for Options {
             spare_data: None,
             device_timeout: Duration::ZERO,
             restore_cpu_percent: 5,
+            archive_cpu_percent: 1,
             backup_part_bytes: 0,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,

@@ -313,7 +313,9 @@ impl Database {
         let inner = self.inner();
         let Some(archiver) = &inner.archiver else { return Ok(false) };
         let merged = archiver.change(|archive| {
-            let config = ArchiveConfig::default();
+            // A simulated schedule depends on nothing that is not in its seed.
+            let background = inner.options.background;
+            let config = if background { archiver.how_to_merge() } else { ArchiveConfig::default() };
             if !archive.wants_merge(&config) {
                 return Ok(false);
             }
@@ -336,10 +338,12 @@ impl Database {
             }
             let mut bases = Bases { db: self, view: &view, backup: None };
             let mut base = |page, before| bases.page(page, before);
+            let rest = archiver.rests(archive);
             let mut policy = MergePolicy {
                 retention: leave_out_below,
                 records_per_page_max: inner.options.archive_records_per_page_max,
                 base: Some(&mut base),
+                rest: if background { Some(&rest) } else { None },
             };
             let merged = archive.merge(&config, &mut policy);
             if let Some(mark) = mark {

@@ -173,6 +173,7 @@ fn engine_options(settings: &Settings) -> Result<Options, String> {
         spare_data: folder(&settings.spare_data),
         device_timeout: device_timeout(settings),
         restore_cpu_percent: settings.restore_cpu_percent,
+        archive_cpu_percent: settings.archive_cpu_percent,
         backups: place(&settings.backups),
         recovery_window: settings.recovery_window,
         archive_records_per_page_max: settings.archive_records_per_page_max.into(),

@@ -20,7 +20,7 @@ use super::format::{self, PageKind, PartId, PartMeta, PartTrailer, SegmentPlace}
 use super::summary::{BackupSummary, SUMMARY_BYTES_MAX};
 use super::{Part, verify};
 use crate::format::DatabaseId;
-use crate::frame::{FrameKind, compressor, encode};
+use crate::frame::{Effort, FrameKind, compressor, encode};
 
 /// A part is published when it has so many bytes: what has to be read again after an interruption, and is held in memory.
 const PART_BYTES: usize = 32 << 20;
@@ -137,7 +137,7 @@ impl BackupWriter {
             nonce,
             least: Lsn(u64::MAX),
             part_bytes: PART_BYTES,
-            compressor: compressor()?,
+            compressor: compressor(Effort::Little)?,
             open: None,
             content: Vec::new(),
             frame: Vec::new(),

@@ -113,7 +113,8 @@ fn merged(sim: &SimVfs) -> (Logged, String) {
     let mut archiver = open(&store, 1).unwrap();
     let mut base = |page: PageId, lsn: Lsn| -> Result<Option<PageBuf>> { Ok(Some(history.page_at(page, lsn))) };
     let mut merge = |archiver: &crate::Archiver| -> Result<()> {
-        let mut policy = MergePolicy { retention: Lsn::NONE, records_per_page_max: 3, base: Some(&mut base) };
+        let mut policy =
+            MergePolicy { retention: Lsn::NONE, records_per_page_max: 3, base: Some(&mut base), rest: None };
         while archiver.archive().merge(&small(), &mut policy)?.is_some() {}
         Ok(())
     };

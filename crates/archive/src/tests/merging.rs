@@ -1,5 +1,6 @@
 //! What merges may leave out and put in.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use resurgam_base::{Lsn, PageId, Result};
@@ -8,7 +9,47 @@ use resurgam_vfs::SimVfs;
 
 use super::support::{DATABASE, Logged, Rng, open, replay, small, store_on};
 use crate::merge::{PLANTED, Planted};
-use crate::{History, MergePolicy, verify};
+use crate::{ArchiveConfig, History, MergePolicy, verify};
+
+/// Where more runs wait than a fan-in has, more are merged at once; and a merge can be made to rest anywhere.
+#[test]
+fn more_runs_are_merged_where_more_wait() -> Result<()> {
+    let history = Logged::random(3, 300, 9);
+    let store = store_on(&SimVfs::new(3));
+    let mut archiver = open(&store, 1)?;
+    let mut n = 0;
+    history.feed(&mut archiver, |archiver, _| {
+        n += 1;
+        if n % 8 == 0 {
+            archiver.seal()?;
+        }
+        Ok(true)
+    })?;
+    archiver.seal()?;
+    let archive = archiver.archive();
+    let runs = archive.view().manifest().runs.len();
+    assert!(runs > 9, "{runs}");
+    let config = |fan_in, fan_in_max| ArchiveConfig { fan_in, fan_in_max, ..small() };
+    assert_eq!(archive.runs_waiting(&config(runs + 1, 64)), 0);
+    assert!(!archive.wants_merge(&config(runs + 1, 64)));
+    assert_eq!(archive.runs_waiting(&config(3, 5)), runs);
+    let rests = Cell::new(0);
+    let rest = || rests.set(rests.get() + 1);
+    let merge = |config: &ArchiveConfig| -> Result<Option<usize>> {
+        let mut policy = MergePolicy { rest: Some(&rest), ..MergePolicy::keep_all() };
+        Ok(archive.merge(config, &mut policy)?.map(|merged| merged.inputs))
+    };
+    assert_eq!(merge(&config(3, 5))?, Some(5));
+    assert!(rests.get() > 20, "{} pages, read twice", history.pages.len());
+    assert_eq!(archive.runs_waiting(&config(3, 5)), runs - 5, "a run of a higher level is alone");
+    assert_eq!(merge(&config(3, 2))?, Some(3), "the least is a fan-in");
+    assert_eq!(merge(&config(3, 64))?, Some(runs - 8));
+    assert_eq!(archive.runs_waiting(&config(3, 64)), 3);
+    assert_eq!(merge(&config(3, 64))?, Some(3), "of the next level");
+    assert_eq!((merge(&config(3, 64))?, archive.view().manifest().runs.len()), (None, 1));
+    assert!(verify(Arc::clone(&store), Some(DATABASE))?.problems.is_empty());
+    Ok(())
+}
 
 /// At every promised point every page is what the log makes of it; before it, that or an error.
 #[test]
@@ -43,7 +84,8 @@ fn promised_points(seeds: u64) {
             // Now and then somebody asks for less than was promised before: a hole must not come to stand in the middle.
             let asked = if rng.below(4) == 0 { Lsn::NONE } else { retention };
             let mut base = |page: PageId, lsn: Lsn| -> Result<Option<PageBuf>> { Ok(Some(history.page_at(page, lsn))) };
-            let mut policy = MergePolicy { retention: asked, records_per_page_max: cap, base: Some(&mut base) };
+            let mut policy =
+                MergePolicy { retention: asked, records_per_page_max: cap, base: Some(&mut base), rest: None };
             while archiver.archive().merge(&small(), &mut policy)?.is_some() {}
             Ok(())
         };
@@ -110,7 +152,7 @@ fn an_image_is_made_of_the_right_base_only() {
     let mut archiver = open(&store, 1).unwrap();
     history.feed(&mut archiver, |archiver, _| archiver.seal().map(|_| true)).unwrap();
     let mut wrong = |page: PageId, lsn: Lsn| Ok(Some(history.page_at(page, Lsn(lsn.0 - 1))));
-    let mut policy = MergePolicy { retention: Lsn::NONE, records_per_page_max: 2, base: Some(&mut wrong) };
+    let mut policy = MergePolicy { retention: Lsn::NONE, records_per_page_max: 2, base: Some(&mut wrong), rest: None };
     while archiver.archive().merge(&small(), &mut policy).unwrap().is_some() {}
     let view = archiver.archive().view();
     let to = Lsn(view.end().0 - 1);
@@ -140,7 +182,7 @@ fn a_merge_stops_when_it_is_told_to() {
         }
         Ok(Some(history.page_at(page, lsn)))
     };
-    let mut policy = MergePolicy { retention: Lsn::NONE, records_per_page_max: 1, base: Some(&mut base) };
+    let mut policy = MergePolicy { retention: Lsn::NONE, records_per_page_max: 1, base: Some(&mut base), rest: None };
     let mut merges = 0;
     while archive.merge(&small(), &mut policy).unwrap().is_some() {
         merges += 1;

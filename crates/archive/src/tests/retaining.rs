@@ -143,8 +143,12 @@ fn every_promised_point_can_be_made() {
             gone.runs += given_up.runs;
             gone.backups += given_up.backups;
             let mut base = |page: PageId, lsn: Lsn| -> Result<Option<PageBuf>> { Ok(Some(history.page_at(page, lsn))) };
-            let mut policy =
-                MergePolicy { retention: allowed.leave_out_below, records_per_page_max: 5, base: Some(&mut base) };
+            let mut policy = MergePolicy {
+                retention: allowed.leave_out_below,
+                records_per_page_max: 5,
+                base: Some(&mut base),
+                rest: None,
+            };
             while archive.merge(&small(), &mut policy).unwrap().is_some() {}
             // Where there was no base, what could be made before can be made still.
             let view = archive.view();
@@ -331,7 +335,8 @@ fn a_hot_page_takes_no_more_records_than_the_cap() {
     let cap = 7;
     let merge = |archiver: &Archiver| -> Result<()> {
         let mut base = |page: PageId, lsn: Lsn| -> Result<Option<PageBuf>> { Ok(Some(history.page_at(page, lsn))) };
-        let mut policy = MergePolicy { retention: Lsn::NONE, records_per_page_max: cap, base: Some(&mut base) };
+        let mut policy =
+            MergePolicy { retention: Lsn::NONE, records_per_page_max: cap, base: Some(&mut base), rest: None };
         while archiver.archive().merge(&small(), &mut policy)?.is_some() {}
         Ok(())
     };

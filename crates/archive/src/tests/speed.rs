@@ -92,8 +92,9 @@ fn speed() {
     };
     look_up("sorted");
     let (start, before) = (Instant::now(), cpu());
-    let config = ArchiveConfig { fan_in: stats.runs as usize, ..ArchiveConfig::default() };
-    let policy = &mut MergePolicy { retention: Lsn(u64::MAX), records_per_page_max: 256, base: None };
+    let config =
+        ArchiveConfig { fan_in: stats.runs as usize, fan_in_max: stats.runs as usize, ..ArchiveConfig::default() };
+    let policy = &mut MergePolicy { retention: Lsn(u64::MAX), records_per_page_max: 256, base: None, rest: None };
     let merged = archiver.archive().merge(&config, policy).unwrap().unwrap();
     println!(
         "merged and verified in {:.1} s, {:.1} s of processor per GB of log: {:.2} GB, {} left out, {} images",

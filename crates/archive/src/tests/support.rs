@@ -39,7 +39,14 @@ impl Rng {
 
 /// Small numbers everywhere, so that every test crosses every border.
 pub fn small() -> ArchiveConfig {
-    ArchiveConfig { workspace_bytes: 24 << 10, frame_bytes: 300, fan_in: 3, levels_max: 3, verify_merges: true }
+    ArchiveConfig {
+        workspace_bytes: 24 << 10,
+        frame_bytes: 300,
+        fan_in: 3,
+        fan_in_max: 4,
+        levels_max: 3,
+        verify_merges: true,
+    }
 }
 
 /// A written log and what is in it.

@@ -12,7 +12,6 @@
 //! | `lineage.rs` | what the folder and its archive say of the database that it was made of, and what that one keeps for it |
 //! | `unfinished.rs` | what a folder says of it that nobody has open |
 //! | `run.rs` | a restore under way: the background pass, marks, the end |
-//! | `pace.rs` | how fast the background pass goes beside others who want the processors |
 
 mod attach;
 pub(crate) mod begin;
@@ -22,7 +21,6 @@ pub(crate) mod lineage;
 mod maker;
 mod marks;
 mod origin;
-mod pace;
 mod parent;
 mod run;
 mod unfinished;

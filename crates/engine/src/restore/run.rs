@@ -21,8 +21,8 @@ use resurgam_vfs::{MachineTime, Vfs, thread_time};
 
 use super::marks::Marks;
 use super::origin::{Origin, OriginKind};
-use super::pace::Pace;
 use crate::database::Database;
+use crate::pace::{Pace, processors};
 
 /// The background pass takes so many neighbouring segments at once, at most.
 const STEP_MAX: usize = 32;
@@ -230,10 +230,6 @@ impl Restore {
             error: error.map(|error| error.to_string()),
         }
     }
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
 /// Files and their pages, as the buffer pool knows them.

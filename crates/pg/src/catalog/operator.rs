@@ -79,6 +79,8 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("log_bytes_written", status.log_bytes_written.into()),
                     ("blocks_from_memory", status.blocks_from_memory.into()),
                     ("blocks_from_files", status.blocks_from_files.into()),
+                    ("runs_waiting", status.runs_waiting.into()),
+                    ("rested_seconds", status.rested.as_secs_f64().into()),
                     ("error", status.error.into()),
                 ]);
             }

@@ -504,6 +504,12 @@ fn archive(out: &mut Exposition, db: &Database) {
     out.gauge("resurgam_archive_bytes", "Size of the archive.", status.bytes);
     out.counter("resurgam_archive_runs_written_total", "Runs written.", status.runs_written);
     out.counter("resurgam_archive_log_bytes_total", "Log that was archived.", status.log_bytes_written);
+    out.gauge("resurgam_archive_runs_waiting", "Runs that wait to be merged.", status.runs_waiting);
+    out.counter(
+        "resurgam_archive_rested_seconds_total",
+        "How long merging has rested for others who wanted the processors.",
+        status.rested,
+    );
     let given_up = db.given_up();
     out.counter(
         "resurgam_expired_runs_total",

@@ -192,6 +192,8 @@ settings! {
     recovery_window: Duration, "recovery-window", "RESURGAM_RECOVERY_WINDOW", "0";
     /// After so many log records of a page its image is put into merged runs of the archive, so that making a page takes no more of them than about this; 0: never.
     archive_records_per_page_max: u32, "archive-records-per-page-max", "RESURGAM_ARCHIVE_RECORDS_PER_PAGE_MAX", "256";
+    /// Most of all processors' time that merging the archive's runs takes while others want them, in percent, unless too many runs wait; at 100 it does not step back.
+    archive_cpu_percent: u32, "archive-cpu-percent", "RESURGAM_ARCHIVE_CPU_PERCENT", "1";
     /// A folder on another device, where the data is restored to if its own one dies while the server runs, which goes on; it becomes the data folder then. Empty: its files are made anew in their place.
     spare_data: PathBuf, "spare-data", "RESURGAM_SPARE_DATA", "";
     /// A device of pages that does not answer a call for so long is given up and replaced like a dead one, where there are an archive and a spare-data folder on another device; without these it is waited for. 0: always.
@@ -392,6 +394,9 @@ impl Settings {
         }
         if !(1..=100).contains(&self.cleaner_cpu_percent) {
             return Err("cleaner_cpu_percent must be from 1 to 100".into());
+        }
+        if !(1..=100).contains(&self.archive_cpu_percent) {
+            return Err("archive_cpu_percent must be from 1 to 100".into());
         }
         if !(1..=100).contains(&self.restore_cpu_percent) {
             return Err("restore_cpu_percent must be from 1 to 100".into());

@@ -1,19 +1,19 @@
-//! How fast the background pass of a restore goes: as fast as it can while there are processors to spare, and with a share
-//! of them where others want them, so that a restore is not felt (Instant restore, section 5.3: transactions go before the
-//! restore of what nobody has asked for).
+//! How fast work in the background goes that may take its time, the background pass of a restore and the merging of the archive's runs: as
+//! fast as it can while there are processors to spare, and with a share of them where others want them, so that it is not felt
+//! (Instant restore, section 5.3: transactions go before the restore of what nobody has asked for).
 //!
-//! What others want is what the whole machine does beside the pass, its rests included. Below a half the pass takes what it can,
+//! What others want is what the whole machine does beside the work, its rests included. Below a half the work takes what it can,
 //! at its low priority; from there on less and less, down to its share where others want nine tenths. Where the system does not
-//! tell what it does, nothing but the priority holds the pass back.
+//! tell what it does, nothing but the priority holds the work back.
 //!
-//! Nothing is at risk for longer by it: log, archive and backup have everything. What is asked for is restored at once.
+//! Nothing is at risk for longer by it: log, archive and backup have everything. What somebody waits for is done at once, and not at a pace.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_vfs::MachineTime;
 
-/// Others have so much of the processors where the pass begins to take less than the rest, and where it takes its share only.
+/// Others have so much of the processors where the work begins to take less than the rest, and where it takes its share only.
 const SOME: f64 = 0.5;
 const ALL: f64 = 0.9;
 /// Looked at so far apart, at least: the system counts in hundredths of a second.
@@ -23,33 +23,38 @@ const REST_MAX: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(crate) struct Pace {
-    /// What the pass may always have, as a fraction of all processors' time.
-    share: f64,
     processors: f64,
     state: Mutex<State>,
 }
 
 struct State {
-    /// When the machine was looked at last, and what the pass has had of it since.
+    /// What the work may always have, as a fraction of all processors' time.
+    share: f64,
+    /// When the machine was looked at last, and what the work has had of it since.
     seen: Option<MachineTime>,
     ours: Duration,
-    /// What the pass may have now.
+    /// What the work may have now.
     allowed: f64,
     rest: Duration,
     rested: Duration,
 }
 
 impl Pace {
-    /// `percent` of all processors' time is the pass's share: 100 never rests.
+    /// `percent` of all processors' time is the work's share: 100 never rests.
     pub fn new(percent: u32, processors: usize) -> Self {
-        let share = f64::from(percent.clamp(1, 100)) / 100.0;
+        let share = share_of(percent);
         let (zero, seen) = (Duration::ZERO, None);
         // It begins with care: the machine may be at work, and a moment at full speed would be felt.
-        let state = Mutex::new(State { seen, ours: zero, allowed: 0.0, rest: zero, rested: zero });
-        Self { share, processors: processors.max(1) as f64, state }
+        let state = Mutex::new(State { share, seen, ours: zero, allowed: 0.0, rest: zero, rested: zero });
+        Self { processors: processors.max(1) as f64, state }
     }
 
-    /// A step of the pass has taken `took`, and `ran` of all processors; `machine` is what the machine has done until now.
+    /// Its share from now on is `percent`: of work that must not fall behind.
+    pub fn set_percent(&self, percent: u32) {
+        self.state.lock().share = share_of(percent);
+    }
+
+    /// A step of the work has taken `took`, and `ran` of all processors; `machine` is what the machine has done until now.
     pub fn worked(&self, ran: Duration, took: Duration, machine: Option<MachineTime>) {
         let mut state = self.state.lock();
         state.ours += ran;
@@ -67,7 +72,7 @@ impl Pace {
             state.allowed = if allowed > 0.99 { 1.0 } else { allowed };
             (state.seen, state.ours) = (Some(now), Duration::ZERO);
         }
-        let allowed = state.allowed.max(self.share);
+        let allowed = state.allowed.max(state.share);
         state.rest = match allowed < 1.0 {
             true => ran.div_f64(allowed * self.processors).saturating_sub(took).min(REST_MAX),
             false => Duration::ZERO,
@@ -76,10 +81,11 @@ impl Pace {
 
     /// Whether others want the processors: then steps are short.
     pub fn steps_back(&self) -> bool {
-        self.state.lock().allowed.max(self.share) < 1.0
+        let state = self.state.lock();
+        state.allowed.max(state.share) < 1.0
     }
 
-    /// How long the pass is to rest before its next step; it counts as rested.
+    /// How long the work is to rest before its next step; it counts as rested.
     pub fn take_rest(&self) -> Duration {
         let mut state = self.state.lock();
         let rest = std::mem::take(&mut state.rest);
@@ -91,6 +97,15 @@ impl Pace {
     pub fn rested(&self) -> Duration {
         self.state.lock().rested
     }
+}
+
+fn share_of(percent: u32) -> f64 {
+    f64::from(percent.clamp(1, 100)) / 100.0
+}
+
+/// Processors that this process may use.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
 #[cfg(test)]
@@ -154,6 +169,21 @@ mod tests {
             machine.step(190, 100, 10);
         }
         assert_eq!((machine.step(190, 100, 10), machine.pace.steps_back()), (ms(0), false));
+    }
+
+    #[test]
+    fn its_share_may_grow() {
+        let mut machine = Machine::new(1);
+        for _ in 0..8 {
+            machine.rest(400, 790);
+            machine.step(8, 10, 12);
+        }
+        machine.rest(400, 790);
+        assert_eq!(machine.step(8, 10, 12), ms(390));
+        machine.pace.set_percent(10);
+        assert_eq!((machine.step(8, 10, 12), machine.pace.steps_back()), (ms(30), true));
+        machine.pace.set_percent(100);
+        assert_eq!((machine.step(8, 10, 12), machine.pace.steps_back()), (ms(0), false));
     }
 
     #[test]
