@@ -261,7 +261,7 @@ impl Session {
     fn begin_chained(&mut self, next: Option<(Isolation, bool)>) {
         if let Some((isolation, read_only)) = next {
             self.begin(isolation, read_only, true);
-            self.note_transaction(isolation, read_only);
+            self.note_transaction(isolation, &[], "default_transaction_isolation", read_only);
         }
     }
 
@@ -290,13 +290,18 @@ impl Session {
         };
         apply_modes(modes, &mut isolation, &mut read_only)?;
         self.begin(isolation, read_only, true);
-        self.note_transaction(isolation, read_only);
+        self.note_transaction(isolation, modes, "default_transaction_isolation", read_only);
         Ok(())
     }
 
-    fn note_transaction(&mut self, isolation: Isolation, read_only: bool) {
+    /// What SHOW says of the transaction: its level by the name that `modes` or else the parameter `otherwise` give it.
+    fn note_transaction(&mut self, isolation: Isolation, modes: &[TransactionMode], otherwise: &str, read_only: bool) {
         let mut variables = self.shared.variables.lock();
-        let name = if isolation == Isolation::RepeatableRead { "repeatable read" } else { "read committed" };
+        let names = modes.iter().any(|mode| matches!(mode, TransactionMode::IsolationLevel(_)));
+        let name = match isolation {
+            Isolation::ReadCommitted if !names && variables.is(otherwise, "read uncommitted") => "read uncommitted",
+            isolation => shown_level(isolation, modes),
+        };
         if !variables.is("transaction_isolation", name) {
             let _ = variables.set("transaction_isolation", Some(name), true);
         }
@@ -330,7 +335,7 @@ impl Session {
             }
             open.read_only = read_only;
         }
-        self.note_transaction(isolation, read_only);
+        self.note_transaction(isolation, modes, "transaction_isolation", read_only);
         Ok(())
     }
 
@@ -395,11 +400,7 @@ impl Session {
                 for mode in modes {
                     match mode {
                         TransactionMode::IsolationLevel(_) => {
-                            let name = if isolation == Isolation::RepeatableRead {
-                                "repeatable read"
-                            } else {
-                                "read committed"
-                            };
+                            let name = shown_level(isolation, modes);
                             variables.set("default_transaction_isolation", Some(name), false)?;
                         }
                         TransactionMode::AccessMode(_) => {
@@ -744,6 +745,19 @@ fn to_parameter(value: ScalarValue, oid: u32, zone: &crate::pg::datetime::Zone) 
         }
         value => value,
     })
+}
+
+/// The name of a level, as the last of `modes` says it: READ UNCOMMITTED is READ COMMITTED, and shown by its name.
+fn shown_level(isolation: Isolation, modes: &[TransactionMode]) -> &'static str {
+    let last = modes.iter().rev().find_map(|mode| match mode {
+        TransactionMode::IsolationLevel(level) => Some(level),
+        TransactionMode::AccessMode(_) => None,
+    });
+    match (isolation, last) {
+        (Isolation::RepeatableRead, _) => "repeatable read",
+        (_, Some(TransactionIsolationLevel::ReadUncommitted)) => "read uncommitted",
+        _ => "read committed",
+    }
 }
 
 fn apply_modes(modes: &[TransactionMode], isolation: &mut Isolation, read_only: &mut bool) -> Result<(), SqlError> {

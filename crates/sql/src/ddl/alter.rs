@@ -18,9 +18,7 @@ use resurgam_engine::{
 };
 
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
-use crate::ddl::{
-    column_parts, default_text, free_name, full_name, is_relation, made_name, name_of, simple_columns, unsupported,
-};
+use crate::ddl::{column_parts, default_text, free_name, full_name, is_relation, name_of, simple_columns, unsupported};
 use crate::dml::check::{any_false, some_row_breaks};
 use crate::dml::find_column;
 use crate::dml::foreign::{Depends, ForeignParts};
@@ -417,7 +415,7 @@ impl Session {
         let is_taken = |n: &str| Ok(is_constraint(table, n) || is_relation(txn, &table.schema, n)?);
         let name = match name {
             Some(name) => name,
-            None => free_name(made_name(&table.name, &[], "pkey"), &is_taken)?,
+            None => free_name(&table.name, &[], "pkey", &is_taken)?,
         };
         self.change(txn, table, TableChange::AddPrimaryKey { name, columns }).await
     }
@@ -433,7 +431,7 @@ impl Session {
         let is_taken = |n: &str| Ok(is_constraint(table, n) || is_relation(txn, &table.schema, n)?);
         let name = match name {
             Some(name) => name,
-            None => free_name(made_name(&table.name, &names, "key"), &is_taken)?,
+            None => free_name(&table.name, &names, "key", &is_taken)?,
         };
         let spec = IndexSpec { name, columns, orders: Vec::new(), unique: true, constraint: true };
         self.settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone()))).await
@@ -460,7 +458,7 @@ impl Session {
                     [one] => vec![table.columns[*one].name.as_str()],
                     _ => Vec::new(),
                 };
-                free_name(made_name(&table.name, &columns, "check"), &|name| Ok(taken(name)))?
+                free_name(&table.name, &columns, "check", &|name| Ok(taken(name)))?
             }
         };
         if taken(&name) {

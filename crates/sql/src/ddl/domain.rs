@@ -14,7 +14,7 @@ use resurgam_engine::{CatalogObject, ObjectKind, Table, Transaction};
 
 use super::type_texts::Renamed;
 use super::user_type::object_name;
-use super::{check_schema, default_text, free_name, full_name, made_name, name_of, unsupported};
+use super::{check_schema, default_text, free_name, full_name, name_of, unsupported};
 use crate::dml::check::demand;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
@@ -315,7 +315,7 @@ impl Session {
                 return Err(SqlError::new("42710", message));
             }
             Some(name) => name.to_owned(),
-            None => free_name(made_name(domain, &[], "check"), &taken)?,
+            None => free_name(domain, &[], "check", &taken)?,
         };
         let sql = kept_text(expr);
         let expr = parse_expression(&sql)?;

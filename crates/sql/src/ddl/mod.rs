@@ -10,6 +10,7 @@ pub(crate) mod generated;
 pub(crate) mod identity;
 mod key_expr;
 pub(crate) mod like;
+mod made_name;
 pub(crate) mod needed;
 mod qualify;
 pub(crate) mod retype;
@@ -22,6 +23,7 @@ mod type_texts;
 pub(crate) mod user_type;
 pub(crate) mod view;
 
+pub(crate) use made_name::free_name;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
@@ -249,36 +251,6 @@ fn positions(specs: &[ColumnSpec], idents: &[Ident]) -> Result<Vec<usize>, SqlEr
         .collect()
 }
 
-/// A name made of a table, columns and a suffix, as PostgreSQL makes them, cut to 63 bytes.
-pub(crate) fn made_name(table: &str, columns: &[&str], suffix: &str) -> String {
-    let mut base = table.to_owned();
-    for column in columns {
-        base.push('_');
-        base.push_str(column);
-    }
-    let room = 63 - suffix.len() - 1;
-    let mut end = base.len().min(room);
-    while !base.is_char_boundary(end) {
-        end -= 1;
-    }
-    base.truncate(end);
-    format!("{base}_{suffix}")
-}
-
-/// `name`, or `name1`, `name2`… so that it is not `taken`.
-pub(crate) fn free_name(name: String, taken: &dyn Fn(&str) -> Result<bool, SqlError>) -> Result<String, SqlError> {
-    if !taken(&name)? {
-        return Ok(name);
-    }
-    for i in 1u64.. {
-        let numbered = format!("{name}{i}");
-        if !taken(&numbered)? {
-            return Ok(numbered);
-        }
-    }
-    Ok(name)
-}
-
 /// Whether a table or an index has that name.
 pub(crate) fn is_relation(txn: &Transaction, schema: &str, name: &str) -> Result<bool, SqlError> {
     Ok(txn.relation(schema, name)?.is_some())
@@ -377,17 +349,16 @@ fn table_spec(
         }
         let name = match given {
             Some(given) => given,
-            None => free_name(made_name(&name, &[], "pkey"), taken)?,
+            None => free_name(&name, &[], "pkey", taken)?,
         };
         spec.primary_key = Some((name, columns));
     }
     for (given, columns) in uniques {
         let names: Vec<&str> = columns.iter().map(|c| spec.columns[*c].name.as_str()).collect();
-        let made = made_name(&name, &names, "key");
         let is_taken = |n: &str| Ok(spec.indexes.iter().any(|i| i.name == n) || taken(n)?);
         let name = match given {
             Some(given) => given,
-            None => free_name(made, &is_taken)?,
+            None => free_name(&name, &names, "key", &is_taken)?,
         };
         spec.indexes.push(IndexSpec { name, columns, orders: Vec::new(), unique: true, constraint: true });
     }
@@ -532,7 +503,7 @@ impl Session {
             let column = &mut spec.columns[at];
             let used: Vec<&str> = serials.iter().map(|(_, name, _)| name.as_str()).collect();
             let is_taken = |wanted: &str| Ok(wanted == name || used.contains(&wanted) || taken(wanted)?);
-            let made = free_name(made_name(&name, &[&column.name], "seq"), &is_taken)?;
+            let made = free_name(&name, &[&column.name], "seq", &is_taken)?;
             column.default_sql = Some(sequence::default_of(&schema, &made));
             serials.push((column.name.clone(), made, serial));
         }
@@ -557,8 +528,7 @@ impl Session {
         for (names, orders, unique) in like.indexes {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let columns = names.iter().filter_map(|name| table.columns.iter().position(|c| c.name == *name)).collect();
-            let name =
-                free_name(made_name(&table.name, &names, "idx"), &|name| is_relation(&txn, &table.schema, name))?;
+            let name = free_name(&table.name, &names, "idx", &|name| is_relation(&txn, &table.schema, name))?;
             let spec = IndexSpec { name, columns, orders, unique, constraint: false };
             table = self.settle_ddl(|| txn.create_index(&table, spec.clone())).await?;
         }
@@ -677,7 +647,7 @@ impl Session {
             None => {
                 let names = keys.names(&table);
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                free_name(made_name(&table.name, &names, "idx"), &is_taken)?
+                free_name(&table.name, &names, "idx", &is_taken)?
             }
         };
         let orders = keys.orders.clone();

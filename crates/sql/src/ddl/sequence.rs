@@ -7,7 +7,7 @@ use resurgam_engine::{Attempt, Identity, OwnedSequence, Sequence, Table, TableCh
 
 use super::needed::{drop_hint, needed_by};
 use super::sequence_options::{self, invalid, no_type_of_sequences};
-use super::{free_name, full_name, is_relation, made_name, name_of};
+use super::{free_name, full_name, is_relation, name_of};
 use crate::pg::catalog::split_name;
 use crate::pg::functions::quote_ident;
 use crate::pg::sequence_names;
@@ -86,7 +86,7 @@ pub(crate) fn default_of(schema: &str, sequence: &str) -> String {
 /// The name of the sequence of a column.
 pub(crate) fn name_for(txn: &Transaction, schema: &str, table: &str, column: &str) -> Result<String, SqlError> {
     let taken = |name: &str| Ok(name == table || is_relation(txn, schema, name)?);
-    free_name(made_name(table, &[column], "seq"), &taken)
+    free_name(table, &[column], "seq", &taken)
 }
 
 /// Whether a name in a DEFAULT is that of a sequence.

@@ -349,17 +349,19 @@ pub(crate) fn is_session_function(_: &SessionState, name: &str) -> bool {
 /// Whether the value of an expression, as it is written, depends on the session: not to be
 /// asked after constants were folded.
 pub(crate) fn is_of_session(state: &SessionState, expr: &Expr) -> bool {
-    expr.exists(|node| {
-        Ok(match node {
-            Expr::ScalarFunction(call) => {
-                // Of the casts, those that a zone or the like has a say in.
-                let fixed = call.func.signature().volatility == Volatility::Immutable;
-                is_session_function(state, call.name()) && !(fixed && call.name().starts_with("pg_cast_"))
-            }
-            _ => false,
-        })
-    })
-    .unwrap_or(true)
+    expr.exists(|node| Ok(is_of_session_itself(state, node))).unwrap_or(true)
+}
+
+/// The same, of a node without what it is computed from.
+pub(crate) fn is_of_session_itself(state: &SessionState, node: &Expr) -> bool {
+    match node {
+        Expr::ScalarFunction(call) => {
+            // Of the casts, those that a zone or the like has a say in.
+            let fixed = call.func.signature().volatility == Volatility::Immutable;
+            is_session_function(state, call.name()) && !(fixed && call.name().starts_with("pg_cast_"))
+        }
+        _ => false,
+    }
 }
 
 /// A table of `pg_catalog` or `information_schema`.

@@ -13,6 +13,10 @@
 //! | `ABORT` | `ROLLBACK` |
 //! | `ROWS FROM (f(a), g(b))` | `resurgam$rows(f(a), g(b))` |
 //! | `CREATE TABLE … AS … WITH DATA` | without it: it is the default |
+//! | `a OPERATOR(pg_catalog.=) ANY (b)` | `a = ANY (b)` |
+//! | `CREATE … TABLESPACE pg_default` | without it: it is the one |
+//! | `FETCH FIRST (a) ROWS ONLY` | `LIMIT (a)` |
+//! | `FETCH FIRST (1) ROWS WITH TIES` | `FETCH FIRST 1 ROWS WITH TIES` |
 //!
 //! What is put in has the place of what it is for, so positions in errors stay those of the text.
 
@@ -69,6 +73,9 @@ fn concerns(token: &Token) -> bool {
                 | Keyword::SCHEMA
                 | Keyword::ABORT
                 | Keyword::DATA
+                | Keyword::FETCH
+                | Keyword::TABLESPACE
+                | Keyword::OPERATOR
         ) || ["variadic", "abort"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
 }
 
@@ -103,6 +110,19 @@ struct Rewritten {
 
 fn of(token: Token, span: Span) -> TokenWithSpan {
     TokenWithSpan { token, span }
+}
+
+/// Where the parenthesis closes that `tokens` begin with.
+fn closing(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let mut open = 0usize;
+    tokens.iter().position(|token| {
+        match token.token {
+            Token::LParen => open += 1,
+            Token::RParen => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open == 0
+    })
 }
 
 fn word(text: &str, span: Span) -> TokenWithSpan {
@@ -207,6 +227,41 @@ impl Rewritten {
         {
             return 2;
         }
+        if is(0, "operator")
+            && has(1, &Token::LParen)
+            && is(2, "pg_catalog")
+            && has(3, &Token::Period)
+            && has(5, &Token::RParen)
+            && ["any", "some", "all"].iter().any(|quantifier| is(6, quantifier))
+        {
+            self.tokens.push(rest[4].clone());
+            return 6;
+        }
+        if is(0, "tablespace")
+            && is(1, "pg_default")
+            && self.begins_with(&["create"])
+            && !self.is_before(0, &["create"])
+        {
+            return 2;
+        }
+        if is(0, "fetch")
+            && (is(1, "first") || is(1, "next"))
+            && has(2, &Token::LParen)
+            && let Some(close) = closing(&rest[2..])
+        {
+            let (count, behind) = (&rest[2..=2 + close], 2 + close + 1);
+            let is_rows = is(behind, "row") || is(behind, "rows");
+            if is_rows && is(behind + 1, "only") {
+                self.tokens.push(word("LIMIT", span));
+                self.tokens.extend_from_slice(count);
+                return behind + 2;
+            }
+            if is_rows && is(behind + 1, "with") && count.len() == 3 {
+                self.tokens.extend_from_slice(&rest[..2]);
+                self.tokens.push(count[1].clone());
+                return behind;
+            }
+        }
         self.tokens.push(rest[0].clone());
         1
     }
@@ -256,6 +311,10 @@ mod tests {
             ("ADD UNIQUE (a) DEFERRABLE", "ADD UNIQUE ( a ) DEFERRABLE"),
             ("SET SCHEMA 'x'; abort", "SET search_path = 'x' ; ROLLBACK"),
             ("FETCH FIRST 1 ROW ONLY", "FETCH FIRST 1 ROW ONLY"),
+            ("FETCH FIRST (1 + (2)) ROWS ONLY FOR UPDATE", "LIMIT ( 1 + ( 2 ) ) FOR UPDATE"),
+            ("a OPERATOR(pg_catalog.=) ANY (b)", "a = ANY ( b )"),
+            ("CREATE INDEX i ON t (a) TABLESPACE pg_default WHERE b", "CREATE INDEX i ON t ( a ) WHERE b"),
+            ("FETCH NEXT (3) ROWS WITH TIES", "FETCH NEXT 3 ROWS WITH TIES"),
         ] {
             let tokens = known_text(text).expect("tokens");
             let tokens = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));

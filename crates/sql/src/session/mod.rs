@@ -334,6 +334,24 @@ enum Simple {
     Parsed { statement: Box<Parsed>, text: Arc<str> },
 }
 
+/// Whether a client that has set `client_min_messages` to `least` is told of a message of that severity.
+fn is_told(severity: &str, least: &str) -> bool {
+    const WARNINGS: u8 = 2;
+    let rank = match severity {
+        "INFO" => return true,
+        "WARNING" => WARNINGS,
+        "NOTICE" => 1,
+        _ => 0,
+    };
+    let wanted = match least {
+        "error" => WARNINGS + 1,
+        "warning" => WARNINGS,
+        "notice" => 1,
+        _ => 0,
+    };
+    rank >= wanted
+}
+
 /// Whether the plan of a text whose literals were lifted is that of the text with these.
 fn stands_for(prepared: &Prepared, literals: &[Literal]) -> bool {
     // Parameters have no blanks at the ends of elements.
@@ -450,6 +468,10 @@ impl Session {
         }
         if !self.notices.is_empty() {
             notices.append(&mut self.notices);
+        }
+        if !notices.is_empty() {
+            let least = self.shared.variables.lock().get("client_min_messages");
+            notices.retain(|notice| is_told(notice.severity, least.as_deref().unwrap_or_default()));
         }
         notices
     }

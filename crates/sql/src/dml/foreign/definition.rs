@@ -14,7 +14,7 @@ use super::value::{Comparable, comparable};
 use super::{Reference, Side, Target, columns_of};
 use crate::ddl::alter::{constraint_exists, is_constraint};
 use crate::ddl::needed::{Needed, needed, needing_views};
-use crate::ddl::{free_name, full_name, made_name, name_of, unsupported};
+use crate::ddl::{free_name, full_name, name_of, unsupported};
 use crate::pg::functions::quote_ident;
 use crate::pg::types::column_type_name;
 use crate::plan::lookup::Lookup;
@@ -234,10 +234,9 @@ impl Session {
         }
         let taken = |name: &str| is_constraint(table, name);
         let names: Vec<&str> = columns.iter().map(|at| table.columns[*at].name.as_str()).collect();
-        let made = made_name(&table.name, &[&names.join("_")], "fkey");
         let name = match &parts.name {
             Some(name) => name.clone(),
-            None => free_name(made, &|name| Ok(taken(name)))?,
+            None => free_name(&table.name, &names, "fkey", &|name| Ok(taken(name)))?,
         };
         if taken(&name) {
             return Err(constraint_exists(table, &name));

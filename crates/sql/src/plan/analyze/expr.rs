@@ -381,12 +381,22 @@ impl Analyzer<'_> {
                 Ok(Bound::new(expr, Type::BOOL).at(span()))
             }
             E::Subquery(query) => {
+                if matches!(clause, Clause::Having | Clause::OrderBy | Clause::GroupBy) && !self.listed.is_empty() {
+                    let text = query.to_string();
+                    if let Some((_, bound)) = self.listed.iter().find(|(known, _)| *known == text) {
+                        return Ok(bound.clone().at(span()));
+                    }
+                }
                 let relation = self.subquery(query, scope, clause)?;
                 let bound = self.only_column(&relation, span())?;
                 let name = relation.columns.first().map(|column| column.name.clone()).unwrap_or_default();
                 self.subqueries.insert(std::ptr::from_ref::<ast::Query>(query) as usize, name);
                 let expr = Expr::ScalarSubquery(as_subquery(relation));
-                Ok(Bound::with_data(expr, bound.ty, bound.data).at(span()))
+                let bound = Bound::with_data(expr, bound.ty, bound.data).at(span());
+                if clause == Clause::SelectList {
+                    self.listed.push((query.to_string(), bound.clone()));
+                }
+                Ok(bound)
             }
             E::Array(array) if !array.named => Err(self.at(SqlError::syntax("syntax error at or near \"[\""), span())),
             E::Array(array) => self.array(&array.elem, scope, clause, span()),

@@ -43,7 +43,12 @@ impl Rebase {
                 Expr::Column(column) => plan.schema().qualified_field_from_column(column)?,
                 _ => plan.schema().qualified_field_with_unqualified_name(&name)?,
             };
-            map.insert(expr.clone(), Expr::Column(PlanColumn::from((qualifier, field))));
+            // An alias is the plan's name for it.
+            let known = match expr {
+                Expr::Alias(alias) => alias.expr.as_ref(),
+                known => known,
+            };
+            map.insert(known.clone(), Expr::Column(PlanColumn::from((qualifier, field))));
         }
         Ok(Self(map))
     }
@@ -239,6 +244,13 @@ impl Analyzer<'_> {
             aggregates.push(count(lit(1i64)));
         }
         let input = plan.schema().clone();
+        // A subquery would be named as its column is, and so may others be.
+        for expr in &mut group_exprs {
+            if subquery_of(expr).is_some() {
+                let name = self.qualifier(&format!("{}group", crate::naming::MARK));
+                *expr = std::mem::take(expr).alias(name);
+            }
+        }
         let keys: Vec<Expr> = match group_exprs.as_slice() {
             [Expr::GroupingSet(set)] => set.distinct_expr().into_iter().cloned().collect(),
             plain => plain.to_vec(),

@@ -193,6 +193,9 @@ pub(crate) struct Analyzer<'a> {
     outer_aggregates: Vec<aggregate::OuterAggregate>,
     /// Names of the columns of subqueries that are values, by the place of their syntax in memory.
     subqueries: HashMap<usize, String>,
+    /// Subqueries that are values in the select list that is analysed, by their text: one that is written the same in GROUP
+    /// BY is the same, as any other expression is.
+    listed: Vec<(String, bound::Bound)>,
     /// A function is being computed as a cast or an operator.
     elsewhere: bool,
     views: view::Views,
@@ -216,6 +219,7 @@ impl<'a> Analyzer<'a> {
             sets: Default::default(),
             outer_aggregates: Vec::new(),
             subqueries: HashMap::new(),
+            listed: Vec::new(),
             elsewhere: false,
             views: Default::default(),
             sought: Default::default(),

@@ -185,6 +185,7 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
     ) -> Result<Relation> {
         let mut targets = Vec::with_capacity(select.projection.len());
+        let listed_around = std::mem::take(&mut self.listed);
         for item in &select.projection {
             self.select_item(item, scope, Clause::SelectList, &mut targets)?;
             not_too_wide(&targets)?;
@@ -206,6 +207,7 @@ impl Analyzer<'_> {
             return Err(too_wide());
         }
         let groups = self.group_clause(&select.group_by, scope, &mut targets)?;
+        self.listed = listed_around;
         not_too_wide(&targets)?;
         let on = match &select.distinct {
             Some(Distinct::On(exprs)) => Some(self.distinct_on_clause(exprs, scope, &mut targets, &sorted)?),
