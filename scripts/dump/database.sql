@@ -1,6 +1,9 @@
 -- A small database with all that scripts/pg_dump.sh takes there and back: what is in it is made the same by PostgreSQL 15
 -- and here. Roles alice and bob are there before.
 CREATE SCHEMA app;
+CREATE EXTENSION "uuid-ossp";
+CREATE EXTENSION pgcrypto SCHEMA app;
+COMMENT ON EXTENSION pgcrypto IS 'of the application';
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
 ALTER TYPE mood OWNER TO alice;
 CREATE DOMAIN posint AS int DEFAULT 1 CHECK (VALUE > 0);
@@ -17,6 +20,8 @@ CREATE TABLE app.child (
 CREATE INDEX child_qty ON app.child (qty DESC, parent_id);
 CREATE UNIQUE INDEX parent_lower ON parent (lower(name)) WHERE price > 0;
 ALTER TABLE app.child ADD CONSTRAINT both_or_none UNIQUE (parent_id, v);
+CREATE TABLE keyed (id uuid DEFAULT uuid_generate_v4() PRIMARY KEY, d bytea DEFAULT app.digest('a', 'md5') CHECK (d <> app.digest('b', 'sha1')));
+CREATE VIEW digests AS SELECT app.digest(k.d, 'sha256') AS again FROM keyed k;
 CREATE VIEW pv AS
     SELECT p.id, p.name, count(c.id) AS n FROM parent p LEFT JOIN app.child c ON c.parent_id = p.id GROUP BY p.id, p.name;
 CREATE VIEW app.cheap AS SELECT * FROM parent WHERE price < 2 WITH CASCADED CHECK OPTION;

@@ -84,7 +84,10 @@ fn namespace(kind: Option<u8>, schema: &str) -> String {
 }
 
 fn space_of(definition: &Definition) -> String {
-    namespace(definition.object.as_ref().map(|object| object.kind.0), &definition.schema)
+    match &definition.object {
+        Some(object) => namespace(Some(object.kind.0), object.kind.naming_schema(&definition.schema)),
+        None => namespace(None, &definition.schema),
+    }
 }
 
 /// Reads the catalog.

@@ -38,6 +38,7 @@
 //! | ORDER BY, GROUP BY, DISTINCT | [`Catalog::sort_operators`] |
 //! | functions of one's own | [`Catalog::with_functions`] |
 //! | enumerated types and domains | [`Catalog::with_types`] |
+//! | functions of extensions | [`extension_functions`], [`Catalog::with_user_functions`] |
 
 mod catalog;
 mod coerce;
@@ -46,8 +47,9 @@ mod resolve;
 mod types;
 
 pub use catalog::{
-    Aggregate, AggregateKind, ArgMode, Cast, CastContext, CastMethod, Catalog, Default, Function, FunctionKind,
-    NewFunction, Operator, OperatorClass, Parallel, Schema, Type, TypeKind, UserKind, UserType, Volatility, intern,
+    Aggregate, AggregateKind, ArgMode, Cast, CastContext, CastMethod, Catalog, Default, FIRST_EXTENSION_OID,
+    FIRST_OWN_OID, Function, FunctionKind, NewFunction, Operator, OperatorClass, Parallel, Schema, Type, TypeKind,
+    UserKind, UserType, Volatility, extension_functions, intern,
 };
 pub use coerce::{ArrayType, CastPlan, CastStep, Pathway, common_typmod, same_typmod};
 pub use error::{ResolveError, Result};

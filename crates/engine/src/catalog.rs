@@ -568,7 +568,10 @@ impl Transaction {
                 wrong.push(format!("what refers to table {}: {found:?}, stored {referrers:?}", table.id));
             }
             let named = match &table.object {
-                Some(object) => self.named_id(&object_name_key(object.kind.0, &table.schema, &table.name))?,
+                Some(object) => {
+                    let schema = object.kind.naming_schema(&table.schema);
+                    self.named_id(&object_name_key(object.kind.0, schema, &table.name))?
+                }
                 None => self.named_id(&name_key(&table.schema, &table.name))?,
             };
             if named != Some((table.id, false)) {

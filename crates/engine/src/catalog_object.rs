@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //! 1. *Names are by kind.* A type and a table of one schema may have the same name; names of kinds that are in no schema have
-//!    the empty one.
+//!    the empty one. An extension is in a schema, and its name is taken once in the database all the same
+//!    ([`ObjectKind::naming_schema`]).
 //! 2. *What an object needs is there as long as the object.* Whoever makes it holds a share lock on each object that it
 //!    needs until it ends; whoever drops one holds it exclusively and looks for what needs it afterwards, in what is
 //!    committed by now and in its own. So either finds the other.
@@ -46,10 +47,17 @@ impl ObjectKind {
     pub const DATABASE: Self = Self(4);
     pub const DEFAULT_PRIVILEGES: Self = Self(5);
     pub const FUNCTION: Self = Self(6);
+    /// It has a schema, in which what it brings along is, and a name that no other of the database has.
+    pub const EXTENSION: Self = Self(7);
 
     /// Among which names those of this kind in a schema are; no name of a schema holds a zero byte.
     pub(crate) fn namespace(self, schema: &str) -> String {
-        format!("\0{}\0{schema}", self.0)
+        format!("\0{}\0{}", self.0, self.naming_schema(schema))
+    }
+
+    /// The schema within which a name of this kind is taken once; empty for the whole database.
+    pub fn naming_schema(self, schema: &str) -> &str {
+        if self == Self::EXTENSION { "" } else { schema }
     }
 
     fn word(self) -> &'static str {
@@ -59,6 +67,7 @@ impl ObjectKind {
             Self::TYPE => "type",
             Self::DATABASE => "database",
             Self::FUNCTION => "function",
+            Self::EXTENSION => "extension",
             _ => "object",
         }
     }
@@ -113,7 +122,7 @@ fn object_of(entry: &Table) -> Result<&CatalogObject> {
 }
 
 fn key_of(kind: ObjectKind, schema: &str, name: &str) -> Vec<u8> {
-    object_name_key(kind.0, schema, name)
+    object_name_key(kind.0, kind.naming_schema(schema), name)
 }
 
 impl Transaction {
@@ -231,8 +240,11 @@ impl Transaction {
             check_name("schema", schema)?;
         }
         attempt!(self.lock_exclusive(old));
-        attempt!(self.claim_object(kind, schema, name, old.id));
-        self.release_key(&key_of(kind, &old.schema, &old.name))?;
+        let (before, now) = (key_of(kind, &old.schema, &old.name), key_of(kind, schema, name));
+        if before != now {
+            attempt!(self.claim_object(kind, schema, name, old.id));
+            self.release_key(&before)?;
+        }
         let mut parts = Definition::of(old);
         schema.clone_into(&mut parts.schema);
         name.clone_into(&mut parts.name);

@@ -128,6 +128,32 @@ fn names_are_by_kind() -> Result<()> {
     Ok(())
 }
 
+/// An extension is in a schema and moves to another, but its name is taken once in the database.
+#[test]
+fn an_extension_has_a_schema_and_a_name_of_the_database() -> Result<()> {
+    let vfs = SimVfs::new(17);
+    let db = open(&vfs, false)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let extension = || CatalogObject::new(ObjectKind::EXTENSION, b"1".to_vec());
+    let made = tx.create_object("a", "x", extension())?.done()?;
+    let error = tx.create_object("b", "x", extension()).map(|_| ()).expect_err("the name is taken");
+    assert_eq!(error.kind(), ErrorKind::DuplicateObject);
+    let moved = tx.rename_object(&made, "b", "x")?.done()?;
+    assert_eq!((moved.schema.as_str(), moved.id), ("b", made.id));
+    tx.commit(Durability::Sync)?.wait()?;
+    let db = open(&vfs.crash_clone(5), false)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let found = tx.object_named(ObjectKind::EXTENSION, "", "x")?.expect("it is there after a crash");
+    assert_eq!((found.schema.as_str(), found.id), ("b", made.id));
+    assert_eq!(tx.in_schema("b")?.len(), 1);
+    assert_eq!(tx.compare_definitions()?, Vec::<String>::new());
+    tx.drop_object(&found)?.done()?;
+    tx.create_object("a", "x", extension())?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    assert_eq!(db.verify()?, Vec::<String>::new());
+    Ok(())
+}
+
 /// Who drops an object and who makes something that needs it find each other, whoever comes first.
 #[test]
 fn what_is_needed_stays() -> Result<()> {

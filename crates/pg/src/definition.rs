@@ -112,7 +112,8 @@ pub fn shown(expr: &ast::Expr) -> String {
             format!("({} {op} {any} (ARRAY[{}]))", shown(expr), list.join(", "))
         }
         E::Function(function) => {
-            let name = function.name.to_string();
+            let shown_name = crate::extensions::shown_name(&function.name);
+            let name = shown_name.as_ref().unwrap_or(&function.name).to_string();
             let args: Option<Vec<String>> = match &function.args {
                 ast::FunctionArguments::List(list) => list
                     .args

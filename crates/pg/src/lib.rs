@@ -26,6 +26,7 @@
 //! | [`search_path`] | the setting to the schemas that names are looked for in |
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |
 //! | [`user_types`] | enumerated types and domains |
+//! | [`extensions`] | what CREATE EXTENSION brings along |
 //! | [`wire`] | what all of them answer with: errors, fields, encoded rows, tags |
 
 pub mod advisory;
@@ -41,12 +42,14 @@ pub mod decode;
 pub mod definition;
 pub mod encode;
 pub mod errors;
+pub mod extensions;
 pub mod functions;
 pub mod grammar;
 pub mod jsonb;
 pub mod memory;
 pub mod naming;
 pub mod notify;
+pub mod random;
 pub mod roles;
 pub mod running;
 pub mod search_path;

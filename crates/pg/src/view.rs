@@ -150,6 +150,7 @@ pub fn shown(
     let Some(mut query) = parsed(&view.sql) else { return format!(" {};", view.sql) };
     name_columns(view, &mut query);
     present(view, &mut query, is_visible, relation);
+    crate::extensions::show_names(&mut query);
     // What the parser has other words for.
     let text = laid_out(&query).replace("resurgam$rows(", "ROWS FROM(").replace("resurgam$variadic(", "VARIADIC (");
     format!(" {text};")

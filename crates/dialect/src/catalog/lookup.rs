@@ -14,7 +14,7 @@ impl Catalog {
         &self.operators
     }
 
-    /// All functions, aggregates and window functions; one's own at the end.
+    /// All functions, aggregates and window functions but those of users; one's own at the end.
     pub fn functions(&self) -> &[Function] {
         &self.functions
     }
@@ -63,10 +63,11 @@ impl Catalog {
 
     /// The function of this oid.
     pub fn function(&self, oid: u32) -> Option<&Function> {
-        self.function_by_oid.get(&oid).map(|&at| &self.functions[at as usize])
+        let builtin = self.function_by_oid.get(&oid).map(|&at| &self.functions[at as usize]);
+        builtin.or_else(|| self.user_functions.of_oid(oid))
     }
 
-    /// The functions of this name in a schema.
+    /// The functions of this name in a schema of the system.
     pub fn functions_named(&self, schema: Schema, name: &str) -> impl Iterator<Item = &Function> {
         let all = self.functions_by_name.get(name).into_iter().flatten();
         all.map(|&at| &self.functions[at as usize]).filter(move |f| f.schema == schema)

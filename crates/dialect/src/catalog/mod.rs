@@ -10,6 +10,7 @@ mod lookup;
 mod own;
 mod read;
 mod user;
+mod user_function;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -20,6 +21,8 @@ pub use kinds::{
 };
 pub use own::{FIRST_OWN_OID, NewFunction};
 pub use user::{UserKind, UserType, intern};
+use user_function::UserFunctions;
+pub use user_function::{FIRST_EXTENSION_OID, extension_functions};
 
 use crate::types::TypeId;
 
@@ -38,6 +41,8 @@ pub struct Catalog {
     operators_by_name: Arc<HashMap<&'static str, Vec<u32>>>,
     function_by_oid: Arc<HashMap<u32, u32>>,
     functions_by_name: Arc<HashMap<&'static str, Vec<u32>>>,
+    /// Beside the others, so that a catalog with some costs nothing else.
+    user_functions: Arc<UserFunctions>,
     cast_by_types: Arc<HashMap<(TypeId, TypeId), u32>>,
     aggregates: Arc<HashMap<u32, Aggregate>>,
     classes: Arc<HashMap<TypeId, OperatorClass>>,
@@ -55,6 +60,7 @@ static POSTGRES: LazyLock<Catalog> = LazyLock::new(|| {
         operators_by_name: Arc::default(),
         function_by_oid: Arc::default(),
         functions_by_name: Arc::default(),
+        user_functions: Arc::default(),
         cast_by_types: Arc::default(),
         aggregates: Arc::new(read::aggregates()),
         classes: Arc::new(read::classes()),

@@ -125,45 +125,59 @@ pub(super) fn operators() -> Vec<Operator> {
 
 pub(super) fn functions() -> Vec<Function> {
     table(include_str!("../../data/functions.txt"), |f| {
-        let (oid, name, schema, language) = (f.get(), f.text(), f.schema(), f.text());
-        let (cost, rows, variadic, support) = (f.get(), f.get(), f.optional(), f.get());
-        let kind = FunctionKind::from_letter(f.letter());
-        let (security_definer, leakproof, strict, returns_set) = (f.bool(), f.bool(), f.bool(), f.bool());
-        let (volatility, parallel) = (Volatility::from_letter(f.letter()), Parallel::from_letter(f.letter()));
-        let (result, args, all_args) = (f.ty(), f.types(), f.types());
-        let modes = f.text().chars().map(ArgMode::from_letter).collect();
-        let names = match f.text() {
-            "" => Vec::new(),
-            names => names.split(',').collect(),
-        };
-        let count: usize = f.get();
-        let defaults = defaults(f.text(), args.get(args.len().saturating_sub(count)..).unwrap_or(&[]));
-        let source = f.text();
-        Function {
-            oid,
-            name,
-            schema,
-            language,
-            kind,
-            args,
-            all_args,
-            modes,
-            names,
-            variadic,
-            defaults,
-            result,
-            returns_set,
-            strict,
-            volatility,
-            parallel,
-            leakproof,
-            security_definer,
-            cost,
-            rows,
-            support,
-            source,
-        }
+        let (oid, name, schema) = (f.get(), f.text(), f.schema());
+        function(f, oid, name, schema)
     })
+}
+
+/// Functions of extensions, each with the extension's name.
+pub(super) fn extensions() -> Vec<(&'static str, Function)> {
+    table(include_str!("../../data/extensions.txt"), |f| {
+        let (oid, name, extension) = (f.get(), f.text(), f.text());
+        (extension, function(f, oid, name, Schema::PgCatalog))
+    })
+}
+
+/// The fields of a function's line behind its schema.
+fn function(f: &mut Fields, oid: u32, name: &'static str, schema: Schema) -> Function {
+    let language = f.text();
+    let (cost, rows, variadic, support) = (f.get(), f.get(), f.optional(), f.get());
+    let kind = FunctionKind::from_letter(f.letter());
+    let (security_definer, leakproof, strict, returns_set) = (f.bool(), f.bool(), f.bool(), f.bool());
+    let (volatility, parallel) = (Volatility::from_letter(f.letter()), Parallel::from_letter(f.letter()));
+    let (result, args, all_args) = (f.ty(), f.types(), f.types());
+    let modes = f.text().chars().map(ArgMode::from_letter).collect();
+    let names = match f.text() {
+        "" => Vec::new(),
+        names => names.split(',').collect(),
+    };
+    let count: usize = f.get();
+    let defaults = defaults(f.text(), args.get(args.len().saturating_sub(count)..).unwrap_or(&[]));
+    let source = f.text();
+    Function {
+        oid,
+        name,
+        schema,
+        language,
+        kind,
+        args,
+        all_args,
+        modes,
+        names,
+        variadic,
+        defaults,
+        result,
+        returns_set,
+        strict,
+        volatility,
+        parallel,
+        leakproof,
+        security_definer,
+        cost,
+        rows,
+        support,
+        source,
+    }
 }
 
 /// The defaults of the last parameters, which have the types `types`: constants, none with a comma

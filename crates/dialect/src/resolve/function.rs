@@ -36,6 +36,8 @@ pub struct Call<'a> {
     pub over: bool,
     /// `CALL f(x)`.
     pub procedure: bool,
+    /// It stands in what a definition keeps: names without a schema are of `public`, whatever the search path.
+    pub stored: bool,
     /// The only argument is a parameter without a type, not a literal: `int4($1)` is then no cast.
     pub is_parameter: bool,
 }
@@ -56,6 +58,7 @@ impl<'a> Call<'a> {
             filter: false,
             over: false,
             procedure: false,
+            stored: false,
             is_parameter: false,
         }
     }

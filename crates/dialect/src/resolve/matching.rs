@@ -3,7 +3,7 @@
 
 use super::candidate::Candidate;
 use super::function::Call;
-use crate::catalog::{ArgMode, Catalog, Function, Schema};
+use crate::catalog::{ArgMode, Catalog, Function};
 use crate::types::TypeId;
 
 /// A function, and how the call's arguments lie on its parameters.
@@ -23,11 +23,8 @@ impl Catalog {
     /// All functions that can be meant, each with the types that its arguments have in the call's
     /// order.
     pub(super) fn function_candidates(&self, call: &Call<'_>) -> Vec<Candidate<Match<'_>>> {
-        let Some(schema) = call.schema.map_or(Some(Schema::PgCatalog), Schema::from_name) else {
-            return Vec::new();
-        };
         let mut all: Vec<Candidate<Match<'_>>> = Vec::new();
-        for function in self.functions_named(schema, call.name) {
+        for function in self.functions_called(call.schema, call.name, call.stored) {
             let Some(new) = candidate(function, call) else { continue };
             // Two that look alike to the call: one without VARIADIC is preferred, else neither.
             let given = |c: &Candidate<Match<'_>>| c.args.len() - c.of.defaulted;
@@ -36,6 +33,8 @@ impl Catalog {
             };
             match all.iter_mut().find(alike) {
                 None => all.push(new),
+                // Of a schema further behind.
+                Some(old) if old.of.function.is_some_and(|old| old.schema != function.schema) => {}
                 Some(old) => match (old.of.variadic > 0, new.of.variadic > 0) {
                     (false, true) => {}
                     (true, false) => *old = new,

@@ -11,10 +11,12 @@
 //! | constraint | 2^30 + 2^29 + oid of its index, without the index's own 2^30 |
 //! | default of a column | 2^31 − 2^28 + running number |
 //! | system relations, types, schemas `pg_catalog`, `information_schema`, `public` | PostgreSQL's |
-//! | other schema with engine id n | [`relation_oid`] |
+//! | other schema, or extension, with engine id n | [`relation_oid`] |
+//! | function of an extension | the same in all databases ([`FIRST_EXTENSION_OID`](resurgam_dialect::FIRST_EXTENSION_OID) and up) |
 
 mod defs;
 mod depend;
+mod extensions;
 mod info;
 mod model;
 mod namespaces;
@@ -35,6 +37,7 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 
 pub use defs::{SystemRelation, system_relation, system_relations};
+pub use extensions::{CLASS_EXTENSION, CLASS_FUNCTION};
 pub use model::{
     CLASS_CONSTRAINT, CLASS_RELATION, Constraint, IndexInfo, Model, Relation, RelationKind, distinct_names,
     expression_name, index_expression, namespaces, predicate_of, primary_index_oid, relation_oid, relations,

@@ -669,7 +669,15 @@ impl Model {
     /// A stored expression with its names of relations as they have to be written now.
     pub fn expression(&self, sql: &str) -> String {
         let shown = |name: &str| self.find_stored(name).map(Relation::visible_name).filter(|shown| shown != name);
-        crate::sequence_names::renamed(sql, &shown).unwrap_or_else(|| sql.to_owned())
+        let sql = crate::sequence_names::renamed(sql, &shown).unwrap_or_else(|| sql.to_owned());
+        let calls = crate::user_types::current().is_some_and(|types| !types.extensions().is_empty());
+        match crate::definition::parse_expression(&sql) {
+            Ok(mut expr) if calls => {
+                crate::extensions::show_names(&mut expr);
+                crate::definition::kept_text(&expr)
+            }
+            _ => sql,
+        }
     }
 
     /// `42P01`, or `3F000` where the schema that a name has does not exist.

@@ -22,8 +22,8 @@ pub(super) fn build(relation: &SystemRelation, cx: &dyn PgContext) -> Result<Rec
     let done = match relation.schema_name {
         "pg_catalog" => {
             types::fill(relation.name, &mut rows)
-                // Tables add types of their own.
-                || resolution::fill(relation.name, &mut rows) && relation.name != "pg_type"
+                // Tables add types of their own, extensions functions.
+                || resolution::fill(relation.name, &mut rows) && !matches!(relation.name, "pg_type" | "pg_proc")
                 || roles::fill(relation.name, cx, &mut rows)?
                 || server::fill(relation.name, cx, &mut rows)
                 || operator::fill(relation.name, cx, &mut rows)

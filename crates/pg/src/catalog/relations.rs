@@ -4,6 +4,7 @@ use resurgam_engine::{CheckOption, Grant, Identity, Table};
 
 use super::defs::system_relations;
 use super::depend;
+use super::extensions;
 use super::model::{CLASS_RELATION, Model, RelationKind, relation_oid, row_type_oid};
 use super::namespaces::CLASS_SCHEMA;
 use super::rows::{Rows, V};
@@ -109,7 +110,9 @@ pub(super) fn fill(
             }
         }
         "pg_description" => {
-            for comment in model()?.comments() {
+            let model = model()?;
+            extensions::fill(name, rows, &model);
+            for comment in model.comments() {
                 rows.add([
                     ("objoid", comment.oid.into()),
                     ("classoid", comment.class.into()),
@@ -206,7 +209,14 @@ pub(super) fn fill(
                 ]);
             }
         }
-        "pg_depend" => depend::fill(rows, &model()?),
+        "pg_depend" => {
+            let model = model()?;
+            depend::fill(rows, &model);
+            extensions::fill(name, rows, &model);
+        }
+        "pg_extension" | "pg_available_extensions" | "pg_available_extension_versions" | "pg_proc" => {
+            extensions::fill(name, rows, &model()?);
+        }
         "pg_sequence" => sequences::pg_sequence(rows, &model()?),
         "pg_sequences" => sequences::pg_sequences(rows, cx, &model()?)?,
         _ => return Ok(false),

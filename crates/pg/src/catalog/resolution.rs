@@ -118,7 +118,8 @@ fn pg_operator(catalog: &Catalog, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_proc(catalog: &Catalog, rows: &mut Rows<'_>, function: &Function) {
+/// The row of a function; of one in a schema of users, `pronamespace` is the caller's.
+pub(super) fn pg_proc(catalog: &Catalog, rows: &mut Rows<'_>, function: &Function) {
     let language: u32 = match function.language {
         "c" => 13,
         "sql" => 14,

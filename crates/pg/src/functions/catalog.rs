@@ -76,6 +76,7 @@ fn class_named(name: &str) -> Option<u32> {
         "pg_constraint" => Some(CLASS_CONSTRAINT),
         "pg_type" => Some(crate::catalog::CLASS_TYPE),
         "pg_namespace" => Some(CLASS_SCHEMA),
+        "pg_extension" => Some(crate::catalog::CLASS_EXTENSION),
         _ => None,
     }
 }
@@ -310,6 +311,12 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             for ty in types.iter().flat_map(|types| types.iter()) {
                 if let Some(comment) = &ty.body.comment {
                     all.entry(ty.oid).or_default().push((crate::catalog::CLASS_TYPE, comment));
+                }
+            }
+            for one in types.iter().flat_map(|types| types.extensions()) {
+                if let Some(comment) = &one.comment {
+                    let class = crate::catalog::CLASS_EXTENSION;
+                    all.entry(crate::catalog::relation_oid(one.id)).or_default().push((class, comment));
                 }
             }
             call.texts(|row| {

@@ -314,6 +314,13 @@ impl Call<'_> {
         };
         Ok(Arc::new((0..rows).map(&mut bounded).collect::<Result<StringViewArray, _>>()?))
     }
+    /// Bytes for each row.
+    pub(super) fn byteas(
+        &self,
+        value: impl Fn(usize) -> Result<Option<Vec<u8>>, SqlError>,
+    ) -> Result<ArrayRef, SqlError> {
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<BinaryViewArray, _>>()?))
+    }
     /// A boolean for each row.
     pub(super) fn bools(&self, value: impl Fn(usize) -> Result<Option<bool>, SqlError>) -> Result<ArrayRef, SqlError> {
         Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<BooleanArray, _>>()?))

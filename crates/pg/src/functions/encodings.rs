@@ -1,9 +1,8 @@
 //! `encode` and `decode`: bytes as texts, by PostgreSQL's rules for what is malformed (`encode.c`); escapes of LIKE.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, BinaryViewArray};
+use datafusion::arrow::array::Array;
 
 use super::define::{P, PgFunction, f, oid};
 use super::strings::bytes_of;
@@ -211,14 +210,10 @@ pub(super) fn all() -> Vec<PgFunction> {
             })
         }),
         f("decode", &[P::Text, P::Text], oid(t::BYTEA), |call| {
-            let value = |row: usize| match (call.text(0, row), call.text(1, row)) {
-                (Some(text), Some(format)) => {
-                    crate::running::check()?;
-                    decode(text, Format::of(format)?).map(Some)
-                }
+            call.byteas(|row| match (call.text(0, row), call.text(1, row)) {
+                (Some(text), Some(format)) => decode(text, Format::of(format)?).map(Some),
                 _ => Ok(None),
-            };
-            Ok(Arc::new((0..call.rows).map(value).collect::<Result<BinaryViewArray, SqlError>>()?))
+            })
         }),
     ]
 }

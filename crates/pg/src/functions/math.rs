@@ -176,7 +176,6 @@ pub(super) fn all() -> Vec<PgFunction> {
         f("div", &[P::Any, P::Any], Returns::By(integer_or_numeric), |call| {
             both(call, i64::checked_div, |a, b| (a / b).checked_mul(10i128.pow(NUMERIC_SCALE.into())))
         }),
-        f("gen_random_uuid", &[], oid(t::UUID), |call| call.texts(|_| Ok(Some(random_uuid())))).each_row(),
         f("width_bucket", &[P::Float, P::Float, P::Float, P::Int], oid(t::INT4), |call| {
             let value = |at: usize, row: usize| {
                 let array = call.arrays[at].as_primitive::<datafusion::arrow::datatypes::Float64Type>();
@@ -208,29 +207,6 @@ pub(super) fn all() -> Vec<PgFunction> {
     ]
 }
 
-/// A random (version 4) uuid, from the standard library's randomly keyed hasher: unpredictable
-/// enough to be unique, not for secrets.
-fn random_uuid() -> String {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    static KEYS: std::sync::OnceLock<(RandomState, RandomState)> = std::sync::OnceLock::new();
-    let (high, low) = KEYS.get_or_init(|| (RandomState::new(), RandomState::new()));
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let half = |keys: &RandomState| {
-        let mut hasher = keys.build_hasher();
-        hasher.write_u64(count);
-        hasher.write_i64(crate::datetime::clock_us());
-        hasher.finish()
-    };
-    let mut bytes = [0u8; 16];
-    bytes[..8].copy_from_slice(&half(high).to_be_bytes());
-    bytes[8..].copy_from_slice(&half(low).to_be_bytes());
-    bytes[6] = (bytes[6] & 0x0f) | 0x40;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    crate::encode::uuid_text(&bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,13 +224,5 @@ mod tests {
         ] {
             assert_eq!(round_decimal(value, 3, places, mode), Some(expected), "{value} {places}");
         }
-    }
-
-    #[test]
-    fn uuids_differ() {
-        let (a, b) = (random_uuid(), random_uuid());
-        assert_ne!(a, b);
-        assert_eq!(a.as_bytes()[14], b'4');
-        assert!(crate::decode::parse_uuid(&a).is_ok());
     }
 }

@@ -1,4 +1,5 @@
-//! Types that users make: enumerated types and domains.
+//! Types that users make: enumerated types and domains; and what else a database has beside PostgreSQL's own that names are
+//! resolved to, the functions of extensions.
 //!
 //! They are objects of the engine's catalog; [`definition`] has what their bodies say. [`UserTypes`] are all of one moment,
 //! as a session's transaction sees them. What has to do with types asks for them by oid and has no session at hand, so the
@@ -22,54 +23,82 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use resurgam_dialect::{Catalog, TypeId, UserKind, UserType as DialectType, intern};
-use resurgam_engine::Table;
 
 pub use carrier::{enum_data, enum_of_data};
 pub use definition::{Body, DomainCheck, DomainType, EnumType, Label, LabelPlace, UserType};
 pub use labels::{Labels, labels_of, text_of};
 pub use scope::{TypeSource, current, scope, with};
 
+use crate::extensions::{Installed, functions_of};
+use crate::search_path::SearchPath;
 use crate::types::PgType;
 use crate::wire::SqlError;
 
 /// First oid of what users make.
 pub const FIRST_USER_OID: u32 = 16_384;
 
-/// All types of one moment.
-#[derive(Debug, Default)]
+/// All types and extensions of one moment.
+#[derive(Debug)]
 pub struct UserTypes {
     all: Vec<Arc<UserType>>,
     by_oid: HashMap<u32, usize>,
     by_array: HashMap<u32, usize>,
     /// Schemas in which names without one are looked for, in their order.
     path: Vec<String>,
+    extensions: Vec<Arc<Installed>>,
+    /// In which order functions are looked for in schemas.
+    function_path: Arc<SearchPath>,
     /// PostgreSQL's catalog with them, made when it is asked for.
     catalog: OnceLock<Arc<Catalog>>,
 }
 
 impl UserTypes {
-    /// Those of the catalog's objects; `path` are the schemas in which names alone are looked for.
-    ///
-    /// # Errors
-    /// `XX001` for a body that cannot be read.
-    pub fn of_objects(objects: &[Arc<Table>], path: Vec<String>) -> Result<Self, SqlError> {
-        let mut all = Vec::with_capacity(objects.len());
-        for object in objects {
-            all.push(Arc::new(UserType::of_object(object)?));
-        }
-        Ok(Self::new(all, path))
-    }
-
+    /// `path` are the schemas in which names of types alone are looked for.
     pub fn new(mut all: Vec<Arc<UserType>>, path: Vec<String>) -> Self {
         // A domain comes behind what it is of, whose oid is lower.
         all.sort_by_key(|ty| ty.oid);
         let by_oid = all.iter().enumerate().map(|(at, ty)| (ty.oid, at)).collect();
         let by_array = all.iter().enumerate().map(|(at, ty)| (ty.body.array, at)).collect();
-        Self { all, by_oid, by_array, path, catalog: OnceLock::new() }
+        let (extensions, function_path) = (Vec::new(), SearchPath::stored());
+        Self { all, by_oid, by_array, path, extensions, function_path, catalog: OnceLock::new() }
     }
 
+    /// The same with extensions, whose functions are looked for along `path`.
+    pub fn with_extensions(self, extensions: Vec<Arc<Installed>>, path: Arc<SearchPath>) -> Self {
+        Self { extensions, function_path: path, ..self }
+    }
+
+    /// Whether there are no types.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// Whether there is nothing that PostgreSQL's own catalog does not have.
+    pub fn is_builtin(&self) -> bool {
+        self.all.is_empty() && self.extensions.is_empty()
+    }
+
+    /// The extensions that the database has, by age.
+    pub fn extensions(&self) -> &[Arc<Installed>] {
+        &self.extensions
+    }
+
+    /// The extension that has a function of that name which is found in that schema, or along the path.
+    pub fn extension_with(&self, schema: Option<&str>, function: &str) -> Option<&Arc<Installed>> {
+        let has = |one: &&Arc<Installed>| one.functions().any(|of| of.name == function);
+        let mut all = self.extensions.iter().filter(has);
+        match schema {
+            Some(schema) => all.find(|one| one.schema == schema),
+            None => {
+                let place = |one: &&Arc<Installed>| self.function_path.place(&one.schema);
+                all.filter(|one| place(one).is_some()).min_by_key(place)
+            }
+        }
+    }
+
+    /// Whether functions of a schema are found by their names alone.
+    pub fn looks_for_functions_in(&self, schema: &str) -> bool {
+        self.function_path.place(schema).is_some()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<UserType>> {
@@ -99,9 +128,15 @@ impl UserTypes {
         self.named(None, &ty.name).is_some_and(|found| found.oid == ty.oid)
     }
 
-    /// `base` with these types.
+    /// `base` with these types and functions.
     pub fn catalog(&self, base: &Catalog) -> Arc<Catalog> {
-        let made = || Arc::new(base.with_types(&self.of_dialect()));
+        let made = || {
+            let functions = functions_of(&self.extensions, &self.function_path);
+            match self.all.is_empty() {
+                true => Arc::new(base.with_user_functions(functions)),
+                false => Arc::new(base.with_types(&self.of_dialect()).with_user_functions(functions)),
+            }
+        };
         Arc::clone(self.catalog.get_or_init(made))
     }
 

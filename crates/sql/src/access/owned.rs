@@ -126,6 +126,9 @@ pub(super) fn what_holds(txn: &Transaction, rights: &Rights, role: u32) -> Resul
     for entry in txn.objects(ObjectKind::TYPE)? {
         note(access_of(&entry), format!("type {}", entry.name));
     }
+    for entry in txn.objects(ObjectKind::EXTENSION)? {
+        note(access_of(&entry), format!("extension {}", entry.name));
+    }
     for database in txn.objects(ObjectKind::DATABASE)? {
         note(access_of(&database), format!("database {}", database.name));
     }
@@ -359,7 +362,7 @@ impl Session {
         for entry in entries {
             self.hand_over_relation(&txn, &entry, to).await?;
         }
-        for kind in [ObjectKind::SCHEMA, ObjectKind::TYPE, ObjectKind::DATABASE] {
+        for kind in [ObjectKind::SCHEMA, ObjectKind::TYPE, ObjectKind::EXTENSION, ObjectKind::DATABASE] {
             for entry in txn.objects(kind)? {
                 if from.contains(&access_of(&entry).owner) {
                     let access = given_to(access_of(&entry), to);
@@ -391,6 +394,10 @@ impl Session {
         let types = txn.objects(ObjectKind::TYPE)?;
         let types: Vec<String> = types.iter().filter(|entry| of(entry)).map(|entry| quoted(entry)).collect();
         self.drop_named("TYPE", &types, cascade).await?;
+        let extensions = txn.objects(ObjectKind::EXTENSION)?;
+        let extensions =
+            extensions.iter().filter(|entry| of(entry)).map(|entry| entry.name.clone()).collect::<Vec<_>>();
+        Box::pin(self.drop_extensions(&extensions, false, cascade)).await?;
         for entry in txn.tables()?.into_iter().chain(txn.views()?).chain(txn.sequences()?) {
             let access = access_of(&entry);
             if roles.iter().any(|role| is_named(access, *role)) {

@@ -70,6 +70,9 @@ impl Session {
                 Ok(Execution::Command { tag: self.drop_types(true, *if_exists, names, *cascade).await? })
             }
             Own::Schema(statement) => Ok(Execution::Command { tag: Box::pin(self.schema_statement(statement)).await? }),
+            Own::Extension(statement) => {
+                Ok(Execution::Command { tag: Box::pin(self.extension_statement(statement)).await? })
+            }
             Own::SetSchema(alter) => Ok(Execution::Command { tag: Box::pin(self.alter_set_schema(alter)).await? }),
             Own::Lock(lock) => Box::pin(self.lock_tables(lock)).await,
             Own::Notify(statement) => self.run_notify(statement),

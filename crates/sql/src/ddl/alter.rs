@@ -94,7 +94,8 @@ impl Session {
         let alter = self.qualified(&txn, Statement::AlterTable(alter.clone()), |statement| match statement {
             Statement::AlterTable(alter) => Some(alter),
             _ => None,
-        })?;
+        });
+        let alter = alter.await?;
         for operation in &alter.operations {
             table = self.alter(&txn, &table, operation).await?;
         }

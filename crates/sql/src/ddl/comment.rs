@@ -14,6 +14,18 @@ use crate::wire::{SqlError, Tag};
 /// Bytes of a comment.
 const COMMENT_BYTES_MAX: usize = 1 << 16;
 
+/// A comment as it is kept: an empty one is none.
+///
+/// # Errors
+/// `54000` for one that is too long.
+pub(super) fn checked(comment: Option<&str>) -> Result<Option<&str>, SqlError> {
+    let comment = comment.filter(|text| !text.is_empty());
+    match comment.is_some_and(|text| text.len() > COMMENT_BYTES_MAX) {
+        true => Err(SqlError::new("54000", format!("comments can have at most {COMMENT_BYTES_MAX} bytes"))),
+        false => Ok(comment),
+    }
+}
+
 /// The constraint of that name, as comments know it.
 fn constraint_named(table: &Table, name: &str) -> Option<CommentOn> {
     if table.primary_key_name == name && !table.primary_key.is_empty() {
@@ -33,11 +45,7 @@ impl Session {
         comment: Option<&str>,
     ) -> Result<Tag, SqlError> {
         const TAG: Tag = Tag::Fixed("COMMENT");
-        // An empty one is none.
-        let comment = comment.filter(|text| !text.is_empty());
-        if comment.is_some_and(|text| text.len() > COMMENT_BYTES_MAX) {
-            return Err(SqlError::new("54000", format!("comments can have at most {COMMENT_BYTES_MAX} bytes")));
-        }
+        let comment = checked(comment)?;
         let txn = self.ddl_transaction("COMMENT")?;
         if matches!(kind, CommentObject::Table | CommentObject::View | CommentObject::Sequence) {
             self.must_own_named(&txn, name)?;

@@ -7,19 +7,28 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::ObjectName;
-use resurgam_engine::{Table, TableChange, Transaction};
+use resurgam_engine::{ObjectKind, Table, TableChange, Transaction};
 
+use super::extension_users::{User, users_of};
 use super::full_name;
 use super::needed::needed_by;
 use super::sequence::defaults_of;
 use crate::pg::catalog::schema_body;
+use crate::pg::extensions::Installed;
+use crate::pg::functions::quote_ident;
 use crate::pg::search_path::PUBLIC;
 use crate::plan::lookup::Lookup;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
+fn is_extension(entry: &Table) -> bool {
+    entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::EXTENSION)
+}
+
 /// Something that goes with a schema.
 enum Going {
+    /// What calls a function of an extension.
+    User(User),
     Entry(Arc<Table>),
     /// A foreign key of a table that stays.
     ForeignKey {
@@ -55,6 +64,7 @@ impl Walk<'_> {
         let word = match entry {
             entry if entry.view.is_some() => "view",
             entry if entry.sequence.is_some() => "sequence",
+            entry if is_extension(entry) => return Ok(format!("extension {}", entry.name)),
             entry if entry.object.is_some() => "type",
             _ => "table",
         };
@@ -79,6 +89,17 @@ impl Walk<'_> {
         }
         for view in self.lookup.txn.dependent_views(entry.id)? {
             self.collect(&view)?;
+        }
+        Ok(())
+    }
+
+    /// What calls functions of an extension, and stays itself.
+    fn visit_users(&mut self, extension: &Table, name: &str) -> Result<(), SqlError> {
+        for user in users_of(&self.lookup, &Installed::of_object(extension)?)?.into_iter().rev() {
+            if !self.all.contains(&user.entry) && self.seen.insert((user.entry, user.name.clone())) {
+                let (name, needs) = (user.name.clone(), name.to_owned());
+                self.found.push(Found { going: Going::User(user), name, needs });
+            }
         }
         Ok(())
     }
@@ -119,6 +140,9 @@ impl Walk<'_> {
                 let Some(view) = views.pop() else { break };
                 self.visit(&view, name)?;
             }
+        }
+        if is_extension(entry) {
+            self.visit_users(entry, name)?;
         }
         if entry.sequence.is_some() {
             self.visit_defaults(entry, name)?;
@@ -180,7 +204,7 @@ impl Session {
             }
         }
         for schema in &schemas {
-            let needs = format!("schema {}", crate::pg::functions::quote_ident(&schema.name));
+            let needs = format!("schema {}", quote_ident(&schema.name));
             for entry in walk.of_schema(&schema.name)?.iter().rev() {
                 walk.visit(entry, &needs)?;
             }
@@ -190,7 +214,7 @@ impl Session {
         found.reverse();
         if !found.is_empty() && !cascade {
             let dropped = match schemas.as_slice() {
-                [one] => Some(format!("schema {}", crate::pg::functions::quote_ident(&one.name))),
+                [one] => Some(format!("schema {}", quote_ident(&one.name))),
                 _ => None,
             };
             let lines = found.iter().map(|one| format!("{} depends on {}", one.name, one.needs)).collect();
@@ -212,8 +236,10 @@ impl Session {
     /// Drops what goes: what needs others first.
     async fn drop_found(&mut self, txn: &Transaction, found: Vec<Found>, all: &HashSet<u32>) -> Result<(), SqlError> {
         let (mut views, mut tables, mut sequences, mut objects) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut users = Vec::new();
         for one in found {
             match one.going {
+                Going::User(user) => users.push(user),
                 Going::Entry(entry) if entry.view.is_some() => views.push(entry),
                 Going::Entry(entry) if entry.sequence.is_some() => sequences.push(entry),
                 Going::Entry(entry) if entry.object.is_some() => objects.push(entry),
@@ -232,6 +258,8 @@ impl Session {
                 }
             }
         }
+        self.drop_users(users).await?;
+        views.retain(|view| txn.view_by_id(view.id).is_ok_and(|view| view.is_some()));
         self.drop_all_views(txn, views).await?;
         // Keys between tables that go together.
         for table in &tables {

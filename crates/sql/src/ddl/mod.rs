@@ -6,6 +6,8 @@ pub(crate) mod clauses;
 mod comment;
 pub(crate) mod domain;
 mod drop_schema;
+pub(crate) mod extension;
+mod extension_users;
 pub(crate) mod generated;
 pub(crate) mod identity;
 mod key_expr;
@@ -439,14 +441,16 @@ impl Session {
         }
     }
 
-    /// A statement whose constants name relations with their schemas.
-    pub(crate) fn qualified<T>(
-        &self,
+    /// A statement whose constants name relations with their schemas, as its calls do functions of extensions, which are
+    /// kept for it.
+    pub(crate) async fn qualified<T>(
+        &mut self,
         txn: &Transaction,
         mut statement: Statement,
         part: impl FnOnce(Statement) -> Option<T>,
     ) -> Result<T, SqlError> {
-        qualify::qualify(&mut statement, &self.lookup(txn))?;
+        let extensions = qualify::qualify(&mut statement, &self.lookup(txn))?;
+        self.keep_extensions(txn, &extensions).await?;
         part(statement).ok_or_else(|| SqlError::internal("a statement that became another one"))
     }
 
@@ -491,10 +495,12 @@ impl Session {
             }
             return self.create_table_as(&txn, create, (&schema, &name), query, text).await;
         }
-        let mut create = self.qualified(&txn, Statement::CreateTable(create.clone()), |statement| match statement {
-            Statement::CreateTable(create) => Some(create),
-            _ => None,
-        })?;
+        let mut create = self
+            .qualified(&txn, Statement::CreateTable(create.clone()), |statement| match statement {
+                Statement::CreateTable(create) => Some(create),
+                _ => None,
+            })
+            .await?;
         let like = like::expand(&self.lookup(&txn), &mut create)?;
         let create = &create;
         let (mut spec, checks, foreign, generated, found) = table_spec(create, &schema, &taken)?;
@@ -608,7 +614,8 @@ impl Session {
     }
 
     async fn create_index(&mut self, create: &CreateIndex) -> Result<Tag, SqlError> {
-        let idle = clauses::create_index(create)?;
+        let mut create = create.clone();
+        let idle = clauses::create_index(&create)?;
         self.warn_of_idle("storage parameter", &idle);
         if let Some(using) = &create.using
             && !matches!(using, ast::IndexType::BTree)
@@ -629,6 +636,12 @@ impl Session {
             }
             locked => locked?,
         };
+        let mut extensions = Vec::new();
+        for expr in create.columns.iter_mut().map(|column| &mut column.column.expr).chain(&mut create.predicate) {
+            extensions.extend(qualify::qualify(expr, &self.lookup(&txn))?);
+        }
+        self.keep_extensions(&txn, &extensions).await?;
+        let create = &create;
         let is_taken = |name: &str| is_relation(&txn, &table.schema, name);
         let name = match &create.name {
             Some(name) => last_name(name)?,

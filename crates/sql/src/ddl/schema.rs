@@ -291,6 +291,11 @@ impl Session {
         if !is_own && (schema == PG_TEMP || is_temporary(schema)) {
             return Err(SqlError::new("42P16", "cannot create relations in temporary schemas of other sessions"));
         }
+        self.keep_existing_schema(txn, schema).await
+    }
+
+    /// The same of a schema in which it may make things.
+    pub(super) async fn keep_existing_schema(&mut self, txn: &Transaction, schema: &str) -> Result<(), SqlError> {
         let mut lookups = 0;
         loop {
             lookups += 1;

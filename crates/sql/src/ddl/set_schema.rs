@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::Token;
-use resurgam_engine::{Table, TableChange, Transaction};
+use resurgam_engine::{ObjectKind, Table, TableChange, Transaction};
 
 use super::full_name;
 use super::sequence::{defaults_of, is_name_of, qualified};
@@ -161,6 +161,11 @@ impl Session {
             self.move_sequence(txn, &sequence, to).await?;
         }
         for entry in txn.in_schema(from)? {
+            if entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::EXTENSION) {
+                self.settle_ddl(|| txn.lock_for_change(&entry)).await?;
+                self.move_unused_extension(txn, &entry, to).await?;
+                continue;
+            }
             if entry.object.is_some() {
                 return Err(SqlError::unsupported(format!(
                     "renaming schema \"{from}\", which has types, is not supported"

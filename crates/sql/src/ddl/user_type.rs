@@ -25,8 +25,6 @@ use crate::wire::{SqlError, Tag};
 
 /// How often a type is looked up again that others keep changing.
 const LOOKUPS_MAX: usize = 20;
-/// Bytes of a comment.
-const COMMENT_BYTES_MAX: usize = 1 << 16;
 
 /// ALTER TYPE as it was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -354,10 +352,7 @@ impl Session {
         name: &ObjectName,
         comment: Option<&str>,
     ) -> Result<Tag, SqlError> {
-        let comment = comment.filter(|text| !text.is_empty());
-        if comment.is_some_and(|text| text.len() > COMMENT_BYTES_MAX) {
-            return Err(SqlError::new("54000", format!("comments can have at most {COMMENT_BYTES_MAX} bytes")));
-        }
+        let comment = super::comment::checked(comment)?;
         let txn = self.ddl_transaction("COMMENT")?;
         let (object, ty) = self.locked_type(&txn, name).await?;
         if domain && ty.as_domain().is_none() {

@@ -303,7 +303,8 @@ impl Session {
             false => self.place_for(&txn, &create.name).await?,
         };
         let mut query = create.query.clone();
-        qualify(&mut *query, &self.lookup(&txn))?;
+        let extensions = qualify(&mut *query, &self.lookup(&txn))?;
+        self.keep_extensions(&txn, &extensions).await?;
         self.fix_times_of(&mut query).await?;
         let is_aggregate = {
             let state = self.state()?;

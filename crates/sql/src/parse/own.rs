@@ -16,6 +16,7 @@ use crate::command::notify::{self, NotifyCommand};
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::ddl::alter_sequence::{self, AlterSequence};
 use crate::ddl::domain::{self, AlterDomain, CreateDomain};
+use crate::ddl::extension::{self, ExtensionStatement};
 use crate::ddl::schema::{self, SchemaStatement};
 use crate::ddl::set_schema::{self, SetSchema};
 use crate::ddl::user_type::{self, AlterType};
@@ -107,6 +108,8 @@ pub(crate) enum Own {
     /// CREATE and ALTER SCHEMA.
     Schema(Box<SchemaStatement>),
     SetSchema(Box<SetSchema>),
+    /// CREATE, ALTER, DROP and COMMENT ON EXTENSION.
+    Extension(Box<ExtensionStatement>),
     /// RESET TIME ZONE
     ResetZone,
     /// SHOW of a setting whose name has several words.
@@ -132,6 +135,7 @@ pub(crate) const SPECIAL: &[&str] = &[
     "checkpoint",
     "alter",
     "create",
+    "comment",
     "drop",
     "prepare",
     "commit",
@@ -193,6 +197,8 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "vacuum" => Some(cleaning::parse_vacuum(words)),
         "analyze" => Some(cleaning::parse_analyze(words)),
         "checkpoint" => Some(words.expect_end().map(|()| Own::Checkpoint)),
+        "create" | "alter" | "drop" if words.take_word("extension") => Some(extension::parse(&first, words)),
+        "comment" if words.take_words(&["on", "extension"]) => Some(extension::parse(&first, words)),
         "alter" if words.take_word("database") => Some(alter_database::parse(words)),
         "create" if words.take_word("schema") => Some(schema::parse_create(words)),
         "alter" if words.take_word("schema") => Some(schema::parse_alter(words)),

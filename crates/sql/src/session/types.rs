@@ -1,11 +1,14 @@
-//! Types of users as a session sees them: those of its transaction, read when the catalog has another version than when
-//! they were read last. What is committed is read once for all sessions.
+//! Types of users, and extensions, as a session sees them: those of its transaction, read when the catalog has another version
+//! than when they were read last. What is committed is read once for all sessions.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use resurgam_engine::{Isolation, ObjectKind, Transaction, TxId};
 
+use crate::pg::context::PgContext;
+use crate::pg::extensions::Installed;
+use crate::pg::search_path::SearchPath;
 use crate::pg::user_types::definition::Kind;
 use crate::pg::user_types::{TypeSource, UserType, UserTypes};
 use crate::session::Session;
@@ -16,33 +19,47 @@ use crate::wire::SqlError;
 /// Of which moment types are: the catalog's version, and how much a transaction has changed it itself.
 type Moment = (u64, Option<(TxId, u64)>);
 
-/// What a session saw last.
+/// What a session saw last; with the path by which functions are looked for, if there are any of extensions.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(Option<(Moment, Vec<String>, Arc<UserTypes>)>);
+pub(crate) struct Seen(Option<(Moment, Option<Arc<SearchPath>>, Arc<UserTypes>)>);
+
+/// What users have made.
+#[derive(Clone, Debug, Default)]
+struct Made {
+    types: Vec<Arc<UserType>>,
+    extensions: Vec<Arc<Installed>>,
+}
 
 /// What is committed, of one version of the catalog.
 #[derive(Debug, Default)]
-pub(crate) struct Committed(Mutex<Option<(u64, Arc<Vec<Arc<UserType>>>)>>);
+pub(crate) struct Committed(Mutex<Option<(u64, Arc<Made>)>>);
 
 impl Committed {
     /// Those that everybody sees who begins now.
-    fn now(&self, db: &SqlDatabase) -> Result<Arc<Vec<Arc<UserType>>>, SqlError> {
+    fn now(&self, db: &SqlDatabase) -> Result<Arc<Made>, SqlError> {
         let mut kept = self.0.lock();
         let version = db.engine.catalog_version();
-        if let Some((of, types)) = &*kept
+        if let Some((of, made)) = &*kept
             && *of == version
         {
-            return Ok(Arc::clone(types));
+            return Ok(Arc::clone(made));
         }
-        let types = Arc::new(types_of(&db.engine.begin(Isolation::ReadCommitted))?);
-        *kept = Some((version, Arc::clone(&types)));
-        Ok(types)
+        let made = Arc::new(made_in(&db.engine.begin(Isolation::ReadCommitted))?);
+        *kept = Some((version, Arc::clone(&made)));
+        Ok(made)
     }
 }
 
-fn types_of(txn: &Transaction) -> Result<Vec<Arc<UserType>>, SqlError> {
-    let objects = txn.objects(ObjectKind::TYPE)?;
-    objects.iter().map(|object| Ok(Arc::new(UserType::of_object(object)?))).collect()
+fn made_in(txn: &Transaction) -> Result<Made, SqlError> {
+    let mut made = Made::default();
+    for object in txn.objects(ObjectKind::TYPE)? {
+        made.types.push(Arc::new(UserType::of_object(&object)?));
+    }
+    for object in txn.objects(ObjectKind::EXTENSION)? {
+        made.extensions.push(Arc::new(Installed::of_object(&object)?));
+    }
+    made.extensions.sort_by_key(|extension| extension.id);
+    Ok(made)
 }
 
 impl TypeSource for SessionShared {
@@ -66,23 +83,30 @@ impl SessionShared {
             Some(txn) => (txn.catalog_version(), None),
             None => (database.engine.catalog_version(), None),
         };
-        let path = self.type_path();
-        let mut seen = self.types.lock();
-        if let Some((of, with, types)) = &seen.0
-            && *of == moment
-            && *with == path
+        let seen = self.types.lock().0.clone();
+        if let Some((of, with, types)) = seen
+            && of == moment
+            && with.is_none_or(|with| with == self.search_path())
         {
-            return Ok(Arc::clone(types));
+            return Ok(types);
         }
         let committed = || database.types.now(&database);
-        let all = match &txn {
-            Some(txn) if moment.1.is_some() => own_types(txn)?,
+        let made = match &txn {
+            Some(txn) if moment.1.is_some() => own_made(txn)?,
             // Of REPEATABLE READ, as its snapshot has them.
-            Some(txn) if txn.isolation() == Isolation::RepeatableRead => types_of(txn)?,
+            Some(txn) if txn.isolation() == Isolation::RepeatableRead => made_in(txn)?,
             _ => committed()?.as_ref().clone(),
         };
-        let types = Arc::new(UserTypes::new(all, path.clone()));
-        seen.0 = Some((moment, path, Arc::clone(&types)));
+        let types = UserTypes::new(made.types, self.type_path());
+        let (types, path) = match made.extensions.is_empty() {
+            true => (types, None),
+            false => {
+                let path = self.search_path();
+                (types.with_extensions(made.extensions, Arc::clone(&path)), Some(path))
+            }
+        };
+        let types = Arc::new(types);
+        self.types.lock().0 = Some((moment, path, Arc::clone(&types)));
         Ok(types)
     }
 
@@ -93,15 +117,15 @@ impl SessionShared {
 }
 
 /// Those of a transaction that has changed definitions itself: labels that it has added cannot be used before it commits.
-fn own_types(txn: &Transaction) -> Result<Vec<Arc<UserType>>, SqlError> {
-    let mut all = types_of(txn)?;
+fn own_made(txn: &Transaction) -> Result<Made, SqlError> {
+    let mut made = made_in(txn)?;
     let own = txn.id().map_or(0, |id| id.0);
-    for ty in &mut all {
+    for ty in &mut made.types {
         if let Kind::Enum(labels) = &mut Arc::make_mut(ty).body.kind {
             labels.mark_new(own);
         }
     }
-    Ok(all)
+    Ok(made)
 }
 
 impl Session {

@@ -30,6 +30,7 @@ impl Db {
 }
 
 /// Whether the mode that `RESURGAM_MODE` names is the accelerated one.
+#[allow(dead_code)]
 pub fn accelerated() -> bool {
     std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional")
 }

@@ -55,7 +55,7 @@ pub(super) fn builtin() -> &'static Catalog {
     &CATALOG
 }
 
-/// The same with the types of users that the statement sees.
+/// The same with the types and functions of users that the statement sees.
 pub(super) enum Tables {
     Builtin,
     WithTypes(Arc<Catalog>),
@@ -74,7 +74,7 @@ impl Deref for Tables {
 /// See [`Tables`].
 pub(super) fn catalog() -> Tables {
     match user_types::current() {
-        Some(types) if !types.is_empty() => Tables::WithTypes(types.catalog(builtin())),
+        Some(types) if !types.is_builtin() => Tables::WithTypes(types.catalog(builtin())),
         _ => Tables::Builtin,
     }
 }

@@ -12,16 +12,18 @@ use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{Expr, ReturnFieldArgs, ScalarUDF, cast};
 use datafusion::sql::sqlparser::ast::{self, DuplicateTreatment, FunctionArguments, Spanned};
 use datafusion::sql::sqlparser::tokenizer::Span;
-use resurgam_dialect::{Call, CallKind, CastContext, TypeId, Variadic};
+use resurgam_dialect::{Call, CallKind, CastContext, FIRST_EXTENSION_OID, FIRST_OWN_OID, TypeId, Variadic};
 
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::expr::{Clause, arguments, function_name, plain_args};
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
+use crate::access::needs::denied;
 use crate::pg::definition::cast_function_oid;
 use crate::pg::functions::{numeric, series_call_name};
 use crate::pg::types::{self, oid};
+use crate::plan::lookup::{has_schema, no_schema};
 use crate::wire::SqlError;
 
 /// A bound call.
@@ -37,6 +39,12 @@ pub(super) struct Called {
 pub(super) struct CallForm {
     /// Names of the last arguments.
     names: Vec<String>,
+}
+
+/// Of a function that PostgreSQL has and nobody has registered.
+fn not_computed(name: &str, args: &[Bound]) -> String {
+    let types: Vec<String> = args.iter().map(|arg| arg.ty.name()).collect();
+    format!("function {name}({}) is not supported", types.join(", "))
 }
 
 /// Functions that are no function of SQL: definitions of earlier versions have casts in this form.
@@ -309,9 +317,19 @@ impl Analyzer<'_> {
         form: &CallForm,
         span: Span,
     ) -> Result<Called> {
-        if schema.is_some_and(|schema| !matches!(schema, "pg_catalog" | "information_schema" | "public" | "sys")) {
-            let message = format!("schema \"{}\" does not exist", schema.unwrap_or_default());
-            return Err(self.at(SqlError::new("3F000", message), span));
+        // What has no PostgreSQL name is among its own.
+        let schema = schema.filter(|schema| *schema != "sys");
+        if let Some(schema) = schema
+            && !has_schema(self.names.txn, schema)?
+        {
+            return Err(self.at(no_schema(schema), span));
+        }
+        let stored = self.stored || self.is_within_view();
+        if let Some(schema) = schema
+            && !stored
+            && self.names.cx.rights()?.is_hidden(self.names.cx.role(), schema)
+        {
+            return Err(self.at(denied("schema", schema), span));
         }
         if is_own(name) {
             return self.own_function(name, args, span);
@@ -339,7 +357,7 @@ impl Analyzer<'_> {
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
         let arg_names: Vec<&str> = form.names.iter().map(String::as_str).collect();
-        let call = Call { is_parameter, arg_names: &arg_names, ..Call::new(name, &types) };
+        let call = Call { schema, stored, is_parameter, arg_names: &arg_names, ..Call::new(name, &types) };
         let tables = catalog();
         let resolved = tables.resolve_function(&call);
         let resolved = match resolved {
@@ -390,6 +408,15 @@ impl Analyzer<'_> {
             _ => None,
         };
         let returns_set = resolved.returns_set;
+        if function.oid >= FIRST_EXTENSION_OID && function.oid < FIRST_OWN_OID {
+            let source = function.source;
+            let Some(udf) = self.names.state.scalar_functions().get(source).cloned().filter(|_| !returns_set) else {
+                return unknown(not_computed(name, &typed));
+            };
+            let typed = typed.into_iter().map(|arg| self.without_blanks(arg)).collect::<Result<_>>()?;
+            let (expr, data) = self.call_udf(&udf, typed)?;
+            return Ok(Called { bound: self.of_type(expr, data, result)?.at(span), returns_set, out_name });
+        }
         if !returns_set
             && !self.is_computed(name, function.source)
             && let Some(bound) = self.by_cast_or_operator(function, &typed, span)?
@@ -522,11 +549,7 @@ impl Analyzer<'_> {
         };
         let registered = self.names.state.scalar_functions().get(known).cloned();
         let Some(function) = registered.or_else(|| numeric::by_proc_name(source)) else {
-            let message = format!(
-                "function {name}({}) is not supported",
-                args.iter().map(|arg| arg.ty.name()).collect::<Vec<_>>().join(", ")
-            );
-            return unknown(message);
+            return unknown(not_computed(name, &args));
         };
         let _ = span;
         let (expr, data) = self.call_udf(&function, args)?;

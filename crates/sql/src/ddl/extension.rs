@@ -1,0 +1,421 @@
+//! CREATE, ALTER, DROP and COMMENT ON EXTENSION.
+//!
+//! An extension is an object of the catalog, in the schema where its functions are ([`crate::pg::extensions`]). Whoever makes
+//! something that calls one of them keeps the extension until the transaction has ended; whoever drops or moves it has it
+//! alone and looks afterwards for what calls them ([`super::extension_users`]). So either finds the other.
+//!
+//! `plpgsql`, which PostgreSQL has from the start, is not here, since the language is not. Dumps of old programs and
+//! frameworks ask for it all the same, IF NOT EXISTS, and use nothing of it: that is taken, with a warning.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+use futures::future::BoxFuture;
+use resurgam_engine::{CatalogObject, Isolation, ObjectKind, StatementKind, Table, Transaction};
+
+use super::extension_users::{User, users_of};
+use super::needed::needed_by;
+use crate::parse::own::Own;
+use crate::parse::words::{Words, is_word};
+use crate::pg::extensions::{self, AVAILABLE, Installed};
+use crate::pg::roles::acl::{Object, privilege};
+use crate::pg::search_path::{PG_CATALOG, PG_TEMP, is_temporary};
+use crate::plan::lookup::{has_schema, no_schema};
+use crate::plan::statement::parse_known;
+use crate::session::Session;
+use crate::wire::{SqlError, Tag};
+
+/// The language that PostgreSQL has from the start.
+const PLPGSQL: &str = "plpgsql";
+/// What there is here for those who ask for this one.
+const STATEMENTS: &str = "pg_stat_statements";
+/// How often an extension is looked up again that others keep changing.
+const LOOKUPS_MAX: usize = 20;
+
+/// A statement about extensions, as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ExtensionStatement {
+    Create { name: String, if_not_exists: bool, schema: Option<String>, version: Option<String> },
+    Update { name: String, version: Option<String> },
+    SetSchema { name: String, schema: String },
+    Drop { names: Vec<String>, if_exists: bool, cascade: bool },
+    Comment { name: String, comment: Option<String> },
+}
+
+/// A version: a name or a text.
+fn version(words: &mut Words<'_>) -> Result<String, SqlError> {
+    match words.peek() {
+        Some(Token::SingleQuotedString(text)) => {
+            let text = text.clone();
+            words.next();
+            Ok(text)
+        }
+        _ => words.name(),
+    }
+}
+
+/// Reads a statement whose first words up to EXTENSION are taken.
+pub(crate) fn parse(first: &str, mut words: Words<'_>) -> Result<Own, SqlError> {
+    let words = &mut words;
+    let statement = match first {
+        "create" => create(words)?,
+        "drop" => {
+            let if_exists = words.take_words(&["if", "exists"]);
+            let mut names = vec![words.name()?];
+            while words.take(&Token::Comma) {
+                names.push(words.name()?);
+            }
+            let cascade = words.take_word("cascade");
+            if !cascade {
+                words.take_word("restrict");
+            }
+            ExtensionStatement::Drop { names, if_exists, cascade }
+        }
+        "comment" => {
+            let name = words.name()?;
+            if !words.take_word("is") {
+                return Err(words.unexpected());
+            }
+            let comment = match words.peek() {
+                Some(token) if is_word(token, "null") => None,
+                Some(
+                    Token::SingleQuotedString(text)
+                    | Token::EscapedStringLiteral(text)
+                    | Token::UnicodeStringLiteral(text),
+                ) => Some(text.clone()),
+                Some(Token::DollarQuotedString(text)) => Some(text.value.clone()),
+                _ => return Err(words.unexpected()),
+            };
+            words.next();
+            ExtensionStatement::Comment { name, comment }
+        }
+        _ => alter(words)?,
+    };
+    words.expect_end()?;
+    Ok(Own::Extension(Box::new(statement)))
+}
+
+fn create(words: &mut Words<'_>) -> Result<ExtensionStatement, SqlError> {
+    let if_not_exists = words.take_words(&["if", "not", "exists"]);
+    let name = words.name()?;
+    words.take_word("with");
+    let (mut schema, mut wanted, mut cascade) = (None, None, false);
+    loop {
+        let position = words.position();
+        let twice = || {
+            let error = SqlError::syntax("conflicting or redundant options");
+            position.map_or_else(|| error.clone(), |position| error.clone().with_position(position))
+        };
+        if words.take_word("schema") {
+            if schema.replace(words.name()?).is_some() {
+                return Err(twice());
+            }
+        } else if words.take_word("version") {
+            if wanted.replace(version(words)?).is_some() {
+                return Err(twice());
+            }
+        } else if words.take_word("cascade") {
+            // None needs another.
+            if std::mem::replace(&mut cascade, true) {
+                return Err(twice());
+            }
+        } else if words.take_word("from") {
+            return Err(SqlError::unsupported("CREATE EXTENSION ... FROM is no longer supported"));
+        } else {
+            return Ok(ExtensionStatement::Create { name, if_not_exists, schema, version: wanted });
+        }
+    }
+}
+
+fn alter(words: &mut Words<'_>) -> Result<ExtensionStatement, SqlError> {
+    let name = words.name()?;
+    if words.take_word("update") {
+        let version = if words.take_word("to") { Some(version(words)?) } else { None };
+        return Ok(ExtensionStatement::Update { name, version });
+    }
+    if words.take_words(&["set", "schema"]) {
+        return Ok(ExtensionStatement::SetSchema { name, schema: words.name()? });
+    }
+    if ["add", "drop"].into_iter().any(|word| words.take_word(word)) {
+        return Err(super::unsupported("ALTER EXTENSION ADD and DROP"));
+    }
+    Err(words.unexpected())
+}
+
+fn missing(name: &str) -> SqlError {
+    SqlError::new("42704", format!("extension \"{name}\" does not exist"))
+}
+
+fn exists(name: &str) -> SqlError {
+    SqlError::new("42710", format!("extension \"{name}\" already exists"))
+}
+
+fn not_available(name: &str) -> SqlError {
+    let names: Vec<&str> = AVAILABLE.iter().map(|extension| extension.name).collect();
+    let hint = match name {
+        STATEMENTS => "The view resurgam_plans has what was planned and run, with counts and times.".to_owned(),
+        PLPGSQL => "Functions in this language are not supported.".to_owned(),
+        _ => format!("Extensions that are built in: {}.", names.join(", ")),
+    };
+    SqlError::unsupported(format!("extension \"{name}\" is not available")).with_hint(hint)
+}
+
+impl Session {
+    /// Runs one.
+    pub(crate) async fn extension_statement(&mut self, statement: &ExtensionStatement) -> Result<Tag, SqlError> {
+        use ExtensionStatement as S;
+        self.ddl_deadline = self.deadline();
+        match statement {
+            S::Create { name, if_not_exists, schema, version } => {
+                self.create_extension(name, *if_not_exists, schema.as_deref(), version.as_deref()).await
+            }
+            S::Update { name, version } => self.update_extension(name, version.as_deref()).await,
+            S::SetSchema { name, schema } => self.move_extension(name, schema).await,
+            S::Drop { names, if_exists, cascade } => self.drop_extensions(names, *if_exists, *cascade).await,
+            S::Comment { name, comment } => self.comment_on_extension(name, comment.as_deref()).await,
+        }
+    }
+
+    /// Says that the language is not here to those who ask for it by habit.
+    fn tell_of_plpgsql(&mut self) {
+        let text = format!("extension \"{PLPGSQL}\" is not available, and the statement has no effect");
+        let hint = "Functions in this language are not supported.";
+        self.notice(SqlError::notice("WARNING", "01000", text).with_hint(hint));
+    }
+
+    async fn create_extension(
+        &mut self,
+        name: &str,
+        if_not_exists: bool,
+        schema: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<Tag, SqlError> {
+        const TAG: Tag = Tag::Fixed("CREATE EXTENSION");
+        let txn = self.ddl_transaction("CREATE EXTENSION")?;
+        if name == PLPGSQL && if_not_exists {
+            self.tell_of_plpgsql();
+            return Ok(TAG);
+        }
+        if txn.object_named(ObjectKind::EXTENSION, "", name)?.is_some() {
+            if !if_not_exists {
+                return Err(exists(name));
+            }
+            let text = format!("extension \"{name}\" already exists, skipping");
+            self.notice(SqlError::notice("NOTICE", "42710", text));
+            return Ok(TAG);
+        }
+        let extension = extensions::available(name).ok_or_else(|| not_available(name))?;
+        if let Some(version) = version.filter(|version| *version != extension.version) {
+            let text =
+                format!("extension \"{name}\" has no installation script nor update path for version \"{version}\"");
+            return Err(SqlError::new("22023", text));
+        }
+        let schema = match schema {
+            Some(schema) => schema.to_owned(),
+            None => self.first_schema(&txn)?,
+        };
+        if !has_schema(&txn, &schema)? {
+            return Err(no_schema(&schema));
+        }
+        let rights = self.rights()?;
+        if rights.allowed(self.role(), &rights.database, Object::Database, privilege::CREATE) == 0 {
+            let hint = "Must have CREATE privilege on current database to create this extension.";
+            return Err(
+                SqlError::new("42501", format!("permission denied to create extension \"{name}\"")).with_hint(hint)
+            );
+        }
+        self.keep_schema_of_extension(&txn, &schema).await?;
+        let object = CatalogObject::new(ObjectKind::EXTENSION, extensions::body(extension.version));
+        let made = self.settle_ddl(|| txn.create_object(&schema, name, object.clone())).await;
+        let made = made.map_err(|error| if error.sqlstate == "42710" { exists(name) } else { error })?;
+        let made = self.own_new_object(&txn, made).await?;
+        self.set_comment(&txn, &made, resurgam_engine::CommentOn::Relation, Some(extension.comment)).await?;
+        Ok(TAG)
+    }
+
+    /// The schema in which things are made.
+    fn first_schema(&self, txn: &Transaction) -> Result<String, SqlError> {
+        for schema in self.cx.search_path().listed() {
+            if has_schema(txn, schema)? {
+                return Ok(schema.to_owned());
+            }
+        }
+        Err(SqlError::new("3F000", "no schema has been selected to create in"))
+    }
+
+    /// Keeps a schema from being dropped while an extension comes into it. As in PostgreSQL nobody asks whether its functions
+    /// may be made there: who may have the extension does not make them himself.
+    async fn keep_schema_of_extension(&mut self, txn: &Transaction, schema: &str) -> Result<(), SqlError> {
+        if schema == PG_CATALOG {
+            return Ok(());
+        }
+        if crate::pg::catalog::is_system_schema(schema) || schema == PG_TEMP || is_temporary(schema) {
+            return Err(super::unsupported(&format!("an extension in schema \"{schema}\"")));
+        }
+        self.keep_existing_schema(txn, schema).await
+    }
+
+    /// An extension, locked against everyone else, and what it says.
+    ///
+    /// # Errors
+    /// `42704`; `42501` unless it is the role's own.
+    pub(super) async fn locked_extension(
+        &mut self,
+        txn: &Transaction,
+        name: &str,
+    ) -> Result<(Arc<Table>, Installed), SqlError> {
+        let mut lookups = 0;
+        loop {
+            let Some(entry) = txn.object_named(ObjectKind::EXTENSION, "", name)? else { return Err(missing(name)) };
+            if !self.owns(&entry)? {
+                return Err(crate::access::not_owner("extension", name));
+            }
+            lookups += 1;
+            match self.settle_ddl(|| txn.lock_for_change(&entry)).await {
+                Ok(()) => {
+                    let installed = Installed::of_object(&entry)?;
+                    // What others have made with it while it was waited for.
+                    txn.statement(StatementKind::PointWrite)?;
+                    return Ok((entry, installed));
+                }
+                Err(error)
+                    if error.definition_changed
+                        && txn.isolation() == Isolation::ReadCommitted
+                        && lookups < LOOKUPS_MAX =>
+                {
+                    txn.statement(StatementKind::PointWrite)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Keeps extensions, whose functions something that is made calls, until the transaction has ended.
+    pub(super) async fn keep_extensions(&mut self, txn: &Transaction, ids: &[u32]) -> Result<(), SqlError> {
+        for id in ids {
+            let gone = || {
+                let error = SqlError::new("42883", "an extension whose function is called was dropped meanwhile");
+                error.with_hint("Retry the statement.")
+            };
+            let entry = txn.object_by_id(*id)?.ok_or_else(gone)?;
+            self.settle_ddl(|| txn.keep(&entry)).await?;
+        }
+        Ok(())
+    }
+
+    async fn update_extension(&mut self, name: &str, version: Option<&str>) -> Result<Tag, SqlError> {
+        let txn = self.ddl_transaction("ALTER EXTENSION")?;
+        let (_, installed) = self.locked_extension(&txn, name).await?;
+        let (own, wanted) = (installed.version.as_str(), version.unwrap_or(&installed.version));
+        if own != wanted {
+            let text =
+                format!("extension \"{name}\" has no update path from version \"{own}\" to version \"{wanted}\"");
+            return Err(SqlError::new("22023", text));
+        }
+        self.skip(format!("version \"{own}\" of extension \"{name}\" is already installed"));
+        Ok(Tag::Fixed("ALTER EXTENSION"))
+    }
+
+    async fn move_extension(&mut self, name: &str, schema: &str) -> Result<Tag, SqlError> {
+        const TAG: Tag = Tag::Fixed("ALTER EXTENSION");
+        let txn = self.ddl_transaction("ALTER EXTENSION")?;
+        let (entry, installed) = self.locked_extension(&txn, name).await?;
+        if !has_schema(&txn, schema)? {
+            return Err(no_schema(schema));
+        }
+        self.may_create_in(schema)?;
+        if installed.schema != schema {
+            self.keep_schema_of_extension(&txn, schema).await?;
+            self.move_unused_extension(&txn, &entry, schema).await?;
+        }
+        Ok(TAG)
+    }
+
+    /// Moves an extension that is locked.
+    ///
+    /// # Errors
+    /// `0A000` if something calls its functions: what calls them says so by their names.
+    pub(super) async fn move_unused_extension(
+        &mut self,
+        txn: &Transaction,
+        entry: &Arc<Table>,
+        schema: &str,
+    ) -> Result<(), SqlError> {
+        let installed = Installed::of_object(entry)?;
+        if let Some(user) = users_of(&self.lookup(txn), &installed)?.first() {
+            let text = format!("moving extension \"{}\", whose functions are in use, is not supported", entry.name);
+            return Err(SqlError::unsupported(text).with_detail(user.line()));
+        }
+        self.settle_ddl(|| txn.rename_object(entry, schema, &entry.name)).await?;
+        Ok(())
+    }
+
+    /// DROP EXTENSION.
+    pub(crate) async fn drop_extensions(
+        &mut self,
+        names: &[String],
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<Tag, SqlError> {
+        let txn = self.ddl_transaction("DROP EXTENSION")?;
+        let mut all: Vec<(Arc<Table>, Installed)> = Vec::new();
+        for name in names {
+            match self.locked_extension(&txn, name).await {
+                Ok((entry, _)) if all.iter().any(|(known, _)| known.id == entry.id) => {}
+                Ok(found) => all.push(found),
+                Err(error) if if_exists && error.sqlstate == "42704" => {
+                    self.skip(format!("{}, skipping", error.message));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut users: Vec<User> = Vec::new();
+        for (_, installed) in &all {
+            users.extend(users_of(&self.lookup(&txn), installed)?);
+        }
+        if !users.is_empty() && !cascade {
+            let one = match all.as_slice() {
+                [(entry, _)] => Some(format!("extension {}", entry.name)),
+                _ => None,
+            };
+            return Err(needed_by(one.as_deref(), users.iter().map(User::line).collect()));
+        }
+        self.tell_of_cascade(&users.iter().map(|user| user.name.clone()).collect::<Vec<_>>());
+        self.drop_users(users).await?;
+        for (entry, _) in &all {
+            self.settle_ddl(|| txn.drop_object(entry)).await?;
+        }
+        Ok(Tag::Fixed("DROP EXTENSION"))
+    }
+
+    /// Drops what calls functions of an extension. (By statements, which may drop schemas, and so extensions, themselves.)
+    pub(super) fn drop_users(&mut self, users: Vec<User>) -> BoxFuture<'_, Result<(), SqlError>> {
+        Box::pin(async move {
+            // What goes with these has been told of already.
+            let notices = self.notices.len();
+            for user in users {
+                let Some(text) = user.drop else {
+                    return Err(super::unsupported(&format!("dropping {} with an extension", user.name)));
+                };
+                let mut statements = parse_known(&text)?;
+                let Some(statement) = statements.pop() else { return Err(SqlError::internal("a DROP that is none")) };
+                self.ddl(&statement, &text).await?;
+            }
+            self.notices.truncate(notices);
+            Ok(())
+        })
+    }
+
+    async fn comment_on_extension(&mut self, name: &str, comment: Option<&str>) -> Result<Tag, SqlError> {
+        const TAG: Tag = Tag::Fixed("COMMENT");
+        if name == PLPGSQL {
+            self.tell_of_plpgsql();
+            return Ok(TAG);
+        }
+        let comment = super::comment::checked(comment)?;
+        let txn = self.ddl_transaction("COMMENT")?;
+        let (entry, _) = self.locked_extension(&txn, name).await?;
+        self.set_comment(&txn, &entry, resurgam_engine::CommentOn::Relation, comment).await?;
+        Ok(TAG)
+    }
+}

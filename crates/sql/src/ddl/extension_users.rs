@@ -1,0 +1,194 @@
+//! What calls functions of an extension: DEFAULTs, constraints, generated columns, indexes, views and domains.
+//!
+//! Definitions keep expressions as texts, in which a function that is not in `public` has its schema ([`super::qualify`]). So
+//! the texts are searched; nothing else remembers who calls what.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{self, Expr, ObjectName, TableFactor, Visitor};
+use resurgam_ast::AstWalk;
+use resurgam_dialect::{Catalog, Function, Schema};
+use resurgam_engine::Table;
+
+use crate::pg::definition::parse_expression;
+use crate::pg::extensions::Installed;
+use crate::pg::functions::quote_ident;
+use crate::pg::search_path::{PG_CATALOG, PUBLIC};
+use crate::pg::user_types::UserType;
+use crate::plan::analyze::view_query;
+use crate::plan::lookup::{Lookup, parts_of};
+use crate::wire::SqlError;
+
+/// Something that calls a function of an extension.
+pub(super) struct User {
+    /// The id of the table, view or domain that it is or is a part of.
+    pub entry: u32,
+    /// As errors call it.
+    pub name: String,
+    /// The function.
+    function: String,
+    /// The statement that drops it.
+    pub drop: Option<String>,
+}
+
+impl User {
+    /// As DETAIL tells of it.
+    pub(super) fn line(&self) -> String {
+        format!("{} depends on function {}", self.name, self.function)
+    }
+}
+
+/// Whether `pg_catalog` has a function of that name, which goes before all others.
+pub(super) fn is_builtin(function: &str) -> bool {
+    Catalog::postgres().functions_named(Schema::PgCatalog, function).next().is_some()
+}
+
+/// Finds the first call of a function of an extension.
+struct Find<'a>(&'a Installed);
+
+impl Find<'_> {
+    fn called(&self, name: &ObjectName, args: usize) -> Option<&'static Function> {
+        let (schema, name) = parts_of(name).ok()?;
+        let is_its = match schema.as_deref() {
+            Some(schema) => schema == self.0.schema,
+            None => matches!(self.0.schema.as_str(), PUBLIC | PG_CATALOG) && !is_builtin(&name),
+        };
+        let mut named = self.0.functions().filter(|function| is_its && function.name == name);
+        let first = named.next()?;
+        Some(std::iter::once(first).chain(named).find(|function| function.args.len() == args).unwrap_or(first))
+    }
+}
+
+impl Visitor for Find<'_> {
+    type Break = &'static Function;
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Self::Break> {
+        if let Expr::Function(call) = expr {
+            let args = match &call.args {
+                ast::FunctionArguments::List(list) => list.args.len(),
+                _ => 0,
+            };
+            if let Some(found) = self.called(&call.name, args) {
+                return ControlFlow::Break(found);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Self::Break> {
+        let found = match factor {
+            TableFactor::Table { name, args: Some(args), .. } => self.called(name, args.args.len()),
+            TableFactor::Function { name, args, .. } => self.called(name, args.len()),
+            _ => None,
+        };
+        found.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    }
+}
+
+/// Everything that calls one of its functions, by age.
+///
+/// # Errors
+/// Those of reading the catalog, and of a text that cannot be read.
+pub(super) fn users_of(lookup: &Lookup<'_>, extension: &Installed) -> Result<Vec<User>, SqlError> {
+    let shown = |function: &Function| -> String {
+        let types: Vec<String> = function.args.iter().map(|ty| Catalog::postgres().format_type(*ty)).collect();
+        let schema = match lookup.path.place(&extension.schema) {
+            Some(_) => String::new(),
+            None => format!("{}.", quote_ident(&extension.schema)),
+        };
+        format!("{schema}{}({})", quote_ident(function.name), types.join(","))
+    };
+    let calls = |sql: &str| -> Result<Option<String>, SqlError> {
+        match parse_expression(sql)?.walk(&mut Find(extension)) {
+            ControlFlow::Break(function) => Ok(Some(shown(function))),
+            ControlFlow::Continue(()) => Ok(None),
+        }
+    };
+    let mut out = Vec::new();
+    let mut entries = lookup.txn.tables()?;
+    entries.extend(lookup.txn.views()?);
+    entries.extend(lookup.txn.objects(resurgam_engine::ObjectKind::TYPE)?);
+    entries.sort_by_key(|entry| entry.id);
+    for entry in &entries {
+        if entry.object.is_some() {
+            let ty = UserType::of_object(entry)?;
+            let Some(domain) = ty.as_domain() else { continue };
+            let texts = domain.checks.iter().map(|check| &check.sql).chain(&domain.default_sql);
+            for sql in texts {
+                if let Some(function) = calls(sql)? {
+                    out.push(User {
+                        entry: entry.id,
+                        name: format!("type {}", quote_ident(&entry.name)),
+                        function,
+                        drop: None,
+                    });
+                    break;
+                }
+            }
+            continue;
+        }
+        if let Some(view) = &entry.view {
+            let query = view_query(&view.sql)?;
+            if let ControlFlow::Break(function) = query.walk(&mut Find(extension)) {
+                let name = format!("view {}", lookup.shown(entry)?);
+                let drop = Some(format!("DROP VIEW IF EXISTS {} CASCADE", full(entry)));
+                out.push(User { entry: entry.id, name, function: shown(function), drop });
+            }
+            continue;
+        }
+        users_in_table(lookup, entry, &calls, &mut out)?;
+    }
+    Ok(out)
+}
+
+fn full(entry: &Table) -> String {
+    format!("{}.{}", quoted(&entry.schema), quoted(&entry.name))
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn users_in_table(
+    lookup: &Lookup<'_>,
+    table: &Table,
+    calls: &dyn Fn(&str) -> Result<Option<String>, SqlError>,
+    out: &mut Vec<User>,
+) -> Result<(), SqlError> {
+    let (shown, full) = (lookup.shown(table)?, full(table));
+    for (at, column) in table.columns.iter().enumerate() {
+        let Some(sql) = column.default_sql.as_deref().filter(|_| table.generated(at).is_none()) else { continue };
+        if let Some(function) = calls(sql)? {
+            let name = format!("default value for column {} of table {shown}", quote_ident(&column.name));
+            let drop = format!("ALTER TABLE {full} ALTER COLUMN {} DROP DEFAULT", quoted(&column.name));
+            out.push(User { entry: table.id, name, function, drop: Some(drop) });
+        }
+    }
+    for check in &table.checks {
+        if let Some(function) = calls(&check.sql)? {
+            let name = format!("constraint {} on table {shown}", quote_ident(&check.name));
+            let drop = format!("ALTER TABLE {full} DROP CONSTRAINT IF EXISTS {}", quoted(&check.name));
+            out.push(User { entry: table.id, name, function, drop: Some(drop) });
+        }
+    }
+    let mut indexes: Vec<u32> = Vec::new();
+    for generated in &table.generated {
+        let Some(column) = table.columns.get(generated.column) else { continue };
+        let Some(function) = calls(&generated.sql)? else { continue };
+        if !column.is_hidden() {
+            let name = format!("column {} of table {shown}", quote_ident(&column.name));
+            let drop = format!("ALTER TABLE {full} DROP COLUMN IF EXISTS {} CASCADE", quoted(&column.name));
+            out.push(User { entry: table.id, name, function, drop: Some(drop) });
+            continue;
+        }
+        for index in table.indexes.iter().filter(|index| index.columns.contains(&generated.column)) {
+            if !indexes.contains(&index.id) {
+                indexes.push(index.id);
+                let drop = format!("DROP INDEX IF EXISTS {}.{}", quoted(&table.schema), quoted(&index.name));
+                let name = format!("index {}", quote_ident(&index.name));
+                out.push(User { entry: table.id, name, function: function.clone(), drop: Some(drop) });
+            }
+        }
+    }
+    Ok(())
+}
