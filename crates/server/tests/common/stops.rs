@@ -70,6 +70,11 @@ pub fn stopped(
     if spills {
         soon(&format!("{what}: it does not spill"), has_spilled);
     } else {
+        if stop == Stop::Cancel {
+            // It is told to nobody where nothing runs, as in PostgreSQL, and the machine may be busy.
+            let state = format!("select state from pg_stat_activity where pid = {pid}");
+            soon(&format!("{what}: it does not begin"), || watcher.rows(&state) == ["active"]);
+        }
         std::thread::sleep(run_for);
     }
     let begun = Instant::now();
