@@ -12,10 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, DropBehavior, Expr,
     ObjectName, RenameTableNameKind, Statement, TableConstraint,
 };
-use resurgam_engine::{
-    CheckSpec, Datum, Direction, IndexSpec, Isolation, KeyRange, RowBatch, StatementKind, Table, TableChange,
-    Transaction,
-};
+use resurgam_engine::{CheckSpec, Datum, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction};
 
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
 use crate::ddl::{column_parts, default_text, free_name, full_name, is_relation, name_of, simple_columns, unsupported};
@@ -37,8 +34,6 @@ use crate::wire::{SqlError, Tag};
 
 /// Rows that are looked at together.
 const BATCH: usize = 1000;
-/// How often a table is looked up again that others keep changing.
-const LOOKUPS_MAX: usize = 20;
 
 /// A CHECK constraint as it was written.
 pub(crate) struct CheckParts {
@@ -104,23 +99,7 @@ impl Session {
 
     /// The newest definition of a table, locked against everyone else.
     pub(crate) async fn locked_table(&mut self, txn: &Transaction, name: &ObjectName) -> Result<Arc<Table>, SqlError> {
-        let mut lookups = 0;
-        loop {
-            let table = self.lookup(txn).table(name)?;
-            lookups += 1;
-            match self.settle_ddl(|| txn.lock_for_change(&table)).await {
-                Ok(()) => return Ok(table),
-                // Changed by the one who was waited for.
-                Err(error)
-                    if error.definition_changed
-                        && txn.isolation() == Isolation::ReadCommitted
-                        && lookups < LOOKUPS_MAX =>
-                {
-                    txn.statement(StatementKind::PointWrite)?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        self.locked_newest(txn, |session| session.lookup(txn).table(name)).await
     }
 
     pub(crate) async fn change(

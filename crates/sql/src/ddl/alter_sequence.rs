@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::Token;
-use resurgam_engine::{Identity, Isolation, OwnedSequence, StatementKind, Table, Transaction};
+use resurgam_engine::{Identity, OwnedSequence, Table, Transaction};
 
 use super::sequence::qualified;
 use super::sequence_options::{SequenceOption, altered, read_option, refuse_twice};
@@ -18,9 +18,6 @@ use crate::parse::words::Words;
 use crate::plan::lookup::{Lookup, last_name};
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
-
-/// How often a sequence is looked up again that others keep changing.
-const LOOKUPS_MAX: usize = 20;
 
 /// ALTER SEQUENCE as it was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,23 +82,7 @@ impl Session {
         txn: &Transaction,
         name: &ObjectName,
     ) -> Result<Arc<Table>, SqlError> {
-        let mut lookups = 0;
-        loop {
-            let sequence = find_sequence(&self.lookup(txn), name)?;
-            lookups += 1;
-            match self.settle_ddl(|| txn.lock_for_change(&sequence)).await {
-                Ok(()) => return Ok(sequence),
-                // Changed by the one who was waited for.
-                Err(error)
-                    if error.definition_changed
-                        && txn.isolation() == Isolation::ReadCommitted
-                        && lookups < LOOKUPS_MAX =>
-                {
-                    txn.statement(StatementKind::PointWrite)?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        self.locked_newest(txn, |session| find_sequence(&session.lookup(txn), name)).await
     }
 
     /// ALTER SEQUENCE.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 use futures::future::BoxFuture;
-use resurgam_engine::{CatalogObject, Isolation, ObjectKind, StatementKind, Table, Transaction};
+use resurgam_engine::{CatalogObject, ObjectKind, StatementKind, Table, Transaction};
 
 use super::extension_users::{User, users_of};
 use super::needed::needed_by;
@@ -29,8 +29,6 @@ use crate::wire::{SqlError, Tag};
 const PLPGSQL: &str = "plpgsql";
 /// What there is here for those who ask for this one.
 const STATEMENTS: &str = "pg_stat_statements";
-/// How often an extension is looked up again that others keep changing.
-const LOOKUPS_MAX: usize = 20;
 
 /// A statement about extensions, as it was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -264,30 +262,18 @@ impl Session {
         txn: &Transaction,
         name: &str,
     ) -> Result<(Arc<Table>, Installed), SqlError> {
-        let mut lookups = 0;
-        loop {
+        let find = |session: &mut Self| {
             let Some(entry) = txn.object_named(ObjectKind::EXTENSION, "", name)? else { return Err(missing(name)) };
-            if !self.owns(&entry)? {
-                return Err(crate::access::not_owner("extension", name));
+            match session.owns(&entry)? {
+                true => Ok(entry),
+                false => Err(crate::access::not_owner("extension", name)),
             }
-            lookups += 1;
-            match self.settle_ddl(|| txn.lock_for_change(&entry)).await {
-                Ok(()) => {
-                    let installed = Installed::of_object(&entry)?;
-                    // What others have made with it while it was waited for.
-                    txn.statement(StatementKind::PointWrite)?;
-                    return Ok((entry, installed));
-                }
-                Err(error)
-                    if error.definition_changed
-                        && txn.isolation() == Isolation::ReadCommitted
-                        && lookups < LOOKUPS_MAX =>
-                {
-                    txn.statement(StatementKind::PointWrite)?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        };
+        let entry = self.locked_newest(txn, find).await?;
+        let installed = Installed::of_object(&entry)?;
+        // What others have made with it while it was waited for.
+        txn.statement(StatementKind::PointWrite)?;
+        Ok((entry, installed))
     }
 
     /// Keeps extensions, whose functions something that is made calls, until the transaction has ended.

@@ -14,6 +14,7 @@ mod key_expr;
 pub(crate) mod like;
 mod made_name;
 pub(crate) mod needed;
+mod newest;
 mod qualify;
 pub(crate) mod retype;
 pub(crate) mod schema;

@@ -22,9 +22,6 @@ use crate::session::Session;
 use crate::session::shared::SessionShared;
 use crate::wire::{SqlError, Tag};
 
-/// How often a schema is looked up again that others keep changing.
-const LOOKUPS_MAX: usize = 20;
-
 /// CREATE or ALTER SCHEMA as it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum SchemaStatement {
@@ -296,27 +293,14 @@ impl Session {
 
     /// The same of a schema in which it may make things.
     pub(super) async fn keep_existing_schema(&mut self, txn: &Transaction, schema: &str) -> Result<(), SqlError> {
-        let mut lookups = 0;
-        loop {
-            lookups += 1;
-            if schema == PUBLIC {
-                self.settle_ddl(|| txn.keep_public()).await?;
-                txn.statement(StatementKind::PointWrite)?;
-                return if has_schema(txn, schema)? { Ok(()) } else { Err(no_schema(schema)) };
-            }
-            let Some(entry) = txn.object_named(ObjectKind::SCHEMA, "", schema)? else { return Err(no_schema(schema)) };
-            match self.settle_ddl(|| txn.keep(&entry)).await {
-                Ok(()) => return Ok(()),
-                Err(error)
-                    if error.definition_changed
-                        && txn.isolation() == Isolation::ReadCommitted
-                        && lookups < LOOKUPS_MAX =>
-                {
-                    txn.statement(StatementKind::PointWrite)?;
-                }
-                Err(error) => return Err(error),
-            }
+        if schema == PUBLIC {
+            self.settle_ddl(|| txn.keep_public()).await?;
+            txn.statement(StatementKind::PointWrite)?;
+            return if has_schema(txn, schema)? { Ok(()) } else { Err(no_schema(schema)) };
         }
+        let find = |_: &mut Self| txn.object_named(ObjectKind::SCHEMA, "", schema)?.ok_or_else(|| no_schema(schema));
+        self.kept_newest(txn, find).await?;
+        Ok(())
     }
 
     /// The entry of a schema, locked against everyone else; `public` gets one if it has none.
@@ -340,7 +324,7 @@ impl Session {
                     self.must_own_schema(name)?;
                     let object = CatalogObject::new(ObjectKind::SCHEMA, schema_body(false));
                     match self.settle_ddl(|| txn.create_object("", name, object.clone())).await {
-                        Err(error) if error.sqlstate == "42710" && lookups < LOOKUPS_MAX => {
+                        Err(error) if error.sqlstate == "42710" && lookups < super::newest::LOOKUPS_MAX => {
                             txn.statement(StatementKind::PointWrite)?;
                             continue;
                         }
@@ -354,7 +338,7 @@ impl Session {
                 Err(error)
                     if error.definition_changed
                         && txn.isolation() == Isolation::ReadCommitted
-                        && lookups < LOOKUPS_MAX =>
+                        && lookups < super::newest::LOOKUPS_MAX =>
                 {
                     txn.statement(StatementKind::PointWrite)?;
                 }

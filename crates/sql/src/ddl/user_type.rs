@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     AlterTableOperation, DropBehavior, Ident, ObjectName, UserDefinedTypeRepresentation,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
-use resurgam_engine::{CatalogObject, ColumnType, Isolation, ObjectKind, StatementKind, Table, Transaction};
+use resurgam_engine::{CatalogObject, ColumnType, ObjectKind, Table, Transaction};
 
 use super::needed::needed_by;
 use super::type_texts::Renamed;
@@ -22,9 +22,6 @@ use crate::pg::user_types::{Body, EnumType, LabelPlace, UserType};
 use crate::plan::lookup::name_in_public;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
-
-/// How often a type is looked up again that others keep changing.
-const LOOKUPS_MAX: usize = 20;
 
 /// ALTER TYPE as it was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,27 +145,14 @@ impl Session {
         txn: &Transaction,
         name: &ObjectName,
     ) -> Result<(Arc<Table>, UserType), SqlError> {
-        let mut lookups = 0;
-        loop {
-            let Some(object) = self.type_named(txn, name)? else { return Err(missing(name)) };
-            self.may_drop(&object, "type", &object.name)?;
-            lookups += 1;
-            match self.settle_ddl(|| txn.lock_for_change(&object)).await {
-                Ok(()) => {
-                    let ty = UserType::of_object(&object)?;
-                    return Ok((object, ty));
-                }
-                // Changed by the one who was waited for.
-                Err(error)
-                    if error.definition_changed
-                        && txn.isolation() == Isolation::ReadCommitted
-                        && lookups < LOOKUPS_MAX =>
-                {
-                    txn.statement(StatementKind::PointWrite)?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let find = |session: &mut Self| {
+            let Some(object) = session.type_named(txn, name)? else { return Err(missing(name)) };
+            session.may_drop(&object, "type", &object.name)?;
+            Ok(object)
+        };
+        let object = self.locked_newest(txn, find).await?;
+        let ty = UserType::of_object(&object)?;
+        Ok((object, ty))
     }
 
     /// The error of a type that is not there, or is that of a relation's rows.
@@ -200,24 +184,8 @@ impl Session {
 
     /// The same of one, by its id.
     pub(super) async fn keep_type(&mut self, txn: &Transaction, id: u32) -> Result<Arc<Table>, SqlError> {
-        let mut lookups = 0;
-        loop {
-            let Some(object) = txn.object_by_id(id)? else {
-                return Err(SqlError::new("42704", format!("type with OID {id} does not exist")));
-            };
-            lookups += 1;
-            match self.settle_ddl(|| txn.keep(&object)).await {
-                Ok(()) => return Ok(object),
-                Err(error)
-                    if error.definition_changed
-                        && txn.isolation() == Isolation::ReadCommitted
-                        && lookups < LOOKUPS_MAX =>
-                {
-                    txn.statement(StatementKind::PointWrite)?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let gone = || SqlError::new("42704", format!("type with OID {id} does not exist"));
+        self.kept_newest(txn, |_| txn.object_by_id(id)?.ok_or_else(gone)).await
     }
 
     /// Refuses a name that a type has, or a relation, whose rows' type it would be.

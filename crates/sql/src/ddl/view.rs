@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     Query, RenameTableNameKind, SelectItem, SqlOption, TableFactor, Visitor, VisitorMut,
 };
 use resurgam_ast::{AstWalk, AstWalkMut};
-use resurgam_engine::{CheckOption, Isolation, StatementKind, Table, Transaction, View, ViewColumn};
+use resurgam_engine::{CheckOption, Table, Transaction, View, ViewColumn};
 
 use super::needed::{Needed, drop_hint};
 use super::qualify::qualify;
@@ -32,8 +32,6 @@ use crate::plan::statement::{count_params, parse_known};
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
-/// How often a view is looked up again that others keep changing.
-const LOOKUPS_MAX: usize = 20;
 /// Columns of a view, as in PostgreSQL.
 const COLUMNS_MAX: usize = 1600;
 
@@ -404,23 +402,7 @@ impl Session {
         name: &ObjectName,
         word: &str,
     ) -> Result<Arc<Table>, SqlError> {
-        let mut lookups = 0;
-        loop {
-            let view = find_view(&self.lookup(txn), name, word)?;
-            lookups += 1;
-            match self.settle_ddl(|| txn.lock_for_change(&view)).await {
-                Ok(()) => return Ok(view),
-                // Changed by the one who was waited for.
-                Err(error)
-                    if error.definition_changed
-                        && txn.isolation() == Isolation::ReadCommitted
-                        && lookups < LOOKUPS_MAX =>
-                {
-                    txn.statement(StatementKind::PointWrite)?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        self.locked_newest(txn, |session| find_view(&session.lookup(txn), name, word)).await
     }
 
     /// DROP VIEW.
