@@ -4,6 +4,10 @@ use super::case::Kind;
 use super::types::Ty;
 use crate::answers::client::{Column, Outcome, Reply, Value};
 
+/// `pg_type.oid` of `real` and of `double precision`.
+const FLOAT4: u32 = 700;
+const FLOAT8: u32 = 701;
+
 /// In what two answers differ; the first are the gravest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Difference {
@@ -78,7 +82,11 @@ pub fn compare(theirs: &Reply, ours: &Reply, kind: Kind) -> Option<Differs> {
     }
     let ordered = matches!(kind, Kind::Query { ordered: true });
     if a.rows != b.rows {
-        let (x, y) = (sorted(&a.rows), sorted(&b.rows));
+        let (a_rows, b_rows) = (with_one_nan(a), with_one_nan(b));
+        if a_rows == b_rows {
+            return tags(a, b);
+        }
+        let (x, y) = (sorted(&a_rows), sorted(&b_rows));
         if x != y {
             return found(Difference::Rows, only(&x, &y, a.rows.len()), only(&y, &x, b.rows.len()));
         }
@@ -86,10 +94,41 @@ pub fn compare(theirs: &Reply, ours: &Reply, kind: Kind) -> Option<Differs> {
             return found(Difference::Order, brief(a), brief(b));
         }
     }
-    if a.tag != b.tag {
-        return found(Difference::Tag, format!("{:?}", a.tag), format!("{:?}", b.tag));
+    tags(a, b)
+}
+
+/// A difference of the tags.
+fn tags(theirs: &Outcome, ours: &Outcome) -> Option<Differs> {
+    let text = |outcome: &Outcome| format!("{:?}", outcome.tag);
+    (theirs.tag != ours.tag).then(|| Differs::new(Difference::Tag, text(theirs), text(ours)))
+}
+
+/// The rows, with each NaN of a floating-point column in binary without its sign and payload: what PostgreSQL sends there is the processor's
+/// (`inf - inf` is negative on x86-64, and positive on AArch64), equal for each comparison and the same as text. Resurgam sends one NaN.
+fn with_one_nan(outcome: &Outcome) -> Vec<Vec<Value>> {
+    let mut rows = outcome.rows.clone();
+    for (at, column) in outcome.columns.iter().flatten().enumerate().filter(|(_, column)| column.binary) {
+        for value in rows.iter_mut().filter_map(|row| row.get_mut(at)?.as_mut()) {
+            match (column.oid, value.as_slice()) {
+                (FLOAT8, bytes) => {
+                    if let Ok(bytes) = <[u8; 8]>::try_from(bytes)
+                        && f64::from_be_bytes(bytes).is_nan()
+                    {
+                        *value = f64::NAN.to_be_bytes().to_vec();
+                    }
+                }
+                (FLOAT4, bytes) => {
+                    if let Ok(bytes) = <[u8; 4]>::try_from(bytes)
+                        && f32::from_be_bytes(bytes).is_nan()
+                    {
+                        *value = f32::NAN.to_be_bytes().to_vec();
+                    }
+                }
+                _ => {}
+            }
+        }
     }
-    None
+    rows
 }
 
 /// Whether an error is about values and rows: which comes first may depend on their order.
@@ -226,6 +265,28 @@ mod tests {
         assert_eq!(shape("ERROR 42P01: relation \"t1\" 12"), "ERROR 42P01: relation \"\" 0");
         assert_eq!(shape("a1.c0 = 'x' + 15.5"), "a.c = '' + 0.0");
         assert_eq!(shape("ERROR 22012: division"), "ERROR 22012: division");
+    }
+
+    #[test]
+    fn a_nan_is_a_nan() {
+        let of = |oid, binary, bytes: &[u8]| {
+            let mut reply = reply(&["x"], None);
+            let outcome = &mut reply.outcomes[0];
+            outcome.rows[0][0] = Some(bytes.to_vec());
+            outcome.columns.as_mut().expect("it has one").iter_mut().for_each(|c| (c.oid, c.binary) = (oid, binary));
+            reply
+        };
+        let differ = |oid, binary, a: &[u8], b: &[u8]| {
+            compare(&of(oid, binary, a), &of(oid, binary, b), Kind::Query { ordered: true }).map(|d| d.what)
+        };
+        let (plus, minus) = (f64::NAN.to_be_bytes(), (-f64::NAN).to_be_bytes());
+        assert_eq!(differ(FLOAT8, true, &plus, &minus), None);
+        assert_eq!(differ(FLOAT4, true, &f32::NAN.to_be_bytes(), &(-f32::NAN).to_be_bytes()), None);
+        // Neither text, nor another type, nor another number.
+        assert_eq!(differ(FLOAT8, false, &plus, &minus), Some(Difference::Rows));
+        assert_eq!(differ(20, true, &plus, &minus), Some(Difference::Rows));
+        assert_eq!(differ(FLOAT8, true, &0f64.to_be_bytes(), &(-0f64).to_be_bytes()), Some(Difference::Rows));
+        assert_eq!(differ(FLOAT8, true, &plus, &1f64.to_be_bytes()), Some(Difference::Rows));
     }
 
     #[test]
