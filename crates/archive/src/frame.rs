@@ -34,7 +34,7 @@ const ZSTD: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
     /// Next to none: of what is merged soon, and made while transactions want the processors.
-    Least = -1,
+    Least = -5,
     /// Little. Speed counts.
     Little = 1,
 }

@@ -37,7 +37,7 @@ use crate::backup_places::Backups;
 use crate::database::Database;
 use crate::history;
 use crate::options::DoubleWrites;
-use crate::pace::{Pace, processors};
+use crate::pace::{Pace, Yields, processors};
 use crate::restore::Lineage;
 
 /// The name under which it holds the log.
@@ -173,7 +173,7 @@ impl Archiver {
             changing: Mutex::default(),
             hold,
             seen: Mutex::default(),
-            pace: Pace::new(cpu_percent, processors()),
+            pace: Pace::new(cpu_percent, Yields::SOON, processors()),
             cpu_percent,
             lineage,
         };

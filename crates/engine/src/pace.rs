@@ -2,9 +2,9 @@
 //! fast as it can while there are processors to spare, and with a share of them where others want them, so that it is not felt
 //! (Instant restore, section 5.3: transactions go before the restore of what nobody has asked for).
 //!
-//! What others want is what the whole machine does beside the work, its rests included. Below a half the work takes what it can,
-//! at its low priority; from there on less and less, down to its share where others want nine tenths. Where the system does not
-//! tell what it does, nothing but the priority holds the work back.
+//! What others want is what the whole machine does beside the work, its rests included. Below some of the processors the work takes what it can,
+//! at its low priority; from there on less and less, down to its share where others want nearly all: how much that is, [`Yields`] says.
+//! Where the system does not tell what it does, nothing but the priority holds the work back.
 //!
 //! Nothing is at risk for longer by it: log, archive and backup have everything. What somebody waits for is done at once, and not at a pace.
 
@@ -13,9 +13,22 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use resurgam_vfs::MachineTime;
 
-/// Others have so much of the processors where the work begins to take less than the rest, and where it takes its share only.
-const SOME: f64 = 0.5;
-const ALL: f64 = 0.9;
+/// How soon the work steps back: what others have of the processors where it begins to take less than the rest, and where it takes its share
+/// only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Yields {
+    some: f64,
+    all: f64,
+}
+
+impl Yields {
+    /// Where others hardly find a processor: of work whose end makes the database safe again.
+    pub const LATE: Self = Self { some: 0.5, all: 0.9 };
+    /// Where others are at work at all: nobody waits for the work, and there is a bound to what may wait for it. A transaction that waits for the
+    /// disk wants a processor the moment it need not wait any more, so a machine that is half idle is not half free.
+    pub const SOON: Self = Self { some: 0.1, all: 0.5 };
+}
+
 /// Looked at so far apart, at least: the system counts in hundredths of a second.
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest rest between two steps.
@@ -24,6 +37,7 @@ const REST_MAX: Duration = Duration::from_secs(1);
 /// See the module.
 pub(crate) struct Pace {
     processors: f64,
+    yields: Yields,
     state: Mutex<State>,
 }
 
@@ -41,12 +55,12 @@ struct State {
 
 impl Pace {
     /// `percent` of all processors' time is the work's share: 100 never rests.
-    pub fn new(percent: u32, processors: usize) -> Self {
+    pub fn new(percent: u32, yields: Yields, processors: usize) -> Self {
         let share = share_of(percent);
         let (zero, seen) = (Duration::ZERO, None);
         // It begins with care: the machine may be at work, and a moment at full speed would be felt.
         let state = Mutex::new(State { share, seen, ours: zero, allowed: 0.0, rest: zero, rested: zero });
-        Self { processors: processors.max(1) as f64, state }
+        Self { processors: processors.max(1) as f64, yields, state }
     }
 
     /// Its share from now on is `percent`: of work that must not fall behind.
@@ -67,7 +81,8 @@ impl Pace {
         if all >= LOOK.mul_f64(self.processors) {
             let others = busy.saturating_sub(state.ours).as_secs_f64() / all.as_secs_f64();
             // A look may meet a moment that is like no other.
-            let allowed = (state.allowed + ((ALL - others) / (ALL - SOME)).clamp(0.0, 1.0)) / 2.0;
+            let Yields { some, all } = self.yields;
+            let allowed = (state.allowed + ((all - others) / (all - some)).clamp(0.0, 1.0)) / 2.0;
             // Halving never comes to an end by itself.
             state.allowed = if allowed > 0.99 { 1.0 } else { allowed };
             (state.seen, state.ours) = (Some(now), Duration::ZERO);
@@ -124,7 +139,7 @@ mod tests {
 
     impl Machine {
         fn new(percent: u32) -> Self {
-            Self { pace: Pace::new(percent, 2), now: MachineTime { busy: ms(1000), all: ms(9000) } }
+            Self { pace: Pace::new(percent, Yields::LATE, 2), now: MachineTime { busy: ms(1000), all: ms(9000) } }
         }
         /// A step and what follows: the pass has run for `ran` within `took`, others for `others`. Returns the rest.
         fn step(&mut self, ran: u64, took: u64, others: u64) -> Duration {
@@ -172,6 +187,30 @@ mod tests {
     }
 
     #[test]
+    fn work_that_yields_soon_rests_where_others_have_a_half() {
+        let mut machine = Machine::new(1);
+        for yields in [Yields::LATE, Yields::SOON] {
+            machine.pace = Pace::new(1, yields, 2);
+            for _ in 0..8 {
+                machine.rest(200, 200);
+                machine.step(10, 10, 10);
+            }
+            machine.rest(200, 200);
+            let rest = machine.step(10, 10, 10);
+            match yields.some < 0.5 {
+                true => assert_eq!(rest, ms(490), "10 ms of processors in 500 ms of two"),
+                false => assert_eq!(rest, ms(0)),
+            }
+        }
+        // Nor does it rest where there is nobody.
+        for _ in 0..8 {
+            machine.rest(200, 10);
+            machine.step(100, 100, 1);
+        }
+        assert_eq!(machine.step(100, 100, 1), ms(0));
+    }
+
+    #[test]
     fn its_share_may_grow() {
         let mut machine = Machine::new(1);
         for _ in 0..8 {
@@ -192,7 +231,7 @@ mod tests {
         for _ in 0..5 {
             assert_eq!((machine.step(10, 100, 190), machine.pace.steps_back()), (ms(0), false));
         }
-        let pace = Pace::new(5, 2);
+        let pace = Pace::new(5, Yields::LATE, 2);
         pace.worked(ms(9), ms(50), None);
         assert_eq!((pace.steps_back(), pace.take_rest()), (false, ms(0)));
     }

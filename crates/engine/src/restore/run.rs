@@ -22,7 +22,7 @@ use resurgam_vfs::{MachineTime, Vfs, thread_time};
 use super::marks::Marks;
 use super::origin::{Origin, OriginKind};
 use crate::database::Database;
-use crate::pace::{Pace, processors};
+use crate::pace::{Pace, Yields, processors};
 
 /// The background pass takes so many neighbouring segments at once, at most.
 const STEP_MAX: usize = 32;
@@ -118,7 +118,7 @@ impl Restore {
             since_us: vfs.wall_clock_us(),
             step: Mutex::new((None, 1, 0)),
             failing: AtomicU64::new(0),
-            pace: Pace::new(cpu_percent, processors()),
+            pace: Pace::new(cpu_percent, Yields::LATE, processors()),
             hold: Mutex::new(hold),
         }))
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -30,6 +30,11 @@ const LAG_LOOK: Duration = Duration::from_millis(100);
 /// The server's threads that sort the log into runs, and that merge these, by the beginnings of their names.
 const SORTING_THREADS: [&str; 1] = ["resurgam-archive"];
 const MERGING_THREADS: [&str; 1] = ["resurgam-merge"];
+/// Before a turn the archive merges what waits from the turn before: it is done when its threads did nothing between so many looks, this far apart.
+const CALM_LOOKS: usize = 3;
+const CALM_LOOK: Duration = Duration::from_secs(1);
+/// It is not waited for longer.
+const CALM_MAX: Duration = Duration::from_secs(300);
 /// The archive lags this much at most, in seconds, at 99 of 100 looks.
 const LAG_GOAL: f64 = 1.0;
 /// Throughput with an archive, as a share of that without.
@@ -248,6 +253,7 @@ impl Subject {
         self.server.start()?;
         let data_mb = bytes_of(&self.server.dir.join("data")) as f64 / 1e6;
         let (way, server, log, copies) = (self.way, &self.server, &self.log, &self.copies);
+        wait_for_calm(server)?;
         let (course, tally) = drive(server.port, mix, &mut self.terminals, |run| match way {
             Way::Copy => std::thread::scope(|scope| {
                 scope.spawn(|| copy_segments(log, copies, run));
@@ -357,6 +363,25 @@ fn course(options: &Options, server: &Server, way: Way, backups: bool, run: &Run
     Ok(Course { begun, ended, lags, backups })
 }
 
+/// Waits until the archive's threads have nothing to do: a turn is not to pay for the one before, nor for the load of the data.
+fn wait_for_calm(server: &Server) -> Result<()> {
+    let archiving =
+        || Ok::<_, String>(server.cpu_seconds_of(&SORTING_THREADS)? + server.cpu_seconds_of(&MERGING_THREADS)?);
+    let until = Instant::now() + CALM_MAX;
+    let (mut seen, mut calm) = (archiving()?, 0);
+    while calm < CALM_LOOKS {
+        if Instant::now() > until {
+            return Err(format!("the archive was at work for {} s after the load had ended", CALM_MAX.as_secs()));
+        }
+        std::thread::sleep(CALM_LOOK);
+        let now = archiving()?;
+        // The clock of a thread is in hundredths of a second, and looking for work is work.
+        calm = if now - seen < 0.02 { calm + 1 } else { 0 };
+        seen = now;
+    }
+    Ok(())
+}
+
 fn number(text: Option<String>) -> Result<f64> {
     let text = text.unwrap_or_default();
     text.parse().map_err(|_| format!("\"{text}\" is not a number"))
@@ -447,7 +472,7 @@ fn report(options: &Options, mix: &TpcC, setup: &Setup, subjects: &[Subject]) ->
         "{} clients work on a TPC-C-like mix of {} warehouses without think times; seed {}; commits wait for the disk; {} \
          turns of {} s each, after {} s that are not counted; medians, and shares within a round (least to most). Log, archive, backups and data are in folders on the same disk. \
          \"Log files copied\": the lab copies finished segments, as files, beside the server; its processor time is not in \
-         the server's. Processor time for a GB archived is that of the server's threads that sort and that merge; these rest while the load wants the processors, unless too many runs wait. The lag is looked at every tenth of a second. The mix's consistency conditions held after each run.\n\n",
+         the server's. Processor time for a GB archived is that of the server's threads that sort and that merge; these rest while the load wants the processors, unless too many runs wait. What waits to be merged at the end of a turn is merged after it, and no turn begins before (\"runs waiting\"). The lag is looked at every tenth of a second. The mix's consistency conditions held after each run.\n\n",
         options.clients, mix.warehouses, options.seed, options.rounds, options.seconds, options.warm_up
     );
     text += &setup.text();
