@@ -175,7 +175,7 @@ pub use resurgam_log::PlantedInLog;
 pub use resurgam_log::{Log, LogBlock, LogFollower, LogHold, LogHolder, LogSink, LogStats};
 pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{
-    ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ElementType, ExternalRef, Interval, NumericLimit,
+    ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ElementType, ExternalRef, Interval, NumericLimit, OrderedType,
     SECOND_DIGITS_MAX,
 };
 pub use resurgam_page::{array, codec, document, key};

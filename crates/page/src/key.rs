@@ -214,7 +214,7 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, max: usize, out: &mut Vec
             out.extend_from_slice(&v);
         }
         (ty, DatumRef::Text(v)) if ty.is_text() => put_escaped(v.as_bytes(), max, out)?,
-        (T::Bytes, DatumRef::Bytes(v)) => put_escaped(v, max, out)?,
+        (T::Bytes | T::Ordered(_), DatumRef::Bytes(v)) => put_escaped(v, max, out)?,
         (T::Interval(_), DatumRef::Interval(v)) => {
             out.push(NOT_NULL);
             out.extend_from_slice(&((v.span() as u128) ^ (1 << 127)).to_be_bytes());
@@ -414,7 +414,7 @@ fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
             array::encode(&refs, ty, &mut out)?;
             return Ok(KeyDatum::Owned(Datum::Bytes(out)));
         }
-        T::Bytes | T::Jsonb | T::VarNumeric(_) | T::Text | T::Varchar(_) | T::Char(_) | T::Json => {
+        T::Bytes | T::Ordered(_) | T::Jsonb | T::VarNumeric(_) | T::Text | T::Varchar(_) | T::Char(_) | T::Json => {
             let Some(body) = body.len().checked_sub(2).and_then(|len| body.get(..len)) else {
                 return Err(bad("text cut off", at));
             };

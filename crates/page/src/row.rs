@@ -375,7 +375,15 @@ pub(crate) fn get_fixed<'a>(ty: ColumnType, bytes: &[u8]) -> Result<DatumRef<'a>
         T::Interval(_) => DatumRef::Interval(Interval::from_bytes(array(bytes)?)),
         T::Numeric { .. } if bytes.len() == 8 => DatumRef::Numeric(i128::from(i64::from_le_bytes(array(bytes)?))),
         T::Numeric { .. } => DatumRef::Numeric(i128::from_le_bytes(array(bytes)?)),
-        T::VarNumeric(_) | T::Text | T::Varchar(_) | T::Char(_) | T::Bytes | T::Json | T::Jsonb | T::Array(_) => {
+        T::VarNumeric(_)
+        | T::Text
+        | T::Varchar(_)
+        | T::Char(_)
+        | T::Bytes
+        | T::Ordered(_)
+        | T::Json
+        | T::Jsonb
+        | T::Array(_) => {
             return Err(Error::internal("variable-width type in the fixed area"));
         }
     })

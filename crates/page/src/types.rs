@@ -8,7 +8,7 @@
 //! 18 VarNumeric     19 VarNumeric with a limit: precision u16, scale i16
 //! 20 Time, 21 Timestamp, 22 TimestampTz with a number of digits: u8
 //! 23 Jsonb     24 Interval     25 Interval with a limit: u32     26 Array: the elements' type, which is no array
-//! 27 Enum: id of the type u32
+//! 27 Enum: id of the type u32     28 Ordered: kind u8 (1 inet, 2 cidr, 3 macaddr, 4 macaddr8)
 //! ```
 
 use crate::codec::Reader;
@@ -33,6 +33,43 @@ pub struct NumericLimit {
     pub precision: u16,
     /// Digits after the point; negative for zeros before it.
     pub scale: i16,
+}
+
+/// Types whose values are bytes that are equal where the values are, and order as these do. What the bytes mean is the SQL layer's: to the
+/// engine all of them are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OrderedType {
+    /// An address of IPv4 or IPv6, with a netmask.
+    Inet,
+    /// A network of IPv4 or IPv6.
+    Cidr,
+    /// The address of a network interface, of 6 bytes and of 8.
+    MacAddr,
+    MacAddr8,
+}
+
+impl OrderedType {
+    pub const ALL: [Self; 4] = [Self::Inet, Self::Cidr, Self::MacAddr, Self::MacAddr8];
+
+    /// The SQL name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inet => "inet",
+            Self::Cidr => "cidr",
+            Self::MacAddr => "macaddr",
+            Self::MacAddr8 => "macaddr8",
+        }
+    }
+
+    /// The number by which the catalog knows it.
+    const fn number(self) -> u8 {
+        match self {
+            Self::Inet => 1,
+            Self::Cidr => 2,
+            Self::MacAddr => 3,
+            Self::MacAddr8 => 4,
+        }
+    }
 }
 
 /// Type of a column.
@@ -78,6 +115,8 @@ pub enum ColumnType {
     Array(ElementType),
     /// A label of the enumerated type with that id, as the number by which that type orders it ([`Datum::Int8`]).
     Enum(u32),
+    /// Bytes in the order of their values.
+    Ordered(OrderedType),
 }
 
 /// Type of an array's elements: any column type but an array, in the form that the catalog has of it.
@@ -167,7 +206,7 @@ impl ColumnType {
             Int8 | Float8 | Time(_) | Timestamp(_) | TimestampTz(_) | Enum(_) => 8,
             Numeric { precision, .. } if precision <= NUMERIC_PRECISION_I64 => 8,
             Numeric { .. } | Uuid | Interval(_) => 16,
-            VarNumeric(_) | Text | Varchar(_) | Char(_) | Bytes | Json | Jsonb | Array(_) => return None,
+            VarNumeric(_) | Text | Varchar(_) | Char(_) | Bytes | Json | Jsonb | Array(_) | Ordered(_) => return None,
         })
     }
 
@@ -187,10 +226,10 @@ impl ColumnType {
     }
 
     /// Whether a key tells less than the value, or tells it in another form, so that a row has to keep the value as
-    /// well: digits of numerics are not in keys, nor is of how many days an interval is.
+    /// well: digits of numerics are not in keys, nor is of how many days an interval is, and zero bytes are escaped there.
     pub const fn is_kept_beside_key(self) -> bool {
         use ColumnType::*;
-        matches!(self, Bytes | VarNumeric(_) | Jsonb | Interval(_) | Array(_))
+        matches!(self, Bytes | VarNumeric(_) | Jsonb | Interval(_) | Array(_) | Ordered(_))
     }
 
     /// Whether values that are equal may be of other bytes, or of other fields: they are compared by their keys.
@@ -230,6 +269,7 @@ impl ColumnType {
             Interval(Some(_)) => 25,
             Array(_) => 26,
             Enum(_) => 27,
+            Ordered(_) => 28,
         };
         out.push(tag);
         match self {
@@ -243,6 +283,7 @@ impl ColumnType {
             Interval(Some(limit)) => out.extend_from_slice(&limit.to_le_bytes()),
             Array(element) => element.column_type().encode_into(out),
             Enum(id) => out.extend_from_slice(&id.to_le_bytes()),
+            Ordered(ty) => out.push(ty.number()),
             _ => {}
         }
     }
@@ -302,6 +343,13 @@ impl ColumnType {
                 }
             }
             27 => Enum(r.u32()?),
+            28 => {
+                let number = r.u8()?;
+                match OrderedType::ALL.into_iter().find(|ty| ty.number() == number) {
+                    Some(ty) => Ordered(ty),
+                    None => return Err(r.bad("unknown type of ordered bytes")),
+                }
+            }
             _ => return Err(r.bad("unknown column type")),
         })
     }
@@ -337,6 +385,7 @@ impl fmt::Display for ColumnType {
             Interval(_) => "interval",
             Array(element) => return write!(f, "{}[]", element.column_type()),
             Enum(id) => return write!(f, "enum {id}"),
+            Ordered(ty) => ty.name(),
         })
     }
 }
@@ -585,6 +634,8 @@ pub(crate) mod strategies {
             Just(Varchar(9)),
             Just(Char(3)),
             Just(Bytes),
+            Just(Ordered(OrderedType::Inet)),
+            Just(Ordered(OrderedType::MacAddr8)),
             Just(Date),
             Just(Time(None)),
             Just(Timestamp(None)),
@@ -621,9 +672,11 @@ pub(crate) mod strategies {
             Text | Varchar(_) | Char(_) | Json => {
                 prop_oneof!["[ab\u{0}\u{1}]{0,4}", ".{0,12}"].prop_map(Datum::Text).boxed()
             }
-            Bytes => proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()], 0..6)
-                .prop_map(Datum::Bytes)
-                .boxed(),
+            Bytes | Ordered(_) => {
+                proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()], 0..6)
+                    .prop_map(Datum::Bytes)
+                    .boxed()
+            }
             // A key, and no display scale: that is what comes back from a key.
             VarNumeric(_) => proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()], 0..6)
                 .prop_map(|mut key| {

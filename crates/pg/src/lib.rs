@@ -48,6 +48,7 @@ pub mod grammar;
 pub mod jsonb;
 pub mod memory;
 pub mod naming;
+pub mod network;
 pub mod notify;
 pub mod random;
 pub mod roles;

@@ -130,6 +130,9 @@ pub fn fit_text<'a>(text: &'a str, ty: &ColumnType, explicit: bool) -> Result<&'
 /// # Errors
 /// As [`assignment_cast`]; `42846` where there is no cast.
 pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) -> Result<ArrayRef, SqlError> {
+    if let Some(done) = crate::network::cast(array, target) {
+        return done;
+    }
     let source = array.data_type();
     match (source, oid) {
         (DataType::Null, _) => return Ok(new_null_array(target, array.len())),

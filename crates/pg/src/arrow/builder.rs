@@ -10,6 +10,7 @@ use resurgam_engine::{ColumnType, DatumRef};
 
 use crate::datetime::{days_from_engine, us_from_engine};
 use crate::encode::uuid_bytes;
+use crate::network;
 use crate::types::UTC;
 use crate::wire::SqlError;
 
@@ -31,6 +32,7 @@ enum Inner {
     VarNumeric(LargeBinaryBuilder),
     Text(StringViewBuilder),
     Bytes(BinaryViewBuilder),
+    Ordered(network::Builder),
     Date(Date32Builder),
     Time(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder),
@@ -69,6 +71,7 @@ impl ColumnBuilder {
             ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Json | ColumnType::Uuid => {
                 Inner::Text(StringViewBuilder::with_capacity(capacity))
             }
+            ColumnType::Ordered(ty) => Inner::Ordered(network::Builder::new(ty, capacity)),
             ColumnType::Bytes => Inner::Bytes(BinaryViewBuilder::with_capacity(capacity)),
             ColumnType::Date => Inner::Date(Date32Builder::with_capacity(capacity)),
             ColumnType::Time(_) => Inner::Time(Time64MicrosecondBuilder::with_capacity(capacity)),
@@ -122,6 +125,7 @@ impl ColumnBuilder {
                 b.append_value(std::str::from_utf8(&bytes).unwrap_or_default());
             }
             (Inner::Bytes(b), DatumRef::Bytes(v)) => b.append_value(v),
+            (Inner::Ordered(b), DatumRef::Bytes(v)) => b.append(v)?,
             (Inner::VarNumeric(b), DatumRef::Bytes(v)) => b.append_value(v),
             (Inner::Date(b), DatumRef::Date(v)) => b.append_value(days_from_engine(v)),
             (Inner::Time(b), DatumRef::Time(v)) => b.append_value(v),
@@ -163,6 +167,7 @@ impl ColumnBuilder {
             Inner::VarNumeric(b) => b.append_null(),
             Inner::Text(b) => b.append_null(),
             Inner::Bytes(b) => b.append_null(),
+            Inner::Ordered(b) => b.append_null(),
             Inner::Date(b) => b.append_null(),
             Inner::Time(b) => b.append_null(),
             Inner::Timestamp(b) => b.append_null(),
@@ -189,6 +194,7 @@ impl ColumnBuilder {
             Inner::VarNumeric(b) => Arc::new(b.finish()),
             Inner::Text(b) => Arc::new(b.finish()),
             Inner::Bytes(b) => Arc::new(b.finish()),
+            Inner::Ordered(b) => Arc::new(b.finish()),
             Inner::Date(b) => Arc::new(b.finish()),
             Inner::Time(b) => Arc::new(b.finish()),
             Inner::Timestamp(b) => Arc::new(b.finish()),

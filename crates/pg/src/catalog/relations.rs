@@ -517,6 +517,9 @@ fn operator_class(ty: u32) -> u32 {
         oid::TIMESTAMP => 3128,
         oid::TIMESTAMPTZ => 3127,
         oid::UUID => 2968,
+        oid::INET | oid::CIDR => 10015,
+        oid::MACADDR => 10024,
+        oid::MACADDR8 => 10026,
         _ => match type_by_oid(ty) {
             Some(row) if row.category == 'E' => 3522,
             _ => 0,

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Field};
 
 use super::defs::SystemRelation;
 use crate::errors::from_arrow;
-use crate::types::UTC;
+use crate::types::{TEXT, UTC};
 use crate::wire::SqlError;
 
 /// A value of a system relation.
@@ -124,11 +124,23 @@ impl<'a> Rows<'a> {
             .columns
             .iter()
             .enumerate()
-            .map(|(at, values)| array(self.relation.schema.field(at).data_type(), values))
+            .map(|(at, values)| {
+                let field = self.relation.schema.field(at);
+                let texts = array(&text_form(field), values)?;
+                crate::network::cast(&texts, field.data_type()).unwrap_or(Ok(texts))
+            })
             .collect::<Result<Vec<_>, SqlError>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.count));
         RecordBatch::try_new_with_options(self.relation.schema.clone(), arrays, &options)
             .map_err(|error| from_arrow(&error))
+    }
+}
+
+/// In what form a column's values are written down before it has its own: addresses are written as text.
+fn text_form(field: &Field) -> DataType {
+    match crate::network::type_of_data(field.data_type()) {
+        Some(_) => TEXT,
+        None => field.data_type().clone(),
     }
 }
 

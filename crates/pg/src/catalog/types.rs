@@ -67,6 +67,9 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
                 (3128, "timestamp_ops", oid::TIMESTAMP),
                 (3127, "timestamptz_ops", oid::TIMESTAMPTZ),
                 (2968, "uuid_ops", oid::UUID),
+                (10015, "inet_ops", oid::INET),
+                (10024, "macaddr_ops", oid::MACADDR),
+                (10026, "macaddr8_ops", oid::MACADDR8),
             ] {
                 rows.add([
                     ("oid", oid.into()),

@@ -12,8 +12,11 @@ use super::array::{ListCells, put_list_binary, put_list_text};
 use super::binary::put_numeric_binary;
 use super::record::{put_record_binary, put_record_text};
 use super::text::*;
+use resurgam_engine::OrderedType;
+
 use crate::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::functions::numeric::column::numeric_error;
+use crate::network;
 use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, field_oid, oid};
 use crate::user_types::{Labels, enum_of_data, labels_of};
 use crate::wire::SqlError;
@@ -61,6 +64,7 @@ pub(super) enum Data<'a> {
     /// Dynamic numerics.
     Numeric(&'a LargeBinaryArray),
     BytesView(&'a BinaryViewArray),
+    Ordered(&'a FixedSizeBinaryArray, OrderedType),
     FixedBytes(&'a FixedSizeBinaryArray),
     Date(&'a Date32Array),
     Date64(&'a Date64Array),
@@ -159,7 +163,10 @@ impl<'a> Cell<'a> {
             DataType::Binary => Data::Document(down(array)?),
             DataType::LargeBinary => Data::Numeric(down(array)?),
             DataType::BinaryView => Data::BytesView(down(array)?),
-            DataType::FixedSizeBinary(_) => Data::FixedBytes(down(array)?),
+            DataType::FixedSizeBinary(_) => match network::type_of_data(array.data_type()) {
+                Some(ty) => Data::Ordered(down(array)?, ty),
+                None => Data::FixedBytes(down(array)?),
+            },
             DataType::Date32 => Data::Date(down(array)?),
             DataType::Date64 => Data::Date64(down(array)?),
             DataType::Time32(TimeUnit::Second) => {
@@ -282,6 +289,7 @@ impl<'a> Cell<'a> {
             Data::Document(array) => out.put_slice(crate::jsonb::to_text(array.value(row))?.as_bytes()),
             Data::Numeric(array) => put_dynamic(out, array.value(row))?,
             Data::BytesView(array) => put_bytea(out, array.value(row)),
+            Data::Ordered(array, ty) => out.put_slice(network::to_text(*ty, array.value(row))?.as_bytes()),
             Data::FixedBytes(array) => put_bytea(out, array.value(row)),
             Data::Date(array) => put_date(out, array.value(row)),
             Data::Date64(array) => put_date(out, date64(array.value(row))),
@@ -343,6 +351,7 @@ impl<'a> Cell<'a> {
             }
             Data::Numeric(array) => put_dynamic_binary(out, array.value(row))?,
             Data::BytesView(array) => out.put_slice(array.value(row)),
+            Data::Ordered(array, ty) => out.put_slice(&network::send(*ty, array.value(row))?),
             Data::FixedBytes(array) => out.put_slice(array.value(row)),
             Data::Date(array) => out.put_i32(days_to_engine(array.value(row))),
             Data::Date64(array) => out.put_i32(days_to_engine(date64(array.value(row)))),

@@ -7,6 +7,7 @@ use datafusion::arrow::array::*;
 use datafusion::common::ScalarValue;
 
 use super::define::{P, PgFunction, f, oid};
+use super::network::inet_of;
 use crate::catalog::Model;
 use crate::context::PgContext;
 use crate::types::oid as t;
@@ -235,7 +236,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         .alias("pg_conf_load_time"),
     );
     out.push(add!("inet_server_addr", &[], t::INET, |cx, call| match cx.server_addr() {
-        Some((address, _)) => call.same_text(address),
+        Some((address, _)) => call.same(inet_of(&address)?),
         None => call.null(),
     }));
     out.push(add!("inet_server_port", &[], t::INT4, |cx, call| match cx.server_addr() {
@@ -245,7 +246,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("inet_client_addr", &[], t::INET, |cx, call| {
         let pid = cx.backend_pid();
         match cx.activity().into_iter().find(|session| session.pid == pid).and_then(|s| s.client_addr) {
-            Some(address) => call.same_text(address),
+            Some(address) => call.same(inet_of(&address)?),
             None => call.null(),
         }
     }));

@@ -5,7 +5,7 @@
 //!   has no 2 GB limit, and filters and sorts copy 16 bytes a value instead of the text.
 //! - `uuid` is its canonical lower-case text: byte order of the text is the
 //!   order of the 16 bytes, and comparisons with string literals need no special case.
-//! - `bytea` is `BinaryView`.
+//! - `bytea` is `BinaryView`; types whose bytes order as their values do are `FixedSizeBinary`, each of its own width ([`crate::network`]).
 //! - `char(n)` is held without its padding, so that comparison and every text
 //!   function see what PostgreSQL's see; the padding comes back at the edge.
 //!   What mixes several lengths has them: [`PADDED`].
@@ -33,6 +33,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Time
 use resurgam_engine::{ColumnType, ElementType, NumericLimit};
 use resurgam_numeric::Typmod;
 
+use crate::network;
 use crate::user_types::{self, definition::Kind};
 
 pub use names::{PgType, TYPES, format_type, interval_fields, type_by_name, type_by_oid};
@@ -92,6 +93,7 @@ pub fn column_oid(ty: &ColumnType) -> u32 {
         ColumnType::Jsonb => oid::JSONB,
         ColumnType::Interval(_) => oid::INTERVAL,
         ColumnType::Enum(id) => *id,
+        ColumnType::Ordered(ty) => network::oid_of(*ty),
         ColumnType::Array(element) => {
             type_by_oid(column_oid(&element.column_type())).map_or(oid::TEXT_ARRAY, |ty| ty.array)
         }
@@ -126,6 +128,7 @@ pub fn column_type_of_oid(oid: u32, typmod: i32) -> Option<ColumnType> {
         oid::TIMESTAMP => ColumnType::Timestamp(second_digits(typmod)),
         oid::TIMESTAMPTZ => ColumnType::TimestampTz(second_digits(typmod)),
         oid::UUID => ColumnType::Uuid,
+        oid if let Some(ty) = network::type_of_oid(oid) => ColumnType::Ordered(ty),
         oid::JSON => ColumnType::Json,
         oid::JSONB => ColumnType::Jsonb,
         oid::INTERVAL => ColumnType::Interval(u32::try_from(typmod).ok()),
@@ -213,6 +216,7 @@ pub fn arrow_type(ty: &ColumnType) -> DataType {
         ColumnType::VarNumeric(_) => crate::functions::numeric::DYNAMIC,
         ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Uuid | ColumnType::Json => TEXT,
         ColumnType::Bytes => DataType::BinaryView,
+        ColumnType::Ordered(ty) => network::data_type(ty),
         ColumnType::Date => DataType::Date32,
         ColumnType::Time(_) => DataType::Time64(TimeUnit::Microsecond),
         ColumnType::Timestamp(_) => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -285,9 +289,9 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         | oid::REGPROC
         | oid::REGPROCEDURE
         | oid::PG_NODE_TREE
-        | oid::ACLITEM
-        | oid::INET => TEXT,
+        | oid::ACLITEM => TEXT,
         oid::BYTEA => DataType::BinaryView,
+        oid if let Some(ty) = network::type_of_oid(oid) => network::data_type(ty),
         oid::JSONB => JSONB,
         oid::DATE => DataType::Date32,
         oid::TIME => DataType::Time64(TimeUnit::Microsecond),
@@ -361,6 +365,7 @@ pub fn arrow_oid(ty: &DataType) -> u32 {
         // Nothing else is kept so; see `functions::numeric`.
         DataType::LargeBinary => oid::NUMERIC,
         DataType::Binary => oid::JSONB,
+        DataType::FixedSizeBinary(_) if let Some(ty) = network::type_of_data(ty) => network::oid_of(ty),
         DataType::BinaryView | DataType::FixedSizeBinary(_) => oid::BYTEA,
         DataType::Date32 | DataType::Date64 => oid::DATE,
         DataType::Time32(_) | DataType::Time64(_) => oid::TIME,
@@ -423,7 +428,6 @@ fn compatible(marked: u32, implied: u32) -> bool {
                     | oid::REGPROCEDURE
                     | oid::PG_NODE_TREE
                     | oid::ACLITEM
-                    | oid::INET
             ),
             oid::OID => {
                 matches!(marked, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID)

@@ -37,7 +37,7 @@ const fn base(
 ) -> PgType {
     let preferred =
         matches!(oid, oid::BOOL | oid::TEXT | oid::FLOAT8 | oid::OID | oid::TIMESTAMPTZ | oid::INTERVAL | oid::INET);
-    let by_value = matches!(len, 1 | 2 | 4 | 8);
+    let by_value = matches!(len, 1 | 2 | 4 | 8) && oid != oid::MACADDR8;
     PgType { oid, name, sql_name, len, by_value, align, category, preferred, array, elem: 0 }
 }
 
@@ -89,7 +89,14 @@ pub static TYPES: &[PgType] = &[
     base(oid::FLOAT4, "float4", "real", 4, 'i', 'N', oid::FLOAT4_ARRAY),
     base(oid::FLOAT8, "float8", "double precision", 8, 'd', 'N', oid::FLOAT8_ARRAY),
     base(oid::UNKNOWN, "unknown", "unknown", -2, 'c', 'X', 0),
-    base(oid::INET, "inet", "inet", -1, 'i', 'I', 0),
+    base(oid::CIDR, "cidr", "cidr", -1, 'i', 'I', oid::CIDR_ARRAY),
+    array(oid::CIDR_ARRAY, "_cidr", "cidr[]", oid::CIDR, 'i'),
+    base(oid::MACADDR8, "macaddr8", "macaddr8", 8, 'i', 'U', oid::MACADDR8_ARRAY),
+    array(oid::MACADDR8_ARRAY, "_macaddr8", "macaddr8[]", oid::MACADDR8, 'i'),
+    base(oid::MACADDR, "macaddr", "macaddr", 6, 'i', 'U', oid::MACADDR_ARRAY),
+    base(oid::INET, "inet", "inet", -1, 'i', 'I', oid::INET_ARRAY),
+    array(oid::MACADDR_ARRAY, "_macaddr", "macaddr[]", oid::MACADDR, 'i'),
+    array(oid::INET_ARRAY, "_inet", "inet[]", oid::INET, 'i'),
     array(oid::BOOL_ARRAY, "_bool", "boolean[]", oid::BOOL, 'i'),
     array(oid::BYTEA_ARRAY, "_bytea", "bytea[]", oid::BYTEA, 'i'),
     array(oid::CHAR_ARRAY, "_char", "\"char\"[]", oid::CHAR, 'i'),

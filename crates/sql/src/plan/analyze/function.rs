@@ -21,7 +21,7 @@ use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
 use crate::access::needs::denied;
 use crate::pg::definition::cast_function_oid;
-use crate::pg::functions::{numeric, series_call_name};
+use crate::pg::functions::{is_of_network, numeric, series_call_name};
 use crate::pg::types::{self, oid};
 use crate::plan::lookup::{has_schema, no_schema};
 use crate::wire::SqlError;
@@ -451,6 +451,7 @@ impl Analyzer<'_> {
         matches!(name, "position" | "substring" | "char_length" | "character_length")
             || self.names.state.scalar_functions().contains_key(name)
             || numeric::by_proc_name(source).is_some()
+            || is_of_network(source)
     }
 
     /// The expression that computes a function.
@@ -545,6 +546,7 @@ impl Analyzer<'_> {
                 return unknown("substring by a pattern of SQL");
             }
             "char_length" | "character_length" if source == "textlen" => "character_length",
+            _ if is_of_network(source) => source,
             other => other,
         };
         let registered = self.names.state.scalar_functions().get(known).cloned();

@@ -12,7 +12,8 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::{Analyzer, Result, unknown};
-use crate::pg::functions::{REGEX_OPERATORS, numeric, time_operator};
+use crate::pg::functions::{REGEX_OPERATORS, is_of_network, numeric, time_operator};
+use crate::pg::network::type_of_oid;
 use crate::pg::types::oid;
 use crate::pg::user_types::FIRST_USER_OID;
 
@@ -47,6 +48,7 @@ fn is_plain(ty: Type) -> bool {
         || is_float(ty)
         || is_text(ty)
         || ty.oid >= FIRST_USER_OID
+        || type_of_oid(ty.oid).is_some()
         || matches!(
             ty.oid,
             oid::BOOL
@@ -204,7 +206,7 @@ impl Analyzer<'_> {
         span: Span,
     ) -> Result<Bound> {
         let (l, r) = (left.ty, right.ty);
-        if code.starts_with("jsonb_") || code.starts_with("json_") {
+        if code.starts_with("jsonb_") || code.starts_with("json_") || is_of_network(code) {
             return self.call_named(code, vec![left, right], result);
         }
         let arithmetic = match name {
@@ -216,6 +218,10 @@ impl Analyzer<'_> {
             _ => None,
         };
         if let Some(op) = arithmetic {
+            if r.oid == oid::INET && is_integer(l) {
+                // PostgreSQL has it as a function in SQL.
+                return self.call_named("inetpl", vec![right, left], result);
+            }
             if is_integer(l) && is_integer(r) || is_float(l) && is_float(r) {
                 let (left, right) = self.one_form_pair(left, right)?;
                 let data = left.data.clone();
@@ -352,6 +358,10 @@ impl Analyzer<'_> {
         };
         let result = Type::of(resolved.result.0);
         let operand = self.operand(operand, Type::of(resolved.right.0))?;
+        let code = super::coerce::builtin().function(resolved.function).map_or("", |function| function.source);
+        if is_of_network(code) {
+            return Ok(self.call_named(code, vec![operand], result)?.at(span));
+        }
         let data = operand.data.clone();
         let out = match name {
             "+" => operand,
