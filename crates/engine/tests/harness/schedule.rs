@@ -41,6 +41,8 @@ const BACKUP_EVERY: u64 = 41;
 /// Steps from one look for something to archive to the next.
 const ARCHIVE_EVERY: u64 = 7;
 const CLIENTS_MAX: usize = 5;
+/// What is under way where a replacement of a dead device fails.
+const REPLACING: &str = "replacing a dead device";
 /// See [`Met::hardly`].
 const FULL_DISKS: f64 = 0.01;
 
@@ -425,6 +427,15 @@ impl World {
                 self.met.device_errors += 1;
                 Ok(())
             }
+            // It is well again, and not replaced yet: the background would do that, and has to succeed. Ending a
+            // transaction needs no page.
+            (ErrorKind::Io, _)
+                if error.message().contains("a device is dead")
+                    && !["commit", "rollback", REPLACING].iter().any(|never| what.starts_with(never)) =>
+            {
+                self.met.device_errors += 1;
+                self.db.replace_dead_devices().or_else(|error| self.judge_any(error, REPLACING))
+            }
             (ErrorKind::DiskFull, Fault::DiskFull) => {
                 self.met.disk_full += 1;
                 Ok(())
@@ -628,8 +639,6 @@ impl World {
             // What it needs of the archive may be out of reach with the rest.
             match outcome {
                 Err(error) if error.kind() == ErrorKind::NotInPrerequisiteState && self.fault != Fault::None => {}
-                // Not replaced yet.
-                Err(error) if error.message().starts_with("a device is dead") => {}
                 Err(error) => return self.judge_any(error, "backup"),
                 Ok(_) => {}
             }
@@ -679,11 +688,8 @@ impl World {
                 }
                 _ => ("finishing recovery", self.db.finish_recovery().and_then(|()| self.db.restore_step().map(drop))),
             };
-            match result {
-                // Not replaced yet: whoever waits for that has given up.
-                Err(error) if error.message().starts_with("a device is dead") => return Ok(()),
-                Err(error) => return self.judge_any(error, name),
-                Ok(()) => {}
+            if let Err(error) = result {
+                return self.judge_any(error, name);
             }
             if what < 2 {
                 self.model.durable();
