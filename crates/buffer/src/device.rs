@@ -39,6 +39,8 @@ pub(crate) struct Devices {
     replaceable: AtomicBool,
     is_dead: AtomicBool,
     dead: Mutex<Vec<(u64, Error)>>,
+    /// Replacements that are complete.
+    replaced: AtomicU64,
     /// Held shared while a page is loaded, from the choice of the file on.
     pub loads: RwLock<()>,
     patience_ms: AtomicU64,
@@ -50,6 +52,7 @@ impl Default for Devices {
             replaceable: AtomicBool::new(false),
             is_dead: AtomicBool::new(false),
             dead: Mutex::default(),
+            replaced: AtomicU64::new(0),
             loads: RwLock::default(),
             patience_ms: AtomicU64::new(0),
         }
@@ -70,14 +73,20 @@ impl BufferPool {
 
     /// A page of the file could not be read: whether it is worth trying again, after a pause that is made here. Where
     /// nothing else of the file can be read either, for a while, its device is declared dead; one that is dead may be
-    /// replaced while the caller waits. `since` is when it failed first.
-    pub(crate) fn is_worth_trying_again(&self, page: PageId, error: &Error, since: Instant) -> bool {
+    /// replaced while the caller waits. `since` is when it failed first, `replaced` the number of
+    /// [replacements](BufferPool::replacements) before this try.
+    pub(crate) fn is_worth_trying_again(&self, page: PageId, error: &Error, since: Instant, replaced: u64) -> bool {
         if error.kind() != ErrorKind::Io || !self.is_replaceable() {
             return false;
         }
         let patience = Duration::from_millis(self.devices.patience_ms.load(Ordering::SeqCst));
         let is_dead = || self.dead_devices().iter().any(|(of, _)| *of == page.file());
-        if !is_dead() {
+        let was_dead = is_dead();
+        if self.replacements() != replaced {
+            // What failed was the file before.
+            return true;
+        }
+        if !was_dead {
             if !self.sources.is_whole_file_unread(page) {
                 return false;
             }
@@ -93,14 +102,25 @@ impl BufferPool {
     }
 
     /// A frame cannot be had while a device is dead: waits a moment for its replacement; false: it was waited for long
-    /// enough.
-    pub(crate) fn wait_for_replacement(&self, since: Instant) -> bool {
+    /// enough, or none is dead, nor was when `replaced` was the number of [replacements](BufferPool::replacements), before
+    /// this try.
+    pub(crate) fn wait_for_replacement(&self, since: Instant, replaced: u64) -> bool {
         let patience = Duration::from_millis(self.devices.patience_ms.load(Ordering::SeqCst));
-        if self.dead_devices().is_empty() || since.elapsed() >= patience {
+        let dead = !self.dead_devices().is_empty();
+        if self.replacements() != replaced {
+            return true;
+        }
+        if !dead || since.elapsed() >= patience {
             return false;
         }
         std::thread::sleep(PAUSE);
         true
+    }
+
+    /// How many devices were replaced until now. Where it has grown over a call that failed, that may have been for a device
+    /// that is dead no more. (Who finds none dead and asks for this afterwards sees what made it so.)
+    pub(crate) fn replacements(&self) -> u64 {
+        self.devices.replaced.load(Ordering::SeqCst)
     }
 
     /// Declares the device of the file with that number dead; true if it was not yet.
@@ -221,7 +241,55 @@ impl BufferPool {
         }
         let mut dead = self.devices.dead.lock();
         dead.retain(|(of, _)| *of != file);
+        // In this order.
+        self.devices.replaced.fetch_add(1, Ordering::SeqCst);
         self.devices.is_dead.store(!dead.is_empty(), Ordering::SeqCst);
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resurgam_log::{Log, LogConfig};
+    use resurgam_page::PageBuf;
+    use resurgam_vfs::{OpenMode, SimVfs};
+
+    use super::*;
+    use crate::PoolConfig;
+    use crate::source::SegmentMaker;
+
+    struct Nothing;
+
+    impl SegmentMaker for Nothing {
+        fn make(&self, _: PageId, _: &mut [PageBuf]) -> Result<u64> {
+            Ok(0)
+        }
+    }
+
+    /// The device is replaced after a call to it failed and before the caller looks whether it is dead.
+    #[test]
+    fn who_failed_just_before_a_replacement_tries_again() -> Result<()> {
+        let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+        vfs.make_folder(Path::new("/db"))?;
+        let log = Log::create(Arc::clone(&vfs), Path::new("/db/log"), LogConfig::default(), 1)?;
+        let config = PoolConfig { bytes: 1 << 20, batch_pages: 16 };
+        let pool = BufferPool::open(&vfs, Path::new("/db/data"), Path::new("/db/dw"), log, config)?;
+        pool.set_replaceable(true, Duration::from_secs(30));
+        let (failed, page) = (Error::new(ErrorKind::Io, "the device is gone"), PageId(1));
+        let before = pool.replacements();
+        pool.device_failed(0, &failed);
+        assert!(pool.check_devices().is_err());
+        let restoring = Arc::new(Restoring::new(&[(0, 1)], Arc::new(Nothing)));
+        let new = vfs.open(Path::new("/db/new"), OpenMode::Create)?;
+        pool.replace_file(0, new, None, Arc::clone(&restoring))?;
+        pool.note_behind(0, &restoring, pool.log().end_lsn())?;
+        assert!(pool.dead_devices().is_empty());
+        let now = Instant::now();
+        assert!(pool.wait_for_replacement(now, before), "there may be room by now");
+        assert!(pool.is_worth_trying_again(page, &failed, now, before), "it may be readable by now");
+        // What fails since then has another reason.
+        let after = pool.replacements();
+        assert!(!pool.wait_for_replacement(now, after) && !pool.is_worth_trying_again(page, &failed, now, after));
+        Ok(())
     }
 }

@@ -48,6 +48,22 @@ pub enum Access {
     Scan,
 }
 
+/// Why a page could not be had.
+pub(crate) enum NotHad {
+    /// There was no room for it in memory, and others could not be written to make some.
+    Room(Error),
+    /// It could not be loaded.
+    Page(Error),
+}
+
+impl NotHad {
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::Room(error) | Self::Page(error) => error,
+        }
+    }
+}
+
 /// Settings of the pool.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
@@ -287,6 +303,11 @@ impl BufferPool {
 
     /// Shared access to `page`, read from its source if it is not in memory.
     pub fn read(&self, page: PageId, access: Access) -> Result<ReadGuard<'_>> {
+        self.read_or_why(page, access).map_err(NotHad::into_error)
+    }
+
+    /// As [`BufferPool::read`], for who has to know whether an error is of this page.
+    pub(crate) fn read_or_why(&self, page: PageId, access: Access) -> Result<ReadGuard<'_>, NotHad> {
         loop {
             let pin = self.pin(page, access)?;
             let latch = pin.0.latch.read();
@@ -299,7 +320,7 @@ impl BufferPool {
     /// Exclusive access to `page`.
     pub fn write(&self, page: PageId, access: Access) -> Result<WriteGuard<'_>> {
         loop {
-            let pin = self.pin(page, access)?;
+            let pin = self.pin(page, access).map_err(NotHad::into_error)?;
             let latch = pin.0.latch.write();
             if pin.0.valid.load(Ordering::Acquire) {
                 return Ok(WriteGuard { latch, pin });
@@ -338,16 +359,16 @@ impl BufferPool {
         Some(Pin(frame))
     }
 
-    fn pin(&self, page: PageId, access: Access) -> Result<Pin<'_>> {
+    fn pin(&self, page: PageId, access: Access) -> Result<Pin<'_>, NotHad> {
         if page.is_none() {
-            return Err(Error::corrupt("a page pointer is empty"));
+            return Err(NotHad::Page(Error::corrupt("a page pointer is empty")));
         }
         loop {
             if let Some(pin) = self.lookup(page, access) {
                 bump(&self.counters.hits, 1);
                 return Ok(pin);
             }
-            let Some((pin, mut latch)) = self.install(page)? else { continue };
+            let Some((pin, mut latch)) = self.install(page).map_err(NotHad::Room)? else { continue };
             bump(&self.counters.misses, 1);
             // Not over a replacement of the page's file: it ends before, or begins behind it.
             let (loading, loaded) = self.load(page, &mut latch);
@@ -388,7 +409,7 @@ impl BufferPool {
                     self.abandon(page, &pin);
                     drop(latch);
                     drop(pin);
-                    return Err(error);
+                    return Err(NotHad::Page(error));
                 }
             }
         }
@@ -398,6 +419,7 @@ impl BufferPool {
     fn load(&self, page: PageId, buf: &mut PageBuf) -> (RwLockReadGuard<'_, ()>, Result<Loaded>) {
         let mut failed_since = None;
         loop {
+            let replaced = self.replacements();
             let loading = self.devices.loads.read();
             match self.sources.restoring().filter(|restoring| !restoring.is_there(page)) {
                 Some(restoring) => {
@@ -411,7 +433,7 @@ impl BufferPool {
                     let Err(error) = &loaded else { return (loading, loaded) };
                     let since = *failed_since.get_or_insert_with(Instant::now);
                     drop(loading);
-                    if !self.is_worth_trying_again(page, error, since) {
+                    if !self.is_worth_trying_again(page, error, since, replaced) {
                         return (self.devices.loads.read(), loaded);
                     }
                 }
@@ -491,11 +513,12 @@ impl BufferPool {
             // No clean victim: clean some pages ourselves.
             self.check_poisoned()?;
             bump(&self.counters.foreground_cleans, 1);
+            let replaced = self.replacements();
             match self.write_back(WriteGoal::Victims) {
                 Ok(0) => std::thread::yield_now(),
                 Ok(_) => {}
                 Err(error) => {
-                    if !self.wait_for_replacement(*failed_since.get_or_insert_with(Instant::now)) {
+                    if !self.wait_for_replacement(*failed_since.get_or_insert_with(Instant::now), replaced) {
                         return Err(error);
                     }
                 }

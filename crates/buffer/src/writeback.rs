@@ -26,7 +26,7 @@ use resurgam_page::PageBuf;
 
 use crate::frame::Frame;
 use crate::planted::Planted;
-use crate::pool::BufferPool;
+use crate::pool::{BufferPool, NotHad};
 use crate::source::{RedoEntry, Restoring, Segment};
 use crate::stats::bump;
 
@@ -460,25 +460,27 @@ impl BufferPool {
     /// handed to `damaged` and left pending; one that cannot be read is tried a few times.
     ///
     /// # Errors
-    /// Those that do not concern one page only.
+    /// Those that do not concern one page only: also those of writing other pages to make room for one, and of a device
+    /// that is dead and not replaced yet. Nothing is said of a page for them, which may in the end cost its log.
     pub fn redo_some(&self, limit: usize, mut damaged: impl FnMut(PageId, &Error)) -> Result<u64> {
         for page in self.sources.pending.next(limit) {
-            match self.read(page, crate::Access::Scan) {
+            let is_dead = || self.dead_devices().iter().any(|(of, _)| *of == page.file());
+            match self.read_or_why(page, crate::Access::Scan) {
                 Ok(guard) => drop(guard),
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                Err(NotHad::Room(error)) => return Err(error),
+                Err(NotHad::Page(error)) if error.kind() == ErrorKind::Corrupt => {
                     damaged(page, &error);
                     self.sources.pending.give_up(page, &error);
                     continue;
                 }
-                Err(error) if error.kind() == ErrorKind::Io => {
-                    // Unless it was the writing of another one, to make room in memory.
+                Err(NotHad::Page(error)) if error.kind() == ErrorKind::Io && !is_dead() => {
                     self.check_poisoned()?;
                     self.log.check_running()?;
                     damaged(page, &error);
                     self.sources.pending.failed(page, &error);
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(NotHad::Page(error)) => return Err(error),
             }
             // Loading a page removes its entry. One that is in memory without having been
             // loaded was to be formatted anew by an allocation that was dropped: it is free,

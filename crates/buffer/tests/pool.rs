@@ -7,7 +7,7 @@ use resurgam_base::{ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, limits::PA
 use resurgam_buffer::{Access, BufferPool, Mtr, Openings, PoolConfig, WriteGoal, restore_double_writes};
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::{PageType, op};
-use resurgam_vfs::{OpenMode, SimVfs, Vfs};
+use resurgam_vfs::{Failing, FaultPlan, OpenMode, SimVfs, Vfs};
 
 const DATA: &str = "/db/data";
 const SIDE: &str = "/db/dw";
@@ -220,5 +220,36 @@ fn reading_a_page_that_never_was_is_a_clear_error() -> Result<()> {
         assert!(error.message().contains("page 4000"), "{error}");
     }
     assert_eq!(pool.write_back(WriteGoal::All)?, 0);
+    Ok(())
+}
+
+/// Memory is full of pages that cannot be written now: that is no fault of the pages that await redo, which would be set
+/// aside for it in the end, and their log with them.
+#[test]
+fn a_page_is_not_passed_over_because_others_cannot_be_written() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    let ids: Vec<PageId> = (0..200u32).map(|i| new_page(&pool, &i.to_le_bytes())).collect::<Result<_>>()?;
+    pool.write_all()?;
+    let awaits = ids[0];
+    let last = pool.read(awaits, Access::Point)?.lsn();
+    for id in &ids[1..] {
+        drop(pool.read(*id, Access::Point)?);
+    }
+    assert!(!pool.is_resident(awaits));
+    pool.pending_redo().note(awaits, last, last);
+    let failing = Failing { path: SIDE.into(), reads: false, writes: true, syncs: false };
+    sim.set_faults(FaultPlan { failing: vec![failing], ..FaultPlan::default() });
+    let full = ids[1..].iter().find_map(|id| change(&pool, *id).err()).expect("there is no room for all of them");
+    assert_eq!(full.kind(), ErrorKind::Io, "{full}");
+    for _ in 0..5 {
+        let error = pool.redo_some(64, |page, error| panic!("{page}: {error}")).expect_err("there is no room for it");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    }
+    assert_eq!((pool.pending_redo().stuck(), pool.pending_redo().unread(), pool.pending_redo().len()), (0, 0, 1));
+    sim.set_faults(FaultPlan::default());
+    assert_eq!(pool.redo_some(64, |page, error| panic!("{page}: {error}"))?, 0);
+    assert!(pool.pending_redo().is_empty());
+    assert_eq!(content(&pool, awaits)?, 0u32.to_le_bytes());
     Ok(())
 }

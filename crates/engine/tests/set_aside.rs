@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{key, row};
 use resurgam_engine::*;
 use resurgam_page::PageBuf;
-use resurgam_vfs::{OpenMode, SimVfs, Vfs};
+use resurgam_vfs::{Failing, FaultPlan, OpenMode, SimVfs, Vfs};
 
 const PAGE: usize = limits::PAGE_SIZE;
 const LOG_MAX: u64 = 4 << 20;
@@ -265,6 +265,72 @@ fn a_page_that_was_set_aside_heals_with_an_archive() -> Result<()> {
         // It is in its place again, and nothing is left of it in a checkpoint.
         let db = open(&vfs, false)?;
         assert_eq!((value(&db, 500)?, db.damaged_page_list().len()), (-1, 0));
+    }
+    Ok(())
+}
+
+/// Recovery meets a device that takes no writes for a while, with memory full of pages that have to be written: the ones
+/// that still await redo are as good as ever, and keep their log, however little of it is wanted.
+#[test]
+fn no_page_is_set_aside_because_others_cannot_be_written() -> Result<()> {
+    const ROWS: i64 = 3000;
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(3);
+        let open = |vfs: &SimVfs, pages: usize, log_bytes_wanted: u64| {
+            let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+            let options = Options {
+                buffer_bytes: pages * PAGE,
+                log_segment_bytes: 512 << 10,
+                log_bytes_wanted,
+                log_bytes_max: 16 << 20,
+                background: false,
+                accelerated_database_recovery: !traditional,
+                ..Options::default()
+            };
+            Database::open_with(shared, Path::new("/db"), options, |_| {})
+        };
+        let db = open(&vfs, 1024, 8 << 20)?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let spec = TableSpec::new("public", "t")
+            .column("id", ColumnType::Int8)
+            .column("v", ColumnType::Int8)
+            .column("note", ColumnType::Text)
+            .primary_key(&["id"]);
+        let t = tx.create_table(spec)?.done()?;
+        (0..ROWS).try_for_each(|id| tx.insert(&t, &row(id, id, &"x".repeat(400)))?.done().map(|_| ()))?;
+        tx.commit(Durability::Sync)?.wait()?;
+        settle(&db)?;
+        write(&db, |tx, t| {
+            (0..ROWS).try_for_each(|id| {
+                tx.update(t, &key(t, id)?, Seen::Snapshot, &row(id, -id, &"x".repeat(400)))?.done().map(|_| ())
+            })
+        })?;
+        let vfs = vfs.crash();
+        drop(db);
+        let db = open(&vfs, 64, 1)?;
+        let failing = Failing { path: "/db/doublewrite".into(), reads: false, writes: true, syncs: false };
+        vfs.set_faults(FaultPlan { failing: vec![failing], ..FaultPlan::default() });
+        for _ in 0..4 {
+            assert_eq!(db.finish_recovery().map_err(|error| error.kind()), Err(ErrorKind::Io));
+            let _ = db.checkpoint();
+        }
+        assert_eq!(db.damaged_page_list().len(), 0, "traditional: {traditional}");
+        // It is well again, and there is work elsewhere.
+        vfs.set_faults(FaultPlan::default());
+        for round in 0..30 {
+            let wide = "z".repeat(1000);
+            write(&db, |tx, t| {
+                (0..60).try_for_each(|id| {
+                    tx.update(t, &key(t, id)?, Seen::Snapshot, &row(id, round, &wide))?.done().map(|_| ())
+                })
+            })?;
+            settle(&db)?;
+        }
+        for id in 60..ROWS {
+            assert_eq!(value(&db, id)?, -id);
+        }
+        db.finish_recovery()?;
+        assert_eq!(db.verify()?, Vec::<String>::new());
     }
     Ok(())
 }
