@@ -493,3 +493,31 @@ async fn planned_expressions_follow_a_row_that_they_waited_for() {
         rows(&mut first, "UPDATE t SET a = 10 WHERE id = 1").await;
     }
 }
+
+/// A constant that its type refuses is pointed at, in the text that the user wrote, also where the plan is one that is kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_with_a_constant_says_where_it_stands() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut session = db.session();
+    rows(&mut session, "CREATE TABLE t (id int PRIMARY KEY, u uuid, d date, j json)").await;
+    for (right, wrong) in [
+        ("INSERT INTO t (id, u) VALUES (1, '00000000-0000-0000-0000-000000000001')", "'zé'"),
+        ("UPDATE t SET d = '2020-01-01' WHERE id = 1", "'2020-01-41'"),
+        ("SELECT 'é', id FROM t WHERE id = '7'", "'seven'"),
+        ("DELETE FROM t WHERE j::text = 'x' AND d < '2020-01-01'", "'long ago'"),
+        ("UPDATE t SET j = '{}' WHERE id = 9", "'{'"),
+    ] {
+        let from = right.rfind(|c| c == '\'').and_then(|end| right[..end].rfind('\'').map(|from| (from, end + 1)));
+        let (from, end) = from.expect("a constant");
+        let text = format!("{}{wrong}{}", &right[..from], &right[end..]);
+        for sql in [&text, right, &text, &format!("  {text}")] {
+            let blanks = (sql.len() - sql.trim_start().len()) as u32;
+            let wanted = right[..from].chars().count() as u32 + 1 + blanks;
+            match session.query(sql).await {
+                Ok(_) => assert_eq!(sql, right),
+                Err(error) => assert_eq!(error.into_fields().position, Some(wanted), "{sql}"),
+            }
+        }
+    }
+}

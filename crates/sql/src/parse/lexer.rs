@@ -21,6 +21,8 @@ pub(crate) struct Literal {
     pub text: String,
     /// Declared parameter type; 0 is unknown.
     pub oid: u32,
+    /// Where it stands in the whole text, in characters from 1.
+    pub position: u32,
 }
 
 /// A text with its literals lifted.
@@ -88,6 +90,7 @@ pub(crate) fn lift(sql: &str) -> Option<Lifted> {
     // Whether a literal here is an ordinary value.
     let mut value_place = false;
     let mut lifting = true;
+    let mut places = Places { text: sql, at: 0, characters: 0 };
     while i < bytes.len() {
         if literals.len() > most {
             return None;
@@ -139,7 +142,7 @@ pub(crate) fn lift(sql: &str) -> Option<Lifted> {
                     out.push_str(&sql[copied..from]);
                     let text = &sql[from + 1..i - 1];
                     let text = if doubled { text.replace("''", "'") } else { text.to_owned() };
-                    push(&mut out, &mut literals, &mut oids, Literal { text, oid: 0 })?;
+                    push(&mut out, &mut literals, &mut oids, Literal { text, oid: 0, position: places.of(from) })?;
                     copied = i;
                 }
                 value_place = false;
@@ -174,7 +177,12 @@ pub(crate) fn lift(sql: &str) -> Option<Lifted> {
                         && !matches!(rest, Some(b':'))
                     {
                         out.push_str(&sql[copied..from]);
-                        push(&mut out, &mut literals, &mut oids, Literal { text: text.to_owned(), oid })?;
+                        push(
+                            &mut out,
+                            &mut literals,
+                            &mut oids,
+                            Literal { text: text.to_owned(), oid, position: places.of(from) },
+                        )?;
                         copied = i;
                     }
                 }
@@ -271,6 +279,22 @@ fn is_type_call(sql: &str, at: usize) -> bool {
     .any(|w| word.eq_ignore_ascii_case(w))
 }
 
+/// Counts characters up to places that are asked for in ascending order.
+struct Places<'a> {
+    text: &'a str,
+    at: usize,
+    characters: usize,
+}
+
+impl Places<'_> {
+    /// The number of the character at a byte, from 1.
+    fn of(&mut self, byte: usize) -> u32 {
+        self.characters += self.text.get(self.at..byte).map_or(0, |between| between.chars().count());
+        self.at = byte;
+        u32::try_from(self.characters + 1).unwrap_or(u32::MAX)
+    }
+}
+
 fn push(out: &mut String, literals: &mut Vec<Literal>, oids: &mut Vec<u32>, literal: Literal) -> Option<()> {
     use std::fmt::Write;
     oids.push(literal.oid);
@@ -290,6 +314,12 @@ mod tests {
 
     fn lifted(sql: &str) -> Option<(String, Vec<String>)> {
         lift(sql).map(|l| (l.text, l.literals.into_iter().map(|l| l.text).collect()))
+    }
+
+    #[test]
+    fn literals_know_their_places() {
+        let places = |sql: &str| lift(sql).map(|l| l.literals.into_iter().map(|l| l.position).collect::<Vec<_>>());
+        assert_eq!(places(" SELECT 'é', 5, 'x' WHERE 7 = 8"), Some(vec![9, 14, 17, 27, 31]));
     }
 
     #[test]

@@ -1229,7 +1229,11 @@ impl Session {
         let zone = self.zone_if_needed(prepared);
         let mut values = Vec::with_capacity(literals.len());
         for (literal, &oid) in literals.iter().zip(prepared.param_oids.iter()) {
-            values.push(decode_param(oid, Format::Text, Some(literal.text.as_bytes()), &zone)?);
+            let value = decode_param(oid, Format::Text, Some(literal.text.as_bytes()), &zone);
+            values.push(value.map_err(|error| match error.position {
+                None => error.with_position(literal.position),
+                Some(_) => error,
+            })?);
         }
         if values.len() < prepared.param_oids.len() {
             return Err(SqlError::new("42P02", format!("there is no parameter ${}", values.len() + 1)));
