@@ -521,3 +521,17 @@ async fn what_is_wrong_with_a_constant_says_where_it_stands() {
         }
     }
 }
+
+/// Constants are looked at before a sequence goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_constant_that_does_not_fit_takes_no_number() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut session = db.session();
+    rows(&mut session, "CREATE TABLE t (a text, b serial, c smallint, d serial)").await;
+    for wrong in ["99999", "'99999'", "-99999"] {
+        let sql = format!("INSERT INTO t (a, c) VALUES ('x', {wrong})");
+        assert_eq!(answer(&mut session, &sql).await, Err("22003".to_owned()), "{sql}");
+    }
+    assert_eq!(rows(&mut session, "INSERT INTO t (a, c) VALUES ('x', 9) RETURNING b, c, d").await, ["1|9|1"]);
+}

@@ -77,6 +77,15 @@ impl Session {
         if txn.view_named(&schema, &name)?.is_some() {
             return self.alter_view(alter, true).await;
         }
+        if let [AlterTableOperation::RenameTable { table_name: to }] = alter.operations.as_slice()
+            && txn.sequence_named(&schema, &name)?.is_some()
+        {
+            // PostgreSQL renames with the word for tables whatever has a name like one.
+            let (RenameTableNameKind::As(to) | RenameTableNameKind::To(to)) = to;
+            let sequence = self.locked_sequence(&txn, &alter.name).await?;
+            self.rename_sequence(&txn, &sequence, &last_name(to)?).await?;
+            return Ok(Tag::Fixed("ALTER TABLE"));
+        }
         let mut table = match self.locked_table(&txn, &alter.name).await {
             Ok(table) => table,
             Err(error) if alter.if_exists && matches!(error.sqlstate.as_str(), "42P01" | "3F000") => {

@@ -131,7 +131,12 @@ impl Session {
     }
 
     /// Gives a sequence another name, also where DEFAULTs name it.
-    async fn rename_sequence(&mut self, txn: &Transaction, sequence: &Arc<Table>, to: &str) -> Result<(), SqlError> {
+    pub(super) async fn rename_sequence(
+        &mut self,
+        txn: &Transaction,
+        sequence: &Arc<Table>,
+        to: &str,
+    ) -> Result<(), SqlError> {
         if is_relation(txn, &sequence.schema, to)? {
             return Err(SqlError::new("42P07", format!("relation \"{to}\" already exists")));
         }

@@ -155,11 +155,16 @@ impl Tree {
             Self::Given(given) => {
                 // As in PostgreSQL all values are there before the first row is written.
                 let width = modify.table().columns.len();
-                let mut datums: Vec<Datum> = Vec::with_capacity(given.len() * width);
-                for row in given {
-                    for (expr, column) in row.iter().zip(&modify.table().columns) {
-                        let value = expr.evaluate(Input { params: modify.params, row: None })?;
-                        datums.push(assigned(&value, column, &modify.zone)?);
+                let mut datums = vec![Datum::Null; given.len() * width];
+                // Constants first: PostgreSQL finds one that does not fit before it computes anything, so that no sequence goes on for it.
+                for is_constant in [true, false] {
+                    for (row, datums) in given.iter().zip(datums.chunks_mut(width.max(1))) {
+                        let values = row.iter().zip(&modify.table().columns).zip(datums);
+                        for ((expr, column), datum) in values.filter(|((expr, _), _)| expr.is_constant() == is_constant)
+                        {
+                            let value = expr.evaluate(Input { params: modify.params, row: None })?;
+                            *datum = assigned(&value, column, &modify.zone)?;
+                        }
                     }
                 }
                 for at in 0..given.len() {

@@ -140,7 +140,9 @@ pub(crate) fn mend(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
 }
 
 /// The rule that brings conditions down. One without columns (`HAVING NULL AND …`) it would bring below an aggregate of all
-/// rows, which has a row also where there are none.
+/// rows, which has a row also where there are none. And one that calls a volatile function (`nextval`) it would bring below what makes one row
+/// of several, or gives each row a value by the others: it would be called for other rows than those that the statement names
+/// (PostgreSQL's `unsafeVolatile`, allpaths.c).
 #[derive(Debug)]
 struct AboveGroups(PushDownFilter);
 
@@ -156,6 +158,15 @@ impl OptimizerRule for AboveGroups {
             && let LogicalPlan::Aggregate(group) = filter.input.as_ref()
             && (group.group_expr.is_empty() || group.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))))
             && split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty())
+        {
+            return Ok(Transformed::no(plan));
+        }
+        if let LogicalPlan::Filter(filter) = &plan
+            && matches!(
+                filter.input.as_ref(),
+                LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_)
+            )
+            && filter.predicate.is_volatile()
         {
             return Ok(Transformed::no(plan));
         }

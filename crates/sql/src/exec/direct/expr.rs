@@ -18,7 +18,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, Volatility,
 };
 use datafusion::physical_expr::expressions::{Column as PhysicalColumn, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical_expr};
@@ -315,6 +315,31 @@ impl RowExpr {
         match self {
             Self::Column(column) => Some(*column),
             _ => None,
+        }
+    }
+
+    /// Whether it is a constant or a parameter, or one of these as another type: nothing is computed for it.
+    pub(crate) fn is_given(&self) -> bool {
+        match self {
+            Self::Param(_) | Self::Literal(_) => true,
+            Self::Cast(of, _) => matches!(**of, Self::Param(_) | Self::Literal(_)),
+            _ => false,
+        }
+    }
+
+    /// Whether it hangs on constants and parameters alone, and is the same whenever it is computed.
+    pub(crate) fn is_constant(&self) -> bool {
+        match self {
+            Self::Param(_) | Self::Literal(_) => true,
+            Self::Cast(of, _) | Self::Negative(of) => of.is_constant(),
+            Self::Arithmetic(_, left, right) | Self::Decimal(_, left, right, _) => {
+                left.is_constant() && right.is_constant()
+            }
+            Self::Call(call) => {
+                let volatility = call.function.signature().volatility;
+                volatility == Volatility::Immutable && call.args.iter().all(Self::is_constant)
+            }
+            _ => false,
         }
     }
 

@@ -85,14 +85,9 @@ impl Rows {
 
     /// Whether it is one row whose key says all that is asked of it, and is given as it is.
     pub(super) fn is_by_key_alone(&self) -> bool {
-        let is_given = |expr: &RowExpr| match expr {
-            RowExpr::Param(_) | RowExpr::Literal(_) => true,
-            RowExpr::Cast(of, _) => matches!(**of, RowExpr::Param(_) | RowExpr::Literal(_)),
-            _ => false,
-        };
         self.path.is_one()
             && self.residual.is_none()
-            && self.path.equal.iter().all(|values| values.single().is_some_and(is_given))
+            && self.path.equal.iter().all(|values| values.single().is_some_and(RowExpr::is_given))
     }
 
     /// What EXPLAIN shows.
