@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use resurgam_base::{Lsn, ObjectId, PageId, SlotId};
 use resurgam_btree::Tree;
+use resurgam_engine::FIRST_DATABASE;
 use resurgam_engine::stored::{CATALOG_OBJECT, CatalogKey, Definition, NameOf};
 use resurgam_page::{LeafRecord, PageBuf, PageType};
 
@@ -75,18 +76,21 @@ impl Visitor for Rows {
     }
 }
 
-/// Among which names one is: those of a schema's relations, or of the objects of a kind.
-fn namespace(kind: Option<u8>, schema: &str) -> String {
-    match kind {
+/// Among which names one is: those of a schema's relations, or of the objects of a kind, in a database.
+fn namespace(database: u32, kind: Option<u8>, schema: &str) -> String {
+    let here = match kind {
         Some(kind) => format!("objects of kind {kind} \"{schema}\""),
         None => schema.to_owned(),
-    }
+    };
+    if database == FIRST_DATABASE { here } else { format!("database {database}: {here}") }
 }
 
 fn space_of(definition: &Definition) -> String {
     match &definition.object {
-        Some(object) => namespace(Some(object.kind.0), object.kind.naming_schema(&definition.schema)),
-        None => namespace(None, &definition.schema),
+        Some(object) => {
+            namespace(definition.database, Some(object.kind.0), object.kind.naming_schema(&definition.schema))
+        }
+        None => namespace(definition.database, None, &definition.schema),
     }
 }
 
@@ -140,13 +144,21 @@ impl Catalog {
         for (key, (_, value)) in rows {
             match CatalogKey::decode(key) {
                 Some(CatalogKey::Definition { id, chunk }) => chunks.entry(id).or_default().push((chunk, value)),
-                Some(CatalogKey::Name { schema, name }) => match NameOf::decode(value) {
-                    Some(NameOf { table, is_index }) => self.names.push(Name { schema, name, id: table, is_index }),
+                Some(CatalogKey::Name { database, schema, name }) => match NameOf::decode(value) {
+                    Some(NameOf { table, is_index }) => {
+                        let schema = namespace(database, None, &schema);
+                        self.names.push(Name { schema, name, id: table, is_index });
+                    }
                     None => self.bad(format!("the name with key {key:02x?} cannot be read")),
                 },
-                Some(CatalogKey::ObjectName { kind, schema, name }) => match NameOf::decode(value) {
+                Some(CatalogKey::ObjectName { database, kind, schema, name }) => match NameOf::decode(value) {
                     Some(NameOf { table: id, .. }) => {
-                        self.names.push(Name { schema: namespace(Some(kind), &schema), name, id, is_index: false });
+                        self.names.push(Name {
+                            schema: namespace(database, Some(kind), &schema),
+                            name,
+                            id,
+                            is_index: false,
+                        });
                     }
                     None => self.bad(format!("the name with key {key:02x?} cannot be read")),
                 },

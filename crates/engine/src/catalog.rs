@@ -20,6 +20,7 @@ use resurgam_versions::{Outcome, RowWriter, Seen};
 use crate::catalog_row::{CATALOG_OBJECT, CatalogKey, NameOf, definition_key, name_key, object_name_key};
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::database::Database;
+use crate::databases::namespace_in;
 use crate::definition::Definition;
 use crate::shared_map::SharedMap;
 use crate::table::Table;
@@ -422,7 +423,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
 
 impl Transaction {
     /// What this transaction sees of what others have committed: its own changes go before it.
-    fn others(&self) -> Result<Arc<Definitions>> {
+    pub(crate) fn others(&self) -> Result<Arc<Definitions>> {
         let catalog = &self.0.db.inner().catalog;
         let version = {
             let state = self.0.state.lock();
@@ -458,8 +459,13 @@ impl Transaction {
 
     /// The table, view or sequence of that name; of the objects of other kinds with their [`Table::namespace`].
     pub(crate) fn entry(&self, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
+        self.entry_in(self.database(), schema, name)
+    }
+
+    /// The same in any database.
+    pub(crate) fn entry_in(&self, database: u32, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
         let others = self.others()?;
-        Ok(self.0.state.lock().catalog.named(&others, schema, name))
+        Ok(self.0.state.lock().catalog.named(&others, &namespace_in(database, schema.to_owned()), name))
     }
 
     /// The table with that id; never a view.
@@ -470,7 +476,8 @@ impl Transaction {
     /// The table or view with that id.
     pub(crate) fn entry_by_id(&self, id: u32) -> Result<Option<Arc<Table>>> {
         let others = self.others()?;
-        Ok(self.0.state.lock().catalog.table(&others, id))
+        let found = self.0.state.lock().catalog.table(&others, id);
+        Ok(found.filter(|entry| self.is_here(entry)))
     }
 
     /// Tables with foreign keys that refer to the table with that id (itself among them, if so),
@@ -491,10 +498,10 @@ impl Transaction {
         Ok(all)
     }
 
-    /// All entries, objects of other kinds among them, by schema and name.
+    /// All entries that its database has, objects of other kinds and those of the server among them, by schema and name.
     pub(crate) fn entries(&self) -> Result<Vec<Arc<Table>>> {
-        let others = self.others()?;
-        let mut all = self.0.state.lock().catalog.tables(&others);
+        let mut all = self.entries_in_no_order()?;
+        all.retain(|entry| self.is_here(entry));
         all.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
         Ok(all)
     }
@@ -503,7 +510,7 @@ impl Transaction {
     /// the name of the table itself or of an index of it (its primary key among them). The time it
     /// takes does not depend on how many tables there are.
     pub fn relation(&self, schema: &str, name: &str) -> Result<Option<(u32, bool)>> {
-        self.named_id(&name_key(schema, name))
+        self.named_id(&name_key(self.database(), schema, name))
     }
 
     /// What a name's row says.
@@ -546,20 +553,23 @@ impl Transaction {
     pub fn compare_definitions(&self) -> Result<Vec<String>> {
         let stored = self.0.db.inner().catalog.load(&self.catalog_view()?, 0)?;
         let mut wrong = Vec::new();
-        let listed = self.entries()?;
+        let listed = self.entries_everywhere()?;
         if listed.len() != stored.by_id.len() {
             wrong.push(format!("{} tables are listed, {} are stored", listed.len(), stored.by_id.len()));
         }
         for table in stored.by_id.values() {
             let encoded = |found: Option<Arc<Table>>| found.map(|found| Definition::of(&found).encode());
             let expected = Some(Definition::of(table).encode());
-            let by_name = encoded(self.entry(&table.namespace(), &table.name)?);
-            if encoded(self.entry_by_id(table.id)?) != expected || by_name != expected {
+            let others = self.others()?;
+            let (named, known) = {
+                let catalog = &self.0.state.lock().catalog;
+                (catalog.named(&others, &table.namespace(), &table.name), catalog.table(&others, table.id))
+            };
+            if encoded(known) != expected || encoded(named) != expected {
                 wrong.push(format!("table {} \"{}\"", table.id, table.name));
             }
             let ids = |found: Vec<Arc<Table>>| found.iter().map(|found| found.id).collect::<Vec<_>>();
             let mut referrers = stored.referrers.get(&table.id).cloned().unwrap_or_default();
-            let others = self.others()?;
             let all = self.0.state.lock().catalog.referrers(&others, table.id);
             let mut found = ids(all);
             referrers.sort_unstable();
@@ -570,9 +580,9 @@ impl Transaction {
             let named = match &table.object {
                 Some(object) => {
                     let schema = object.kind.naming_schema(&table.schema);
-                    self.named_id(&object_name_key(object.kind.0, schema, &table.name))?
+                    self.named_id(&object_name_key(table.database, object.kind.0, schema, &table.name))?
                 }
-                None => self.named_id(&name_key(&table.schema, &table.name))?,
+                None => self.named_id(&name_key(table.database, &table.schema, &table.name))?,
             };
             if named != Some((table.id, false)) {
                 wrong.push(format!("the name of table {}", table.id));
@@ -617,7 +627,7 @@ impl Transaction {
     pub(crate) fn claim_name(&self, schema: &str, name: &str, id: u32, is_index: bool) -> Result<Attempt<()>> {
         check_name(if is_index { "index" } else { "table" }, name)?;
         let taken = || Error::new(ErrorKind::DuplicateTable, format!("relation \"{name}\" already exists"));
-        self.claim_key(&name_key(schema, name), id, is_index, taken)
+        self.claim_key(&name_key(self.database(), schema, name), id, is_index, taken)
     }
 
     /// The same by the name's key.
@@ -642,7 +652,7 @@ impl Transaction {
 
     /// Gives a name back.
     pub(crate) fn release_name(&self, schema: &str, name: &str) -> Result<()> {
-        self.release_key(&name_key(schema, name))
+        self.release_key(&name_key(self.database(), schema, name))
     }
 
     /// The same by the name's key.

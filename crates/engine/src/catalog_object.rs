@@ -12,7 +12,9 @@
 //! 2. *What an object needs is there as long as the object.* Whoever makes it holds a share lock on each object that it
 //!    needs until it ends; whoever drops one holds it exclusively and looks for what needs it afterwards, in what is
 //!    committed by now and in its own. So either finds the other.
-//! 3. *One changes an object at a time.* A change locks it exclusively and refuses a definition that is not the newest
+//! 3. *Some are of the server.* Roles and databases are seen in all databases, everything else in its own
+//!    (`databases.rs`).
+//! 4. *One changes an object at a time.* A change locks it exclusively and refuses a definition that is not the newest
 //!    ([`ErrorKind::DefinitionChanged`]): look it up again.
 //!
 //! ```text
@@ -58,6 +60,11 @@ impl ObjectKind {
     /// The schema within which a name of this kind is taken once; empty for the whole database.
     pub fn naming_schema(self, schema: &str) -> &str {
         if self == Self::EXTENSION { "" } else { schema }
+    }
+
+    /// All databases of a server have the same objects of that kind.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Self::ROLE | Self::DATABASE)
     }
 
     fn word(self) -> &'static str {
@@ -121,14 +128,14 @@ fn object_of(entry: &Table) -> Result<&CatalogObject> {
     entry.object.as_deref().ok_or_else(|| Error::internal(format!("\"{}\" is a relation", entry.name)))
 }
 
-fn key_of(kind: ObjectKind, schema: &str, name: &str) -> Vec<u8> {
-    object_name_key(kind.0, kind.naming_schema(schema), name)
+fn key_of(database: u32, kind: ObjectKind, schema: &str, name: &str) -> Vec<u8> {
+    object_name_key(database, kind.0, kind.naming_schema(schema), name)
 }
 
 impl Transaction {
     /// The object of a kind by its name; `schema` is empty for kinds that are in none.
     pub fn object_named(&self, kind: ObjectKind, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
-        self.entry(&kind.namespace(schema), name)
+        self.entry_in(self.database_of(kind), &kind.namespace(schema), name)
     }
 
     /// The object with that id, of any kind; never a relation.
@@ -205,6 +212,7 @@ impl Transaction {
         attempt!(self.claim_object(object.kind, schema, name, id));
         let parts = Definition {
             id,
+            database: self.database_of(object.kind),
             schema: schema.to_owned(),
             name: name.to_owned(),
             object: Some(Box::new(object)),
@@ -240,7 +248,8 @@ impl Transaction {
             check_name("schema", schema)?;
         }
         attempt!(self.lock_exclusive(old));
-        let (before, now) = (key_of(kind, &old.schema, &old.name), key_of(kind, schema, name));
+        let database = old.database;
+        let (before, now) = (key_of(database, kind, &old.schema, &old.name), key_of(database, kind, schema, name));
         if before != now {
             attempt!(self.claim_object(kind, schema, name, old.id));
             self.release_key(&before)?;
@@ -266,7 +275,7 @@ impl Transaction {
                 format!("cannot drop {} {} because {} depends on it", kind.word(), old.name, other.name),
             ));
         }
-        self.release_key(&key_of(kind, &old.schema, &old.name))?;
+        self.release_key(&key_of(old.database, kind, &old.schema, &old.name))?;
         self.remove_definition(old)?;
         Ok(Attempt::Done(()))
     }
@@ -274,7 +283,7 @@ impl Transaction {
     fn claim_object(&self, kind: ObjectKind, schema: &str, name: &str, id: u32) -> Result<Attempt<()>> {
         check_name(kind.word(), name)?;
         let taken = || Error::new(ErrorKind::DuplicateObject, format!("{} \"{name}\" already exists", kind.word()));
-        self.claim_key(&key_of(kind, schema, name), id, false, taken)
+        self.claim_key(&key_of(self.database_of(kind), kind, schema, name), id, false, taken)
     }
 
     /// Keeps what an object needs from going.

@@ -6,9 +6,12 @@
 //! 's' number u32 BE                   ->  values of a sequence: last i64 LE, 1 = it has been given out
 //! 'n' schema 0 name 0                 ->  table id u32 LE, 1 = the name is an index's
 //! 'o' kind u8, schema 0 name 0        ->  the same, of an object that is no relation (catalog_object.rs): id u32 LE, 0
+//! 'd' database u32 BE, key of a name  ->  what that key has, of a database other than the first one (databases.rs)
 //! ```
 
 use resurgam_base::ObjectId;
+
+use crate::databases::FIRST_DATABASE;
 
 /// Owner of the catalog's pages.
 pub const CATALOG_OBJECT: ObjectId = ObjectId(4);
@@ -19,9 +22,9 @@ pub enum CatalogKey {
     /// Of a piece of a table's definition; they are joined in the order of their numbers, from 0.
     Definition { id: u32, chunk: u16 },
     /// Of a name that is taken.
-    Name { schema: String, name: String },
+    Name { database: u32, schema: String, name: String },
     /// Of a name of an object that is no relation.
-    ObjectName { kind: u8, schema: String, name: String },
+    ObjectName { database: u32, kind: u8, schema: String, name: String },
     /// Of the values of a sequence.
     Values { number: u32 },
 }
@@ -35,9 +38,20 @@ impl CatalogKey {
                 Some(Self::Definition { id, chunk })
             }
             [b's', a, b, c, d] => Some(Self::Values { number: u32::from_be_bytes([*a, *b, *c, *d]) }),
-            [b'n', name @ ..] => decode_name(name).map(|(schema, name)| Self::Name { schema, name }),
+            [b'd', a, b, c, d, name @ ..] => match u32::from_be_bytes([*a, *b, *c, *d]) {
+                FIRST_DATABASE => None,
+                database => Self::decode_name(database, name),
+            },
+            name => Self::decode_name(FIRST_DATABASE, name),
+        }
+    }
+
+    /// Reads a key of a name, as those of the first database are.
+    fn decode_name(database: u32, key: &[u8]) -> Option<Self> {
+        match key {
+            [b'n', name @ ..] => decode_name(name).map(|(schema, name)| Self::Name { database, schema, name }),
             [b'o', kind, name @ ..] => {
-                decode_name(name).map(|(schema, name)| Self::ObjectName { kind: *kind, schema, name })
+                decode_name(name).map(|(schema, name)| Self::ObjectName { database, kind: *kind, schema, name })
             }
             _ => None,
         }
@@ -68,16 +82,22 @@ pub(crate) fn values_key(number: u32) -> Vec<u8> {
 }
 
 /// The key of a name of a table, view, sequence or index.
-pub(crate) fn name_key(schema: &str, name: &str) -> Vec<u8> {
-    key_of_name(vec![b'n'], schema, name)
+pub(crate) fn name_key(database: u32, schema: &str, name: &str) -> Vec<u8> {
+    key_of_name(database, b"n", schema, name)
 }
 
 /// The key of a name of an object of another kind.
-pub(crate) fn object_name_key(kind: u8, schema: &str, name: &str) -> Vec<u8> {
-    key_of_name(vec![b'o', kind], schema, name)
+pub(crate) fn object_name_key(database: u32, kind: u8, schema: &str, name: &str) -> Vec<u8> {
+    key_of_name(database, &[b'o', kind], schema, name)
 }
 
-fn key_of_name(mut key: Vec<u8>, schema: &str, name: &str) -> Vec<u8> {
+fn key_of_name(database: u32, kind: &[u8], schema: &str, name: &str) -> Vec<u8> {
+    let mut key = Vec::new();
+    if database != FIRST_DATABASE {
+        key.push(b'd');
+        key.extend_from_slice(&database.to_be_bytes());
+    }
+    key.extend_from_slice(kind);
     key.extend_from_slice(schema.as_bytes());
     key.push(0);
     key.extend_from_slice(name.as_bytes());
@@ -116,12 +136,31 @@ mod tests {
     #[test]
     fn keys_and_values_come_back() {
         let (schema, name) = ("public".to_owned(), "a b".to_owned());
-        assert_eq!(CatalogKey::decode(&name_key(&schema, &name)), Some(CatalogKey::Name { schema, name }));
+        for database in [FIRST_DATABASE, 1, 16_400] {
+            let (schema, name) = (schema.clone(), name.clone());
+            let key = name_key(database, &schema, &name);
+            assert_eq!(CatalogKey::decode(&key), Some(CatalogKey::Name { database, schema, name }));
+            let key = object_name_key(database, 3, "", "x");
+            let expected = CatalogKey::ObjectName { database, kind: 3, schema: String::new(), name: "x".into() };
+            assert_eq!(CatalogKey::decode(&key), Some(expected));
+        }
+        // The form of data folders from before there were others.
+        assert_eq!(name_key(FIRST_DATABASE, "a", "b"), b"na\0b\0");
         assert_eq!(
             CatalogKey::decode(&definition_key(70_000, 258)),
             Some(CatalogKey::Definition { id: 70_000, chunk: 258 })
         );
-        for bad in [&b"x"[..], b"", b"t123", b"t1234567", b"na\0b", b"na\0b\0c\0", b"n\xff\0b\0"] {
+        for bad in [
+            &b"x"[..],
+            b"",
+            b"t123",
+            b"t1234567",
+            b"na\0b",
+            b"na\0b\0c\0",
+            b"n\xff\0b\0",
+            b"d\0\0\0\x05na\0b\0",
+            b"d\0\0\0\x01s123",
+        ] {
             assert_eq!(CatalogKey::decode(bad), None, "{bad:?}");
         }
         let of = NameOf { table: 16_384, is_index: true };

@@ -39,6 +39,7 @@ use crate::catalog::{Catalog, FIRST_USER_OBJECT};
 use crate::catalog_row::CATALOG_OBJECT;
 use crate::checkpoint_stats::CheckpointCounter;
 use crate::data_file::{self, DataFile};
+use crate::databases::FIRST_DATABASE;
 use crate::log_folder::{LOG, LogFolder, id_of_marker};
 use crate::log_zone::{self, LogZoneHandle, ZoneTaken};
 use crate::mode::Mode;
@@ -169,6 +170,8 @@ impl Inner {
 pub struct Database(
     pub(crate) Arc<Inner>,
     #[expect(dead_code, reason = "it counts, and acts when the last one is dropped")] Option<Arc<Handles>>,
+    /// The database of the server that its transactions are in (`databases.rs`).
+    pub(crate) u32,
 );
 
 /// What all handles of users share, and background threads do not have: references to [`Inner`] never come to an end while
@@ -598,12 +601,12 @@ impl Database {
     fn of_user(inner: Inner) -> Self {
         let inner = Arc::new(inner);
         let handles = Arc::new(Handles(Arc::downgrade(&inner)));
-        Self(inner, Some(handles))
+        Self(inner, Some(handles), FIRST_DATABASE)
     }
 
     /// For a step of a background thread: it does not keep the database open.
     pub(crate) fn of_thread(inner: Arc<Inner>) -> Self {
-        Self(inner, None)
+        Self(inner, None, FIRST_DATABASE)
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -116,7 +116,7 @@ impl Transaction {
     }
 
     /// Drops the tree of a table's rows, with the large values that they refer to.
-    fn drop_rows(&self, table: &Table) -> Result<()> {
+    pub(crate) fn drop_rows(&self, table: &Table) -> Result<()> {
         if !table.may_hold_external() {
             return self.drop_tree(table.tree);
         }
@@ -182,6 +182,7 @@ impl Transaction {
         attempt!(self.claim_names(&spec.schema, &names, id));
         let mut parts = Definition {
             id,
+            database: self.database(),
             schema: spec.schema.clone(),
             name: spec.name.clone(),
             columns: spec.columns.iter().map(column_of).collect(),

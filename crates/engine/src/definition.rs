@@ -31,6 +31,7 @@
 //!                                           identity u8 (0 no, 1 ALWAYS, 2 BY DEFAULT)
 //!                                           7 = columns of domain types: each position u16, the type's id u32;
 //!                                           6 = owner and rights (access.rs);
+//!                                           9 = the database that it is of (databases.rs): u32; none: the first, or all;
 //!                                           8 = it is an object that is no relation (catalog_object.rs): kind u8,
 //!                                           needed count u16, ids u32 each, counted: what it is
 //! A column whose name begins with a zero byte is hidden: it belongs to one index, which reads it ([`is_hidden`]).
@@ -56,6 +57,7 @@ use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
 use crate::access::Access;
 use crate::catalog_object::CatalogObject;
+use crate::databases::FIRST_DATABASE;
 use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
 use crate::table::Table;
@@ -73,6 +75,7 @@ const PART_OWNED: u8 = 5;
 const PART_DOMAINS: u8 = 7;
 const PART_ACCESS: u8 = 6;
 const PART_OBJECT: u8 = 8;
+const PART_DATABASE: u8 = 9;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -267,6 +270,8 @@ impl ForeignKey {
 #[derive(Clone, Debug)]
 pub struct Definition {
     pub id: u32,
+    /// The database that it is of; objects of the server have the first one's.
+    pub database: u32,
     pub schema: String,
     pub name: String,
     pub columns: Vec<Column>,
@@ -301,6 +306,7 @@ impl Definition {
     pub fn of(table: &Table) -> Self {
         Self {
             id: table.id,
+            database: table.database,
             schema: table.schema.clone(),
             name: table.name.clone(),
             columns: table.columns.clone(),
@@ -327,6 +333,7 @@ impl Definition {
     pub(crate) fn without_rows() -> Self {
         Self {
             id: 0,
+            database: FIRST_DATABASE,
             schema: String::new(),
             name: String::new(),
             columns: Vec::new(),
@@ -512,6 +519,9 @@ impl Definition {
         if let Some(object) = &self.object {
             parts.push((PART_OBJECT, object.encode()));
         }
+        if self.database != FIRST_DATABASE {
+            parts.push((PART_DATABASE, self.database.to_le_bytes().to_vec()));
+        }
         parts
     }
 
@@ -585,6 +595,7 @@ impl Definition {
         let (mut view, mut generated, mut comments) = (None, Vec::new(), Vec::new());
         let (mut sequence, mut owned, mut object, mut access) = (None, Vec::new(), None, None);
         let mut domains: Vec<(usize, u32)> = Vec::new();
+        let mut database = FIRST_DATABASE;
         for _ in 0..if encoding > 4 { r.u16()? } else { 0 } {
             let kind = r.u8()?;
             let mut part = Reader::new(r.counted()?, "table definition");
@@ -616,6 +627,7 @@ impl Definition {
                     }
                 }
                 PART_ACCESS => access = Some(Box::new(Access::decode(&mut part)?)),
+                PART_DATABASE => database = part.u32()?,
                 PART_OBJECT => object = Some(Box::new(CatalogObject::decode(&mut part)?)),
                 PART_OWNED => {
                     while !part.is_empty() {
@@ -660,6 +672,7 @@ impl Definition {
         }
         Ok(Self {
             id,
+            database,
             schema,
             name,
             columns,
@@ -711,9 +724,12 @@ impl Definition {
             .collect()
     }
 
-    /// `schema.name`.
+    /// `schema.name`, with the number of its database before it if that is not the first.
     pub fn full_name(&self) -> String {
-        format!("{}.{}", self.schema, self.name)
+        match self.database {
+            FIRST_DATABASE => format!("{}.{}", self.schema, self.name),
+            database => format!("{database}.{}.{}", self.schema, self.name),
+        }
     }
 
     /// Completes the definition.
@@ -726,6 +742,7 @@ impl Definition {
         Table {
             layout: RowLayout::new(&self.value_types),
             id: self.id,
+            database: self.database,
             schema: self.schema,
             name: self.name,
             columns: self.columns,
@@ -874,6 +891,7 @@ mod tests {
         };
         Definition {
             id: 20,
+            database: 16_400,
             schema: "public".into(),
             name: "t".into(),
             columns: vec![column("a", Place::Key(0), None), column("b", Place::Value(0), Some(Datum::Int8(9)))],

@@ -35,6 +35,7 @@
 //! | `catalog_row.rs` | rows of the catalog |
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
 //! | `catalog_object.rs` | objects of the catalog that are no relations: schemas, roles, types |
+//! | `databases.rs` | several databases in one: namespaces of definitions |
 //! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `shared_map.rs` | a map that is cheap to copy: for each state of the definitions |
 //! | `schemas.rs` | what is in a schema, moving relations between them, keeping one from going |
@@ -82,6 +83,7 @@ mod cleaning;
 mod cursor;
 mod data_file;
 mod database;
+mod databases;
 mod ddl;
 mod definition;
 mod gate;
@@ -134,6 +136,7 @@ pub use checkpoint_stats::CheckpointStats;
 pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
 pub use database::Database;
+pub use databases::{FIRST_DATABASE, public_of};
 /// What is stored of definitions, for the checker.
 #[doc(hidden)]
 pub mod stored {

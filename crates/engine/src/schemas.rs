@@ -7,16 +7,14 @@
 
 use std::sync::Arc;
 
-use resurgam_base::{ObjectId, Result};
+use resurgam_base::Result;
 use resurgam_txn::Lock;
 
 use crate::catalog::check_name;
+use crate::databases::public_lock;
 use crate::definition::Definition;
 use crate::table::Table;
 use crate::transaction::{Attempt, Transaction};
-
-/// What stands for `public` among the locks: its oid in PostgreSQL, below all ids that are given to objects.
-const PUBLIC: ObjectId = ObjectId(2200);
 
 impl Transaction {
     /// Everything that a schema has, in what is committed by now and in its own changes, in the order of their making.
@@ -26,7 +24,7 @@ impl Transaction {
     pub fn in_schema(&self, schema: &str) -> Result<Vec<Arc<Table>>> {
         let newest = self.0.db.inner().catalog.committed(&self.0.db)?;
         let mut all = self.0.state.lock().catalog.tables(&newest);
-        all.retain(|entry| entry.schema == schema);
+        all.retain(|entry| entry.schema == schema && self.is_here(entry));
         all.sort_by_key(|entry| entry.id);
         Ok(all)
     }
@@ -49,7 +47,7 @@ impl Transaction {
 
     fn lock_public(&self, lock: Lock) -> Result<Attempt<()>> {
         let _operation = self.operation()?;
-        match self.lock_table(PUBLIC, lock)? {
+        match self.lock_table(public_lock(self.database()), lock)? {
             Some(wait) => Ok(Attempt::Wait(wait)),
             None => Ok(Attempt::Done(())),
         }

@@ -348,6 +348,7 @@ impl Transaction {
         }
         let parts = crate::definition::Definition {
             id,
+            database: self.database(),
             schema: schema.to_owned(),
             name: name.to_owned(),
             sequence: Some(Box::new(Sequence { values: self.unused_values()?, ..sequence })),

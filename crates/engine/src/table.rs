@@ -20,6 +20,7 @@ use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
 use crate::access::Access;
 use crate::catalog_object::CatalogObject;
+use crate::databases::namespace_in;
 use crate::definition::{Check, Column, CommentOn, ForeignKey, Generated, Index, Place};
 use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
@@ -28,6 +29,8 @@ use crate::stored_view::View;
 #[derive(Debug)]
 pub struct Table {
     pub id: u32,
+    /// The database that it is of, unless it is of the server (`databases.rs`).
+    pub(crate) database: u32,
     pub schema: String,
     pub name: String,
     pub columns: Vec<Column>,
@@ -183,10 +186,11 @@ impl Table {
 
     /// Among which names its own is one: a schema's relations, or the objects of a kind. In memory only.
     pub(crate) fn namespace(&self) -> String {
-        match &self.object {
+        let namespace = match &self.object {
             Some(object) => object.kind.namespace(&self.schema),
             None => self.schema.clone(),
-        }
+        };
+        namespace_in(self.database, namespace)
     }
 
     /// How the values of a column are computed from others, if they are.

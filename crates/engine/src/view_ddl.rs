@@ -60,6 +60,7 @@ impl Transaction {
         attempt!(self.claim_name(schema, name, id, false));
         let parts = Definition {
             id,
+            database: self.database(),
             schema: schema.to_owned(),
             name: name.to_owned(),
             view: Some(Box::new(view)),
