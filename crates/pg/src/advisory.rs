@@ -26,6 +26,8 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 /// What is locked: one number of 64 bits, or two of 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
+    /// Numbers are a database's own.
+    pub database: u32,
     /// The first number, or the upper half of the one.
     pub class: u32,
     /// The second, or the lower half.
@@ -338,8 +340,8 @@ mod tests {
 
     use super::*;
 
-    const A: Key = Key { class: 0, object: 1, two: false };
-    const B: Key = Key { class: 0, object: 2, two: false };
+    const A: Key = Key { database: 5, class: 0, object: 1, two: false };
+    const B: Key = Key { database: 5, class: 0, object: 2, two: false };
 
     /// Waits as long as it takes, beside these.
     struct Patient(Vec<(i32, i32)>);

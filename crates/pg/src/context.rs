@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use resurgam_engine::{SequenceState, Table};
+use resurgam_engine::{FIRST_DATABASE, SequenceState, Table};
 
 use crate::advisory::Advisory;
 use crate::datetime::Zone;
@@ -37,6 +37,7 @@ pub struct Setting {
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     pub pid: i32,
+    pub database_oid: u32,
     pub database: String,
     pub user: String,
     /// The role of the session, who logged in or SET SESSION AUTHORIZATION.
@@ -95,8 +96,8 @@ pub struct PlanRow {
 pub struct Sizes {
     /// By object.
     pub by_object: HashMap<u32, u64>,
-    /// In all.
-    pub database: u64,
+    /// By database: of what is stored for all of them (definitions, row versions) the first one is said to have it.
+    pub by_database: HashMap<u32, u64>,
 }
 
 /// A function of sequences.
@@ -116,6 +117,10 @@ pub enum SequenceCall {
 pub trait PgContext: Debug + Send + Sync {
     /// Name of the database that the session is connected to.
     fn database(&self) -> String;
+    /// Its oid.
+    fn database_oid(&self) -> u32 {
+        FIRST_DATABASE
+    }
     /// Name of the user who logged in.
     fn user(&self) -> String;
     /// The role whose rights count now: `current_user`.

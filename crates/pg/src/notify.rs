@@ -195,6 +195,11 @@ struct State {
 /// See the module's head.
 pub struct Hub {
     state: Mutex<State>,
+    counts: Arc<Counts>,
+}
+
+/// What the hubs of all databases have together.
+struct Counts {
     /// Of what was told and not taken yet: once for each listener.
     bytes: AtomicU64,
     bytes_max: u64,
@@ -238,32 +243,32 @@ impl std::fmt::Debug for Hub {
 impl Hub {
     /// One whose queues have that many bytes in all.
     pub fn new(bytes_max: u64) -> Self {
-        Self {
-            state: Mutex::default(),
-            bytes: AtomicU64::new(0),
-            bytes_max,
-            told: AtomicU64::new(0),
-            given: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-        }
+        let none = || AtomicU64::new(0);
+        let counts = Counts { bytes: none(), bytes_max, told: none(), given: none(), refused: none() };
+        Self { state: Mutex::default(), counts: Arc::new(counts) }
+    }
+
+    /// Another one, for channels of another database, whose queues are counted with this one's.
+    pub fn beside(&self) -> Self {
+        Self { state: Mutex::default(), counts: Arc::clone(&self.counts) }
     }
 
     pub fn bytes_max(&self) -> u64 {
-        self.bytes_max
+        self.counts.bytes_max
     }
 
     /// How much of the queues is in use, from 0 to 1.
     pub fn usage(&self) -> f64 {
-        self.bytes.load(Ordering::Relaxed) as f64 / self.bytes_max.max(1) as f64
+        self.counts.bytes.load(Ordering::Relaxed) as f64 / self.counts.bytes_max.max(1) as f64
     }
 
     pub fn totals(&self) -> HubTotals {
         HubTotals {
-            told: self.told.load(Ordering::Relaxed),
-            given: self.given.load(Ordering::Relaxed),
-            refused: self.refused.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            bytes_max: self.bytes_max,
+            told: self.counts.told.load(Ordering::Relaxed),
+            given: self.counts.given.load(Ordering::Relaxed),
+            refused: self.counts.refused.load(Ordering::Relaxed),
+            bytes: self.counts.bytes.load(Ordering::Relaxed),
+            bytes_max: self.counts.bytes_max,
         }
     }
 
@@ -313,11 +318,11 @@ impl Hub {
             bytes += one.bytes() * others.len() as u64;
             to.extend(others.into_iter().map(|listener| (listener, Arc::clone(&one))));
         }
-        if bytes > 0 && self.bytes.load(Ordering::Relaxed) + bytes > self.bytes_max {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+        if bytes > 0 && self.counts.bytes.load(Ordering::Relaxed) + bytes > self.counts.bytes_max {
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
             return Err(full());
         }
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         if listens != listens_now {
             own.get_or_insert_with(new_listener);
         }
@@ -350,7 +355,7 @@ impl Hub {
         self.forget(taken.iter().map(|one| one.bytes()).sum());
         let channels = listener.channels.lock();
         taken.retain(|one| channels.contains(&one.channel));
-        self.given.fetch_add(taken.len() as u64, Ordering::Relaxed);
+        self.counts.given.fetch_add(taken.len() as u64, Ordering::Relaxed);
         taken.into()
     }
 
@@ -365,7 +370,7 @@ impl Hub {
     }
 
     fn forget(&self, bytes: u64) {
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.counts.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -402,7 +407,7 @@ impl Order<'_> {
             }
             *own.channels.lock() = now;
         }
-        self.hub.told.fetch_add(self.told as u64, Ordering::Relaxed);
+        self.hub.counts.told.fetch_add(self.told as u64, Ordering::Relaxed);
         if self.to.is_empty() {
             return (None, own);
         }

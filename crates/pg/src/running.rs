@@ -26,6 +26,10 @@ pub trait Stop: Send + Sync {
     fn check_memory(&self, _bytes: isize) -> Result<(), SqlError> {
         Ok(())
     }
+    /// The name of the database that it is in.
+    fn database(&self) -> Option<String> {
+        None
+    }
     /// The types of users that are meant in it.
     fn types(&self) -> Option<Arc<UserTypes>> {
         None
@@ -69,6 +73,11 @@ pub fn types() -> Option<Arc<UserTypes>> {
     // Not while it is borrowed: who is asked may ask himself.
     let stop = CURRENT.with_borrow(Clone::clone)?;
     stop.types()
+}
+
+/// The name of the database of the statement which this thread runs; `None` if it runs none.
+pub fn database() -> Option<String> {
+    CURRENT.with_borrow(Clone::clone)?.database()
 }
 
 /// Whether this thread runs a statement that may be told to stop.

@@ -60,7 +60,14 @@ async fn lists_of_psql() {
             "public|accounts_pkey|index|postgres|accounts",
         ]
     );
-    assert_eq!(fixture.rows(&captured("l", 0, 0)).await, ["postgres|postgres|UTF8|C|C|∅|libc|∅"]);
+    assert_eq!(
+        fixture.rows(&captured("l", 0, 0)).await,
+        [
+            "postgres|postgres|UTF8|C|C|∅|libc|∅",
+            "template0|postgres|UTF8|C|C|∅|libc|=c/postgres\npostgres=CTc/postgres",
+            "template1|postgres|UTF8|C|C|∅|libc|=c/postgres\npostgres=CTc/postgres",
+        ]
+    );
     assert_eq!(fixture.rows(&captured("du", 0, 0)).await, ["postgres|t|t|t|t|t|-1|∅|{}|t|t"]);
     assert_eq!(fixture.rows(&captured("dn", 0, 0)).await, ["public|pg_database_owner"]);
     let owner = fixture.rows("SELECT 'accounts_owner'::regclass::oid").await[0].parse().expect("oid");

@@ -10,6 +10,7 @@
 //! | index that a primary key shows as (the table itself is clustered) | [`primary_index_oid`]: 2^30 + 16384 + n |
 //! | constraint | 2^30 + 2^29 + oid of its index, without the index's own 2^30 |
 //! | default of a column | 2^31 − 2^28 + running number |
+//! | role, or database made by CREATE DATABASE, with engine id n | [`relation_oid`] |
 //! | system relations, types, schemas `pg_catalog`, `information_schema`, `public` | PostgreSQL's |
 //! | other schema, or extension, with engine id n | [`relation_oid`] |
 //! | function of an extension | the same in all databases ([`FIRST_EXTENSION_OID`](resurgam_dialect::FIRST_EXTENSION_OID) and up) |
@@ -46,6 +47,7 @@ pub use model::{
 pub use namespaces::{CLASS_SCHEMA, Namespace, is_dropped, is_system_schema, schema_body};
 
 pub use sequences::sequence_table;
+pub use server::CLASS_DATABASE;
 pub use user_types::{CLASS_TYPE, domain_constraint};
 
 use crate::context::PgContext;
@@ -58,8 +60,8 @@ pub const PG_CATALOG_OID: u32 = 11;
 pub const PUBLIC_OID: u32 = 2200;
 /// Oid of schema `information_schema`.
 pub const INFORMATION_SCHEMA_OID: u32 = 13_207;
-/// Oid of the database.
-pub const DATABASE_OID: u32 = 5;
+/// Oid of the database that there is from the start.
+pub const DATABASE_OID: u32 = resurgam_engine::FIRST_DATABASE;
 /// Oid of the access method of tables.
 pub const HEAP_AM_OID: u32 = 2;
 /// Oid of the access method of indexes.

@@ -386,6 +386,8 @@ impl Constraint {
 /// Everything that a session sees, at one moment.
 #[derive(Debug)]
 pub struct Model {
+    /// The name of the database that it is of.
+    database: String,
     pub tables: Vec<Arc<Table>>,
     pub views: Vec<Arc<Table>>,
     pub namespaces: Vec<Namespace>,
@@ -507,7 +509,7 @@ impl Model {
             let place = path.place(&relation.schema);
             relation.visible = place.is_some() && place == places.get(&relation.name).copied();
         }
-        Ok(Self { tables, views, namespaces, path, places, sequences, indexes, relations })
+        Ok(Self { database: cx.database(), tables, views, namespaces, path, places, sequences, indexes, relations })
     }
 
     /// Whether the name of a relation alone finds it.
@@ -643,9 +645,17 @@ impl Model {
         };
         match parts.as_slice() {
             [name] => self.relations.iter().find(|relation| relation.visible && relation.name == *name),
-            [schema, name] | [_, schema, name] => found(self.path.meant(schema), name),
+            [schema, name] => found(self.path.meant(schema), name),
+            [database, schema, name] if *database == self.database => found(self.path.meant(schema), name),
             _ => None,
         }
+    }
+
+    /// `0A000` for a name in another database.
+    pub fn in_other_database(&self, name: &str) -> Option<SqlError> {
+        let parts = split_name(name).filter(|parts| parts.len() == 3 && parts[0] != self.database)?;
+        let what = format!("cross-database references are not implemented: \"{}\"", parts.join("."));
+        Some(SqlError::unsupported(what))
     }
 
     /// The relation with that oid.
@@ -682,6 +692,9 @@ impl Model {
 
     /// `42P01`, or `3F000` where the schema that a name has does not exist.
     pub fn undefined(&self, name: &str) -> SqlError {
+        if let Some(error) = self.in_other_database(name) {
+            return error;
+        }
         match split_name(name).as_deref() {
             Some([.., schema, _]) if !self.has_schema(schema) => {
                 SqlError::new("3F000", format!("schema \"{schema}\" does not exist"))

@@ -9,7 +9,7 @@ use super::model::{CLASS_RELATION, Model, RelationKind, relation_oid, row_type_o
 use super::namespaces::CLASS_SCHEMA;
 use super::rows::{Rows, V};
 use super::user_types;
-use super::{BTREE_AM_OID, DATABASE_OID, HEAP_AM_OID, SUPERUSER_OID};
+use super::{BTREE_AM_OID, HEAP_AM_OID, SUPERUSER_OID};
 use super::{roles, sequences};
 use crate::context::PgContext;
 use crate::roles::{Rights, acl};
@@ -618,5 +618,4 @@ fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
             ("confkey", info.referenced.iter().map(|at| at + 1).collect::<Vec<_>>().into()),
         ]);
     }
-    let _ = DATABASE_OID;
 }

@@ -1,16 +1,15 @@
 //! Roles, memberships and rights: `pg_roles` and its kin, `pg_default_acl`, and the views of `information_schema` about
 //! grants.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use resurgam_engine::{Access, Grant, Table};
 
-use super::DATABASE_OID;
 use super::model::{Model, Relation, RelationKind};
 use super::rows::{Rows, V};
 use crate::context::PgContext;
 use crate::roles::acl::{self, Object};
-use crate::roles::{Rights, Role};
+use crate::roles::{EVERYBODY, Rights, Role};
 use crate::wire::SqlError;
 
 /// Owners and rights of what a model has, by the engine's ids.
@@ -137,14 +136,17 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> Resul
         }
         "pg_db_role_setting" => {
             let rights = cx.rights()?;
-            let mut of_database: HashMap<u32, Vec<String>> = HashMap::new();
-            for setting in &rights.database_settings {
-                let all = of_database.entry(setting.role).or_default();
-                all.push(format!("{}={}", setting.name, setting.value));
+            let mut of_database: BTreeMap<(u32, u32), Vec<String>> = BTreeMap::new();
+            for database in &rights.databases {
+                for setting in &database.settings {
+                    let place = if setting.role == EVERYBODY { (0, 0) } else { (database.oid, setting.role) };
+                    let all = of_database.entry(place).or_default();
+                    all.push(format!("{}={}", setting.name, setting.value));
+                }
             }
             let everywhere = rights.roles().filter(|role| !role.settings.is_empty());
             let everywhere = everywhere.map(|role| (0, role.oid, config(role)));
-            let here = of_database.into_iter().map(|(role, all)| (DATABASE_OID, role, V::from(all)));
+            let here = of_database.into_iter().map(|((database, role), all)| (database, role, V::from(all)));
             for (database, role, all) in everywhere.chain(here) {
                 rows.add([("setdatabase", database.into()), ("setrole", role.into()), ("setconfig", all)]);
             }

@@ -1,14 +1,15 @@
 //! The server, its users, sessions and settings.
 
-use resurgam_engine::{Database, TxId};
+use resurgam_engine::{Database, TxId, public_of};
 
 use super::model::relation_oid;
 use super::namespaces::CLASS_SCHEMA;
 use super::roles::shown_schema;
 use super::rows::{Rows, V};
-use super::{DATABASE_OID, PUBLIC_OID, SUPERUSER_OID};
+use super::{DATABASE_OID, PUBLIC_OID};
 use crate::advisory::Mode;
 use crate::context::PgContext;
+use crate::roles::{Rights, ServerDatabase};
 use crate::types::EPOCH_US;
 use crate::wire::SqlError;
 
@@ -47,25 +48,31 @@ fn locks_of_transactions(cx: &dyn PgContext, rows: &mut Rows<'_>) {
         [("virtualtransaction", format!("{}/{tx}", pid.unwrap_or(-1)).into()), ("pid", pid.into())]
     };
     // Of the objects that are no relations, schemas are those that are locked for long.
-    let schemas: Vec<u32> = cx.schemas().into_iter().flatten().map(|schema| schema.id).chain([PUBLIC_OID]).collect();
+    let schemas: Vec<u32> = cx.schemas().into_iter().flatten().map(|schema| schema.id).collect();
     for lock in engine.locks() {
         let id = lock.object.0;
-        let object: [(&str, V); 4] = match schemas.contains(&id) {
-            false => [
+        let public = public_of(lock.object);
+        let object: [(&str, V); 4] = match public.map(|_| PUBLIC_OID).or(schemas.contains(&id).then_some(id)) {
+            None => [
                 ("locktype", "relation".into()),
                 ("relation", relation_oid(id).into()),
                 ("classid", V::Null),
                 ("objid", V::Null),
             ],
-            true => [
+            Some(schema) => [
                 ("locktype", "object".into()),
                 ("relation", V::Null),
                 ("classid", CLASS_SCHEMA.into()),
-                ("objid", id.into()),
+                ("objid", schema.into()),
             ],
         };
+        // What is not committed yet is of whoever has made it; what is of all databases has 0, as in PostgreSQL.
+        let of_maker = || sessions.iter().find(|session| session.backend_xid == Some(lock.tx.0));
+        let database = public.or_else(|| engine.database_of(id).ok().flatten());
+        let database =
+            database.or_else(|| of_maker().filter(|_| !engine.is_shared(id)).map(|maker| maker.database_oid));
         let how = [
-            ("database", DATABASE_OID.into()),
+            ("database", database.unwrap_or(0).into()),
             ("mode", lock.mode.name().into()),
             ("granted", lock.granted.into()),
             ("fastpath", false.into()),
@@ -86,22 +93,46 @@ fn locks_of_transactions(cx: &dyn PgContext, rows: &mut Rows<'_>) {
     }
 }
 
+/// `pg_database`, as the class of an object.
+pub const CLASS_DATABASE: u32 = 1262;
+
+fn database_row(rows: &mut Rows<'_>, database: &ServerDatabase, rights: &Rights) {
+    rows.add([
+        ("oid", database.oid.into()),
+        ("datname", database.name.as_str().into()),
+        ("datdba", database.access.owner.into()),
+        ("datacl", shown_schema(&database.access, rights)),
+        ("encoding", 6.into()),
+        ("datlocprovider", 'c'.into()),
+        ("datistemplate", database.is_template.into()),
+        ("datallowconn", database.allows_connections.into()),
+        ("datconnlimit", database.connection_limit.into()),
+        ("dattablespace", 1663u32.into()),
+        ("datcollate", "C".into()),
+        ("datctype", "C".into()),
+    ]);
+}
+
 /// Fills a relation; false if it is not one of these.
 pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool {
     match name {
-        "pg_database" => rows.add([
-            ("oid", DATABASE_OID.into()),
-            ("datname", cx.database().into()),
-            ("datdba", cx.rights().map_or(SUPERUSER_OID, |rights| rights.database.owner).into()),
-            ("datacl", cx.rights().map_or(V::Null, |rights| shown_schema(&rights.database, &rights))),
-            ("encoding", 6.into()),
-            ("datlocprovider", 'c'.into()),
-            ("datallowconn", true.into()),
-            ("datconnlimit", (-1).into()),
-            ("dattablespace", 1663u32.into()),
-            ("datcollate", "C".into()),
-            ("datctype", "C".into()),
-        ]),
+        "pg_database" => {
+            let Ok(rights) = cx.rights() else { return true };
+            for database in &rights.databases {
+                database_row(rows, database, &rights);
+            }
+        }
+        "pg_shdescription" => {
+            let Ok(rights) = cx.rights() else { return true };
+            for database in &rights.databases {
+                let Some(comment) = &database.comment else { continue };
+                rows.add([
+                    ("objoid", database.oid.into()),
+                    ("classoid", CLASS_DATABASE.into()),
+                    ("description", comment.as_str().into()),
+                ]);
+            }
+        }
         "pg_prepared_xacts" => {
             for prepared in cx.engine().iter().flat_map(Database::prepared) {
                 rows.add([
@@ -137,7 +168,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 let mode = if lock.mode == Mode::Exclusive { "ExclusiveLock" } else { "ShareLock" };
                 rows.add([
                     ("locktype", "advisory".into()),
-                    ("database", DATABASE_OID.into()),
+                    ("database", lock.key.database.into()),
                     ("classid", lock.key.class.into()),
                     ("objid", lock.key.object.into()),
                     ("objsubid", (if lock.key.two { 2i16 } else { 1 }).into()),
@@ -151,7 +182,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
         "pg_stat_activity" => {
             for session in cx.activity() {
                 rows.add([
-                    ("datid", DATABASE_OID.into()),
+                    ("datid", session.database_oid.into()),
                     ("datname", session.database.into()),
                     ("pid", session.pid.into()),
                     ("usesysid", session.role.into()),
@@ -183,10 +214,12 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
             for build in cx.engine().map(|engine| engine.builds()).unwrap_or_default() {
                 let Some(index) = build.index else { continue };
                 let session = sessions.iter().find(|session| session.backend_xid == Some(build.transaction.0));
+                let database = session.map_or(cx.database_oid(), |session| session.database_oid);
+                let name = session.map_or_else(|| cx.database(), |session| session.database.clone());
                 rows.add([
                     ("pid", session.map(|session| session.pid).into()),
-                    ("datid", DATABASE_OID.into()),
-                    ("datname", cx.database().into()),
+                    ("datid", database.into()),
+                    ("datname", name.into()),
                     ("relid", relation_oid(build.table).into()),
                     ("index_relid", relation_oid(index).into()),
                     ("command", "CREATE INDEX".into()),
@@ -204,13 +237,22 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
-        "pg_stat_database" => rows.add([
-            ("datid", DATABASE_OID.into()),
-            ("datname", cx.database().into()),
-            ("numbackends", cx.activity().len().into()),
-            ("temp_files", V::Int(cx.temp_files().0 as i64)),
-            ("temp_bytes", V::Int(cx.temp_files().1 as i64)),
-        ]),
+        "pg_stat_database" => {
+            let (sessions, Ok(rights)) = (cx.activity(), cx.rights()) else { return true };
+            for database in &rights.databases {
+                let here = sessions.iter().filter(|session| session.database_oid == database.oid).count();
+                rows.add([
+                    ("datid", database.oid.into()),
+                    ("datname", database.name.as_str().into()),
+                    ("numbackends", here.into()),
+                ]);
+                // Counted for the whole server.
+                if database.oid == DATABASE_OID {
+                    rows.put("temp_files", V::Int(cx.temp_files().0 as i64));
+                    rows.put("temp_bytes", V::Int(cx.temp_files().1 as i64));
+                }
+            }
+        }
         _ => return false,
     }
     true

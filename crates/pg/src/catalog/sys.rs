@@ -23,12 +23,17 @@ fn bit(on: bool) -> V {
 pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool {
     let Some(db) = cx.engine() else { return true };
     match name {
-        "databases" => rows.add([
-            ("name", cx.database().into()),
-            ("database_id", DATABASE_OID.into()),
-            ("state_desc", "ONLINE".into()),
-            ("is_accelerated_database_recovery_on", bit(db.is_recovery_accelerated())),
-        ]),
+        "databases" => {
+            let Ok(rights) = cx.rights() else { return true };
+            for database in &rights.databases {
+                rows.add([
+                    ("name", database.name.as_str().into()),
+                    ("database_id", database.oid.into()),
+                    ("state_desc", "ONLINE".into()),
+                    ("is_accelerated_database_recovery_on", bit(db.is_recovery_accelerated())),
+                ]);
+            }
+        }
         "dm_tran_persistent_version_store_stats" => version_store(&db, rows),
         "dm_tran_aborted_transactions" => {
             for tx in db.aborted_transactions() {

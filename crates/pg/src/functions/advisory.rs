@@ -27,14 +27,15 @@ pub(super) const NAMES: &[&str] = &[
 ];
 
 /// The key of a row's arguments; `None` if one is NULL.
-fn key(call: &Call<'_>, row: usize) -> Option<Key> {
+fn key(cx: &dyn PgContext, call: &Call<'_>, row: usize) -> Option<Key> {
+    let database = cx.database_oid();
     let first = call.int(0, row)?;
     if call.given(1) {
         let second = call.int(1, row)?;
         // Both are `integer`.
-        return Some(Key { class: first as u32, object: second as u32, two: true });
+        return Some(Key { database, class: first as u32, object: second as u32, two: true });
     }
-    Some(Key { class: (first >> 32) as u32, object: first as u32, two: false })
+    Some(Key { database, class: (first >> 32) as u32, object: first as u32, two: false })
 }
 
 fn locks(cx: &dyn PgContext, call: &Call<'_>) -> Result<Arc<Advisory>, SqlError> {
@@ -67,7 +68,7 @@ impl Waiting for Asking<'_> {
 /// Takes the lock of a row, and waits for it.
 fn take(cx: &dyn PgContext, call: &Call<'_>, mode: Mode, until: Until) -> Result<Option<String>, SqlError> {
     let locks = locks(cx, call)?;
-    let Some(key) = key(call, 0) else { return Ok(None) };
+    let Some(key) = key(cx, call, 0) else { return Ok(None) };
     let pid = cx.backend_pid();
     if !locks.try_take(key, mode, until, pid)? {
         super::session::blocking(|| locks.take(key, mode, until, pid, cx.lock_timeout(), &Asking(cx)))?;
@@ -77,7 +78,7 @@ fn take(cx: &dyn PgContext, call: &Call<'_>, mode: Mode, until: Until) -> Result
 
 fn release(cx: &dyn PgContext, call: &Call<'_>, mode: Mode) -> Result<Option<bool>, SqlError> {
     let locks = locks(cx, call)?;
-    let Some(key) = key(call, 0) else { return Ok(None) };
+    let Some(key) = key(cx, call, 0) else { return Ok(None) };
     let was_held = locks.release(key, mode, cx.backend_pid());
     if !was_held {
         let name = if mode == Mode::Exclusive { "ExclusiveLock" } else { "ShareLock" };
@@ -109,7 +110,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         let body = move |call: &Call<'_>| {
             call.bools(|row| {
                 let locks = locks(cx.as_ref(), call)?;
-                key(call, row).map(|key| locks.try_take(key, mode, until, cx.backend_pid())).transpose()
+                key(&*cx, call, row).map(|key| locks.try_take(key, mode, until, cx.backend_pid())).transpose()
             })
         };
         out.push(f(name, TWO, oid(t::BOOL), body).required(1).each_row());

@@ -9,6 +9,8 @@ use super::define::{Call, P, PgFunction, f, oid};
 use super::quote_ident;
 use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, CLASS_SCHEMA, Model};
 use crate::context::{PgContext, Sizes};
+use crate::roles::acl::{Object, privilege};
+use crate::roles::{PG_READ_ALL_STATS, ServerDatabase};
 use crate::types::{self, oid as t};
 use crate::wire::SqlError;
 
@@ -343,7 +345,13 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             Ok(found.map(|text| (*text).to_owned()))
         })
     }));
-    out.push(add!("shobj_description", &[P::Any, P::Text], t::TEXT, |_cx, call| call.null()));
+    out.push(add!("shobj_description", &[P::Oid, P::Text], t::TEXT, |cx, call| {
+        let rights = cx.rights()?;
+        call.texts(|row| {
+            let of = |oid| rights.database_by_oid(oid).and_then(|database| database.comment.clone());
+            Ok(call.oid(0, row).filter(|_| call.text(1, row) == Some("pg_database")).and_then(of))
+        })
+    }));
     out.push(
         add!("pg_size_pretty", &[P::Int], t::TEXT, |_cx, call| call.texts(|row| Ok(call.int(0, row).map(size_pretty))))
     );
@@ -378,25 +386,45 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     let captured = cx.clone();
     out.push(
         f("pg_database_size", &[P::Any], oid(t::INT8), move |call| {
-            let bytes = captured.sizes()?.database.min(i64::MAX as u64) as i64;
+            let (sizes, rights) = (captured.sizes()?, captured.rights()?);
+            let size = |database: &ServerDatabase| -> Result<Option<i64>, SqlError> {
+                let role = captured.role();
+                let may = rights.allowed(role, &database.access, Object::Database, privilege::CONNECT) != 0;
+                if !may && !rights.has_rights_of(role, PG_READ_ALL_STATS) {
+                    let name = &database.name;
+                    return Err(SqlError::new("42501", format!("permission denied for database {name}")));
+                }
+                let bytes = sizes.by_database.get(&database.oid).copied().unwrap_or(0);
+                Ok(Some(i64::try_from(bytes).unwrap_or(i64::MAX)))
+            };
             call.ints(|row| {
                 let value = ScalarValue::try_from_array(&call.arrays[0], row);
-                match value.map_err(|e| crate::errors::from_datafusion(e, ""))? {
-                    value if value.is_null() => Ok(None),
-                    ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name))
-                        if name != captured.database() && name.parse::<u32>().is_err() =>
-                    {
-                        Err(SqlError::new("3D000", format!("database \"{name}\" does not exist")))
-                    }
-                    _ => Ok(Some(bytes)),
+                let value = value.map_err(|e| crate::errors::from_datafusion(e, ""))?;
+                if value.is_null() {
+                    return Ok(None);
                 }
+                if let ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name)) = &value {
+                    match rights.database_named(name) {
+                        Ok(database) => return size(database),
+                        Err(error) if name.parse::<u32>().is_err() => return Err(error),
+                        Err(_) => {}
+                    }
+                }
+                let oid = value.to_string().parse::<u32>().unwrap_or(0);
+                rights.database_by_oid(oid).map_or(Ok(None), size)
             })
         })
         .volatile(),
     );
     out.push(add!("to_regclass", &[P::Text], t::REGCLASS, |cx, call| {
         let model = Model::load(cx)?;
-        call.oids(|row| Ok(call.text(0, row).and_then(|name| model.find(name)).map(|relation| relation.oid)))
+        call.oids(|row| {
+            let Some(name) = call.text(0, row) else { return Ok(None) };
+            match model.in_other_database(name) {
+                Some(error) => Err(error),
+                None => Ok(model.find(name).map(|relation| relation.oid)),
+            }
+        })
     }));
     out.push(add!("to_regtype", &[P::Text], t::REGTYPE, |_cx, call| call
         .oids(|row| Ok(call.text(0, row).and_then(types::type_by_name).map(|ty| ty.oid)))));

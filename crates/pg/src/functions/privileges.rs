@@ -14,7 +14,7 @@ use resurgam_engine::{Access, Grant};
 use super::define::{Call, P, PgFunction, f, oid};
 use crate::catalog::{Model, RelationKind, SUPERUSER_OID};
 use crate::context::PgContext;
-use crate::roles::{Rights, acl};
+use crate::roles::{Rights, ServerDatabase, acl};
 use crate::types::{oid as t, type_by_name, type_by_oid};
 use crate::wire::SqlError;
 
@@ -108,8 +108,7 @@ fn privileges(object: Object, list: &str) -> Result<Vec<(&'static str, bool)>, S
 }
 
 /// Catalogs as a statement sees them.
-struct Lookup<'a> {
-    cx: &'a dyn PgContext,
+struct Lookup {
     model: Model,
     rights: Arc<Rights>,
 }
@@ -143,7 +142,7 @@ fn of_system(name: &str) -> Access {
     Access { grants: Some(grants), ..Access::FIRST }
 }
 
-impl Lookup<'_> {
+impl Lookup {
     /// A role's oid, 0 for `public`; an error if there is none of that name.
     fn role(&self, role: &Named<'_>, public: bool) -> Result<u32, SqlError> {
         match role {
@@ -207,7 +206,7 @@ impl Lookup<'_> {
             |code: &str, what: &str, name: &str| SqlError::new(code, format!("{what} \"{name}\" does not exist"));
         let first = |name: &str, object| Some(Found::new(name, Access::FIRST, object));
         let schema = |name: &str| Some(Found::new(name, self.rights.schema(name), acl::Object::Schema));
-        let database = |name: &str| Some(Found::new(name, self.rights.database.clone(), acl::Object::Database));
+        let database = |found: &ServerDatabase| Found::new(&found.name, found.access.clone(), acl::Object::Database);
         let of_kind = match object {
             Object::Function => acl::Object::Function,
             Object::Language => acl::Object::Language,
@@ -224,9 +223,10 @@ impl Lookup<'_> {
             (Object::Schema, Named::Oid(oid)) => {
                 Ok(self.model.namespaces.iter().find(|known| known.oid == *oid).and_then(|found| schema(&found.name)))
             }
-            (Object::Database, Named::Name(name)) if *name == self.cx.database() => Ok(database(name)),
-            (Object::Database, Named::Oid(_)) => Ok(database("")),
-            (Object::Database, Named::Name(name)) => Err(missing("3D000", "database", name)),
+            (Object::Database, Named::Name(name)) => {
+                self.rights.database_named(name).map(|found| Some(database(found)))
+            }
+            (Object::Database, Named::Oid(oid)) => Ok(self.rights.database_by_oid(*oid).map(database)),
             (Object::Sequence, named) => {
                 let Some(found) = self.relation(named)? else { return Ok(None) };
                 // By name the error shows the text that was given.
@@ -265,7 +265,7 @@ impl Lookup<'_> {
 }
 
 fn has(call: &Call<'_>, cx: &dyn PgContext, object: Object) -> Result<ArrayRef, SqlError> {
-    let lookup = Lookup { cx, model: Model::load(cx)?, rights: cx.rights()? };
+    let lookup = Lookup { model: Model::load(cx)?, rights: cx.rights()? };
     let own = if object == Object::Column { 3 } else { 2 };
     let with_role = call.arrays.len() > own;
     call.bools(|row| {
@@ -315,7 +315,7 @@ fn has(call: &Call<'_>, cx: &dyn PgContext, object: Object) -> Result<ArrayRef, 
     })
 }
 
-impl Lookup<'_> {
+impl Lookup {
     /// Whether a role may do that, or give it on.
     fn has(&self, role: u32, found: &Found, object: Object, at: Option<usize>, word: &str, option: bool) -> bool {
         let rights = &self.rights;

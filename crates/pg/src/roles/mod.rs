@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `role` | a role, and its stored form |
 //! | `acl` | lists of rights: what they allow, GRANT and REVOKE, their text |
-//! | `settings` | settings of databases, default privileges: stored forms |
+//! | `databases` | the databases of the server, and their stored form |
+//! | `settings` | default privileges, and their stored form |
 //!
 //! Roles, databases and default privileges are objects of the catalog ([`resurgam_engine::CatalogObject`]); owners and
 //! lists of rights stand in the definition of what they are about ([`resurgam_engine::Access`]). The first role and the
@@ -12,6 +13,7 @@
 
 pub mod acl;
 mod codec;
+mod databases;
 mod role;
 mod settings;
 
@@ -20,8 +22,11 @@ use std::sync::Arc;
 
 use resurgam_engine::{Access, ObjectKind, Table};
 
+pub use databases::{
+    DatabaseSetting, EVERYBODY, FIRST_DATABASE_NAME, ServerDatabase, TEMPLATE0, TEMPLATE1, no_database,
+};
 pub use role::{Membership, Role};
-pub use settings::{DatabaseSetting, DefaultPrivileges, decode_settings, encode_settings};
+pub use settings::DefaultPrivileges;
 
 use crate::wire::SqlError;
 
@@ -60,9 +65,10 @@ const PREDEFINED: [(u32, &str); 12] = [
 pub struct Rights {
     roles: BTreeMap<u32, Role>,
     names: HashMap<String, u32>,
-    /// Of the database.
+    /// Of the session's database.
     pub database: Access,
-    pub database_settings: Vec<DatabaseSetting>,
+    /// All of the server, by oid.
+    pub databases: Vec<ServerDatabase>,
     /// Of schemas that have been given some, by name.
     schemas: HashMap<String, Access>,
     pub defaults: Vec<DefaultPrivileges>,
@@ -80,7 +86,7 @@ impl Rights {
             roles: BTreeMap::new(),
             names: HashMap::new(),
             database: Access::FIRST,
-            database_settings: Vec::new(),
+            databases: Vec::new(),
             schemas: HashMap::new(),
             defaults: Vec::new(),
         };
@@ -93,6 +99,9 @@ impl Rights {
             bypass_rls: true,
             ..Role::new(FIRST_ROLE, FIRST_NAME)
         });
+        for database in ServerDatabase::first_ones() {
+            out.add_database(database);
+        }
         for (oid, name) in PREDEFINED {
             out.add(Role::new(oid, name));
         }
@@ -104,21 +113,18 @@ impl Rights {
         out
     }
 
-    /// Those of the objects of a catalog; what is no role and no rights is passed over.
+    /// Those that count in a database, of the objects that it sees; what is no role and no rights is passed over.
     ///
     /// # Errors
     /// `XX001`
-    pub fn load<'t>(objects: impl IntoIterator<Item = &'t Arc<Table>>) -> Result<Self, SqlError> {
+    pub fn load<'t>(objects: impl IntoIterator<Item = &'t Arc<Table>>, database: u32) -> Result<Self, SqlError> {
         let mut out = Self::first();
         for entry in objects {
             let Some(object) = &entry.object else { continue };
             let access = entry.access.as_deref();
             match object.kind {
                 ObjectKind::ROLE => out.add(Role::decode(entry.id, &entry.name, &object.body)?),
-                ObjectKind::DATABASE => {
-                    out.database = access.cloned().unwrap_or(Access::FIRST);
-                    out.database_settings = decode_settings(&object.body)?;
-                }
+                ObjectKind::DATABASE => out.add_database(ServerDatabase::of_entry(entry)?),
                 ObjectKind::DEFAULT_PRIVILEGES => {
                     out.defaults.push(DefaultPrivileges::decode(entry.id, &object.body)?);
                 }
@@ -132,7 +138,36 @@ impl Rights {
             }
         }
         // The owner of the database is what the role of its owner stands for.
+        out.database = out.database_by_oid(database).map_or(Access::FIRST, |database| database.access.clone());
         Ok(out)
+    }
+
+    /// Adds a database, or puts it in the place of the one with its oid.
+    fn add_database(&mut self, database: ServerDatabase) {
+        match self.databases.binary_search_by_key(&database.oid, |known| known.oid) {
+            Ok(at) => self.databases[at] = database,
+            Err(at) => self.databases.insert(at, database),
+        }
+    }
+
+    /// The database with that oid.
+    pub fn database_by_oid(&self, oid: u32) -> Option<&ServerDatabase> {
+        let at = self.databases.binary_search_by_key(&oid, |known| known.oid).ok()?;
+        self.databases.get(at)
+    }
+
+    /// What all roles have in all databases.
+    pub fn settings_everywhere(&self) -> impl Iterator<Item = &DatabaseSetting> {
+        let first = self.database_by_oid(resurgam_engine::FIRST_DATABASE).into_iter();
+        first.flat_map(|first| &first.settings).filter(|setting| setting.role == EVERYBODY)
+    }
+
+    /// The database of that name.
+    ///
+    /// # Errors
+    /// `3D000`
+    pub fn database_named(&self, name: &str) -> Result<&ServerDatabase, SqlError> {
+        self.databases.iter().find(|known| known.name == name).ok_or_else(|| no_database(name))
     }
 
     /// Adds a role, or puts it in the place of the one with its oid.

@@ -1,7 +1,6 @@
-//! Settings that a database's sessions begin with, and rights that objects have from when they are made.
+//! Rights that objects have from when they are made.
 //!
 //! ```text
-//! database             u8 = 1 | count u16, each: role u32 (0 = all), name, value
 //! default privileges   u8 = 1 | role u32 | schema (empty = all) | letter u8 | count u16, each: grantee, grantor,
 //!                      privileges, options: u32 each
 //! ```
@@ -11,44 +10,6 @@ use resurgam_engine::Grant;
 use super::acl::Object;
 use super::codec::{Body, put_text};
 use crate::wire::SqlError;
-
-/// A setting of a database, or of a role in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatabaseSetting {
-    /// 0: all.
-    pub role: u32,
-    pub name: String,
-    pub value: String,
-}
-
-/// Stored form of a database's settings.
-pub fn encode_settings(settings: &[DatabaseSetting]) -> Vec<u8> {
-    let mut out = vec![1];
-    out.extend_from_slice(&(settings.len() as u16).to_le_bytes());
-    for setting in settings {
-        out.extend_from_slice(&setting.role.to_le_bytes());
-        put_text(&mut out, &setting.name);
-        put_text(&mut out, &setting.value);
-    }
-    out
-}
-
-/// Reads what [`encode_settings`] wrote.
-///
-/// # Errors
-/// `XX001`
-pub fn decode_settings(body: &[u8]) -> Result<Vec<DatabaseSetting>, SqlError> {
-    let mut body = Body(body);
-    if body.u8()? != 1 {
-        return Err(Body::bad());
-    }
-    let count = body.u16()?;
-    let settings = (0..count)
-        .map(|_| Ok(DatabaseSetting { role: body.u32()?, name: body.text()?, value: body.text()? }))
-        .collect::<Result<_, SqlError>>()?;
-    body.end()?;
-    Ok(settings)
-}
 
 /// Rights that the objects of a role have from when they are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,17 +74,13 @@ mod tests {
 
     #[test]
     fn they_come_back_whole_or_not_at_all() {
-        let settings = vec![DatabaseSetting { role: 7, name: "work_mem".into(), value: "1MB".into() }];
-        let body = encode_settings(&settings);
-        assert_eq!(decode_settings(&body).unwrap(), settings);
         let grants = vec![Grant { grantee: 0, grantor: 10, privileges: 2, options: 0 }];
         let defaults =
             DefaultPrivileges { entry: 5, role: 10, schema: "public".into(), object: Object::Sequence, grants };
         let bytes = defaults.encode();
         assert_eq!(DefaultPrivileges::decode(5, &bytes).unwrap(), defaults);
-        for len in 0..bytes.len().max(body.len()) {
-            assert!(len >= body.len() || decode_settings(&body[..len]).is_err());
-            assert!(len >= bytes.len() || DefaultPrivileges::decode(5, &bytes[..len]).is_err());
+        for len in 0..bytes.len() {
+            assert!(DefaultPrivileges::decode(5, &bytes[..len]).is_err());
         }
     }
 }

@@ -12,6 +12,10 @@ use super::UserTypes;
 pub trait TypeSource: Debug + Send + Sync {
     /// Those that its transaction sees; `None` if they cannot be read.
     fn user_types(&self) -> Option<Arc<UserTypes>>;
+    /// The name of its database.
+    fn database(&self) -> Option<String> {
+        None
+    }
 }
 
 thread_local! {
@@ -54,6 +58,11 @@ impl<F: Future> Future for Scope<F> {
         let work = unsafe { Pin::new_unchecked(&mut this.work) };
         work.poll(cx)
     }
+}
+
+/// The name of the database of the session whose work this is; `None`: it is nobody's.
+pub fn database() -> Option<String> {
+    crate::running::database().or_else(|| SOURCE.with_borrow(Clone::clone)?.database())
 }
 
 /// The types that are meant here: of the statement that computes on this thread, else of the session whose work this is.

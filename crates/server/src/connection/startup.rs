@@ -36,9 +36,8 @@ use crate::registry::{Full, LoginFailure, SessionGuard};
 use crate::tls::Tls;
 use crate::unauthenticated::Place;
 
-/// The role whose password may be in a file, and the one database.
+/// The role whose password may be in a file.
 pub(super) const SUPERUSER: &str = "postgres";
-const DATABASE: &str = "postgres";
 /// Code of a CancelRequest packet.
 const CANCEL_CODE: i32 = 80_877_102;
 
@@ -113,12 +112,6 @@ pub async fn login(
     channel.control = guard.control.clone();
     if channel.control.is_stopping() {
         return Err(fatal("57P03", "the database system is shutting down").into());
-    }
-    if visitor.database != DATABASE {
-        let error = SqlError::new("3D000", format!("database \"{}\" does not exist", visitor.database))
-            .with_hint("The one database is postgres.");
-        let ending = Ending::Fatal(error.with_severity("FATAL"));
-        return Err(Refusal::new(LoginFailure::Name, ending));
     }
     let options = SessionOptions {
         user: visitor.user.clone(),

@@ -77,10 +77,15 @@ impl Process {
         self.child.id()
     }
 
-    pub fn client(&self) -> Client {
+    /// A connection of which nothing is said yet.
+    pub fn raw(&self) -> Client {
         let stream = TcpStream::connect(self.address).expect("connect");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
-        let mut client = Client { stream, process_id: 0, secret: 0, parameters: Vec::new() };
+        Client { stream, process_id: 0, secret: 0, parameters: Vec::new() }
+    }
+
+    pub fn client(&self) -> Client {
+        let mut client = self.raw();
         client.startup(&[("user", "postgres"), ("database", "postgres")]);
         let (_, messages) = client.until_ready();
         assert!(!messages.iter().any(|message| message.tag == b'E'), "{messages:?}");

@@ -113,9 +113,8 @@ impl Session {
             Target::Databases(names) => {
                 let wanted = wanted(&command.privileges, Object::Database)?;
                 for name in names {
-                    self.check_database(name)?;
-                    let entry = self.locked_database(&txn).await?;
-                    let access = access_of(&entry).clone();
+                    let (entry, database) = self.locked_database(&txn, name).await?;
+                    let access = database.access;
                     let access = self.changed(&txn, access, Object::Database, name, &wanted, &change)?;
                     self.store_access(&txn, &entry, access).await?;
                 }

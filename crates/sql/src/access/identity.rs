@@ -29,7 +29,7 @@ fn load(txn: &Transaction) -> Result<Arc<Rights>, SqlError> {
     for kind in KINDS {
         objects.extend(txn.objects(kind)?);
     }
-    Rights::load(&objects).map(Arc::new)
+    Rights::load(&objects, txn.database()).map(Arc::new)
 }
 
 impl SqlDatabase {

@@ -19,7 +19,6 @@ pub struct Login {
     /// There was one, and its time is over.
     pub is_expired: bool,
     can_login: bool,
-    may_connect: bool,
     connection_limit: i32,
     /// Every role that it is a member of, itself among them.
     groups: Vec<String>,
@@ -32,13 +31,18 @@ pub struct Login {
 pub struct LoginRefused(pub SqlError);
 
 impl Login {
-    fn of(rights: &Rights, name: &str) -> Option<Self> {
+    fn of(rights: &Rights, name: &str, database: u32) -> Option<Self> {
         let role = rights.find(name)?;
+        let settings_here = rights.database_by_oid(database).map_or(&[][..], |database| &database.settings);
         let is_expired = role.password.is_some() && role.valid_until.is_some_and(|until| until < now());
-        let here = |of: u32| rights.database_settings.iter().filter(move |setting| setting.role == of);
+        let here = |of: u32| settings_here.iter().filter(move |setting| setting.role == of);
+        let everywhere = rights.settings_everywhere();
         let pair = |setting: &crate::pg::roles::DatabaseSetting| (setting.name.clone(), setting.value.clone());
-        let settings = here(0).map(pair).chain(role.settings.iter().cloned()).chain(here(role.oid).map(pair));
-        let allowed = rights.allowed(role.oid, &rights.database, Object::Database, privilege::CONNECT);
+        let settings = everywhere
+            .map(pair)
+            .chain(here(0).map(pair))
+            .chain(role.settings.iter().cloned())
+            .chain(here(role.oid).map(pair));
         let groups = rights.roles().filter(|group| rights.is_listed_member_of(role.oid, group.oid));
         Some(Self {
             role: role.oid,
@@ -46,7 +50,6 @@ impl Login {
             verifier: role.password.clone().filter(|_| !is_expired),
             is_expired,
             can_login: role.login,
-            may_connect: allowed != 0,
             connection_limit: role.connection_limit,
             groups: groups.map(|group| group.name.clone()).collect(),
             settings: settings.collect(),
@@ -66,13 +69,13 @@ impl SqlDatabase {
     /// Those of reading the catalog.
     pub fn login(&self, name: &str) -> Result<Option<Login>, SqlError> {
         let rights = self.rights(None)?;
-        Ok(Login::of(&rights, name))
+        Ok(Login::of(&rights, name, self.oid()))
     }
 
-    /// Whether a role, which has proved who it is, may begin a session.
+    /// Whether a role, which has proved who it is, may begin a session in a database.
     ///
     /// # Errors
-    /// `28000`, `42501`, `53300`
+    /// `28000`, `3D000`, `42501`, `53300`, `55000`
     pub fn check_login(&self, name: &str, login: Option<&Login>, database: &str) -> Result<(), LoginRefused> {
         let Some(login) = login else {
             return Err(LoginRefused(SqlError::new("28000", format!("role \"{name}\" does not exist"))));
@@ -89,10 +92,26 @@ impl SqlDatabase {
                 return Err(LoginRefused(error));
             }
         }
-        if !login.may_connect {
-            let error = SqlError::new("42501", format!("permission denied for database \"{database}\""))
+        let rights = self.rights(None).map_err(LoginRefused)?;
+        let database = rights.database_named(database).map_err(LoginRefused)?;
+        let name = &database.name;
+        if !database.allows_connections {
+            let error = SqlError::new("55000", format!("database \"{name}\" is not currently accepting connections"));
+            return Err(LoginRefused(error));
+        }
+        if rights.allowed(login.role, &database.access, Object::Database, privilege::CONNECT) == 0 {
+            let error = SqlError::new("42501", format!("permission denied for database \"{name}\""))
                 .with_detail("User does not have CONNECT privilege.");
             return Err(LoginRefused(error));
+        }
+        if database.connection_limit >= 0 && !login.is_superuser {
+            let sessions = self.sessions.lock();
+            let here =
+                sessions.values().filter_map(Weak::upgrade).filter(|session| session.database_oid == database.oid);
+            if here.count() >= usize::try_from(database.connection_limit).unwrap_or(usize::MAX) {
+                let error = SqlError::new("53300", format!("too many connections for database \"{name}\""));
+                return Err(LoginRefused(error));
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Owners: OWNER TO, REASSIGN OWNED, DROP OWNED, and what keeps a role from being dropped.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::ObjectName;
@@ -10,8 +11,8 @@ use super::grant_syntax::object_name;
 use super::needs::{access_of, word_of};
 use super::syntax::{Spec, spec};
 use crate::parse::words::Words;
-use crate::pg::roles::Rights;
 use crate::pg::roles::acl::{self, Object, privilege as p};
+use crate::pg::roles::{DefaultPrivileges, Rights};
 use crate::pg::user_types::UserType;
 use crate::session::Session;
 use crate::wire::{Execution, SqlError, Tag};
@@ -160,7 +161,37 @@ pub(super) fn what_holds(txn: &Transaction, rights: &Rights, role: u32) -> Resul
             out.push(Held { text });
         }
     }
+    out.extend(held_elsewhere(txn, rights, role)?);
     Ok(out)
+}
+
+/// How much of other databases has to do with a role, by database. What is left of dropped ones does not count.
+fn held_elsewhere(txn: &Transaction, rights: &Rights, role: u32) -> Result<Vec<Held>, SqlError> {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for entry in txn.entries_everywhere()? {
+        let Some(database) = entry.database().filter(|database| *database != txn.database()) else { continue };
+        let access = access_of(&entry);
+        let named = |grants: &[Grant]| grants.iter().any(|grant| names(grant, role));
+        let whole = access.owner == role || named(access.grants.as_deref().unwrap_or_default());
+        let columns = access.columns.iter().filter(|(_, grants)| named(grants)).count();
+        let defaults = match &entry.object {
+            Some(object) if object.kind == ObjectKind::DEFAULT_PRIVILEGES => {
+                let defaults = DefaultPrivileges::decode(entry.id, &object.body)?;
+                defaults.role == role || named(&defaults.grants)
+            }
+            _ => false,
+        };
+        let count = usize::from(whole) + columns + usize::from(defaults);
+        if count > 0 {
+            *counts.entry(database).or_default() += count;
+        }
+    }
+    let lines = counts.into_iter().filter_map(|(oid, count)| {
+        let name = &rights.database_by_oid(oid)?.name;
+        let objects = if count == 1 { "object" } else { "objects" };
+        Some(Held { text: format!("{count} {objects} in database {name}") })
+    });
+    Ok(lines.collect())
 }
 
 /// A sequence that belongs to a column has its table's owner, and is told of by that.
@@ -181,12 +212,19 @@ impl Session {
                 let name = name.unwrap_or_default();
                 let to = self.role_of(&rights, &command.to)?;
                 if command.what == What::Database {
-                    self.check_database(&name)?;
-                    self.must_own_database(&rights)?;
+                    let database = rights.database_named(&name)?;
+                    if database.access.owner == to {
+                        return done;
+                    }
+                    self.must_own_database(&rights, database)?;
                     self.may_give_to(&rights, to)?;
+                    if !self.may_create_databases(&rights) {
+                        let text = "permission denied to change owner of database";
+                        return Err(SqlError::new("42501", text));
+                    }
                     self.keep_role(&txn, to).await?;
-                    let entry = self.locked_database(&txn).await?;
-                    let access = given_to(access_of(&entry), to);
+                    let (entry, database) = self.locked_database(&txn, &name).await?;
+                    let access = given_to(&database.access, to);
                     self.store_access(&txn, &entry, access).await?;
                     return done;
                 }

@@ -6,7 +6,9 @@ use resurgam_engine::{CatalogObject, ObjectKind, Table, Transaction};
 
 use super::password;
 use super::syntax::{RoleCommand, RoleOptions, SettingChange, Spec};
-use crate::pg::roles::{DatabaseSetting, FIRST_ROLE, Membership, PG_DATABASE_OWNER, Rights, Role, encode_settings};
+use crate::pg::roles::{
+    DatabaseSetting, EVERYBODY, FIRST_ROLE, Membership, PG_DATABASE_OWNER, Rights, Role, ServerDatabase,
+};
 use crate::session::Session;
 use crate::wire::{Execution, SqlError, Tag};
 
@@ -148,7 +150,7 @@ impl Session {
     }
 
     /// Keeps a role from being dropped until this transaction has ended.
-    pub(super) async fn keep_role(&mut self, txn: &Transaction, oid: u32) -> Result<(), SqlError> {
+    pub(crate) async fn keep_role(&mut self, txn: &Transaction, oid: u32) -> Result<(), SqlError> {
         let rights = self.db.rights(Some(txn))?;
         let Some(entry) = rights.get(oid).and_then(|role| role.entry) else { return Ok(()) };
         let Some(entry) = txn.object_by_id(entry)? else {
@@ -354,9 +356,12 @@ impl Session {
                 let text = format!("role \"{}\" cannot be dropped because some objects depend on it", role.name);
                 return Err(SqlError::new("2BP01", text).with_detail(super::owned::shown(&held)));
             }
-            if rights.database_settings.iter().any(|setting| setting.role == oid) {
-                let kept = rights.database_settings.iter().filter(|setting| setting.role != oid).cloned().collect();
-                self.store_database_settings(&txn, kept).await?;
+            let has_some = |database: &&ServerDatabase| database.settings.iter().any(|setting| setting.role == oid);
+            let databases = rights.databases.iter().filter(has_some).map(|database| database.name.clone());
+            for name in databases.collect::<Vec<_>>() {
+                let (entry, mut database) = self.locked_database(&txn, &name).await?;
+                database.settings.retain(|setting| setting.role != oid);
+                self.store_database(&txn, &entry, &database).await?;
             }
             let entry = role.entry.ok_or_else(|| SqlError::internal("a role without an entry"))?;
             let entry = self.role_entry(&txn, entry, &role.name)?;
@@ -529,96 +534,47 @@ impl Session {
             }
             None => 0,
         };
-        if let Some(database) = database {
-            self.check_database(database)?;
-        }
         if oid == 0 && database.is_none() && !self.is_superuser_now(&rights) {
             return Err(denied("must be superuser to alter settings globally"));
         }
-        if oid == 0 && database.is_some() {
-            self.must_own_database(&rights)?;
-        }
-        if oid != 0 && database.is_none() {
+        let Some(database) = database else {
+            if oid == 0 {
+                let first = rights.database_by_oid(resurgam_engine::FIRST_DATABASE);
+                let first = first.map(|first| first.name.clone()).unwrap_or_default();
+                return self.change_database_settings(&txn, &first, EVERYBODY, change).await;
+            }
             let mut role = self.locked_role(&txn, oid).await?;
             self.changed_settings(&mut role.settings, change)?;
             return self.store_role(&txn, &role).await;
+        };
+        let known = rights.database_named(database)?;
+        if oid == 0 {
+            self.must_own_database(&rights, known)?;
         }
-        // Those of all roles, and of a role here, are the one database's.
-        self.change_database_settings(&txn, oid, change).await
+        self.change_database_settings(&txn, database, oid, change).await
     }
 
     async fn alter_database_setting(&mut self, database: &str, change: &SettingChange) -> Result<(), SqlError> {
         let txn = self.ddl_transaction("ALTER DATABASE")?;
-        self.check_database(database)?;
         let rights = self.db.rights(Some(&txn))?;
-        self.must_own_database(&rights)?;
-        self.change_database_settings(&txn, 0, change).await
-    }
-
-    pub(super) fn check_database(&self, name: &str) -> Result<(), SqlError> {
-        if name == self.shared.database_name {
-            return Ok(());
-        }
-        Err(SqlError::new("3D000", format!("database \"{name}\" does not exist")))
-    }
-
-    pub(crate) fn must_own_database(&self, rights: &Rights) -> Result<(), SqlError> {
-        match rights.has_rights_of(self.role(), rights.database.owner) {
-            true => Ok(()),
-            false => Err(super::identity::not_owner("database", &self.shared.database_name)),
-        }
+        self.must_own_database(&rights, rights.database_named(database)?)?;
+        self.change_database_settings(&txn, database, 0, change).await
     }
 
     async fn change_database_settings(
         &mut self,
         txn: &Transaction,
+        name: &str,
         role: u32,
         change: &SettingChange,
     ) -> Result<(), SqlError> {
-        self.locked_database(txn).await?;
-        let rights = self.db.rights(Some(txn))?;
-        let (own, mut others): (Vec<_>, Vec<_>) =
-            rights.database_settings.iter().cloned().partition(|setting| setting.role == role);
+        let (entry, mut database) = self.locked_database(txn, name).await?;
+        let (own, others): (Vec<_>, Vec<_>) = database.settings.into_iter().partition(|setting| setting.role == role);
         let mut own: Vec<(String, String)> = own.into_iter().map(|setting| (setting.name, setting.value)).collect();
         self.changed_settings(&mut own, change)?;
-        others.extend(own.into_iter().map(|(name, value)| DatabaseSetting { role, name, value }));
-        self.store_database_settings(txn, others).await
-    }
-
-    async fn store_database_settings(
-        &mut self,
-        txn: &Transaction,
-        settings: Vec<DatabaseSetting>,
-    ) -> Result<(), SqlError> {
-        let entry = self.locked_database(txn).await?;
-        let body = encode_settings(&settings);
-        self.settle_ddl(|| txn.replace_object(&entry, Vec::new(), body.clone())).await?;
-        Ok(())
-    }
-
-    /// The database's entry, made if there is none, locked against everyone else.
-    pub(super) async fn locked_database(&mut self, txn: &Transaction) -> Result<Arc<Table>, SqlError> {
-        let name = self.shared.database_name.clone();
-        let body = encode_settings(&[]);
-        let mut lookups = 0;
-        loop {
-            let Some(entry) = txn.object_named(ObjectKind::DATABASE, "", &name)? else {
-                let object = CatalogObject::new(ObjectKind::DATABASE, body.clone());
-                return self.settle_ddl(|| txn.create_object("", &name, object.clone())).await;
-            };
-            lookups += 1;
-            match self.settle_ddl(|| txn.lock_for_change(&entry)).await {
-                Ok(()) => return Ok(entry),
-                Err(error)
-                    if error.definition_changed
-                        && txn.isolation() == resurgam_engine::Isolation::ReadCommitted
-                        && lookups < 20 =>
-                {
-                    txn.statement(resurgam_engine::StatementKind::PointWrite)?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        database.settings = others;
+        database.settings.extend(own.into_iter().map(|(name, value)| DatabaseSetting { role, name, value }));
+        self.store_database(txn, &entry, &database).await
     }
 }
 

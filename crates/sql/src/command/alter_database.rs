@@ -11,8 +11,6 @@ use crate::wire::SqlError;
 
 /// Name of the setting.
 pub(crate) const SETTING: &str = "accelerated_database_recovery";
-/// The one database.
-const DATABASE: &str = "postgres";
 
 /// What SHOW says.
 pub(crate) fn shown(engine: &Database) -> &'static str {
@@ -39,15 +37,7 @@ pub(crate) fn parse(mut words: Words<'_>) -> Result<Own, SqlError> {
     if !words.take(&Token::Eq) && !words.take_word("to") {
         return Err(words.unexpected());
     }
-    let is_this = if exact {
-        name == DATABASE
-    } else {
-        name.eq_ignore_ascii_case(DATABASE) || name.eq_ignore_ascii_case("current")
-    };
-    if !is_this {
-        return Err(SqlError::new("3D000", format!("database \"{name}\" does not exist"))
-            .with_hint("The one database is postgres."));
-    }
+    let database = Some(name).filter(|name| exact || !name.eq_ignore_ascii_case("current"));
     let value = match words.next() {
         Some(Token::Word(word)) => word.value.to_ascii_lowercase(),
         Some(Token::SingleQuotedString(value)) => value.to_ascii_lowercase(),
@@ -65,8 +55,8 @@ pub(crate) fn parse(mut words: Words<'_>) -> Result<Own, SqlError> {
     }
     words.expect_end()?;
     match value.as_str() {
-        "on" | "true" | "yes" | "1" => Ok(Own::SetRecovery { accelerated: true }),
-        "off" | "false" | "no" | "0" => Ok(Own::SetRecovery { accelerated: false }),
+        "on" | "true" | "yes" | "1" => Ok(Own::SetRecovery { database, accelerated: true }),
+        "off" | "false" | "no" | "0" => Ok(Own::SetRecovery { database, accelerated: false }),
         _ => Err(SqlError::new("22023", format!("parameter \"{SETTING}\" requires a Boolean value"))),
     }
 }
@@ -90,10 +80,10 @@ mod tests {
             "ALTER DATABASE [postgres] SET ACCELERATED_DATABASE_RECOVERY = OFF",
             "/* x */ ALTER -- y\n DATABASE/* = */postgres SET accelerated_database_recovery = -- on\n off /* on */",
         ] {
-            assert_eq!(parse(text).ok(), Some(Own::SetRecovery { accelerated: false }), "{text}");
+            let database = Some("postgres".to_owned()).filter(|_| !text.contains("CURRENT"));
+            assert_eq!(parse(text).ok(), Some(Own::SetRecovery { database, accelerated: false }), "{text}");
         }
         let code = |text: &str| parse(text).err().map(|e| e.sqlstate.clone());
-        assert_eq!(code("ALTER DATABASE other SET accelerated_database_recovery = off").as_deref(), Some("3D000"));
         assert_eq!(code("ALTER DATABASE postgres SET accelerated_database_recovery = 7").as_deref(), Some("22023"));
         for rest in ["WITH ROLLBACK IMMEDIATE", "WITH NO_WAIT", "(PERSISTENT_VERSION_STORE_FILEGROUP = [PRIMARY])"] {
             let text = format!("ALTER DATABASE postgres SET ACCELERATED_DATABASE_RECOVERY = ON {rest}");

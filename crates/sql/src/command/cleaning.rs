@@ -116,11 +116,11 @@ pub(crate) fn parse_call(first: &str, mut words: Words<'_>) -> Option<Result<Own
     if !name.eq_ignore_ascii_case("sp_persistent_version_cleanup") {
         return None;
     }
-    Some(arguments(first, words).map(|()| Own::CleanupProcedure))
+    Some(arguments(first, words).map(|database| Own::CleanupProcedure { database }))
 }
 
 /// What stands behind the procedure's name.
-fn arguments(first: &str, mut words: Words<'_>) -> Result<(), SqlError> {
+fn arguments(first: &str, mut words: Words<'_>) -> Result<Option<String>, SqlError> {
     let parentheses = first == "call";
     if parentheses && !words.take(&Token::LParen) {
         return Err(SqlError::syntax("CALL needs parentheses behind the procedure's name"));
@@ -149,13 +149,7 @@ fn arguments(first: &str, mut words: Words<'_>) -> Result<(), SqlError> {
         return Err(words.unexpected());
     }
     words.expect_end()?;
-    match given {
-        Some(name) if !name.eq_ignore_ascii_case("postgres") => {
-            Err(SqlError::new("3D000", format!("database \"{name}\" does not exist"))
-                .with_hint("The one database is postgres."))
-        }
-        _ => Ok(()),
-    }
+    Ok(given)
 }
 
 /// A name as SQL Server writes it: plain, in double quotes, or in brackets.
@@ -208,14 +202,22 @@ impl Session {
 
     /// A complete sweep of the cleaner now, rather than when it is due.
     pub(crate) async fn vacuum(&mut self, statement: &Own) -> Result<Execution, SqlError> {
-        let called = *statement == Own::CleanupProcedure;
+        let called = matches!(statement, Own::CleanupProcedure { .. });
         let shown = if called { "sp_persistent_version_cleanup" } else { "VACUUM" };
         self.refuse_in_transaction(shown)?;
         if !self.rights()?.is_superuser(self.role()) {
             return Err(denied());
         }
-        if let Own::Vacuum { tables, .. } = statement {
-            self.check_tables(tables)?;
+        match statement {
+            Own::Vacuum { tables, .. } => self.check_tables(tables)?,
+            // Versions are those of all databases together.
+            Own::CleanupProcedure { database: Some(name) } => {
+                let rights = self.rights()?;
+                if !rights.databases.iter().any(|known| known.name.eq_ignore_ascii_case(name)) {
+                    return Err(crate::pg::roles::no_database(name));
+                }
+            }
+            _ => {}
         }
         let report =
             self.apart_until_stopped(Ending::Abandoned, |engine, cancelled| engine.clean_unless(cancelled)).await?;
@@ -253,10 +255,11 @@ mod tests {
             "call sys.sp_persistent_version_cleanup('postgres')",
             "exec/*x*/sys . /* other */ sp_persistent_version_cleanup -- 'other'\n [postgres] -- , 1",
         ] {
-            assert_eq!(parse_call(text).and_then(Result::ok), Some(Own::CleanupProcedure), "{text}");
+            let found = parse_call(text).and_then(Result::ok);
+            let named = text.contains("postgres").then(|| "postgres".to_owned());
+            assert_eq!(found, Some(Own::CleanupProcedure { database: named }), "{text}");
         }
         let code = |text| parse_call(text).and_then(Result::err).map(|error| error.into_fields().sqlstate);
-        assert_eq!(code("EXEC sys.sp_persistent_version_cleanup other").as_deref(), Some("3D000"));
         assert_eq!(code("EXEC sys.sp_persistent_version_cleanup 'postgres', 1").as_deref(), Some("0A000"));
         assert_eq!(code("EXEC sys.sp_persistent_version_cleanup @scanallpages = 1").as_deref(), Some("0A000"));
         assert_eq!(code("CALL sys.sp_persistent_version_cleanup").as_deref(), Some("42601"));

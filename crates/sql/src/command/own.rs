@@ -20,7 +20,7 @@ impl Session {
     /// Runs one.
     pub(crate) async fn run_own(&mut self, own: &Own) -> Result<Execution, SqlError> {
         match own {
-            Own::Vacuum { .. } | Own::CleanupProcedure => self.vacuum(own).await,
+            Own::Vacuum { .. } | Own::CleanupProcedure { .. } => self.vacuum(own).await,
             // There are no statistics to gather: estimates come from the trees.
             Own::Analyze { tables } => {
                 self.check_tables(tables)?;
@@ -44,10 +44,21 @@ impl Session {
                 self.apart_until_stopped(Ending::Abandoned, |engine, _| engine.checkpoint()).await?;
                 command("CHECKPOINT")
             }
-            &Own::SetRecovery { accelerated } => {
+            Own::SetRecovery { database, accelerated } => {
+                let accelerated = *accelerated;
                 self.refuse_in_transaction("ALTER DATABASE")?;
                 let rights = self.rights()?;
-                self.must_own_database(&rights)?;
+                let name = database.as_deref().unwrap_or(&self.shared.database_name);
+                let found = rights.databases.iter().find(|known| known.name.eq_ignore_ascii_case(name));
+                let database = found.ok_or_else(|| crate::pg::roles::no_database(name))?;
+                self.must_own_database(&rights, database)?;
+                if database.oid != resurgam_engine::FIRST_DATABASE {
+                    let first = crate::pg::roles::FIRST_DATABASE_NAME;
+                    return Err(SqlError::unsupported(
+                        "accelerated_database_recovery is a setting of all databases together",
+                    )
+                    .with_hint(format!("Set it for the first one, \"{first}\".")));
+                }
                 self.apart_until_stopped(Ending::Awaited, move |engine, cancelled| {
                     engine.set_accelerated_recovery(accelerated, cancelled)
                 })
@@ -68,6 +79,9 @@ impl Session {
             Own::DropDomain { if_exists, names, cascade } => {
                 self.ddl_deadline = self.deadline();
                 Ok(Execution::Command { tag: self.drop_types(true, *if_exists, names, *cascade).await? })
+            }
+            Own::Database(statement) => {
+                Ok(Execution::Command { tag: Box::pin(self.database_statement(statement)).await? })
             }
             Own::Schema(statement) => Ok(Execution::Command { tag: Box::pin(self.schema_statement(statement)).await? }),
             Own::Extension(statement) => {

@@ -75,6 +75,12 @@ impl Session {
             self.roll_back();
             return Err(SqlError::unsupported("cannot PREPARE a transaction that has operated on temporary objects"));
         }
+        if !self.closing.is_empty() {
+            self.roll_back();
+            return Err(SqlError::unsupported(
+                "PREPARE TRANSACTION of one that has renamed a database is not supported",
+            ));
+        }
         if self.shared.has_pending() {
             self.roll_back();
             return Err(SqlError::unsupported(
@@ -109,6 +115,11 @@ impl Session {
         {
             return Err(SqlError::new("42501", "permission denied to finish prepared transaction")
                 .with_hint("Must be superuser or the user that prepared the transaction."));
+        }
+        let other = engine.prepared().into_iter().find(|prepared| prepared.gid == gid).map(|found| found.database);
+        if other.is_some_and(|other| other != self.shared.database_name) {
+            return Err(SqlError::unsupported("prepared transaction belongs to another database")
+                .with_hint("Connect to the database where the transaction was prepared to finish it."));
         }
         let finish: fn(&Database, &str) -> resurgam_engine::Result<CommitTicket> =
             if to_commit { Database::commit_prepared } else { Database::rollback_prepared };

@@ -4,6 +4,8 @@ pub(crate) mod alter;
 pub(crate) mod alter_sequence;
 pub(crate) mod clauses;
 mod comment;
+pub(crate) mod database;
+pub(crate) mod database_syntax;
 pub(crate) mod domain;
 mod drop_schema;
 pub(crate) mod extension;

@@ -229,7 +229,10 @@ impl Session {
 impl SqlDatabase {
     /// A session that the database has for work of its own.
     fn session_for_itself(self: &Arc<Self>) -> Result<Session, SqlError> {
-        self.session(SessionOptions { application_name: "temporary tables".to_owned(), ..SessionOptions::default() })
+        let database = self.rights(None)?.database_by_oid(self.oid()).map(|database| database.name.clone());
+        let database = database.ok_or_else(|| SqlError::internal("the database is gone"))?;
+        let application_name = "temporary tables".to_owned();
+        self.session_here(SessionOptions { application_name, database, ..SessionOptions::default() })
     }
 }
 

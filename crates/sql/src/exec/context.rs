@@ -153,6 +153,9 @@ impl Stop for StopFlag {
     fn types(&self) -> Option<Arc<UserTypes>> {
         self.types.get()?.upgrade()?.user_types()
     }
+    fn database(&self) -> Option<String> {
+        self.types.get()?.upgrade()?.database()
+    }
     fn check(&self) -> Result<(), SqlError> {
         self.check_time()
     }

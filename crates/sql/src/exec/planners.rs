@@ -131,6 +131,9 @@ impl Stop for Run {
     fn types(&self) -> Option<Arc<UserTypes>> {
         self.statement.types()
     }
+    fn database(&self) -> Option<String> {
+        self.statement.database()
+    }
     fn check(&self) -> Result<(), SqlError> {
         match self.left.load(Ordering::Relaxed) {
             true => Err(SqlError::new("57014", "canceling statement due to user request")),

@@ -15,6 +15,7 @@ use crate::command::lock::{self, LockTables};
 use crate::command::notify::{self, NotifyCommand};
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::ddl::alter_sequence::{self, AlterSequence};
+use crate::ddl::database_syntax::{self, DatabaseStatement};
 use crate::ddl::domain::{self, AlterDomain, CreateDomain};
 use crate::ddl::extension::{self, ExtensionStatement};
 use crate::ddl::schema::{self, SchemaStatement};
@@ -64,7 +65,9 @@ pub(crate) enum Own {
         tables: Vec<ObjectName>,
     },
     /// SQL Server's procedure for the same.
-    CleanupProcedure,
+    CleanupProcedure {
+        database: Option<String>,
+    },
     /// ANALYZE, of these tables or all.
     Analyze {
         tables: Vec<ObjectName>,
@@ -72,6 +75,8 @@ pub(crate) enum Own {
     Checkpoint,
     /// ALTER DATABASE … SET accelerated_database_recovery.
     SetRecovery {
+        /// The database that it names; none: the present one.
+        database: Option<String>,
         accelerated: bool,
     },
     PrepareTransaction {
@@ -107,6 +112,8 @@ pub(crate) enum Own {
     Owner(Box<OwnerCommand>),
     /// CREATE and ALTER SCHEMA.
     Schema(Box<SchemaStatement>),
+    /// CREATE, ALTER, DROP and COMMENT ON DATABASE.
+    Database(Box<DatabaseStatement>),
     SetSchema(Box<SetSchema>),
     /// CREATE, ALTER, DROP and COMMENT ON EXTENSION.
     Extension(Box<ExtensionStatement>),
@@ -199,7 +206,11 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "checkpoint" => Some(words.expect_end().map(|()| Own::Checkpoint)),
         "create" | "alter" | "drop" if words.take_word("extension") => Some(extension::parse(&first, words)),
         "comment" if words.take_words(&["on", "extension"]) => Some(extension::parse(&first, words)),
-        "alter" if words.take_word("database") => Some(alter_database::parse(words)),
+        "create" | "drop" if words.take_word("database") => database_syntax::parse(&first, &mut words),
+        "comment" if words.take_words(&["on", "database"]) => database_syntax::parse(&first, &mut words),
+        "alter" if words.take_word("database") => {
+            database_syntax::parse(&first, &mut words.clone()).or_else(|| Some(alter_database::parse(words)))
+        }
         "create" if words.take_word("schema") => Some(schema::parse_create(words)),
         "alter" if words.take_word("schema") => Some(schema::parse_alter(words)),
         "alter" if let Some(set_schema) = set_schema::parse(&words) => Some(set_schema),

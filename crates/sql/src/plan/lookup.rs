@@ -11,6 +11,7 @@ use resurgam_engine::{ObjectKind, Table, Transaction};
 use crate::pg::catalog::{is_dropped, is_system_schema, system_relation};
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::{PUBLIC, SearchPath, is_temporary};
+use crate::pg::user_types;
 use crate::wire::SqlError;
 
 fn folded(ident: &Ident) -> String {
@@ -34,10 +35,15 @@ pub(crate) fn parts_of(name: &ObjectName) -> Result<(Option<String>, String), Sq
     match before {
         [] => Ok((None, last)),
         [schema] => Ok((Some(schema.clone()), last)),
-        [database, schema] if database == "postgres" => Ok((Some(schema.clone()), last)),
-        [_, _] => Err(SqlError::unsupported(format!("cross-database references are not implemented: \"{name}\""))),
+        [database, schema] if user_types::database().as_ref() == Some(database) => Ok((Some(schema.clone()), last)),
+        [_, _] => Err(cross_database(&parts)),
         _ => Err(SqlError::syntax(format!("improper qualified name (too many dotted names): {name}"))),
     }
+}
+
+/// `0A000`: a name with that of another database before it.
+pub(crate) fn cross_database(parts: &[String]) -> SqlError {
+    SqlError::unsupported(format!("cross-database references are not implemented: \"{}\"", parts.join(".")))
 }
 
 /// The name without its schema.

@@ -1,7 +1,7 @@
 //! Prepared statements kept for all sessions, by their text.
 //!
-//! The key is the text (with literals lifted out, for simple queries), the search path that names in it were looked up
-//! along, and the declared parameter types. An entry planned under another catalog version is never returned.
+//! The key is the text (with literals lifted out, for simple queries), the database and the search path that names in it were
+//! looked up along, and the declared parameter types. An entry planned under another catalog version is never returned.
 //! Entries weigh what they take in memory, about; together no more than [`BYTES_MAX`]. Those go first
 //! that were not used for longest.
 
@@ -31,7 +31,7 @@ pub(crate) struct StatementCache {
     bytes_max: usize,
 }
 
-/// A search path's number: equal ones have the same.
+/// A search path's number: equal ones of a database have the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PathId(u64);
 
@@ -40,7 +40,7 @@ const PATHS_MAX: usize = 10_000;
 
 #[derive(Default)]
 struct Paths {
-    known: HashMap<Arc<SearchPath>, PathId>,
+    known: HashMap<(u32, Arc<SearchPath>), PathId>,
     last: u64,
 }
 
@@ -72,16 +72,17 @@ impl StatementCache {
         Self { inner: Mutex::default(), paths: Mutex::default(), bytes_max: BYTES_MAX }
     }
 
-    /// The number of a path.
-    pub(crate) fn path_id(&self, path: &Arc<SearchPath>) -> PathId {
+    /// The number of a path in a database.
+    pub(crate) fn path_id(&self, database: u32, path: &Arc<SearchPath>) -> PathId {
         let mut paths = self.paths.lock();
-        if let Some(id) = paths.known.get(path) {
+        let path = (database, Arc::clone(path));
+        if let Some(id) = paths.known.get(&path) {
             return *id;
         }
         paths.last += 1;
         let id = PathId(paths.last);
         if paths.known.len() < PATHS_MAX {
-            paths.known.insert(Arc::clone(path), id);
+            paths.known.insert(path, id);
         }
         id
     }
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn entries_go_by_their_weight_and_age() {
         let cache = StatementCache { bytes_max: 1000, ..StatementCache::new() };
-        let path = cache.path_id(&SearchPath::stored());
+        let path = cache.path_id(5, &SearchPath::stored());
         let kept = |text: &str| cache.get(text, path, &[], 1).is_some();
         for text in ["a", "b", "c", "d"] {
             cache.put(text, path, &[], &statement(text, 125));
@@ -206,9 +207,10 @@ mod tests {
         assert_eq!((before.kept, before.kept_bytes - 100), (after.kept, after.kept_bytes));
         assert!(cache.get("a", path, &[], 2).is_none() && cache.get("a", path, &[23], 1).is_none());
         // Another path; and the same one again.
-        let other = cache.path_id(&Arc::new(SearchPath::of("x", "")));
-        assert!(cache.get("a", other, &[], 1).is_none());
-        assert_eq!(cache.path_id(&Arc::new(SearchPath::of("public", ""))), path);
+        for other in [cache.path_id(5, &Arc::new(SearchPath::of("x", ""))), cache.path_id(7, &SearchPath::stored())] {
+            assert!(cache.get("a", other, &[], 1).is_none());
+        }
+        assert_eq!(cache.path_id(5, &Arc::new(SearchPath::of("public", ""))), path);
         assert_eq!(after.evicted, 3);
     }
 }

@@ -1,4 +1,8 @@
-//! The SQL face of a database: what sessions share.
+//! The SQL face of a server's databases: what sessions share.
+//!
+//! [`SqlDatabase`] is one database, as its sessions see it; [`Server`] is what all of them have together. What is derived
+//! of definitions by their names is a database's own, so that none of it is ever found from another: roles and rights, types,
+//! listeners, temporary schemas. Kept statements are of a path, and paths are numbered by database (`cache.rs`).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,6 +14,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use resurgam_engine::{Database, Options};
 
+use crate::ddl::database::{Closed, drop_contents_left};
 use crate::ddl::temporary::{Numbers, drop_left};
 use crate::exec::context::{StopFlag, StopReason};
 use crate::exec::memory::{self, ServerPool};
@@ -17,7 +22,7 @@ use crate::exec::spill::TempTotals;
 use crate::pg::advisory::Advisory;
 use crate::pg::context::HostRule;
 use crate::pg::notify::{Hub, HubTotals};
-use crate::pg::roles::Rights;
+use crate::pg::roles::{FIRST_DATABASE_NAME, Rights, no_database};
 use crate::plan::plans::{PlanTotals, Plans};
 use crate::session::Session;
 use crate::session::cache::StatementCache;
@@ -45,7 +50,7 @@ impl Default for SessionOptions {
     fn default() -> Self {
         Self {
             user: "postgres".to_owned(),
-            database: "postgres".to_owned(),
+            database: FIRST_DATABASE_NAME.to_owned(),
             application_name: String::new(),
             client_addr: None,
             process_id: 0,
@@ -71,20 +76,34 @@ pub trait Host: Send + Sync {
     fn host_rules(&self) -> Result<Vec<HostRule>, SqlError>;
 }
 
-/// A database that speaks SQL. Sessions come from [`SqlDatabase::session`].
-pub struct SqlDatabase {
-    pub(crate) engine: Database,
+/// What the databases of a server have together.
+pub struct Server {
     pub(crate) settings: SqlSettings,
     pub(crate) runtime: Arc<RuntimeEnv>,
     pub(crate) statements: StatementCache,
     /// For what sessions keep.
     pub(crate) kept: Arc<Room>,
     pub(crate) plans: Plans,
+    /// Of all databases.
     pub(crate) sessions: Mutex<HashMap<i32, Weak<SessionShared>>>,
     next_pid: AtomicI32,
     pub(crate) started: i64,
     pub(crate) host: OnceLock<Arc<dyn Host>>,
     pub(crate) advisory: Arc<Advisory>,
+    pub(crate) rights_loads: AtomicU64,
+    /// Those that somebody uses, by oid.
+    databases: Mutex<HashMap<u32, Weak<SqlDatabase>>>,
+    /// Those that nobody gets into at this moment: they are being dropped, or renamed. Locked before `sessions`.
+    pub(crate) closed: Closed,
+    /// What was left of dropped databases has been looked for.
+    looked_for_dropped: AtomicBool,
+}
+
+/// A database that speaks SQL; any of them stands for the server. Sessions come from [`SqlDatabase::session`].
+pub struct SqlDatabase {
+    /// With transactions that are in this database.
+    pub(crate) engine: Database,
+    server: Arc<Server>,
     pub(crate) notifications: Arc<Hub>,
     pub(crate) types: types::Committed,
     /// Numbers of the temporary schemas of sessions.
@@ -93,7 +112,14 @@ pub struct SqlDatabase {
     looked_for_left: AtomicBool,
     /// Roles and rights of a version of the catalog.
     pub(crate) rights: Mutex<Option<(u64, Arc<Rights>)>>,
-    pub(crate) rights_loads: AtomicU64,
+}
+
+impl std::ops::Deref for SqlDatabase {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
 }
 
 impl SqlDatabase {
@@ -104,8 +130,7 @@ impl SqlDatabase {
             memory::server(settings.query_memory_bytes, folder)
         };
         let notify_queue_bytes = settings.notify_queue_bytes;
-        Arc::new(Self {
-            engine,
+        let server = Arc::new(Server {
             runtime,
             kept: Room::of_database(settings.query_memory_bytes),
             settings,
@@ -116,13 +141,44 @@ impl SqlDatabase {
             started: crate::session::shared::now(),
             host: OnceLock::new(),
             advisory: Arc::default(),
-            notifications: Arc::new(Hub::new(notify_queue_bytes)),
+            rights_loads: AtomicU64::new(0),
+            databases: Mutex::default(),
+            closed: Closed::default(),
+            looked_for_dropped: AtomicBool::new(false),
+        });
+        let first = Arc::new(Self::of(server, engine, Hub::new(notify_queue_bytes)));
+        first.databases.lock().insert(first.oid(), Arc::downgrade(&first));
+        first
+    }
+
+    fn of(server: Arc<Server>, engine: Database, notifications: Hub) -> Self {
+        Self {
+            engine,
+            server,
+            notifications: Arc::new(notifications),
             types: types::Committed::default(),
             temporary: Numbers::default(),
             looked_for_left: AtomicBool::new(false),
             rights: Mutex::default(),
-            rights_loads: AtomicU64::new(0),
-        })
+        }
+    }
+
+    /// The oid of the database.
+    pub fn oid(&self) -> u32 {
+        self.engine.database()
+    }
+
+    /// Another database of the server. Whether there is one is the caller's care.
+    pub(crate) fn beside(&self, oid: u32) -> Arc<Self> {
+        let mut databases = self.databases.lock();
+        if let Some(known) = databases.get(&oid).and_then(Weak::upgrade) {
+            return known;
+        }
+        databases.retain(|_, known| known.strong_count() > 0);
+        let made = Self::of(Arc::clone(&self.server), self.engine.in_database(oid), self.notifications.beside());
+        let made = Arc::new(made);
+        databases.insert(oid, Arc::downgrade(&made));
+        made
     }
 
     /// Opens (or creates) a database folder with default settings.
@@ -174,11 +230,19 @@ impl SqlDatabase {
         Ok(Reserved { _memory: memory })
     }
 
-    /// Begins a session.
+    /// Begins a session in the database that `options` name.
     ///
     /// # Errors
-    /// `22023`, `42704`: a start-up setting is not acceptable.
+    /// `22023`, `42704`: a start-up setting is not acceptable; `3D000`: there is no such database, or no longer.
     pub fn session(self: &Arc<Self>, options: SessionOptions) -> Result<Session, SqlError> {
+        let name = options.database.clone();
+        let oid = self.rights(None)?.database_named(&name)?.oid;
+        if oid == self.oid() { Arc::clone(self) } else { self.beside(oid) }.session_here(options)
+    }
+
+    /// Begins a session in this database, whose present name the options have.
+    pub(crate) fn session_here(self: &Arc<Self>, options: SessionOptions) -> Result<Session, SqlError> {
+        let name = options.database.clone();
         let pid = match options.process_id {
             0 => self.next_pid.fetch_add(1, Ordering::Relaxed),
             pid => pid,
@@ -186,11 +250,24 @@ impl SqlDatabase {
         if !self.looked_for_left.swap(true, Ordering::Relaxed) {
             drop_left(self);
         }
+        if !self.looked_for_dropped.swap(true, Ordering::Relaxed) {
+            drop_contents_left(self);
+        }
         let session = Session::new(Arc::clone(self), options, pid)?;
-        let mut sessions = self.sessions.lock();
-        sessions.retain(|_, session| session.strong_count() > 0);
-        sessions.insert(pid, Arc::downgrade(&session.shared));
-        Ok(session)
+        {
+            let closed = self.closed.lock();
+            if closed.contains(&self.oid()) {
+                return Err(SqlError::new("57P03", format!("database \"{name}\" is being dropped or renamed")));
+            }
+            let mut sessions = self.sessions.lock();
+            sessions.retain(|_, session| session.strong_count() > 0);
+            sessions.insert(pid, Arc::downgrade(&session.shared));
+        }
+        // It may have been dropped, or renamed, before the session was among those that keep it from that.
+        if self.rights(None)?.database_named(&name).is_ok_and(|found| found.oid == self.oid()) {
+            return Ok(session);
+        }
+        Err(no_database(&name))
     }
 
     /// The text of the statement that a session runs, or ran last.

@@ -38,6 +38,7 @@ use parking_lot::Mutex;
 use resurgam_engine::{Durability, ErrorKind, Isolation, RowBuf, Savepoint, StatementKind, Transaction};
 use tokio::time::Instant;
 
+use crate::ddl::database::Closing;
 use crate::ddl::temporary::Temporary;
 use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Around, Op, WritePlan};
@@ -167,6 +168,8 @@ pub struct Session {
     deferred_unused: Option<Arc<Mutex<Deferred>>>,
     /// It has changed what rights new objects have, maybe in its open transaction.
     pub(crate) has_changed_defaults: bool,
+    /// Databases that its open transaction keeps others out of.
+    pub(crate) closing: Vec<Closing>,
     /// Where its temporary tables are; last of all, so that it goes when nothing of the session is left.
     pub(crate) temporary: Option<Temporary>,
 }
@@ -384,6 +387,7 @@ impl Session {
         let shared = Arc::new(SessionShared {
             database: Arc::downgrade(&db),
             database_name: options.database,
+            database_oid: db.oid(),
             user: options.user,
             login: login.role,
             pid,
@@ -440,6 +444,7 @@ impl Session {
             chunk_unused: RowChunk::default(),
             deferred_unused: None,
             has_changed_defaults: false,
+            closing: Vec::new(),
             temporary: None,
         })
     }
@@ -700,7 +705,8 @@ impl Session {
     }
 
     /// Settings when a transaction has ended: those that it has set stay, or not. Its advisory locks end.
-    fn end_settings(&self, committed: bool) {
+    fn end_settings(&mut self, committed: bool) {
+        self.closing.clear();
         if let Some(locks) = self.shared.advisory_used() {
             locks.back_to(self.shared.pid, 0);
         }
@@ -900,7 +906,7 @@ impl Session {
         let of = self.shared.path_of(self.hot().role);
         let mut known = self.path_known.lock();
         if known.0 != of {
-            *known = (of, self.db.statements.path_id(&self.cx.search_path()));
+            *known = (of, self.db.statements.path_id(self.db.oid(), &self.cx.search_path()));
         }
         known.1
     }
@@ -1266,7 +1272,8 @@ impl Session {
         }
         self.time_runs();
         let counted = self.count_text(sql);
-        let prepared = counted.and_then(|()| self.prepare_text(sql, param_types));
+        let types = self.type_source();
+        let prepared = counted.and_then(|()| user_types::with(&types, || self.prepare_text(sql, param_types)));
         match prepared.and_then(|prepared| self.keep(name, prepared, param_types.to_vec())) {
             Ok(()) => Ok(()),
             Err(error) => {

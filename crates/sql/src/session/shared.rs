@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use resurgam_engine::{ObjectKind, Table, Transaction};
+use resurgam_engine::{FIRST_DATABASE, ObjectKind, Table, Transaction};
 
 use crate::command::alter_database;
 use crate::exec::context::StopFlag;
@@ -28,6 +28,7 @@ pub(crate) use crate::pg::datetime::now;
 pub(crate) struct SessionShared {
     pub database: Weak<SqlDatabase>,
     pub database_name: String,
+    pub database_oid: u32,
     /// The name under which it logged in.
     pub user: String,
     /// The role of that name.
@@ -98,6 +99,9 @@ impl std::fmt::Debug for SessionShared {
 impl PgContext for SessionShared {
     fn database(&self) -> String {
         self.database_name.clone()
+    }
+    fn database_oid(&self) -> u32 {
+        self.database_oid
     }
     fn user(&self) -> String {
         self.user.clone()
@@ -200,10 +204,17 @@ impl PgContext for SessionShared {
     }
     fn sizes(&self) -> Result<Sizes, SqlError> {
         let Some(database) = self.database.upgrade() else { return Ok(Sizes::default()) };
-        let all = database.engine().bytes_by_object()?;
+        let engine = database.engine();
+        let (all, others) = (engine.bytes_by_object()?, engine.databases_of_pages()?);
         // And the page that the file begins with.
-        let database = resurgam_engine::limits::PAGE_SIZE as u64 + all.values().sum::<u64>();
-        Ok(Sizes { by_object: all.into_iter().map(|(object, bytes)| (object.0, bytes)).collect(), database })
+        let mut by_database = HashMap::from([(FIRST_DATABASE, resurgam_engine::limits::PAGE_SIZE as u64)]);
+        let rights = self.rights_now()?;
+        for (object, bytes) in &all {
+            // What is left of one that was dropped is said to be the first one's, too.
+            let database = others.get(object).copied().filter(|oid| rights.database_by_oid(*oid).is_some());
+            *by_database.entry(database.unwrap_or(FIRST_DATABASE)).or_default() += bytes;
+        }
+        Ok(Sizes { by_object: all.into_iter().map(|(object, bytes)| (object.0, bytes)).collect(), by_database })
     }
     fn row_estimate(&self, table: &Table) -> Option<u64> {
         let txn = self.txn.lock().clone()?;
@@ -358,6 +369,7 @@ impl SessionShared {
         };
         Activity {
             pid: self.pid,
+            database_oid: self.database_oid,
             database: self.database_name.clone(),
             user: self.session_name(),
             role,

@@ -66,6 +66,9 @@ impl TypeSource for SessionShared {
     fn user_types(&self) -> Option<Arc<UserTypes>> {
         self.types_now().ok()
     }
+    fn database(&self) -> Option<String> {
+        Some(self.database_name.clone())
+    }
 }
 
 impl SessionShared {

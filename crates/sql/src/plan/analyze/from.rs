@@ -386,6 +386,14 @@ impl Analyzer<'_> {
             self.note_schema(name, &schema);
             parts.insert(0, schema);
         }
+        if let [database, _, _] = parts.as_slice()
+            && database != TARGET
+        {
+            if crate::pg::user_types::database().as_ref() != Some(database) {
+                return Err(self.at(crate::plan::lookup::cross_database(&parts), name.span()));
+            }
+            parts.remove(0);
+        }
         if let [schema, _] = parts.as_mut_slice()
             && !self.is_within_view()
         {
@@ -394,7 +402,7 @@ impl Analyzer<'_> {
         let reference = match parts.as_slice() {
             [table] => TableReference::bare(table.clone()),
             [schema, table] => TableReference::partial(schema.clone(), table.clone()),
-            [catalog, schema, table] => TableReference::full(catalog.clone(), schema.clone(), table.clone()),
+            [target, schema, table] => TableReference::full(target.clone(), schema.clone(), table.clone()),
             _ => {
                 let error = SqlError::syntax(format!("improper relation name (too many dotted names): {name}"));
                 return Err(self.at(error, name.span()));

@@ -123,7 +123,15 @@ impl Analyzer<'_> {
             [column] => self.by_column(scope, column)?,
             [relation, column] => self.by_relation(scope, None, relation, column)?,
             [schema, relation, column] => self.by_relation(scope, Some(schema), relation, column)?,
-            [_, schema, relation, column] => self.by_relation(scope, Some(schema), relation, column)?,
+            [database, schema, relation, column] => {
+                let database = folded(database);
+                if crate::pg::user_types::database() != Some(database) {
+                    let name = parts.iter().map(folded).collect::<Vec<_>>().join(".");
+                    let what = format!("cross-database references are not implemented: {name}");
+                    return Err(self.at(SqlError::unsupported(what), span));
+                }
+                self.by_relation(scope, Some(schema), relation, column)?
+            }
             _ => {
                 let name = parts.iter().map(folded).collect::<Vec<_>>().join(".");
                 let error = SqlError::syntax(format!("improper qualified name (too many dotted names): {name}"));
