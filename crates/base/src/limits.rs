@@ -12,5 +12,7 @@ pub const RECORD_BYTES_MAX: usize = 2000;
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 /// Most columns of a table (as in PostgreSQL).
 pub const COLUMNS_MAX: usize = 1600;
+/// Most columns of an index, included ones counted (as in PostgreSQL).
+pub const INDEX_COLUMNS_MAX: usize = 32;
 /// Longest identifier, in bytes (as in PostgreSQL).
 pub const IDENTIFIER_BYTES_MAX: usize = 63;

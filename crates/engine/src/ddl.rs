@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use resurgam_base::{Error, ErrorKind, ObjectId, Result, limits::COLUMNS_MAX};
+use resurgam_base::{Error, ErrorKind, ObjectId, Result, limits::COLUMNS_MAX, limits::INDEX_COLUMNS_MAX};
 use resurgam_btree::{self as btree, Tree};
 use resurgam_page::key::ColumnOrder;
 use resurgam_page::row::RowLayout;
@@ -15,6 +15,7 @@ use resurgam_versions::PendingFree;
 use crate::access::Access;
 use crate::catalog::check_name;
 use crate::definition::{Check, Column, CommentOn, Definition, ForeignKey, Generated, Index, Place, encode_missing};
+use crate::index_details::{IndexDetails, included};
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
 use crate::rows::VALUE_IN_ROW_MAX;
 use crate::table::{ColumnSpec, IndexSpec, Table, TableSpec};
@@ -56,6 +57,8 @@ pub enum TableChange {
     DropPrimaryKey,
     /// An index, a UNIQUE constraint or the primary key, by name.
     RenameIndex(String, String),
+    /// What an index says beside its key, instead of what it said.
+    SetIndexDetails(IndexDetails),
     /// That the rows satisfy it, if they are said to, is the caller's care.
     AddCheck(CheckSpec),
     DropCheck(String),
@@ -426,6 +429,21 @@ impl Transaction {
                     None => parts.primary_key_name = to,
                 }
             }
+            TableChange::SetIndexDetails(details) => {
+                if !parts.has_index(details.index) {
+                    return Err(Error::new(ErrorKind::UndefinedObject, "the index does not exist"));
+                }
+                let key = match details.index {
+                    Some(id) => {
+                        parts.indexes.iter().find(|index| index.id == id).map_or(0, |index| index.columns.len())
+                    }
+                    None => parts.primary_key.len(),
+                };
+                check_index_columns(key + details.included.len())?;
+                check_positions_exist(&details.included, table.columns.len())?;
+                parts.index_details.retain(|known| known.index != details.index);
+                parts.index_details.extend(Some(details).filter(|details| !details.says_nothing()));
+            }
             TableChange::AddCheck(spec) => {
                 check_name("constraint", &spec.name)?;
                 check_positions_exist(&spec.columns, table.columns.len())?;
@@ -469,13 +487,16 @@ impl Transaction {
             TableChange::DropColumn(at) => {
                 column_exists(at)?;
                 let own = parts.foreign_keys.iter().any(|foreign| foreign.columns.contains(&at));
-                if own || self.is_referenced(table, |_, columns| columns.contains(&at))? {
+                let of_key = |index: Option<usize>, columns: &[usize]| {
+                    columns.contains(&at) || table.included(index.map(|at| table.indexes[at].id)).contains(&at)
+                };
+                if own || self.is_referenced(table, of_key)? {
                     return Err(Error::new(
                         ErrorKind::DependentObjects,
                         format!("cannot drop column \"{}\" because a foreign key uses it", parts.columns[at].name),
                     ));
                 }
-                if parts.primary_key.contains(&at) {
+                if parts.primary_key.contains(&at) || table.included(None).contains(&at) {
                     return Err(Error::new(
                         ErrorKind::DependentObjects,
                         format!("cannot drop column \"{}\" because the primary key uses it", parts.columns[at].name),
@@ -499,7 +520,7 @@ impl Transaction {
                 parts.owned.iter_mut().for_each(|owned| owned.column -= usize::from(owned.column > at));
                 let mut kept = Vec::new();
                 for mut index in std::mem::take(&mut parts.indexes) {
-                    if index.columns.contains(&at) {
+                    if index.columns.contains(&at) || included(&parts.index_details, Some(index.id)).contains(&at) {
                         self.release_name(&table.schema, &index.name)?;
                         self.drop_tree(index.tree)?;
                         continue;
@@ -508,6 +529,10 @@ impl Transaction {
                     kept.push(index);
                 }
                 parts.indexes = kept;
+                let details = std::mem::take(&mut parts.index_details);
+                parts.index_details = details.into_iter().filter(|details| parts.has_index(details.index)).collect();
+                let of_indexes = parts.index_details.iter_mut().flat_map(|details| &mut details.included);
+                of_indexes.for_each(|column| *column -= usize::from(*column > at));
                 parts.checks.retain(|check| !check.columns.contains(&at));
                 parts.comments.retain(|(on, _)| *on != CommentOn::Column(at));
                 for (on, _) in &mut parts.comments {
@@ -834,10 +859,18 @@ fn check_columns(columns: &[ColumnSpec]) -> Result<()> {
 }
 
 fn check_positions(positions: &[usize], columns: usize) -> Result<()> {
-    if positions.len() > 32 {
-        return Err(Error::new(ErrorKind::LimitExceeded, "cannot use more than 32 columns in an index"));
-    }
+    check_index_columns(positions.len())?;
     check_positions_exist(positions, columns)
+}
+
+fn check_index_columns(count: usize) -> Result<()> {
+    match count > INDEX_COLUMNS_MAX {
+        true => {
+            let text = format!("cannot use more than {INDEX_COLUMNS_MAX} columns in an index");
+            Err(Error::new(ErrorKind::LimitExceeded, text))
+        }
+        false => Ok(()),
+    }
 }
 
 fn check_positions_exist(positions: &[usize], columns: usize) -> Result<()> {

@@ -34,6 +34,7 @@
 //!                                           9 = the database that it is of (databases.rs): u32; none: the first, or all;
 //!                                           8 = it is an object that is no relation (catalog_object.rs): kind u8,
 //!                                           needed count u16, ids u32 each, counted: what it is
+//!                                           10 = what indexes say beside their keys (index_details.rs)
 //! A column whose name begins with a zero byte is hidden: it belongs to one index, which reads it ([`is_hidden`]).
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
@@ -58,6 +59,7 @@ use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use crate::access::Access;
 use crate::catalog_object::CatalogObject;
 use crate::databases::FIRST_DATABASE;
+use crate::index_details::IndexDetails;
 use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
 use crate::table::Table;
@@ -76,6 +78,7 @@ const PART_DOMAINS: u8 = 7;
 const PART_ACCESS: u8 = 6;
 const PART_OBJECT: u8 = 8;
 const PART_DATABASE: u8 = 9;
+const PART_INDEX_DETAILS: u8 = 10;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -295,6 +298,8 @@ pub struct Definition {
     pub owned: Vec<OwnedSequence>,
     /// Columns of domain types, and these: values are of what the domain is of.
     pub domains: Vec<(usize, u32)>,
+    /// What indexes say beside their keys.
+    pub index_details: Vec<IndexDetails>,
     /// It is an object that is no relation.
     pub object: Option<Box<CatalogObject>>,
     /// Its owner and the rights to it, where they are not the first user's.
@@ -324,6 +329,7 @@ impl Definition {
             sequence: table.sequence.clone(),
             owned: table.owned.clone(),
             domains: table.domains.clone(),
+            index_details: table.index_details.clone(),
             object: table.object.clone(),
             access: table.access.clone(),
         }
@@ -351,6 +357,7 @@ impl Definition {
             sequence: None,
             owned: Vec::new(),
             domains: Vec::new(),
+            index_details: Vec::new(),
             object: None,
             access: None,
         }
@@ -449,12 +456,20 @@ impl Definition {
             || self.indexes.iter().any(|index| index.constraint && index.id == id)
     }
 
+    /// Whether it has that index; `None`: a primary key.
+    pub(crate) fn has_index(&self, id: Option<u32>) -> bool {
+        match id {
+            Some(id) => self.indexes.iter().any(|index| index.id == id),
+            None => !self.primary_key.is_empty(),
+        }
+    }
+
     /// Whether what a comment is on is there. Columns that go take theirs along.
     fn has_commented(&self, on: CommentOn) -> bool {
         match on {
-            CommentOn::Index(Some(id)) => self.indexes.iter().any(|index| index.id == id),
+            CommentOn::Index(id) => self.has_index(id),
             CommentOn::Constraint(Some(id)) => self.has_constraint(id),
-            CommentOn::Index(None) | CommentOn::Constraint(None) => !self.primary_key.is_empty(),
+            CommentOn::Constraint(None) => self.has_index(None),
             CommentOn::Relation | CommentOn::Column(_) => true,
         }
     }
@@ -512,6 +527,13 @@ impl Definition {
                 bytes.extend_from_slice(&domain.to_le_bytes());
             }
             parts.push((PART_DOMAINS, bytes));
+        }
+        let mut details = Vec::new();
+        for one in self.index_details.iter().filter(|one| self.has_index(one.index)) {
+            one.encode_into(&mut details);
+        }
+        if !details.is_empty() {
+            parts.push((PART_INDEX_DETAILS, details));
         }
         if let Some(access) = &self.access {
             parts.push((PART_ACCESS, access.encode()));
@@ -594,8 +616,8 @@ impl Definition {
         }
         let (mut view, mut generated, mut comments) = (None, Vec::new(), Vec::new());
         let (mut sequence, mut owned, mut object, mut access) = (None, Vec::new(), None, None);
-        let mut domains: Vec<(usize, u32)> = Vec::new();
         let mut database = FIRST_DATABASE;
+        let (mut domains, mut index_details) = (Vec::<(usize, u32)>::new(), Vec::new());
         for _ in 0..if encoding > 4 { r.u16()? } else { 0 } {
             let kind = r.u8()?;
             let mut part = Reader::new(r.counted()?, "table definition");
@@ -624,6 +646,11 @@ impl Definition {
                 PART_DOMAINS => {
                     while !part.is_empty() {
                         domains.push((usize::from(part.u16()?), part.u32()?));
+                    }
+                }
+                PART_INDEX_DETAILS => {
+                    while !part.is_empty() {
+                        index_details.push(IndexDetails::decode(&mut part)?);
                     }
                 }
                 PART_ACCESS => access = Some(Box::new(Access::decode(&mut part)?)),
@@ -659,6 +686,7 @@ impl Definition {
             .chain(named)
             .chain(&owning)
             .chain(domains.iter().map(|(c, _)| c))
+            .chain(index_details.iter().flat_map(|details| &details.included))
             .all(|c| *c < columns.len())
             && columns.iter().all(|c| match c.place {
                 Place::Key(at) => (at as usize) < primary_key.len(),
@@ -690,6 +718,7 @@ impl Definition {
             sequence,
             owned,
             domains,
+            index_details,
             object,
             access,
         })
@@ -737,6 +766,8 @@ impl Definition {
         // Those of what is gone are gone, also for what takes its place in this transaction.
         let comments = std::mem::take(&mut self.comments);
         self.comments = comments.into_iter().filter(|(on, _)| self.has_commented(*on)).collect();
+        let details = std::mem::take(&mut self.index_details);
+        self.index_details = details.into_iter().filter(|details| self.has_index(details.index)).collect();
         let key_columns = self.key_columns();
         let index_keys = self.indexes.iter().map(|index| self.index_key(index)).collect();
         Table {
@@ -761,6 +792,7 @@ impl Definition {
             sequence: self.sequence,
             owned: self.owned,
             domains: self.domains,
+            index_details: self.index_details,
             object: self.object,
             access: self.access,
             key_columns,
@@ -790,13 +822,13 @@ fn put_tree(out: &mut Vec<u8>, tree: Tree) {
 fn read_tree(r: &mut Reader<'_>) -> Result<Tree> {
     Ok(Tree { root: PageId(r.u64()?), object: ObjectId(r.u32()?) })
 }
-fn put_positions(out: &mut Vec<u8>, positions: &[usize]) {
+pub(crate) fn put_positions(out: &mut Vec<u8>, positions: &[usize]) {
     out.extend_from_slice(&(positions.len() as u16).to_le_bytes());
     for at in positions {
         out.extend_from_slice(&(*at as u16).to_le_bytes());
     }
 }
-fn positions(r: &mut Reader<'_>) -> Result<Vec<usize>> {
+pub(crate) fn positions(r: &mut Reader<'_>) -> Result<Vec<usize>> {
     let count = r.u16()?;
     (0..count).map(|_| r.u16().map(usize::from)).collect()
 }
@@ -863,6 +895,7 @@ fn text(r: &mut Reader<'_>) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index_details::Declared;
 
     /// A definition with something of everything.
     fn full() -> Definition {
@@ -924,6 +957,14 @@ mod tests {
             owned: Vec::new(),
             object: None,
             domains: vec![(1, 30)],
+            index_details: vec![
+                IndexDetails { index: None, included: vec![1], declared: Vec::new() },
+                IndexDetails {
+                    index: Some(21),
+                    included: vec![0, 1],
+                    declared: vec![Declared::default(), Declared { class: 4217, collation: 950 }],
+                },
+            ],
             access: Some(Box::new(Access { columns: vec![(1, Vec::new())], ..Access::of(7) })),
         }
     }
@@ -941,6 +982,16 @@ mod tests {
         assert!(Definition::decode(&newer).is_err_and(|error| error.kind() == ErrorKind::NewerFormat));
     }
 
+    #[test]
+    fn what_an_index_says_goes_with_it() {
+        let mut definition = full();
+        definition.indexes.clear();
+        let again = Definition::decode(&definition.encode()).expect("definition");
+        assert_eq!(again.index_details, full().index_details[..1]);
+        definition.primary_key.clear();
+        assert!(definition.build(Arc::default(), 0).index_details.is_empty());
+    }
+
     /// What older programs can read is written as they wrote it.
     #[test]
     fn a_definition_is_written_in_the_oldest_encoding_that_says_it() {
@@ -949,6 +1000,7 @@ mod tests {
         definition.generated.clear();
         definition.comments.clear();
         definition.domains.clear();
+        definition.index_details.clear();
         definition.access = None;
         encodings.push(definition.encode()[0]);
         let ordered = definition.encode().len();
@@ -981,6 +1033,7 @@ mod tests {
         refused("another type in the value", |d| d.value_types = vec![ColumnType::Int4]);
         refused("a generated column that is none", |d| d.generated[0].column = 2);
         refused("a generated column of no column", |d| d.generated[0].reads = vec![2]);
+        refused("an index that includes no column", |d| d.index_details[1].included = vec![2]);
         refused("a domain of no column", |d| d.domains[0].0 = 2);
         refused("a foreign key of other columns", |d| d.foreign_keys[0].key = vec![0]);
         refused("a foreign key to one column twice", |d| d.foreign_keys[0].key = vec![0, 0]);

@@ -31,6 +31,7 @@
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
 //! | `definition.rs` | what a definition says, and its stored form |
+//! | `index_details.rs` | what a definition says of an index beside its key |
 //! | `table.rs` | tables: how rows become keys and values |
 //! | `catalog_row.rs` | rows of the catalog |
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
@@ -88,6 +89,7 @@ mod ddl;
 mod definition;
 mod gate;
 mod history;
+mod index_details;
 mod kept_values;
 mod lock;
 mod log_folder;
@@ -150,6 +152,7 @@ pub use definition::{
     predicate_column,
 };
 #[doc(hidden)]
+pub use index_details::{Declared, IndexDetails};
 pub use log_zone::{LogService, LogServiceStatus, LogZone, LogZoneHandle, ZoneTaken};
 #[doc(hidden)]
 pub use met_ghosts::GhostLimits;

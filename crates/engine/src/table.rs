@@ -22,6 +22,7 @@ use crate::access::Access;
 use crate::catalog_object::CatalogObject;
 use crate::databases::namespace_in;
 use crate::definition::{Check, Column, CommentOn, ForeignKey, Generated, Index, Place};
+use crate::index_details::{self, IndexDetails};
 use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
 
@@ -53,6 +54,8 @@ pub struct Table {
     pub owned: Vec<OwnedSequence>,
     /// Columns of domain types, and these: their values are of what the domain is of.
     pub domains: Vec<(usize, u32)>,
+    /// What indexes say beside their keys.
+    pub index_details: Vec<IndexDetails>,
     /// It is an object that is no relation, without columns and trees.
     pub object: Option<Box<CatalogObject>>,
     /// Its owner and the rights to it; `None`: the first user's, with those of its kind.
@@ -172,6 +175,16 @@ impl Table {
     /// The domain that a column is of.
     pub fn domain(&self, column: usize) -> Option<u32> {
         self.domains.iter().find(|(at, _)| *at == column).map(|(_, domain)| *domain)
+    }
+
+    /// What an index says beside its key, `None`: the primary key's; `None` if it says nothing more.
+    pub fn index_details(&self, index: Option<u32>) -> Option<&IndexDetails> {
+        self.index_details.iter().find(|details| details.index == index)
+    }
+
+    /// The columns that an index includes beside its key, `None`: the primary key's. No rows of the index have them.
+    pub fn included(&self, index: Option<u32>) -> &[usize] {
+        index_details::included(&self.index_details, index)
     }
 
     /// Ids of what it needs: the relations of its foreign keys, those that it reads as a view, its columns' types, what it

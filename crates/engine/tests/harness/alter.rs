@@ -12,7 +12,7 @@ use super::schedule::World;
 use crate::broken;
 
 /// Number of choices in [`World::random_alter`].
-pub const CHOICES: u64 = 9;
+pub const CHOICES: u64 = 11;
 
 /// An integer in a column that is int4 or int8.
 pub fn integer(ty: ColumnType, value: i64) -> Datum {
@@ -175,6 +175,26 @@ impl World {
                     return Ok(());
                 }
                 let result = tx.set_schema(&moved, "public");
+                self.ddl_done(at, name, result.map(forget), |_| Ok(Some(model)))
+            }
+            // An index includes other columns than it did.
+            8 | 9 => {
+                if model.indexes.is_empty() {
+                    return Ok(());
+                }
+                let which = self.rng.below(model.indexes.len() as u64) as usize;
+                let included: Vec<usize> = match self.rng.below(model.columns.len() as u64 + 1) as usize {
+                    none if none == model.columns.len() => Vec::new(),
+                    one => vec![one, model.columns.len() - 1],
+                };
+                let name_of = &model.indexes[which].name;
+                let Some(index) = table.indexes.iter().find(|index| index.name == *name_of).map(|index| index.id)
+                else {
+                    broken!("table {name} has no index {name_of}");
+                };
+                let details = IndexDetails { index: Some(index), included: included.clone(), declared: Vec::new() };
+                let result = tx.alter_table(table, TableChange::SetIndexDetails(details));
+                model.indexes[which].included = included;
                 self.ddl_done(at, name, result.map(forget), |_| Ok(Some(model)))
             }
             _ => {

@@ -124,6 +124,7 @@ pub fn same_definition(table: &Table, expected: &TableModel) -> Found<()> {
             columns: i.columns.clone(),
             orders: i.orders.clone(),
             unique: i.unique,
+            included: table.included(Some(i.id)).to_vec(),
         })
         .collect();
     if indexes != expected.indexes {

@@ -40,7 +40,7 @@ impl World {
             |world: &mut Self| ColumnOrder { descending: world.rng.one_in(2), nulls_first: world.rng.one_in(2) };
         let orders =
             columns.iter().map(|_| if self.rng.one_in(2) { ColumnOrder::ASCENDING } else { order(self) }).collect();
-        IndexModel { name: self.index_name(), columns, orders, unique }
+        IndexModel { name: self.index_name(), columns, orders, unique, included: Vec::new() }
     }
 
     /// A random table, without rows.
@@ -189,6 +189,14 @@ impl World {
                 if matches!(result, Ok(Attempt::Done(_))) {
                     self.column_dropped(at, table.id, column);
                 }
+                // Indexes that include it go with it, unless a foreign key needs one.
+                let includes = |index: &IndexModel| index.included.contains(&column);
+                if model.indexes.iter().any(|index| includes(index) && model.is_referenced(Some(&index.name))) {
+                    return self.depended_on(at, &name, result.map(forget));
+                }
+                model.indexes.retain(|index| !includes(index));
+                let included = model.indexes.iter_mut().flat_map(|index| &mut index.included);
+                included.for_each(|at| *at -= usize::from(*at > column));
                 let (dropped, _) = model.columns.remove(column);
                 model.not_null.remove(&dropped);
                 model.defaults.remove(&dropped);

@@ -28,6 +28,8 @@ pub struct IndexModel {
     pub columns: Vec<usize>,
     pub orders: Vec<ColumnOrder>,
     pub unique: bool,
+    /// Positions of columns that it includes.
+    pub included: Vec<usize>,
 }
 
 /// A CHECK constraint; columns by name.

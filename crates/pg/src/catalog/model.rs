@@ -119,6 +119,8 @@ pub struct IndexInfo {
     pub name: String,
     /// Positions in the table's columns.
     pub columns: Vec<usize>,
+    /// Those that it has beside its key.
+    pub included: Vec<usize>,
     pub orders: Vec<ColumnOrder>,
     pub unique: bool,
     pub primary: bool,
@@ -137,6 +139,7 @@ impl IndexInfo {
             shown_name(&self.table.schema, &self.table.name, visible),
             self.ordered_column_list(pretty)
         );
+        out.push_str(&self.include_clause());
         if let Some(predicate) = self.predicate(pretty) {
             out.push_str(&format!(" WHERE {predicate}"));
         }
@@ -146,6 +149,18 @@ impl IndexInfo {
     pub fn keys(&self) -> impl Iterator<Item = (usize, &ColumnOrder)> {
         let columns = self.columns.iter().copied().zip(&self.orders);
         columns.filter(|(at, _)| self.table.columns.get(*at).is_some_and(|column| !column.is_predicate()))
+    }
+    /// ` INCLUDE (…)`; empty if it includes no columns.
+    fn include_clause(&self) -> String {
+        if self.included.is_empty() {
+            return String::new();
+        }
+        let names: Vec<String> = self.included.iter().filter_map(|&at| self.column_name(at)).collect();
+        format!(" INCLUDE ({})", names.join(", "))
+    }
+    /// Positions of all its columns in the table's, those of its key first.
+    pub fn attributes(&self) -> impl Iterator<Item = usize> {
+        self.keys().map(|(at, _)| at).chain(self.included.iter().copied())
     }
     /// The condition that the rows of a partial index fulfil.
     pub fn predicate(&self, pretty: bool) -> Option<String> {
@@ -165,9 +180,9 @@ impl IndexInfo {
             .collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
-    /// Its key columns' names as attributes, each once.
+    /// Its columns' names as attributes, each once.
     pub fn attribute_names(&self) -> Vec<String> {
-        distinct_names(self.keys().map(|(at, _)| match &self.table.columns[at] {
+        distinct_names(self.attributes().map(|at| match &self.table.columns[at] {
             column if column.is_hidden() => {
                 expression_of(&self.table, at).map_or_else(String::new, |e| expression_name(&e))
             }
@@ -379,7 +394,7 @@ impl Constraint {
     /// `pg_get_constraintdef`.
     pub fn definition(&self) -> String {
         let kind = if self.index.primary { "PRIMARY KEY" } else { "UNIQUE" };
-        format!("{kind} ({})", self.index.column_list())
+        format!("{kind} ({}){}", self.index.column_list(), self.index.include_clause())
     }
 }
 
@@ -427,6 +442,7 @@ impl Model {
                     oid: primary_index_oid(table.id),
                     name: table.primary_key_name.clone(),
                     columns: table.primary_key.clone(),
+                    included: table.included(None).to_vec(),
                     orders: vec![ColumnOrder::ASCENDING; table.primary_key.len()],
                     unique: true,
                     primary: true,
@@ -439,6 +455,7 @@ impl Model {
                     oid: relation_oid(index.id),
                     name: index.name.clone(),
                     columns: index.columns.clone(),
+                    included: table.included(Some(index.id)).to_vec(),
                     orders: index.orders.clone(),
                     unique: index.unique,
                     primary: false,
@@ -462,7 +479,7 @@ impl Model {
                     name: index.name.clone(),
                     schema: table.schema.clone(),
                     kind: RelationKind::Index,
-                    columns: index.columns.len(),
+                    columns: index.attributes().count(),
                     has_index: false,
                     id: Some(if index.primary { table.id } else { index.oid - FIRST_USER_OID }),
                     visible: false,

@@ -478,7 +478,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model, rights: &Rights) {
     }
     for index in &model.indexes {
         let names = index.attribute_names();
-        for (at, ((position, _), name)) in index.keys().zip(&names).enumerate() {
+        for (at, (position, name)) in index.attributes().zip(&names).enumerate() {
             if let Some(column) = index.table.columns.get(position) {
                 attribute(
                     rows,
@@ -536,12 +536,13 @@ fn numbers(table: &Table, keys: &[usize]) -> Vec<usize> {
 fn pg_index(rows: &mut Rows<'_>, model: &Model) {
     for index in &model.indexes {
         let keys: Vec<usize> = index.keys().map(|(at, _)| at).collect();
+        let all: Vec<usize> = index.attributes().collect();
         let types: Vec<u32> =
             keys.iter().map(|&at| index.table.columns.get(at).map_or(0, |column| column_oid(&column.ty))).collect();
         rows.add([
             ("indexrelid", index.oid.into()),
             ("indrelid", relation_oid(index.table.id).into()),
-            ("indnatts", keys.len().into()),
+            ("indnatts", all.len().into()),
             ("indnkeyatts", keys.len().into()),
             ("indisunique", index.unique.into()),
             ("indisprimary", index.primary.into()),
@@ -549,7 +550,7 @@ fn pg_index(rows: &mut Rows<'_>, model: &Model) {
             ("indisvalid", true.into()),
             ("indisready", true.into()),
             ("indislive", true.into()),
-            ("indkey", numbers(&index.table, &keys).into()),
+            ("indkey", numbers(&index.table, &all).into()),
             ("indcollation", types.iter().map(|&ty| collation(ty)).collect::<Vec<_>>().into()),
             ("indclass", types.iter().map(|&ty| operator_class(ty)).collect::<Vec<_>>().into()),
             ("indoption", index.options().into()),

@@ -223,10 +223,10 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                 let short = pretty && model.is_visible(&index.table.schema, &index.table.name);
                 match call.int(1, row).unwrap_or(0) {
                     0 => Ok(Some(index.definition(pretty, short))),
-                    column => Ok(usize::try_from(column - 1)
-                        .ok()
-                        .and_then(|at| index.keys().nth(at))
-                        .and_then(|(at, _)| index.key_text(at, pretty))),
+                    column => {
+                        let found = usize::try_from(column - 1).ok().and_then(|at| index.attributes().nth(at));
+                        Ok(Some(found.and_then(|at| index.key_text(at, pretty)).unwrap_or_default()))
+                    }
                 }
             })
         })

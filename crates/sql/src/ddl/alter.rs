@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_engine::{CheckSpec, Datum, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction};
 
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
-use crate::ddl::{column_parts, default_text, free_name, full_name, is_relation, name_of, simple_columns, unsupported};
+use crate::ddl::{KeyColumns, column_parts, default_text, free_name, full_name, is_relation, name_of, unsupported};
 use crate::dml::check::{any_false, some_row_breaks};
 use crate::dml::find_column;
 use crate::dml::foreign::{Depends, ForeignParts};
@@ -213,7 +213,7 @@ impl Session {
                             table = self.drop_foreign_keys_of(txn, &table, at).await?;
                             table = self.drop_dependents(txn, &table, &Depends::Column(at), cascade, &[]).await?;
                             // The primary key goes with its column, as other constraints do.
-                            if table.primary_key.contains(&at) {
+                            if table.primary_key.contains(&at) || table.included(None).contains(&at) {
                                 table = self.change(txn, &table, TableChange::DropPrimaryKey).await?;
                             }
                             let gone: Vec<_> = table.owned.iter().filter(|owned| owned.column == at).copied().collect();
@@ -359,21 +359,16 @@ impl Session {
         constraint: &TableConstraint,
         not_valid: bool,
     ) -> Result<Arc<Table>, SqlError> {
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
         match constraint {
             TableConstraint::PrimaryKey(key) => {
                 crate::ddl::clauses::primary_key(key)?;
-                let columns = simple_columns(&key.columns)?
-                    .iter()
-                    .map(|ident| find_column(table, ident))
-                    .collect::<Result<Vec<_>, _>>()?;
+                let columns = KeyColumns::read(&names, &key.columns)?;
                 self.add_primary_key(txn, table, key.name.as_ref().map(name_of), columns).await
             }
             TableConstraint::Unique(key) => {
                 crate::ddl::clauses::unique(key)?;
-                let columns = simple_columns(&key.columns)?
-                    .iter()
-                    .map(|ident| find_column(table, ident))
-                    .collect::<Result<Vec<_>, _>>()?;
+                let columns = KeyColumns::read(&names, &key.columns)?;
                 self.add_unique(txn, table, key.name.as_ref().map(name_of), columns).await
             }
             TableConstraint::Check(check) => {
@@ -393,7 +388,7 @@ impl Session {
         txn: &Transaction,
         table: &Arc<Table>,
         name: Option<String>,
-        columns: Vec<usize>,
+        key: KeyColumns,
     ) -> Result<Arc<Table>, SqlError> {
         if !table.primary_key.is_empty() {
             return Err(SqlError::new(
@@ -406,7 +401,9 @@ impl Session {
             Some(name) => name,
             None => free_name(&table.name, &[], "pkey", &is_taken)?,
         };
-        self.change(txn, table, TableChange::AddPrimaryKey { name, columns }).await
+        let change = TableChange::AddPrimaryKey { name: name.clone(), columns: key.columns };
+        let table = self.change(txn, table, change).await?;
+        self.include(txn, &table, &name, key.included).await
     }
 
     async fn add_unique(
@@ -414,16 +411,20 @@ impl Session {
         txn: &Transaction,
         table: &Arc<Table>,
         name: Option<String>,
-        columns: Vec<usize>,
+        key: KeyColumns,
     ) -> Result<Arc<Table>, SqlError> {
-        let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let names = key.made_of(&names);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let is_taken = |n: &str| Ok(is_constraint(table, n) || is_relation(txn, &table.schema, n)?);
         let name = match name {
             Some(name) => name,
             None => free_name(&table.name, &names, "key", &is_taken)?,
         };
-        let spec = IndexSpec { name, columns, orders: Vec::new(), unique: true, constraint: true };
-        self.settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone()))).await
+        let spec = IndexSpec { name, columns: key.columns, orders: Vec::new(), unique: true, constraint: true };
+        let fill = || tokio::task::block_in_place(|| txn.create_index(table, spec.clone()));
+        let table = self.settle_ddl(fill).await?;
+        self.include(txn, &table, &spec.name, key.included).await
     }
 
     /// Adds a CHECK constraint; `validate`: after a look at all rows.
@@ -609,10 +610,10 @@ impl Session {
             table = self.settle_ddl(|| txn.set_owned(&table, owned.clone())).await?;
         }
         if let Some(name) = parts.primary {
-            table = self.add_primary_key(txn, &table, name, vec![at]).await?;
+            table = self.add_primary_key(txn, &table, name, KeyColumns::one(at)).await?;
         }
         if let Some(name) = parts.unique {
-            table = self.add_unique(txn, &table, name, vec![at]).await?;
+            table = self.add_unique(txn, &table, name, KeyColumns::one(at)).await?;
         }
         for check in &parts.checks {
             table = self.add_check(txn, &table, check, true).await?;

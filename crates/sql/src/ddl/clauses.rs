@@ -208,15 +208,14 @@ pub(super) fn create_index(create: &CreateIndex) -> Result<Vec<String>, SqlError
         unique: _,
         concurrently: _,
         if_not_exists: _,
-        include,
+        include: _,
         nulls_distinct,
         with,
         predicate: _,
         index_options,
         alter_options,
     } = create;
-    let postgresql = [(!include.is_empty(), "INCLUDE"), (*nulls_distinct == Some(false), "NULLS NOT DISTINCT")];
-    refuse(&postgresql, unsupported)?;
+    refuse(&[(*nulls_distinct == Some(false), "NULLS NOT DISTINCT")], unsupported)?;
     let others = [(!index_options.is_empty(), "COMMENT"), (!alter_options.is_empty(), "ALGORITHM")];
     refuse(&others, syntax)?;
     for IndexColumn { column, operator_class } in columns {

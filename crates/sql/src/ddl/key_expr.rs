@@ -47,11 +47,13 @@ pub(super) struct Keys {
 
 impl Keys {
     /// The names that the index's own is made of.
-    pub(super) fn names(&self, table: &Table) -> Vec<String> {
-        distinct_names(self.keys.iter().map(|key| match key {
-            Key::Column(at) => table.columns[*at].name.clone(),
+    pub(super) fn names(&self, table: &Table, included: &[usize]) -> Vec<String> {
+        let of_column = |at: usize| table.columns[at].name.clone();
+        let keys = self.keys.iter().map(|key| match key {
+            Key::Column(at) => of_column(*at),
             Key::Made(made) => made.shown.clone(),
-        }))
+        });
+        distinct_names(keys.chain(included.iter().map(|at| of_column(*at))))
     }
 }
 
@@ -119,7 +121,7 @@ impl Session {
         for column in &create.columns {
             let expr = &column.column.expr;
             if let Expr::Identifier(ident) = bare(expr) {
-                keys.push(Key::Column(find_column(table, ident).map_err(|error| unnamed(error, ident))?));
+                keys.push(Key::Column(index_column(table, ident)?));
                 continue;
             }
             check_form(expr)?;
@@ -264,7 +266,10 @@ impl Session {
         let names: Vec<String> = table
             .indexes
             .iter()
-            .filter(|index| index.columns.iter().any(is_made) && index.columns.iter().any(of_column))
+            .filter(|index| {
+                let needs = || table.included(Some(index.id)).contains(&at) || index.columns.iter().any(of_column);
+                index.columns.iter().any(is_made) && needs()
+            })
             .map(|index| index.name.clone())
             .collect();
         let mut table = Arc::clone(table);
@@ -273,6 +278,14 @@ impl Session {
         }
         Ok(table)
     }
+}
+
+/// The column of that name.
+///
+/// # Errors
+/// `42703`
+pub(super) fn index_column(table: &Table, ident: &Ident) -> Result<usize, SqlError> {
+    find_column(table, ident).map_err(|error| unnamed(error, ident))
 }
 
 /// `42703` as the analysis of an index says it.

@@ -55,11 +55,18 @@ impl Including {
     }
 }
 
+/// A plain index; columns by name.
+pub(super) struct Index {
+    pub columns: Vec<String>,
+    pub included: Vec<String>,
+    pub orders: Vec<ColumnOrder>,
+    pub unique: bool,
+}
+
 /// What is made of a table beside its columns and constraints.
 #[derive(Default)]
 pub(super) struct Taken {
-    /// Columns of plain indexes, by name, with their orders, and whether they are unique.
-    pub indexes: Vec<(Vec<String>, Vec<ColumnOrder>, bool)>,
+    pub indexes: Vec<Index>,
     /// Comments of columns, by name.
     pub comments: Vec<(String, String)>,
 }
@@ -138,9 +145,13 @@ fn elements(
             out.push(format!("CONSTRAINT {} CHECK ({})", quote_ident(&check.name), check.sql));
         }
     }
+    let include = |index: Option<u32>| match table.included(index) {
+        [] => String::new(),
+        columns => format!(" INCLUDE ({})", list(columns)),
+    };
     if including.indexes {
         if !table.primary_key.is_empty() {
-            out.push(format!("PRIMARY KEY ({})", list(&table.primary_key)));
+            out.push(format!("PRIMARY KEY ({}){}", list(&table.primary_key), include(None)));
         }
         for index in &table.indexes {
             if index.columns.iter().any(|at| table.columns[*at].is_hidden()) {
@@ -148,10 +159,15 @@ fn elements(
                 return Err(SqlError::unsupported(text));
             }
             match index.constraint {
-                true => out.push(format!("UNIQUE ({})", list(&index.columns))),
+                true => out.push(format!("UNIQUE ({}){}", list(&index.columns), include(Some(index.id)))),
                 false => {
-                    let columns = index.columns.iter().map(|at| table.columns[*at].name.clone()).collect();
-                    taken.indexes.push((columns, index.orders.clone(), index.unique));
+                    let names = |of: &[usize]| of.iter().map(|at| table.columns[*at].name.clone()).collect();
+                    taken.indexes.push(Index {
+                        columns: names(&index.columns),
+                        included: names(table.included(Some(index.id))),
+                        orders: index.orders.clone(),
+                        unique: index.unique,
+                    });
                 }
             }
         }

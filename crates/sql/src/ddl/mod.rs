@@ -35,8 +35,10 @@ use datafusion::sql::sqlparser::ast::{
     self, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident, IndexColumn, ObjectName, ObjectType,
     Statement, TableConstraint, Truncate,
 };
+use resurgam_base::limits::INDEX_COLUMNS_MAX;
 use resurgam_engine::{
-    Attempt, ColumnOrder, ColumnSpec, ColumnType, CommentOn, IndexSpec, Table, TableSpec, Transaction,
+    Attempt, ColumnOrder, ColumnSpec, ColumnType, CommentOn, IndexDetails, IndexSpec, Table, TableChange, TableSpec,
+    Transaction,
 };
 use tokio::time::Instant;
 
@@ -47,7 +49,8 @@ use crate::dml::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
 use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::wait::{guarded, out_of_time};
-use crate::pg::catalog::{is_system_schema, system_relation};
+use crate::parse::include;
+use crate::pg::catalog::{distinct_names, is_system_schema, system_relation};
 use crate::pg::roles::acl::privilege;
 use crate::pg::search_path::PUBLIC;
 use crate::pg::search_path::is_temporary;
@@ -213,8 +216,51 @@ pub(crate) fn refuse_not_enforced(check: &ast::CheckConstraint) -> Result<(), Sq
     }
 }
 
-/// The columns of a PRIMARY KEY or UNIQUE constraint, which have no order there.
-pub(crate) fn simple_columns(columns: &[IndexColumn]) -> Result<Vec<Ident>, SqlError> {
+/// The columns of a PRIMARY KEY or UNIQUE constraint, by position.
+#[derive(Default)]
+pub(crate) struct KeyColumns {
+    pub columns: Vec<usize>,
+    pub included: Vec<usize>,
+}
+
+impl KeyColumns {
+    /// A key of one column.
+    pub(crate) fn one(at: usize) -> Self {
+        Self { columns: vec![at], ..Self::default() }
+    }
+
+    /// Reads them among columns of these names.
+    ///
+    /// # Errors
+    /// `42703`, `42601`: they have no order in a constraint.
+    pub(crate) fn read(names: &[&str], columns: &[IndexColumn]) -> Result<Self, SqlError> {
+        let mut key = Self::default();
+        for ident in simple_columns(columns)? {
+            match include::included(&ident) {
+                Some(ident) => key.included.push(position(names, &ident)?),
+                None => key.columns.push(position(names, &ident)?),
+            }
+        }
+        check_index_columns(key.columns.len() + key.included.len())?;
+        Ok(key)
+    }
+
+    /// The names that an index's own is made of.
+    pub(crate) fn made_of(&self, names: &[&str]) -> Vec<String> {
+        let columns = self.columns.iter().chain(&self.included);
+        distinct_names(columns.filter_map(|at| names.get(*at)).map(|name| (*name).to_owned()))
+    }
+}
+
+/// `54011` for more columns than an index may have, included ones counted.
+fn check_index_columns(count: usize) -> Result<(), SqlError> {
+    match count > INDEX_COLUMNS_MAX {
+        true => Err(SqlError::new("54011", format!("cannot use more than {INDEX_COLUMNS_MAX} columns in an index"))),
+        false => Ok(()),
+    }
+}
+
+fn simple_columns(columns: &[IndexColumn]) -> Result<Vec<Ident>, SqlError> {
     let plain = |column: &IndexColumn| {
         let options = &column.column.options;
         let word = match (options.asc, options.nulls_first) {
@@ -243,17 +289,10 @@ fn index_order(column: &IndexColumn) -> ColumnOrder {
     ColumnOrder { descending, nulls_first: options.nulls_first.unwrap_or(descending) }
 }
 
-fn positions(specs: &[ColumnSpec], idents: &[Ident]) -> Result<Vec<usize>, SqlError> {
-    idents
-        .iter()
-        .map(|ident| {
-            let name = name_of(ident);
-            specs
-                .iter()
-                .position(|c| c.name == name)
-                .ok_or_else(|| SqlError::new("42703", format!("column \"{name}\" named in key does not exist")))
-        })
-        .collect()
+fn position(names: &[&str], ident: &Ident) -> Result<usize, SqlError> {
+    let name = name_of(ident);
+    let found = names.iter().position(|known| *known == name);
+    found.ok_or_else(|| SqlError::new("42703", format!("column \"{name}\" named in key does not exist")))
 }
 
 /// Whether a table or an index has that name.
@@ -285,21 +324,28 @@ fn refuse_system(schema: &str, name: &str) -> Result<(), SqlError> {
     }
 }
 
-/// The engine's form of CREATE TABLE without AS, its CHECK and FOREIGN KEY constraints, and its generated columns.
-#[allow(clippy::type_complexity)]
+/// The engine's form of CREATE TABLE without AS, and what is added to the table once it is there.
+struct TableParts {
+    spec: TableSpec,
+    checks: Vec<CheckParts>,
+    foreign: Vec<ForeignParts>,
+    /// Generated columns, by name.
+    generated: Vec<(String, Expr)>,
+    serials: Vec<(usize, sequence::Serial)>,
+    /// Columns that constraints include, by the names of these.
+    included: Vec<(String, Vec<usize>)>,
+}
+
 fn table_spec(
     create: &CreateTable,
     schema: &str,
     taken: &dyn Fn(&str) -> Result<bool, SqlError>,
-) -> Result<
-    (TableSpec, Vec<CheckParts>, Vec<ForeignParts>, Vec<(String, Expr)>, Vec<(usize, sequence::Serial)>),
-    SqlError,
-> {
+) -> Result<TableParts, SqlError> {
     let name = last_name(&create.name)?;
     let mut spec = TableSpec::new(schema, &name);
-    let mut uniques: Vec<(Option<String>, Vec<usize>)> = Vec::new();
-    let mut primary: Option<(Option<String>, Vec<usize>)> = None;
-    let mut set_primary = |name: Option<String>, columns: Vec<usize>| {
+    let mut uniques: Vec<(Option<String>, KeyColumns)> = Vec::new();
+    let mut primary: Option<(Option<String>, KeyColumns)> = None;
+    let mut set_primary = |name: Option<String>, columns: KeyColumns| {
         if primary.is_some() {
             return Err(SqlError::new(
                 "42P16",
@@ -317,10 +363,10 @@ fn table_spec(
     for (at, def) in create.columns.iter().enumerate() {
         let parts = column_parts(def, &name)?;
         if let Some(name) = parts.primary {
-            set_primary(name, vec![at])?;
+            set_primary(name, KeyColumns::one(at))?;
         }
         if let Some(name) = parts.unique {
-            uniques.push((name, vec![at]));
+            uniques.push((name, KeyColumns::one(at)));
         }
         generated.extend(parts.generated.map(|expr| (parts.spec.name.clone(), expr)));
         checks.extend(parts.checks);
@@ -328,15 +374,16 @@ fn table_spec(
         serials.extend(parts.serial.map(|serial| (at, serial)));
         columns.push(parts.spec);
     }
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     for constraint in &create.constraints {
         match constraint {
             TableConstraint::PrimaryKey(key) => {
                 clauses::primary_key(key)?;
-                set_primary(key.name.as_ref().map(name_of), positions(&columns, &simple_columns(&key.columns)?)?)?;
+                set_primary(key.name.as_ref().map(name_of), KeyColumns::read(&names, &key.columns)?)?;
             }
             TableConstraint::Unique(key) => {
                 clauses::unique(key)?;
-                uniques.push((key.name.as_ref().map(name_of), positions(&columns, &simple_columns(&key.columns)?)?));
+                uniques.push((key.name.as_ref().map(name_of), KeyColumns::read(&names, &key.columns)?));
             }
             TableConstraint::ForeignKey(constraint) => foreign.push(ForeignParts::of_table(constraint)),
             TableConstraint::Check(check) => {
@@ -347,8 +394,10 @@ fn table_spec(
             other => return Err(unsupported(&format!("constraint {other}"))),
         }
     }
+    let uniques: Vec<_> = uniques.into_iter().map(|(given, key)| (given, key.made_of(&names), key)).collect();
+    let mut included = Vec::new();
     spec.columns = columns;
-    if let Some((given, columns)) = primary {
+    if let Some((given, KeyColumns { columns, included: beside })) = primary {
         for at in &columns {
             spec.columns[*at].nullable = false;
         }
@@ -356,20 +405,23 @@ fn table_spec(
             Some(given) => given,
             None => free_name(&name, &[], "pkey", taken)?,
         };
+        included.push((name.clone(), beside));
         spec.primary_key = Some((name, columns));
     }
-    for (given, columns) in uniques {
-        let names: Vec<&str> = columns.iter().map(|c| spec.columns[*c].name.as_str()).collect();
+    for (given, names, KeyColumns { columns, included: beside }) in uniques {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let is_taken = |n: &str| Ok(spec.indexes.iter().any(|i| i.name == n) || taken(n)?);
         let name = match given {
             Some(given) => given,
             None => free_name(&name, &names, "key", &is_taken)?,
         };
+        included.push((name.clone(), beside));
         spec.indexes.push(IndexSpec { name, columns, orders: Vec::new(), unique: true, constraint: true });
     }
     // Those that have a name first, so that a made name is not one of theirs.
     checks.sort_by_key(|check| check.name.is_none());
-    Ok((spec, checks, foreign, generated, serials))
+    included.retain(|(_, columns)| !columns.is_empty());
+    Ok(TableParts { spec, checks, foreign, generated, serials, included })
 }
 
 /// Whether a statement that changes definitions has to stop: cancelled, or out of time.
@@ -506,7 +558,8 @@ impl Session {
             .await?;
         let like = like::expand(&self.lookup(&txn), &mut create)?;
         let create = &create;
-        let (mut spec, checks, foreign, generated, found) = table_spec(create, &schema, &taken)?;
+        let TableParts { mut spec, checks, foreign, generated, serials: found, included } =
+            table_spec(create, &schema, &taken)?;
         let mut serials: Vec<(String, String, sequence::Serial)> = Vec::new();
         for (at, serial) in found {
             let column = &mut spec.columns[at];
@@ -520,6 +573,9 @@ impl Session {
         let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         self.note_at_commit(&table, on_commit);
         table = self.own_new(&txn, table).await?;
+        for (name, included) in included {
+            table = self.include(&txn, &table, &name, included).await?;
+        }
         table = self.add_serials(&txn, table, &serials).await?;
         table = self.with_domains(&txn, table, &create.columns).await?;
         for column in &spec.columns {
@@ -534,12 +590,18 @@ impl Session {
         for foreign in &foreign {
             table = self.add_foreign_key(&txn, &table, foreign, true).await?;
         }
-        for (names, orders, unique) in like.indexes {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let columns = names.iter().filter_map(|name| table.columns.iter().position(|c| c.name == *name)).collect();
-            let name = free_name(&table.name, &names, "idx", &|name| is_relation(&txn, &table.schema, name))?;
-            let spec = IndexSpec { name, columns, orders, unique, constraint: false };
+        for like::Index { columns, included, orders, unique } in like.indexes {
+            let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+            let found = |of: &[String]| -> Vec<usize> {
+                of.iter().filter_map(|name| names.iter().position(|known| known == name)).collect()
+            };
+            let key = KeyColumns { columns: found(&columns), included: found(&included) };
+            let made_of = key.made_of(&names);
+            let made_of: Vec<&str> = made_of.iter().map(String::as_str).collect();
+            let name = free_name(&table.name, &made_of, "idx", &|name| is_relation(&txn, &table.schema, name))?;
+            let spec = IndexSpec { name: name.clone(), columns: key.columns, orders, unique, constraint: false };
             table = self.settle_ddl(|| txn.create_index(&table, spec.clone())).await?;
+            table = self.include(&txn, &table, &name, key.included).await?;
         }
         for (name, comment) in like.comments {
             if let Some(at) = table.columns.iter().position(|column| column.name == name) {
@@ -547,6 +609,22 @@ impl Session {
             }
         }
         Ok(Tag::Fixed("CREATE TABLE"))
+    }
+
+    /// Says which columns an index includes beside its key.
+    pub(crate) async fn include(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        index: &str,
+        included: Vec<usize>,
+    ) -> Result<Arc<Table>, SqlError> {
+        if included.is_empty() {
+            return Ok(Arc::clone(table));
+        }
+        let index = table.indexes.iter().find(|known| known.name == index).map(|index| index.id);
+        let details = IndexDetails { index, included, ..IndexDetails::default() };
+        self.change(txn, table, TableChange::SetIndexDetails(details)).await
     }
 
     /// A default must be an expression without columns, of a type that can be assigned to its column.
@@ -657,11 +735,15 @@ impl Session {
             }
             return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
         }
+        check_index_columns(create.columns.len() + create.include.len())?;
         let keys = self.index_keys(&txn, &table, create).await?;
+        let include = create.include.iter();
+        let included =
+            include.map(|ident| key_expr::index_column(&table, ident)).collect::<Result<Vec<usize>, SqlError>>()?;
         let name = match &create.name {
             Some(_) => name,
             None => {
-                let names = keys.names(&table);
+                let names = keys.names(&table, &included);
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 free_name(&table.name, &names, "idx", &is_taken)?
             }
@@ -670,7 +752,9 @@ impl Session {
         let (table, columns) = self.add_hidden(&txn, &table, keys).await?;
         let spec = IndexSpec { name, columns, orders, unique: create.unique, constraint: false };
         let fill = || tokio::task::block_in_place(|| txn.create_index(&table, spec.clone()));
-        self.settle_ddl(fill).await.map_err(|error| key_expr::reworded(error, &table, &spec.columns))?;
+        let filled = self.settle_ddl(fill).await;
+        let table = filled.map_err(|error| key_expr::reworded(error, &table, &spec.columns))?;
+        self.include(&txn, &table, &spec.name, included).await?;
         Ok(Tag::Fixed("CREATE INDEX"))
     }
 

@@ -7,6 +7,7 @@
 //! | `depth` | How deep a statement may be |
 //! | `element` | Assignments to elements of arrays and documents, which the parser does not know |
 //! | `identity` | Clauses of identity columns that the parser does not know |
+//! | `include` | INCLUDE of keys, which the parser does not know |
 //! | `joins` | Joins whose right side is a join without parentheses |
 //! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
 //! | `merge` | Clauses of MERGE that the parser does not know |
@@ -28,6 +29,7 @@ pub(crate) mod conflict;
 pub(crate) mod depth;
 pub(crate) mod element;
 pub(crate) mod identity;
+pub(crate) mod include;
 pub(crate) mod joins;
 pub(crate) mod lexer;
 pub(crate) mod like;

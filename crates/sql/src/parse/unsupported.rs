@@ -28,7 +28,7 @@ const PHRASES: [(&[&str], &str); 35] = [
     (&["with", "no", "data"], "WITH NO DATA"),
     (&["no", "inherit"], "NO INHERIT"),
     (&["nulls", "not", "distinct"], "NULLS NOT DISTINCT"),
-    (&["include", "("], "INCLUDE"),
+    (&["include", "(", "("], "an expression in INCLUDE"),
     (&["drop", "index", "concurrently"], "DROP INDEX CONCURRENTLY"),
     (&["using", "index", "tablespace"], "USING INDEX TABLESPACE"),
     (&["set", "tablespace"], "SET TABLESPACE"),

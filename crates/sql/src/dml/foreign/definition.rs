@@ -146,6 +146,8 @@ struct Dependent {
     child: Arc<Table>,
     id: u32,
     name: String,
+    /// The index that it needs, where that goes with the column.
+    index: Option<String>,
 }
 
 /// `2BP01` when constraints of other tables need one of `tables`, which are to be dropped together.
@@ -176,15 +178,26 @@ fn dependents(txn: &Transaction, table: &Table, what: &Depends<'_>) -> Result<Ve
     let mut found = Vec::new();
     for child in txn.referrers(table.id)? {
         for foreign in child.foreign_keys.iter().filter(|foreign| foreign.parent == table.id) {
-            let needs = match (what, foreign.referenced(table)) {
+            let referenced = foreign.referenced(table);
+            // An index goes with a column that it includes.
+            let index = match (what, &referenced) {
+                (Depends::Column(at), Some((index, columns))) if !columns.contains(at) => {
+                    let of = index.map(|at| &table.indexes[at]);
+                    let name = of.map_or(&table.primary_key_name, |index| &index.name);
+                    table.included(of.map(|index| index.id)).contains(at).then(|| name.clone())
+                }
+                _ => None,
+            };
+            let needs = match (what, referenced) {
                 (Depends::Table, _) => child.id != table.id,
-                (Depends::Column(at), Some((_, columns))) => columns.contains(at),
+                (Depends::Column(at), Some((_, columns))) => columns.contains(at) || index.is_some(),
                 (Depends::Index(name), Some((Some(index), _))) => table.indexes[index].name == **name,
                 (Depends::Index(name), Some((None, _))) => table.primary_key_name == **name,
                 (_, None) => true,
             };
             if needs {
-                found.push(Dependent { child: Arc::clone(&child), id: foreign.id, name: foreign.name.clone() });
+                let (child, name) = (Arc::clone(&child), foreign.name.clone());
+                found.push(Dependent { child, id: foreign.id, name, index });
             }
         }
     }
@@ -424,8 +437,10 @@ impl Session {
                     (dropped, format!("index {name}"))
                 }
             };
-            let lines =
-                counted.iter().zip(&children).map(|(one, child)| (one.id, format!("{child} depends on {needed}")));
+            let lines = counted.iter().zip(&children).map(|(one, child)| {
+                let index = one.index.as_ref().map(|index| format!("index {}", quote_ident(index)));
+                (one.id, format!("{child} depends on {}", index.as_ref().unwrap_or(&needed)))
+            });
             let of_views = views.iter().map(|one| (one.age, format!("{} depends on {}", one.name, one.needs)));
             let mut lines: Vec<(u32, String)> = lines.chain(of_views).collect();
             lines.sort_by_key(|(age, _)| *age);
