@@ -207,7 +207,14 @@ fn an_index_of_any_order() {
         tx.insert(&table, &[DatumRef::Int4(id), DatumRef::Text(&name), born]).unwrap().done().unwrap();
     }
     let orders = vec![ColumnOrder { descending: true, nulls_first: false }, ColumnOrder::DESCENDING];
-    let spec = IndexSpec { name: "down".into(), columns: vec![2, 1], orders, unique: false, constraint: false };
+    let spec = IndexSpec {
+        name: "down".into(),
+        columns: vec![2, 1],
+        orders,
+        unique: false,
+        constraint: false,
+        nulls_alike: false,
+    };
     tx.create_index(&table, spec).unwrap().done().unwrap();
     commit(tx);
     db.close().unwrap();

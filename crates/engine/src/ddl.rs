@@ -59,6 +59,8 @@ pub enum TableChange {
     RenameIndex(String, String),
     /// What an index says beside its key, instead of what it said.
     SetIndexDetails(IndexDetails),
+    /// A column's collation; `None`: that of its type.
+    SetCollation(usize, Option<u32>),
     /// That the rows satisfy it, if they are said to, is the caller's care.
     AddCheck(CheckSpec),
     DropCheck(String),
@@ -429,6 +431,12 @@ impl Transaction {
                     None => parts.primary_key_name = to,
                 }
             }
+            TableChange::SetCollation(at, collation) => {
+                column_exists(at)?;
+                parts.collations.retain(|(column, _)| *column != at);
+                parts.collations.extend(collation.map(|collation| (at, collation)));
+                parts.collations.sort_unstable();
+            }
             TableChange::SetIndexDetails(details) => {
                 if !parts.has_index(details.index) {
                     return Err(Error::new(ErrorKind::UndefinedObject, "the index does not exist"));
@@ -514,8 +522,10 @@ impl Transaction {
                 }
                 attempt!(self.column_goes(table, at));
                 parts.columns.remove(at);
-                parts.domains.retain(|(column, _)| *column != at);
-                parts.domains.iter_mut().for_each(|(column, _)| *column -= usize::from(*column > at));
+                for numbered in [&mut parts.domains, &mut parts.collations] {
+                    numbered.retain(|(column, _)| *column != at);
+                    numbered.iter_mut().for_each(|(column, _)| *column -= usize::from(*column > at));
+                }
                 parts.owned.retain(|owned| owned.column != at);
                 parts.owned.iter_mut().for_each(|owned| owned.column -= usize::from(owned.column > at));
                 let mut kept = Vec::new();
@@ -816,6 +826,7 @@ fn index_of(id: u32, spec: &IndexSpec, tree: Tree) -> Index {
         columns: spec.columns.clone(),
         unique: spec.unique,
         constraint: spec.constraint,
+        nulls_alike: spec.nulls_alike,
         tree,
     }
 }

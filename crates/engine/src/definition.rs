@@ -35,6 +35,8 @@
 //!                                           8 = it is an object that is no relation (catalog_object.rs): kind u8,
 //!                                           needed count u16, ids u32 each, counted: what it is
 //!                                           10 = what indexes say beside their keys (index_details.rs)
+//!                                           11 = collations of columns that were named: each position u16, u32
+//!                                           12 = unique indexes of which NULLs are equal: ids u32
 //! A column whose name begins with a zero byte is hidden: it belongs to one index, which reads it ([`is_hidden`]).
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
@@ -79,6 +81,8 @@ const PART_ACCESS: u8 = 6;
 const PART_OBJECT: u8 = 8;
 const PART_DATABASE: u8 = 9;
 const PART_INDEX_DETAILS: u8 = 10;
+const PART_COLLATIONS: u8 = 11;
+const PART_NULLS_ALIKE: u8 = 12;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,6 +150,8 @@ pub struct Index {
     pub unique: bool,
     /// It implements a UNIQUE constraint of that name.
     pub constraint: bool,
+    /// NULLS NOT DISTINCT: if it is unique, of rows with the same values, NULLs among them, there is one.
+    pub nulls_alike: bool,
     #[doc(hidden)]
     pub tree: Tree,
 }
@@ -300,6 +306,8 @@ pub struct Definition {
     pub domains: Vec<(usize, u32)>,
     /// What indexes say beside their keys.
     pub index_details: Vec<IndexDetails>,
+    /// Collations that columns have beside those of their types: numbers of the layer above.
+    pub collations: Vec<(usize, u32)>,
     /// It is an object that is no relation.
     pub object: Option<Box<CatalogObject>>,
     /// Its owner and the rights to it, where they are not the first user's.
@@ -330,6 +338,7 @@ impl Definition {
             owned: table.owned.clone(),
             domains: table.domains.clone(),
             index_details: table.index_details.clone(),
+            collations: table.collations.clone(),
             object: table.object.clone(),
             access: table.access.clone(),
         }
@@ -358,6 +367,7 @@ impl Definition {
             owned: Vec::new(),
             domains: Vec::new(),
             index_details: Vec::new(),
+            collations: Vec::new(),
             object: None,
             access: None,
         }
@@ -521,12 +531,10 @@ impl Definition {
             parts.push((PART_OWNED, bytes));
         }
         if !self.domains.is_empty() {
-            let mut bytes = Vec::new();
-            for (column, domain) in &self.domains {
-                bytes.extend_from_slice(&(*column as u16).to_le_bytes());
-                bytes.extend_from_slice(&domain.to_le_bytes());
-            }
-            parts.push((PART_DOMAINS, bytes));
+            parts.push((PART_DOMAINS, numbered(&self.domains)));
+        }
+        if !self.collations.is_empty() {
+            parts.push((PART_COLLATIONS, numbered(&self.collations)));
         }
         let mut details = Vec::new();
         for one in self.index_details.iter().filter(|one| self.has_index(one.index)) {
@@ -534,6 +542,11 @@ impl Definition {
         }
         if !details.is_empty() {
             parts.push((PART_INDEX_DETAILS, details));
+        }
+        let alike = self.indexes.iter().filter(|index| index.nulls_alike);
+        let alike: Vec<u8> = alike.flat_map(|index| index.id.to_le_bytes()).collect();
+        if !alike.is_empty() {
+            parts.push((PART_NULLS_ALIKE, alike));
         }
         if let Some(access) = &self.access {
             parts.push((PART_ACCESS, access.encode()));
@@ -582,7 +595,7 @@ impl Definition {
             let missing = if flags & 8 != 0 { Some(decode_missing(ty, r.counted()?)?) } else { None };
             columns.push(Column { name, ty, nullable: flags & 2 != 0, default_sql, place, missing });
         }
-        let mut indexes = Vec::new();
+        let mut indexes: Vec<Index> = Vec::new();
         for _ in 0..r.u16()? {
             let id = r.u32()?;
             let name = text(&mut r)?;
@@ -600,6 +613,7 @@ impl Definition {
                 orders,
                 unique: flags & 1 != 0,
                 constraint: flags & 2 != 0,
+                nulls_alike: false,
                 tree: read_tree(&mut r)?,
             });
         }
@@ -617,7 +631,7 @@ impl Definition {
         let (mut view, mut generated, mut comments) = (None, Vec::new(), Vec::new());
         let (mut sequence, mut owned, mut object, mut access) = (None, Vec::new(), None, None);
         let mut database = FIRST_DATABASE;
-        let (mut domains, mut index_details) = (Vec::<(usize, u32)>::new(), Vec::new());
+        let (mut domains, mut collations, mut index_details) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..if encoding > 4 { r.u16()? } else { 0 } {
             let kind = r.u8()?;
             let mut part = Reader::new(r.counted()?, "table definition");
@@ -643,11 +657,17 @@ impl Definition {
                     }
                 }
                 PART_SEQUENCE => sequence = Some(Box::new(Sequence::decode(&mut part)?)),
-                PART_DOMAINS => {
+                PART_DOMAINS => domains = read_numbered(&mut part)?,
+                PART_NULLS_ALIKE => {
                     while !part.is_empty() {
-                        domains.push((usize::from(part.u16()?), part.u32()?));
+                        let id = part.u32()?;
+                        let Some(index) = indexes.iter_mut().find(|index| index.id == id) else {
+                            return Err(r.bad("an index that does not exist"));
+                        };
+                        index.nulls_alike = true;
                     }
                 }
+                PART_COLLATIONS => collations = read_numbered(&mut part)?,
                 PART_INDEX_DETAILS => {
                     while !part.is_empty() {
                         index_details.push(IndexDetails::decode(&mut part)?);
@@ -685,7 +705,7 @@ impl Definition {
             .iter()
             .chain(named)
             .chain(&owning)
-            .chain(domains.iter().map(|(c, _)| c))
+            .chain(domains.iter().chain(&collations).map(|(c, _)| c))
             .chain(index_details.iter().flat_map(|details| &details.included))
             .all(|c| *c < columns.len())
             && columns.iter().all(|c| match c.place {
@@ -719,6 +739,7 @@ impl Definition {
             owned,
             domains,
             index_details,
+            collations,
             object,
             access,
         })
@@ -793,6 +814,7 @@ impl Definition {
             owned: self.owned,
             domains: self.domains,
             index_details: self.index_details,
+            collations: self.collations,
             object: self.object,
             access: self.access,
             key_columns,
@@ -831,6 +853,22 @@ pub(crate) fn put_positions(out: &mut Vec<u8>, positions: &[usize]) {
 pub(crate) fn positions(r: &mut Reader<'_>) -> Result<Vec<usize>> {
     let count = r.u16()?;
     (0..count).map(|_| r.u16().map(usize::from)).collect()
+}
+/// Numbers that columns have, by position.
+fn numbered(columns: &[(usize, u32)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (column, number) in columns {
+        out.extend_from_slice(&(*column as u16).to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out
+}
+fn read_numbered(r: &mut Reader<'_>) -> Result<Vec<(usize, u32)>> {
+    let mut out = Vec::new();
+    while !r.is_empty() {
+        out.push((usize::from(r.u16()?), r.u32()?));
+    }
+    Ok(out)
 }
 fn order_byte(order: ColumnOrder) -> u8 {
     u8::from(order.descending) | u8::from(order.nulls_first) << 1
@@ -937,6 +975,7 @@ mod tests {
                 orders: vec![ColumnOrder::DESCENDING, ColumnOrder { descending: false, nulls_first: true }],
                 unique: true,
                 constraint: true,
+                nulls_alike: true,
                 tree: tree(21),
             }],
             checks: vec![Check { id: 23, name: "c".into(), sql: "a > 0".into(), columns: vec![0], validated: false }],
@@ -957,6 +996,7 @@ mod tests {
             owned: Vec::new(),
             object: None,
             domains: vec![(1, 30)],
+            collations: vec![(0, 951)],
             index_details: vec![
                 IndexDetails { index: None, included: vec![1], declared: Vec::new() },
                 IndexDetails {
@@ -1000,6 +1040,8 @@ mod tests {
         definition.generated.clear();
         definition.comments.clear();
         definition.domains.clear();
+        definition.collations.clear();
+        definition.indexes[0].nulls_alike = false;
         definition.index_details.clear();
         definition.access = None;
         encodings.push(definition.encode()[0]);
@@ -1034,6 +1076,7 @@ mod tests {
         refused("a generated column that is none", |d| d.generated[0].column = 2);
         refused("a generated column of no column", |d| d.generated[0].reads = vec![2]);
         refused("an index that includes no column", |d| d.index_details[1].included = vec![2]);
+        refused("a collation of no column", |d| d.collations[0].0 = 2);
         refused("a domain of no column", |d| d.domains[0].0 = 2);
         refused("a foreign key of other columns", |d| d.foreign_keys[0].key = vec![0]);
         refused("a foreign key to one column twice", |d| d.foreign_keys[0].key = vec![0, 0]);

@@ -5,7 +5,8 @@
 //! of type bytea, whose key form cannot be borrowed from).
 //!
 //! An index is a tree. Of a unique index whose columns are all set the key is just those
-//! columns, so that two transactions that insert the same key meet at one record; otherwise
+//! columns, so that two transactions that insert the same key meet at one record, also where NULLs are among them and
+//! count as equal ([`Table::keeps_out`]); otherwise
 //! the clustered key follows the columns. The value is the clustered key, or empty when the
 //! key ends with it.
 
@@ -56,6 +57,8 @@ pub struct Table {
     pub domains: Vec<(usize, u32)>,
     /// What indexes say beside their keys.
     pub index_details: Vec<IndexDetails>,
+    /// Collations that columns have beside those of their types: numbers of the layer above.
+    pub collations: Vec<(usize, u32)>,
     /// It is an object that is no relation, without columns and trees.
     pub object: Option<Box<CatalogObject>>,
     /// Its owner and the rights to it; `None`: the first user's, with those of its kind.
@@ -119,6 +122,8 @@ pub struct IndexSpec {
     pub orders: Vec<ColumnOrder>,
     pub unique: bool,
     pub constraint: bool,
+    /// NULLS NOT DISTINCT.
+    pub nulls_alike: bool,
 }
 
 /// A table to be created.
@@ -151,7 +156,14 @@ impl TableSpec {
     /// Adds an index by column names; unknown names are ignored.
     pub fn index(mut self, name: &str, names: &[&str], unique: bool) -> Self {
         let columns = names.iter().filter_map(|n| self.columns.iter().position(|c| c.name == *n)).collect();
-        self.indexes.push(IndexSpec { name: name.into(), columns, orders: Vec::new(), unique, constraint: false });
+        self.indexes.push(IndexSpec {
+            name: name.into(),
+            columns,
+            orders: Vec::new(),
+            unique,
+            constraint: false,
+            nulls_alike: false,
+        });
         self
     }
 }
@@ -175,6 +187,11 @@ impl Table {
     /// The domain that a column is of.
     pub fn domain(&self, column: usize) -> Option<u32> {
         self.domains.iter().find(|(at, _)| *at == column).map(|(_, domain)| *domain)
+    }
+
+    /// The collation that a column has beside that of its type.
+    pub fn collation(&self, column: usize) -> Option<u32> {
+        self.collations.iter().find(|(at, _)| *at == column).map(|(_, collation)| *collation)
     }
 
     /// What an index says beside its key, `None`: the primary key's; `None` if it says nothing more.
@@ -307,6 +324,18 @@ impl Table {
         values
     }
 
+    /// Whether a row with these values in its key columns keeps other rows with the same ones out of an index (`None`: the
+    /// clustered tree). A NULL does not, unless NULLs are equal in it; rows outside of its predicate never do.
+    pub fn keeps_out(&self, index: Option<usize>, values: &[DatumRef<'_>]) -> bool {
+        let Some(index) = index.and_then(|index| self.indexes.get(index)) else {
+            return !values.iter().any(DatumRef::is_null);
+        };
+        let counts = |(at, value): (&usize, &DatumRef<'_>)| {
+            !value.is_null() || index.nulls_alike && self.columns.get(*at).is_some_and(|column| !column.is_predicate())
+        };
+        index.unique && index.columns.iter().zip(values).all(counts)
+    }
+
     /// Key and value of an index entry for a row with clustered key `key`.
     pub(crate) fn index_entry(
         &self,
@@ -319,7 +348,7 @@ impl Table {
         let definition = &self.indexes[index];
         let values: Vec<DatumRef<'_>> = definition.columns.iter().map(|c| row[*c]).collect();
         self.encode_index_key(index, &values, out_key)?;
-        if definition.unique && !values.iter().any(DatumRef::is_null) {
+        if self.keeps_out(Some(index), &values) {
             out_value.extend_from_slice(key);
         } else {
             out_key.extend_from_slice(key);

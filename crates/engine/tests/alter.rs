@@ -237,8 +237,14 @@ fn a_rewrite_is_whole_or_nothing_after_a_crash() -> Result<()> {
 fn an_index_that_is_not_finished_leaves_nothing() -> Result<()> {
     let vfs = SimVfs::new(3);
     let db = filled(&vfs, 5000)?;
-    let spec =
-        IndexSpec { name: "i".into(), columns: vec![1, 0], orders: Vec::new(), unique: false, constraint: false };
+    let spec = IndexSpec {
+        name: "i".into(),
+        columns: vec![1, 0],
+        orders: Vec::new(),
+        unique: false,
+        constraint: false,
+        nulls_alike: false,
+    };
     let tx = db.begin(Isolation::ReadCommitted);
     let asked = Arc::new(AtomicU64::new(0));
     let (counter, inside) = (Arc::clone(&asked), db.clone());
@@ -345,7 +351,14 @@ fn values_of_rows_stored_before_a_column() -> Result<()> {
     let t = tx
         .create_index(
             &t,
-            IndexSpec { name: "by_x".into(), columns: vec![3], orders: Vec::new(), unique: false, constraint: false },
+            IndexSpec {
+                name: "by_x".into(),
+                columns: vec![3],
+                orders: Vec::new(),
+                unique: false,
+                constraint: false,
+                nulls_alike: false,
+            },
         )?
         .done()?;
     assert!(tx.alter_table(&t, TableChange::SetType(4, ColumnType::Int4)).is_err(), "needs a rewrite");
@@ -429,8 +442,14 @@ fn checks_are_kept_with_the_definition() -> Result<()> {
     let twice = tx.alter_table(&t, check("b", &[])).err().expect("taken");
     assert_eq!(twice.kind(), ErrorKind::DuplicateObject);
     // Nor may an index have the name, where it is a constraint.
-    let index =
-        |constraint| IndexSpec { name: "c".into(), columns: vec![1], orders: Vec::new(), unique: false, constraint };
+    let index = |constraint| IndexSpec {
+        name: "c".into(),
+        columns: vec![1],
+        orders: Vec::new(),
+        unique: false,
+        constraint,
+        nulls_alike: false,
+    };
     assert_eq!(refused(tx.create_index(&t, index(true))), ErrorKind::DuplicateObject);
     let rename = |from: &str, to: &str| TableChange::RenameIndex(from.into(), to.into());
     assert_eq!(refused(tx.alter_table(&t, rename("t_pkey", "c"))), ErrorKind::DuplicateObject);
@@ -480,6 +499,7 @@ fn a_refused_change_lets_no_row_into_what_is_gone() -> Result<()> {
             orders: Vec::new(),
             unique: false,
             constraint: false,
+            nulls_alike: false,
         };
         other.create_index(&table(&other)?, spec)?.done()?;
         other.commit(Durability::Sync)?.wait()?;
@@ -703,6 +723,7 @@ fn half_done(db: &Database, which: usize) -> Result<Transaction> {
                 orders: Vec::new(),
                 unique: false,
                 constraint: false,
+                nulls_alike: false,
             };
             tx.create_index(&t, spec)?.done()?;
         }

@@ -192,3 +192,33 @@ fn large_values_and_conflicts() -> Result<()> {
     assert!(swept.pending_frees_done >= 1, "{swept:?}");
     Ok(())
 }
+
+/// Of two who insert NULL where NULLs are equal, the second waits for the first; a rollback makes way, and a reopening
+/// finds the index as it was.
+#[test]
+fn nulls_that_are_equal_meet() -> Result<()> {
+    let vfs = SimVfs::new(5);
+    let db = open(&vfs)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let mut spec = accounts();
+    spec.indexes[1].nulls_alike = true;
+    tx.create_table(spec)?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    let insert = |tx: &Transaction, id: i64| {
+        tx.statement(StatementKind::PointWrite)?;
+        let table = tx.table("public", "accounts")?.expect("table");
+        tx.insert(&table, &[DatumRef::Int8(id), DatumRef::Int8(1), DatumRef::Null])
+    };
+    let (a, b) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    insert(&a, 1)?.done()?;
+    assert!(matches!(insert(&b, 2)?, Attempt::Wait(_)));
+    a.rollback()?;
+    insert(&b, 2)?.done()?;
+    b.commit(Durability::Sync)?.wait()?;
+    drop(db);
+    let db = open(&vfs)?;
+    let c = db.begin(Isolation::ReadCommitted);
+    assert!(insert(&c, 3).is_err_and(|error| error.kind() == ErrorKind::UniqueViolation));
+    c.rollback()?;
+    Ok(())
+}

@@ -246,6 +246,7 @@ fn built_on_commits_that_are_not_durable_yet() -> Result<()> {
             orders: Vec::new(),
             unique: false,
             constraint: false,
+            nulls_alike: false,
         };
         if round % 2 == 0 {
             tx.create_index(&t, spec)?.done()?;

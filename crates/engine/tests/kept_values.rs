@@ -23,8 +23,14 @@ fn made(seed: u64, traditional: bool) -> Result<(SimVfs, Database)> {
             .column("note", ColumnType::Text)
             .primary_key(&["id"]);
         let table = tx.create_table(spec)?.done()?;
-        let on_n =
-            IndexSpec { name: "n".into(), columns: vec![1], orders: Vec::new(), unique: true, constraint: false };
+        let on_n = IndexSpec {
+            name: "n".into(),
+            columns: vec![1],
+            orders: Vec::new(),
+            unique: true,
+            constraint: false,
+            nulls_alike: false,
+        };
         tx.create_index(&table, on_n)?.done().map(|_| ())
     })?;
     commit(&db, |tx| (0..4).try_for_each(|id| put_in(tx, id, id, &note(id, LONG))))?;

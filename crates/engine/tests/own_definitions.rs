@@ -85,6 +85,7 @@ fn change(tx: &Transaction, rng: &mut Rng, step: u64) -> Result<()> {
                 orders: Vec::new(),
                 unique: false,
                 constraint: false,
+                nulls_alike: false,
             };
             let table = tx.create_index(&table, spec)?.done()?;
             assert_eq!(tx.table_of_index("public", &format!("i{step}"))?.map(|t| t.id), Some(table.id));

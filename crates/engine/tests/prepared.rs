@@ -320,7 +320,14 @@ fn resolved_after_restarts() -> Result<()> {
         let table = find(&tx, "t")?;
         tx.create_index(
             &table,
-            IndexSpec { name: "i".into(), columns: vec![1], orders: Vec::new(), unique: false, constraint: false },
+            IndexSpec {
+                name: "i".into(),
+                columns: vec![1],
+                orders: Vec::new(),
+                unique: false,
+                constraint: false,
+                nulls_alike: false,
+            },
         )?
         .done()?;
         prepare(&tx, "g")?;

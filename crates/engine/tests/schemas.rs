@@ -27,6 +27,7 @@ fn spec(schema: &str, name: &str) -> TableSpec {
         orders: Vec::new(),
         unique: false,
         constraint: false,
+        nulls_alike: false,
     });
     spec
 }

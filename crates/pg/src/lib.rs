@@ -21,7 +21,8 @@
 //! | [`grammar`] | what the parser reads otherwise than PostgreSQL |
 //! | [`jsonb`] | documents: from and to text, searched, changed |
 //! | [`naming`] | expressions to the names of result columns |
-//! | [`collation`] | the one order of texts |
+//! | [`collation`] | the one order of texts, and its names |
+//! | [`operator_classes`] | what btree indexes name for their columns |
 //! | [`definition`] | expressions that definitions hold, to text and back |
 //! | [`search_path`] | the setting to the schemas that names are looked for in |
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |
@@ -50,6 +51,7 @@ pub mod memory;
 pub mod naming;
 pub mod network;
 pub mod notify;
+pub mod operator_classes;
 pub mod random;
 pub mod roles;
 pub mod running;

@@ -37,7 +37,14 @@ pub fn change(tx: &Transaction, random: &mut Random, serial: i64) -> Result<&'st
         0 | 1 => {
             let unique = random.one_in(2);
             let columns = if unique { key_columns(&table) } else { vec![amount(&table)] };
-            let spec = IndexSpec { name: format!("i{serial}"), columns, orders: Vec::new(), unique, constraint: false };
+            let spec = IndexSpec {
+                name: format!("i{serial}"),
+                columns,
+                orders: Vec::new(),
+                unique,
+                constraint: false,
+                nulls_alike: false,
+            };
             patient(tx.create_index(&table, spec.clone())?, || tx.create_index(&table, spec.clone()))?;
             "index created"
         }
@@ -172,6 +179,7 @@ fn made_anew(tx: &Transaction, table: &Arc<Table>, name: String, random: &mut Ra
             orders: vec![if random.one_in(2) { ColumnOrder::DESCENDING } else { ColumnOrder::ASCENDING }],
             unique: false,
             constraint: false,
+            nulls_alike: false,
         }],
     };
     let new = patient(tx.create_table(spec.clone())?, || tx.create_table(spec.clone()))?;

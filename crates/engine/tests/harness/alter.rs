@@ -145,6 +145,7 @@ impl World {
                     orders: Vec::new(),
                     unique: false,
                     constraint: false,
+                    nulls_alike: false,
                 };
                 tx.set_interrupt(Some(Arc::new(|| Err(Error::new(ErrorKind::Cancelled, "cancelled")))));
                 let result = tx.create_index(table, spec);

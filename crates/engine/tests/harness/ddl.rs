@@ -126,6 +126,7 @@ impl World {
                     orders: index.orders.clone(),
                     unique: index.unique,
                     constraint: false,
+                    nulls_alike: false,
                 };
                 let duplicate = index.unique && {
                     let mut values: Vec<_> = model.rows.values().map(|r| &r[U]).filter(|u| !u.is_null()).collect();
@@ -274,6 +275,7 @@ impl World {
                     orders: i.orders.clone(),
                     unique: i.unique,
                     constraint: false,
+                    nulls_alike: false,
                 })
                 .collect(),
         };

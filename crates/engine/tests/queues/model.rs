@@ -34,7 +34,14 @@ pub fn made(db: &Database, rows: i64) -> Result<Arc<Table>> {
     let table = tx
         .create_index(
             &table,
-            IndexSpec { name: "q_v".into(), columns: vec![1], orders: Vec::new(), unique: false, constraint: false },
+            IndexSpec {
+                name: "q_v".into(),
+                columns: vec![1],
+                orders: Vec::new(),
+                unique: false,
+                constraint: false,
+                nulls_alike: false,
+            },
         )?
         .done()?;
     tx.statement(StatementKind::BulkWrite)?;

@@ -6,6 +6,7 @@ use super::defs::system_relations;
 use super::model::{Model, RelationKind};
 use super::rows::{Rows, V};
 use super::user_types;
+use crate::collation;
 use crate::context::PgContext;
 use crate::types::{column_oid, format_type, type_by_oid};
 use crate::wire::SqlError;
@@ -384,6 +385,8 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ColumnType::Text => Some(1_073_741_824),
                 _ => characters.map(|n| n * 4),
             };
+            let collation = Some(collation::of_column(table, at)).filter(|oid| *oid != collation::DEFAULT);
+            let collation = collation.and_then(collation::name_of);
             let default = column.default_sql.as_deref().filter(|_| generated.is_none() && identity == Identity::No);
             rows.add([
                 ("table_catalog", database.into()),
@@ -395,6 +398,9 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("is_nullable", yes_no(column.nullable)),
                 ("data_type", data_type.into()),
                 ("interval_type", interval_fields.into()),
+                ("collation_catalog", collation.map(|_| database).into()),
+                ("collation_schema", collation.map(|_| "pg_catalog").into()),
+                ("collation_name", collation.into()),
                 ("character_maximum_length", characters.into()),
                 ("character_octet_length", octets.into()),
                 ("numeric_precision", precision.into()),

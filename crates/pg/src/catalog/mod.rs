@@ -40,7 +40,7 @@ use datafusion::catalog::TableProvider;
 pub use defs::{SystemRelation, system_relation, system_relations};
 pub use extensions::{CLASS_EXTENSION, CLASS_FUNCTION};
 pub use model::{
-    CLASS_CONSTRAINT, CLASS_RELATION, Constraint, IndexInfo, Model, Relation, RelationKind, distinct_names,
+    CLASS_CONSTRAINT, CLASS_RELATION, Constraint, IndexInfo, Model, Relation, RelationKind, declared, distinct_names,
     expression_name, index_expression, namespaces, predicate_of, primary_index_oid, relation_oid, relations,
     split_name,
 };

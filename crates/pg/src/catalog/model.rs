@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Expr;
 use resurgam_engine::{
-    ColumnOrder, CommentOn, ForeignKey, Identity, OwnedSequence, ReferentialAction, Sequence, Table,
+    ColumnOrder, CommentOn, Declared, ForeignKey, Identity, Index, OwnedSequence, ReferentialAction, Sequence, Table,
 };
 
 use super::namespaces::{CLASS_SCHEMA, Namespace, namespaces_of};
 use super::system_relations;
+use crate::collation;
 use crate::context::PgContext;
 use crate::functions::quote_ident;
+use crate::operator_classes;
 use crate::search_path::{PG_CATALOG, PUBLIC, SearchPath};
+use crate::types::column_oid;
 use crate::wire::SqlError;
 
 /// First oid of what users make.
@@ -122,6 +125,9 @@ pub struct IndexInfo {
     /// Those that it has beside its key.
     pub included: Vec<usize>,
     pub orders: Vec<ColumnOrder>,
+    /// What was named for the first of its key columns.
+    pub declared: Vec<Declared>,
+    pub nulls_alike: bool,
     pub unique: bool,
     pub primary: bool,
     /// Belongs to a UNIQUE or PRIMARY KEY constraint.
@@ -140,6 +146,9 @@ impl IndexInfo {
             self.ordered_column_list(pretty)
         );
         out.push_str(&self.include_clause());
+        if self.nulls_alike {
+            out.push_str(" NULLS NOT DISTINCT");
+        }
         if let Some(predicate) = self.predicate(pretty) {
             out.push_str(&format!(" WHERE {predicate}"));
         }
@@ -191,16 +200,47 @@ impl IndexInfo {
     }
     /// The columns' names, with what is not the default of their order.
     fn ordered_column_list(&self, pretty: bool) -> String {
-        let columns = self.keys().filter_map(|(at, order)| {
+        let columns = self.keys().enumerate().filter_map(|(number, (at, order))| {
             let options = match (order.descending, order.nulls_first) {
                 (false, false) => "",
                 (false, true) => " NULLS FIRST",
                 (true, true) => " DESC",
                 (true, false) => " DESC NULLS LAST",
             };
-            Some(format!("{}{options}", self.key_text(at, pretty)?))
+            Some(format!("{}{}{options}", self.key_text(at, pretty)?, self.declared_text(number, at)))
         });
         columns.collect::<Vec<_>>().join(", ")
+    }
+    /// What was named for a key column, the one at that position of the table, and is not what it has anyway.
+    fn declared_text(&self, number: usize, at: usize) -> String {
+        let (Some(declared), Some(column)) = (self.declared.get(number), self.table.columns.get(at)) else {
+            return String::new();
+        };
+        let mut out = String::new();
+        if declared.collation != 0 && declared.collation != collation::of_column(&self.table, at) {
+            let name = collation::name_of(declared.collation).unwrap_or_default();
+            out.push_str(&format!(" COLLATE {}", quote_ident(name)));
+        }
+        if declared.class != 0 && declared.class != operator_classes::default_class(column_oid(&column.ty)) {
+            let name = operator_classes::class_of(declared.class).map_or("", |class| class.name);
+            out.push_str(&format!(" {name}"));
+        }
+        out
+    }
+    /// `pg_index.indcollation`.
+    pub fn collations(&self) -> Vec<u32> {
+        let declared = |number: usize| self.declared.get(number).map(|one| one.collation).filter(|oid| *oid != 0);
+        let keys = self.keys().enumerate();
+        keys.map(|(number, (at, _))| declared(number).unwrap_or_else(|| collation::of_column(&self.table, at)))
+            .collect()
+    }
+    /// `pg_index.indclass`.
+    pub fn classes(&self) -> Vec<u32> {
+        let declared = |number: usize| self.declared.get(number).map(|one| one.class).filter(|oid| *oid != 0);
+        let of_type = |at: usize| {
+            self.table.columns.get(at).map_or(0, |column| operator_classes::default_class(column_oid(&column.ty)))
+        };
+        self.keys().enumerate().map(|(number, (at, _))| declared(number).unwrap_or_else(|| of_type(at))).collect()
     }
     /// `pg_index.indoption`: 1 descending, 2 NULLs first.
     pub fn options(&self) -> Vec<i64> {
@@ -222,6 +262,11 @@ impl IndexInfo {
     pub fn column_name(&self, at: usize) -> Option<String> {
         self.table.columns.get(at).map(|column| quote_ident(&column.name))
     }
+}
+
+/// What was named for the first key columns of an index.
+pub fn declared(table: &Table, index: &Index) -> Vec<Declared> {
+    table.index_details(Some(index.id)).map_or_else(Vec::new, |details| details.declared.clone())
 }
 
 /// The expression of a hidden column.
@@ -393,7 +438,11 @@ impl Constraint {
     }
     /// `pg_get_constraintdef`.
     pub fn definition(&self) -> String {
-        let kind = if self.index.primary { "PRIMARY KEY" } else { "UNIQUE" };
+        let kind = match () {
+            () if self.index.primary => "PRIMARY KEY",
+            () if self.index.nulls_alike => "UNIQUE NULLS NOT DISTINCT",
+            () => "UNIQUE",
+        };
         format!("{kind} ({}){}", self.index.column_list(), self.index.include_clause())
     }
 }
@@ -443,6 +492,8 @@ impl Model {
                     name: table.primary_key_name.clone(),
                     columns: table.primary_key.clone(),
                     included: table.included(None).to_vec(),
+                    declared: Vec::new(),
+                    nulls_alike: false,
                     orders: vec![ColumnOrder::ASCENDING; table.primary_key.len()],
                     unique: true,
                     primary: true,
@@ -456,6 +507,8 @@ impl Model {
                     name: index.name.clone(),
                     columns: index.columns.clone(),
                     included: table.included(Some(index.id)).to_vec(),
+                    declared: declared(table, index),
+                    nulls_alike: index.nulls_alike,
                     orders: index.orders.clone(),
                     unique: index.unique,
                     primary: false,

@@ -11,6 +11,7 @@ use super::rows::{Rows, V};
 use super::user_types;
 use super::{BTREE_AM_OID, HEAP_AM_OID, SUPERUSER_OID};
 use super::{roles, sequences};
+use crate::collation;
 use crate::context::PgContext;
 use crate::roles::{Rights, acl};
 use crate::search_path::is_temporary;
@@ -340,15 +341,6 @@ fn checks_of(model: &Model, relation: &super::Relation) -> usize {
     model.tables.iter().find(|table| Some(table.id) == relation.id).map_or(0, |table| table.checks.len())
 }
 
-/// Collation of a type: `default` for text, `C` for names.
-fn collation(ty: u32) -> u32 {
-    match ty {
-        oid::TEXT | oid::VARCHAR | oid::BPCHAR => 100,
-        oid::NAME => 950,
-        _ => 0,
-    }
-}
-
 fn storage(ty: u32) -> char {
     match ty {
         oid::NUMERIC => 'm',
@@ -371,6 +363,8 @@ struct Attribute<'a> {
     is_generated: bool,
     /// `a` or `d`; nothing for a column that is none.
     identity: &'a str,
+    /// Oid; 0: none.
+    collation: u32,
 }
 
 fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
@@ -393,7 +387,7 @@ fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
         ("attgenerated", (if at.is_generated { "s" } else { "" }).into()),
         ("attidentity", at.identity.into()),
         ("attislocal", true.into()),
-        ("attcollation", collation(at.ty).into()),
+        ("attcollation", at.collation.into()),
     ]);
 }
 
@@ -412,6 +406,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model, rights: &Rights) {
                     has_default: false,
                     is_generated: false,
                     identity: "",
+                    collation: collation::of_type(column.oid),
                 },
             );
         }
@@ -434,6 +429,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model, rights: &Rights) {
                         Identity::Always => "a",
                         Identity::ByDefault => "d",
                     },
+                    collation: collation::of_column(table, at),
                 },
             );
             rows.put("attacl", roles::shown_column(roles::access_of(table), at, rights));
@@ -453,6 +449,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model, rights: &Rights) {
                     has_default: column.default_sql.is_some(),
                     is_generated: false,
                     identity: "",
+                    collation: collation::of_type(column.oid),
                 },
             );
             rows.put("attacl", roles::shown_column(roles::access_of(view), at, rights));
@@ -472,12 +469,13 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model, rights: &Rights) {
                     has_default: false,
                     is_generated: false,
                     identity: "",
+                    collation: 0,
                 },
             );
         }
     }
     for index in &model.indexes {
-        let names = index.attribute_names();
+        let (names, collations) = (index.attribute_names(), index.collations());
         for (at, (position, name)) in index.attributes().zip(&names).enumerate() {
             if let Some(column) = index.table.columns.get(position) {
                 attribute(
@@ -492,38 +490,11 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model, rights: &Rights) {
                         has_default: false,
                         is_generated: false,
                         identity: "",
+                        collation: collations.get(at).copied().unwrap_or(0),
                     },
                 );
             }
         }
-    }
-}
-
-/// Oid of the default btree operator class of a type.
-fn operator_class(ty: u32) -> u32 {
-    match ty {
-        oid::INT2 => 1979,
-        oid::INT4 => 1978,
-        oid::INT8 => 3124,
-        oid::FLOAT4 => 1970,
-        oid::FLOAT8 => 3123,
-        oid::NUMERIC => 3125,
-        oid::TEXT | oid::VARCHAR => 3126,
-        oid::BPCHAR => 426,
-        oid::BYTEA => 428,
-        oid::BOOL => 424,
-        oid::DATE => 3122,
-        oid::TIME => 3129,
-        oid::TIMESTAMP => 3128,
-        oid::TIMESTAMPTZ => 3127,
-        oid::UUID => 2968,
-        oid::INET | oid::CIDR => 10015,
-        oid::MACADDR => 10024,
-        oid::MACADDR8 => 10026,
-        _ => match type_by_oid(ty) {
-            Some(row) if row.category == 'E' => 3522,
-            _ => 0,
-        },
     }
 }
 
@@ -535,24 +506,23 @@ fn numbers(table: &Table, keys: &[usize]) -> Vec<usize> {
 
 fn pg_index(rows: &mut Rows<'_>, model: &Model) {
     for index in &model.indexes {
-        let keys: Vec<usize> = index.keys().map(|(at, _)| at).collect();
+        let keys = index.keys().count();
         let all: Vec<usize> = index.attributes().collect();
-        let types: Vec<u32> =
-            keys.iter().map(|&at| index.table.columns.get(at).map_or(0, |column| column_oid(&column.ty))).collect();
         rows.add([
             ("indexrelid", index.oid.into()),
             ("indrelid", relation_oid(index.table.id).into()),
             ("indnatts", all.len().into()),
-            ("indnkeyatts", keys.len().into()),
+            ("indnkeyatts", keys.into()),
             ("indisunique", index.unique.into()),
+            ("indnullsnotdistinct", index.nulls_alike.into()),
             ("indisprimary", index.primary.into()),
             ("indimmediate", true.into()),
             ("indisvalid", true.into()),
             ("indisready", true.into()),
             ("indislive", true.into()),
             ("indkey", numbers(&index.table, &all).into()),
-            ("indcollation", types.iter().map(|&ty| collation(ty)).collect::<Vec<_>>().into()),
-            ("indclass", types.iter().map(|&ty| operator_class(ty)).collect::<Vec<_>>().into()),
+            ("indcollation", index.collations().into()),
+            ("indclass", index.classes().into()),
             ("indoption", index.options().into()),
             ("indexprs", index.expressions().into()),
             ("indpred", index.predicate(false).into()),

@@ -2,7 +2,8 @@
 
 use super::rows::Rows;
 use super::{BTREE_AM_OID, HEAP_AM_OID, PG_CATALOG_OID, SUPERUSER_OID};
-use crate::types::oid;
+use crate::collation::{COLLATIONS, Collation};
+use crate::operator_classes::{FAMILIES, OPERATOR_CLASSES};
 
 /// Fills a relation; false if it is not one of these.
 pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
@@ -20,16 +21,15 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
             }
         }
         "pg_collation" => {
-            for (oid, name, provider) in [(100u32, "default", 'd'), (950, "C", 'c'), (951, "POSIX", 'c')] {
-                let locale = (provider == 'c').then_some(name);
+            for Collation { oid, name, encoding, locale } in COLLATIONS {
                 rows.add([
                     ("oid", oid.into()),
                     ("collname", name.into()),
                     ("collnamespace", PG_CATALOG_OID.into()),
                     ("collowner", SUPERUSER_OID.into()),
-                    ("collprovider", provider.into()),
+                    ("collprovider", (if locale.is_some() { 'c' } else { 'd' }).into()),
                     ("collisdeterministic", true.into()),
-                    ("collencoding", (-1).into()),
+                    ("collencoding", encoding.into()),
                     ("collcollate", locale.into()),
                     ("collctype", locale.into()),
                 ]);
@@ -51,34 +51,28 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
             }
         }
         "pg_opclass" => {
-            for (oid, name, ty) in [
-                (1978u32, "int4_ops", oid::INT4),
-                (1979, "int2_ops", oid::INT2),
-                (3124, "int8_ops", oid::INT8),
-                (1970, "float4_ops", oid::FLOAT4),
-                (3123, "float8_ops", oid::FLOAT8),
-                (3125, "numeric_ops", oid::NUMERIC),
-                (3126, "text_ops", oid::TEXT),
-                (426, "bpchar_ops", oid::BPCHAR),
-                (428, "bytea_ops", oid::BYTEA),
-                (424, "bool_ops", oid::BOOL),
-                (3122, "date_ops", oid::DATE),
-                (3129, "time_ops", oid::TIME),
-                (3128, "timestamp_ops", oid::TIMESTAMP),
-                (3127, "timestamptz_ops", oid::TIMESTAMPTZ),
-                (2968, "uuid_ops", oid::UUID),
-                (10015, "inet_ops", oid::INET),
-                (10024, "macaddr_ops", oid::MACADDR),
-                (10026, "macaddr8_ops", oid::MACADDR8),
-            ] {
+            for class in OPERATOR_CLASSES {
                 rows.add([
-                    ("oid", oid.into()),
+                    ("oid", class.oid.into()),
                     ("opcmethod", BTREE_AM_OID.into()),
-                    ("opcname", name.into()),
+                    ("opcname", class.name.into()),
                     ("opcnamespace", PG_CATALOG_OID.into()),
                     ("opcowner", SUPERUSER_OID.into()),
-                    ("opcintype", ty.into()),
-                    ("opcdefault", true.into()),
+                    ("opcfamily", class.family.into()),
+                    ("opcintype", class.input.into()),
+                    ("opcdefault", class.is_default.into()),
+                    ("opckeytype", 0u32.into()),
+                ]);
+            }
+        }
+        "pg_opfamily" => {
+            for (oid, name) in FAMILIES {
+                rows.add([
+                    ("oid", oid.into()),
+                    ("opfmethod", BTREE_AM_OID.into()),
+                    ("opfname", name.into()),
+                    ("opfnamespace", PG_CATALOG_OID.into()),
+                    ("opfowner", SUPERUSER_OID.into()),
                 ]);
             }
         }

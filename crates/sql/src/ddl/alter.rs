@@ -298,7 +298,12 @@ impl Session {
                         refuse_if_read_by_view(txn, table, at)?;
                         refuse_type(table, at)?;
                         super::identity::refuse_type(table, at, &crate::pg::types::column_type_from_sql(data_type)?)?;
-                        let table = self.set_type(txn, table, at, data_type, using.as_ref()).await?;
+                        let (collation, using) = super::retype::collation_and_using(using.as_ref());
+                        let to = crate::pg::types::column_type_from_sql(data_type)?;
+                        let named = collation.map(|name| super::column_collation(name, &to)).transpose()?.flatten();
+                        super::retype::check_classes(table, at, &to)?;
+                        let table = self.set_type(txn, table, at, data_type, using).await?;
+                        let table = self.set_collation(txn, &table, at, named).await?;
                         self.retype_identity(txn, &table, at).await?;
                         self.recheck_foreign_keys(txn, &table, at).await?;
                         return Ok(table);
@@ -368,7 +373,7 @@ impl Session {
             }
             TableConstraint::Unique(key) => {
                 crate::ddl::clauses::unique(key)?;
-                let columns = KeyColumns::read(&names, &key.columns)?;
+                let columns = KeyColumns::read(&names, &key.columns)?.with_nulls(key.nulls_distinct);
                 self.add_unique(txn, table, key.name.as_ref().map(name_of), columns).await
             }
             TableConstraint::Check(check) => {
@@ -403,7 +408,7 @@ impl Session {
         };
         let change = TableChange::AddPrimaryKey { name: name.clone(), columns: key.columns };
         let table = self.change(txn, table, change).await?;
-        self.include(txn, &table, &name, key.included).await
+        self.detail(txn, &table, &name, key.included, Vec::new()).await
     }
 
     async fn add_unique(
@@ -421,10 +426,11 @@ impl Session {
             Some(name) => name,
             None => free_name(&table.name, &names, "key", &is_taken)?,
         };
-        let spec = IndexSpec { name, columns: key.columns, orders: Vec::new(), unique: true, constraint: true };
+        let (columns, nulls_alike) = (key.columns, key.nulls_alike);
+        let spec = IndexSpec { name, columns, orders: Vec::new(), unique: true, constraint: true, nulls_alike };
         let fill = || tokio::task::block_in_place(|| txn.create_index(table, spec.clone()));
         let table = self.settle_ddl(fill).await?;
-        self.include(txn, &table, &spec.name, key.included).await
+        self.detail(txn, &table, &spec.name, key.included, Vec::new()).await
     }
 
     /// Adds a CHECK constraint; `validate`: after a look at all rows.
@@ -601,6 +607,9 @@ impl Session {
             Some(new) => new,
             None => self.change(txn, table, TableChange::AddColumn(spec)).await?,
         };
+        if let Some(collation) = parts.collation {
+            table = self.change(txn, &table, TableChange::SetCollation(at, Some(collation))).await?;
+        }
         if let Some(domain) = domain {
             table = self.set_domain(txn, &table, at, Some(domain)).await?;
         }
@@ -613,7 +622,8 @@ impl Session {
             table = self.add_primary_key(txn, &table, name, KeyColumns::one(at)).await?;
         }
         if let Some(name) = parts.unique {
-            table = self.add_unique(txn, &table, name, KeyColumns::one(at)).await?;
+            let key = KeyColumns { nulls_alike: parts.nulls_alike, ..KeyColumns::one(at) };
+            table = self.add_unique(txn, &table, name, key).await?;
         }
         for check in &parts.checks {
             table = self.add_check(txn, &table, check, true).await?;

@@ -6,7 +6,7 @@
 
 use datafusion::sql::sqlparser::ast::{
     ConstraintCharacteristics, CreateIndex, CreateTable, CreateTableOptions, Expr, HiveDistributionStyle, IndexColumn,
-    NullsDistinctOption, PrimaryKeyConstraint, SqlOption, Truncate, TruncateTableTarget, UniqueConstraint,
+    PrimaryKeyConstraint, SqlOption, Truncate, TruncateTableTarget, UniqueConstraint,
 };
 
 use super::unsupported;
@@ -209,27 +209,17 @@ pub(super) fn create_index(create: &CreateIndex) -> Result<Vec<String>, SqlError
         concurrently: _,
         if_not_exists: _,
         include: _,
-        nulls_distinct,
+        nulls_distinct: _,
         with,
         predicate: _,
         index_options,
         alter_options,
     } = create;
-    refuse(&[(*nulls_distinct == Some(false), "NULLS NOT DISTINCT")], unsupported)?;
     let others = [(!index_options.is_empty(), "COMMENT"), (!alter_options.is_empty(), "ALGORITHM")];
     refuse(&others, syntax)?;
-    for IndexColumn { column, operator_class } in columns {
+    for IndexColumn { column, operator_class: _ } in columns {
         if column.with_fill.is_some() {
             return Err(syntax("WITH"));
-        }
-        if let Some(class) = operator_class {
-            // Text is ordered by its bytes anyway.
-            let name = class.to_string().to_ascii_lowercase();
-            let name = name.trim_start_matches("pg_catalog.");
-            if !name.ends_with("_ops") {
-                let text = format!("operator class \"{name}\" does not exist for access method \"btree\"");
-                return Err(SqlError::new("42704", text));
-            }
         }
     }
     let name = |option: &Expr| match option {
@@ -263,13 +253,12 @@ pub(crate) fn unique(key: &UniqueConstraint) -> Result<(), SqlError> {
         columns: _,
         index_options,
         characteristics: given,
-        nulls_distinct,
+        nulls_distinct: _,
     } = key;
     let has_word = !matches!(index_type_display, datafusion::sql::sqlparser::ast::KeyOrIndexDisplay::None);
     let others =
         [(index_name.is_some() || has_word, "KEY"), (index_type.is_some() || !index_options.is_empty(), "USING")];
     refuse(&others, syntax)?;
-    refuse(&[(matches!(nulls_distinct, NullsDistinctOption::NotDistinct), "NULLS NOT DISTINCT")], unsupported)?;
     characteristics(given.as_ref())
 }
 

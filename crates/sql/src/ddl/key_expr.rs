@@ -9,14 +9,16 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{CastKind, CreateIndex, Expr, Ident};
+use datafusion::sql::sqlparser::ast::{CastKind, CreateIndex, Expr, Ident, ObjectName};
 use resurgam_engine::{
-    ColumnOrder, ColumnSpec, ColumnType, Table, TableChange, Transaction, expression_column, predicate_column,
+    ColumnOrder, ColumnSpec, ColumnType, Declared, Table, TableChange, Transaction, expression_column, predicate_column,
 };
 
 use super::{index_order, unsupported};
 use crate::dml::find_column;
 use crate::pg::catalog::{distinct_names, expression_name};
+use crate::pg::types::{column_oid, column_type_name};
+use crate::pg::{collation, operator_classes};
 use crate::plan::expression::{Place, TableExpr, cast_times, kept_text, unqualify};
 use crate::plan::statement::parse_expression;
 use crate::session::Session;
@@ -43,6 +45,8 @@ pub(super) struct Keys {
     keys: Vec<Key>,
     predicate: Option<Made>,
     pub orders: Vec<ColumnOrder>,
+    /// Operator classes and collations that are not what the columns have; empty if all are.
+    pub declared: Vec<Declared>,
 }
 
 impl Keys {
@@ -79,7 +83,6 @@ fn check_form(expr: &Expr) -> Result<(), SqlError> {
         | Expr::Overlay { .. }
         | Expr::Ceil { .. }
         | Expr::Floor { .. } => Ok(()),
-        Expr::Collate { .. } => Err(unsupported("COLLATE in an index")),
         Expr::BinaryOp { op, .. } => Err(SqlError::syntax(format!("syntax error at or near \"{op}\""))),
         _ => Err(SqlError::syntax("syntax error: an expression of an index needs parentheses around it")),
     }
@@ -118,10 +121,17 @@ impl Session {
             None => None,
         };
         let mut keys = Vec::with_capacity(create.columns.len());
+        let mut declared = Vec::with_capacity(create.columns.len());
         for column in &create.columns {
-            let expr = &column.column.expr;
+            let (expr, named) = match &column.column.expr {
+                Expr::Collate { expr, collation } => (expr.as_ref(), Some(collation)),
+                expr => (expr, None),
+            };
+            let class = column.operator_class.as_ref();
             if let Expr::Identifier(ident) = bare(expr) {
-                keys.push(Key::Column(index_column(table, ident)?));
+                let at = index_column(table, ident)?;
+                declared.push(declare(&table.columns[at].ty, collation::of_column(table, at), named, class)?);
+                keys.push(Key::Column(at));
                 continue;
             }
             check_form(expr)?;
@@ -131,9 +141,20 @@ impl Session {
             let sql = kept_text(&expr);
             let ty = self.type_over(table, &sql)?;
             let shown = expression_name(&expr);
+            let has = match collation::of_type(column_oid(&ty)) {
+                collation::DEFAULT => {
+                    let derived = collation::derived(table, &planned.columns);
+                    if named.is_some() { derived.unwrap_or(0) } else { derived? }
+                }
+                other => other,
+            };
+            declared.push(declare(&ty, has, named, class)?);
             keys.push(Key::Made(Box::new(self.made(txn, table, free(expression_column), ty, sql, shown)?)));
         }
-        Ok(Keys { keys, predicate, orders: create.columns.iter().map(index_order).collect() })
+        if declared.iter().all(|one| *one == Declared::default()) {
+            declared.clear();
+        }
+        Ok(Keys { keys, predicate, orders: create.columns.iter().map(index_order).collect(), declared })
     }
 
     /// An expression as it is kept: with its own names for columns, and times that mean the same in all zones.
@@ -278,6 +299,25 @@ impl Session {
         }
         Ok(table)
     }
+}
+
+/// What an index names for a column of a type and a collation, where it is not what that has anyway.
+///
+/// # Errors
+/// `42704`, `42804`
+fn declare(
+    ty: &ColumnType,
+    has: u32,
+    collation: Option<&ObjectName>,
+    class: Option<&ObjectName>,
+) -> Result<Declared, SqlError> {
+    let oid = column_oid(ty);
+    let collation = collation.map(|name| collation::named(name, oid, &column_type_name(ty))).transpose()?;
+    let class = class.map(|name| operator_classes::named(name, oid)).transpose()?;
+    Ok(Declared {
+        class: class.filter(|class| *class != operator_classes::default_class(oid)).unwrap_or(0),
+        collation: collation.filter(|collation| *collation != has).unwrap_or(0),
+    })
 }
 
 /// The column of that name.

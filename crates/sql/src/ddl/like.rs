@@ -6,9 +6,11 @@
 use datafusion::sql::sqlparser::ast::{
     ColumnOption, CreateTable, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value,
 };
-use resurgam_engine::{ColumnOrder, Identity, Table, Transaction};
+use resurgam_engine::{ColumnOrder, Declared, Identity, Table, Transaction};
 
 use super::name_of;
+use crate::pg::catalog::declared;
+use crate::pg::collation;
 use crate::pg::functions::quote_ident;
 use crate::pg::types::{column_oid, column_typmod, format_type};
 use crate::plan::lookup::Lookup;
@@ -60,7 +62,9 @@ pub(super) struct Index {
     pub columns: Vec<String>,
     pub included: Vec<String>,
     pub orders: Vec<ColumnOrder>,
+    pub declared: Vec<Declared>,
     pub unique: bool,
+    pub nulls_alike: bool,
 }
 
 /// What is made of a table beside its columns and constraints.
@@ -122,6 +126,9 @@ fn elements(
             None => format_type(column_oid(&column.ty), Some(column_typmod(&column.ty))),
         };
         let mut text = format!("{} {ty}", quote_ident(&column.name));
+        if let Some(name) = table.collation(at).and_then(collation::name_of) {
+            text.push_str(&format!(" COLLATE {}", quote_ident(name)));
+        }
         if !column.nullable {
             text.push_str(" NOT NULL");
         }
@@ -159,14 +166,19 @@ fn elements(
                 return Err(SqlError::unsupported(text));
             }
             match index.constraint {
-                true => out.push(format!("UNIQUE ({}){}", list(&index.columns), include(Some(index.id)))),
+                true => {
+                    let nulls = if index.nulls_alike { "NULLS NOT DISTINCT " } else { "" };
+                    out.push(format!("UNIQUE {nulls}({}){}", list(&index.columns), include(Some(index.id))));
+                }
                 false => {
                     let names = |of: &[usize]| of.iter().map(|at| table.columns[*at].name.clone()).collect();
                     taken.indexes.push(Index {
                         columns: names(&index.columns),
                         included: names(table.included(Some(index.id))),
                         orders: index.orders.clone(),
+                        declared: declared(table, index),
                         unique: index.unique,
+                        nulls_alike: index.nulls_alike,
                     });
                 }
             }

@@ -32,13 +32,13 @@ pub(crate) use made_name::free_name;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident, IndexColumn, ObjectName, ObjectType,
-    Statement, TableConstraint, Truncate,
+    self, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident, IndexColumn, NullsDistinctOption, ObjectName,
+    ObjectType, Statement, TableConstraint, Truncate,
 };
 use resurgam_base::limits::INDEX_COLUMNS_MAX;
 use resurgam_engine::{
-    Attempt, ColumnOrder, ColumnSpec, ColumnType, CommentOn, IndexDetails, IndexSpec, Table, TableChange, TableSpec,
-    Transaction,
+    Attempt, ColumnOrder, ColumnSpec, ColumnType, CommentOn, Declared, IndexDetails, IndexSpec, Table, TableChange,
+    TableSpec, Transaction,
 };
 use tokio::time::Instant;
 
@@ -49,12 +49,13 @@ use crate::dml::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
 use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::wait::{guarded, out_of_time};
-use crate::parse::include;
+use crate::parse::{include, nulls};
 use crate::pg::catalog::{distinct_names, is_system_schema, system_relation};
+use crate::pg::collation;
 use crate::pg::roles::acl::privilege;
 use crate::pg::search_path::PUBLIC;
 use crate::pg::search_path::is_temporary;
-use crate::pg::types::column_type_from_sql;
+use crate::pg::types::{column_oid, column_type_from_sql, column_type_name};
 use crate::plan::expression::{Place, parse_expression};
 use crate::plan::lookup::last_name;
 use crate::session::Session;
@@ -84,12 +85,16 @@ pub(crate) struct ColumnParts {
     pub spec: ColumnSpec,
     pub primary: Option<Option<String>>,
     pub unique: Option<Option<String>>,
+    /// NULLS NOT DISTINCT of that.
+    pub nulls_alike: bool,
     pub checks: Vec<CheckParts>,
     pub foreign: Vec<ForeignParts>,
     /// What its values are made of.
     pub generated: Option<Expr>,
     /// Its values come from a sequence of its own, by default.
     pub serial: Option<sequence::Serial>,
+    /// Its collation, where that is not its type's.
+    pub collation: Option<u32>,
 }
 
 pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, SqlError> {
@@ -101,10 +106,12 @@ pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, 
         spec: ColumnSpec { name: name.clone(), ty, nullable: true, default_sql: None },
         primary: None,
         unique: None,
+        nulls_alike: false,
         checks: Vec::new(),
         foreign: Vec::new(),
         generated: None,
         serial: serial.map(|(serial, _)| serial),
+        collation: None,
     };
     let (mut says_null, mut has_default) = (None, parts.serial.is_some());
     if has_default {
@@ -146,6 +153,7 @@ pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, 
                 clauses::unique(key)?;
                 parts.unique = Some(key.name.as_ref().map(name_of).or(given));
             }
+            ColumnOption::Comment(word) if word == nulls::NOT_DISTINCT => parts.nulls_alike = true,
             ColumnOption::ForeignKey(foreign) => {
                 let name = foreign.name.as_ref().map(name_of).or(given);
                 parts.foreign.push(ForeignParts::of_column(&def.name, name, foreign));
@@ -188,16 +196,7 @@ pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, 
                 return Err(unsupported("a generated column"));
             }
             ColumnOption::Collation(collation) => {
-                if !matches!(ty, ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_)) {
-                    let ty = crate::pg::types::column_type_name(&ty);
-                    return Err(SqlError::new("42804", format!("collations are not supported by type {ty}")));
-                }
-                let text = collation.to_string();
-                if !["\"C\"", "\"POSIX\"", "\"default\"", "C", "default", "pg_catalog.\"default\""]
-                    .contains(&text.as_str())
-                {
-                    return Err(SqlError::new("42704", format!("collation {text} does not exist")));
-                }
+                parts.collation = column_collation(collation, &ty)?;
             }
             other => return Err(unsupported(&format!("column option {other}"))),
         }
@@ -206,6 +205,16 @@ pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, 
         return Err(SqlError::syntax(format!("both default and generation expression specified {shown}")));
     }
     Ok(parts)
+}
+
+/// The collation that is named for a column of a type, where that is not what it has anyway.
+///
+/// # Errors
+/// `42704`, `42804`
+pub(crate) fn column_collation(name: &ObjectName, ty: &ColumnType) -> Result<Option<u32>, SqlError> {
+    let oid = column_oid(ty);
+    let named = collation::named(name, oid, &column_type_name(ty))?;
+    Ok(Some(named).filter(|named| *named != collation::of_type(oid)))
 }
 
 /// A CHECK that the parser knows and PostgreSQL 15 does not.
@@ -221,12 +230,19 @@ pub(crate) fn refuse_not_enforced(check: &ast::CheckConstraint) -> Result<(), Sq
 pub(crate) struct KeyColumns {
     pub columns: Vec<usize>,
     pub included: Vec<usize>,
+    /// NULLS NOT DISTINCT.
+    pub nulls_alike: bool,
 }
 
 impl KeyColumns {
     /// A key of one column.
     pub(crate) fn one(at: usize) -> Self {
         Self { columns: vec![at], ..Self::default() }
+    }
+
+    /// With what UNIQUE says of NULLs.
+    pub(crate) fn with_nulls(self, nulls: NullsDistinctOption) -> Self {
+        Self { nulls_alike: matches!(nulls, NullsDistinctOption::NotDistinct), ..self }
     }
 
     /// Reads them among columns of these names.
@@ -334,6 +350,8 @@ struct TableParts {
     serials: Vec<(usize, sequence::Serial)>,
     /// Columns that constraints include, by the names of these.
     included: Vec<(String, Vec<usize>)>,
+    /// Of columns, by position.
+    collations: Vec<(usize, u32)>,
 }
 
 fn table_spec(
@@ -360,18 +378,20 @@ fn table_spec(
     let mut generated = Vec::new();
     let mut columns = Vec::new();
     let mut serials = Vec::new();
+    let mut collations = Vec::new();
     for (at, def) in create.columns.iter().enumerate() {
         let parts = column_parts(def, &name)?;
         if let Some(name) = parts.primary {
             set_primary(name, KeyColumns::one(at))?;
         }
         if let Some(name) = parts.unique {
-            uniques.push((name, KeyColumns::one(at)));
+            uniques.push((name, KeyColumns { nulls_alike: parts.nulls_alike, ..KeyColumns::one(at) }));
         }
         generated.extend(parts.generated.map(|expr| (parts.spec.name.clone(), expr)));
         checks.extend(parts.checks);
         foreign.extend(parts.foreign);
         serials.extend(parts.serial.map(|serial| (at, serial)));
+        collations.extend(parts.collation.map(|collation| (at, collation)));
         columns.push(parts.spec);
     }
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
@@ -383,7 +403,8 @@ fn table_spec(
             }
             TableConstraint::Unique(key) => {
                 clauses::unique(key)?;
-                uniques.push((key.name.as_ref().map(name_of), KeyColumns::read(&names, &key.columns)?));
+                let columns = KeyColumns::read(&names, &key.columns)?.with_nulls(key.nulls_distinct);
+                uniques.push((key.name.as_ref().map(name_of), columns));
             }
             TableConstraint::ForeignKey(constraint) => foreign.push(ForeignParts::of_table(constraint)),
             TableConstraint::Check(check) => {
@@ -397,7 +418,7 @@ fn table_spec(
     let uniques: Vec<_> = uniques.into_iter().map(|(given, key)| (given, key.made_of(&names), key)).collect();
     let mut included = Vec::new();
     spec.columns = columns;
-    if let Some((given, KeyColumns { columns, included: beside })) = primary {
+    if let Some((given, KeyColumns { columns, included: beside, .. })) = primary {
         for at in &columns {
             spec.columns[*at].nullable = false;
         }
@@ -408,7 +429,7 @@ fn table_spec(
         included.push((name.clone(), beside));
         spec.primary_key = Some((name, columns));
     }
-    for (given, names, KeyColumns { columns, included: beside }) in uniques {
+    for (given, names, KeyColumns { columns, included: beside, nulls_alike }) in uniques {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let is_taken = |n: &str| Ok(spec.indexes.iter().any(|i| i.name == n) || taken(n)?);
         let name = match given {
@@ -416,12 +437,13 @@ fn table_spec(
             None => free_name(&name, &names, "key", &is_taken)?,
         };
         included.push((name.clone(), beside));
-        spec.indexes.push(IndexSpec { name, columns, orders: Vec::new(), unique: true, constraint: true });
+        let orders = Vec::new();
+        spec.indexes.push(IndexSpec { name, columns, orders, unique: true, constraint: true, nulls_alike });
     }
     // Those that have a name first, so that a made name is not one of theirs.
     checks.sort_by_key(|check| check.name.is_none());
     included.retain(|(_, columns)| !columns.is_empty());
-    Ok(TableParts { spec, checks, foreign, generated, serials, included })
+    Ok(TableParts { spec, checks, foreign, generated, serials, included, collations })
 }
 
 /// Whether a statement that changes definitions has to stop: cancelled, or out of time.
@@ -558,7 +580,7 @@ impl Session {
             .await?;
         let like = like::expand(&self.lookup(&txn), &mut create)?;
         let create = &create;
-        let TableParts { mut spec, checks, foreign, generated, serials: found, included } =
+        let TableParts { mut spec, checks, foreign, generated, serials: found, included, collations } =
             table_spec(create, &schema, &taken)?;
         let mut serials: Vec<(String, String, sequence::Serial)> = Vec::new();
         for (at, serial) in found {
@@ -574,7 +596,10 @@ impl Session {
         self.note_at_commit(&table, on_commit);
         table = self.own_new(&txn, table).await?;
         for (name, included) in included {
-            table = self.include(&txn, &table, &name, included).await?;
+            table = self.detail(&txn, &table, &name, included, Vec::new()).await?;
+        }
+        for (at, collation) in collations {
+            table = self.change(&txn, &table, TableChange::SetCollation(at, Some(collation))).await?;
         }
         table = self.add_serials(&txn, table, &serials).await?;
         table = self.with_domains(&txn, table, &create.columns).await?;
@@ -590,18 +615,19 @@ impl Session {
         for foreign in &foreign {
             table = self.add_foreign_key(&txn, &table, foreign, true).await?;
         }
-        for like::Index { columns, included, orders, unique } in like.indexes {
+        for like::Index { columns, included, orders, declared, unique, nulls_alike } in like.indexes {
             let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
             let found = |of: &[String]| -> Vec<usize> {
                 of.iter().filter_map(|name| names.iter().position(|known| known == name)).collect()
             };
-            let key = KeyColumns { columns: found(&columns), included: found(&included) };
+            let key = KeyColumns { columns: found(&columns), included: found(&included), nulls_alike };
             let made_of = key.made_of(&names);
             let made_of: Vec<&str> = made_of.iter().map(String::as_str).collect();
             let name = free_name(&table.name, &made_of, "idx", &|name| is_relation(&txn, &table.schema, name))?;
-            let spec = IndexSpec { name: name.clone(), columns: key.columns, orders, unique, constraint: false };
+            let (columns, constraint) = (key.columns, false);
+            let spec = IndexSpec { name: name.clone(), columns, orders, unique, constraint, nulls_alike };
             table = self.settle_ddl(|| txn.create_index(&table, spec.clone())).await?;
-            table = self.include(&txn, &table, &name, key.included).await?;
+            table = self.detail(&txn, &table, &name, key.included, declared).await?;
         }
         for (name, comment) in like.comments {
             if let Some(at) = table.columns.iter().position(|column| column.name == name) {
@@ -611,19 +637,20 @@ impl Session {
         Ok(Tag::Fixed("CREATE TABLE"))
     }
 
-    /// Says which columns an index includes beside its key.
-    pub(crate) async fn include(
+    /// Says what an index has beside its key, by name.
+    pub(crate) async fn detail(
         &mut self,
         txn: &Transaction,
         table: &Arc<Table>,
         index: &str,
         included: Vec<usize>,
+        declared: Vec<Declared>,
     ) -> Result<Arc<Table>, SqlError> {
-        if included.is_empty() {
+        if included.is_empty() && declared.is_empty() {
             return Ok(Arc::clone(table));
         }
         let index = table.indexes.iter().find(|known| known.name == index).map(|index| index.id);
-        let details = IndexDetails { index, included, ..IndexDetails::default() };
+        let details = IndexDetails { index, included, declared };
         self.change(txn, table, TableChange::SetIndexDetails(details)).await
     }
 
@@ -748,13 +775,14 @@ impl Session {
                 free_name(&table.name, &names, "idx", &is_taken)?
             }
         };
-        let orders = keys.orders.clone();
+        let (orders, declared) = (keys.orders.clone(), keys.declared.clone());
         let (table, columns) = self.add_hidden(&txn, &table, keys).await?;
-        let spec = IndexSpec { name, columns, orders, unique: create.unique, constraint: false };
+        let (unique, nulls_alike) = (create.unique, create.nulls_distinct == Some(false));
+        let spec = IndexSpec { name, columns, orders, unique, constraint: false, nulls_alike };
         let fill = || tokio::task::block_in_place(|| txn.create_index(&table, spec.clone()));
         let filled = self.settle_ddl(fill).await;
         let table = filled.map_err(|error| key_expr::reworded(error, &table, &spec.columns))?;
-        self.include(&txn, &table, &spec.name, included).await?;
+        self.detail(&txn, &table, &spec.name, included, declared).await?;
         Ok(Tag::Fixed("CREATE INDEX"))
     }
 

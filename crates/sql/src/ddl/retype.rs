@@ -8,20 +8,27 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
-use datafusion::sql::sqlparser::ast::{DataType, Expr, Value, ValueWithSpan, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Value, ValueWithSpan, Visitor,
+};
 use resurgam_ast::AstWalk;
 use resurgam_engine::{ColumnSpec, ColumnType, DatumRef, RowBatch, Table, TableChange, Transaction, is_stored_alike};
 
 use crate::exec::bridge::RowColumns;
 use crate::pg::arrow::{DatumColumn, assignment_cast};
+use crate::pg::catalog::declared;
 use crate::pg::errors;
 use crate::pg::functions::quote_ident;
-use crate::pg::types::{column_type_from_sql, column_type_name, domain_from_sql};
+use crate::pg::types::{column_oid, column_type_from_sql, column_type_name, domain_from_sql};
+use crate::pg::{collation, operator_classes};
 use crate::plan::analyze::is_assignable;
 use crate::plan::expression::{Place, TableExpr};
 use crate::plan::statement::parse_expression;
 use crate::session::Session;
 use crate::wire::SqlError;
+
+/// The function that stands for COLLATE behind a type.
+pub(crate) const COLLATE: &str = "resurgam$collate";
 
 /// How a column gets its new values.
 pub(crate) enum NewValue {
@@ -91,6 +98,37 @@ impl Session {
         Ok(new)
     }
 
+    /// Gives a column a collation, or takes its own away. Indexes that name the same one have that of the column from now
+    /// on, as where PostgreSQL makes them anew from their definitions.
+    pub(super) async fn set_collation(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        at: usize,
+        collation: Option<u32>,
+    ) -> Result<Arc<Table>, SqlError> {
+        if table.collation(at) == collation {
+            return Ok(Arc::clone(table));
+        }
+        let mut table = self.change(txn, table, TableChange::SetCollation(at, collation)).await?;
+        let has = collation::of_column(&table, at);
+        let mut changed = Vec::new();
+        for index in table.indexes.iter().filter(|index| index.columns.contains(&at)) {
+            let Some(details) = table.index_details(Some(index.id)) else { continue };
+            let mut new = details.clone();
+            for (declared, _) in new.declared.iter_mut().zip(&index.columns).filter(|(_, column)| **column == at) {
+                if declared.collation == has {
+                    declared.collation = 0;
+                }
+            }
+            changed.extend(Some(new).filter(|new| new != details));
+        }
+        for details in changed {
+            table = self.change(txn, &table, TableChange::SetIndexDetails(details)).await?;
+        }
+        Ok(table)
+    }
+
     /// Writes all rows anew: `changed` columns with values of other types, `added` ones at the
     /// end.
     pub(crate) async fn rewrite(
@@ -142,6 +180,43 @@ impl Session {
             Ok(rewrite.finish()?)
         })
     }
+}
+
+/// What USING has where `TYPE … COLLATE …` was written ([`crate::parse::like`]): the collation, and the expression.
+pub(super) fn collation_and_using(using: Option<&Expr>) -> (Option<&ObjectName>, Option<&Expr>) {
+    let Some(Expr::Function(call)) = using else { return (None, using) };
+    let FunctionArguments::List(list) = &call.args else { return (None, using) };
+    if call.name.to_string() != COLLATE {
+        return (None, using);
+    }
+    let argument = |at: usize| match list.args.get(at) {
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))) => Some(expr),
+        _ => None,
+    };
+    match argument(0) {
+        Some(Expr::Collate { collation, .. }) => (Some(collation), argument(1)),
+        _ => (None, using),
+    }
+}
+
+/// Refuses another type of a column that the operator class does not accept which an index names for it.
+///
+/// # Errors
+/// `42804`
+pub(super) fn check_classes(table: &Table, at: usize, to: &ColumnType) -> Result<(), SqlError> {
+    for index in &table.indexes {
+        let declared = declared(table, index);
+        for (declared, _) in declared.iter().zip(&index.columns).filter(|(_, column)| **column == at) {
+            if let Some(class) = operator_classes::class_of(declared.class) {
+                operator_classes::check(class, column_oid(to))?;
+            }
+            if declared.collation != 0 && collation::of_type(column_oid(to)) == 0 {
+                let ty = column_type_name(to);
+                return Err(SqlError::new("42804", format!("collations are not supported by type {ty}")));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether types compare with each other: a constant that was read as one of them means the same beside the other.

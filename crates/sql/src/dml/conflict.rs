@@ -223,7 +223,7 @@ impl Conflict {
         for key in &self.keys {
             let columns = key.map_or(&table.primary_key, |i| &table.indexes[i].columns);
             let values: Vec<DatumRef<'_>> = columns.iter().map(|&c| row[c]).collect();
-            if values.iter().any(|v| matches!(v, DatumRef::Null)) {
+            if !table.keeps_out(*key, &values) {
                 continue;
             }
             let encoded = encode_key(table, *key, &values).map_err(|error| errors::from_datafusion(error, ""))?;

@@ -5,17 +5,19 @@
 //! |---|---|
 //! | `CREATE TABLE … (…, LIKE t INCLUDING ALL, …)` | `"resurgam$like" int DEFAULT resurgam$like('t', ' including all')` |
 //! | `ALTER COLUMN a DROP EXPRESSION [IF EXISTS]` | `ALTER COLUMN a SET DEFAULT resurgam$drop_expression([1])` |
+//! | `ALTER COLUMN a TYPE text COLLATE "C" [USING b]` | `ALTER COLUMN a TYPE text USING resurgam$collate(NULL COLLATE "C" [, (b)])` |
 //! | `CREATE VIEW v WITH (security_barrier) AS …` | `WITH (security_barrier = true)` |
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::ddl::generated::DROP_EXPRESSION;
 use crate::ddl::like::LIKE;
+use crate::ddl::retype::COLLATE;
 use crate::parse::words::is_word;
 
 /// See the module's head.
 pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    const WORDS: [&str; 3] = ["like", "expression", "security_barrier"];
+    const WORDS: [&str; 4] = ["like", "expression", "security_barrier", "collate"];
     let concerns = |token: &TokenWithSpan| {
         WORDS.iter().any(|word| is_word(&token.token, word)) || is_word(&token.token, "security_invoker")
     };
@@ -46,7 +48,7 @@ fn is(tokens: &[TokenWithSpan], at: usize, word: &str) -> bool {
 /// The tokens of one statement.
 fn one(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if is(&tokens, 0, "alter") && is(&tokens, 1, "table") {
-        return drop_expression(tokens);
+        return collated_types(drop_expression(tokens));
     }
     if !is(&tokens, 0, "create") {
         return tokens;
@@ -80,6 +82,54 @@ fn drop_expression(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
         out.push(tokens[at].clone());
         at += 1;
+    }
+    out
+}
+
+/// Where what begins at `from` ends: at a comma, at the end, or at one of `words`, outside of parentheses.
+fn end_of(tokens: &[TokenWithSpan], from: usize, words: &[&str]) -> usize {
+    let mut depth = 0usize;
+    for (at, token) in tokens.iter().enumerate().skip(from) {
+        match &token.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
+            Token::Comma if depth == 0 => return at,
+            word if depth == 0 && words.iter().any(|wanted| is_word(word, wanted)) => return at,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// Collations of columns that get another type.
+fn collated_types(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut out = Vec::with_capacity(tokens.len() + 8);
+    let mut at = 0;
+    while at < tokens.len() {
+        out.push(tokens[at].clone());
+        at += 1;
+        if !is(&tokens, at - 1, "type") {
+            continue;
+        }
+        let collate = end_of(&tokens, at, &["collate", "using"]);
+        if !is(&tokens, collate, "collate") {
+            continue;
+        }
+        let span = tokens[collate].span;
+        let of = |token| TokenWithSpan { token, span };
+        let word = |text: &str| of(Token::make_word(text, None));
+        out.extend_from_slice(&tokens[at..collate]);
+        let using = end_of(&tokens, collate, &["using"]);
+        out.extend([word("USING"), word(COLLATE), of(Token::LParen), word("NULL")]);
+        out.extend_from_slice(&tokens[collate..using]);
+        at = using;
+        if is(&tokens, using, "using") {
+            at = end_of(&tokens, using, &[]);
+            out.extend([of(Token::Comma), of(Token::LParen)]);
+            out.extend_from_slice(&tokens[using + 1..at]);
+            out.push(of(Token::RParen));
+        }
+        out.push(of(Token::RParen));
     }
     out
 }
@@ -178,6 +228,15 @@ mod tests {
                 "ALTER TABLE t ALTER a DROP EXPRESSION IF EXISTS, ALTER b DROP EXPRESSION",
                 "ALTER TABLE t ALTER a SET DEFAULT resurgam$drop_expression ( 1 ) , ALTER b SET DEFAULT \
                  resurgam$drop_expression ( )",
+            ),
+            (
+                "ALTER TABLE t ALTER a TYPE varchar(3) COLLATE \"C\", ALTER COLUMN b SET DATA TYPE text COLLATE x.\"D\" USING f(a, b)",
+                "ALTER TABLE t ALTER a TYPE varchar ( 3 ) USING resurgam$collate ( NULL COLLATE \"C\" ) , ALTER COLUMN b SET \
+                 DATA TYPE text USING resurgam$collate ( NULL COLLATE x . \"D\" , ( f ( a , b ) ) )",
+            ),
+            (
+                "ALTER TABLE t ALTER a TYPE text USING a COLLATE \"C\"",
+                "ALTER TABLE t ALTER a TYPE text USING a COLLATE \"C\"",
             ),
             (
                 "CREATE VIEW v WITH (security_barrier, check_option = local) AS SELECT security_barrier FROM t",

@@ -11,6 +11,7 @@
 //! | `joins` | Joins whose right side is a join without parentheses |
 //! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
 //! | `merge` | Clauses of MERGE that the parser does not know |
+//! | `nulls` | NULLS NOT DISTINCT of a column, which the parser does not know |
 //! | `own` | Statements that the parser does not know, and its own beside them |
 //! | `reserved` | Reserved words as names of relations |
 //! | `script` | Strings of several statements, some of which the parser does not know |
@@ -34,6 +35,7 @@ pub(crate) mod joins;
 pub(crate) mod lexer;
 pub(crate) mod like;
 pub(crate) mod merge;
+pub(crate) mod nulls;
 pub(crate) mod numbers;
 pub(crate) mod own;
 pub(crate) mod reserved;

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use crate::wire::SqlError;
 
 /// Words in a row (the last may be a parenthesis), and what they are.
-const PHRASES: [(&[&str], &str); 35] = [
+const PHRASES: [(&[&str], &str); 34] = [
     (&["rows", "from", "("], "ROWS FROM"),
     (&["using", ""], "ORDER BY ... USING"),
     (&["variadic"], "VARIADIC in calls"),
@@ -27,7 +27,6 @@ const PHRASES: [(&[&str], &str); 35] = [
     (&["unlogged", "table"], "an unlogged table"),
     (&["with", "no", "data"], "WITH NO DATA"),
     (&["no", "inherit"], "NO INHERIT"),
-    (&["nulls", "not", "distinct"], "NULLS NOT DISTINCT"),
     (&["include", "(", "("], "an expression in INCLUDE"),
     (&["drop", "index", "concurrently"], "DROP INDEX CONCURRENTLY"),
     (&["using", "index", "tablespace"], "USING INDEX TABLESPACE"),

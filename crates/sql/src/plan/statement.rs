@@ -189,7 +189,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     crate::parse::numbers::refuse_junk(&tokens, text)?;
     let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
     let tokens = crate::parse::view::known(crate::parse::like::known(tokens));
-    let tokens = crate::parse::temporary::known(crate::parse::include::known(tokens));
+    let tokens = crate::parse::temporary::known(crate::parse::nulls::known(crate::parse::include::known(tokens)));
     let tokens = crate::parse::comment::known(crate::parse::identity::known(tokens));
     let tokens = crate::parse::conflict::known(crate::parse::sequence::known(tokens));
     let tokens = crate::parse::element::known(crate::parse::merge::known(tokens))?;
