@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, not_impl_err};
+use datafusion::common::{DFSchema, DataFusionError, Result, not_impl_err};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Expr, Filter, Join, JoinType, LogicalPlan};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 use datafusion::optimizer::optimizer::ApplyOrder;
@@ -24,6 +24,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::exec::bridge;
 use crate::exec::in_order::InOrder;
+use crate::exec::kept_limits::{self, KeptLimits};
 use crate::exec::outer_side::OuterSides;
 use crate::pg::functions::numeric::keys::NumericKeys;
 use crate::pg::running;
@@ -107,6 +108,9 @@ impl WindowKeys {
 pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
+    for rule in rules.iter_mut().filter(|rule| rule.name() == kept_limits::REPLACED) {
+        *rule = Arc::new(KeptLimits(Arc::clone(rule)));
+    }
     rules.insert(0, Arc::new(OuterSides));
     rules.push(Arc::new(InOrder));
     let ask = Arc::new(Ask) as Arc<dyn PhysicalOptimizerRule + Send + Sync>;
@@ -161,17 +165,71 @@ impl OptimizerRule for AboveGroups {
         {
             return Ok(Transformed::no(plan));
         }
-        if let LogicalPlan::Filter(filter) = &plan
-            && matches!(
-                filter.input.as_ref(),
-                LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_)
-            )
-            && filter.predicate.is_volatile()
-        {
-            return Ok(Transformed::no(plan));
+        match plan {
+            LogicalPlan::Filter(filter) if filter.predicate.is_volatile() && keeps_above(&filter.input) => {
+                let parts = split_conjunction_owned(filter.predicate.clone());
+                let (volatile, others): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(Expr::is_volatile);
+                let (Some(volatile), Some(others)) = (conjunction(volatile), conjunction(others)) else {
+                    return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+                };
+                let below = Filter::try_new(others, filter.input)?;
+                let below = self.0.rewrite(LogicalPlan::Filter(below), config)?.data;
+                Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(volatile, Arc::new(below))?)))
+            }
+            LogicalPlan::Filter(filter) if filter.predicate.is_volatile() => match filter.input.as_ref() {
+                LogicalPlan::Join(join) => {
+                    let (plan, asked) = ask_of_sides(join.clone(), filter.predicate.clone())?;
+                    match asked {
+                        true => Ok(Transformed::yes(plan)),
+                        false => Ok(Transformed::no(LogicalPlan::Filter(filter))),
+                    }
+                }
+                _ => self.0.rewrite(LogicalPlan::Filter(filter), config),
+            },
+            LogicalPlan::Join(join) if join.filter.as_ref().is_some_and(Expr::is_volatile) => {
+                Ok(Transformed::no(LogicalPlan::Join(join)))
+            }
+            plan => self.0.rewrite(plan, config),
         }
-        self.0.rewrite(plan, config)
     }
+}
+
+/// Whether a volatile condition of these rows stays above what makes them: of several rows one, or of each a value by the others.
+fn keeps_above(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_))
+}
+
+/// A condition with volatile parts of a join's rows: each part that reads one side alone is asked of that side's rows, once for each, as
+/// in PostgreSQL, where the side's rows are all there; the rest of the join's. DataFusion's rule would ask it of the other side, too, by their
+/// equality. And whether anything was asked of a side.
+fn ask_of_sides(mut join: Join, predicate: Expr) -> Result<(LogicalPlan, bool)> {
+    let (left_kept, right_kept) = match join.join_type {
+        JoinType::Inner => (true, true),
+        JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti => (true, false),
+        JoinType::Right | JoinType::RightSemi | JoinType::RightAnti => (false, true),
+        _ => (false, false),
+    };
+    let (mut of_left, mut of_right, mut of_both) = (Vec::new(), Vec::new(), Vec::new());
+    for part in split_conjunction_owned(predicate) {
+        let columns = part.column_refs();
+        let reads = |schema: &DFSchema| !columns.is_empty() && columns.iter().all(|column| schema.has_column(column));
+        if left_kept && reads(join.left.schema()) {
+            of_left.push(part);
+        } else if right_kept && reads(join.right.schema()) {
+            of_right.push(part);
+        } else {
+            of_both.push(part);
+        }
+    }
+    let asked = !of_left.is_empty() || !of_right.is_empty();
+    let with = |side: Arc<LogicalPlan>, parts: Vec<Expr>| match conjunction(parts) {
+        Some(condition) => Ok::<_, DataFusionError>(Arc::new(LogicalPlan::Filter(Filter::try_new(condition, side)?))),
+        None => Ok(side),
+    };
+    join.left = with(join.left, of_left)?;
+    join.right = with(join.right, of_right)?;
+    let join = Arc::new(LogicalPlan::Join(join));
+    Ok((with(join, of_both)?.as_ref().clone(), asked))
 }
 
 /// The rule that makes groups within groups of an aggregate with DISTINCT. Of `sum` beside it it makes a sum of sums:

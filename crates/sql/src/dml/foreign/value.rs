@@ -33,6 +33,8 @@ pub(crate) fn comparable(child: &ColumnType, parent: &ColumnType) -> Comparable 
         (T::Jsonb, T::Jsonb) | (T::Interval(_), T::Interval(_)) | (T::Array(_), T::Array(_)) => Comparable::NotYet,
         (a, b) if a == b => Comparable::Yes,
         (a, b) if (integer(a) || numeric(a)) && float(b) => Comparable::NotYet,
+        // Networks and addresses are equal where their bytes are; an address of six bytes is widened.
+        (T::Ordered(_), T::Ordered(_)) => Comparable::NotYet,
         (a, T::Char(_)) | (T::Char(_), a) if text(a) => Comparable::NotYet,
         (a, b) if time(a) && time(b) => Comparable::NotYet,
         _ => Comparable::No,

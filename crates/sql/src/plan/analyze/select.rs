@@ -13,7 +13,6 @@ use super::expr::Clause;
 use super::group::Rebase;
 use super::scope::{Item, Scope, folded};
 use super::sets::has_set;
-use super::sort::SortKey;
 use super::{Analyzer, Refusal, Result, unknown};
 use resurgam_engine::is_hidden;
 
@@ -159,14 +158,6 @@ fn columns_of(targets: &[Target]) -> Vec<Column> {
     targets.iter().map(|target| Column { name: target.name.clone(), bound: target.bound.clone() }).collect()
 }
 
-/// Whether targets are to be computed of the sorted rows: those that are called anew for each (`nextval`) number the rows as they are sorted, and only those that
-/// LIMIT leaves (PostgreSQL's `make_sort_input_target`). What is sorted by is computed before, once.
-fn after_sorting(targets: &[Target], sorted: &[SortKey]) -> bool {
-    let is_key = |at: usize| sorted.iter().any(|key| key.target == at);
-    let mut volatile = targets.iter().enumerate().filter(|(_, target)| target.bound.expr.is_volatile()).peekable();
-    !sorted.is_empty() && volatile.peek().is_some() && volatile.all(|(at, _)| !is_key(at))
-}
-
 impl Analyzer<'_> {
     /// A SELECT with the ORDER BY of the query that it is the whole of. `scope` has what is outside.
     pub(super) fn bind_select(
@@ -274,10 +265,6 @@ impl Analyzer<'_> {
         // The result, sorted.
         if let Some(on) = on {
             return self.distinct_on(plan, targets, &on, &sorted);
-        }
-        if !is_sorted && !is_distinct && after_sorting(&targets, &sorted) {
-            plan = self.sort(plan, &columns_of(&targets), &sorted)?;
-            is_sorted = true;
         }
         let visible = targets.iter().filter(|target| !target.is_hidden).count();
         let mut relation = project(plan, &targets)?;
