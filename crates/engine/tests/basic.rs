@@ -215,7 +215,8 @@ fn nulls_that_are_equal_meet() -> Result<()> {
     a.rollback()?;
     insert(&b, 2)?.done()?;
     b.commit(Durability::Sync)?.wait()?;
-    drop(db);
+    // A transaction keeps the database open.
+    drop((tx, a, b, db));
     let db = open(&vfs)?;
     let c = db.begin(Isolation::ReadCommitted);
     assert!(insert(&c, 3).is_err_and(|error| error.kind() == ErrorKind::UniqueViolation));
