@@ -20,6 +20,13 @@ CREATE TABLE app.child (
 CREATE INDEX child_qty ON app.child (qty DESC, parent_id);
 CREATE UNIQUE INDEX parent_lower ON parent (lower(name)) WHERE price > 0;
 ALTER TABLE app.child ADD CONSTRAINT both_or_none UNIQUE (parent_id, v);
+CREATE INDEX child_wide ON app.child (parent_id) INCLUDE (qty, "Odd Name", doc) WHERE qty > 0;
+CREATE TABLE covered (
+    a int, b text COLLATE "POSIX", c text COLLATE ucs_basic, d varchar(5) COLLATE "C", e char(2), PRIMARY KEY (a) INCLUDE (c),
+    UNIQUE (b) INCLUDE (a, c), f int UNIQUE NULLS NOT DISTINCT
+);
+CREATE UNIQUE INDEX covered_alike ON covered (d, e) INCLUDE (f) NULLS NOT DISTINCT WHERE a > 0;
+CREATE INDEX covered_named ON covered (b text_pattern_ops, c COLLATE "C" DESC NULLS LAST, d COLLATE "default" varchar_ops, e bpchar_pattern_ops, lower(b) COLLATE "C" text_pattern_ops);
 CREATE TABLE keyed (id uuid DEFAULT uuid_generate_v4() PRIMARY KEY, d bytea DEFAULT app.digest('a', 'md5') CHECK (d <> app.digest('b', 'sha1')));
 CREATE VIEW digests AS SELECT app.digest(k.d, 'sha256') AS again FROM keyed k;
 CREATE VIEW pv AS

@@ -508,7 +508,7 @@ async fn what_is_wrong_with_a_constant_says_where_it_stands() {
         ("DELETE FROM t WHERE j::text = 'x' AND d < '2020-01-01'", "'long ago'"),
         ("UPDATE t SET j = '{}' WHERE id = 9", "'{'"),
     ] {
-        let from = right.rfind(|c| c == '\'').and_then(|end| right[..end].rfind('\'').map(|from| (from, end + 1)));
+        let from = right.rfind('\'').and_then(|end| right[..end].rfind('\'').map(|from| (from, end + 1)));
         let (from, end) = from.expect("a constant");
         let text = format!("{}{wrong}{}", &right[..from], &right[end..]);
         for sql in [&text, right, &text, &format!("  {text}")] {
