@@ -1044,6 +1044,7 @@ mod tests {
         definition.indexes[0].nulls_alike = false;
         definition.index_details.clear();
         definition.access = None;
+        definition.database = FIRST_DATABASE;
         encodings.push(definition.encode()[0]);
         let ordered = definition.encode().len();
         definition.indexes[0].orders.fill(ColumnOrder::ASCENDING);
