@@ -73,7 +73,7 @@ mod tests {
         for (text, wanted) in [
             (
                 "CREATE TABLE t (a int UNIQUE NULLS NOT DISTINCT, b int UNIQUE nulls distinct NOT NULL)",
-                "CREATE TABLE t (a int UNIQUE COMMENT 'resurgam$nulls_not_distinct', b int UNIQUE  NOT NULL)",
+                "CREATE TABLE t (a int UNIQUE COMMENT'resurgam$nulls_not_distinct', b int UNIQUE  NOT NULL)",
             ),
             (
                 "CREATE TABLE t (a int, UNIQUE NULLS NOT DISTINCT (a))",
