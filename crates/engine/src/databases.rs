@@ -70,8 +70,17 @@ impl Database {
     /// # Errors
     /// Those of reading the catalog.
     pub fn databases_with_contents(&self) -> Result<BTreeSet<u32>> {
+        self.databases_with(|_| true)
+    }
+
+    /// Databases with something in them that counts, committed, in order of their ids.
+    ///
+    /// # Errors
+    /// Those of reading the catalog.
+    pub fn databases_with(&self, counts: impl Fn(&Table) -> bool) -> Result<BTreeSet<u32>> {
         let definitions = self.inner().catalog.committed(self)?;
-        Ok(definitions.by_id.values().filter(|entry| !entry.is_shared()).map(|entry| entry.database).collect())
+        let found = definitions.by_id.values().filter(|entry| !entry.is_shared() && counts(entry));
+        Ok(found.map(|entry| entry.database).collect())
     }
 
     /// The database that something is of, by its id, if it is committed and no object of the server.

@@ -95,11 +95,13 @@ impl SqlDatabase {
         let rights = self.rights(None).map_err(LoginRefused)?;
         let database = rights.database_named(database).map_err(LoginRefused)?;
         let name = &database.name;
+        // Who owns that one is a member of pg_database_owner, not who owns this.
+        let there = self.beside(database.oid).rights(None).map_err(LoginRefused)?;
         if !database.allows_connections {
             let error = SqlError::new("55000", format!("database \"{name}\" is not currently accepting connections"));
             return Err(LoginRefused(error));
         }
-        if rights.allowed(login.role, &database.access, Object::Database, privilege::CONNECT) == 0 {
+        if there.allowed(login.role, &database.access, Object::Database, privilege::CONNECT) == 0 {
             let error = SqlError::new("42501", format!("permission denied for database \"{name}\""))
                 .with_detail("User does not have CONNECT privilege.");
             return Err(LoginRefused(error));

@@ -447,7 +447,9 @@ impl Session {
         for (kind, object) in [(ObjectKind::SCHEMA, Object::Schema), (ObjectKind::DATABASE, Object::Database)] {
             for entry in txn.objects(kind)? {
                 let access = access_of(&entry);
-                if roles.iter().any(|role| is_named(access, *role)) {
+                // What is theirs stays as it is, and of what nobody has granted nothing is taken.
+                let is_others = access.grants.is_some() && !roles.contains(&access.owner);
+                if is_others && roles.iter().any(|role| is_named(access, *role)) {
                     let access = without(access, object, &rights, &roles)?;
                     self.store_access(&txn, &entry, access).await?;
                 }

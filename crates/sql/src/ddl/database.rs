@@ -22,6 +22,7 @@ use super::database_syntax::{DatabaseStatement, Options, Value};
 use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, guarded, settle};
 use crate::pg::roles::{Rights, ServerDatabase, TEMPLATE0, TEMPLATE1, no_database};
+use crate::pg::search_path::is_temporary;
 use crate::session::Session;
 use crate::session::database::{Server, SqlDatabase};
 use crate::session::shared::SessionShared;
@@ -346,7 +347,7 @@ impl Session {
         }
         // What comes into it after that is not in the copy, as if it had been made earlier.
         self.wait_for_others(template.oid, &template.name, "source database").await?;
-        if self.db.engine.databases_with_contents()?.contains(&template.oid) {
+        if self.db.engine.databases_with(is_copied)?.contains(&template.oid) {
             let text = format!("copying a database that is not empty is not supported: \"{}\"", template.name);
             return Err(SqlError::unsupported(text).with_hint("Use TEMPLATE template0, and restore a dump of it."));
         }
@@ -568,6 +569,14 @@ pub(crate) fn drop_contents_left(db: &Arc<SqlDatabase>) {
         Ok(left) => empty_later(db, left),
         Err(error) => tracing::warn!(%error, "what is left of dropped databases is not known"),
     }
+}
+
+/// Whether something would be in a copy of its database: what is temporary would not, and what rights roles give by default in it is said of no object
+/// (anybody who can connect to a template may say that).
+fn is_copied(entry: &Table) -> bool {
+    let of_rights = entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::DEFAULT_PRIVILEGES);
+    let name = if entry.schema.is_empty() { &entry.name } else { &entry.schema };
+    !of_rights && !is_temporary(name)
 }
 
 #[cfg(test)]
