@@ -1,20 +1,36 @@
-//! Limits of sorts that are taken away.
+//! Limits beside sorts that are taken away.
 //!
-//! A sort may carry a limit (`fetch`), and it is the only place where that stands. DataFusion's rule of requirements takes away a sort whose order is there anyway, and hands
-//! its limit down to whoever can take one; where that is nobody (`SELECT id FROM (SELECT id, c FROM t ORDER BY c) s ORDER BY id LIMIT 2`: the inner sort goes
-//! as well, and what is below is a scan) the limit was gone, and all rows came. So each such sort gets a limit above it while that rule works, which goes again
-//! where the sort has stayed.
+//! DataFusion's rule of requirements takes away a sort whose order is there anyway, or replaces it by a stricter one, and hands limits (`fetch`) down on the way without looking at what is between:
+//! - the limit of a sort came to nobody where the sorts below it went as well: `SELECT id FROM (SELECT id, c FROM t ORDER BY c) s ORDER BY id LIMIT 2` gave all rows;
+//! - a limit with an OFFSET lost rows to a stricter sort put below it that knew of the limit only, and the sort below an OFFSET without a limit went
+//!   altogether, since nobody said that the order counts there.
+//!
+//! So while that rule works a [`HeldLimit`] stands for each limit: it says which order its rows have to have, hides that it is a limit, and lets nothing through. Sorts
+//! have none meanwhile. Afterwards it is a limit again, or the sort's where it stands above one.
 
+use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::utils::combine_limit;
+use datafusion::common::{Result, internal_err};
 use datafusion::config::ConfigOptions;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{Distribution, LexOrdering, OrderingRequirements, Partitioning, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::execution_plan::{Boundedness, ChildrenPropertiesMode};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, InputDistributionRequirements,
+    PlanProperties, ReplaceChildrenOptions,
+};
+
+use super::outer_side::OuterSideExec;
+
+type Plan = Arc<dyn ExecutionPlan>;
 
 /// The name of the rule that this is about.
 pub(crate) const REPLACED: &str = "EnsureRequirements";
@@ -24,10 +40,13 @@ pub(crate) const REPLACED: &str = "EnsureRequirements";
 pub(crate) struct KeptLimits(pub Arc<dyn PhysicalOptimizerRule + Send + Sync>);
 
 impl PhysicalOptimizerRule for KeptLimits {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let limited = plan.transform_up(|plan| Ok(with_limit(plan))).data()?;
-        let out = self.0.optimize(limited, config)?;
-        out.transform_up(|plan| Ok(without_limit(plan))).data()
+    fn optimize(&self, plan: Plan, config: &ConfigOptions) -> Result<Plan> {
+        let plain = plan.transform_up(|plan| Ok(alone_in_order(plan))).data()?;
+        let held = plain.transform_up(|plan| Ok(hold(plan))).data()?;
+        let out = self.0.optimize(held, config)?;
+        // A limit that a sort has by now was handed down to it, past others.
+        let out = out.transform_up(|plan| Ok(without_fetch(plan))).data()?;
+        out.transform_up(|plan| Ok(give_back(plan))).data()
     }
     fn name(&self) -> &str {
         self.0.name()
@@ -37,34 +56,191 @@ impl PhysicalOptimizerRule for KeptLimits {
     }
 }
 
-/// How many rows a sort gives at most.
-fn fetch_of(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
-    if plan.is::<SortExec>() || plan.is::<SortPreservingMergeExec>() { plan.fetch() } else { None }
+/// A sort of rows that are known to be in other orders as well, over rows of which nothing is known: the rule takes one of the other orders for the sort's.
+fn alone_in_order(plan: Plan) -> Transformed<Plan> {
+    let Some(sort) = plan.downcast_ref::<SortExec>() else { return Transformed::no(plan) };
+    if plan.output_ordering() == Some(sort.expr()) {
+        return Transformed::no(plan);
+    }
+    let input = Arc::new(OuterSideExec::new(Arc::clone(sort.input())));
+    let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    match Arc::clone(&plan).replace_children(vec![input], anew) {
+        Ok(plan) => Transformed::yes(plan),
+        Err(_) => Transformed::no(plan),
+    }
 }
 
-fn with_limit(plan: Arc<dyn ExecutionPlan>) -> Transformed<Arc<dyn ExecutionPlan>> {
-    let Some(fetch) = fetch_of(&plan) else { return Transformed::no(plan) };
-    Transformed::yes(match plan.output_partitioning().partition_count() {
-        1 => Arc::new(GlobalLimitExec::new(plan, 0, Some(fetch))),
-        // Of each partition: what brings these together has a limit of its own.
-        _ => Arc::new(LocalLimitExec::new(plan, fetch)),
+/// A limit, or a sort that is one, as a [`HeldLimit`].
+fn hold(plan: Plan) -> Transformed<Plan> {
+    if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
+        let input = in_order(Arc::clone(limit.input()));
+        let order = order_of(&input);
+        return Transformed::yes(Arc::new(HeldLimit::new(input, limit.skip(), limit.fetch(), order)));
+    }
+    let Some(fetch) = plan.fetch().filter(|_| sorts(&plan)) else { return Transformed::no(plan) };
+    let sort = without_fetch(plan);
+    if !sort.transformed {
+        return sort;
+    }
+    let sort = sort.data;
+    Transformed::yes(match sort.output_partitioning().partition_count() {
+        1 => {
+            let order = order_of(&sort);
+            Arc::new(HeldLimit::new(sort, 0, Some(fetch), order))
+        }
+        // Of each partition: what brings them together has a limit of its own.
+        _ => Arc::new(LocalLimitExec::new(sort, fetch)),
     })
 }
 
-/// The sort itself, where it has the limit.
-fn without_limit(plan: Arc<dyn ExecutionPlan>) -> Transformed<Arc<dyn ExecutionPlan>> {
-    let (input, fetch) = if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
-        match (limit.skip(), limit.fetch()) {
-            (0, Some(fetch)) => (limit.input(), fetch),
-            _ => return Transformed::no(plan),
-        }
-    } else if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
-        (limit.input(), limit.fetch())
-    } else {
-        return Transformed::no(plan);
+/// In what order a plan gives its rows: a sort as it says, since what is known of its input may be another order besides.
+fn order_of(plan: &Plan) -> Option<LexOrdering> {
+    if let Some(sort) = plan.downcast_ref::<SortExec>() {
+        return Some(sort.expr().clone());
+    }
+    if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+        return Some(merge.expr().clone());
+    }
+    match plan.downcast_ref::<HeldLimit>() {
+        Some(held) => held.order.clone(),
+        None => plan.output_ordering().cloned(),
+    }
+}
+
+fn sorts(plan: &Plan) -> bool {
+    plan.is::<SortExec>() || plan.is::<SortPreservingMergeExec>()
+}
+
+/// A sort that gives all rows.
+fn without_fetch(plan: Plan) -> Transformed<Plan> {
+    let all = if sorts(&plan) && plan.fetch().is_some() { plan.with_fetch(None) } else { None };
+    all.map_or_else(|| Transformed::no(plan), Transformed::yes)
+}
+
+/// A plan whose order counts although its columns may not show it: the sort below what takes columns away is held, as one that leaves all rows.
+fn in_order(plan: Plan) -> Plan {
+    if plan.is::<SortExec>() {
+        let order = order_of(&plan);
+        return Arc::new(HeldLimit::new(plan, 0, None, order));
+    }
+    let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return plan };
+    let input = in_order(Arc::clone(projection.input()));
+    let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Arc::clone(&plan).replace_children(vec![input], anew).unwrap_or(plan)
+}
+
+/// The limit that one stands for.
+fn give_back(plan: Plan) -> Transformed<Plan> {
+    let Some(held) = plan.downcast_ref::<HeldLimit>() else { return Transformed::no(plan) };
+    if held.skip == 0 && held.fetch.is_none() {
+        return Transformed::yes(Arc::clone(&held.input));
+    }
+    let limited = held.fetch.map(|fetch| fetch.saturating_add(held.skip)).map(|rows| first(&held.input, rows));
+    let input = limited.clone().flatten().unwrap_or_else(|| Arc::clone(&held.input));
+    Transformed::yes(match limited {
+        Some(Some(sort)) if held.skip == 0 => sort,
+        _ => limited_by(input, held.skip, held.fetch),
+    })
+}
+
+/// These rows of a plan; of one that is a limit as one limit: DataFusion's next rules take a wrong sum of several.
+fn limited_by(input: Plan, skip: usize, fetch: Option<usize>) -> Plan {
+    let Some(inner) = input.downcast_ref::<GlobalLimitExec>() else {
+        return Arc::new(GlobalLimitExec::new(input, skip, fetch));
     };
-    match fetch_of(input) {
-        Some(kept) if kept <= fetch => Transformed::yes(Arc::clone(input)),
-        _ => Transformed::no(plan),
+    let (skip, fetch) = combine_limit(skip, fetch, inner.skip(), inner.fetch());
+    limited_by(Arc::clone(inner.input()), skip, fetch)
+}
+
+/// A sort, or columns of one, that gives its first rows only; none of another plan.
+fn first(sort: &Plan, rows: usize) -> Option<Plan> {
+    if let Some(projection) = sort.downcast_ref::<ProjectionExec>() {
+        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        return Arc::clone(sort).replace_children(vec![first(projection.input(), rows)?], anew).ok();
+    }
+    if let Some(merge) = sort.downcast_ref::<SortPreservingMergeExec>() {
+        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        let merge = match merge.input().is::<SortExec>().then(|| first(merge.input(), rows)).flatten() {
+            Some(each) => Arc::clone(sort).replace_children(vec![each], anew).ok()?,
+            None => Arc::clone(sort),
+        };
+        return merge.with_fetch(Some(rows));
+    }
+    let fetch = sort.fetch().map_or(rows, |fetch| fetch.min(rows));
+    sort.is::<SortExec>().then(|| sort.with_fetch(Some(fetch))).flatten()
+}
+
+/// See the module's head. It is in no plan that runs.
+#[derive(Debug)]
+struct HeldLimit {
+    input: Plan,
+    skip: usize,
+    fetch: Option<usize>,
+    /// What order its rows have to have.
+    order: Option<LexOrdering>,
+    properties: Arc<PlanProperties>,
+}
+
+impl HeldLimit {
+    fn new(input: Plan, skip: usize, fetch: Option<usize>, order: Option<LexOrdering>) -> Self {
+        let properties = PlanProperties::new(
+            input.equivalence_properties().clone(),
+            Partitioning::UnknownPartitioning(1),
+            input.pipeline_behavior(),
+            Boundedness::Bounded,
+        );
+        Self { input, skip, fetch, order, properties: Arc::new(properties) }
+    }
+}
+
+impl DisplayAs for HeldLimit {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "HeldLimit: skip={}, fetch={:?}", self.skip, self.fetch)
+    }
+}
+
+impl ExecutionPlan for HeldLimit {
+    fn name(&self) -> &str {
+        "HeldLimit"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn children(&self) -> Vec<&Plan> {
+        vec![&self.input]
+    }
+    fn required_input_distribution(&self) -> Vec<Distribution> {
+        self.input_distribution_requirements().into_per_child()
+    }
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
+    }
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![self.order.clone().map(OrderingRequirements::from)]
+    }
+    /// Said so that no requirement is handed on to what is below.
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false]
+    }
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+    fn replace_children(self: Arc<Self>, mut children: Vec<Plan>, _: ReplaceChildrenOptions) -> Result<Plan> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self::new(input, self.skip, self.fetch, self.order.clone()))),
+            _ => internal_err!("a limit has one input"),
+        }
+    }
+    fn with_new_children(self: Arc<Self>, children: Vec<Plan>) -> Result<Plan> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        internal_err!("a limit that is held does not run")
     }
 }

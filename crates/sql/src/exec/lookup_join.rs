@@ -25,6 +25,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
@@ -88,7 +89,10 @@ impl LookupJoinExec {
     pub(crate) fn in_place_of(join: &Plan, planning: Planning) -> Result<Option<Plan>> {
         let Some(hash) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
         let plain = hash.null_equality() == NullEquality::NullEqualsNothing && !hash.null_aware;
-        if !plain || *hash.partition_mode() != PartitionMode::CollectLeft || planning.lookup_rows == 0 {
+        // One partition is read: the inputs of a union are several.
+        let alone = |side: &Plan| side.output_partitioning().partition_count() == 1;
+        let alone = alone(join) && alone(hash.left()) && alone(hash.right());
+        if !plain || !alone || *hash.partition_mode() != PartitionMode::CollectLeft || planning.lookup_rows == 0 {
             return Ok(None);
         }
         let sides: &[JoinSide] = match hash.join_type() {

@@ -20,7 +20,7 @@
 //! | `pieces` | Columns that are computed are split by their bytes before they grow |
 //! | `in_order` | Inputs of a union one after another |
 //! | `once` | WITH queries that are computed once for a statement |
-//! | `kept_limits` | Limits of sorts that are taken away |
+//! | `kept_limits` | Limits beside sorts that are taken away |
 //! | `outer_side` | The side of an outer join whose rows may be missing |
 //! | `planners` | Parsing and planning on threads of their own, which may be left |
 //! | `record` | Rows as values |

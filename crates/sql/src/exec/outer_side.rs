@@ -64,13 +64,13 @@ impl PhysicalOptimizerRule for OuterSides {
 
 /// See the module's head.
 #[derive(Debug)]
-struct OuterSideExec {
+pub(super) struct OuterSideExec {
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
 }
 
 impl OuterSideExec {
-    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let known = input.properties();
         let properties = PlanProperties::new(
             EquivalenceProperties::new(input.schema()),
