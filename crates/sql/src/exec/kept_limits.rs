@@ -6,7 +6,11 @@
 //!   altogether, since nobody said that the order counts there.
 //!
 //! So while that rule works a [`HeldLimit`] stands for each limit: it says which order its rows have to have, hides that it is a limit, and lets nothing through. Sorts
-//! have none meanwhile. Afterwards it is a limit again, or the sort's where it stands above one.
+//! have none meanwhile, and what they were handed meanwhile (a plan's root knows the limit of the sort below it) is taken from them. Afterwards it is a limit again, or the
+//! sort's where it stands above one.
+//!
+//! Where rows are known to be in several orders the rule takes one of these for that of a sort above them: such a sort stands above an
+//! [`OuterSideExec`], which says nothing of what it knows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -143,7 +147,7 @@ fn give_back(plan: Plan) -> Transformed<Plan> {
     })
 }
 
-/// These rows of a plan; of one that is a limit as one limit: DataFusion's next rules take a wrong sum of several.
+/// These rows of a plan; of one that is a limit, as one limit.
 fn limited_by(input: Plan, skip: usize, fetch: Option<usize>) -> Plan {
     let Some(inner) = input.downcast_ref::<GlobalLimitExec>() else {
         return Arc::new(GlobalLimitExec::new(input, skip, fetch));
