@@ -74,18 +74,22 @@ fn refused(db: &Database, page: usize) {
     assert!(error.to_string().contains(&format!("page {page}")), "{error}");
 }
 
+/// The table of these tests.
+fn table() -> TableSpec {
+    TableSpec::new("public", "t")
+        .column("id", ColumnType::Int8)
+        .column("v", ColumnType::Int8)
+        .column("note", ColumnType::Text)
+        .primary_key(&["id"])
+}
+
 #[test]
 fn a_page_that_cannot_be_mended_does_not_hold_the_log() -> Result<()> {
     for traditional in [false, true] {
         let vfs = SimVfs::new(1);
         let db = open(&vfs, traditional)?;
         let tx = db.begin(Isolation::ReadCommitted);
-        let spec = TableSpec::new("public", "t")
-            .column("id", ColumnType::Int8)
-            .column("v", ColumnType::Int8)
-            .column("note", ColumnType::Text)
-            .primary_key(&["id"]);
-        let t = tx.create_table(spec)?.done()?;
+        let t = tx.create_table(table())?.done()?;
         for id in 0..1000 {
             let note = if id == 500 { MARK.to_owned() } else { "x".repeat(400) };
             tx.insert(&t, &row(id, id, &note))?.done()?;
@@ -221,12 +225,7 @@ fn a_page_that_was_set_aside_heals_with_an_archive() -> Result<()> {
         };
         let db = open(&vfs, false)?;
         let tx = db.begin(Isolation::ReadCommitted);
-        let spec = TableSpec::new("public", "t")
-            .column("id", ColumnType::Int8)
-            .column("v", ColumnType::Int8)
-            .column("note", ColumnType::Text)
-            .primary_key(&["id"]);
-        let t = tx.create_table(spec)?.done()?;
+        let t = tx.create_table(table())?.done()?;
         for id in 0..1000 {
             let note = if id == 500 { MARK.to_owned() } else { "x".repeat(400) };
             tx.insert(&t, &row(id, id, &note))?.done()?;
@@ -291,12 +290,7 @@ fn no_page_is_set_aside_because_others_cannot_be_written() -> Result<()> {
         };
         let db = open(&vfs, 1024, 8 << 20)?;
         let tx = db.begin(Isolation::ReadCommitted);
-        let spec = TableSpec::new("public", "t")
-            .column("id", ColumnType::Int8)
-            .column("v", ColumnType::Int8)
-            .column("note", ColumnType::Text)
-            .primary_key(&["id"]);
-        let t = tx.create_table(spec)?.done()?;
+        let t = tx.create_table(table())?.done()?;
         (0..ROWS).try_for_each(|id| tx.insert(&t, &row(id, id, &"x".repeat(400)))?.done().map(|_| ()))?;
         tx.commit(Durability::Sync)?.wait()?;
         settle(&db)?;
