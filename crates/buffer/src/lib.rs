@@ -4,7 +4,6 @@
 //! | file | concept |
 //! |---|---|
 //! | `frame.rs` | one frame: latch, pin count, dirty mark; page guards |
-//! | `guide.rs` | where inner pages lead, for descents that latch only the leaf |
 //! | `pool.rs` | fetching, eviction (clock with probation for scans) |
 //! | `failing.rs` | pages that cannot be loaded, and since when |
 //! | `files.rs` | which file a page is in: the data file or the version-store file |
@@ -37,7 +36,6 @@ mod double_write;
 mod failing;
 mod files;
 mod frame;
-mod guide;
 mod images;
 mod mtr;
 mod openings;

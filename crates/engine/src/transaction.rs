@@ -24,7 +24,7 @@ use crate::database::Database;
 use crate::gate::{Gate, Operation};
 use crate::table::Table;
 use crate::undo::Unfinished;
-use crate::view::{Known, ReadView};
+use crate::view::ReadView;
 
 /// Isolation levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -342,7 +342,6 @@ impl Transaction {
             unchecked: false,
             newest: false,
             statement: self.0.statements.load(Ordering::Relaxed),
-            known: Known::default(),
         })
     }
 
@@ -390,7 +389,6 @@ impl Transaction {
             unchecked: false,
             newest: false,
             statement: self.0.statements.load(Ordering::Relaxed),
-            known: Known::default(),
         })
     }
 
