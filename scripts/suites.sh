@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Runs SQLAlchemy's suite for dialects and suites of Django's own tests against a server on fresh folders. What fails has
-# to be in scripts/orm/{sqlalchemy,django}_known.txt, which has the reasons; what is in there and passes is an error too.
+# Runs SQLAlchemy's suite for dialects, suites of Django's own tests and the tests of pgx, Go's driver, against a server on fresh folders. What fails has
+# to be in scripts/orm/{sqlalchemy,django,pgx}_known.txt, which has the reasons; what is in there and passes is an error too.
 # The packages, and the tests, which are in their source archives, come from the package index (scripts/orm/suites.txt);
 # without it the script counts itself as skipped. PostgreSQL instead of a server: BINARY is the word `postgres`; counts only.
-# Usage: scripts/suites.sh BINARY [sqlalchemy] [django]
+# Usage: scripts/suites.sh BINARY [sqlalchemy] [django] [pgx]
 #   SUITES_CACHE: folder with the packages, kept from run to run; SUITES_OUT: folder for outcomes and logs
 #   DJANGO_SUITES: some of Django's suites
 set -euo pipefail
 binary=$1
 shift
 what=${*:-sqlalchemy django}
+pgx_version=v5.13.0
 here=$(cd "$(dirname "$0")" && pwd)
 django_suites=${DJANGO_SUITES:-basic schema migrations queries aggregation expressions transactions lookup backends constraints indexes inspectdb introspection}
 work=$(mktemp -d)
@@ -39,34 +40,30 @@ python=$cache/venv/bin/python
 export SQLALCHEMY_SOURCE=$(echo "$cache"/source/sqlalchemy-*/)
 
 answers() { "$python" -c "import psycopg; psycopg.connect('host=127.0.0.1 port=$1 user=postgres dbname=postgres')" 2>/dev/null; }
-start() { # the number of servers wanted; their ports are in `ports`
-    ports=()
+start() { # a fresh server, at `port`
     if [ "$binary" = postgres ]; then
         if [ ! -d "$work/pg" ]; then
             chmod 755 "$work"
             mkdir "$work/pg"
             [ "$(id -u)" != 0 ] || chown postgres "$work/pg"
             as_postgres "$postgres/initdb" -D "$work/pg/d" -A trust -U postgres >/dev/null
-            pg_port=$((20000 + RANDOM % 10000))
-            as_postgres "$postgres/pg_ctl" -w -D "$work/pg/d" -o "-p $pg_port -k $work/pg -c fsync=off" -l "$work/pg/log" start >/dev/null
+            port=$((20000 + RANDOM % 10000))
+            as_postgres "$postgres/pg_ctl" -w -D "$work/pg/d" -o "-p $port -k $work/pg -c fsync=off" -l "$work/pg/log" start >/dev/null
         fi
-        ports=("$pg_port" "$pg_port")
         return
     fi
     stop
-    rm -rf "$work"/data.*
-    for n in $(seq "$1"); do
-        local port=$((20000 + RANDOM % 10000))
-        "$binary" serve --data "$work/data.$n" --listen "127.0.0.1:$port" --synchronous-commit=off >"$out/server.$n.log" 2>&1 &
-        servers+=("$!")
-        local ready=
-        for _ in $(seq 100); do
-            answers "$port" && { ready=1; break; }
-            sleep 0.1
-        done
-        [ -n "$ready" ] || { echo "the server did not answer in time"; cat "$out/server.$n.log"; exit 1; }
-        ports+=("$port")
+    rm -rf "$work/data"
+    port=$((20000 + RANDOM % 10000))
+    "$binary" serve --data "$work/data" --listen "127.0.0.1:$port" --synchronous-commit=off >"$out/server.log" 2>&1 &
+    servers+=("$!")
+    for _ in $(seq 100); do
+        ! answers "$port" || return 0
+        sleep 0.1
     done
+    echo "the server did not answer in time"
+    cat "$out/server.log"
+    exit 1
 }
 compare() { # name, files
     local list="$here/orm/$1_known.txt"
@@ -79,28 +76,44 @@ for suite in $what; do
     began=$SECONDS
     case $suite in
         sqlalchemy)
-            start 1
+            start
             "$python" -c "import psycopg
-with psycopg.connect('host=127.0.0.1 port=${ports[0]} user=postgres dbname=postgres', autocommit=True) as c:
+with psycopg.connect('host=127.0.0.1 port=$port user=postgres dbname=postgres', autocommit=True) as c:
     for s in ('test_schema', 'test_schema_2'): c.execute('create schema ' + s)"
             (cd "$here/orm/sqlalchemy_suite" && timeout --foreground 900 "$python" -m pytest -q -p no:cacheprovider --tb=short -o junit_logging=no --junitxml="$out/sqlalchemy.xml" \
-                --dburi "postgresql+psycopg://postgres@127.0.0.1:${ports[0]}/postgres" test_suite.py) >"$out/sqlalchemy.log" 2>&1 || [ $? = 1 ] ||
+                --dburi "postgresql+psycopg://postgres@127.0.0.1:$port/postgres" test_suite.py) >"$out/sqlalchemy.log" 2>&1 || [ $? = 1 ] ||
                 { tail -n 30 "$out/sqlalchemy.log"; echo "SQLAlchemy's suite did not come to its end"; exit 1; }
             compare sqlalchemy "$out/sqlalchemy.xml"
             ;;
         django)
             files=()
             for label in $django_suites; do
-                start 2
+                start
                 # 0: all passed, 1: some failed; a runner that dies says 1 as well, and has no last line.
-                (cd "$cache"/source/django-*/tests && PYTHONPATH=$here/orm/django_suite SUITE_RESULTS=$out/django.$label.json SUITE_DEFAULT=127.0.0.1:${ports[0]} SUITE_OTHER=127.0.0.1:${ports[1]} \
-                    SUITE_KEEP=$([ "$binary" = postgres ] || echo 1) timeout --foreground 900 "$python" runtests.py --settings suite_settings --parallel 1 --noinput \
-                    $([ "$binary" = postgres ] || echo --keepdb) "$label") >"$out/django.$label.log" 2>&1 || true
+                (cd "$cache"/source/django-*/tests && PYTHONPATH=$here/orm/django_suite SUITE_RESULTS=$out/django.$label.json SUITE_SERVER=127.0.0.1:$port \
+                    timeout --foreground 900 "$python" runtests.py --settings suite_settings --parallel 1 --noinput "$label") >"$out/django.$label.log" 2>&1 || true
                 grep -q '^Ran [0-9]* test' "$out/django.$label.log" || { tail -n 30 "$out/django.$label.log"; echo "Django's suite $label did not come to its end"; exit 1; }
                 [ "$binary" != postgres ] || "$python" "$here/orm/suite_compare.py" "django $label" - "$out/django.$label.json"
                 files+=("$out/django.$label.json")
             done
             compare django "${files[@]}"
+            ;;
+        pgx)
+            command -v go >/dev/null && command -v psql >/dev/null || { echo "skipped: pgx's tests need Go and psql"; continue; }
+            if [ ! -d "$cache/pgx-$pgx_version" ]; then
+                rm -rf "$cache/pgx.new" && mkdir "$cache/pgx.new"
+                (cd "$cache/pgx.new" && go mod init suite && go get "github.com/jackc/pgx/v5@$pgx_version" &&
+                    cp -r "$(go list -m -f '{{.Dir}}' github.com/jackc/pgx/v5)" source && chmod -R u+w source && cd source && go mod download) >"$out/pgx.packages.log" 2>&1 ||
+                    { echo "skipped: pgx cannot be had"; tail -n 3 "$out/pgx.packages.log"; continue; }
+                mv "$cache/pgx.new" "$cache/pgx-$pgx_version"
+            fi
+            start
+            # What it makes that is not there (hstore, ltree) the tests that need it fail for.
+            (export PGHOST=127.0.0.1 PGPORT=$port PGUSER=postgres && psql -qd postgres -c 'create database pgx_test' && psql -qd pgx_test -f "$cache/pgx-$pgx_version/source/testsetup/postgresql_setup.sql") >"$out/pgx.setup.log" 2>&1 || true
+            (cd "$cache/pgx-$pgx_version/source" && PGX_TEST_DATABASE="host=127.0.0.1 port=$port user=postgres dbname=pgx_test" timeout --foreground 1200 \
+                go test -timeout 600s -p 1 -json ./... >"$out/pgx.go.json" 2>"$out/pgx.log") || true
+            grep -q '"Action":"pass"' "$out/pgx.go.json" || { tail -n 30 "$out/pgx.log"; echo "pgx's tests did not run"; exit 1; }
+            compare pgx "$out/pgx.go.json"
             ;;
     esac
     echo "$suite took $((SECONDS - began)) s"

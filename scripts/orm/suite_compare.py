@@ -1,6 +1,6 @@
 """Holds the outcomes of a suite against the list of its known failures.
 Usage: suite_compare.py NAME KNOWN RESULTS…   or: suite_compare.py NAME - RESULTS… (counts only)
-RESULTS are pytest's XML or the lines of JSON of django_suite/suite_runner.py. KNOWN has lines: `# cause`, tests under
+RESULTS are pytest's XML, the lines of JSON of django_suite/suite_runner.py, or those of `go test -json` (*.go.json). KNOWN has lines: `# cause`, tests under
 it, and `passed N` for the tests that pass at least. Exit code 1: a test fails that is not in the list, one of the list
 passes, or fewer pass than N (which a test that is skipped, or never run, comes to)."""
 import json, re, sys
@@ -19,11 +19,28 @@ def django_results(file):
         x = json.loads(line)
         if x["outcome"] != "left out": yield x["test"], x["outcome"], f"{x['why']}\n{x['sql'] or ''}"
 
+def go_results(file):
+    """Tests without tests within; a folder that the test makes for itself is not part of its name."""
+    ends, said = {}, {}
+    for line in open(file):
+        if not line.startswith("{"): continue
+        x = json.loads(line)
+        test = x["Package"].rsplit("/", 1)[-1] + "." + re.sub(r"/tmp/[^']*/", "", x.get("Test", ""))
+        if x["Action"] == "output": said.setdefault(test, []).append(x["Output"])
+        elif x.get("Test") and x["Action"] in ("pass", "fail", "skip"): ends[test] = x["Action"]
+    parents = {test[:at] for test in ends for at in range(len(test)) if test[at] == "/"}
+    for test, end in ends.items():
+        why = "".join(line for line in said.get(test, []) if not line.lstrip().startswith(("===", "---")))
+        if test not in parents: yield test, {"pass": "passed", "fail": "failed", "skip": "skipped"}[end], why
+
+def results(file):
+    return (pytest_results if file.endswith(".xml") else go_results if file.endswith(".go.json") else django_results)(file)
+
 def outcomes(files):
     """By test: its worst outcome, and why."""
     order, found = ["passed", "skipped", "failed"], {}
     for file in files:
-        for test, outcome, why in (pytest_results if file.endswith(".xml") else django_results)(file):
+        for test, outcome, why in results(file):
             if test not in found or order.index(outcome) > order.index(found[test][0]): found[test] = (outcome, why)
     return found
 

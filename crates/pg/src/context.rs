@@ -72,6 +72,27 @@ pub struct HostRule {
     pub error: Option<String>,
 }
 
+/// One row of `pg_prepared_statements`. Times are microseconds since 1970-01-01 UTC.
+#[derive(Clone, Debug, Default)]
+pub struct StatementRow {
+    pub name: String,
+    pub statement: Arc<str>,
+    pub prepare_time: i64,
+    pub parameter_types: Arc<[u32]>,
+    /// By PREPARE, not by the protocol.
+    pub from_sql: bool,
+}
+
+/// One row of `pg_cursors`. Times are microseconds since 1970-01-01 UTC.
+#[derive(Clone, Debug, Default)]
+pub struct CursorRow {
+    pub name: String,
+    pub statement: Arc<str>,
+    pub is_holdable: bool,
+    pub is_binary: bool,
+    pub creation_time: i64,
+}
+
 /// One row of `resurgam_plans`. Times are milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct PlanRow {
@@ -240,6 +261,14 @@ pub trait PgContext: Debug + Send + Sync {
     /// Asks the server to read its files again (`pg_reload_conf`); whether it will.
     fn reload_conf(&self) -> bool {
         false
+    }
+    /// The statements that the session has prepared under a name.
+    fn prepared_statements(&self) -> Vec<StatementRow> {
+        Vec::new()
+    }
+    /// The session's cursors that have a name.
+    fn cursors(&self) -> Vec<CursorRow> {
+        Vec::new()
     }
     /// What is in the file with the host rules; nothing where there is no server.
     ///

@@ -16,6 +16,12 @@ fn fails(client: &mut Client, text: &str) -> String {
     error(&client.query(text).1).sqlstate()
 }
 
+/// The error, if it is one.
+fn fails_or_not(client: &mut Client, text: &str) -> Option<String> {
+    let (_, messages) = client.query(text);
+    messages.iter().find(|message| message.tag == b'E').map(Message::sqlstate)
+}
+
 fn connect(mut client: Client, user: &str, database: &str) -> Client {
     client.startup(&[("user", user), ("database", database)]);
     let (_, messages) = client.until_ready();
@@ -172,6 +178,66 @@ fn who_gets_in() {
     ok(&mut same, "set lock_timeout = '2s'");
     ok(&mut same, "create table public.free (a int)");
     ok(&mut first, "rollback");
+}
+
+/// The database that is asked for says who its owner is, not the one that the server has looked at first; and what an
+/// owner has of it by owning it is not what somebody has granted.
+#[test]
+fn rights_of_its_own_owner() {
+    let server = TestServer::start();
+    let mut first = server.client();
+    for text in [
+        "create role one login",
+        "create role two login",
+        "create database of_one owner one",
+        "create database of_two owner two",
+        "revoke all on database of_two from public, two",
+        "grant connect on database of_two to pg_database_owner",
+        "alter database postgres owner to one",
+    ] {
+        ok(&mut first, text);
+    }
+    // By membership alone, which is the owner's of this one.
+    assert_eq!(refused(server.raw(), "one", "of_two").0, "42501");
+    connect(server.raw(), "two", "of_two");
+    let rights = "select datname || coalesce(datacl::text, '') from pg_database where datname like 'of%' order by 1";
+    let before = first.rows(rights);
+    ok(&mut first, "drop owned by one");
+    assert_eq!(first.rows(rights), before, "nobody has granted that");
+    connect(server.raw(), "one", "of_one");
+    ok(&mut first, "grant create on database of_two to one");
+    ok(&mut first, "drop owned by one");
+    assert_eq!(first.rows(rights), before, "that was granted");
+}
+
+/// Of a template a copy is made where nothing is in it that would have to be copied.
+#[test]
+fn templates_without_contents() {
+    let server = TestServer::start();
+    let mut first = server.client();
+    ok(&mut first, "create role joe login");
+    ok(&mut first, "create database model");
+    let mut within = connect(server.raw(), "joe", "model");
+    ok(&mut within, "alter default privileges grant select on tables to public");
+    ok(&mut within, "create temp table t (a int)");
+    assert_eq!(fails(&mut first, "create database copy template model"), "55006");
+    drop(within);
+    let begun = Instant::now();
+    while fails_or_not(&mut first, "create database copy template model").is_some_and(|code| code == "55006") {
+        assert!(begun.elapsed() < Duration::from_secs(10), "somebody is still in it");
+    }
+    assert_eq!(first.rows("select datname from pg_database where datname = 'copy'"), ["copy"]);
+    let mut within = connect(server.raw(), "postgres", "model");
+    ok(&mut within, "create table t (a int)");
+    drop(within);
+    let begun = Instant::now();
+    let refused = loop {
+        match fails_or_not(&mut first, "create database other template model") {
+            Some(code) if code == "55006" => assert!(begun.elapsed() < Duration::from_secs(10), "somebody is in it"),
+            other => break other,
+        }
+    };
+    assert_eq!(refused.as_deref(), Some("0A000"), "its tables would not be in it");
 }
 
 #[test]

@@ -1,12 +1,10 @@
-"""Settings of Django's own tests. A server of ours has one database, so the databases `default` and `other` are on two
-servers, and their `postgres` is the test database (with --keepdb). PostgreSQL makes its test databases itself.
-SUITE_DEFAULT and SUITE_OTHER: host:port; SUITE_KEEP: set where the database is there and stays."""
+"""Settings of Django's own tests, which make their test databases on one server.
+SUITE_SERVER: host:port."""
 import os
 
 def database(alias):
-    host, port = os.environ["SUITE_" + alias.upper()].split(":")
-    test = "postgres" if os.environ.get("SUITE_KEEP") else "test_suite_" + alias
-    return {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "USER": "postgres", "HOST": host, "PORT": port, "TEST": {"NAME": test}}
+    host, port = os.environ["SUITE_SERVER"].split(":")
+    return {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "USER": "postgres", "HOST": host, "PORT": port, "TEST": {"NAME": "test_suite_" + alias}}
 
 DATABASES = {alias: database(alias) for alias in ("default", "other")}
 TEST_RUNNER = "suite_runner.Runner"

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::workload::{self, Op, clean, read_touched, until, unwrite_touched, write_touched};
+use super::workload::{self, Op, PACE, clean, read_touched, until, unwrite_touched, write_touched};
 use crate::Result;
 use crate::servers::{Kind, Server};
 use crate::session::Session;
@@ -133,14 +133,14 @@ pub fn recover(server: &mut Server, op: Op, rows: u64) -> Result<Recovered> {
     let view = "resurgam_recovery";
     if server.kind == Kind::Traditional && session.query("select undo_ms from resurgam_recovery").is_ok() {
         // Before cleaning up: what is undone later would wait for the cleaner's next round.
-        until(|| Ok(number(&mut session, view, "undo_ms").is_some()))?;
+        until(PACE, || Ok(number(&mut session, view, "undo_ms").is_some()))?;
     }
     clean(server)?;
     let gone = begun.elapsed().as_secs_f64();
     if resurgam {
         // Damaged pages would await it for ever.
         let waited = Instant::now();
-        until(|| {
+        until(PACE, || {
             let awaiting = number(&mut session, view, "pages_awaiting_redo").unwrap_or(0.0);
             Ok(awaiting == 0.0 || waited.elapsed() > REDO_MAX)
         })?;

@@ -38,6 +38,36 @@ pub(super) fn host_rules(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) ->
     Ok(true)
 }
 
+/// What the session has prepared under a name.
+fn prepared_statements(cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    for statement in cx.prepared_statements() {
+        let types = statement.parameter_types.iter().map(|ty| V::from(*ty)).collect();
+        rows.add([
+            ("name", statement.name.into()),
+            ("statement", statement.statement.as_ref().into()),
+            ("prepare_time", V::Time(statement.prepare_time)),
+            ("parameter_types", V::List(types)),
+            ("from_sql", statement.from_sql.into()),
+            // A plan is made once, for values of all kinds.
+            ("generic_plans", 0.into()),
+            ("custom_plans", 0.into()),
+        ]);
+    }
+}
+
+fn cursors(cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    for cursor in cx.cursors() {
+        rows.add([
+            ("name", cursor.name.into()),
+            ("statement", cursor.statement.as_ref().into()),
+            ("is_holdable", cursor.is_holdable.into()),
+            ("is_binary", cursor.is_binary.into()),
+            ("is_scrollable", false.into()),
+            ("creation_time", V::Time(cursor.creation_time)),
+        ]);
+    }
+}
+
 /// The rows of `pg_locks` about tables and transactions: what is locked and asked for, and who waits for whom. One that is
 /// prepared has no session.
 fn locks_of_transactions(cx: &dyn PgContext, rows: &mut Rows<'_>) {
@@ -144,6 +174,8 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "pg_prepared_statements" => prepared_statements(cx, rows),
+        "pg_cursors" => cursors(cx, rows),
         "pg_settings" => {
             for setting in cx.settings() {
                 let source = if setting.value == setting.default { "default" } else { "session" };

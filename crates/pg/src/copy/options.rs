@@ -9,6 +9,7 @@ use crate::wire::SqlError;
 pub enum CopyFormat {
     Text,
     Csv,
+    Binary,
 }
 
 /// Options, checked and completed.
@@ -49,7 +50,7 @@ impl CopyOptions {
     /// Options as the parser gives them, `WITH (…)` and the old form.
     ///
     /// # Errors
-    /// `0A000` for the binary format and other encodings, `22023` and `42601` for options that
+    /// `0A000` for other encodings, `22023` and `42601` for options that
     /// contradict each other.
     pub fn parse(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<Self, SqlError> {
         let mut given = Given::default();
@@ -58,7 +59,7 @@ impl CopyOptions {
                 CopyOption::Format(name) => match name.value.to_ascii_lowercase().as_str() {
                     "text" => given.format = Some(CopyFormat::Text),
                     "csv" => given.format = Some(CopyFormat::Csv),
-                    "binary" => return Err(SqlError::unsupported("COPY BINARY is not supported")),
+                    "binary" => given.format = Some(CopyFormat::Binary),
                     other => {
                         return Err(SqlError::new("22023", format!("COPY format \"{other}\" not recognized")));
                     }
@@ -82,7 +83,7 @@ impl CopyOptions {
         }
         for option in legacy {
             match option {
-                CopyLegacyOption::Binary => return Err(SqlError::unsupported("COPY BINARY is not supported")),
+                CopyLegacyOption::Binary => given.format = Some(CopyFormat::Binary),
                 CopyLegacyOption::Delimiter(c) => given.delimiter = Some(*c),
                 CopyLegacyOption::Null(text) => given.null = Some(text.clone()),
                 CopyLegacyOption::Header => given.header = true,
@@ -142,6 +143,18 @@ impl Given {
     fn complete(self) -> Result<CopyOptions, SqlError> {
         let mut out = CopyOptions::new(self.format.unwrap_or(CopyFormat::Text));
         let csv = out.format == CopyFormat::Csv;
+        if out.format == CopyFormat::Binary {
+            let refused = [
+                (self.delimiter.is_some(), "cannot specify DELIMITER in BINARY mode", "42601"),
+                (self.null.is_some(), "cannot specify NULL in BINARY mode", "42601"),
+                (self.header, "cannot specify HEADER in BINARY mode", "0A000"),
+            ];
+            for (given, message, state) in refused {
+                if given {
+                    return Err(SqlError::new(state, message));
+                }
+            }
+        }
         if !csv {
             for (given, what) in [
                 (self.quote.is_some(), "quote"),
@@ -211,8 +224,12 @@ mod tests {
         assert_eq!((old.format, old.header), (CopyFormat::Csv, true));
         let text = parse("").expect("text");
         assert_eq!((text.delimiter, text.null.as_str()), (b'\t', "\\N"));
+        assert_eq!(parse("BINARY").expect("old").format, CopyFormat::Binary);
+        assert_eq!(parse("WITH (FORMAT binary)").expect("new").format, CopyFormat::Binary);
         for (bad, state) in [
-            ("WITH (FORMAT binary)", "0A000"),
+            ("WITH (FORMAT binary, DELIMITER ',')", "42601"),
+            ("BINARY NULL 'x'", "42601"),
+            ("WITH (FORMAT binary, HEADER)", "0A000"),
             ("WITH (FORMAT nosuch)", "22023"),
             ("WITH (QUOTE '\"')", "0A000"),
             ("WITH (FORMAT csv, DELIMITER '\"')", "22023"),

@@ -125,8 +125,8 @@ impl CopyReader {
                 continue;
             }
             match self.options.format {
-                CopyFormat::Text => self.split_text()?,
                 CopyFormat::Csv => self.split_csv()?,
+                CopyFormat::Text | CopyFormat::Binary => self.split_text()?,
             }
             return Ok(true);
         }

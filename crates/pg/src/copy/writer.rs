@@ -2,14 +2,45 @@
 
 use std::ops::Range;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use datafusion::arrow::array::RecordBatch;
 
+use super::binary::SIGNATURE;
 use super::options::{CopyFormat, CopyOptions};
-use crate::encode::RowEncoder;
-use crate::wire::SqlError;
+use crate::encode::{Cell, RowEncoder};
+use crate::wire::{Format, SqlError};
 
-/// Writes COPY data: text that [`super::CopyReader`] reads back.
+/// COPY data in messages: each has one row, since there are clients that take a message for a row.
+#[derive(Debug, Default)]
+pub struct CopyChunk {
+    data: BytesMut,
+    /// Where each message ends.
+    ends: Vec<usize>,
+}
+
+impl CopyChunk {
+    /// Bytes of all messages.
+    pub fn len(&self) -> usize {
+        self.data.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+    fn end_message(&mut self) {
+        self.ends.push(self.data.len());
+    }
+    /// The messages.
+    pub fn messages(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(from, to)| &self.data[from..*to])
+    }
+    /// All of them, one after the other.
+    pub fn into_data(self) -> Bytes {
+        self.data.freeze()
+    }
+}
+
+/// Writes COPY data: what [`super::Records`] reads back.
 #[derive(Debug)]
 pub struct CopyWriter {
     options: CopyOptions,
@@ -26,24 +57,45 @@ impl CopyWriter {
         Self { options, columns, force_quote, scratch: BytesMut::new() }
     }
 
-    /// Appends the header line, if there is to be one.
-    pub fn header(&mut self, out: &mut BytesMut) {
+    /// In which format values have to be encoded.
+    pub fn format(&self) -> Format {
+        self.options.format.of_data()
+    }
+
+    /// Appends what data begins with: the header line, if there is to be one; the binary format's header, which is in
+    /// the first row's message as in PostgreSQL.
+    pub fn header(&mut self, chunk: &mut CopyChunk) {
+        if self.options.format == CopyFormat::Binary {
+            chunk.data.put_slice(SIGNATURE);
+            chunk.data.put_u64(0); // no flags, no extension
+            return;
+        }
         if !self.options.header {
             return;
         }
+        let out = &mut chunk.data;
         for (at, column) in self.columns.iter().enumerate() {
             if at > 0 {
                 out.put_u8(self.options.delimiter);
             }
             match self.options.format {
-                CopyFormat::Text => put_text(column.as_bytes(), self.options.delimiter, out),
                 CopyFormat::Csv => put_csv(column.as_bytes(), &self.options, false, self.columns.len() == 1, out),
+                CopyFormat::Text | CopyFormat::Binary => put_text(column.as_bytes(), self.options.delimiter, out),
             }
         }
         out.put_u8(b'\n');
+        chunk.end_message();
     }
 
-    /// Appends rows of a batch; `encoder` was made for its fields, in text format.
+    /// Appends what data ends with.
+    pub fn trailer(&mut self, chunk: &mut CopyChunk) {
+        if self.options.format == CopyFormat::Binary {
+            chunk.data.put_i16(-1);
+            chunk.end_message();
+        }
+    }
+
+    /// Appends rows of a batch; `encoder` was made for its fields, in [`Self::format`].
     ///
     /// # Errors
     /// As [`crate::encode::Cell::put_text`].
@@ -52,32 +104,56 @@ impl CopyWriter {
         encoder: &RowEncoder,
         batch: &RecordBatch,
         rows: Range<usize>,
-        out: &mut BytesMut,
+        chunk: &mut CopyChunk,
     ) -> Result<(), SqlError> {
         let cells = encoder.cells(batch)?;
         for row in rows {
-            for (at, cell) in cells.iter().enumerate() {
-                if at > 0 {
-                    out.put_u8(self.options.delimiter);
-                }
-                if cell.is_null(row) {
-                    out.put_slice(self.options.null.as_bytes());
-                    continue;
-                }
-                self.scratch.clear();
-                cell.put_text(row, &mut self.scratch)?;
-                match self.options.format {
-                    CopyFormat::Text => put_text(&self.scratch, self.options.delimiter, out),
-                    CopyFormat::Csv => {
-                        let force = self.force_quote.get(at).copied().unwrap_or(false);
-                        put_csv(&self.scratch, &self.options, force, cells.len() == 1, out);
-                    }
-                }
+            match self.options.format {
+                CopyFormat::Binary => put_binary(&cells, row, &mut chunk.data)?,
+                CopyFormat::Text | CopyFormat::Csv => self.line(&cells, row, &mut chunk.data)?,
             }
-            out.put_u8(b'\n');
+            chunk.end_message();
         }
         Ok(())
     }
+
+    fn line(&mut self, cells: &[Cell<'_>], row: usize, out: &mut BytesMut) -> Result<(), SqlError> {
+        for (at, cell) in cells.iter().enumerate() {
+            if at > 0 {
+                out.put_u8(self.options.delimiter);
+            }
+            if cell.is_null(row) {
+                out.put_slice(self.options.null.as_bytes());
+                continue;
+            }
+            self.scratch.clear();
+            cell.put_text(row, &mut self.scratch)?;
+            if self.options.format == CopyFormat::Csv {
+                let force = self.force_quote.get(at).copied().unwrap_or(false);
+                put_csv(&self.scratch, &self.options, force, cells.len() == 1, out);
+            } else {
+                put_text(&self.scratch, self.options.delimiter, out);
+            }
+        }
+        out.put_u8(b'\n');
+        Ok(())
+    }
+}
+
+fn put_binary(cells: &[Cell<'_>], row: usize, out: &mut BytesMut) -> Result<(), SqlError> {
+    out.put_i16(cells.len() as i16);
+    for cell in cells {
+        if cell.is_null(row) {
+            out.put_i32(-1);
+            continue;
+        }
+        let at = out.len();
+        out.put_i32(0);
+        cell.put_binary(row, out)?;
+        let length = (out.len() - at - 4) as i32;
+        out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+    }
+    Ok(())
 }
 
 fn put_text(value: &[u8], delimiter: u8, out: &mut BytesMut) {
@@ -138,10 +214,14 @@ mod tests {
         let batch = RecordBatch::try_from_iter([("a", array.clone()), ("b", array)]).expect("batch");
         let encoder = RowEncoder::new(batch.schema().fields(), &[], &TextStyle::default()).expect("encoder");
         let mut writer = CopyWriter::new(options.clone(), vec!["a".into(), "b".into()]);
-        let mut out = BytesMut::new();
+        let mut out = CopyChunk::default();
         writer.header(&mut out);
         writer.rows(&encoder, &batch, 0..values.len(), &mut out).expect("rows");
-        String::from_utf8(out.to_vec()).expect("utf-8")
+        writer.trailer(&mut out);
+        // A message has a line, and all have everything.
+        assert_eq!(out.messages().count(), values.len() + usize::from(options.header));
+        assert_eq!(out.messages().map(<[u8]>::len).sum::<usize>(), out.len());
+        String::from_utf8(out.into_data().to_vec()).expect("utf-8")
     }
 
     #[test]

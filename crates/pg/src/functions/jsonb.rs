@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::*;
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::datatypes::DataType;
 use resurgam_engine::document::{Node, read};
 
-use super::define::{Call, P, PgFunction, Returns, f, oid};
+use super::define::{Call, P, PgFunction, f, oid};
+use super::json_sets::list_of;
 use crate::jsonb::{self, Change, Value};
 use crate::memory;
 use crate::types::oid as t;
@@ -283,6 +284,7 @@ fn changes() -> Vec<PgFunction> {
         }),
         f("jsonb_strip_nulls", &[P::Any], oid(t::JSONB), |c| c.changed(|value, _| Ok(Some(jsonb::strip_nulls(value))))),
     ];
+    out.push(f("jsonb_set_lax", &[P::Any, P::Any, P::Any, P::Bool, P::Text], oid(t::JSONB), set_lax).required(3));
     for (name, insert) in [("jsonb_set", false), ("jsonb_insert", true)] {
         out.push(
             f(name, &[P::Any, P::Any, P::Any, P::Bool], oid(t::JSONB), move |c| {
@@ -305,15 +307,40 @@ fn changes() -> Vec<PgFunction> {
     out
 }
 
+/// `jsonb_set` whose new part may be NULL; the last argument says what that means.
+fn set_lax(c: &Call<'_>) -> Result<ArrayRef, SqlError> {
+    c.changed(|value, row| {
+        let create = if c.given(3) { c.bool(3, row) } else { Some(true) };
+        let (Some(path), Some(create)) = (c.words(1, row)?, create) else { return Ok(None) };
+        let treatment = if c.given(4) { c.text(4, row) } else { Some("use_json_null") };
+        let new = match (c.value(2, row)?, treatment) {
+            (Some(new), _) => new,
+            (None, Some("use_json_null")) => Value::Null,
+            (None, Some("delete_key")) => return jsonb::delete_path(value, &refuse_nulls(&path, true)?).map(Some),
+            (None, Some("return_target")) => return Ok(Some(value)),
+            (None, Some("raise_exception")) => {
+                return Err(SqlError::new("22004", "JSON value must not be null")
+                    .with_detail("Exception was raised because null_value_treatment is \"raise_exception\".")
+                    .with_hint(
+                        "To avoid, either change the null_value_treatment argument or ensure that an SQL NULL is not passed.",
+                    ));
+            }
+            (None, _) => {
+                return Err(SqlError::new(
+                    "22023",
+                    "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"",
+                ));
+            }
+        };
+        jsonb::set_path(value, &refuse_nulls(&path, true)?, &new, Change::Set { create }).map(Some)
+    })
+}
+
 /// A list of each row's parts, for functions that return sets of them.
 fn lists() -> Vec<PgFunction> {
-    let returns = |ty: u32| {
-        let item = crate::types::element_field(ty).unwrap_or_else(|| Field::new("item", DataType::Utf8View, true));
-        Returns::Fixed(Arc::new(Field::new("", DataType::List(Arc::new(item)), true)))
-    };
     let mut out = Vec::new();
     for (name, text) in [("pg_jsonb_array_elements", false), ("pg_jsonb_array_elements_text", true)] {
-        out.push(f(name, &[P::Any], returns(if text { t::TEXT } else { t::JSONB }), move |c| {
+        out.push(f(name, &[P::Any], list_of(if text { t::TEXT } else { t::JSONB }), move |c| {
             let (mut documents, mut texts) = (BinaryBuilder::new(), StringViewBuilder::new());
             c.collected(|row| {
                 let list = match c.node(0, row)? {
@@ -339,7 +366,7 @@ fn lists() -> Vec<PgFunction> {
             })
         }));
     }
-    out.push(f("pg_jsonb_object_keys", &[P::Any], returns(t::TEXT), |c| {
+    out.push(f("pg_jsonb_object_keys", &[P::Any], list_of(t::TEXT), |c| {
         let mut texts = StringViewBuilder::new();
         let (lengths, nulls) = c.collected(|row| {
             let map = match c.node(0, row)? {

@@ -57,6 +57,10 @@ mod growing;
 mod interval_aggregate;
 mod json;
 mod json_parts;
+mod json_records;
+mod json_scan;
+mod json_sets;
+mod json_values;
 mod jsonb;
 mod math;
 mod moments;
@@ -231,6 +235,9 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(json::all(cx));
     out.extend(jsonb::all());
     out.extend(json_parts::all());
+    out.extend(json_values::all());
+    out.extend(json_sets::all());
+    out.extend(json_records::all());
     out.push(order_key::function());
     out.push(array_slice::function());
     out

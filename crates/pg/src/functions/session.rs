@@ -268,15 +268,18 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         }
         call.same(ScalarValue::Boolean(Some(cx.reload_conf())))
     }));
-    out.push(add!("pg_sleep", &[P::Float], t::TEXT, |cx, call| {
-        let seconds = call.arrays[0].as_primitive::<datafusion::arrow::datatypes::Float64Type>();
-        call.texts(|row| {
-            if seconds.is_null(row) {
-                return Ok(None);
-            }
-            sleep(cx, seconds.value(row)).map(|()| Some(String::new()))
+    out.push(
+        add!("pg_sleep", &[P::Float], t::TEXT, |cx, call| {
+            let seconds = call.arrays[0].as_primitive::<datafusion::arrow::datatypes::Float64Type>();
+            call.texts(|row| {
+                if seconds.is_null(row) {
+                    return Ok(None);
+                }
+                sleep(cx, seconds.value(row)).map(|()| Some(String::new()))
+            })
         })
-    }));
+        .each_row(),
+    );
     out.push(
         add!("resurgam_backup", &[P::Bool], t::TEXT, |cx, call| call.texts(|row| {
             let from_archive = match call.arrays.first() {

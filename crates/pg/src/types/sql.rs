@@ -2,9 +2,10 @@
 
 use datafusion::arrow::datatypes::Field;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType as SqlType, DateTimeField, ExactNumberInfo, Interval, IntervalFields,
-    TimezoneInfo,
+    ArrayElemTypeDef, CharacterLength, DataType as SqlType, DateTimeField, ExactNumberInfo, Ident, Interval,
+    IntervalFields, ObjectName, TimezoneInfo,
 };
+use resurgam_dialect::Catalog;
 use resurgam_engine::ColumnType;
 
 use super::{field_of_oid, oid, type_by_name};
@@ -45,7 +46,7 @@ pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
 /// The domain that a SQL type is, if it is one.
 pub fn domain_from_sql(ty: &SqlType) -> Option<u32> {
     if !matches!(ty, SqlType::Custom(..)) {
-        return None;
+        return by_name(ty).as_ref().and_then(domain_from_sql);
     }
     resolve(ty).ok().map(|resolved| resolved.oid).filter(|oid| user_types::is_domain(*oid))
 }
@@ -161,8 +162,33 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
                 _ => unknown(ty),
             })?
         }
-        _ => return Err(unknown(ty)),
+        _ => match by_name(ty) {
+            Some(named) => return resolve(&named),
+            None => return Err(unknown(ty)),
+        },
     })
+}
+
+/// A type that the parser has a word for and PostgreSQL has not (`uint64`, `datetime`, `bit(3)`): to PostgreSQL these are names as others.
+fn by_name(ty: &SqlType) -> Option<SqlType> {
+    use SqlType as T;
+    let is_own = matches!(
+        ty,
+        T::Bool | T::Boolean | T::SmallInt(_) | T::Int2(_) | T::Int(_) | T::Integer(_) | T::Int4(_) | T::BigInt(_)
+    ) || matches!(ty, T::Custom(..) | T::Array(_) | T::Interval { .. } | T::Time(..) | T::Timestamp(..));
+    if is_own {
+        return None;
+    }
+    let text = ty.to_string();
+    let (word, modifiers) = match text.split_once('(') {
+        Some((word, rest)) => (word.trim(), rest.trim_end().strip_suffix(')')?.split(',').collect()),
+        None => (text.as_str(), Vec::new()),
+    };
+    let mut letters = word.chars();
+    let is_word = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && letters.all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let modifiers = modifiers.into_iter().map(|modifier: &str| modifier.trim().to_owned()).collect();
+    is_word.then(|| T::Custom(ObjectName::from(vec![Ident::new(word)]), modifiers))
 }
 
 fn is_quoted(part: &datafusion::sql::sqlparser::ast::ObjectNamePart) -> bool {
@@ -284,7 +310,14 @@ fn numeric_typmod_of(precision: impl Into<i32>, scale: i32) -> i32 {
 }
 
 fn unknown(ty: &SqlType) -> SqlError {
-    SqlError::new("42704", format!("type \"{}\" does not exist", ty.to_string().to_ascii_lowercase()))
+    let text = ty.to_string().to_ascii_lowercase();
+    let word = text.strip_prefix("pg_catalog.").unwrap_or(&text);
+    let word = word.split(['(', '[']).next().unwrap_or(word).trim();
+    let is_postgres = Catalog::postgres().types().iter().any(|known| known.name == word && known.relation == 0);
+    if is_postgres || matches!(word, "bit varying") {
+        return SqlError::unsupported(format!("type {text} is not supported"));
+    }
+    SqlError::new("42704", format!("type \"{text}\" does not exist"))
 }
 
 fn invalid(message: impl Into<String>) -> SqlError {

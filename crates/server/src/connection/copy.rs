@@ -77,7 +77,7 @@ pub async fn send(session: &mut Session, channel: &mut Channel, mut copy: CopyOu
     backend::copy_response(&mut channel.output, b'H', copy.format(), copy.columns());
     loop {
         match copy.next(session).await {
-            Ok(Some(data)) => backend::copy_data(&mut channel.output, &data),
+            Ok(Some(chunk)) => chunk.messages().for_each(|row| backend::copy_data(&mut channel.output, row)),
             Ok(None) => break,
             Err(error) => return Ok(Outcome::Failed(error)),
         }

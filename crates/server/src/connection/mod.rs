@@ -370,7 +370,15 @@ impl Connection<'_> {
         }
     }
 
+    /// What one message asks for. An error within the extended protocol goes out at once: what follows is skipped until Sync, Flush too,
+    /// and there are clients that wait for the answer to a Flush.
     async fn handle(&mut self, frame: Frame) -> Result<(), Ending> {
+        let before = self.skipping;
+        self.handle_message(frame).await?;
+        if self.skipping && !before { self.channel.flush().await } else { Ok(()) }
+    }
+
+    async fn handle_message(&mut self, frame: Frame) -> Result<(), Ending> {
         if self.skipping && !matches!(frame.tag, b'S' | b'X') {
             return Ok(());
         }

@@ -206,6 +206,7 @@ impl Session {
         cursor: &Declare,
         inner: &Arc<Prepared>,
         values: &[ScalarValue],
+        text: &Arc<str>,
     ) -> Result<(), SqlError> {
         if !cursor.hold {
             self.block_for("DECLARE CURSOR")?;
@@ -237,7 +238,7 @@ impl Session {
                 })
                 .await?;
         }
-        self.add_cursor(&cursor.name, Arc::clone(inner), formats.to_vec(), active, cursor.hold, kept);
+        self.add_cursor(&cursor.name, Arc::clone(inner), formats.to_vec(), active, cursor.hold, kept, text);
         Ok(())
     }
 

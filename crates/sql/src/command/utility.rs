@@ -191,7 +191,7 @@ impl Session {
                 }
             }
             Statement::Prepare { name, data_types, statement } => {
-                self.prepare_named(name, data_types, statement)?;
+                self.prepare_named(name, data_types, statement, text)?;
                 command("PREPARE")
             }
             Statement::Execute { name: Some(name), parameters, .. } => {
@@ -305,8 +305,9 @@ impl Session {
         if !variables.is("transaction_isolation", name) {
             let _ = variables.set("transaction_isolation", Some(name), true);
         }
-        if read_only {
-            let _ = variables.set("transaction_read_only", Some("on"), true);
+        let word = if read_only { "on" } else { "off" };
+        if !variables.is("transaction_read_only", word) {
+            let _ = variables.set("transaction_read_only", Some(word), true);
         }
     }
 
@@ -482,6 +483,7 @@ impl Session {
         name: &Ident,
         data_types: &[ast::DataType],
         statement: &Statement,
+        whole: &Arc<str>,
     ) -> Result<(), SqlError> {
         let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() };
         if self.statements.contains_key(&name) {
@@ -506,7 +508,7 @@ impl Session {
             .collect::<Result<_, _>>()?;
         let text = statement.to_string();
         let prepared = self.prepare_text(&text, &declared)?;
-        self.keep(&name, prepared, declared)
+        self.keep(&name, prepared, declared, Some(whole))
     }
 
     fn execute_named(

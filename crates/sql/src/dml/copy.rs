@@ -3,7 +3,6 @@
 
 use std::sync::{Arc, Weak};
 
-use bytes::{Bytes, BytesMut};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -18,7 +17,7 @@ use crate::exec::context::{Beside, StatementContext};
 use crate::exec::wait::guarded;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::weight;
-use crate::pg::copy::{CopyOptions, CopyReader, CopyWriter};
+use crate::pg::copy::{CopyChunk, CopyOptions, CopyWriter, Records};
 use crate::pg::datetime::Zone;
 use crate::pg::encode::RowEncoder;
 use crate::pg::errors;
@@ -44,7 +43,7 @@ pub struct CopyIn {
     template: Vec<Datum>,
     /// Those of them that give each row another value.
     volatile: Vec<(usize, TableExpr)>,
-    reader: CopyReader,
+    reader: Records,
     checks: Checks,
     /// Of the statement, until that ends.
     view: Option<ReadView>,
@@ -57,7 +56,7 @@ pub struct CopyIn {
 impl CopyIn {
     /// The format of the data.
     pub fn format(&self) -> Format {
-        Format::Text
+        self.reader.format()
     }
     /// Number of columns in the data.
     pub fn columns(&self) -> u16 {
@@ -111,7 +110,7 @@ impl CopyIn {
                 // What it waited for is no fault of the row.
                 let of_row = error.sqlstate.starts_with("23") || error.sqlstate.starts_with("22");
                 drop(row);
-                return Err(if of_row { error.with_context(reader.context(None)) } else { error });
+                return Err(if of_row { error.with_context(reader.context()) } else { error });
             }
         }
         self.modify = Some(modify.pause());
@@ -181,6 +180,8 @@ pub struct CopyOut {
     pending: Option<Rest>,
     unsent: Unsent,
     started: bool,
+    /// The last row was written, and what follows it.
+    ended: bool,
     rows: u64,
     columns: u16,
     autocommit: bool,
@@ -189,7 +190,7 @@ pub struct CopyOut {
 impl CopyOut {
     /// The format of the data.
     pub fn format(&self) -> Format {
-        Format::Text
+        self.writer.format()
     }
     /// Number of columns in the data.
     pub fn columns(&self) -> u16 {
@@ -200,8 +201,8 @@ impl CopyOut {
     ///
     /// # Errors
     /// The query's; the transaction has then failed.
-    pub async fn next(&mut self, session: &mut Session) -> Result<Option<Bytes>, SqlError> {
-        let mut out = BytesMut::new();
+    pub async fn next(&mut self, session: &mut Session) -> Result<Option<CopyChunk>, SqlError> {
+        let mut out = CopyChunk::default();
         let filled = match user_types::scope(session.type_source(), self.fill(session, &mut out)).await {
             Ok(()) => self.unsent.count(&session.db, self.pending.as_ref(), out.len()),
             Err(error) => Err(error),
@@ -213,7 +214,7 @@ impl CopyOut {
                 }
                 Ok(None)
             }
-            Ok(()) => Ok(Some(out.freeze())),
+            Ok(()) => Ok(Some(out)),
             Err(error) => {
                 self.stream = None;
                 session.statement_failed();
@@ -222,7 +223,7 @@ impl CopyOut {
         }
     }
 
-    async fn fill(&mut self, session: &mut Session, out: &mut BytesMut) -> Result<(), SqlError> {
+    async fn fill(&mut self, session: &mut Session, out: &mut CopyChunk) -> Result<(), SqlError> {
         if !self.started {
             self.started = true;
             self.writer.header(out);
@@ -242,7 +243,12 @@ impl CopyOut {
                     };
                     match guarded(&stop, stop.deadline(), next).await? {
                         Some(batch) => Rest::new(batch),
-                        None => return Ok(()),
+                        None => {
+                            if !std::mem::replace(&mut self.ended, true) {
+                                self.writer.trailer(out);
+                            }
+                            return Ok(());
+                        }
                     }
                 }
             };
@@ -371,7 +377,7 @@ impl Session {
         let modify = Modify::begin(writer, &constraints, zone, true).await?.pause();
         let names = columns.iter().map(|c| table.columns[*c].name.clone()).collect();
         Ok(Execution::CopyIn(Box::new(CopyIn {
-            reader: CopyReader::new(options, &table.name, names),
+            reader: Records::new(options, &table.name, names),
             types: columns.iter().map(|c| table.columns[*c].ty).collect(),
             view: Some(statement.view().clone()),
             checks,
@@ -481,17 +487,20 @@ impl Session {
                 (instance.start(task_context(&state, Arc::new(context))).map_err(failed)?, Held::Plan(instance, beside))
             }
         };
-        let encoder = RowEncoder::new(query.schema.fields(), &[Format::Text], &style)?;
         let names: Vec<String> =
             prepared.fields.as_ref().map(|f| f.iter().map(|f| f.name.clone()).collect()).unwrap_or_default();
+        let columns = names.len() as u16;
+        let writer = CopyWriter::new(options, names);
+        let encoder = RowEncoder::new(query.schema.fields(), &[writer.format()], &style)?;
         Ok(Execution::CopyOut(CopyOut {
-            columns: names.len() as u16,
-            writer: CopyWriter::new(options, names),
+            columns,
+            writer,
             encoder,
             stream: Some((stream, held)),
             pending: None,
             unsent: Unsent::default(),
             started: false,
+            ended: false,
             rows: 0,
             prepared: Arc::clone(&prepared),
             autocommit,

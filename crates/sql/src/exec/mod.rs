@@ -21,6 +21,7 @@
 //! | `in_order` | Inputs of a union one after another |
 //! | `once` | WITH queries that are computed once for a statement |
 //! | `kept_limits` | Limits beside sorts that are taken away |
+//! | `missing_sorts` | Sorts that a plan needs and does not have |
 //! | `outer_side` | The side of an outer join whose rows may be missing |
 //! | `planners` | Parsing and planning on threads of their own, which may be left |
 //! | `record` | Rows as values |
@@ -50,6 +51,7 @@ pub(crate) mod kept_limits;
 pub(crate) mod locking;
 pub(crate) mod lookup_join;
 pub(crate) mod memory;
+pub(crate) mod missing_sorts;
 pub(crate) mod once;
 pub(crate) mod outer_side;
 pub(crate) mod pieces;

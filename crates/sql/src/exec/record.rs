@@ -25,6 +25,21 @@ pub(crate) fn make_record(fields: Fields) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(MakeRecord { fields, signature }))
 }
 
+/// The fields of a record that is made there, and their values.
+pub(crate) fn fields_of_record(expr: &Expr) -> Option<(&Fields, &[Expr])> {
+    let call = match expr {
+        Expr::ScalarFunction(call) => call,
+        // One that is NULL where its set has ended.
+        Expr::Case(case) => match case.when_then_expr.as_slice() {
+            [(_, then)] => return fields_of_record(then),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let made = call.func.inner().downcast_ref::<MakeRecord>()?;
+    Some((&made.fields, &call.args))
+}
+
 impl ScalarUDFImpl for MakeRecord {
     fn name(&self) -> &str {
         "row"

@@ -25,6 +25,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use crate::exec::bridge;
 use crate::exec::in_order::InOrder;
 use crate::exec::kept_limits::{self, KeptLimits};
+use crate::exec::missing_sorts::{CHECK, MissingSorts};
 use crate::exec::outer_side::OuterSides;
 use crate::pg::functions::numeric::keys::NumericKeys;
 use crate::pg::running;
@@ -112,6 +113,8 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         *rule = Arc::new(KeptLimits(Arc::clone(rule)));
     }
     rules.insert(0, Arc::new(OuterSides));
+    let check = rules.iter().position(|rule| rule.name() == CHECK).unwrap_or(rules.len());
+    rules.insert(check, Arc::new(MissingSorts));
     rules.push(Arc::new(InOrder));
     let ask = Arc::new(Ask) as Arc<dyn PhysicalOptimizerRule + Send + Sync>;
     rules.into_iter().flat_map(|rule| [Arc::clone(&ask), rule]).collect()

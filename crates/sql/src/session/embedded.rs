@@ -66,7 +66,7 @@ impl Session {
                 Execution::CopyOut(mut copy) => {
                     let mut result = QueryResult { columns: vec!["copy".to_owned()], ..QueryResult::default() };
                     while let Some(data) = copy.next(self).await? {
-                        for line in String::from_utf8_lossy(&data).lines() {
+                        for line in String::from_utf8_lossy(&data.into_data()).lines() {
                             result.rows.push(vec![Some(line.to_owned())]);
                         }
                     }

@@ -17,6 +17,7 @@ pub(crate) mod database;
 pub(crate) mod embedded;
 pub(crate) mod execution;
 pub(crate) mod kept;
+pub(crate) mod listed;
 pub(crate) mod panics;
 mod sequences;
 pub(crate) mod settings;
@@ -49,7 +50,7 @@ use crate::exec::wait::guarded;
 use crate::exec::weight;
 use crate::parse::lexer::{self, Literal};
 use crate::parse::own::{Own, Parsed};
-use crate::pg::context::PgContext;
+use crate::pg::context::{CursorRow, PgContext, StatementRow};
 use crate::pg::decode::decode_param;
 use crate::pg::encode::TextStyle;
 use crate::pg::errors;
@@ -68,6 +69,7 @@ use crate::session::again::Again;
 use crate::session::cache::PathId;
 use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
 use crate::session::kept::{Kept, Room};
+use crate::session::listed::Listed;
 use crate::session::settings::{ConnectionSettings, Hot, Variables};
 use crate::session::shared::{PathOf, SessionShared, now};
 use crate::session::stream::{ActiveRows, RowStream};
@@ -186,6 +188,7 @@ pub(crate) struct Named {
     pub declared: Vec<u32>,
     /// Its part of what the session may keep, and of what the database may; the one without a name has none.
     _kept: Option<(Kept, Arc<Kept>)>,
+    _listed: Option<Listed>,
 }
 
 struct Portal {
@@ -202,6 +205,7 @@ struct Portal {
     planned_at: PlannedAt,
     /// Its part of what the session may keep; the one without a name has none.
     kept: Vec<Kept>,
+    _listed: Option<Listed>,
     /// Its rows outlive its transaction.
     hold: Hold,
 }
@@ -396,6 +400,7 @@ impl Session {
             stop: Arc::<StopFlag>::default(),
             signals: variables.signals(),
             variables: Mutex::new(variables),
+            lists: Arc::default(),
             txn: Mutex::new(None),
             transaction_start: Default::default(),
             statement_start: Default::default(),
@@ -1274,7 +1279,7 @@ impl Session {
         let counted = self.count_text(sql);
         let types = self.type_source();
         let prepared = counted.and_then(|()| user_types::with(&types, || self.prepare_text(sql, param_types)));
-        match prepared.and_then(|prepared| self.keep(name, prepared, param_types.to_vec())) {
+        match prepared.and_then(|prepared| self.keep(name, prepared, param_types.to_vec(), None)) {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.statement_failed();
@@ -1283,19 +1288,33 @@ impl Session {
         }
     }
 
-    /// Gives a statement its name in the session.
+    /// Gives a statement its name in the session. `text`: of PREPARE, where it is one's.
     ///
     /// # Errors
     /// `53200`
-    pub(crate) fn keep(&mut self, name: &str, prepared: Arc<Prepared>, declared: Vec<u32>) -> Result<(), SqlError> {
-        let kept = match name.is_empty() {
-            true => None,
+    pub(crate) fn keep(
+        &mut self,
+        name: &str,
+        prepared: Arc<Prepared>,
+        declared: Vec<u32>,
+        text: Option<&Arc<str>>,
+    ) -> Result<(), SqlError> {
+        let (kept, listed) = match name.is_empty() {
+            true => (None, None),
             false => {
                 let shared = prepared.keep(&self.db.kept)?;
-                Some((self.kept.take(prepared.bytes)?, shared))
+                let kept = (self.kept.take(prepared.bytes)?, shared);
+                let listed = self.shared.lists.statement(StatementRow {
+                    name: name.to_owned(),
+                    statement: Arc::clone(text.unwrap_or(&prepared.text)),
+                    prepare_time: self.shared.statement_start(),
+                    parameter_types: prepared.param_oids.iter().copied().collect(),
+                    from_sql: text.is_some(),
+                });
+                (Some(kept), Some(listed))
             }
         };
-        self.statements.insert(name.to_owned(), Named { prepared, declared, _kept: kept });
+        self.statements.insert(name.to_owned(), Named { prepared, declared, _kept: kept, _listed: listed });
         Ok(())
     }
 
@@ -1341,6 +1360,12 @@ impl Session {
         if !portal.is_empty() {
             bound = bound.and_then(|mut bound| {
                 bound.kept.push(self.kept.take(kept::bytes_of(&bound.values))?);
+                bound._listed = Some(self.shared.lists.cursor(CursorRow {
+                    name: portal.to_owned(),
+                    statement: Arc::clone(&bound.prepared.text),
+                    creation_time: self.shared.statement_start(),
+                    ..CursorRow::default()
+                }));
                 Ok(bound)
             });
         }
@@ -1384,6 +1409,15 @@ impl Session {
                 named.prepared = Arc::clone(&prepared);
             }
         }
+        let takes_others_columns = match &prepared.kind {
+            Kind::Own(own) => matches!(**own, Own::Fetch(_)),
+            Kind::Utility(statement) => matches!(**statement, Statement::Execute { .. }),
+            _ => false,
+        };
+        if takes_others_columns {
+            // Those of the cursor or statement that is there now, which need not be that of Parse.
+            prepared = self.prepare_text(&Arc::clone(&prepared.text), &[])?;
+        }
         self.refuse_if_failed(&prepared.kind)?;
         let wanted = prepared.param_oids.len();
         if params.len() != wanted {
@@ -1423,6 +1457,7 @@ impl Session {
             number: 0,
             planned_at,
             kept: Vec::new(),
+            _listed: None,
             hold: Hold::Not,
         })
     }
@@ -1538,8 +1573,16 @@ impl Session {
         active: ActiveRows,
         hold: bool,
         kept: Vec<Kept>,
+        text: &Arc<str>,
     ) {
         self.portals_made += 1;
+        let listed = self.shared.lists.cursor(CursorRow {
+            name: name.to_owned(),
+            statement: Arc::clone(text),
+            is_holdable: hold,
+            is_binary: formats.contains(&Format::Binary),
+            creation_time: self.shared.statement_start(),
+        });
         let portal = Portal {
             prepared,
             values: Vec::new(),
@@ -1550,6 +1593,7 @@ impl Session {
             number: self.portals_made,
             planned_at: self.definitions_now(),
             kept,
+            _listed: Some(listed),
             hold: if hold { Hold::Declared } else { Hold::Not },
         };
         self.portals.insert(name, portal);
@@ -1735,7 +1779,7 @@ impl Session {
                 Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("EXPLAIN") })
             }
             Kind::Declare { cursor, inner } => {
-                Box::pin(self.declare(cursor, inner, values)).await?;
+                Box::pin(self.declare(cursor, inner, values, &prepared.text)).await?;
                 self.statement_done(autocommit).await?;
                 Ok(Execution::Command { tag: Tag::Fixed("DECLARE CURSOR") })
             }

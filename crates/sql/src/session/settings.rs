@@ -418,6 +418,15 @@ impl Deref for Variables {
     }
 }
 
+/// The setting by which a transaction begins, of one that says what the present one is.
+fn begun_with(key: &str) -> Option<&'static str> {
+    match key {
+        "transaction_isolation" => Some("default_transaction_isolation"),
+        "transaction_read_only" => Some("default_transaction_read_only"),
+        _ => None,
+    }
+}
+
 impl Variables {
     pub(crate) fn new(settings: &SqlSettings) -> Self {
         let mut out = Self { server: settings.server.clone(), ..Self::default() };
@@ -482,6 +491,9 @@ impl Variables {
         if let Some(value) = self.values.get(&key).or_else(|| self.defaults.get(&key)) {
             return Some(value.clone());
         }
+        if let Some(begun_with) = begun_with(&key) {
+            return self.get(begun_with);
+        }
         if let Some(definition) = find(&key) {
             return Some(definition.default.to_owned());
         }
@@ -495,9 +507,10 @@ impl Variables {
 
     /// Whether a setting, by its name in small letters, has that value.
     pub(crate) fn is(&self, key: &str, value: &str) -> bool {
-        match self.values.get(key).or_else(|| self.defaults.get(key)) {
-            Some(set) => set == value,
-            None => find(key).is_some_and(|definition| definition.default == value),
+        match (self.values.get(key).or_else(|| self.defaults.get(key)), begun_with(key)) {
+            (Some(set), _) => set == value,
+            (None, Some(begun_with)) => self.is(begun_with, value),
+            (None, None) => find(key).is_some_and(|definition| definition.default == value),
         }
     }
 
@@ -884,7 +897,9 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
         },
         Kind::Text => match definition.name {
             "client_encoding" => match lower.replace(['-', '_'], "").as_str() {
-                "utf8" | "unicode" | "sqlascii" => "UTF8".to_owned(),
+                "utf8" | "unicode" => "UTF8".to_owned(),
+                // Texts go as they are, which is what it asks for.
+                "sqlascii" => "SQL_ASCII".to_owned(),
                 _ => {
                     return Err(SqlError::unsupported(format!("client encoding \"{value}\" is not supported"))
                         .with_hint("UTF8 is."));

@@ -12,12 +12,15 @@ use resurgam_engine::{FIRST_DATABASE, ObjectKind, Table, Transaction};
 use crate::command::alter_database;
 use crate::exec::context::StopFlag;
 use crate::pg::advisory::Advisory;
-use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, SequenceCall, Setting, Sizes};
+use crate::pg::context::{
+    Activity, CursorRow, HostRule, PgContext, PlanRow, SequenceCall, Setting, Sizes, StatementRow,
+};
 use crate::pg::datetime::Zone;
 use crate::pg::notify::{Listener, Pending};
 use crate::pg::roles::Rights;
 use crate::pg::search_path::{self, SearchPath};
 use crate::session::database::SqlDatabase;
+use crate::session::listed::Lists;
 use crate::session::settings::{Signals, Variables};
 use crate::session::types;
 use crate::wire::SqlError;
@@ -38,6 +41,8 @@ pub(crate) struct SessionShared {
     pub started: i64,
     pub stop: Arc<StopFlag>,
     pub variables: Mutex<Variables>,
+    /// What it has prepared, and its cursors.
+    pub lists: Arc<Lists>,
     /// Of `variables`, without their lock.
     pub signals: Arc<Signals>,
     pub txn: Mutex<Option<Transaction>>,
@@ -261,6 +266,12 @@ impl PgContext for SessionShared {
     }
     fn reload_conf(&self) -> bool {
         self.database.upgrade().is_some_and(|database| database.host.get().is_some_and(|host| host.reload()))
+    }
+    fn prepared_statements(&self) -> Vec<StatementRow> {
+        self.lists.statements()
+    }
+    fn cursors(&self) -> Vec<CursorRow> {
+        self.lists.cursors()
     }
     fn host_rules(&self) -> Result<Vec<HostRule>, SqlError> {
         let database = self.database.upgrade();

@@ -24,6 +24,9 @@ impl Gen<'_> {
             return self.rare_dml();
         }
         let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
+        if self.once_in(10) {
+            return self.limited_dml(&table);
+        }
         match self.below(15) {
             13 | 14 => self.within(&table),
             12 => self.merge(&table),

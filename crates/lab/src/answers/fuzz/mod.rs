@@ -16,6 +16,7 @@
 //! | `expr.rs`, `scalar.rs`, `aggregate.rs` | expressions |
 //! | `query.rs`, `dml.rs`, `invalid.rs` | statements |
 //! | `rare.rs` | statements that those never make |
+//! | `limited.rs` | limits, orders and windows within each other |
 //! | `case.rs` | a text with its constants, and its runs |
 //! | `sides.rs`, `compare.rs` | running it on both servers, and what differs |
 //! | `minimise.rs` | making a finding small |
@@ -32,6 +33,7 @@ mod expr;
 mod generator;
 mod invalid;
 mod known;
+mod limited;
 mod minimise;
 mod query;
 mod rare;

@@ -45,6 +45,9 @@ impl Gen<'_> {
         if self.once_in(4) {
             return self.rare_query();
         }
+        if self.once_in(4) {
+            return self.limited_query();
+        }
         let mut with = Tree::nothing();
         let mut scope = Scope::default();
         let mut ctes = Vec::new();

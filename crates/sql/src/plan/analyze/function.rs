@@ -38,7 +38,7 @@ pub(super) struct Called {
 #[derive(Default)]
 pub(super) struct CallForm {
     /// Names of the last arguments.
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
 }
 
 /// Of a function that PostgreSQL has and nobody has registered.
@@ -401,7 +401,17 @@ impl Analyzer<'_> {
         }
         let result = Type::of(resolved.result.0);
         if result.oid == oid::RECORD {
-            return unknown(format!("the result of {name}"));
+            if super::json_record::by_definition_list(name).is_some() {
+                let error = SqlError::unsupported(format!("could not determine row type for result of {name}"))
+                    .with_hint("Provide a non-null record argument, or call the function in the FROM clause using a column definition list.");
+                return Err(self.at(error, span));
+            }
+            let Some(columns) = self.columns_of_records(name, &typed)? else {
+                return unknown(format!("the result of {name}"));
+            };
+            let record = self.record(columns.clone(), span)?;
+            let bound = super::json_record::while_there(record, &columns)?;
+            return Ok(Called { bound, returns_set: true, out_name: None });
         }
         let out_name = match function.out_columns().as_slice() {
             [(name, _)] if !name.is_empty() => Some(*name),
@@ -506,7 +516,10 @@ impl Analyzer<'_> {
                 | "pg_listening_channels"
                 | "jsonb_array_elements"
                 | "jsonb_array_elements_text"
-                | "jsonb_object_keys" => {
+                | "jsonb_object_keys"
+                | "json_array_elements"
+                | "json_array_elements_text"
+                | "json_object_keys" => {
                     let function = format!("pg_{name}");
                     let Some(function) = self.names.state.scalar_functions().get(function.as_str()).cloned() else {
                         return unknown(format!("the set-returning function {name}"));

@@ -3,7 +3,7 @@
 //! A call is a SELECT of it from one row: its values are rows, its arguments may be columns of the items before it
 //! and of outer queries.
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::TableReference;
 use datafusion::logical_expr::expr::Unnest;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
@@ -14,9 +14,12 @@ use super::bound::{Bound, Relation, Type};
 use super::coerce::{catalog, sql_error};
 use super::expr::{Clause, arguments, function_name};
 use super::from::From;
+use super::function::Called;
+use super::json_record::by_definition_list;
 use super::scope::{Item, Scope, folded};
 use super::select::{Target, project};
 use super::{Analyzer, Result, unknown};
+use crate::exec::record::fields_of_record;
 use crate::parse::spelling::ROWS;
 use crate::pg::types;
 use crate::wire::SqlError;
@@ -32,6 +35,22 @@ fn each_array(function: &str, args: Vec<Bound>) -> Vec<Vec<Bound>> {
         true => args.into_iter().map(|arg| vec![arg]).collect(),
         false => vec![args],
     }
+}
+
+/// A column of a function in FROM: the name that it has of its own, the function's, the values.
+pub(super) type Column = (Option<String>, String, Bound);
+
+/// The columns of a call: several if it returns records.
+fn columns_of(called: Called, function: &str) -> Vec<Column> {
+    let Some((fields, exprs)) = fields_of_record(&called.bound.expr).filter(|_| called.returns_set) else {
+        return vec![(called.out_name.map(str::to_owned), function.to_owned(), called.bound)];
+    };
+    let column = |(field, expr): (&FieldRef, &Expr)| {
+        let ty = Type { oid: types::field_oid(field), typmod: types::field_typmod(field) };
+        let bound = Bound::with_data(expr.clone(), ty, field.data_type().clone());
+        (Some(field.name().clone()), function.to_owned(), bound)
+    };
+    fields.iter().zip(exprs).map(column).collect()
 }
 
 impl Analyzer<'_> {
@@ -54,6 +73,9 @@ impl Analyzer<'_> {
         around.items = before.to_vec();
         let lateral = around.inner();
         let (bound, form) = self.arguments(args, &function, &lateral, Clause::From)?;
+        if by_definition_list(&function).is_some() && form.names.is_empty() {
+            return self.record_item(&function, bound, ordinality, alias, before, name.span());
+        }
         if let Some(alias) = alias
             && alias.columns.iter().any(|column| column.data_type.is_some())
         {
@@ -73,7 +95,7 @@ impl Analyzer<'_> {
         let mut targets = Vec::with_capacity(2);
         for args in each_array(&function, bound) {
             let called = self.call_function(schema.as_deref(), &function, args, &form, name.span())?;
-            targets.push((called.out_name, function.clone(), called.bound));
+            targets.extend(columns_of(called, &function));
         }
         self.sets_item(targets, ordinality, alias, before)
     }
@@ -95,7 +117,7 @@ impl Analyzer<'_> {
             let DataType::List(item) = &data else { return unknown("pg_options_to_table") };
             let expr = Expr::Unnest(Unnest { expr: Box::new(list), outer: false });
             let bound = Bound::with_data(expr, Type::TEXT, item.data_type().clone());
-            targets.push((Some(column), function.to_owned(), bound));
+            targets.push((Some(column.to_owned()), function.to_owned(), bound));
         }
         self.sets_item(targets, ordinality, alias, before)
     }
@@ -139,16 +161,16 @@ impl Analyzer<'_> {
                 if !called.returns_set {
                     return unknown("a function that returns no set in ROWS FROM");
                 }
-                targets.push((called.out_name, function.clone(), called.bound));
+                targets.extend(columns_of(called, &function));
             }
         }
         self.sets_item(targets, ordinality, alias, before)
     }
 
     /// Sets side by side, each with its column's name if it has one and its function's.
-    fn sets_item(
+    pub(super) fn sets_item(
         &mut self,
-        sets: Vec<(Option<&str>, String, Bound)>,
+        sets: Vec<Column>,
         ordinality: bool,
         alias: Option<&TableAlias>,
         before: &[Item],
@@ -158,7 +180,7 @@ impl Analyzer<'_> {
         let mut targets = Vec::with_capacity(sets.len() + 1);
         for (out_name, function, bound) in sets {
             let name = match (out_name, alias) {
-                (Some(name), _) => name.to_owned(),
+                (Some(name), _) => name,
                 (None, Some(alias)) if !several => folded(&alias.name),
                 _ => function,
             };

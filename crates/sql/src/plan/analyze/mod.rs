@@ -18,6 +18,7 @@
 //! | `coerce` | casts | parse_coerce.c |
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //! | `json` | functions and aggregates that make JSON | json.c |
+//! | `json_record` | functions of documents that return records | jsonfuncs.c |
 //! | `enums` | functions of enumerated types | enum.c |
 //! | `domains` | casts to domains, and their defaults | domains.c |
 //! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
@@ -56,6 +57,7 @@ mod heavy;
 mod identity;
 mod insert;
 mod json;
+mod json_record;
 mod literal;
 mod lock;
 mod merge;
