@@ -204,6 +204,10 @@ pub(crate) fn lift(sql: &str) -> Option<Lifted> {
                 if bytes.get(i) == Some(&b'\'') {
                     return None; // E'…', B'…', U&'…'
                 }
+                // An expression of the select list is that of a grouping set by its text, constants and all.
+                if ["rollup", "cube", "grouping"].iter().any(|w| word.eq_ignore_ascii_case(w)) {
+                    return None;
+                }
                 if ["order", "group", "limit", "offset", "fetch", "window", "over"]
                     .iter()
                     .any(|w| word.eq_ignore_ascii_case(w))

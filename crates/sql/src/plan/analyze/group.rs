@@ -54,16 +54,18 @@ impl Rebase {
     }
 
     pub(super) fn apply(&self, expr: &mut Expr) -> Result<()> {
-        let before = std::mem::take(expr);
-        *expr = before
-            .transform_down(|expr| {
-                Ok(match self.0.get(&expr) {
-                    Some(column) => Transformed::new(column.clone(), true, TreeNodeRecursion::Jump),
-                    None => Transformed::no(expr),
-                })
-            })?
-            .data;
+        *expr = self.applied(std::mem::take(expr))?;
         Ok(())
+    }
+
+    fn applied(&self, expr: Expr) -> datafusion::common::Result<Expr> {
+        let changed = expr.transform_down(|expr| {
+            Ok(match self.0.get(&expr) {
+                Some(column) => Transformed::new(column.clone(), true, TreeNodeRecursion::Jump),
+                None => Transformed::no(expr),
+            })
+        })?;
+        Ok(changed.data)
     }
 }
 
@@ -76,6 +78,16 @@ pub(super) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
         Expr::SetComparison(compared) => Some(&compared.subquery),
         _ => None,
     }
+}
+
+/// Whether an expression has the same value for all rows.
+fn is_constant(expr: &Expr) -> bool {
+    let varies = |expr: &Expr| {
+        Ok(matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::Unnest(_))
+            || subquery_of(expr).is_some()
+            || expr.is_volatile_node())
+    };
+    !expr.exists(varies).unwrap_or(true)
 }
 
 impl Analyzer<'_> {
@@ -237,6 +249,14 @@ impl Analyzer<'_> {
             }
             false => plan,
         };
+        let plan = match group_exprs.as_mut_slice() {
+            [Expr::GroupingSet(GroupingSet::GroupingSets(sets))] => {
+                let plan = self.sets_of_columns(plan, sets, &mut exprs)?;
+                aggregates = find_aggregate_exprs(exprs.iter().map(|expr| &**expr));
+                plan
+            }
+            _ => plan,
+        };
         if !matches!(group_exprs.as_slice(), [Expr::GroupingSet(_)]) {
             self.add_dependent(&plan, &mut group_exprs, &exprs, &aggregates, scope)?;
         }
@@ -264,6 +284,63 @@ impl Analyzer<'_> {
             self.check_grouped(expr, &input, &plan, scope)?;
         }
         Ok(plan)
+    }
+
+    /// `plan` with a column for each expression of grouping sets that is none; these become the sets', and what stands for the
+    /// expressions in `exprs`. Where a set does not name an expression it is NULL, whatever the columns are that it is computed of
+    /// (`coalesce(x, 0)` of an `x` that is NULL for the same reason would be 0).
+    ///
+    /// A constant is replaced where it is a whole expression only, as in PostgreSQL (`set_upper_references` in setrefs.c).
+    fn sets_of_columns(
+        &mut self,
+        plan: LogicalPlan,
+        sets: &mut [Vec<Expr>],
+        exprs: &mut [&mut Expr],
+    ) -> Result<LogicalPlan> {
+        let mut computed: Vec<(Expr, Expr)> = Vec::new();
+        let mut columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        for expr in sets.iter_mut().flatten().filter(|expr| !matches!(expr, Expr::Column(_))) {
+            let known = computed.iter().find(|(known, _)| known == expr).map(|(_, column)| column.clone());
+            let column = match known {
+                Some(column) => column,
+                None => {
+                    let name = self.qualifier(&format!("{}group", crate::naming::MARK));
+                    let column = Expr::Column(PlanColumn::from_name(&name));
+                    columns.push(expr.clone().alias(name));
+                    computed.push((expr.clone(), column.clone()));
+                    column
+                }
+            };
+            *expr = column;
+        }
+        if computed.is_empty() {
+            return Ok(plan);
+        }
+        let (constants, others): (Vec<_>, Vec<_>) = computed.into_iter().partition(|(expr, _)| is_constant(expr));
+        let rebase = Rebase::pairs(others);
+        for expr in exprs.iter_mut() {
+            match constants.iter().find(|(constant, _)| constant == *expr) {
+                Some((_, column)) => **expr = column.clone(),
+                None => rebase.apply(expr)?,
+            }
+        }
+        // What asks which set a row is of names them all.
+        let grouping = Rebase::pairs(constants);
+        for expr in exprs.iter_mut() {
+            let before = std::mem::take(*expr);
+            **expr = before
+                .transform_down(|expr| match expr {
+                    Expr::AggregateFunction(mut call) if call.func.name() == "grouping" => {
+                        for arg in &mut call.params.args {
+                            *arg = grouping.applied(std::mem::take(arg))?;
+                        }
+                        Ok(Transformed::new(Expr::AggregateFunction(call), true, TreeNodeRecursion::Jump))
+                    }
+                    other => Ok(Transformed::no(other)),
+                })?
+                .data;
+        }
+        Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
     }
 
     /// Columns of a table whose whole primary key is grouped by depend on it, and may be used as if they
