@@ -48,3 +48,14 @@ INSERT INTO app.child (parent_id, qty, tags, doc, v, c, "Odd Name", took, u) VAL
     (1, 2, '{a,"b c"}', '{"k": [1, null]}', 'v', 'c', '\x00ff', '1 mon 2 days', '00000000-0000-0000-0000-000000000001'),
     (2, 3, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT nextval('s1');
+CREATE FUNCTION plus(a integer, b integer DEFAULT 1) RETURNS integer LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT a + b $$;
+CREATE FUNCTION app.names(text DEFAULT 'x', day date DEFAULT '2024-01-02') RETURNS SETOF text LANGUAGE sql STABLE COST 7 ROWS 10 PARALLEL SAFE AS 'SELECT name FROM public.parent WHERE name <> $1';
+CREATE FUNCTION app.pairs(low integer) RETURNS TABLE (k bigint, "W x" text) LANGUAGE sql AS $$ SELECT id, name FROM public.parent WHERE id > low; $$;
+CREATE FUNCTION tenfold(a integer) RETURNS integer IMMUTABLE RETURN a * 10;
+CREATE FUNCTION cheer(x text) RETURNS text BEGIN ATOMIC SELECT upper(x) AS loud; END;
+CREATE FUNCTION erase(low integer) RETURNS void LANGUAGE sql AS $$ DELETE FROM public.parent WHERE id > low; SELECT 1 $$;
+COMMENT ON FUNCTION plus(integer, integer) IS 'adds; it''s plain';
+ALTER FUNCTION tenfold(integer) OWNER TO alice;
+CREATE VIEW called AS SELECT plus(p.id::integer, 2) AS n, tenfold(7) AS t, w.k FROM parent p, LATERAL app.pairs(p.id::integer) w;
+CREATE TABLE computed (a integer DEFAULT plus(1), b integer GENERATED ALWAYS AS (plus(a, 2)) STORED, CHECK (tenfold(a) > 0));
+CREATE INDEX computed_plus ON computed (plus(a, 5)) WHERE tenfold(a) > 1;

@@ -73,7 +73,7 @@ pub enum CheckOption {
 }
 
 impl View {
-    pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
         put_counted(out, self.sql.as_bytes());
         out.push(match self.check {
             CheckOption::None => 0,
@@ -108,7 +108,7 @@ impl View {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self> {
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self> {
         let sql = text(r)?;
         let check = match r.u8()? {
             0 => CheckOption::None,

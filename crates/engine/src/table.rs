@@ -22,7 +22,7 @@ use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use crate::access::Access;
 use crate::catalog_object::CatalogObject;
 use crate::databases::namespace_in;
-use crate::definition::{Check, Column, CommentOn, ForeignKey, Generated, Index, Place};
+use crate::definition::{Check, Column, CommentOn, Definition, ForeignKey, Generated, Index, Place};
 use crate::index_details::{self, IndexDetails};
 use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
@@ -169,6 +169,13 @@ impl TableSpec {
 }
 
 impl Table {
+    /// An entry that no catalog has, whose query's names mean what `view` says: a function's body is read as a view's query is.
+    pub fn of_names(id: u32, schema: &str, name: &str, view: View, access: Access) -> Self {
+        let (schema, name, view) = (schema.to_owned(), name.to_owned(), Some(Box::new(view)));
+        let access = Some(Box::new(access));
+        Definition { id, schema, name, view, access, ..Definition::without_rows() }.build(Arc::default(), 0)
+    }
+
     /// Whether it has rows: it is neither a view nor a sequence, nor an object of another kind.
     pub fn is_table(&self) -> bool {
         self.view.is_none() && self.sequence.is_none() && self.object.is_none()

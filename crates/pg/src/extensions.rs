@@ -11,7 +11,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, TableFactor, VisitorMut};
 use resurgam_ast::AstWalkMut;
 use resurgam_dialect::{Catalog, Function, Schema, extension_functions, intern};
 use resurgam_engine::codec::{Reader, put_counted};
@@ -19,6 +19,7 @@ use resurgam_engine::{CommentOn, Error, ErrorKind, FIRST_ROLE, ObjectKind, Resul
 
 use crate::functions::quote_ident;
 use crate::search_path::{PG_CATALOG, PUBLIC, SearchPath};
+use crate::user_functions::{self, UserFunction};
 use crate::user_types;
 
 /// Version of a body.
@@ -95,26 +96,35 @@ impl Installed {
     }
 }
 
-/// The functions of extensions as the dialect has them, those of schemas that are looked in first before the others.
-pub fn functions_of(all: &[Arc<Installed>], path: &SearchPath) -> Vec<Function> {
-    let mut ordered: Vec<(usize, &Arc<Installed>)> =
-        all.iter().map(|one| (path.place(&one.schema).unwrap_or(usize::MAX), one)).collect();
-    ordered.sort_by_key(|(place, one)| (*place, one.id));
-    let mut out = Vec::new();
-    for (place, one) in ordered {
+/// The functions of extensions and of users as the dialect has them, those of schemas that are looked in first before the
+/// others.
+pub fn functions_of(all: &[Arc<Installed>], users: &[Arc<UserFunction>], path: &SearchPath) -> Vec<Function> {
+    let mut ordered = user_functions::of_dialect(users, &|schema| path.place(schema));
+    for one in all {
+        let place = path.place(&one.schema).unwrap_or(usize::MAX);
         let schema = match one.schema.as_str() {
             PG_CATALOG => Schema::PgCatalog,
             name => Schema::User(intern(name), place != usize::MAX),
         };
-        out.extend(one.functions().map(|function| Function { schema, ..function.clone() }));
+        ordered.extend(one.functions().map(|function| (place, one.id, Function { schema, ..function.clone() })));
     }
-    out
+    // Stable: those of one extension stay in their order.
+    ordered.sort_by_key(|(place, id, _)| (*place, *id));
+    ordered.into_iter().map(|(.., function)| function).collect()
 }
 
 /// The name of a function in what a definition keeps as a statement here has to write it: with its schema if it is not found
 /// without, and else without. `None`: as it is kept.
 pub fn shown_name(name: &ObjectName) -> Option<ObjectName> {
-    let types = user_types::current().filter(|types| !types.extensions().is_empty())?;
+    let types = user_types::current().filter(|types| types.has_functions())?;
+    if let Some(oid) = user_functions::marked_name(name) {
+        let function = types.function(oid)?;
+        let name = Ident::new(quote_ident(function.name()));
+        return Some(match types.is_function_visible(function) {
+            true => ObjectName::from(vec![name]),
+            false => ObjectName::from(vec![Ident::new(quote_ident(&function.schema)), name]),
+        });
+    }
     let parts: Vec<&Ident> = name.0.iter().filter_map(ObjectNamePart::as_ident).collect();
     let folded = |ident: &Ident| match ident.quote_style {
         Some(_) => ident.value.clone(),
@@ -152,8 +162,16 @@ pub fn show_names(node: &mut impl AstWalkMut) {
             }
             ControlFlow::Continue(())
         }
+        fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } = factor
+                && let Some(shown) = shown_name(name)
+            {
+                *name = shown;
+            }
+            ControlFlow::Continue(())
+        }
     }
-    if user_types::current().is_some_and(|types| !types.extensions().is_empty()) {
+    if user_types::current().is_some_and(|types| types.has_functions()) {
         let _ = node.walk_mut(&mut Walk);
     }
 }
@@ -185,7 +203,7 @@ mod tests {
         };
         let all = [one(1, "uuid-ossp", "a"), one(2, "pgcrypto", "b")];
         let first = |path: &str| {
-            let functions = functions_of(&all, &SearchPath::of(path, ""));
+            let functions = functions_of(&all, &[], &SearchPath::of(path, ""));
             functions.first().map(|function| (function.name, function.schema))
         };
         assert_eq!(first("b, a"), Some(("digest", Schema::User("b", true))));

@@ -27,6 +27,7 @@
 //! | [`search_path`] | the setting to the schemas that names are looked for in |
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |
 //! | [`user_types`] | enumerated types and domains |
+//! | [`user_functions`] | functions that users make |
 //! | [`extensions`] | what CREATE EXTENSION brings along |
 //! | [`wire`] | what all of them answer with: errors, fields, encoded rows, tags |
 
@@ -58,6 +59,7 @@ pub mod running;
 pub mod search_path;
 pub mod sequence_names;
 pub mod types;
+pub mod user_functions;
 pub mod user_types;
 pub mod view;
 pub mod wire;

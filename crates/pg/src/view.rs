@@ -24,7 +24,7 @@ fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
-fn parsed(sql: &str) -> Option<Box<Query>> {
+pub(crate) fn parsed(sql: &str) -> Option<Box<Query>> {
     let parser = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(PARSER_LEVELS_MAX);
     match parser.try_with_sql(sql).ok()?.parse_statements().ok()?.pop()? {
         ast::Statement::Query(query) => Some(query),

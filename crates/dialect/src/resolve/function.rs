@@ -38,6 +38,8 @@ pub struct Call<'a> {
     pub procedure: bool,
     /// It stands in what a definition keeps: names without a schema are of `public`, whatever the search path.
     pub stored: bool,
+    /// The function with this oid is meant, whatever there is beside it.
+    pub oid: Option<u32>,
     /// The only argument is a parameter without a type, not a literal: `int4($1)` is then no cast.
     pub is_parameter: bool,
 }
@@ -59,6 +61,7 @@ impl<'a> Call<'a> {
             over: false,
             procedure: false,
             stored: false,
+            oid: None,
             is_parameter: false,
         }
     }
@@ -215,7 +218,7 @@ impl Catalog {
     /// The cast that a call of a type's name with one argument is, if no function is just that.
     fn cast_as_function(&self, call: &Call<'_>) -> Option<CastPlan> {
         let &[source] = call.args else { return None };
-        if !call.arg_names.is_empty() {
+        if !call.arg_names.is_empty() || call.oid.is_some() {
             return None;
         }
         let schema = call.schema.map_or(Some(Schema::PgCatalog), Schema::from_name)?;

@@ -24,7 +24,11 @@ impl Catalog {
     /// order.
     pub(super) fn function_candidates(&self, call: &Call<'_>) -> Vec<Candidate<Match<'_>>> {
         let mut all: Vec<Candidate<Match<'_>>> = Vec::new();
-        for function in self.functions_called(call.schema, call.name, call.stored) {
+        let called = match call.oid {
+            Some(oid) => self.function(oid).into_iter().collect(),
+            None => self.functions_called(call.schema, call.name, call.stored),
+        };
+        for function in called {
             let Some(new) = candidate(function, call) else { continue };
             // Two that look alike to the call: one without VARIADIC is preferred, else neither.
             let given = |c: &Candidate<Match<'_>>| c.args.len() - c.of.defaulted;

@@ -80,6 +80,7 @@ fn functions(rows: &mut Rows<'_>, types: &UserTypes, model: &Model) {
     for function in catalog.user_functions() {
         resolution::pg_proc(&catalog, rows, function);
         rows.put("pronamespace", model.schema_oid(function.schema.name()).into());
+        super::functions::put_proc(rows, types, function.oid);
     }
 }
 

@@ -3,6 +3,7 @@
 use resurgam_engine::{CheckOption, ColumnType, Identity, Sequence};
 
 use super::defs::system_relations;
+use super::functions;
 use super::model::{Model, RelationKind};
 use super::rows::{Rows, V};
 use super::user_types;
@@ -61,6 +62,8 @@ pub(super) fn fill(
                 ]);
             }
         }
+        "routines" => functions::routines(rows, &database),
+        "parameters" => functions::parameters(rows, &database),
         "views" => {
             let model = model()?;
             for view in &model.views {

@@ -13,11 +13,13 @@
 //! | role, or database made by CREATE DATABASE, with engine id n | [`relation_oid`] |
 //! | system relations, types, schemas `pg_catalog`, `information_schema`, `public` | PostgreSQL's |
 //! | other schema, or extension, with engine id n | [`relation_oid`] |
+//! | function of a user, with engine id n | [`relation_oid`] |
 //! | function of an extension | the same in all databases ([`FIRST_EXTENSION_OID`](resurgam_dialect::FIRST_EXTENSION_OID) and up) |
 
 mod defs;
 mod depend;
 mod extensions;
+mod functions;
 mod info;
 mod model;
 mod namespaces;
@@ -39,6 +41,10 @@ use datafusion::catalog::TableProvider;
 
 pub use defs::{SystemRelation, system_relation, system_relations};
 pub use extensions::{CLASS_EXTENSION, CLASS_FUNCTION};
+pub use functions::{
+    named as function_named, shown_definition, shown_expression, shown_name as shown_function, standard_body,
+    user_functions,
+};
 pub use model::{
     CLASS_CONSTRAINT, CLASS_RELATION, Constraint, IndexInfo, Model, Relation, RelationKind, declared, distinct_names,
     expression_name, index_expression, namespaces, predicate_of, primary_index_oid, relation_oid, relations,

@@ -750,7 +750,7 @@ impl Model {
     pub fn expression(&self, sql: &str) -> String {
         let shown = |name: &str| self.find_stored(name).map(Relation::visible_name).filter(|shown| shown != name);
         let sql = crate::sequence_names::renamed(sql, &shown).unwrap_or_else(|| sql.to_owned());
-        let calls = crate::user_types::current().is_some_and(|types| !types.extensions().is_empty());
+        let calls = crate::user_types::current().is_some_and(|types| types.has_functions());
         match crate::definition::parse_expression(&sql) {
             Ok(mut expr) if calls => {
                 crate::extensions::show_names(&mut expr);

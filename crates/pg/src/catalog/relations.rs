@@ -5,6 +5,7 @@ use resurgam_engine::{CheckOption, Grant, Identity, Table};
 use super::defs::system_relations;
 use super::depend;
 use super::extensions;
+use super::functions;
 use super::model::{CLASS_RELATION, Model, RelationKind, relation_oid, row_type_oid};
 use super::namespaces::CLASS_SCHEMA;
 use super::rows::{Rows, V};
@@ -113,6 +114,7 @@ pub(super) fn fill(
         "pg_description" => {
             let model = model()?;
             extensions::fill(name, rows, &model);
+            functions::fill(name, rows, &model);
             for comment in model.comments() {
                 rows.add([
                     ("objoid", comment.oid.into()),
@@ -214,6 +216,7 @@ pub(super) fn fill(
             let model = model()?;
             depend::fill(rows, &model);
             extensions::fill(name, rows, &model);
+            functions::fill(name, rows, &model);
         }
         "pg_extension" | "pg_available_extensions" | "pg_available_extension_versions" | "pg_proc" => {
             extensions::fill(name, rows, &model()?);

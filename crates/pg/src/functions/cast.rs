@@ -226,11 +226,12 @@ impl PgCast {
         let text = array.data_type().is_string();
         if matches!(self.oid, oid::REGPROC | oid::REGPROCEDURE) {
             let texts = cast_array(array, &TEXT, oid::TEXT, &self.cx.zone())?;
-            let stripped: StringViewArray = texts
-                .as_string_view()
-                .iter()
-                .map(|name| name.map(|name| name.strip_prefix("pg_catalog.").unwrap_or(name)))
-                .collect();
+            let with_types = self.oid == oid::REGPROCEDURE;
+            let shown = |name: &str| match crate::catalog::function_named(name) {
+                Some(function) => crate::catalog::shown_function(&function, with_types),
+                None => name.strip_prefix("pg_catalog.").unwrap_or(name).to_owned(),
+            };
+            let stripped: StringViewArray = texts.as_string_view().iter().map(|name| name.map(shown)).collect();
             return Ok(Arc::new(stripped));
         }
         if !text {
@@ -301,6 +302,9 @@ fn function_oids(names: &ArrayRef) -> Result<ArrayRef, SqlError> {
         }
         if name.bytes().all(|byte| byte.is_ascii_digit()) {
             return crate::decode::parse_oid(name);
+        }
+        if let Some(function) = crate::catalog::function_named(name) {
+            return Ok(function.oid());
         }
         let bare = name.split('(').next().unwrap_or(name).trim_matches('"');
         let (schema, bare) = match bare.split_once('.') {

@@ -12,6 +12,7 @@ use crate::context::{PgContext, Sizes};
 use crate::roles::acl::{Object, privilege};
 use crate::roles::{PG_READ_ALL_STATS, ServerDatabase};
 use crate::types::{self, oid as t};
+use crate::user_functions::UserFunction;
 use crate::wire::SqlError;
 
 /// Every function here.
@@ -79,9 +80,24 @@ fn class_named(name: &str) -> Option<u32> {
         "pg_type" => Some(crate::catalog::CLASS_TYPE),
         "pg_namespace" => Some(CLASS_SCHEMA),
         "pg_extension" => Some(crate::catalog::CLASS_EXTENSION),
+        "pg_proc" => Some(crate::catalog::CLASS_FUNCTION),
         _ => None,
     }
 }
+
+/// Functions that show a part of the definition of a function of users.
+type FunctionPart = (&'static str, fn(&UserFunction) -> Option<String>);
+const FUNCTION_PARTS: [FunctionPart; 5] = [
+    ("pg_get_functiondef", |function| Some(crate::catalog::shown_definition(function))),
+    ("pg_get_function_arguments", |function| {
+        Some(function.definition.arguments(false, &crate::catalog::shown_expression))
+    }),
+    ("pg_get_function_identity_arguments", |function| {
+        Some(function.definition.arguments(true, &crate::catalog::shown_expression))
+    }),
+    ("pg_get_function_sqlbody", |function| crate::catalog::standard_body(&function.definition)),
+    ("pg_get_function_result", |function| Some(function.definition.returns())),
+];
 
 /// Whether a type is found by its name alone.
 fn type_is_visible(oid: u32) -> bool {
@@ -171,11 +187,19 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("pg_type_is_visible", &[P::Oid], t::BOOL, |_cx, call| {
         call.bools(|row| Ok(call.oid(0, row).map(type_is_visible)))
     }));
-    let mut visible = add!("pg_function_is_visible", &[P::Oid], t::BOOL, |_cx, call| {
+    out.push(add!("pg_function_is_visible", &[P::Oid], t::BOOL, |_cx, call| {
+        let types = crate::user_types::current();
+        call.bools(|row| {
+            Ok(call.oid(0, row).map(|oid| match types.as_ref().and_then(|types| types.function(oid)) {
+                Some(function) => types.as_ref().is_some_and(|types| types.is_function_visible(function)),
+                None => true,
+            }))
+        })
+    }));
+    let mut visible = add!("pg_opclass_is_visible", &[P::Oid], t::BOOL, |_cx, call| {
         call.bools(|row| Ok(call.oid(0, row).map(|_| true)))
     });
     for alias in [
-        "pg_opclass_is_visible",
         "pg_operator_is_visible",
         "pg_collation_is_visible",
         "pg_conversion_is_visible",
@@ -267,12 +291,24 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         })
         .required(1),
     );
-    let mut unknown = add!("pg_get_functiondef", &[P::Any, P::Any], t::TEXT, |_cx, call| call.null()).required(1);
+    for (name, shown) in FUNCTION_PARTS {
+        out.push(
+            f(name, &[P::Any, P::Any], oid(t::TEXT), move |call| -> Result<ArrayRef, SqlError> {
+                call.texts(|row| {
+                    // An oid, or a name as `regproc` and `regprocedure` are kept.
+                    let function = match call.oid(0, row) {
+                        Some(oid) => crate::catalog::function_named(&oid.to_string()),
+                        None => call.text(0, row).and_then(crate::catalog::function_named),
+                    };
+                    Ok(function.and_then(|function| shown(&function)))
+                })
+            })
+            .volatile()
+            .required(1),
+        );
+    }
+    let mut unknown = add!("pg_get_ruledef", &[P::Any, P::Any], t::TEXT, |_cx, call| call.null()).required(1);
     for alias in [
-        "pg_get_function_arguments",
-        "pg_get_function_identity_arguments",
-        "pg_get_function_sqlbody",
-        "pg_get_ruledef",
         "pg_get_triggerdef",
         "pg_get_statisticsobjdef",
         "pg_get_statisticsobjdef_expressions",
@@ -281,7 +317,6 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         unknown = unknown.alias(alias);
     }
     out.push(unknown);
-    out.push(add!("pg_get_function_result", &[P::Any], t::TEXT, |_cx, call| call.null()));
     out.push(add!("pg_get_statisticsobjdef_columns", &[P::Any], t::TEXT, |_cx, call| call.null()));
     // No rows there for what is no partition; psql asks for them beside the table itself.
     out.push(add!("pg_partition_ancestors", &[P::Any], t::REGCLASS, |_cx, call| call.null()));
@@ -319,6 +354,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                 if let Some(comment) = &one.comment {
                     let class = crate::catalog::CLASS_EXTENSION;
                     all.entry(crate::catalog::relation_oid(one.id)).or_default().push((class, comment));
+                }
+            }
+            for function in types.iter().flat_map(|types| types.functions()) {
+                if let Some(comment) = &function.comment {
+                    all.entry(function.oid()).or_default().push((crate::catalog::CLASS_FUNCTION, comment));
                 }
             }
             call.texts(|row| {

@@ -1,5 +1,5 @@
 //! Types that users make: enumerated types and domains; and what else a database has beside PostgreSQL's own that names are
-//! resolved to, the functions of extensions.
+//! resolved to, functions of users and of extensions.
 //!
 //! They are objects of the engine's catalog; [`definition`] has what their bodies say. [`UserTypes`] are all of one moment,
 //! as a session's transaction sees them. What has to do with types asks for them by oid and has no session at hand, so the
@@ -32,12 +32,13 @@ pub use scope::{TypeSource, current, database, scope, with};
 use crate::extensions::{Installed, functions_of};
 use crate::search_path::SearchPath;
 use crate::types::PgType;
+use crate::user_functions::{UserFunction, is_hidden_by_builtin};
 use crate::wire::SqlError;
 
 /// First oid of what users make.
 pub const FIRST_USER_OID: u32 = 16_384;
 
-/// All types and extensions of one moment.
+/// All types, extensions and functions of one moment.
 #[derive(Debug)]
 pub struct UserTypes {
     all: Vec<Arc<UserType>>,
@@ -46,6 +47,8 @@ pub struct UserTypes {
     /// Schemas in which names without one are looked for, in their order.
     path: Vec<String>,
     extensions: Vec<Arc<Installed>>,
+    /// Functions that users made, by age.
+    functions: Vec<Arc<UserFunction>>,
     /// In which order functions are looked for in schemas.
     function_path: Arc<SearchPath>,
     /// PostgreSQL's catalog with them, made when it is asked for.
@@ -59,13 +62,18 @@ impl UserTypes {
         all.sort_by_key(|ty| ty.oid);
         let by_oid = all.iter().enumerate().map(|(at, ty)| (ty.oid, at)).collect();
         let by_array = all.iter().enumerate().map(|(at, ty)| (ty.body.array, at)).collect();
-        let (extensions, function_path) = (Vec::new(), SearchPath::stored());
-        Self { all, by_oid, by_array, path, extensions, function_path, catalog: OnceLock::new() }
+        let (extensions, functions, function_path) = (Vec::new(), Vec::new(), SearchPath::stored());
+        Self { all, by_oid, by_array, path, extensions, functions, function_path, catalog: OnceLock::new() }
     }
 
-    /// The same with extensions, whose functions are looked for along `path`.
-    pub fn with_extensions(self, extensions: Vec<Arc<Installed>>, path: Arc<SearchPath>) -> Self {
-        Self { extensions, function_path: path, ..self }
+    /// The same with extensions and functions; functions, of extensions too, are looked for along `path`.
+    pub fn with_functions(
+        self,
+        extensions: Vec<Arc<Installed>>,
+        functions: Vec<Arc<UserFunction>>,
+        path: Arc<SearchPath>,
+    ) -> Self {
+        Self { extensions, functions, function_path: path, ..self }
     }
 
     /// Whether there are no types.
@@ -75,7 +83,56 @@ impl UserTypes {
 
     /// Whether there is nothing that PostgreSQL's own catalog does not have.
     pub fn is_builtin(&self) -> bool {
-        self.all.is_empty() && self.extensions.is_empty()
+        self.all.is_empty() && !self.has_functions()
+    }
+
+    /// Whether there are functions that PostgreSQL's own catalog does not have.
+    pub fn has_functions(&self) -> bool {
+        !self.extensions.is_empty() || !self.functions.is_empty()
+    }
+
+    /// Functions that users made, by age.
+    pub fn functions(&self) -> &[Arc<UserFunction>] {
+        &self.functions
+    }
+
+    /// The function that a user made with that oid.
+    pub fn function(&self, oid: u32) -> Option<&Arc<UserFunction>> {
+        self.functions.iter().find(|function| function.oid() == oid)
+    }
+
+    /// Those of that name, in that schema or in one of those in which names alone are looked for.
+    pub fn functions_named<'s>(
+        &'s self,
+        schema: Option<&'s str>,
+        name: &'s str,
+    ) -> impl Iterator<Item = &'s Arc<UserFunction>> {
+        self.functions.iter().filter(move |function| {
+            function.name() == name
+                && match schema {
+                    Some(schema) => function.schema == schema,
+                    None => self.looks_for_functions_in(&function.schema),
+                }
+        })
+    }
+
+    /// Whether a function's name and the types of its arguments find it.
+    pub fn is_function_visible(&self, function: &UserFunction) -> bool {
+        let Some(own) = self.function_path.place(&function.schema) else { return false };
+        let before = |other: &Arc<UserFunction>| {
+            other.definition.input_types() == function.definition.input_types()
+                && self.function_path.place(&other.schema).is_some_and(|place| place < own)
+        };
+        !is_hidden_by_builtin(&function.definition) && !self.functions_named(None, function.name()).any(before)
+    }
+
+    /// The name of a function, with its schema where that is needed to find it.
+    pub fn shown_function(&self, function: &UserFunction) -> String {
+        let name = resurgam_dialect::quote_identifier(function.name());
+        match self.is_function_visible(function) {
+            true => name.into_owned(),
+            false => format!("{}.{name}", resurgam_dialect::quote_identifier(&function.schema)),
+        }
     }
 
     /// The extensions that the database has, by age.
@@ -131,7 +188,7 @@ impl UserTypes {
     /// `base` with these types and functions.
     pub fn catalog(&self, base: &Catalog) -> Arc<Catalog> {
         let made = || {
-            let functions = functions_of(&self.extensions, &self.function_path);
+            let functions = functions_of(&self.extensions, &self.functions, &self.function_path);
             match self.all.is_empty() {
                 true => Arc::new(base.with_user_functions(functions)),
                 false => Arc::new(base.with_types(&self.of_dialect()).with_user_functions(functions)),

@@ -37,6 +37,14 @@ pub(crate) struct Needs {
     pub system: Vec<(&'static str, Option<u32>)>,
 }
 
+impl Needs {
+    /// The tables that rows are written to.
+    pub(crate) fn written(&self) -> impl Iterator<Item = u32> + '_ {
+        let writes = |need: &&Need| need.privileges & (p::INSERT | p::DELETE) != 0 || !need.updated.is_empty();
+        self.relations.iter().filter(writes).map(|need| need.entry.id)
+    }
+}
+
 /// Relations of the system that only superusers read.
 pub(crate) const HIDDEN: [&str; 7] = [
     "pg_authid",

@@ -13,6 +13,7 @@ use super::syntax::{Spec, spec};
 use crate::parse::words::Words;
 use crate::pg::roles::acl::{self, Object, privilege as p};
 use crate::pg::roles::{DefaultPrivileges, Rights};
+use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::UserType;
 use crate::session::Session;
 use crate::wire::{Execution, SqlError, Tag};
@@ -130,6 +131,9 @@ pub(super) fn what_holds(txn: &Transaction, rights: &Rights, role: u32) -> Resul
     for entry in txn.objects(ObjectKind::EXTENSION)? {
         note(access_of(&entry), format!("extension {}", entry.name));
     }
+    for entry in txn.objects(ObjectKind::FUNCTION)? {
+        note(access_of(&entry), format!("function {}", UserFunction::of_object(&entry)?.definition.signature()));
+    }
     for database in txn.objects(ObjectKind::DATABASE)? {
         note(access_of(&database), format!("database {}", database.name));
     }
@@ -200,6 +204,38 @@ fn goes_with_table(entry: &Table) -> bool {
 }
 
 impl Session {
+    /// Gives an object that is no relation to a role; errors call it so.
+    ///
+    /// # Errors
+    /// `42501`, `42704`.
+    pub(crate) async fn give_object(
+        &mut self,
+        txn: &Transaction,
+        entry: &Arc<Table>,
+        (word, name): (&str, &str),
+        to: &Spec,
+    ) -> Result<(), SqlError> {
+        let rights = self.db.rights(Some(txn))?;
+        let to = self.role_of(&rights, to)?;
+        let access = access_of(entry);
+        if access.owner == to {
+            return Ok(());
+        }
+        if !rights.is_superuser(self.role()) {
+            if !rights.has_rights_of(self.role(), access.owner) {
+                return Err(super::identity::not_owner(word, name));
+            }
+            self.may_give_to(&rights, to)?;
+            if rights.allowed(to, &rights.schema(&entry.schema), Object::Schema, p::CREATE) == 0 {
+                return Err(super::needs::denied("schema", &entry.schema));
+            }
+        }
+        self.keep_role(txn, to).await?;
+        let access = given_to(access, to);
+        self.store_access(txn, entry, access).await?;
+        Ok(())
+    }
+
     /// Runs ALTER … OWNER TO.
     pub(crate) async fn run_owner(&mut self, command: &OwnerCommand) -> Result<Execution, SqlError> {
         self.ddl_deadline = self.deadline();
@@ -246,24 +282,7 @@ impl Session {
             }
             What::Type | What::Domain => {
                 let entry = self.type_to_give(&txn, command)?;
-                let rights = self.db.rights(Some(&txn))?;
-                let to = self.role_of(&rights, &command.to)?;
-                let access = access_of(&entry);
-                if access.owner == to {
-                    return done;
-                }
-                if !rights.is_superuser(self.role()) {
-                    if !rights.has_rights_of(self.role(), access.owner) {
-                        return Err(super::identity::not_owner("type", &entry.name));
-                    }
-                    self.may_give_to(&rights, to)?;
-                    if rights.allowed(to, &rights.schema(&entry.schema), Object::Schema, p::CREATE) == 0 {
-                        return Err(super::needs::denied("schema", &entry.schema));
-                    }
-                }
-                self.keep_role(&txn, to).await?;
-                let access = given_to(access, to);
-                self.store_access(&txn, &entry, access).await?;
+                self.give_object(&txn, &entry, ("type", &entry.name), &command.to).await?;
                 done
             }
             _ => {
@@ -400,7 +419,9 @@ impl Session {
         for entry in entries {
             self.hand_over_relation(&txn, &entry, to).await?;
         }
-        for kind in [ObjectKind::SCHEMA, ObjectKind::TYPE, ObjectKind::EXTENSION, ObjectKind::DATABASE] {
+        let kinds =
+            [ObjectKind::SCHEMA, ObjectKind::TYPE, ObjectKind::EXTENSION, ObjectKind::FUNCTION, ObjectKind::DATABASE];
+        for kind in kinds {
             for entry in txn.objects(kind)? {
                 if from.contains(&access_of(&entry).owner) {
                     let access = given_to(access_of(&entry), to);
@@ -429,6 +450,12 @@ impl Session {
         let sequences = txn.sequences()?;
         let sequences: Vec<String> = sequences.iter().filter(|entry| of(entry)).map(|entry| quoted(entry)).collect();
         self.drop_named("SEQUENCE", &sequences, cascade).await?;
+        let mut functions = txn.objects(ObjectKind::FUNCTION)?;
+        functions.retain(&of);
+        for function in &functions {
+            self.settle_ddl(|| txn.lock_for_change(function)).await?;
+        }
+        Box::pin(self.drop_function_entries(&txn, functions, cascade)).await?;
         let types = txn.objects(ObjectKind::TYPE)?;
         let types: Vec<String> = types.iter().filter(|entry| of(entry)).map(|entry| quoted(entry)).collect();
         self.drop_named("TYPE", &types, cascade).await?;

@@ -112,7 +112,7 @@ fn reserved(name: &str) -> SqlError {
 }
 
 /// A name, or a word for one.
-pub(super) fn spec(words: &mut Words<'_>) -> Result<Spec, SqlError> {
+pub(crate) fn spec(words: &mut Words<'_>) -> Result<Spec, SqlError> {
     for (word, spec) in
         [("current_user", Spec::CurrentUser), ("current_role", Spec::CurrentUser), ("session_user", Spec::SessionUser)]
     {

@@ -214,6 +214,10 @@ impl Session {
         if self.has_portal(&cursor.name) {
             return Err(SqlError::new("42P03", format!("cursor \"{}\" already exists", cursor.name)));
         }
+        if matches!(inner.kind, Kind::Call(_)) {
+            let text = "DECLARE CURSOR of a function whose body is more than a query is not supported";
+            return Err(SqlError::unsupported(text));
+        }
         let Kind::Query(query) = &inner.kind else { return Err(SqlError::internal("a cursor of no query")) };
         if inner.once.any_writes() {
             let text = "DECLARE CURSOR must not contain data-modifying statements in WITH";

@@ -87,6 +87,9 @@ impl Session {
             Own::Extension(statement) => {
                 Ok(Execution::Command { tag: Box::pin(self.extension_statement(statement)).await? })
             }
+            Own::Function(statement) => {
+                Ok(Execution::Command { tag: Box::pin(self.function_statement(statement)).await? })
+            }
             Own::SetSchema(alter) => Ok(Execution::Command { tag: Box::pin(self.alter_set_schema(alter)).await? }),
             Own::Lock(lock) => Box::pin(self.lock_tables(lock)).await,
             Own::Notify(statement) => self.run_notify(statement),

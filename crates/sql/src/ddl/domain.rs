@@ -260,11 +260,11 @@ impl Session {
         check_schema(&schema)?;
         self.refuse_taken(&txn, &schema, &name)?;
         let mut parts = Parts::of(&create.column)?;
-        let mut extensions = Vec::new();
+        let mut called = super::qualify::Called::default();
         for expr in parts.checks.iter_mut().map(|(_, expr)| expr).chain(&mut parts.default) {
-            extensions.extend(super::qualify::qualify(expr, &self.lookup(&txn))?);
+            called.extend(super::qualify::qualify(expr, &self.lookup(&txn))?);
         }
-        self.keep_extensions(&txn, &extensions).await?;
+        self.keep_called(&txn, &called).await?;
         let array = self.part_id(&txn)?;
         let base = base_type(parts.base.0, parts.base.1);
         let default_sql = self.domain_default(&txn, &name, base, parts.default.as_ref())?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use resurgam_engine::{ObjectKind, Table, TableChange, Transaction};
 
-use super::extension_users::{User, users_of};
+use super::extension_users::{Callee, User, users_of};
 use super::full_name;
 use super::needed::needed_by;
 use super::sequence::defaults_of;
@@ -17,12 +17,17 @@ use crate::pg::catalog::schema_body;
 use crate::pg::extensions::Installed;
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::PUBLIC;
+use crate::pg::user_functions::UserFunction;
 use crate::plan::lookup::Lookup;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
 fn is_extension(entry: &Table) -> bool {
     entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::EXTENSION)
+}
+
+fn is_function(entry: &Table) -> bool {
+    entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::FUNCTION)
 }
 
 /// Something that goes with a schema.
@@ -65,6 +70,14 @@ impl Walk<'_> {
             entry if entry.view.is_some() => "view",
             entry if entry.sequence.is_some() => "sequence",
             entry if is_extension(entry) => return Ok(format!("extension {}", entry.name)),
+            entry if is_function(entry) => {
+                let function = UserFunction::of_object(entry)?;
+                let signature = function.definition.signature();
+                return Ok(match self.lookup.path.place(&function.schema) {
+                    Some(_) => format!("function {signature}"),
+                    None => format!("function {}.{signature}", quote_ident(&function.schema)),
+                });
+            }
             entry if entry.object.is_some() => "type",
             _ => "table",
         };
@@ -93,9 +106,17 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What calls functions of an extension, and stays itself.
-    fn visit_users(&mut self, extension: &Table, name: &str) -> Result<(), SqlError> {
-        for user in users_of(&self.lookup, &Installed::of_object(extension)?)?.into_iter().rev() {
+    /// What calls a function, or functions of an extension, and stays itself.
+    fn visit_users(&mut self, entry: &Table, name: &str) -> Result<(), SqlError> {
+        let installed;
+        let callee = if is_extension(entry) {
+            installed = Installed::of_object(entry)?;
+            Callee::Extension(&installed)
+        } else {
+            let function = UserFunction::of_object(entry)?;
+            Callee::Functions(vec![(function.oid(), function.definition.signature())])
+        };
+        for user in users_of(&self.lookup, &callee)?.into_iter().rev() {
             if !self.all.contains(&user.entry) && self.seen.insert((user.entry, user.name.clone())) {
                 let (name, needs) = (user.name.clone(), name.to_owned());
                 self.found.push(Found { going: Going::User(user), name, needs });
@@ -141,7 +162,7 @@ impl Walk<'_> {
                 self.visit(&view, name)?;
             }
         }
-        if is_extension(entry) {
+        if is_extension(entry) || is_function(entry) {
             self.visit_users(entry, name)?;
         }
         if entry.sequence.is_some() {
@@ -284,6 +305,8 @@ impl Session {
             let sequence = self.locked_sequence(txn, &full_name(sequence)).await?;
             self.settle_ddl(|| txn.drop_sequence(&sequence)).await?;
         }
+        // Functions need types.
+        objects.sort_by_key(|entry| is_function(entry));
         for object in objects.iter().rev() {
             self.settle_ddl(|| txn.drop_object(object)).await?;
         }

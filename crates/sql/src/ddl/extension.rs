@@ -13,15 +13,15 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use futures::future::BoxFuture;
 use resurgam_engine::{CatalogObject, ObjectKind, StatementKind, Table, Transaction};
 
-use super::extension_users::{User, users_of};
+use super::extension_users::{Callee, User, users_of};
 use super::needed::needed_by;
-use crate::parse::own::Own;
+use crate::parse::own::{Own, Parsed};
 use crate::parse::words::{Words, is_word};
 use crate::pg::extensions::{self, AVAILABLE, Installed};
 use crate::pg::roles::acl::{Object, privilege};
 use crate::pg::search_path::{PG_CATALOG, PG_TEMP, is_temporary};
 use crate::plan::lookup::{has_schema, no_schema};
-use crate::plan::statement::parse_known;
+use crate::plan::statement::parse as parse_statements;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -328,7 +328,7 @@ impl Session {
         schema: &str,
     ) -> Result<(), SqlError> {
         let installed = Installed::of_object(entry)?;
-        if let Some(user) = users_of(&self.lookup(txn), &installed)?.first() {
+        if let Some(user) = users_of(&self.lookup(txn), &Callee::Extension(&installed))?.first() {
             let text = format!("moving extension \"{}\", whose functions are in use, is not supported", entry.name);
             return Err(SqlError::unsupported(text).with_detail(user.line()));
         }
@@ -357,7 +357,7 @@ impl Session {
         }
         let mut users: Vec<User> = Vec::new();
         for (_, installed) in &all {
-            users.extend(users_of(&self.lookup(&txn), installed)?);
+            users.extend(users_of(&self.lookup(&txn), &Callee::Extension(installed))?);
         }
         if !users.is_empty() && !cascade {
             let one = match all.as_slice() {
@@ -383,9 +383,11 @@ impl Session {
                 let Some(text) = user.drop else {
                     return Err(super::unsupported(&format!("dropping {} with an extension", user.name)));
                 };
-                let mut statements = parse_known(&text)?;
-                let Some(statement) = statements.pop() else { return Err(SqlError::internal("a DROP that is none")) };
-                self.ddl(&statement, &text).await?;
+                match parse_statements(&text)?.pop() {
+                    Some(Parsed::Known(statement)) => _ = self.ddl(&statement, &text).await?,
+                    Some(Parsed::Own(Own::Function(drop))) => _ = self.function_statement(&drop).await?,
+                    _ => return Err(SqlError::internal("a DROP that is none")),
+                }
             }
             self.notices.truncate(notices);
             Ok(())

@@ -1,6 +1,8 @@
-//! What calls functions of an extension: DEFAULTs, constraints, generated columns, indexes, views and domains.
+//! What calls functions of an extension, or of users: DEFAULTs, constraints, generated columns, indexes, views, domains, and
+//! functions.
 //!
-//! Definitions keep expressions as texts, in which a function that is not in `public` has its schema ([`super::qualify`]). So
+//! Definitions keep expressions as texts, in which a function of an extension that is not in `public` has its schema, and one
+//! of users its oid ([`super::qualify`]). So
 //! the texts are searched; nothing else remembers who calls what.
 
 use std::ops::ControlFlow;
@@ -8,12 +10,14 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, Expr, ObjectName, TableFactor, Visitor};
 use resurgam_ast::AstWalk;
 use resurgam_dialect::{Catalog, Function, Schema};
-use resurgam_engine::Table;
+use resurgam_engine::{ObjectKind, Table};
 
+use super::function::drop_text;
 use crate::pg::definition::parse_expression;
 use crate::pg::extensions::Installed;
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::{PG_CATALOG, PUBLIC};
+use crate::pg::user_functions::{UserFunction, marked_name};
 use crate::pg::user_types::UserType;
 use crate::plan::analyze::view_query;
 use crate::plan::lookup::{Lookup, parts_of};
@@ -43,24 +47,43 @@ pub(super) fn is_builtin(function: &str) -> bool {
     Catalog::postgres().functions_named(Schema::PgCatalog, function).next().is_some()
 }
 
-/// Finds the first call of a function of an extension.
-struct Find<'a>(&'a Installed);
+/// Whose calls are looked for.
+pub(super) enum Callee<'a> {
+    Extension(&'a Installed),
+    /// Oids, and as errors call them.
+    Functions(Vec<(u32, String)>),
+}
+
+/// Finds the first call of such a function.
+struct Find<'a> {
+    callee: &'a Callee<'a>,
+    shown: &'a dyn Fn(&Installed, &Function) -> String,
+}
 
 impl Find<'_> {
-    fn called(&self, name: &ObjectName, args: usize) -> Option<&'static Function> {
+    /// What is called, as errors call it.
+    fn called(&self, name: &ObjectName, args: usize) -> Option<String> {
+        let extension = match self.callee {
+            Callee::Extension(extension) => extension,
+            Callee::Functions(functions) => {
+                let oid = marked_name(name)?;
+                return functions.iter().find(|(known, _)| *known == oid).map(|(_, shown)| shown.clone());
+            }
+        };
         let (schema, name) = parts_of(name).ok()?;
         let is_its = match schema.as_deref() {
-            Some(schema) => schema == self.0.schema,
-            None => matches!(self.0.schema.as_str(), PUBLIC | PG_CATALOG) && !is_builtin(&name),
+            Some(schema) => schema == extension.schema,
+            None => matches!(extension.schema.as_str(), PUBLIC | PG_CATALOG) && !is_builtin(&name),
         };
-        let mut named = self.0.functions().filter(|function| is_its && function.name == name);
+        let mut named = extension.functions().filter(|function| is_its && function.name == name);
         let first = named.next()?;
-        Some(std::iter::once(first).chain(named).find(|function| function.args.len() == args).unwrap_or(first))
+        let found = std::iter::once(first).chain(named).find(|function| function.args.len() == args).unwrap_or(first);
+        Some((self.shown)(extension, found))
     }
 }
 
 impl Visitor for Find<'_> {
-    type Break = &'static Function;
+    type Break = String;
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Self::Break> {
         if let Expr::Function(call) = expr {
@@ -89,8 +112,8 @@ impl Visitor for Find<'_> {
 ///
 /// # Errors
 /// Those of reading the catalog, and of a text that cannot be read.
-pub(super) fn users_of(lookup: &Lookup<'_>, extension: &Installed) -> Result<Vec<User>, SqlError> {
-    let shown = |function: &Function| -> String {
+pub(super) fn users_of(lookup: &Lookup<'_>, callee: &Callee<'_>) -> Result<Vec<User>, SqlError> {
+    let shown = |extension: &Installed, function: &Function| -> String {
         let types: Vec<String> = function.args.iter().map(|ty| Catalog::postgres().format_type(*ty)).collect();
         let schema = match lookup.path.place(&extension.schema) {
             Some(_) => String::new(),
@@ -99,17 +122,39 @@ pub(super) fn users_of(lookup: &Lookup<'_>, extension: &Installed) -> Result<Vec
         format!("{schema}{}({})", quote_ident(function.name), types.join(","))
     };
     let calls = |sql: &str| -> Result<Option<String>, SqlError> {
-        match parse_expression(sql)?.walk(&mut Find(extension)) {
-            ControlFlow::Break(function) => Ok(Some(shown(function))),
+        match parse_expression(sql)?.walk(&mut Find { callee, shown: &shown }) {
+            ControlFlow::Break(function) => Ok(Some(function)),
+            ControlFlow::Continue(()) => Ok(None),
+        }
+    };
+    let calls_in_query = |sql: &str| -> Result<Option<String>, SqlError> {
+        match view_query(sql)?.walk(&mut Find { callee, shown: &shown }) {
+            ControlFlow::Break(function) => Ok(Some(function)),
             ControlFlow::Continue(()) => Ok(None),
         }
     };
     let mut out = Vec::new();
     let mut entries = lookup.txn.tables()?;
     entries.extend(lookup.txn.views()?);
-    entries.extend(lookup.txn.objects(resurgam_engine::ObjectKind::TYPE)?);
+    entries.extend(lookup.txn.objects(ObjectKind::TYPE)?);
+    entries.extend(lookup.txn.objects(ObjectKind::FUNCTION)?);
     entries.sort_by_key(|entry| entry.id);
     for entry in &entries {
+        if entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::FUNCTION) {
+            let own = UserFunction::of_object(entry)?;
+            let mut found = None;
+            for sql in own.definition.params.iter().filter_map(|param| param.default_sql.as_deref()) {
+                found = found.or(calls(sql)?);
+            }
+            if let Some(view) = own.definition.source.view() {
+                found = found.or(calls_in_query(&view.sql)?);
+            }
+            if let Some(function) = found {
+                let name = format!("function {}", shown_function(lookup, &own));
+                out.push(User { entry: entry.id, name, function, drop: Some(drop_text(&own)) });
+            }
+            continue;
+        }
         if entry.object.is_some() {
             let ty = UserType::of_object(entry)?;
             let Some(domain) = ty.as_domain() else { continue };
@@ -128,17 +173,24 @@ pub(super) fn users_of(lookup: &Lookup<'_>, extension: &Installed) -> Result<Vec
             continue;
         }
         if let Some(view) = &entry.view {
-            let query = view_query(&view.sql)?;
-            if let ControlFlow::Break(function) = query.walk(&mut Find(extension)) {
+            if let Some(function) = calls_in_query(&view.sql)? {
                 let name = format!("view {}", lookup.shown(entry)?);
                 let drop = Some(format!("DROP VIEW IF EXISTS {} CASCADE", full(entry)));
-                out.push(User { entry: entry.id, name, function: shown(function), drop });
+                out.push(User { entry: entry.id, name, function, drop });
             }
             continue;
         }
         users_in_table(lookup, entry, &calls, &mut out)?;
     }
     Ok(out)
+}
+
+fn shown_function(lookup: &Lookup<'_>, function: &UserFunction) -> String {
+    let signature = function.definition.signature();
+    match lookup.path.place(&function.schema) {
+        Some(_) => signature,
+        None => format!("{}.{signature}", quote_ident(&function.schema)),
+    }
 }
 
 fn full(entry: &Table) -> String {

@@ -10,6 +10,7 @@ pub(crate) mod domain;
 mod drop_schema;
 pub(crate) mod extension;
 mod extension_users;
+pub(crate) mod function;
 pub(crate) mod generated;
 pub(crate) mod identity;
 mod key_expr;
@@ -526,8 +527,8 @@ impl Session {
         mut statement: Statement,
         part: impl FnOnce(Statement) -> Option<T>,
     ) -> Result<T, SqlError> {
-        let extensions = qualify::qualify(&mut statement, &self.lookup(txn))?;
-        self.keep_extensions(txn, &extensions).await?;
+        let called = qualify::qualify(&mut statement, &self.lookup(txn))?;
+        self.keep_called(txn, &called).await?;
         part(statement).ok_or_else(|| SqlError::internal("a statement that became another one"))
     }
 
@@ -744,11 +745,11 @@ impl Session {
             }
             locked => locked?,
         };
-        let mut extensions = Vec::new();
+        let mut called = qualify::Called::default();
         for expr in create.columns.iter_mut().map(|column| &mut column.column.expr).chain(&mut create.predicate) {
-            extensions.extend(qualify::qualify(expr, &self.lookup(&txn))?);
+            called.extend(qualify::qualify(expr, &self.lookup(&txn))?);
         }
-        self.keep_extensions(&txn, &extensions).await?;
+        self.keep_called(&txn, &called).await?;
         let create = &create;
         let is_taken = |name: &str| is_relation(&txn, &table.schema, name);
         let name = match &create.name {

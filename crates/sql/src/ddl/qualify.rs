@@ -1,34 +1,93 @@
-//! Names of relations in constants of what a definition keeps: `nextval('s')`, `'t'::regclass`; and of functions of extensions.
+//! Names of relations in constants of what a definition keeps: `nextval('s')`, `'t'::regclass`; and of functions of extensions
+//! and of users.
 //!
 //! They mean what they mean to whoever makes the definition, so they get their schemas there and then. PostgreSQL keeps the
-//! oid. A function of `public` needs none: there a name without a schema is looked for in what is stored.
+//! oid. A function of an extension in `public` needs none: there a name without a schema is looked for in what is stored. One
+//! of users gets its oid ([`crate::pg::user_functions::marker`]): of an expression by its name and the number of its
+//! arguments, so it is refused where these are of several; of a query when that is analysed ([`name_functions`](super::view::name_functions)).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, TableFactor, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, TableFactor, VisitorMut,
+};
 use resurgam_ast::AstWalkMut;
+use resurgam_engine::Transaction;
 
 use super::extension_users::is_builtin;
 use crate::pg::catalog::split_name;
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::{PG_CATALOG, PUBLIC};
 use crate::pg::sequence_names::relation_constant;
+use crate::pg::user_functions::{UserFunction, marker};
 use crate::pg::user_types::{self, UserTypes};
 use crate::plan::lookup::{Lookup, parts_of};
+use crate::session::Session;
 use crate::wire::SqlError;
 
-/// Gives such names in a statement or a part of one their schemas; the ids of the extensions whose functions it calls.
+/// What is called.
+#[derive(Debug, Default)]
+pub(super) struct Called {
+    /// Ids of the extensions whose functions are.
+    pub extensions: Vec<u32>,
+    /// Oids of functions of users.
+    pub functions: Vec<u32>,
+}
+
+impl Called {
+    pub(super) fn extend(&mut self, more: Self) {
+        self.extensions.extend(more.extensions);
+        self.functions.extend(more.functions);
+    }
+}
+
+impl Session {
+    /// Keeps what something that is made calls until the transaction has ended.
+    pub(super) async fn keep_called(&mut self, txn: &Transaction, called: &Called) -> Result<(), SqlError> {
+        self.keep_extensions(txn, &called.extensions).await?;
+        self.keep_functions(txn, &called.functions).await
+    }
+}
+
+/// Gives such names in a statement or a part of one their schemas, functions of users in expressions their oids; what it calls.
 ///
 /// # Errors
-/// `42P01`, `3F000`: there is no such relation.
-pub(super) fn qualify(node: &mut impl AstWalkMut, lookup: &Lookup<'_>) -> Result<Vec<u32>, SqlError> {
+/// `42P01`, `3F000`: there is no such relation. `0A000`: a call that could be of several functions of users.
+pub(super) fn qualify(node: &mut impl AstWalkMut, lookup: &Lookup<'_>) -> Result<Called, SqlError> {
     struct Qualify<'a> {
         lookup: &'a Lookup<'a>,
         types: Option<Arc<UserTypes>>,
-        extensions: Vec<u32>,
+        called: Called,
+        /// Queries around: their calls are named when they are analysed.
+        queries: usize,
     }
     impl Qualify<'_> {
+        /// A call with so many arguments, in an expression that is in no query.
+        fn user_function(&mut self, name: &mut ObjectName, args: usize) -> Result<(), SqlError> {
+            let Some(types) = self.types.as_ref().filter(|types| !types.functions().is_empty()) else { return Ok(()) };
+            let Ok((schema, function)) = parts_of(name) else { return Ok(()) };
+            let fits = |found: &&Arc<UserFunction>| {
+                let inputs: Vec<_> = found.definition.inputs().collect();
+                let wanted = inputs.iter().filter(|param| param.default_sql.is_none()).count();
+                (wanted..=inputs.len()).contains(&args)
+            };
+            let found: Vec<_> = types.functions_named(schema.as_deref(), &function).filter(fits).collect();
+            let one = match found.as_slice() {
+                [] => return Ok(()),
+                [one] if schema.is_some() || !is_builtin(&function) => one,
+                _ => {
+                    let text = format!("a call of {function}, which may be one of several functions, in a definition");
+                    return Err(super::unsupported(&text));
+                }
+            };
+            if !self.called.functions.contains(&one.oid()) {
+                self.called.functions.push(one.oid());
+            }
+            mark(name, one.oid());
+            Ok(())
+        }
+
         fn function(&mut self, name: &mut ObjectName) {
             let Some(types) = self.types.as_ref().filter(|types| !types.extensions().is_empty()) else { return };
             let Ok((schema, function)) = parts_of(name) else { return };
@@ -39,8 +98,8 @@ pub(super) fn qualify(node: &mut impl AstWalkMut, lookup: &Lookup<'_>) -> Result
             if schema.is_none() && !matches!(found.schema.as_str(), PUBLIC | PG_CATALOG) {
                 name.0.insert(0, ObjectNamePart::Identifier(Ident::new(quote_ident(&found.schema))));
             }
-            if !self.extensions.contains(&found.id) {
-                self.extensions.push(found.id);
+            if !self.called.extensions.contains(&found.id) {
+                self.called.extensions.push(found.id);
             }
         }
 
@@ -70,9 +129,26 @@ pub(super) fn qualify(node: &mut impl AstWalkMut, lookup: &Lookup<'_>) -> Result
             }
             ControlFlow::Continue(())
         }
+        fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<SqlError> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<SqlError> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
         fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
             if let Expr::Function(call) = expr {
                 self.function(&mut call.name);
+                let args = match &call.args {
+                    FunctionArguments::List(list) => list.args.len(),
+                    _ => 0,
+                };
+                if self.queries == 0
+                    && let Err(error) = self.user_function(&mut call.name, args)
+                {
+                    return ControlFlow::Break(error);
+                }
             }
             let Some(text) = relation_constant(expr) else { return ControlFlow::Continue(()) };
             match self.qualified(text) {
@@ -83,9 +159,15 @@ pub(super) fn qualify(node: &mut impl AstWalkMut, lookup: &Lookup<'_>) -> Result
             ControlFlow::Continue(())
         }
     }
-    let mut walk = Qualify { lookup, types: user_types::current(), extensions: Vec::new() };
+    let mut walk = Qualify { lookup, types: user_types::current(), called: Called::default(), queries: 0 };
     match node.walk_mut(&mut walk) {
         ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(walk.extensions),
+        ControlFlow::Continue(()) => Ok(walk.called),
     }
+}
+
+/// Has a call mean the function with that oid.
+pub(super) fn mark(name: &mut ObjectName, oid: u32) {
+    let Some(last) = name.0.pop() else { return };
+    name.0 = vec![ObjectNamePart::Identifier(Ident::new(marker(oid))), last];
 }

@@ -17,6 +17,7 @@ use super::{check_schema, full_name, name_of, unsupported};
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::pg::functions::quote_ident;
+use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::definition::{Kind, LABEL_BYTES_MAX};
 use crate::pg::user_types::{Body, EnumType, LabelPlace, UserType};
 use crate::plan::lookup::name_in_public;
@@ -368,12 +369,24 @@ impl Session {
     ) -> Result<(), SqlError> {
         let (mut lines, mut told) = (Vec::new(), Vec::new());
         let (mut columns, mut all): (Vec<(u32, String)>, Vec<_>) = (Vec::new(), types);
+        let mut functions = Vec::new();
         let asked = all.len();
         let mut at = 0;
         while at < all.len() {
             let (object, ty) = (Arc::clone(&all[at].0), all[at].1.clone());
             at += 1;
             for entry in txn.dependents(object.id)? {
+                if entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::FUNCTION) {
+                    let function = UserFunction::of_object(&entry)?;
+                    let shown = format!("function {}", self.shown_function(&function));
+                    if !told.contains(&shown) {
+                        lines.push(format!("{shown} depends on {}", called(&ty)));
+                        told.push(shown);
+                        self.settle_ddl(|| txn.lock_for_change(&entry)).await?;
+                        functions.push(entry);
+                    }
+                    continue;
+                }
                 if entry.object.is_some() {
                     if all.iter().any(|(known, _)| known.id == entry.id) {
                         continue;
@@ -428,6 +441,7 @@ impl Session {
             let table = self.locked_table(txn, &full_name(&table)).await?;
             self.alter(txn, &table, &operation).await?;
         }
+        Box::pin(self.drop_function_entries(txn, functions, true)).await?;
         // What went with these has been told of already.
         self.notices.truncate(notices);
         // Those that others are of come last: they are older.

@@ -16,7 +16,7 @@ use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_engine::{CheckOption, Table, Transaction, View, ViewColumn};
 
 use super::needed::{Needed, drop_hint};
-use super::qualify::qualify;
+use super::qualify::{mark, qualify};
 use super::{full_name, is_relation, name_of};
 use crate::parse::own::Own;
 use crate::parse::words::Words;
@@ -122,7 +122,7 @@ fn refuse_clauses(create: &CreateView) -> Result<(), SqlError> {
 }
 
 /// Refuses what the query of a view may not have.
-fn refuse_in_query(query: &Query) -> Result<(), SqlError> {
+pub(super) fn refuse_in_query(query: &Query) -> Result<(), SqlError> {
     struct Find;
     impl Visitor for Find {
         type Break = SqlError;
@@ -168,7 +168,7 @@ fn refuse_in_query(query: &Query) -> Result<(), SqlError> {
 }
 
 /// Puts what it stands for in the place of each `*`.
-fn expand_stars(query: &mut Query, stars: &HashMap<usize, Vec<Expr>>) {
+pub(super) fn expand_stars(query: &mut Query, stars: &HashMap<usize, Vec<Expr>>) {
     struct Expand<'a>(&'a HashMap<usize, Vec<Expr>>);
     impl VisitorMut for Expand<'_> {
         type Break = ();
@@ -208,7 +208,7 @@ fn expand_stars(query: &mut Query, stars: &HashMap<usize, Vec<Expr>>) {
 
 /// Gives names of relations their schemas, but for those that have none in what is kept: of `public`, if the system has none of
 /// that name, and of `pg_catalog`.
-fn name_schemas(query: &mut Query, schemas: &HashMap<usize, String>) {
+pub(super) fn name_schemas(query: &mut Query, schemas: &HashMap<usize, String>) {
     struct Name<'a>(&'a HashMap<usize, String>);
     impl VisitorMut for Name<'_> {
         type Break = ();
@@ -225,6 +225,38 @@ fn name_schemas(query: &mut Query, schemas: &HashMap<usize, String>) {
         }
     }
     let _ = query.walk_mut(&mut Name(schemas));
+}
+
+/// Has calls of functions of users mean these by their oids, under the names that they were written with.
+pub(super) fn name_functions(query: &mut Query, functions: &HashMap<usize, u32>) {
+    struct Name<'a>(&'a HashMap<usize, u32>);
+    impl Name<'_> {
+        fn oid(&self, name: &ObjectName) -> Option<u32> {
+            self.0.get(&(std::ptr::from_ref(name) as usize)).copied()
+        }
+    }
+    impl VisitorMut for Name<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::Function(call) = expr
+                && let Some(oid) = self.oid(&call.name)
+            {
+                mark(&mut call.name, oid);
+            }
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } = factor
+                && let Some(oid) = self.oid(name)
+            {
+                mark(name, oid);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    if !functions.is_empty() {
+        let _ = query.walk_mut(&mut Name(functions));
+    }
 }
 
 /// The columns of a view, with the names that CREATE VIEW gives to the first of them.
@@ -301,8 +333,8 @@ impl Session {
             false => self.place_for(&txn, &create.name).await?,
         };
         let mut query = create.query.clone();
-        let extensions = qualify(&mut *query, &self.lookup(&txn))?;
-        self.keep_extensions(&txn, &extensions).await?;
+        let called = qualify(&mut *query, &self.lookup(&txn))?;
+        self.keep_called(&txn, &called).await?;
         self.fix_times_of(&mut query).await?;
         let is_aggregate = {
             let state = self.state()?;
@@ -316,6 +348,9 @@ impl Session {
         // First as it is written, for errors with their places and for what `*` stands for; then as it is kept.
         let (as_written, seen) = self.analyzed_view(&txn, &query, false)?;
         name_schemas(&mut query, &seen.schemas);
+        let functions: Vec<u32> = seen.functions.values().copied().collect();
+        self.keep_functions(&txn, &functions).await?;
+        name_functions(&mut query, &seen.functions);
         expand_stars(&mut query, &seen.stars);
         let meant: Vec<u32> = seen.relations.iter().map(|relation| relation.id).collect();
         let reads = View { relations: seen.relations, ..View::default() };
@@ -386,7 +421,7 @@ impl Session {
     }
 
     /// Times that are written with their zone's name missing mean what they mean now, in this session's zone.
-    async fn fix_times_of(&mut self, query: &mut Box<Query>) -> Result<(), SqlError> {
+    pub(super) async fn fix_times_of(&mut self, query: &mut Box<Query>) -> Result<(), SqlError> {
         let mut expr = Expr::Subquery(query.clone());
         self.fix_times(&mut expr).await?;
         if let Expr::Subquery(fixed) = expr {

@@ -18,6 +18,7 @@ use crate::ddl::alter_sequence::{self, AlterSequence};
 use crate::ddl::database_syntax::{self, DatabaseStatement};
 use crate::ddl::domain::{self, AlterDomain, CreateDomain};
 use crate::ddl::extension::{self, ExtensionStatement};
+use crate::ddl::function::{self, FunctionStatement};
 use crate::ddl::schema::{self, SchemaStatement};
 use crate::ddl::set_schema::{self, SetSchema};
 use crate::ddl::user_type::{self, AlterType};
@@ -117,6 +118,8 @@ pub(crate) enum Own {
     SetSchema(Box<SetSchema>),
     /// CREATE, ALTER, DROP and COMMENT ON EXTENSION.
     Extension(Box<ExtensionStatement>),
+    /// CREATE, ALTER, DROP and COMMENT ON FUNCTION.
+    Function(Box<FunctionStatement>),
     /// RESET TIME ZONE
     ResetZone,
     /// SHOW of a setting whose name has several words.
@@ -206,6 +209,17 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "checkpoint" => Some(words.expect_end().map(|()| Own::Checkpoint)),
         "create" | "alter" | "drop" if words.take_word("extension") => Some(extension::parse(&first, words)),
         "comment" if words.take_words(&["on", "extension"]) => Some(extension::parse(&first, words)),
+        "create" if words.take_words(&["or", "replace", "function"]) => Some(function::parse(&first, true, words)),
+        "create" | "alter" | "drop" if words.take_word("function") => Some(function::parse(&first, false, words)),
+        "create" | "alter" | "drop"
+            if words.take_word("procedure") || words.take_words(&["or", "replace", "procedure"]) =>
+        {
+            Some(Err(SqlError::unsupported("procedures are not supported")))
+        }
+        "alter" | "drop" if words.take_word("routine") => Some(function::parse(&first, false, words)),
+        "comment" if words.take_words(&["on", "function"]) || words.take_words(&["on", "routine"]) => {
+            Some(function::parse(&first, false, words))
+        }
         "create" | "drop" if words.take_word("database") => database_syntax::parse(&first, &mut words),
         "comment" if words.take_words(&["on", "database"]) => database_syntax::parse(&first, &mut words),
         "alter" if words.take_word("database") => {

@@ -6,11 +6,11 @@
 
 use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 
 use crate::parse::lexer::is_single;
 use crate::parse::own::{self, Parsed, SPECIAL};
+use crate::parse::words::separators;
 use crate::wire::SqlError;
 
 /// First words of the statements that [`own::parse`] may know.
@@ -51,10 +51,11 @@ fn parts(text: &str) -> Option<Vec<(Part, String)>> {
     let mut counter = Counter { rest: text.chars(), index: 0, at: Location { line: 1, column: 1 } };
     let mut out = Vec::new();
     let mut open: Option<(Part, String)> = None;
-    for token in &tokens {
+    let mut separators = separators(tokens.iter().map(|token| &token.token)).into_iter().peekable();
+    for (at, token) in tokens.iter().enumerate() {
         match &token.token {
             Token::Whitespace(_) | Token::EOF => {}
-            Token::SemiColon => out.extend(open.take()),
+            Token::SemiColon if separators.next_if_eq(&at).is_some() => out.extend(open.take()),
             other => {
                 let from = counter.index_of(token.span.start);
                 let to = counter.index_of(token.span.end);
@@ -66,10 +67,6 @@ fn parts(text: &str) -> Option<Vec<(Part, String)>> {
                     (Part { from, to }, word)
                 });
                 part.to = to;
-                // The body of a function has semicolons of its own.
-                if matches!(other, Token::Word(word) if word.keyword == Keyword::ATOMIC) {
-                    return None;
-                }
             }
         }
     }

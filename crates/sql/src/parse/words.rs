@@ -4,7 +4,7 @@
 //! (`--`, nested `/* */`), quotes and positions in errors are the same for all of them.
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::wire::SqlError;
 
@@ -106,8 +106,28 @@ impl<'t> Words<'t> {
         while tokens.last().is_some_and(|token| token.token == Token::SemiColon) {
             tokens.pop();
         }
-        let several = tokens.iter().any(|token| token.token == Token::SemiColon);
+        let several = !separators(tokens.iter().map(|token| &token.token)).is_empty();
         (!several).then_some(Self { text, tokens, at: 0 })
+    }
+
+    /// Where it is; see [`Words::back_to`] and [`Words::between`].
+    pub fn mark(&self) -> usize {
+        self.at
+    }
+
+    /// Gives back what was taken since.
+    pub fn back_to(&mut self, mark: usize) {
+        self.at = mark;
+    }
+
+    /// The text from the token at one mark up to that at another, without what is between the last ones.
+    pub fn between(&self, from: usize, to: usize) -> &'t str {
+        let (Some(first), Some(last)) = (self.tokens.get(from), to.checked_sub(1).and_then(|at| self.tokens.get(at)))
+        else {
+            return "";
+        };
+        let (begin, end) = (byte_of(self.text, first.span.start), byte_of(self.text, last.span.end));
+        self.text.get(begin..end).unwrap_or_default()
     }
 
     /// The tokens that are left.
@@ -193,6 +213,39 @@ impl<'t> Words<'t> {
             None => error,
         }
     }
+}
+
+/// Where a place is in a text, in bytes.
+fn byte_of(text: &str, place: Location) -> usize {
+    let mut line = 1;
+    let mut begin = 0;
+    while line < place.line {
+        match text[begin..].find('\n') {
+            Some(at) => begin += at + 1,
+            None => return text.len(),
+        }
+        line += 1;
+    }
+    let column = usize::try_from(place.column).unwrap_or(usize::MAX).saturating_sub(1);
+    text[begin..].char_indices().nth(column).map_or(text.len(), |(at, _)| begin + at)
+}
+
+/// Which of some tokens are semicolons between statements: those in a body of a function, BEGIN ATOMIC … END, are none. White
+/// space may be among the tokens.
+pub(crate) fn separators<'t>(tokens: impl Iterator<Item = &'t Token>) -> Vec<usize> {
+    let (mut found, mut depth, mut begin) = (Vec::new(), 0usize, false);
+    for (at, token) in tokens.enumerate() {
+        match token {
+            Token::Whitespace(_) => continue,
+            Token::SemiColon if depth == 0 => found.push(at),
+            token if begin && is_word(token, "atomic") => depth += 1,
+            token if depth > 0 && is_word(token, "case") => depth += 1,
+            token if depth > 0 && is_word(token, "end") => depth -= 1,
+            _ => {}
+        }
+        begin = is_word(token, "begin");
+    }
+    found
 }
 
 /// Whether a token is that word, not quoted, in any case.

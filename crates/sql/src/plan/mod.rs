@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `access` | From predicates to the part of a tree that is read |
 //! | `analyze` | Analysis |
+//! | `call` | Calls of functions that stand alone in their statement |
 //! | `canary` | The canary of kept plans |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
 //! | `extremes` | `min` and `max` of key columns, read at the ends of an order |
@@ -22,6 +23,7 @@
 
 pub(crate) mod access;
 pub(crate) mod analyze;
+pub(crate) mod call;
 pub(crate) mod canary;
 pub(crate) mod expression;
 pub(crate) mod extremes;

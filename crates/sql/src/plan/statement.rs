@@ -23,7 +23,9 @@ use crate::parse::own::{Own, Parsed};
 use crate::pg::bounded::{Bounded, PARSER_LEVELS_MAX};
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
+use crate::pg::user_functions::UserFunction;
 use crate::plan::analyze;
+use crate::plan::call::{self, CallPlan};
 use crate::plan::params::placeholder_index;
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
@@ -129,6 +131,8 @@ pub(crate) enum Kind {
     Empty,
     Query(Box<Query>),
     Write(Box<WritePlan>),
+    /// A call of a function, alone in its statement.
+    Call(Box<CallPlan>),
     Explain {
         analyze: bool,
         verbose: bool,
@@ -269,6 +273,16 @@ pub(crate) fn count_params<T: AstWalk>(statement: &T) -> Result<usize, SqlError>
 pub(crate) struct ParamTypes {
     declared: Vec<u32>,
     pub known: Vec<Option<FieldRef>>,
+    /// The statement is one of a function's body, and its parameters are the function's.
+    pub body: Option<BodyStatement>,
+}
+
+/// Which statement of a function's body one is.
+#[derive(Clone)]
+pub(crate) struct BodyStatement {
+    pub function: Arc<UserFunction>,
+    /// What it gives is what the function returns.
+    pub is_last: bool,
 }
 
 impl ParamTypes {
@@ -281,7 +295,7 @@ impl ParamTypes {
             .enumerate()
             .map(|(i, &o)| (o != 0 && o != oid::UNKNOWN).then(|| types::parameter_field(&format!("${}", i + 1), o)))
             .collect();
-        Self { declared: oids, known }
+        Self { declared: oids, known, body: None }
     }
     pub(crate) fn oids(&self) -> Arc<[u32]> {
         self.known
@@ -325,13 +339,25 @@ pub(crate) fn prepare(
     declared: &[u32],
     catalog_version: u64,
 ) -> Result<Prepared, SqlError> {
+    prepare_within(names, statement, text, declared, catalog_version, None)
+}
+
+/// The same, maybe of a statement of a function's body.
+pub(crate) fn prepare_within(
+    names: &Names<'_>,
+    statement: Option<Statement>,
+    text: &str,
+    declared: &[u32],
+    catalog_version: u64,
+    body: Option<BodyStatement>,
+) -> Result<Prepared, SqlError> {
     let mut prepared = Prepared::new(text, Kind::Empty, catalog_version);
     let text = Arc::clone(&prepared.text);
     let Some(statement) = statement else { return Ok(prepared) };
     let is_aggregate = |name: &str| names.state.aggregate_functions().contains_key(name);
     crate::parse::with_recursive::check(&statement, &is_aggregate)?;
     if let Some((with, write)) = crate::parse::with_write::parts(&statement) {
-        let mut params = ParamTypes::new(count_params(&statement)?, declared);
+        let mut params = ParamTypes { body, ..ParamTypes::new(count_params(&statement)?, declared) };
         let Planned { plan, locks, once, needs } = dml::plan(names, with, write, &mut params, &text)?;
         prepared.needs = needs;
         prepared.locks = locks;
@@ -348,14 +374,24 @@ pub(crate) fn prepare(
     }
     match statement {
         Statement::Query(query) => {
-            let mut params = ParamTypes::new(count_params(&query)?, declared);
+            let mut params = ParamTypes { body, ..ParamTypes::new(count_params(&query)?, declared) };
+            if params.body.is_none()
+                && let Some(call) = call::of_alone(names, &query, &text, &mut params, catalog_version)?
+            {
+                prepared.param_oids = params.oids();
+                prepared.fields = Some(Arc::clone(&call.fields));
+                prepared.bytes = call.bytes();
+                prepared.kind = Kind::Call(Box::new(call));
+                return Ok(prepared);
+            }
             let mut analyzed = analyze::query(names, &query, &text, &mut params)?;
             prepared.needs = std::mem::take(&mut analyzed.needs);
             prepared.once = dml::once_plans(names, std::mem::take(&mut analyzed.once), &params, &text)?;
             let locks = std::mem::take(&mut analyzed.locks).into_iter();
             let locks = locks.map(|query| LockPlan::new(names, query, &params, &text));
             prepared.locks = locks.collect::<Result<_, _>>()?;
-            let direct_lock = match query.locks.is_empty() {
+            // It is read from the syntax, in which parameters may have names.
+            let direct_lock = match query.locks.is_empty() || params.body.is_some() {
                 true => None,
                 false => DirectLock::new(names, &query, &params),
             };
@@ -427,7 +463,7 @@ pub(crate) fn prepare(
     Ok(prepared)
 }
 
-fn query_kind(names: &Names<'_>, plan: QueryPlan, direct_lock: Option<DirectLock>) -> Box<Query> {
+pub(crate) fn query_kind(names: &Names<'_>, plan: QueryPlan, direct_lock: Option<DirectLock>) -> Box<Query> {
     let direct = DirectSelect::new(names.state, &plan);
     let schema = Arc::clone(&plan.schema);
     Box::new(Query { plan, schema, direct, direct_lock })

@@ -55,6 +55,8 @@ pub(crate) struct Again {
     notices: usize,
     /// What its transaction was going to tell.
     told: Mark,
+    /// It runs others, which are taken back with it.
+    keeps_undo: bool,
 }
 
 impl Session {
@@ -77,6 +79,9 @@ impl Session {
     /// # Errors
     /// Those of setting a savepoint.
     pub(crate) fn note_undo(&mut self, writes: bool) -> Result<(), SqlError> {
+        if self.again.keeps_undo {
+            return Ok(());
+        }
         let txn = &self.transaction().txn;
         let undo = match txn.isolation() {
             Isolation::RepeatableRead => Undo::No,
@@ -86,6 +91,11 @@ impl Session {
         };
         (self.again.undo, self.again.writes) = (undo, writes);
         Ok(())
+    }
+
+    /// The statement runs others from here on, or does no more: they are taken back with it.
+    pub(crate) fn keep_undo(&mut self, keep: bool) {
+        self.again.keeps_undo = keep;
     }
 
     /// Whether a statement that failed is to be planned and run again; what it did is then taken

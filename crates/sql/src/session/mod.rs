@@ -13,6 +13,7 @@
 pub(crate) mod again;
 mod at_once;
 pub(crate) mod cache;
+mod call;
 pub(crate) mod database;
 pub(crate) mod embedded;
 pub(crate) mod execution;
@@ -1715,7 +1716,7 @@ impl Session {
         panics::planted("running", &prepared.text);
     }
 
-    async fn run_uncounted(
+    pub(crate) async fn run_uncounted(
         &mut self,
         prepared: &Arc<Prepared>,
         values: &[ScalarValue],
@@ -1768,6 +1769,7 @@ impl Session {
                 Box::pin(self.run_plan(prepared, query, beside, values, formats, max_rows, portal, autocommit)).await
             }
             Kind::Write(plan) => Box::pin(self.write(prepared, plan, values, formats, autocommit)).await,
+            Kind::Call(call) => self.run_call(call, values, formats, autocommit).await,
             Kind::Explain { analyze, verbose, inner } => {
                 self.note_undo(*analyze)?;
                 let lines = Box::pin(self.explain(inner, values, *analyze, *verbose)).await?;

@@ -143,7 +143,7 @@ const ISOLATION: &[&str] = &["read committed", "repeatable read", "read uncommit
 static DEFINITIONS: &[Definition] = &[
     def("application_name", "", Kind::Text, true, "Name of the client program."),
     def("bytea_output", "hex", Kind::Only("escape"), false, "Output format of bytea."),
-    def("check_function_bodies", "on", Kind::Bool, false, "Whether CREATE FUNCTION checks; there is none."),
+    def("check_function_bodies", "on", Kind::Bool, false, "Whether CREATE FUNCTION checks the body."),
     def(
         "client_connection_check_interval",
         "0",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
+use datafusion::common::ScalarValue;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
@@ -138,6 +139,18 @@ impl ActiveRows {
             }
         };
         guarded(&self.stop, self.deadline, next).await
+    }
+
+    /// The values of its first row.
+    pub(crate) async fn one_row(&mut self) -> Result<Option<Vec<ScalarValue>>, SqlError> {
+        while let Some(batch) = self.next_batch().await? {
+            if batch.num_rows() > 0 {
+                let values = batch.columns().iter().map(|column| ScalarValue::try_from_array(column, 0));
+                let values = values.collect::<Result<_, _>>();
+                return values.map(Some).map_err(|error| errors::from_datafusion(error, &self.prepared.text));
+            }
+        }
+        Ok(None)
     }
 
     /// Appends up to `max` rows to `chunk`; false at the end of the result.

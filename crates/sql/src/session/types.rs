@@ -1,4 +1,4 @@
-//! Types of users, and extensions, as a session sees them: those of its transaction, read when the catalog has another version
+//! Types and functions of users, and extensions, as a session sees them: those of its transaction, read when the catalog has another version
 //! than when they were read last. What is committed is read once for all sessions.
 
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use resurgam_engine::{Isolation, ObjectKind, Transaction, TxId};
 use crate::pg::context::PgContext;
 use crate::pg::extensions::Installed;
 use crate::pg::search_path::SearchPath;
+use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::definition::Kind;
 use crate::pg::user_types::{TypeSource, UserType, UserTypes};
 use crate::session::Session;
@@ -19,7 +20,7 @@ use crate::wire::SqlError;
 /// Of which moment types are: the catalog's version, and how much a transaction has changed it itself.
 type Moment = (u64, Option<(TxId, u64)>);
 
-/// What a session saw last; with the path by which functions are looked for, if there are any of extensions.
+/// What a session saw last; with the path by which functions are looked for, if there are any of users.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(Option<(Moment, Option<Arc<SearchPath>>, Arc<UserTypes>)>);
 
@@ -28,6 +29,7 @@ pub(crate) struct Seen(Option<(Moment, Option<Arc<SearchPath>>, Arc<UserTypes>)>
 struct Made {
     types: Vec<Arc<UserType>>,
     extensions: Vec<Arc<Installed>>,
+    functions: Vec<Arc<UserFunction>>,
 }
 
 /// What is committed, of one version of the catalog.
@@ -59,6 +61,10 @@ fn made_in(txn: &Transaction) -> Result<Made, SqlError> {
         made.extensions.push(Arc::new(Installed::of_object(&object)?));
     }
     made.extensions.sort_by_key(|extension| extension.id);
+    for object in txn.objects(ObjectKind::FUNCTION)? {
+        made.functions.push(Arc::new(UserFunction::of_object(&object)?));
+    }
+    made.functions.sort_by_key(|function| function.id);
     Ok(made)
 }
 
@@ -101,11 +107,11 @@ impl SessionShared {
             _ => committed()?.as_ref().clone(),
         };
         let types = UserTypes::new(made.types, self.type_path());
-        let (types, path) = match made.extensions.is_empty() {
+        let (types, path) = match made.extensions.is_empty() && made.functions.is_empty() {
             true => (types, None),
             false => {
                 let path = self.search_path();
-                (types.with_extensions(made.extensions, Arc::clone(&path)), Some(path))
+                (types.with_functions(made.extensions, made.functions, Arc::clone(&path)), Some(path))
             }
         };
         let types = Arc::new(types);

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::function::{Kind, SubPlan};
-use super::{joins, lateral, outer};
+use super::{body, joins, lateral, outer};
 use crate::exec::bridge;
 use crate::wire::SqlError;
 
@@ -206,6 +206,8 @@ fn of_expression(expr: Expr, schema: &DFSchema, depth: usize, eager: bool) -> Re
                 };
                 call(kind, owned(subquery), Some(*expr), schema, depth)?
             }
+            // Its first argument was seen to.
+            call if body::is_body(&call) => body::with_arguments(call)?,
             other => return Ok(Transformed::no(other)),
         }))
     })
@@ -249,7 +251,8 @@ pub(super) fn call(
         outers.push(Arc::clone(&field));
         args.push(outer::argument(field, column, schema));
     }
-    let func = SubPlan { id, kind, plan, outers, returns, columns: shown, ready: None }.function();
+    let body = Default::default();
+    let func = SubPlan { id, kind, plan, outers, returns, columns: shown, body, ready: None }.function();
     Ok(Expr::ScalarFunction(ScalarFunction { func, args }))
 }
 

@@ -54,19 +54,31 @@ pub(crate) struct SubPlan {
     pub(super) returns: FieldRef,
     /// Its columns, under the names that they have for the query around it.
     pub(super) columns: DFSchemaRef,
+    /// It is the body of a function of users.
+    pub(super) body: Body,
     /// That of an executable plan.
     pub(super) ready: Option<Arc<Ready>>,
+}
+
+/// What is to be seen to when a function's body is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Body {
+    /// NULL without a run, if an argument is NULL.
+    pub strict: bool,
+    /// It may have another value for each row, whatever its arguments are.
+    pub each_row: bool,
 }
 
 impl SubPlan {
     pub(super) fn with_plan(&self, plan: LogicalPlan) -> Self {
         let (outers, returns, columns) = (self.outers.clone(), Arc::clone(&self.returns), Arc::clone(&self.columns));
-        Self { id: self.id, kind: self.kind, plan, outers, returns, columns, ready: self.ready.clone() }
+        let (body, ready) = (self.body, self.ready.clone());
+        Self { id: self.id, kind: self.kind, plan, outers, returns, columns, body, ready }
     }
 
     /// Whether it has one value for the whole statement.
     pub(super) fn is_constant(&self) -> bool {
-        self.outers.is_empty() && matches!(self.kind, Kind::Value | Kind::Exists)
+        self.outers.is_empty() && !self.body.each_row && matches!(self.kind, Kind::Value | Kind::Exists)
     }
 
     pub(super) fn function(self) -> Arc<ScalarUDF> {

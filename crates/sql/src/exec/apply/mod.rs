@@ -13,6 +13,8 @@
 //! | inner plans become physical, placeholders read a cell | a physical plan is made | [`physical`] |
 //! | the inner plan runs for each combination of outer values | evaluation | [`run`], [`memo`], [`compare`] |
 //!
+//! The body of a function of users is such a subquery, whose outer values are the arguments of the call ([`body`]).
+//!
 //! How deep an outer column lies is not written in DataFusion's plans. A column belongs to the
 //! innermost query around it that has a column of that qualified name, unless the field of its
 //! [`Expr::OuterReferenceColumn`](datafusion::logical_expr::Expr) says how many queries further out by
@@ -31,6 +33,7 @@
 //!    statement's timeout.
 
 mod block;
+mod body;
 mod compare;
 mod extract;
 mod fallible;
@@ -46,6 +49,7 @@ mod physical;
 mod run;
 
 pub(crate) use block::wait;
+pub(crate) use body::body_call;
 pub(crate) use extract::Extract;
 pub(crate) use fallible::cost;
 pub(crate) use function::{is_call, is_constant_call, walk};

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::block;
 use super::compare::{Answer, KeptRows};
-use super::function::{Kind, SubPlan};
+use super::function::{Body, Kind, SubPlan};
 use super::memo::Memo;
 use super::outer::OuterCell;
 use crate::exec::bridge;
@@ -56,6 +56,7 @@ pub(super) struct Ready {
     kind: Kind,
     returns: DataType,
     volatile: bool,
+    body: Body,
     cell: Arc<OuterCell>,
     current: Arc<Current>,
     state: Mutex<State>,
@@ -94,7 +95,7 @@ impl Ready {
         }
         let returns = sub.returns.data_type().clone();
         let state = Mutex::new(State { plan, used: false, kept: Kept::default() });
-        Ok(Self { id: sub.id, kind: sub.kind, returns, volatile, cell, current, state })
+        Ok(Self { id: sub.id, kind: sub.kind, returns, volatile, body: sub.body, cell, current, state })
     }
 
     pub(super) fn id(&self) -> usize {
@@ -134,10 +135,11 @@ impl Ready {
         }
         // Of constants only one value is wanted.
         let constant = args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) && !self.volatile;
-        let rows = if constant || args.is_empty() { 1 } else { rows };
+        let one = constant || args.is_empty() && !self.body.each_row;
+        let rows = if one { 1 } else { rows };
         let args: Vec<ArrayRef> = args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
         let values = self.values(state, &args, rows, &task)?;
-        match (values.len(), constant || args.is_empty()) {
+        match (values.len(), one) {
             (1, true) => Ok(ColumnarValue::Scalar(values.into_iter().next().unwrap_or(ScalarValue::Null))),
             _ => Ok(ColumnarValue::Array(ScalarValue::iter_to_array(values)?)),
         }
@@ -167,7 +169,10 @@ impl Ready {
                 statement.stop.check_time().map_err(bridge::failure)?;
                 let scalars =
                     args.iter().map(|arg| ScalarValue::try_from_array(arg, row)).collect::<Result<Vec<_>>>()?;
-                let value = self.value(state, scalars, task).await?;
+                let value = match self.body.strict && scalars.iter().any(ScalarValue::is_null) {
+                    true => ScalarValue::try_from(&self.returns)?,
+                    false => self.value(state, scalars, task).await?,
+                };
                 if let Some(key) = &key {
                     let Kept { memo, memory, .. } = &mut state.kept;
                     memo.put(key.as_ref(), &value, memory.as_ref());
@@ -250,7 +255,7 @@ impl Ready {
             (Kind::Any(_) | Kind::All(_), None) => return internal_err!("a comparison without an operand"),
             (Kind::Rows, _) => return internal_err!("rows as a value"),
         };
-        if uncorrelated && !self.kind.has_operand() {
+        if uncorrelated && !self.kind.has_operand() && !self.body.each_row {
             state.kept.value = Some(value.clone());
         }
         Ok(value)

@@ -232,6 +232,11 @@ impl Analyzer<'_> {
         self.sought.0.borrow().found.len()
     }
 
+    /// Those that were met since then.
+    pub(super) fn sought_since(&self, since: usize) -> Vec<u32> {
+        self.sought.0.borrow().found.iter().skip(since).map(|found| found.need.entry.id).collect()
+    }
+
     /// Rows of a table that was met since then are locked.
     pub(super) fn seek_lock(&self, since: usize, table: u32) {
         let mut inner = self.sought.0.borrow_mut();

@@ -81,6 +81,7 @@ pub(crate) fn check_domain_condition(
     super::row::refuse_subqueries(expr, "check constraint")?;
     let mut params = ParamTypes::new(0, &[]);
     let mut analyzer = Analyzer::new(names, "", &mut params);
+    analyzer.calls.plain = Some("check constraint");
     let ty = Type { oid: base.0, typmod: base.1 };
     let mut condition = || -> Result<()> {
         let value = analyzer.null(ty)?;

@@ -906,12 +906,19 @@ impl Analyzer<'_> {
         let Some(row) = types::type_by_oid(column.ty.oid).filter(|row| row.array != 0) else {
             return unknown(format!("an array of {}", column.ty.name()));
         };
-        let column = self.mixed_elements(vec![column])?.remove(0);
-        let state = self.names.state;
-        let (Some(array_agg), Some(or_empty)) = (
-            state.aggregate_functions().get("array_agg").cloned(),
-            state.scalar_functions().get("pg_array_or_empty").cloned(),
-        ) else {
+        let list = self.rows_as_list(relation)?;
+        let data = list.columns[0].bound.data.clone();
+        let list = Bound::with_data(Expr::ScalarSubquery(as_subquery(list)), Type::of(row.array), data);
+        Ok(self.or_empty(list)?.at(span))
+    }
+
+    /// A relation of one row, of which the only column has all values of the given one's, in their order; NULL if that has
+    /// no rows.
+    pub(super) fn rows_as_list(&mut self, relation: Relation) -> Result<Relation> {
+        let Some(column) = relation.columns.first() else { return unknown("ARRAY of a subquery without columns") };
+        let name = column.name.clone();
+        let column = self.mixed_elements(vec![column.bound.clone()])?.remove(0);
+        let Some(array_agg) = self.names.state.aggregate_functions().get("array_agg").cloned() else {
             return unknown("ARRAY of a subquery");
         };
         // The elements come in the order of the subquery.
@@ -920,12 +927,17 @@ impl Analyzer<'_> {
         let plan = LogicalPlanBuilder::from(input)
             .aggregate(Vec::<Expr>::new(), vec![Expr::AggregateFunction(call)])?
             .build()?;
-        let data = plan.schema().field(0).data_type().clone();
-        let name = relation.columns[0].name.clone();
-        let relation = Relation::of_plan(plan, [(name, Type::of(row.array))]);
-        let list = Bound::with_data(Expr::ScalarSubquery(as_subquery(relation)), Type::of(row.array), data);
+        Ok(Relation::of_plan(plan, [(name, column.ty)]))
+    }
+
+    /// A list, which is empty where it would be NULL.
+    pub(super) fn or_empty(&mut self, list: Bound) -> Result<Bound> {
+        let Some(or_empty) = self.names.state.scalar_functions().get("pg_array_or_empty").cloned() else {
+            return unknown("ARRAY of a subquery");
+        };
+        let ty = list.ty;
         let (expr, data) = self.call_udf(&or_empty, vec![list])?;
-        Ok(Bound::with_data(expr, Type::of(row.array), data).at(span))
+        Ok(Bound::with_data(expr, ty, data))
     }
 
     fn call_of(

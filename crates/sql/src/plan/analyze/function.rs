@@ -23,6 +23,7 @@ use crate::access::needs::denied;
 use crate::pg::definition::cast_function_oid;
 use crate::pg::functions::{is_of_network, numeric, series_call_name};
 use crate::pg::types::{self, oid};
+use crate::pg::user_functions::{UserFunction, marked};
 use crate::plan::lookup::{has_schema, no_schema};
 use crate::wire::SqlError;
 
@@ -32,6 +33,8 @@ pub(super) struct Called {
     pub returns_set: bool,
     /// Of its result, if the function has one.
     pub out_name: Option<&'static str>,
+    /// It is of a function that a user made, with these arguments; `bound` is nothing yet.
+    pub user: Option<(Arc<UserFunction>, Vec<Bound>)>,
 }
 
 /// What is written around the arguments of a call.
@@ -138,6 +141,9 @@ impl Analyzer<'_> {
         {
             return self.variadic_call(&name, list, last, scope, clause, span);
         }
+        if schema.as_deref().and_then(marked).is_some() {
+            return self.plain_call(function, (schema.as_deref(), &name), list, scope, clause);
+        }
         if let Some(all) = self.percentiles(function, &name, list, scope, clause)? {
             return Ok(all.at(span));
         }
@@ -158,10 +164,22 @@ impl Analyzer<'_> {
         if !list.clauses.is_empty() || !function.within_group.is_empty() || function.null_treatment.is_some() {
             return unknown("this form of call");
         }
-        let (args, form) = self.arguments(&list.args, &name, scope, clause)?;
-        let called = self.call_function(schema.as_deref(), &name, args, &form, span)?;
+        self.plain_call(function, (schema.as_deref(), &name), list, scope, clause)
+    }
+
+    /// A call of a function of one row's values, or one that returns a set.
+    fn plain_call(
+        &mut self,
+        function: &ast::Function,
+        (schema, name): (Option<&str>, &str),
+        list: &ast::FunctionArgumentList,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let (args, form) = self.arguments(&list.args, name, scope, clause)?;
+        let called = self.call_named_so(&function.name, (schema, name), args, &form)?;
         if called.returns_set {
-            self.see_set(clause, span)?;
+            self.see_set(clause, function.name.span())?;
         }
         Ok(called.bound)
     }
@@ -309,7 +327,24 @@ impl Analyzer<'_> {
         Ok(self.call_named(name, vec![], ty)?.at(span))
     }
 
+    /// A call, computed.
     pub(super) fn call_function(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        args: Vec<Bound>,
+        form: &CallForm,
+        span: Span,
+    ) -> Result<Called> {
+        let called = self.called(schema, name, args, form, span)?;
+        match called.user {
+            Some((function, args)) => self.user_call(function, args, span),
+            None => Ok(called),
+        }
+    }
+
+    /// A call; of a function that a user made only what it is.
+    pub(super) fn called(
         &mut self,
         schema: Option<&str>,
         name: &str,
@@ -319,6 +354,9 @@ impl Analyzer<'_> {
     ) -> Result<Called> {
         // What has no PostgreSQL name is among its own.
         let schema = schema.filter(|schema| *schema != "sys");
+        // A definition says which function it means.
+        let known = schema.and_then(marked);
+        let schema = schema.filter(|_| known.is_none());
         if let Some(schema) = schema
             && !has_schema(self.names.txn, schema)?
         {
@@ -331,17 +369,23 @@ impl Analyzer<'_> {
         {
             return Err(self.at(denied("schema", schema), span));
         }
-        if is_own(name) {
+        if known.is_none() && is_own(name) {
             return self.own_function(name, args, span);
         }
         // Definitions keep these words as calls.
         let name = match name {
+            name if known.is_some() => name,
             "user" | "current_role" if args.is_empty() => "current_user",
             "current_catalog" if args.is_empty() => "current_database",
             "current_date" | "current_time" | "current_timestamp" | "localtime" | "localtimestamp"
                 if args.is_empty() =>
             {
-                return Ok(Called { bound: self.call_special(name, span)?, returns_set: false, out_name: None });
+                return Ok(Called {
+                    bound: self.call_special(name, span)?,
+                    returns_set: false,
+                    out_name: None,
+                    user: None,
+                });
             }
             name => name,
         };
@@ -357,7 +401,7 @@ impl Analyzer<'_> {
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
         let arg_names: Vec<&str> = form.names.iter().map(String::as_str).collect();
-        let call = Call { schema, stored, is_parameter, arg_names: &arg_names, ..Call::new(name, &types) };
+        let call = Call { schema, stored, is_parameter, arg_names: &arg_names, oid: known, ..Call::new(name, &types) };
         let tables = catalog();
         let resolved = tables.resolve_function(&call);
         let resolved = match resolved {
@@ -370,7 +414,7 @@ impl Analyzer<'_> {
                 let to = Type { oid: plan.ty.0, typmod: plan.typmod };
                 let Some(arg) = args.into_iter().next() else { return unknown("a cast of nothing") };
                 let bound = self.cast_as(arg, to, CastContext::Explicit)?;
-                return Ok(Called { bound: bound.at(span), returns_set: false, out_name: None });
+                return Ok(Called { bound: bound.at(span), returns_set: false, out_name: None, user: None });
             }
             CallKind::Window(_) => {
                 let message = format!("window function {name} requires an OVER clause");
@@ -385,6 +429,11 @@ impl Analyzer<'_> {
                 false => self.implicit(arg, Type::of(to.0))?,
             };
             typed.push(self.settled(arg)?);
+        }
+        if let Some(user) = self.user_function(function.oid) {
+            let args = self.with_defaults(&user, typed, resolved.positions.as_deref())?;
+            let (bound, returns_set) = (self.null(Type::TEXT)?, resolved.returns_set);
+            return Ok(Called { bound, returns_set, out_name: None, user: Some((user, args)) });
         }
         if let Some(positions) = &resolved.positions {
             typed = self.in_place(typed, positions, &resolved.defaults)?;
@@ -411,7 +460,7 @@ impl Analyzer<'_> {
             };
             let record = self.record(columns.clone(), span)?;
             let bound = super::json_record::while_there(record, &columns)?;
-            return Ok(Called { bound, returns_set: true, out_name: None });
+            return Ok(Called { bound, returns_set: true, out_name: None, user: None });
         }
         let out_name = match function.out_columns().as_slice() {
             [(name, _)] if !name.is_empty() => Some(*name),
@@ -425,16 +474,16 @@ impl Analyzer<'_> {
             };
             let typed = typed.into_iter().map(|arg| self.without_blanks(arg)).collect::<Result<_>>()?;
             let (expr, data) = self.call_udf(&udf, typed)?;
-            return Ok(Called { bound: self.of_type(expr, data, result)?.at(span), returns_set, out_name });
+            return Ok(Called { bound: self.of_type(expr, data, result)?.at(span), returns_set, out_name, user: None });
         }
         if !returns_set
             && !self.is_computed(name, function.source)
             && let Some(bound) = self.by_cast_or_operator(function, &typed, span)?
         {
-            return Ok(Called { bound: bound.at(span), returns_set, out_name });
+            return Ok(Called { bound: bound.at(span), returns_set, out_name, user: None });
         }
         let bound = self.computed_by(name, function.source, typed, result, returns_set, span)?;
-        Ok(Called { bound: bound.at(span), returns_set, out_name })
+        Ok(Called { bound: bound.at(span), returns_set, out_name, user: None })
     }
 
     /// The arguments of a call with names in the places of their parameters; those that are not written
@@ -579,7 +628,7 @@ impl Analyzer<'_> {
             let (Some(value), typmod) = (args.next(), args.next()) else { return unknown("a cast of nothing") };
             let typmod = typmod.and_then(|typmod| typmod.integer()).and_then(|v| i32::try_from(v).ok()).unwrap_or(-1);
             let bound = self.cast_as(value, Type { oid, typmod }, CastContext::Explicit)?;
-            return Ok(Called { bound: bound.at(span), returns_set: false, out_name: None });
+            return Ok(Called { bound: bound.at(span), returns_set: false, out_name: None, user: None });
         }
         let Some(function) = self.names.state.scalar_functions().get(name).cloned() else {
             return unknown(format!("the function {name}"));
@@ -587,7 +636,7 @@ impl Analyzer<'_> {
         let args = args.into_iter().map(|arg| self.settled(arg)).collect::<Result<Vec<_>>>()?;
         let (expr, data) = self.call_udf(&function, args)?;
         let ty = Type::of(types::arrow_oid(&data));
-        Ok(Called { bound: Bound::with_data(expr, ty, data).at(span), returns_set: false, out_name: None })
+        Ok(Called { bound: Bound::with_data(expr, ty, data).at(span), returns_set: false, out_name: None, user: None })
     }
 
     /// A call of a function of DataFusion's kind, with its arguments cast to what it takes.

@@ -94,7 +94,14 @@ impl Analyzer<'_> {
         }
         let mut targets = Vec::with_capacity(2);
         for args in each_array(&function, bound) {
-            let called = self.call_function(schema.as_deref(), &function, args, &form, name.span())?;
+            let called = self.called(schema.as_deref(), &function, args, &form, name.span())?;
+            if let Some((user, args)) = self.set_in_from(name, &called).filter(|_| !ordinality) {
+                return self.user_item(&user, args, alias, &own, before);
+            }
+            let called = match called.user {
+                Some((user, args)) => self.user_call(user, args, name.span())?,
+                None => called,
+            };
             targets.extend(columns_of(called, &function));
         }
         self.sets_item(targets, ordinality, alias, before)
@@ -157,7 +164,7 @@ impl Analyzer<'_> {
             }
             let (bound, form) = self.arguments(&list.args, &function, &lateral, Clause::From)?;
             for args in each_array(&function, bound) {
-                let called = self.call_function(schema.as_deref(), &function, args, &form, call.name.span())?;
+                let called = self.call_named_so(&call.name, (schema.as_deref(), &function), args, &form)?;
                 if !called.returns_set {
                     return unknown("a function that returns no set in ROWS FROM");
                 }

@@ -73,7 +73,10 @@ impl Analyzer<'_> {
                 data: TEXT,
                 span,
             },
-            Value::Placeholder(id) => self.parameter(id)?,
+            Value::Placeholder(id) => match self.numbered_param(id)? {
+                Some(param) => param,
+                None => self.parameter(id)?,
+            },
             _ => return unknown("this kind of literal"),
         }
         .at(span))

@@ -24,6 +24,7 @@
 //! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
 //! | `stored` | expressions of indexes in conditions | indxpath.c |
 //! | `through_view` | writing through views | rewriteHandler.c |
+//! | `user_function` | calls of functions that users made | clauses.c (`inline_function`) |
 //! | `view` | views, and what the names of their queries mean | rewriteHandler.c |
 //! | `lock` | queries with FOR UPDATE and its kin | analyze.c |
 //! | `record` | rows as values | parse_expr.c |
@@ -78,6 +79,7 @@ mod stored;
 mod through_view;
 mod ties;
 mod update;
+mod user_function;
 mod view;
 mod window;
 mod write;
@@ -105,6 +107,9 @@ pub(crate) use merge::{Does, Merged, When};
 pub(crate) use once::{OnceDone, OnceQueries, OnceQuery};
 pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row};
 use scope::Scope;
+pub(crate) use user_function::{
+    call_alone, check_body, check_param_default, result_columns, standard_body, statements_of,
+};
 pub(crate) use view::{Seen, output_types, query_of_view, view_query};
 pub(crate) use write::{List, OnConflict, Write};
 
@@ -201,6 +206,7 @@ pub(crate) struct Analyzer<'a> {
     /// A function is being computed as a cast or an operator.
     elsewhere: bool,
     views: view::Views,
+    calls: user_function::Calls,
     sought: access::Sought,
     once: once::OnceSeen,
     /// What is analysed is kept in a definition: names are of `public`, or have their schemas.
@@ -210,7 +216,7 @@ pub(crate) struct Analyzer<'a> {
 
 impl<'a> Analyzer<'a> {
     pub(crate) fn new(names: &'a Names<'a>, text: &'a str, params: &'a mut ParamTypes) -> Self {
-        Self {
+        let mut analyzer = Self {
             names,
             text,
             params,
@@ -224,11 +230,14 @@ impl<'a> Analyzer<'a> {
             listed: Vec::new(),
             elsewhere: false,
             views: Default::default(),
+            calls: Default::default(),
             sought: Default::default(),
             once: Default::default(),
             stored: false,
             depth: 0,
-        }
+        };
+        analyzer.begin_body();
+        analyzer
     }
 
     /// Analyses a whole query; untyped columns become texts.
@@ -236,7 +245,9 @@ impl<'a> Analyzer<'a> {
         self.once.at_top = true;
         let relation = self.bind_query(query, &Scope::empty(), None)?;
         self.no_outer_aggregates()?;
+        let relation = self.as_returned(relation)?;
         let (locks, needs) = (std::mem::take(&mut self.locks), self.needs());
+        self.refuse_volatile_reads(&mut needs.written())?;
         let once = self.once.take();
         Ok(Analyzed { locks, once, needs, ..relation.into_analyzed() })
     }
@@ -323,7 +334,10 @@ pub(crate) fn write(
         }
         let write = analyzer.one_write(statement, &scope)?;
         analyzer.no_outer_aggregates()?;
-        Ok(analyzer.whole(write))
+        let mut write = analyzer.whole(write);
+        analyzer.return_from_body(&mut write)?;
+        analyzer.refuse_volatile_reads(&mut write.needs.written())?;
+        Ok(write)
     };
     write().map_err(Refusal::into_error)
 }

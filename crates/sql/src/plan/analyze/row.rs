@@ -89,6 +89,7 @@ pub(crate) fn over_row(
         table_schema(table).fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
     );
     let qualifier = TableReference::bare(table.name.clone());
+    analyzer.calls.plain = Some(place.name());
     // USING is the statement's own.
     analyzer.stored = !matches!(place, Place::Using(..));
     let bound = analyzer.over_row(table, expr, place).map_err(Refusal::into_error)?;
@@ -134,6 +135,7 @@ pub(crate) fn argument(names: &Names<'_>, expr: &ast::Expr, at: usize, oid: u32)
     refuse_subqueries(expr, "EXECUTE parameter")?;
     let mut params = ParamTypes::new(0, &[]);
     let mut analyzer = Analyzer::new(names, "", &mut params);
+    analyzer.calls.plain = Some("EXECUTE parameter");
     analyzer.argument(expr, at, Type::of(oid)).map(|bound| bound.expr).map_err(Refusal::into_error)
 }
 

@@ -202,6 +202,9 @@ impl Analyzer<'_> {
         if let Some(row) = self.whole_row_value(scope, ident)? {
             return Ok(row);
         }
+        if let Some(param) = self.named_param(&name) {
+            return Ok(param);
+        }
         let error = SqlError::new("42703", format!("column \"{name}\" does not exist"));
         Err(self.at(error, ident.span))
     }
@@ -252,6 +255,9 @@ impl Analyzer<'_> {
             }
             level += 1;
             next = scope.outer;
+        }
+        if let (None, Some(param)) = (schema, self.qualified_param(&relation_name, &name)) {
+            return Ok(param);
         }
         Err(self.at(self.no_relation(scope, &relation_name), relation.span))
     }

@@ -39,10 +39,18 @@ const EXPANDED_MAX: usize = 2000;
 pub(super) struct Views {
     /// Those whose queries are being analysed, innermost last.
     within: Vec<Arc<Table>>,
+    /// Views and bodies of functions around, beside those.
+    levels: usize,
     /// How many were.
     expanded: usize,
     /// The query is that of a view to be made.
     pub(super) seen: Option<Seen>,
+}
+
+/// What is around the body of a function.
+pub(super) struct Outside {
+    within: Vec<Arc<Table>>,
+    seen: Option<Seen>,
 }
 
 /// What the names of a view's query mean.
@@ -55,6 +63,8 @@ pub(crate) struct Seen {
     pub stars: HashMap<usize, Vec<ast::Expr>>,
     /// Schemas that names without one were found in, by the name's place in memory.
     pub schemas: HashMap<usize, String>,
+    /// Functions of users that calls mean, by the place in memory of their names.
+    pub functions: HashMap<usize, u32>,
 }
 
 /// The query of a view.
@@ -85,6 +95,7 @@ pub(crate) fn query_of_view(
     analyzer.stored = stored;
     let analyzed = analyzer.query(query).map_err(Refusal::into_error)?;
     let mut seen = analyzer.views.seen.take().unwrap_or_default();
+    seen.functions = std::mem::take(&mut analyzer.calls.resolved);
     seen.note_used(&analyzed.plan).map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
     Ok((analyzed, seen))
 }
@@ -170,6 +181,23 @@ impl Analyzer<'_> {
     }
     pub(super) fn leave_view(&mut self) {
         self.views.within.pop();
+    }
+
+    /// From here on names are those of something that is in no view, or in what `instead` stands for: the body of a function.
+    pub(super) fn leave_views(&mut self, instead: Option<Arc<Table>>) -> Outside {
+        let seen = self.views.seen.take();
+        let within = std::mem::replace(&mut self.views.within, instead.into_iter().collect());
+        self.views.levels += within.len() + 1;
+        Outside { within, seen }
+    }
+    pub(super) fn enter_views(&mut self, outside: Outside) {
+        self.views.levels -= outside.within.len() + 1;
+        (self.views.within, self.views.seen) = (outside.within, outside.seen);
+    }
+
+    /// How many views and bodies of functions are around.
+    pub(super) fn levels(&self) -> usize {
+        self.views.levels + self.views.within.len()
     }
 
     /// The view whose query is being analysed.
@@ -322,7 +350,7 @@ impl Analyzer<'_> {
             return Err(SqlError::new("42P17", message).into());
         }
         self.views.expanded += 1;
-        if self.views.within.len() >= LEVELS_MAX || self.views.expanded > EXPANDED_MAX {
+        if self.levels() >= LEVELS_MAX || self.views.expanded > EXPANDED_MAX {
             return Err(too_deep().into());
         }
         let query = view_query(&definition.sql)?;
