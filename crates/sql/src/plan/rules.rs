@@ -28,6 +28,7 @@ use crate::exec::kept_limits::{self, KeptLimits};
 use crate::exec::outer_side::OuterSides;
 use crate::pg::functions::numeric::keys::NumericKeys;
 use crate::pg::running;
+use crate::plan::estimate::sides;
 use crate::plan::in_lists;
 
 /// DataFusion's rule of coercion.
@@ -111,6 +112,7 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     for rule in rules.iter_mut().filter(|rule| rule.name() == kept_limits::REPLACED) {
         *rule = Arc::new(KeptLimits(Arc::clone(rule)));
     }
+    sides::add(&mut rules);
     rules.insert(0, Arc::new(OuterSides));
     rules.push(Arc::new(InOrder));
     let ask = Arc::new(Ask) as Arc<dyn PhysicalOptimizerRule + Send + Sync>;
