@@ -217,7 +217,7 @@ async fn part(session: &mut Session, execution: &mut Execution) -> Result<Option
     match execution {
         Execution::Rows { rows: Some(rows), .. } => Ok(rows.next(session).await?.map(|chunk| chunk.len())),
         Execution::CopyOut(copy) => {
-            Ok(copy.next(session).await?.map(|data| data.iter().filter(|byte| **byte == b'\n').count()))
+            Ok(copy.next(session).await?.map(|data| data.into_data().iter().filter(|byte| **byte == b'\n').count()))
         }
         _ => panic!("other rows than those of a stream"),
     }

@@ -212,13 +212,13 @@ mod tests {
         assert_eq!(array("[[1,2],[3,4]]").expect("two"), r#"{{"1","2"},{"3","4"}}"#);
         assert_eq!(array("[[],[]]").expect("none"), "{}");
         assert_eq!(array("[1,[2]]").expect("texts"), r#"{"1","[2]"}"#);
-        assert_eq!(array("[[1],[2,3]]").expect_err("of two lengths").code, "22P02");
+        assert_eq!(array("[[1],[2,3]]").expect_err("of two lengths").sqlstate, "22P02");
         assert_eq!(
             array("[[1],2]").expect_err("of two depths").hint.as_deref(),
             Some("See the array element [1] of key \"a\".")
         );
         assert_eq!(array("5").expect_err("no list").hint.as_deref(), Some("See the value of key \"a\"."));
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(array(&deep).expect_err("too deep").code, "54000");
+        assert_eq!(array(&deep).expect_err("too deep").sqlstate, "54000");
     }
 }

@@ -199,6 +199,6 @@ mod tests {
     #[test]
     fn nesting_has_an_end() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(strip_nulls(&deep, 0, &mut String::new()).expect_err("too deep").code, "54001");
+        assert_eq!(strip_nulls(&deep, 0, &mut String::new()).expect_err("too deep").sqlstate, "54001");
     }
 }
