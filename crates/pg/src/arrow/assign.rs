@@ -289,6 +289,12 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
             });
             Ok(Arc::new(out))
         }
+        (DataType::Timestamp(TimeUnit::Microsecond, None), DataType::Time64(TimeUnit::Microsecond)) => {
+            // Infinite times are no time of a day.
+            let time = |us: i64| (!matches!(us, i64::MAX | i64::MIN)).then(|| us.rem_euclid(crate::datetime::DAY_US));
+            let out: Time64MicrosecondArray = array.as_primitive::<TimestampMicrosecondType>().unary_opt(time);
+            Ok(Arc::new(out))
+        }
         (DataType::Timestamp(_, None) | DataType::Date32, DataType::Timestamp(_, Some(_))) => {
             let wide =
                 cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), oid::TIMESTAMP, &Zone::Utc)?;

@@ -1,8 +1,9 @@
 //! Records out of COPY data.
 //!
-//! States of the framing, kept between pieces: outside and inside quotes (CSV), after an escape.
-//! A record ends at a newline outside quotes that no backslash (text) precedes. Lines may end in
-//! `\n` or `\r\n`; the first line decides which.
+//! States of the framing, kept between pieces: outside and inside quotes, after an escape (CSV).
+//! A record ends at an end of a line outside quotes that no backslash (text) precedes. Lines end in
+//! `\n`, `\r` or `\r\n`; the first end of a line decides which, and others are refused. (PostgreSQL's
+//! `CopyReadLineText`.) What hangs on the bytes behind waits until they are there.
 
 use std::ops::Range;
 
@@ -15,6 +16,26 @@ use crate::wire::SqlError;
 
 /// Longest record, in bytes.
 const RECORD_BYTES_MAX: usize = 1 << 30;
+
+/// How lines end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineEnd {
+    Newline,
+    Return,
+    Both,
+}
+
+/// What a byte is.
+enum Byte {
+    /// It and so many behind it are data.
+    Data(usize),
+    /// It and so many behind it end the line.
+    End(usize),
+    /// It begins the mark that ends the data.
+    Last,
+    /// Hangs on what has not come yet.
+    Unknown,
+}
 
 /// Reads COPY data. Push bytes, then take records until there is none.
 ///
@@ -44,8 +65,11 @@ pub struct CopyReader {
     /// `\.` was read: the rest is ignored.
     finished: bool,
     ended: bool,
-    crlf: Option<bool>,
+    /// How lines end, once one has.
+    line_end: Option<LineEnd>,
     header_pending: bool,
+    /// The record that is being looked for has a number.
+    begun: bool,
     /// Line of the present record, from 1.
     line: u64,
     /// Lines that end within the present record.
@@ -74,7 +98,8 @@ impl CopyReader {
             escaped: false,
             finished: false,
             ended: false,
-            crlf: None,
+            line_end: None,
+            begun: false,
             line: 0,
             inner_lines: 0,
             record: 0..0,
@@ -113,13 +138,6 @@ impl CopyReader {
     /// `22P04` for a malformed record, `54000` for one that is too long, `22021` for bad UTF-8.
     pub fn next_record(&mut self) -> Result<bool, SqlError> {
         while self.frame()? {
-            let line = &self.buffer[self.record.clone()];
-            if line == b"\\." {
-                self.finished = true;
-                self.start = self.buffer.len();
-                self.scanned = self.start;
-                return Ok(false);
-            }
             if self.header_pending {
                 self.header_pending = false;
                 continue;
@@ -135,90 +153,160 @@ impl CopyReader {
 
     /// Finds the next record's bytes.
     fn frame(&mut self) -> Result<bool, SqlError> {
-        if self.finished {
+        if self.finished || self.start >= self.buffer.len() {
             return Ok(false);
         }
-        let csv = self.options.format == CopyFormat::Csv;
-        let (quote, escape) = (self.options.quote, self.options.escape);
-        if self.scanned == self.start && !self.in_quotes {
+        if !self.begun {
+            self.begun = true;
             self.line += 1 + self.inner_lines;
             self.inner_lines = 0;
-            // counted again when this call finds no end
         }
         let mut at = self.scanned;
         while at < self.buffer.len() {
-            let byte = self.buffer[at];
-            at += 1;
-            if csv {
-                if self.escaped {
-                    // an escape that is not the quote: whatever follows it is not a quote
-                    self.escaped = false;
-                    if byte == quote || byte == escape {
-                        continue;
-                    }
+            match self.byte(at)? {
+                Byte::Data(more) => at = (at + 1 + more).min(self.buffer.len()),
+                Byte::End(more) => {
+                    self.take(at, at + 1 + more);
+                    return Ok(true);
                 }
-                if byte == quote {
-                    self.in_quotes = !self.in_quotes;
-                    continue;
+                Byte::Last => {
+                    self.finished = true;
+                    self.take(at, self.buffer.len());
+                    return Ok(!self.record.is_empty());
                 }
-                if self.in_quotes {
-                    if byte == escape {
-                        self.escaped = true;
-                    }
-                    if byte == b'\n' {
-                        self.inner_lines += 1;
-                    }
-                    continue;
-                }
-            } else {
-                if self.escaped {
-                    self.escaped = false;
-                    if byte == b'\n' {
-                        self.inner_lines += 1;
-                    }
-                    continue;
-                }
-                if byte == b'\\' {
-                    self.escaped = true;
-                    continue;
-                }
-            }
-            if byte == b'\n' {
-                let mut end = at - 1;
-                let crlf = *self.crlf.get_or_insert(end > self.start && self.buffer[end - 1] == b'\r');
-                if crlf && end > self.start && self.buffer[end - 1] == b'\r' {
-                    end -= 1;
-                }
-                self.record = self.start..end;
-                self.start = at;
-                self.scanned = at;
-                return Ok(true);
+                Byte::Unknown => break,
             }
         }
         self.scanned = at;
         if self.buffer.len() - self.start > RECORD_BYTES_MAX {
             return Err(self.fail(SqlError::new("54000", "COPY record is longer than 1 GB"), None));
         }
-        if self.ended && self.start < self.buffer.len() {
+        if !self.ended {
+            return Ok(false);
+        }
+        self.take(self.buffer.len(), self.buffer.len());
+        if self.in_quotes {
+            return Err(self.fail(SqlError::new("22P04", "unterminated CSV quoted field"), None));
+        }
+        Ok(true)
+    }
+
+    /// The record ends at `end`, and the next one may begin at `next`.
+    fn take(&mut self, end: usize, next: usize) {
+        self.record = self.start..end;
+        self.start = next;
+        self.scanned = next;
+        self.begun = false;
+        self.escaped = false;
+    }
+
+    /// The byte at a place: `None` behind what there is, if that is all.
+    fn peek(&self, at: usize) -> Option<Option<u8>> {
+        match self.buffer.get(at) {
+            Some(byte) => Some(Some(*byte)),
+            None if self.ended => Some(None),
+            None => None,
+        }
+    }
+
+    /// What the byte at a place is; a state that it changes is changed unless it is not known.
+    fn byte(&mut self, at: usize) -> Result<Byte, SqlError> {
+        let csv = self.options.format == CopyFormat::Csv;
+        let byte = self.buffer[at];
+        let mut next = None;
+        if matches!(byte, b'\\' | b'\r') {
+            match self.peek(at + 1) {
+                Some(known) => next = known,
+                None => return Ok(Byte::Unknown),
+            }
+        }
+        if byte == b'\\' && next == Some(b'.') && (!csv || at == self.start) {
+            match self.is_mark(at + 2, csv)? {
+                None => return Ok(Byte::Unknown),
+                Some(true) => return Ok(Byte::Last),
+                Some(false) => {}
+            }
+        }
+        if csv {
+            let (quote, escape) = (self.options.quote, self.options.escape);
+            let own_escape = (escape != quote).then_some(escape);
+            if self.in_quotes && Some(byte) == own_escape {
+                self.escaped = !self.escaped;
+            }
+            if byte == quote && !self.escaped {
+                self.in_quotes = !self.in_quotes;
+            }
+            if Some(byte) != own_escape {
+                self.escaped = false;
+            }
             if self.in_quotes {
-                self.record = self.start..self.buffer.len();
-                self.start = self.buffer.len();
-                return Err(self.fail(SqlError::new("22P04", "unterminated CSV quoted field"), None));
+                let counted = if self.line_end == Some(LineEnd::Newline) { b'\n' } else { b'\r' };
+                self.inner_lines += u64::from(byte == counted);
+                return Ok(Byte::Data(0));
             }
-            let mut end = self.buffer.len();
-            if self.crlf == Some(true) && self.buffer[end - 1] == b'\r' {
-                end -= 1;
+        }
+        match (byte, self.line_end) {
+            (b'\r', None | Some(LineEnd::Both)) if next == Some(b'\n') => {
+                self.line_end = Some(LineEnd::Both);
+                Ok(Byte::End(1))
             }
-            self.record = self.start..end;
-            self.start = self.buffer.len();
-            self.scanned = self.start;
-            self.escaped = false;
-            return Ok(true);
+            (b'\r', None | Some(LineEnd::Return)) => {
+                self.line_end = Some(LineEnd::Return);
+                Ok(Byte::End(0))
+            }
+            (b'\r', _) => Err(self.stray("carriage return", "\\r", csv)),
+            (b'\n', None | Some(LineEnd::Newline)) => {
+                self.line_end = Some(LineEnd::Newline);
+                Ok(Byte::End(0))
+            }
+            (b'\n', _) => Err(self.stray("newline", "\\n", csv)),
+            // Whatever a backslash precedes is data.
+            (b'\\', _) if !csv => Ok(Byte::Data(1)),
+            _ => Ok(Byte::Data(0)),
         }
-        if self.scanned == self.start && !self.in_quotes {
-            self.line -= 1;
+    }
+
+    /// Whether `\.`, which is before `at`, ends the data; `None`: that is not known yet.
+    fn is_mark(&self, mut at: usize, csv: bool) -> Result<Option<bool>, SqlError> {
+        let corrupt = |why: &str| match csv {
+            true => Ok(Some(false)),
+            false => Err(self.misplaced(why)),
+        };
+        let other_style = "end-of-copy marker does not match previous newline style";
+        if self.line_end == Some(LineEnd::Both) {
+            match self.peek(at) {
+                None => return Ok(None),
+                Some(Some(b'\r')) => at += 1,
+                Some(Some(b'\n')) => return corrupt(other_style),
+                Some(_) => return corrupt("end-of-copy marker corrupt"),
+            }
         }
-        Ok(false)
+        let Some(last) = self.peek(at) else { return Ok(None) };
+        match (last, self.line_end) {
+            (Some(b'\r'), None | Some(LineEnd::Return)) => Ok(Some(true)),
+            (Some(b'\n'), None | Some(LineEnd::Newline | LineEnd::Both)) => Ok(Some(true)),
+            (Some(b'\r' | b'\n'), _) => Err(self.misplaced(other_style)),
+            _ => corrupt("end-of-copy marker corrupt"),
+        }
+    }
+
+    /// An end of a line that is none, as the first one shows.
+    #[cold]
+    fn stray(&self, what: &str, escape: &str, csv: bool) -> SqlError {
+        match csv {
+            false => self
+                .misplaced(&format!("literal {what} found in data"))
+                .with_hint(format!("Use \"{escape}\" to represent {what}.")),
+            true => self
+                .misplaced(&format!("unquoted {what} found in data"))
+                .with_hint(format!("Use quoted CSV field to represent {what}.")),
+        }
+    }
+
+    /// An error of a line whose end has not been found.
+    #[cold]
+    fn misplaced(&self, message: &str) -> SqlError {
+        SqlError::new("22P04", message).with_context(format!("COPY {}, line {}", self.table, self.line))
     }
 
     fn split_text(&mut self) -> Result<(), SqlError> {
@@ -501,6 +589,7 @@ mod tests {
         same(&options, 1, "a\\\nb\n", &[&[Some("a\nb")]]);
         same(&options, 2, "1\ta\r\n2\tb\r\n", &[&[Some("1"), Some("a")], &[Some("2"), Some("b")]]);
         same(&options, 1, "a\n\\.\nignored\tx\n", &[&[Some("a")]]);
+        same(&options, 1, "a\nb\\.\nignored\tx\n", &[&[Some("a")], &[Some("b")]]);
         same(&options, 1, "a\nb", &[&[Some("a")], &[Some("b")]]);
         same(&options, 1, "\n", &[&[Some("")]]);
         same(&options, 1, "ä€\n", &[&[Some("ä€")]]);
@@ -524,6 +613,65 @@ mod tests {
         forced.force_not_null = vec!["c0".into()];
         forced.force_null = vec!["c1".into()];
         same(&forced, 2, ",\"\"\n", &[&[Some(""), None]]);
+    }
+
+    #[test]
+    fn the_first_end_of_a_line_decides() {
+        let text = CopyOptions::new(CopyFormat::Text);
+        let csv = CopyOptions::new(CopyFormat::Csv);
+        for options in [&text, &csv] {
+            same(options, 1, "a\rb\r", &[&[Some("a")], &[Some("b")]]);
+            same(options, 1, "a\rb", &[&[Some("a")], &[Some("b")]]);
+            same(options, 1, "a\r", &[&[Some("a")]]);
+            same(options, 1, "\r\r", &[&[options_empty(options)], &[options_empty(options)]]);
+            same(options, 1, "a\r\nb\r\n\\.\r\nc", &[&[Some("a")], &[Some("b")]]);
+            same(options, 1, "a\rb\r\\.\rc", &[&[Some("a")], &[Some("b")]]);
+            same(options, 1, "\\.\nc", &[]);
+        }
+        let mut header = csv.clone();
+        header.header = true;
+        same(&header, 1, "b\rx\ry\r", &[&[Some("x")], &[Some("y")]]);
+        same(&csv, 1, "\"a\rb\nc\"\nd\n", &[&[Some("a\rb\nc")], &[Some("d")]]);
+        same(&csv, 1, "a\n\\.", &[&[Some("a")], &[Some("\\.")]]);
+        same(&csv, 1, "a\n\\.b\n", &[&[Some("a")], &[Some("\\.b")]]);
+        same(&csv, 1, "a\nb\\.\n", &[&[Some("a")], &[Some("b\\.")]]);
+        same(&csv, 1, "a\r\n\\.", &[&[Some("a")], &[Some("\\.")]]);
+        same(&text, 1, "a\\\rb\nc\n", &[&[Some("a\rb")], &[Some("c")]]);
+        same(&text, 1, "a\\\\.\nc\n", &[&[Some("a\\.")], &[Some("c")]]);
+        let (corrupt, style) =
+            ("end-of-copy marker corrupt", "end-of-copy marker does not match previous newline style");
+        for (options, data, message) in [
+            (&text, "a\nb\r\n", "literal carriage return found in data"),
+            (&text, "a\r\nb\rc\r\n", "literal carriage return found in data"),
+            (&text, "a\r\nb\n", "literal newline found in data"),
+            (&text, "a\rb\n", "literal newline found in data"),
+            (&text, "a\r\nb\r", "literal carriage return found in data"),
+            (&csv, "a\nb\r\n", "unquoted carriage return found in data"),
+            (&csv, "a\r\nb\n", "unquoted newline found in data"),
+            (&csv, "a\rb\n", "unquoted newline found in data"),
+            (&text, "a\\.b\n", corrupt),
+            (&text, "a\n\\.", corrupt),
+            (&text, "a\n\\.b\n", corrupt),
+            (&text, "a\r\n\\.", corrupt),
+            (&text, "a\r\n\\.\n", style),
+            (&text, "a\n\\.\r\n", style),
+            (&csv, "a\n\\.\r\n", style),
+            (&csv, "a\r\n\\.\r\r", style),
+            (&text, "a\r\\.\n", style),
+        ] {
+            for size in [1, 2, 3, 7, 1000] {
+                let error = read(options, 1, data.as_bytes(), size).expect_err(data);
+                assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("22P04", message), "{data:?} by {size}");
+            }
+        }
+        let error = read(&text, 1, b"a\nb\rc\n", 3).unwrap_err();
+        assert_eq!(error.context.as_deref(), Some("COPY t, line 2"));
+        assert_eq!(error.hint.as_deref(), Some("Use \"\\r\" to represent carriage return."));
+    }
+
+    /// What an empty line is.
+    fn options_empty(options: &CopyOptions) -> Option<&'static str> {
+        (options.format == CopyFormat::Text).then_some("")
     }
 
     #[test]

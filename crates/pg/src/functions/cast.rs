@@ -112,6 +112,8 @@ impl PgCast {
                 // not a change of type, only of name: but a uuid must be one
                 oid::TEXT | oid::VARCHAR | oid::UNKNOWN => !is_reg(from_oid),
                 oid::NAME | oid::CHAR | oid::BPCHAR | oid::UUID | oid::JSON => from_oid == self.oid,
+                // Of numerics whose digits are their own any limit is one.
+                oid::NUMERIC => typmod < 4 || target.data_type() != &super::numeric::DYNAMIC,
                 ty => !is_reg(ty) || from_oid == ty,
             };
         }

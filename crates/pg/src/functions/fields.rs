@@ -92,6 +92,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                         return truncate(us, &unit).map(Some).ok_or_else(|| no_unit(&unit, false));
                     }
                     let zone = match call.text(2, row) {
+                        None if call.given(2) => return Ok(None),
                         Some(name) => Zone::of_expression(name, us, false)
                             .ok_or_else(|| SqlError::new("22023", format!("time zone \"{name}\" not recognized")))?,
                         None => session,

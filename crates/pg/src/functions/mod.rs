@@ -5,6 +5,7 @@
 //! - `catalog`: `pg_get_…`, `pg_…_is_visible`, sizes
 //! - `privileges`: `has_…_privilege`
 //! - `cast`: `pg_cast_TYPE`, which casts are rewritten to
+//! - `letters`: capital and small letters, the ends of texts
 //! - `strings`: padding, joining, parts
 //! - `encodings`: `encode`, `decode`
 //! - `text`: quoting, patterns, `format`
@@ -62,6 +63,7 @@ mod json_scan;
 mod json_sets;
 mod json_values;
 mod jsonb;
+mod letters;
 mod math;
 mod moments;
 mod network;
@@ -225,6 +227,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(math::all());
     out.extend(floats::all());
     out.extend(are::all());
+    out.extend(letters::all());
     out.extend(strings::all());
     out.extend(encodings::all());
     out.extend(uuids::all());

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type, IntervalMonthDayNano};
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
@@ -113,7 +113,7 @@ fn floats(array: &ArrayRef) -> Result<ArrayRef, SqlError> {
     crate::arrow::cast_array(array, &DataType::Float64, crate::types::oid::FLOAT8, &crate::datetime::Zone::Utc)
 }
 
-/// NaN is above all numbers.
+/// NaN is above all numbers; a month is thirty days.
 fn order(a: &ScalarValue, b: &ScalarValue) -> Ordering {
     match (a, b) {
         (ScalarValue::Float64(Some(a)), ScalarValue::Float64(Some(b))) => {
@@ -122,8 +122,17 @@ fn order(a: &ScalarValue, b: &ScalarValue) -> Ordering {
         (ScalarValue::Float32(Some(a)), ScalarValue::Float32(Some(b))) => {
             a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
         }
+        (ScalarValue::IntervalMonthDayNano(Some(a)), ScalarValue::IntervalMonthDayNano(Some(b))) => {
+            length(a).cmp(&length(b))
+        }
         _ => a.partial_cmp(b).unwrap_or(Ordering::Equal),
     }
+}
+
+/// What intervals compare by, in nanoseconds.
+fn length(interval: &IntervalMonthDayNano) -> i128 {
+    let days = i128::from(interval.months) * 30 + i128::from(interval.days);
+    days * 86_400_000_000_000 + i128::from(interval.nanoseconds)
 }
 
 impl Values {
@@ -190,7 +199,8 @@ impl Values {
 
 impl Accumulator for Values {
     fn update_batch(&mut self, values: &[ArrayRef]) -> DfResult<()> {
-        if let Some(fractions) = values.get(1) {
+        // Of `mode` there is none: what comes behind the values is what they are sorted by.
+        if let Some(fractions) = values.get(1).filter(|_| !self.most_frequent) {
             let fractions = floats(fractions).map_err(to_datafusion)?;
             let fractions = fractions.as_primitive::<Float64Type>();
             if !fractions.is_empty() {

@@ -174,8 +174,10 @@ pub fn quote_literal(text: &str) -> String {
 
 /// A `SIMILAR TO` pattern as a regular expression that must match the whole text.
 ///
+/// (PostgreSQL's `similar_escape_internal`: what is escaped is so in the regular expression, `\w` too.)
+///
 /// # Errors
-/// `22019` for an escape that is not one character, `22025` for one at the end.
+/// `22025` for an escape that is not one character, `2200C` for more than two escaped quotes.
 pub fn similar_to_regex(pattern: &str, escape: Option<&str>) -> Result<String, SqlError> {
     let escape = match escape {
         None => Some('\\'),
@@ -192,29 +194,50 @@ pub fn similar_to_regex(pattern: &str, escape: Option<&str>) -> Result<String, S
         }
     };
     let mut out = String::from("^(?:");
-    let mut chars = pattern.chars();
-    let mut class = false;
-    while let Some(c) = chars.next() {
-        if Some(c) == escape {
-            let next = chars.next().ok_or_else(|| SqlError::new("22025", "invalid escape sequence"))?;
-            if !next.is_alphanumeric() {
-                out.push('\\');
+    let mut escaped = false;
+    let mut quotes = 0;
+    // Brackets that are open, and how far within the outermost: 1 behind it, 2 behind its `^`, 3 further on.
+    let (mut depth, mut place) = (0usize, 0usize);
+    for c in pattern.chars() {
+        if escaped {
+            escaped = false;
+            if c == '"' && depth == 0 {
+                quotes += 1;
+                out.push_str(match quotes {
+                    1 => "){1,1}?(",
+                    2 => "){1,1}(?:",
+                    _ => {
+                        let text = "SQL regular expression may not contain more than two escape-double-quote separators";
+                        return Err(SqlError::new("2200C", text));
+                    }
+                });
+                continue;
             }
-            out.push(next);
-        } else if class {
+            out.push('\\');
+            out.push(c);
+            place = 3;
+        } else if Some(c) == escape {
+            escaped = true;
+        } else if depth > 0 {
             if c == '\\' {
                 out.push('\\');
             }
-            class = c != ']';
             out.push(c);
+            match c {
+                ']' if place > 2 => depth -= 1,
+                '[' => (depth, place) = (depth + 1, 3),
+                '^' => place += 1,
+                _ => place = 3,
+            }
         } else {
             match c {
                 '%' => out.push_str(".*"),
                 '_' => out.push('.'),
                 '[' => {
-                    class = true;
+                    (depth, place) = (1, 1);
                     out.push('[');
                 }
+                '(' => out.push_str("(?:"),
                 '.' | '^' | '$' | '\\' => {
                     out.push('\\');
                     out.push(c);
@@ -355,7 +378,11 @@ pub(super) fn all() -> Vec<PgFunction> {
             })
         }),
         f("similar_to_escape", &[P::Text, P::Text], oid(t::TEXT), |call| {
-            call.texts(|row| call.text(0, row).map(|p| similar_to_regex(p, call.text(1, row))).transpose())
+            call.texts(|row| match (call.text(0, row), call.text(1, row)) {
+                (_, None) if call.given(1) => Ok(None),
+                (Some(pattern), escape) => similar_to_regex(pattern, escape).map(Some),
+                (None, _) => Ok(None),
+            })
         })
         .required(1),
         f("like_escape", &[P::Text, P::Text], oid(t::TEXT), |call| {
@@ -430,6 +457,12 @@ mod tests {
         assert_eq!(similar_to_regex("a%b_", None).expect("regex"), "^(?:a.*b.)$");
         assert_eq!(similar_to_regex("a.b|c", None).expect("regex"), "^(?:a\\.b|c)$");
         assert_eq!(similar_to_regex("a\\%", None).expect("regex"), "^(?:a\\%)$");
-        assert!(similar_to_regex("a\\", None).is_err());
+        assert_eq!(similar_to_regex("a\\", None).expect("regex"), "^(?:a)$");
+        assert_eq!(similar_to_regex("(\\w|[\\d^])", None).expect("regex"), "^(?:(?:\\w|[\\d^]))$");
+        assert_eq!(similar_to_regex("[]%]%", None).expect("regex"), "^(?:[]%].*)$");
+        assert_eq!(similar_to_regex("[^]_]_", None).expect("regex"), "^(?:[^]_].)$");
+        assert_eq!(similar_to_regex("a#\"b#\"c", Some("#")).expect("regex"), "^(?:a){1,1}?(b){1,1}(?:c)$");
+        assert_eq!(similar_to_regex("a#\"#\"#\"", Some("#")).expect_err("three").sqlstate, "2200C");
+        assert!(similar_to_regex("a", Some("ab")).is_err());
     }
 }

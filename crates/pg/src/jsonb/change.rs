@@ -139,6 +139,15 @@ fn at_path(
     Ok(())
 }
 
+/// Whether a document is a list or a map of nothing.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Map(map) => map.is_empty(),
+        Value::List(list) => list.is_empty(),
+        _ => false,
+    }
+}
+
 /// A document changed at the end of a path.
 ///
 /// # Errors
@@ -146,6 +155,10 @@ fn at_path(
 pub fn set_path(mut value: Value, steps: &[&str], new: &Value, change: Change) -> Result<Value, SqlError> {
     if !matches!(value, Value::List(_) | Value::Map(_)) {
         return Err(invalid("cannot set path in scalar"));
+    }
+    // There is nothing to replace, and no step is looked at.
+    if change == (Change::Set { create: false }) && is_empty(&value) {
+        return Ok(value);
     }
     at_path(&mut value, steps, 0, change, Some(new))?;
     Ok(value)
@@ -236,6 +249,9 @@ fn made_of(steps: &[&str], new: Value, nulls: &mut usize) -> Result<Value, SqlEr
 pub fn delete_path(mut value: Value, steps: &[&str]) -> Result<Value, SqlError> {
     if !matches!(value, Value::List(_) | Value::Map(_)) {
         return Err(invalid("cannot delete path in scalar"));
+    }
+    if is_empty(&value) {
+        return Ok(value);
     }
     at_path(&mut value, steps, 0, Change::Delete, None)?;
     Ok(value)

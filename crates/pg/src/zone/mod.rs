@@ -8,6 +8,8 @@ mod abbreviations;
 
 use std::str::FromStr;
 
+use chrono::{DateTime, TimeZone};
+use chrono_tz::OffsetName;
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::datatypes::TimestampMicrosecondType;
 use datafusion::arrow::temporal_conversions::as_datetime_with_timezone;
@@ -192,10 +194,7 @@ impl Zone {
         match self {
             Self::Utc => "UTC".to_owned(),
             Self::Fixed(_, name) => name.text(),
-            Self::Named(tz) => match as_datetime_with_timezone::<TimestampMicrosecondType>(in_tables(us), *tz) {
-                Some(at) => at.format("%Z").to_string(),
-                None => String::new(),
-            },
+            Self::Named(tz) => abbreviation(*tz, in_tables(us)).unwrap_or_default(),
         }
     }
 
@@ -221,6 +220,17 @@ impl Zone {
 
 /// The last year that the tables of zones go to.
 const TABLE_YEAR: i64 = 2099;
+
+/// What an IANA zone is called at an instant: an abbreviation, or its offset if it has none.
+fn abbreviation(tz: Tz, us: i64) -> Option<String> {
+    let Ok(tz) = chrono_tz::Tz::from_str(&tz.to_string()) else {
+        // Of a mere offset.
+        return as_datetime_with_timezone::<TimestampMicrosecondType>(us, tz).map(|at| at.format("%Z").to_string());
+    };
+    let at = DateTime::from_timestamp_micros(us)?;
+    let offset = tz.offset_from_utc_datetime(&at.naive_utc());
+    Some(offset.abbreviation().map_or_else(|| offset.to_string(), str::to_owned))
+}
 
 /// An instant of whose offset the tables know: one beyond them is put into a year before their end that has the same
 /// calendar, as summer time goes by weekdays.

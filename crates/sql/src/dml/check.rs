@@ -2,7 +2,8 @@
 //!
 //! The engine keeps them in the definition, as SQL text; their meaning is here. A row breaks a
 //! constraint whose condition is false; NULL is good enough. As in PostgreSQL they are looked
-//! at by name, after NOT NULL and before unique keys.
+//! at by name, after NOT NULL and before unique keys. The conditions of views WITH CHECK OPTION come last: they are of rows
+//! that have been written, not of those that ON CONFLICT leaves out.
 
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
 use datafusion::logical_expr::Expr;
@@ -32,6 +33,15 @@ pub(crate) struct Checks {
     views: usize,
     /// Columns whose values are made of others'.
     generated: Vec<(usize, TableExpr)>,
+}
+
+/// Constraints by when they are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The table's: before a row is written, whether or not something is in its way then.
+    Own,
+    /// The conditions of views: of a row that is written, after its keys.
+    Views,
 }
 
 /// For each row of a batch, the first constraint that it breaks.
@@ -138,17 +148,19 @@ impl Checks {
         Ok(Broken(rows))
     }
 
-    /// The error of a row that is number `at` of the batch that `broken` is about, if it breaks a constraint.
+    /// The error of a row that is number `at` of the batch that `broken` is about, if it breaks a constraint of that
+    /// part. (The first one that a row breaks is known: of the table's, if there is one.)
     pub(crate) fn refuse_known(
         &self,
+        part: Part,
         broken: &Broken,
         at: usize,
         table: &Table,
         row: &[DatumRef<'_>],
     ) -> Result<(), SqlError> {
         match broken.0.get(at).copied().flatten() {
-            Some(check) => self.violated(check, table, row),
-            None => Ok(()),
+            Some(check) if self.is_of_view(check) == (part == Part::Views) => self.violated(check, table, row),
+            _ => Ok(()),
         }
     }
 
@@ -175,9 +187,17 @@ impl Checks {
         Err(error)
     }
 
-    /// The error of a row that breaks a constraint; its large values are read through `view`.
-    pub(crate) fn refuse(&self, table: &Table, row: &[DatumRef<'_>], view: &ReadView) -> Result<(), SqlError> {
-        for (check, (_, expr)) in self.list.iter().enumerate() {
+    /// The error of a row that breaks a constraint of that part; its large values are read through `view`.
+    pub(crate) fn refuse(
+        &self,
+        part: Part,
+        table: &Table,
+        row: &[DatumRef<'_>],
+        view: &ReadView,
+    ) -> Result<(), SqlError> {
+        let own = self.list.len() - self.views;
+        let range = if part == Part::Own { 0..own } else { own..self.list.len() };
+        for (check, (_, expr)) in self.list.iter().enumerate().take(range.end).skip(range.start) {
             let truth = expr.truth_of(Row { table, values: Values::Given(row), view })?;
             if truth == Some(false) || truth.is_none() && self.is_of_view(check) {
                 return self.violated(check, table, row);

@@ -196,6 +196,7 @@ impl Conflict {
                 writer.refuse(&refs)?;
                 match writer.update(key, seen, &refs, None).await? {
                     Change::Done => {
+                        writer.refuse_unseen(&refs)?;
                         let new = refs.iter().map(DatumRef::to_owned).collect();
                         return Ok(Resolved::Updated(found.existing, new));
                     }

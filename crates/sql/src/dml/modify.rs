@@ -16,7 +16,7 @@ use super::returning::Returned;
 use super::row::Writer;
 use super::source::Stream;
 use super::within::Around;
-use crate::dml::check::{Broken, Checks};
+use crate::dml::check::{Broken, Checks, Part};
 use crate::dml::foreign::{Deferred, Enforcer, Help, References};
 use crate::exec::direct::{Row, Values};
 use crate::exec::wait::Waiting;
@@ -124,7 +124,15 @@ impl<'a> Modify<'a> {
     fn refuse(&self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
         match known {
             Known::Not => self.writer.refuse(row),
-            Known::Of(broken, at) => self.checks().refuse_known(broken, at, self.table(), row),
+            Known::Of(broken, at) => self.checks().refuse_known(Part::Own, broken, at, self.table(), row),
+        }
+    }
+
+    /// Refuses what views WITH CHECK OPTION would not show of what was written.
+    fn refuse_unseen(&self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
+        match known {
+            Known::Not => self.writer.refuse_unseen(row),
+            Known::Of(broken, at) => self.checks().refuse_known(Part::Views, broken, at, self.table(), row),
         }
     }
 
@@ -157,11 +165,15 @@ impl<'a> Modify<'a> {
         self.refuse(row, known)?;
         let Some(conflict) = self.conflict else {
             self.writer.insert(self.bulk.as_mut(), row).await?;
+            self.refuse_unseen(row, known)?;
             return self.inserted(row);
         };
         match conflict.resolve(&self.writer, row, self.params, &self.zone, self.stream).await? {
             Resolved::Nothing => Ok(()),
-            Resolved::Inserted => self.inserted(row),
+            Resolved::Inserted => {
+                self.refuse_unseen(row, known)?;
+                self.inserted(row)
+            }
             Resolved::Updated(old, new) => {
                 let new: Vec<DatumRef<'_>> = new.iter().map(resurgam_engine::Datum::as_ref).collect();
                 self.updated(&old, &new).await
@@ -220,6 +232,7 @@ impl<'a> Modify<'a> {
         let noted = self.foreign.is_some().then_some(&mut old);
         let change = self.writer.update(key, seen, row, noted).await?;
         if change == Change::Done {
+            self.refuse_unseen(row, known)?;
             self.updated(&old, row).await?;
         }
         Ok(change)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use resurgam_engine::{BulkInserter, Change, DatumRef, ReadView, RowBuf, Seen, Statement, Table, Transaction};
 
-use crate::dml::check::Checks;
+use crate::dml::check::{Checks, Part};
 use crate::exec::bridge;
 use crate::exec::wait::{Waiting, settle};
 use crate::wire::SqlError;
@@ -29,7 +29,7 @@ impl<'a> Writer<'a> {
         self.statement.view()
     }
 
-    /// Refuses a row that breaks a constraint which is known from the row alone.
+    /// Refuses a row that breaks a constraint of the table which is known from the row alone.
     ///
     /// # Errors
     /// `23502` before `23514`.
@@ -38,7 +38,15 @@ impl<'a> Writer<'a> {
             return Ok(()); // the engine tells of a NULL where there must be none
         }
         self.table.check_row(row).map_err(|error| bridge::named(error.into(), self.table, row))?;
-        self.checks.refuse(self.table, row, self.view())
+        self.checks.refuse(Part::Own, self.table, row, self.view())
+    }
+
+    /// Refuses a row, just written, that a view WITH CHECK OPTION would not show.
+    ///
+    /// # Errors
+    /// `44000`
+    pub(crate) fn refuse_unseen(&self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        self.checks.refuse(Part::Views, self.table, row, self.view())
     }
 
     /// Inserts a row that is not refused. `bulk`: one of many.

@@ -241,8 +241,19 @@ impl Analyzer<'_> {
         let column = &table.columns[at];
         // Of a generated column it is computed when the row is written.
         let own = column.default_sql.clone().filter(|_| table.generated(at).is_none());
-        let sql = own.or_else(|| table.domain(at).and_then(domain_default));
-        match sql {
+        match own {
+            Some(sql) => {
+                let expr = parse_expression(&sql)?;
+                self.default_value(&expr, &column.name, &column.ty)
+            }
+            None => self.default_of_type(table, at),
+        }
+    }
+
+    /// What a column has that says no default: its domain's.
+    fn default_of_type(&mut self, table: &Table, at: usize) -> Result<Bound> {
+        let column = &table.columns[at];
+        match table.domain(at).and_then(domain_default) {
             Some(sql) => {
                 let expr = parse_expression(&sql)?;
                 self.default_value(&expr, &column.name, &column.ty)
@@ -344,7 +355,7 @@ impl Analyzer<'_> {
         for (name, subscripts, value) in bound {
             let at = self.written_column(table, through, name, op)?;
             let column = &table.columns[at];
-            // DEFAULT of a view's column is NULL: the table's default is not the view's.
+            // DEFAULT of a view's column is its type's: the table's default is not the view's.
             if value.is_some() || through.is_some() {
                 refuse_update(table, at)?;
             }
@@ -367,7 +378,7 @@ impl Analyzer<'_> {
             }
             let value = match value {
                 Some(value) => self.assigned(value, &column.name, &column.ty)?,
-                None if through.is_some() => self.null(Type::of(types::column_oid(&column.ty)))?,
+                None if through.is_some() => self.default_of_type(table, at)?,
                 None => self.default_of(table, at)?,
             };
             set.push((at, value));
