@@ -256,14 +256,14 @@ mod tests {
         for damage in [&b"\x07"[..], b"", &[1; 300]] {
             let tx = db.begin(Isolation::ReadCommitted);
             tx.statement(StatementKind::PointWrite)?;
-            tx.put_statistics(&statistics_key(table.id, 0), Some(damage))?;
-            tx.put_statistics(&statistics_key(table.id, 1), Some(damage))?;
+            let _ = tx.put_statistics(&statistics_key(table.id, 0), Some(damage))?;
+            let _ = tx.put_statistics(&statistics_key(table.id, 1), Some(damage))?;
             assert!(tx.statistics(&table)?.is_none());
             tx.commit(Durability::Sync)?.wait()?;
             assert!(db.statistics(&table)?.is_none());
             let tx = db.begin(Isolation::ReadCommitted);
             let (found, _) = tx.statement(StatementKind::Read)?.analyze(&table, &what)?;
-            tx.store_statistics(&table, &found)?;
+            let _ = tx.store_statistics(&table, &found)?;
             tx.commit(Durability::Sync)?.wait()?;
             assert_eq!(db.statistics(&table)?.as_deref(), Some(&found));
         }

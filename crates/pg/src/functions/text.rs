@@ -207,7 +207,8 @@ pub fn similar_to_regex(pattern: &str, escape: Option<&str>) -> Result<String, S
                     1 => "){1,1}?(",
                     2 => "){1,1}(?:",
                     _ => {
-                        let text = "SQL regular expression may not contain more than two escape-double-quote separators";
+                        let text =
+                            "SQL regular expression may not contain more than two escape-double-quote separators";
                         return Err(SqlError::new("2200C", text));
                     }
                 });
