@@ -206,7 +206,7 @@ fn estimates_are_near() -> Result<()> {
             if rows == 10 {
                 assert_eq!(tree.estimate(&pool)?, rows);
             }
-            if rows % 1000 == 0 {
+            if rows.is_multiple_of(1000) {
                 let estimate = tree.estimate(&pool)?;
                 assert!(estimate.abs_diff(rows) * 4 <= rows, "{estimate} for {rows}, in order: {in_order}");
             }
