@@ -20,6 +20,7 @@ pub(super) const NAMES: &[&str] = &[
     "pg_table_is_visible",
     "pg_type_is_visible",
     "pg_function_is_visible",
+    "pg_opclass_is_visible",
     "pg_get_userbyid",
     "format_type",
     "pg_get_expr",

@@ -51,7 +51,7 @@ struct ArrayText<'a> {
     /// How many dimensions there are: known with the first element that is no list.
     dimensions: Option<usize>,
     /// How many elements the lists of each dimension have.
-    lengths: Vec<usize>,
+    lengths: Vec<Option<usize>>,
     /// Where the list is that is being read.
     place: Vec<usize>,
     out: String,
@@ -108,9 +108,9 @@ impl ArrayText<'_> {
         }
         self.out.push('}');
         if self.lengths.len() < depth {
-            self.lengths.resize(depth, count);
+            self.lengths.resize(depth, None);
         }
-        if self.lengths[depth - 1] != count {
+        if *self.lengths[depth - 1].get_or_insert(count) != count {
             return Err(SqlError::new("22P02", "malformed JSON array")
                 .with_detail("Multidimensional arrays must have sub-arrays with matching dimensions."));
         }
@@ -210,6 +210,7 @@ mod tests {
             r#"{"1",NULL,"x\"y","{\"a\" : 1}"}"#
         );
         assert_eq!(array("[[1,2],[3,4]]").expect("two"), r#"{{"1","2"},{"3","4"}}"#);
+        assert_eq!(array("[[1,2],[3,4],[5,6]]").expect("three of two"), r#"{{"1","2"},{"3","4"},{"5","6"}}"#);
         assert_eq!(array("[[],[]]").expect("none"), "{}");
         assert_eq!(array("[1,[2]]").expect("texts"), r#"{"1","[2]"}"#);
         assert_eq!(array("[[1],[2,3]]").expect_err("of two lengths").sqlstate, "22P02");
