@@ -55,7 +55,6 @@ use crate::restore::{
 };
 use crate::retention::Retained;
 use crate::sequence::Sequences;
-use crate::statistics::StatisticsCache;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
 use crate::throttle::Throttle;
@@ -109,8 +108,6 @@ pub(crate) struct Inner {
     pub moves: Moves,
     /// Values of sequences.
     pub sequences: Sequences,
-    /// Statistics of tables that were read.
-    pub statistics: StatisticsCache,
     pub throttle: Throttle,
     pub archiver: Option<Arc<Archiver>>,
     pub backups: Option<Arc<Backups>>,
@@ -569,7 +566,6 @@ impl Database {
             prepared,
             moves: Moves::default(),
             sequences: Sequences::default(),
-            statistics: StatisticsCache::default(),
             throttle: Throttle::default(),
             archiver,
             backups,

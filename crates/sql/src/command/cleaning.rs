@@ -5,7 +5,6 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::SweepReport;
 
-use crate::command::analyze::Named;
 use crate::command::apart::Ending;
 use crate::command::utility::command;
 use crate::exec::clean_function::denied;
@@ -19,7 +18,7 @@ use crate::wire::{Execution, SqlError};
 /// whole database.
 ///
 /// # Errors
-/// `42601`; `0A000` for columns without ANALYZE.
+/// `42601`
 pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Own, SqlError> {
     const OPTIONS: [&str; 10] = [
         "full",
@@ -33,16 +32,11 @@ pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Own, SqlError> {
         "truncate",
         "parallel",
     ];
-    let Wanted { mut verbose, mut analyze } = options(&mut words, "VACUUM", &OPTIONS)?;
+    let mut verbose = options(&mut words, "VACUUM", &OPTIONS)?;
     while let Some(word) = ["full", "freeze", "verbose", "analyze"].into_iter().find(|word| words.take_word(word)) {
         verbose |= word == "verbose";
-        analyze |= word == "analyze";
     }
-    let tables = tables(&mut words)?;
-    if !analyze && tables.iter().any(|named| !named.columns.is_empty()) {
-        return Err(SqlError::unsupported("ANALYZE option must be specified when a column list is provided"));
-    }
-    Ok(Own::Vacuum { verbose, analyze, tables })
+    Ok(Own::Vacuum { verbose, tables: tables(&mut words)? })
 }
 
 /// ANALYZE, whose first word is taken already.
@@ -50,23 +44,16 @@ pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Own, SqlError> {
 /// # Errors
 /// `42601`
 pub(crate) fn parse_analyze(mut words: Words<'_>) -> Result<Own, SqlError> {
-    let Wanted { mut verbose, .. } = options(&mut words, "ANALYZE", &["verbose", "skip_locked"])?;
-    verbose |= words.take_word("verbose");
-    Ok(Own::Analyze { verbose, tables: tables(&mut words)? })
+    options(&mut words, "ANALYZE", &["verbose", "skip_locked"])?;
+    words.take_word("verbose");
+    Ok(Own::Analyze { tables: tables(&mut words)? })
 }
 
-/// What options say.
-#[derive(Default)]
-struct Wanted {
-    verbose: bool,
-    analyze: bool,
-}
-
-/// Options in parentheses, if there are any.
-fn options(words: &mut Words<'_>, statement: &str, known: &[&str]) -> Result<Wanted, SqlError> {
-    let mut wanted = Wanted::default();
+/// Options in parentheses, if there are any; whether VERBOSE is on.
+fn options(words: &mut Words<'_>, statement: &str, known: &[&str]) -> Result<bool, SqlError> {
+    let mut verbose = false;
     if !words.take(&Token::LParen) {
-        return Ok(wanted);
+        return Ok(false);
     }
     loop {
         let name = words.name()?;
@@ -75,14 +62,11 @@ fn options(words: &mut Words<'_>, statement: &str, known: &[&str]) -> Result<Wan
         }
         let is_end = |words: &Words<'_>| matches!(words.peek(), Some(Token::Comma | Token::RParen) | None);
         let value = if is_end(words) { None } else { words.next().map(|token| token.to_string().to_ascii_lowercase()) };
-        let is_on = !value.is_some_and(|value| ["false", "off", "0"].contains(&value.as_str()));
-        match name.as_str() {
-            "verbose" => wanted.verbose = is_on,
-            "analyze" => wanted.analyze = is_on,
-            _ => {}
+        if name == "verbose" {
+            verbose = !value.is_some_and(|value| ["false", "off", "0"].contains(&value.as_str()));
         }
         if words.take(&Token::RParen) {
-            return Ok(wanted);
+            return Ok(verbose);
         }
         if !words.take(&Token::Comma) {
             return Err(words.unexpected());
@@ -91,7 +75,7 @@ fn options(words: &mut Words<'_>, statement: &str, known: &[&str]) -> Result<Wan
 }
 
 /// Tables, each perhaps with columns, to the end.
-fn tables(words: &mut Words<'_>) -> Result<Vec<Named>, SqlError> {
+fn tables(words: &mut Words<'_>) -> Result<Vec<ObjectName>, SqlError> {
     let mut tables = Vec::new();
     if words.is_at_end() {
         return Ok(tables);
@@ -101,17 +85,16 @@ fn tables(words: &mut Words<'_>) -> Result<Vec<Named>, SqlError> {
         while words.take(&Token::Period) {
             parts.push(Ident::with_quote('"', words.name()?));
         }
-        let mut named = Named { table: ObjectName::from(parts), columns: Vec::new() };
+        tables.push(ObjectName::from(parts));
         if words.take(&Token::LParen) {
-            named.columns.push(words.name()?);
+            words.name()?;
             while words.take(&Token::Comma) {
-                named.columns.push(words.name()?);
+                words.name()?;
             }
             if !words.take(&Token::RParen) {
                 return Err(words.unexpected());
             }
         }
-        tables.push(named);
         if !words.take(&Token::Comma) {
             return words.expect_end().map(|()| tables);
         }
@@ -196,13 +179,13 @@ fn in_words(report: &SweepReport) -> String {
 }
 
 impl Session {
-    /// Whether tables that VACUUM names are there.
+    /// Whether tables that VACUUM and ANALYZE name are there.
     ///
     /// # Errors
     /// `42P01`
-    fn check_tables(&mut self, tables: &[Named]) -> Result<(), SqlError> {
+    pub(crate) fn check_tables(&mut self, tables: &[ObjectName]) -> Result<(), SqlError> {
         let used = self.open.as_ref().is_some_and(|open| open.used);
-        for Named { table: name, .. } in tables {
+        for name in tables {
             // Names of system relations are fine.
             let txn = self.transaction().txn.clone();
             let lookup = self.lookup(&txn);
@@ -245,9 +228,6 @@ impl Session {
         } else if report.pages_skipped > 0 {
             let notice = SqlError::notice("WARNING", "01000", in_words(&report));
             self.notice(notice.with_hint("\"resurgam check\" and the view resurgam_cleaner say which pages."));
-        }
-        if let Own::Vacuum { verbose, analyze: true, tables } = statement {
-            self.analyze_tables(*verbose, tables).await?;
         }
         command(if called { "CALL" } else { "VACUUM" })
     }
@@ -293,17 +273,15 @@ mod tests {
             let mut words = Words::of(text)?;
             words.next();
             match parse_vacuum(words) {
-                Ok(Own::Vacuum { verbose, analyze, .. }) => Some((verbose, analyze)),
+                Ok(Own::Vacuum { verbose, .. }) => Some(verbose),
                 _ => None,
             }
         };
-        assert_eq!(parse("vacuum (analyze, Verbose) t"), Some((true, true)));
-        assert_eq!(parse("vacuum freeze /**/ verbose analyze t, public.u (a)"), Some((true, true)));
-        assert_eq!(parse("VACUUM FULL t"), Some((false, false)));
-        assert_eq!(parse("VACUUM -- verbose"), Some((false, false)));
-        assert_eq!(parse("VACUUM (verbose off) /* verbose */ \"verbose\""), Some((false, false)));
-        assert_eq!(parse("VACUUM (analyze false) t"), Some((false, false)));
-        assert_eq!(parse("VACUUM t (a)"), None);
+        assert_eq!(parse("vacuum (analyze, Verbose) t"), Some(true));
+        assert_eq!(parse("vacuum freeze /**/ verbose t, public.u (a)"), Some(true));
+        assert_eq!(parse("VACUUM FULL t"), Some(false));
+        assert_eq!(parse("VACUUM -- verbose"), Some(false));
+        assert_eq!(parse("VACUUM (verbose off) /* verbose */ \"verbose\""), Some(false));
         assert_eq!(parse("VACUUM 7"), None);
         assert_eq!(parse("VACUUM (verbose"), None);
     }

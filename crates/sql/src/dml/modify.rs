@@ -23,7 +23,6 @@ use crate::exec::wait::Waiting;
 use crate::exec::wait::guarded;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::TextStyle;
-use crate::plan::estimate::shown::Shown;
 use crate::plan::planner::Names;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::Prepared;
@@ -301,7 +300,7 @@ impl Session {
         plan: &WritePlan,
         values: &[ScalarValue],
         formats: &[Format],
-        shown: Option<Shown>,
+        shown: Option<bool>,
     ) -> Result<Modified, SqlError> {
         self.refuse_if_read_only(plan.op.name())?;
         if !plan.constants.is_empty() {

@@ -10,7 +10,6 @@ use datafusion::sql::sqlparser::ast::{AlterTable, ObjectName, Statement};
 use crate::access::OwnerCommand;
 use crate::access::grant_syntax::{DefaultsCommand, GrantCommand};
 use crate::access::syntax::RoleCommand;
-use crate::command::analyze::Named;
 use crate::command::cursor::{self, Declare, Fetch};
 use crate::command::lock::{self, LockTables};
 use crate::command::notify::{self, NotifyCommand};
@@ -63,9 +62,8 @@ pub(crate) enum Own {
     /// VACUUM in all its forms.
     Vacuum {
         verbose: bool,
-        analyze: bool,
         /// The tables that it names: all are cleaned up, but these have to be there.
-        tables: Vec<Named>,
+        tables: Vec<ObjectName>,
     },
     /// SQL Server's procedure for the same.
     CleanupProcedure {
@@ -73,8 +71,7 @@ pub(crate) enum Own {
     },
     /// ANALYZE, of these tables or all.
     Analyze {
-        verbose: bool,
-        tables: Vec<Named>,
+        tables: Vec<ObjectName>,
     },
     Checkpoint,
     /// ALTER DATABASE … SET accelerated_database_recovery.
