@@ -68,6 +68,7 @@ start() { # a fresh server, at `port`
 compare() { # name, files
     local list="$here/orm/$1_known.txt"
     [ "$binary" != postgres ] && [ -z "${DJANGO_SUITES:-}" ] || list=-
+    [ -e "$list" ] || list=- # pgx has none yet
     "$python" "$here/orm/suite_compare.py" "$1" "$list" "${@:2}" || failed=1
 }
 
