@@ -45,7 +45,8 @@ impl Gen<'_> {
         if self.once_in(4) {
             return self.rare_query();
         }
-        if self.once_in(4) {
+        // Rare until a run of many has been gone through.
+        if self.once_in(200) {
             return self.limited_query();
         }
         let mut with = Tree::nothing();
