@@ -1,0 +1,23 @@
+//! The stores, each with what its own documentation recommends for speed without loss of durability.
+
+#[cfg(feature = "lmdb")]
+mod lmdb;
+#[cfg(feature = "redb")]
+mod redb;
+mod resurgam;
+
+use std::path::Path;
+
+use crate::store::{Outcome, Store};
+
+/// Opens an empty store in a folder, with a cache of so many bytes where it has one of its own.
+pub type Open = fn(&Path, usize) -> Outcome<Box<dyn Store>>;
+
+/// All that were compiled in.
+pub const ALL: &[(&str, Open)] = &[
+    ("Resurgam", resurgam::open),
+    #[cfg(feature = "redb")]
+    ("redb", redb::open),
+    #[cfg(feature = "lmdb")]
+    ("LMDB", lmdb::open),
+];
