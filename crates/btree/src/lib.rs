@@ -3,7 +3,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `search.rs` | descent with latch coupling |
+//! | `search.rs` | descent, by guides or with latch coupling |
 //! | `split.rs` | making room: leaf, inner and root splits |
 //! | `merge.rs` | taking empty and underfull leaves out |
 //! | `scan.rs` | walking leaves in key order, either way |
@@ -15,7 +15,8 @@
 //!    A child's fences are exactly the separators around its entry in the parent.
 //! 2. The root page never moves.
 //! 3. Latches are taken from the root down and a parent is released only when the child
-//!    is latched, so a node that was reached covers the key that was looked for.
+//!    is latched, so a node that was reached covers the key that was looked for. A leaf that was
+//!    guessed is latched alone, without waiting, and used only if its fences hold the key.
 //! 4. Descents latch shared; only the leaf that changes, or the two levels that a split
 //!    or merge changes, are latched exclusively.
 //! 5. There are no sibling pointers: a scan finds the next leaf by its upper fence. So

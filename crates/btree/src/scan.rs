@@ -4,11 +4,11 @@
 //! leaf that is split or merged meanwhile is found again by key, so nothing is skipped
 //! or seen twice.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use resurgam_base::{Error, PageId, Result, SlotId};
 use resurgam_buffer::{Access, BufferPool, ReadGuard};
-use resurgam_page::inner;
+use resurgam_page::{PageBuf, inner, leaf};
 
 use crate::Tree;
 use crate::search::Target;
@@ -40,13 +40,24 @@ impl LeafWalk {
         Self { tree, at: Some(key.map_or(At::Last, At::Below)), entered: None }
     }
 
-    /// Whether a key of the leaf handed out last is new to this walk. A merge may have put rows
-    /// that were handed out before onto it.
+    /// Whether a key of the leaf handed out last is new to this walk: see [`LeafWalk::new_slots`].
     pub fn is_new(&self, key: &[u8]) -> bool {
         match &self.entered {
             Some(At::Key(from)) => key >= from.as_slice(),
             Some(At::Below(below)) => key < below.as_slice(),
             Some(At::Last) | None => true,
+        }
+    }
+
+    /// The slots of `leaf`, which was handed out last, that are new to this walk. A merge may have put rows that were
+    /// handed out before onto it.
+    pub fn new_slots(&self, leaf: &PageBuf) -> Range<u16> {
+        let count = leaf.slot_count();
+        let at = |key: &[u8]| leaf::search(leaf, key).unwrap_or_else(|slot| slot).0;
+        match &self.entered {
+            Some(At::Key(from)) if leaf.lower_fence() < from.as_slice() => at(from)..count,
+            Some(At::Below(below)) if leaf.upper_fence().is_none_or(|upper| upper > below.as_slice()) => 0..at(below),
+            _ => 0..count,
         }
     }
 
@@ -70,12 +81,17 @@ impl LeafWalk {
     /// the caller sees each leaf once.
     pub fn next<'p>(&mut self, pool: &'p BufferPool) -> Result<Option<ReadGuard<'p>>> {
         let Some(at) = self.at.take() else { return Ok(None) };
-        let (target, ascending) = match &at {
-            At::Key(key) => (Target::Key(key), true),
-            At::Below(key) => (Target::Below(key), false),
-            At::Last => (Target::Last, false),
+        let (leaf, ascending) = match &at {
+            At::Key(key) => (self.tree.read_leaf(pool, key, Access::Scan), true),
+            At::Below(key) => (self.tree.read_target(pool, Target::Below(key), Access::Scan), false),
+            At::Last => (self.tree.read_target(pool, Target::Last, Access::Scan), false),
         };
-        let leaf = match self.tree.read_target(pool, target, Access::Scan) {
+        let mut next = match self.entered.take() {
+            Some(At::Key(key) | At::Below(key)) => key,
+            Some(At::Last) | None => Vec::new(),
+        };
+        next.clear();
+        let leaf = match leaf {
             Ok(leaf) => leaf,
             Err(error) => {
                 self.at = Some(at);
@@ -89,7 +105,8 @@ impl LeafWalk {
                 {
                     return Err(Error::corrupt(format!("page {} does not cover the key that led to it", leaf.id())));
                 }
-                self.at = Some(At::Key(upper.to_vec()));
+                next.extend_from_slice(upper);
+                self.at = Some(At::Key(next));
             }
         } else if !leaf.lower_fence().is_empty() {
             if let At::Below(key) = &at
@@ -97,7 +114,8 @@ impl LeafWalk {
             {
                 return Err(Error::corrupt(format!("page {} does not cover the key that led to it", leaf.id())));
             }
-            self.at = Some(At::Below(leaf.lower_fence().to_vec()));
+            next.extend_from_slice(leaf.lower_fence());
+            self.at = Some(At::Below(next));
         }
         self.entered = Some(at);
         Ok(Some(leaf))

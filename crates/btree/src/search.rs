@@ -1,7 +1,12 @@
 //! Descent from the root to the node that covers a key.
+//!
+//! To a leaf there are two ways. By *guides* (`buffer/src/guide.rs`) nothing but the leaf is latched; they are guesses, so
+//! the leaf is asked whether it is the one ([`Tree::is_leaf_of`]): a leaf of the tree, whose fences hold the key. No other page is
+//! that, since fences of one level never overlap and a page that leaves its tree is formatted anew as it goes. By *latches*,
+//! which is always right: where guides lead astray, or nowhere. It makes the guides anew that it passes.
 
 use resurgam_base::{Error, PageId, Result, SlotId};
-use resurgam_buffer::{Access, BufferPool, ReadGuard, WriteGuard};
+use resurgam_buffer::{Access, BufferPool, Planted, ReadGuard, WriteGuard};
 use resurgam_page::{PageBuf, PageType, inner, leaf};
 
 use crate::{DEPTH_MAX, Tree};
@@ -53,7 +58,28 @@ impl Tree {
 
     /// The leaf that covers `key`, shared.
     pub fn read_leaf<'p>(&self, pool: &'p BufferPool, key: &[u8], access: Access) -> Result<ReadGuard<'p>> {
-        self.read_target(pool, Target::Key(key), access)
+        match self.guided(pool, key).and_then(|id| pool.try_read(id, access)) {
+            Some(page) if self.is_leaf_of(&page, key) => Ok(page),
+            // Not while a page is latched that is of no use.
+            other => {
+                drop(other);
+                self.read_target(pool, Target::Key(key), access)
+            }
+        }
+    }
+
+    /// The page that guides name as the leaf that covers `key`.
+    #[inline]
+    fn guided(&self, pool: &BufferPool, key: &[u8]) -> Option<PageId> {
+        pool.guided_leaf(self.root, key)
+    }
+
+    /// Whether `page`, which may be any, is the leaf of this tree that covers `key`.
+    #[inline]
+    fn is_leaf_of(&self, page: &PageBuf, key: &[u8]) -> bool {
+        page.is(PageType::Leaf)
+            && page.object() == self.object
+            && (covers(page, key) || Planted::GuideTrusted.is_planted())
     }
 
     pub(crate) fn read_target<'p>(
@@ -80,6 +106,7 @@ impl Tree {
             if level <= to {
                 return Ok(node);
             }
+            pool.learn_way(&node);
             let id = self.child(node.id(), &node, target)?;
             let child = pool.read(id, if level == to + 1 { access } else { Access::Point })?;
             self.check(id, &child, Some(level - 1))?;
@@ -122,7 +149,13 @@ impl Tree {
 
     /// The leaf that covers `key`, exclusive; inner nodes are only latched shared.
     pub fn write_leaf<'p>(&self, pool: &'p BufferPool, key: &[u8]) -> Result<WriteGuard<'p>> {
-        self.write_level(pool, Target::Key(key), 0)
+        match self.guided(pool, key).and_then(|id| pool.try_write(id)) {
+            Some(page) if self.is_leaf_of(&page, key) => Ok(page),
+            other => {
+                drop(other);
+                self.write_level(pool, Target::Key(key), 0)
+            }
+        }
     }
 
     /// The node at `level` on the way to `target`, exclusive. When the tree is not that
@@ -146,6 +179,7 @@ impl Tree {
                 return Ok(root);
             }
             for _ in 0..DEPTH_MAX {
+                pool.learn_way(&node);
                 let below = node.level() - 1;
                 let id = self.child(node.id(), &node, target)?;
                 if below == level {
@@ -169,11 +203,12 @@ impl Tree {
         key: &[u8],
         hint: Option<PageId>,
     ) -> Result<WriteGuard<'p>> {
-        if let Some(id) = hint.filter(|id| id.is_some() && pool.is_resident(*id)) {
-            let page = pool.write(id, Access::Point)?;
-            if page.is(PageType::Leaf) && page.object() == self.object && covers(&page, key) {
-                return Ok(page);
-            }
+        if let Some(page) = hint.filter(|id| id.is_some()).and_then(|id| pool.write_resident(id))
+            && page.is(PageType::Leaf)
+            && page.object() == self.object
+            && covers(&page, key)
+        {
+            return Ok(page);
         }
         self.write_leaf(pool, key)
     }

@@ -4,16 +4,23 @@
 //! (shared) or be seen (exclusive). A guard holds both; the latch is released first.
 
 use std::ops::Deref;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use resurgam_base::{Lsn, PageId};
 use resurgam_page::PageBuf;
 
+use crate::guide::Guide;
+
 /// Highest usage count of the replacement clock.
 pub(crate) const USAGE_MAX: u8 = 3;
 
+/// Begins a line of the processor's cache: who looks for a page reads one line of its frame.
+#[repr(align(64))]
 pub(crate) struct Frame {
+    /// Its place in the pool.
+    pub index: u32,
     /// The page held, or 0 (the boot page is never pooled).
     pub page_id: AtomicU64,
     pub pins: AtomicU32,
@@ -26,11 +33,14 @@ pub(crate) struct Frame {
     /// makes it whole. Changes under the latch.
     pub fresh: AtomicBool,
     pub latch: RwLock<PageBuf>,
+    /// Where the inner page leads that it holds, or held; made when first needed.
+    pub guide: OnceLock<Box<Guide>>,
 }
 
 impl Frame {
-    pub fn new() -> Self {
+    pub fn new(index: u32) -> Self {
         Self {
+            index,
             page_id: AtomicU64::new(0),
             pins: AtomicU32::new(0),
             usage: AtomicU8::new(0),
@@ -38,6 +48,7 @@ impl Frame {
             rec_lsn: AtomicU64::new(0),
             fresh: AtomicBool::new(false),
             latch: RwLock::new(PageBuf::zeroed()),
+            guide: OnceLock::new(),
         }
     }
     pub fn is_dirty(&self) -> bool {

@@ -4,6 +4,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `frame.rs` | one frame: latch, pin count, dirty mark; page guards |
+//! | `guide.rs` | where inner pages lead, for descents that latch only the leaf |
 //! | `pool.rs` | fetching, eviction (clock with probation for scans) |
 //! | `failing.rs` | pages that cannot be loaded, and since when |
 //! | `files.rs` | which file a page is in: the data file or the version-store file |
@@ -36,6 +37,7 @@ mod double_write;
 mod failing;
 mod files;
 mod frame;
+mod guide;
 mod images;
 mod mtr;
 mod openings;

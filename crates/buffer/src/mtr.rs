@@ -10,6 +10,7 @@
 //! Recovery, section 3.4.2) or carries one row change of a user transaction, whose undo
 //! is the row's earlier version.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
@@ -36,11 +37,29 @@ struct Entry<'p> {
     fresh: bool,
 }
 
+/// Room that a thread's mini-transactions use one after the other: each row that is written is one.
+#[derive(Default)]
+struct Scratch {
+    group: Group,
+    bodies: Vec<Vec<u8>>,
+    /// Of the group's records, by entry.
+    indexes: Vec<Option<usize>>,
+}
+
+/// Bodies that are kept, and the most bytes of each.
+const BODIES_KEPT: usize = 4;
+const BODY_KEPT: usize = 8 << 10;
+
+thread_local! {
+    static SPARE: Cell<Option<Scratch>> = const { Cell::new(None) };
+}
+
 /// A mini-transaction under construction.
 pub struct Mtr<'p> {
     pool: &'p BufferPool,
     entries: Vec<Entry<'p>>,
     extra: Vec<(RecordKind, TxId, Lsn, Vec<u8>)>,
+    scratch: Scratch,
     /// Serialises allocation; released last.
     pub(crate) alloc: Option<MutexGuard<'p, AllocState>>,
     pub(crate) on_commit: Vec<crate::space::AllocEvent>,
@@ -48,7 +67,9 @@ pub struct Mtr<'p> {
 
 impl<'p> Mtr<'p> {
     pub fn new(pool: &'p BufferPool) -> Self {
-        Self { pool, entries: Vec::with_capacity(2), extra: Vec::new(), alloc: None, on_commit: Vec::new() }
+        // A thread that is ending has none any more.
+        let scratch = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        Self { pool, entries: Vec::with_capacity(2), extra: Vec::new(), scratch, alloc: None, on_commit: Vec::new() }
     }
     pub fn pool(&self) -> &'p BufferPool {
         self.pool
@@ -56,9 +77,10 @@ impl<'p> Mtr<'p> {
     /// Takes part of a latched page.
     pub fn add(&mut self, guard: WriteGuard<'p>) -> PageRef {
         debug_assert!(self.entries.iter().all(|e| e.guard.id() != guard.id()));
+        let body = self.scratch.bodies.pop().unwrap_or_default();
         self.entries.push(Entry {
             guard,
-            body: Vec::new(),
+            body,
             kind: RecordKind::Page,
             tx: TxId::NONE,
             prev_tx: Lsn::NONE,
@@ -124,8 +146,7 @@ impl<'p> Mtr<'p> {
     /// apply (a bug) the pool is poisoned and the database must be reopened.
     pub fn commit(mut self) -> Result<(Lsn, Lsn)> {
         self.pool.check_poisoned()?;
-        let mut group = Group::default();
-        let mut indexes = Vec::with_capacity(self.entries.len());
+        let Scratch { group, indexes, .. } = &mut self.scratch;
         for entry in &self.entries {
             if entry.body.is_empty() {
                 indexes.push(None);
@@ -134,8 +155,9 @@ impl<'p> Mtr<'p> {
             let previous = if entry.fresh { Lsn::NONE } else { entry.guard.lsn() };
             // A fresh page gets its owner by this very record. Analysis learns from the owners
             // it sees which object ids were given out.
-            let object = match op::decode(&entry.body).next() {
-                Some(Ok(PageOp::Format { object, .. })) if entry.fresh => object,
+            let formats = if entry.fresh { op::decode(&entry.body).next() } else { None };
+            let object = match formats {
+                Some(Ok(PageOp::Format { object, .. })) => object,
                 _ => entry.guard.object(),
             };
             group.begin(entry.kind, entry.tx, entry.prev_tx, entry.guard.id(), previous, object);
@@ -149,14 +171,14 @@ impl<'p> Mtr<'p> {
             return Ok((Lsn::NONE, Lsn::NONE));
         }
         let log_end = self.pool.log.end_lsn();
-        for (entry, index) in self.entries.iter().zip(&indexes) {
+        for (entry, index) in self.entries.iter().zip(&*indexes) {
             if index.is_some() {
                 entry.guard.mark_dirty(log_end);
             }
         }
-        let appended = self.pool.log.append(&group)?;
+        let appended = self.pool.log.append(group)?;
         let mut first = Lsn::NONE;
-        for (entry, index) in self.entries.iter_mut().zip(&indexes) {
+        for (entry, index) in self.entries.iter_mut().zip(&*indexes) {
             let Some(index) = index else { continue };
             let lsn = group.lsn_of(appended.base, *index);
             if first.is_none() {
@@ -179,5 +201,24 @@ impl<'p> Mtr<'p> {
             alloc.committed(events);
         }
         Ok((first, appended.end))
+    }
+
+    /// What the thread's next mini-transaction uses again.
+    pub(crate) fn leave_scratch(&mut self) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let Scratch { group, bodies, indexes } = &mut scratch;
+        for entry in &mut self.entries {
+            let mut body = std::mem::take(&mut entry.body);
+            if bodies.len() < BODIES_KEPT && body.capacity() <= BODY_KEPT {
+                body.clear();
+                bodies.push(body);
+            }
+        }
+        if group.len() > 4 * BODY_KEPT {
+            *group = Group::default();
+        }
+        group.clear();
+        indexes.clear();
+        let _ = SPARE.try_with(|spare| spare.set(Some(scratch)));
     }
 }

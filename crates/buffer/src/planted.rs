@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A mistake of a restore, of reading pages, or of a sweep.
+/// A mistake of a restore, of reading pages, of a descent, or of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Planted {
@@ -21,6 +21,8 @@ pub enum Planted {
     IntervalSkipped,
     /// A page that reads as never written is taken for one that was never given out, whatever leads to it.
     LostTakenForUnused,
+    /// A leaf to which a guide leads is taken for the right one.
+    GuideTrusted,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

@@ -29,6 +29,7 @@ use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
+use crate::guide::Guides;
 use crate::openings::Openings;
 use crate::source::{Loaded, PageHistory, PendingRedo, Remote, RemotePages, Restoring, Segment, Sources};
 use crate::space::Space;
@@ -85,6 +86,7 @@ pub struct BufferPool {
     /// Frames in use so far; those above are not allocated yet.
     pub(crate) used: AtomicUsize,
     shards: Box<[RwLock<HashMap<PageId, u32>>]>,
+    pub(crate) guides: Guides,
     /// Frames that hold no page (failed loads, dropped pages).
     free: Mutex<Vec<u32>>,
     pub(crate) hand: AtomicUsize,
@@ -129,6 +131,7 @@ impl BufferPool {
             frames: frames.into_boxed_slice(),
             used: AtomicUsize::new(0),
             shards: shards.into_boxed_slice(),
+            guides: Guides::new(count),
             free: Mutex::new(Vec::new()),
             hand: AtomicUsize::new(0),
             scanned: Mutex::default(),
@@ -295,10 +298,15 @@ impl BufferPool {
         &self.shards[hash as usize % SHARDS]
     }
 
+    /// The frame at `index`, if it was ever used.
+    pub(crate) fn allocated_frame(&self, index: u32) -> Option<&Frame> {
+        self.frames.get(index as usize)?.get().map(|frame| &**frame)
+    }
+
     pub(crate) fn frame(&self, index: u32) -> &Frame {
         // A frame index is published only after its frame was created.
         // It is the pool's, not of the statement that needs it first.
-        self.frames[index as usize].get_or_init(|| memory::aside(|| Box::new(Frame::new())))
+        self.frames[index as usize].get_or_init(|| memory::aside(|| Box::new(Frame::new(index))))
     }
 
     /// Shared access to `page`, read from its source if it is not in memory.
@@ -326,6 +334,30 @@ impl BufferPool {
                 return Ok(WriteGuard { latch, pin });
             }
         }
+    }
+
+    /// Shared access to `page`, if it is in memory and nobody has to be waited for.
+    pub fn try_read(&self, page: PageId, access: Access) -> Option<ReadGuard<'_>> {
+        let pin = self.lookup(page, access)?;
+        let latch = pin.0.latch.try_read()?;
+        self.counters.hits.add(1);
+        pin.0.valid.load(Ordering::Acquire).then_some(ReadGuard { latch, pin })
+    }
+
+    /// Exclusive access to `page`, if it is in memory and nobody has to be waited for.
+    pub fn try_write(&self, page: PageId) -> Option<WriteGuard<'_>> {
+        let pin = self.lookup(page, Access::Point)?;
+        let latch = pin.0.latch.try_write()?;
+        self.counters.hits.add(1);
+        pin.0.valid.load(Ordering::Acquire).then_some(WriteGuard { latch, pin })
+    }
+
+    /// Exclusive access to `page`, if it is in memory.
+    pub fn write_resident(&self, page: PageId) -> Option<WriteGuard<'_>> {
+        let pin = self.lookup(page, Access::Point)?;
+        let latch = pin.0.latch.write();
+        self.counters.hits.add(1);
+        pin.0.valid.load(Ordering::Acquire).then_some(WriteGuard { latch, pin })
     }
 
     /// Exclusive access to a page whose content does not matter because the caller
@@ -365,7 +397,7 @@ impl BufferPool {
         }
         loop {
             if let Some(pin) = self.lookup(page, access) {
-                bump(&self.counters.hits, 1);
+                self.counters.hits.add(1);
                 return Ok(pin);
             }
             let Some((pin, mut latch)) = self.install(page).map_err(NotHad::Room)? else { continue };

@@ -813,6 +813,7 @@ impl Space {
 impl Drop for Mtr<'_> {
     fn drop(&mut self) {
         self.discard_fresh();
+        self.leave_scratch();
         let events = std::mem::take(&mut self.on_commit);
         if let Some(state) = self.alloc.as_mut()
             && !events.is_empty()

@@ -12,9 +12,10 @@ use resurgam_page::types::DatumRef;
 use resurgam_page::{LeafBuilder, leaf, op};
 
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
+use crate::fill::Fill;
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
-use crate::table::Table;
+use crate::table::{RowBuf, Table};
 use crate::transaction::Transaction;
 use crate::view::ReadView;
 
@@ -97,21 +98,41 @@ impl Transaction {
     pub(crate) fn fill_index(&self, table: &Arc<Table>, at: usize) -> Result<()> {
         let pool = &self.0.db.inner().pool;
         let tree = table.indexes[at].tree;
-        let mut hint = None;
+        let mut fill = Fill::new(tree);
         let context = self.write_context()?;
         let build = Build::start(&self.0.db, context.active.id, table, Some(table.indexes[at].id));
-        let filled = self.each_row(table, &build, |row, key| {
-            let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
-            let large = self.large_indexed(table, row)?;
-            let row = &*with_large(row, &large)?;
-            table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
-            if insert_plain(pool, tree, &entry_key, &entry_value, &mut hint)? {
-                return Ok(());
+        let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
+        let write = |fill: &mut Fill| {
+            let ask = || self.check_interrupt().and_then(|()| self.0.db.throttle(self));
+            match fill.write(pool, &ask)? {
+                None => Ok(()),
+                Some((key, value)) => Err(self.not_unique_index(table, at, &key, &value)?),
             }
-            Err(not_unique(&duplicate(table, Some(at), row), &table.indexes[at].name))
-        });
+        };
+        let filled = self
+            .each_row(table, &build, |row, key| {
+                let large = self.large_indexed(table, row)?;
+                let row = &*with_large(row, &large)?;
+                entry_key.clear();
+                entry_value.clear();
+                table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
+                if fill.add(&entry_key, &entry_value)? { write(&mut fill) } else { Ok(()) }
+            })
+            .and_then(|()| write(&mut fill));
         // A part of an index must not be committed.
         filled.inspect_err(|_| self.broken_off(context.xid))
+    }
+
+    /// The error of the row whose entry an index refused.
+    fn not_unique_index(&self, table: &Arc<Table>, at: usize, key: &[u8], value: &[u8]) -> Result<Error> {
+        let index = &table.indexes[at].name;
+        let mut row = RowBuf::default();
+        if !self.newest_view().get_unchecked(table, table.clustered_key(at, key, value)?, &mut row)? {
+            return Err(Error::corrupt(format!("an entry for index \"{index}\" was made of a row that is not there")));
+        }
+        let row = table.all_columns(row.raw())?;
+        let large = self.large_indexed(table, &row)?;
+        Ok(not_unique(&duplicate(table, Some(at), &with_large(&row, &large)?), index))
     }
 }
 

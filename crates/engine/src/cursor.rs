@@ -1,13 +1,14 @@
 //! Range reads: rows of a table or index in key order, batch by batch. No latch is held
 //! between calls; the position is a key.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use resurgam_base::{Result, SlotId};
 use resurgam_btree::LeafWalk;
+use resurgam_buffer::BufferPool;
 use resurgam_page::{LeafRecord, PageBuf, key, leaf};
-use resurgam_versions::{SpanWalk, Visible, WalkFrom, visible};
+use resurgam_versions::{KnownSeen, SpanWalk, Visible, WalkFrom, visible_known};
 
 use crate::met_ghosts::MetGhosts;
 use crate::table::{RawRow, RowBuf, Table};
@@ -51,19 +52,29 @@ impl KeyRange {
         ranges.push(KeyRange { low, high: self.high.clone() });
         ranges
     }
-    fn above_low(&self, key: &[u8]) -> bool {
-        match &self.low {
-            Bound::Unbounded => true,
-            Bound::Included(low) => key >= low.as_slice(),
-            Bound::Excluded(low) => key > low.as_slice(),
-        }
-    }
-    fn below_high(&self, key: &[u8]) -> bool {
-        match &self.high {
-            Bound::Unbounded => true,
-            Bound::Included(high) => key <= high.as_slice(),
-            Bound::Excluded(high) => key < high.as_slice(),
-        }
+
+    /// The slots of a leaf that are in the range, and whether the range goes on before and behind the leaf.
+    fn slots(&self, leaf: &PageBuf) -> (Range<u16>, bool, bool) {
+        let count = leaf.slot_count();
+        let (lower, upper) = (leaf.lower_fence(), leaf.upper_fence());
+        // Of leaves within the range no key is looked at: most are.
+        let (low, before) = match &self.low {
+            Bound::Unbounded => (0, true),
+            Bound::Included(low) if low.as_slice() <= lower => (0, low.as_slice() < lower),
+            Bound::Excluded(low) if low.as_slice() < lower => (0, true),
+            Bound::Included(low) => (leaf::search(leaf, low).unwrap_or_else(|slot| slot).0, false),
+            Bound::Excluded(low) => (leaf::search(leaf, low).map_or_else(|slot| slot.0, |slot| slot.0 + 1), false),
+        };
+        let (high, behind) = match (&self.high, upper) {
+            (Bound::Unbounded, _) => (count, true),
+            (Bound::Included(high), Some(upper)) if high.as_slice() >= upper => (count, true),
+            (Bound::Excluded(high), Some(upper)) if high.as_slice() >= upper => (count, high.as_slice() > upper),
+            (Bound::Included(high), _) => {
+                (leaf::search(leaf, high).map_or_else(|slot| slot.0, |slot| slot.0 + 1), false)
+            }
+            (Bound::Excluded(high), _) => (leaf::search(leaf, high).unwrap_or_else(|slot| slot).0, false),
+        };
+        (low..high, before, behind)
     }
 }
 
@@ -114,13 +125,32 @@ impl RowBatch {
     }
 }
 
-/// A batch that is being filled.
+/// What visible rows are for.
+enum Sink<'b> {
+    /// They are copied.
+    Batch { batch: &'b mut RowBatch, limit: usize },
+    /// They are counted.
+    Count,
+}
+
+/// Where visible rows go.
 struct Filling<'b> {
-    batch: &'b mut RowBatch,
-    /// Rows that it had before.
-    before: usize,
-    /// It is full with so many.
-    limit: usize,
+    sink: Sink<'b>,
+    /// How many there were.
+    rows: u64,
+}
+
+impl Filling<'_> {
+    #[inline]
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.rows += 1;
+        if let Sink::Batch { batch, .. } = &mut self.sink {
+            batch.push(key, value);
+        }
+    }
+    fn is_full(&self) -> bool {
+        matches!(self.sink, Sink::Batch { limit, .. } if self.rows >= limit as u64)
+    }
 }
 
 /// What of a leaf was read.
@@ -148,6 +178,7 @@ pub struct Cursor {
     met: MetGhosts,
     /// Whether it has deleted rows removed that nobody needs and that are in its way.
     removes_ghosts: bool,
+    known: KnownSeen,
 }
 
 /// Leaves that are read between two looks at whether to stop.
@@ -174,6 +205,7 @@ impl Cursor {
             interrupt: None,
             met: MetGhosts::default(),
             removes_ghosts: false,
+            known: KnownSeen::default(),
         }
     }
 
@@ -192,10 +224,7 @@ impl Cursor {
     /// Appends up to about `max_rows` rows to `batch`. False: the range is exhausted and
     /// nothing was appended.
     pub fn next_batch(&mut self, batch: &mut RowBatch, max_rows: usize) -> Result<bool> {
-        if !self.checked {
-            self.view.check_table(&self.table)?;
-            self.checked = true;
-        }
+        self.check()?;
         let before = batch.len();
         match self.index {
             None => self.fill(self.table.tree, batch, max_rows)?,
@@ -223,6 +252,43 @@ impl Cursor {
         Ok(batch.len() > before)
     }
 
+    /// Counts the rows that are left, without making them.
+    ///
+    /// # Errors
+    /// As [`Cursor::next_batch`].
+    pub fn count(mut self) -> Result<u64> {
+        if self.index.is_some() {
+            // An entry may lead to a row that is another one by now.
+            let (mut batch, mut rows) = (RowBatch::default(), 0);
+            while self.next_batch(&mut batch, 1000)? {
+                rows += batch.len() as u64;
+                batch.clear();
+            }
+            return Ok(rows);
+        }
+        self.check()?;
+        let db = self.view.db.clone();
+        let mut rows = 0;
+        // Once: a count never has enough.
+        if !self.done {
+            db.reading(|| {
+                let mut filling = Filling { sink: Sink::Count, rows: 0 };
+                self.fill_now(self.table.tree, &mut filling)?;
+                rows += filling.rows;
+                Ok(())
+            })?;
+        }
+        Ok(rows)
+    }
+
+    fn check(&mut self) -> Result<()> {
+        if !self.checked {
+            self.view.check_table(&self.table)?;
+            self.checked = true;
+        }
+        Ok(())
+    }
+
     /// Appends visible records of `tree` as they are.
     pub(crate) fn fill(&mut self, tree: resurgam_btree::Tree, batch: &mut RowBatch, max_rows: usize) -> Result<()> {
         let db = self.view.db.clone();
@@ -231,24 +297,23 @@ impl Cursor {
             // What was read before a row that had to be waited for is read again.
             batch.bytes.truncate(before.0);
             batch.rows.truncate(before.1);
-            self.fill_now(tree, batch, max_rows)
+            self.fill_now(tree, &mut Filling { sink: Sink::Batch { batch, limit: max_rows.max(1) }, rows: 0 })
         })
     }
 
-    fn fill_now(&mut self, tree: resurgam_btree::Tree, batch: &mut RowBatch, max_rows: usize) -> Result<()> {
+    fn fill_now(&mut self, tree: resurgam_btree::Tree, filling: &mut Filling<'_>) -> Result<()> {
         if self.done {
             return Ok(());
         }
-        let db = self.view.db.clone();
-        let mut filling = Filling { before: batch.len(), limit: batch.len() + max_rows.max(1), batch };
         self.met.begin();
         let jump = self.jump(tree);
         if self.done {
             drop(jump);
-            db.clean_jumped_over(tree);
+            self.view.db.clean_jumped_over(tree);
             return Ok(());
         }
-        let read = self.read_leaves(tree, &mut filling);
+        let read = self.read_leaves(tree, filling);
+        let db = &self.view.db;
         let limits = db.inner().options.met_ghosts;
         match jump {
             _ if read.is_err() => {}
@@ -304,7 +369,7 @@ impl Cursor {
 
     fn read_leaves(&mut self, tree: resurgam_btree::Tree, filling: &mut Filling<'_>) -> Result<()> {
         let db = self.view.db.clone();
-        let pool = &db.inner().pool;
+        let (pool, limits) = (&db.inner().pool, db.inner().options.met_ghosts);
         let mut walk = match self.begin() {
             WalkFrom::Key(key) => LeafWalk::ascending(tree, key),
             WalkFrom::Below(key) => LeafWalk::descending(tree, key),
@@ -320,8 +385,10 @@ impl Cursor {
                 return Ok(());
             };
             self.met.clear();
-            let read = self.read_leaf(&page, &walk, filling)?;
-            let many = self.removes_ghosts && self.met.are_many(db.inner().options.met_ghosts, page.slot_count());
+            // The walk began where the range does.
+            let new = if leaves == 1 { 0..page.slot_count() } else { walk.new_slots(&page) };
+            let read = self.read_leaf(pool, &page, new, filling)?;
+            let many = self.removes_ghosts && self.met.are_many(limits, page.slot_count());
             let ghosts = many.then(|| (page.id(), page.lower_fence().to_vec()));
             drop(page);
             if let Some((id, lower)) = ghosts {
@@ -338,66 +405,74 @@ impl Cursor {
         }
     }
 
-    /// Appends what is visible on one leaf of the walk.
-    fn read_leaf(&mut self, page: &PageBuf, walk: &LeafWalk, filling: &mut Filling<'_>) -> Result<LeafRead> {
-        let inner = self.view.db.inner();
-        let view = self.view.view();
-        let count = page.slot_count();
-        let start = match self.direction {
-            Direction::Forward => match &self.range.low {
-                Bound::Unbounded => 0,
-                Bound::Included(k) => leaf::search(page, k).unwrap_or_else(|s| s).0,
-                Bound::Excluded(k) => leaf::search(page, k).map_or_else(|s| s.0, |s| s.0 + 1),
-            },
-            Direction::Backward => match &self.range.high {
-                Bound::Unbounded => count,
-                Bound::Included(k) => leaf::search(page, k).map_or_else(|s| s.0, |s| s.0 + 1),
-                Bound::Excluded(k) => leaf::search(page, k).unwrap_or_else(|s| s).0,
-            },
+    /// Takes what is visible in some slots of one leaf.
+    fn read_leaf(
+        &mut self,
+        pool: &BufferPool,
+        page: &PageBuf,
+        new: Range<u16>,
+        filling: &mut Filling<'_>,
+    ) -> Result<LeafRead> {
+        let (within, before, behind) = self.range.slots(page);
+        let slots = within.start.max(new.start)..within.end.min(new.end);
+        let goes_on = match self.direction {
+            Direction::Forward => behind,
+            Direction::Backward => before,
         };
-        let mut step = 0u16;
-        loop {
-            let slot = match self.direction {
-                Direction::Forward => {
-                    if start + step >= count {
-                        break;
-                    }
-                    start + step
-                }
-                Direction::Backward => {
-                    if step >= start {
-                        break;
-                    }
-                    start - 1 - step
-                }
-            };
-            step += 1;
+        let all = if goes_on { LeafRead::Whole } else { LeafRead::End };
+        if matches!(filling.sink, Sink::Count) && !page.has_versions() {
+            // Each record is a row that all see.
+            filling.rows += slots.len() as u64;
+            return Ok(all);
+        }
+        let Self { view, range, direction, scratch, met, known, .. } = self;
+        let view = view.view();
+        let mut last = None;
+        let mut read = |slot: u16| -> Result<bool> {
             let record = LeafRecord::parse(page.record(SlotId(slot))?)?;
-            if !walk.is_new(record.key) {
-                continue;
-            }
-            let within = match self.direction {
-                Direction::Forward => self.range.below_high(record.key),
-                Direction::Backward => self.range.above_low(record.key),
-            };
-            if !within {
-                return Ok(LeafRead::End);
-            }
-            match visible(&inner.pool, &record, &view, &mut self.scratch)? {
+            match visible_known(pool, &record, &view, known, scratch)? {
                 // Behind the first row they are in nobody's way.
-                Visible::No if filling.batch.len() == filling.before => self.met.pass(&view, &record),
+                Visible::No if filling.rows == 0 => met.pass(&view, &record),
                 Visible::No => {}
-                Visible::Current => filling.batch.push(record.key, record.value),
-                Visible::Rebuilt => filling.batch.push(record.key, &self.scratch),
+                Visible::Current => filling.add(record.key, record.value),
+                Visible::Rebuilt => filling.add(record.key, scratch),
             }
-            if filling.batch.len() >= filling.limit {
-                match self.direction {
-                    Direction::Forward => self.range.low = Bound::Excluded(record.key.to_vec()),
-                    Direction::Backward => self.range.high = Bound::Excluded(record.key.to_vec()),
+            let full = filling.is_full();
+            if full {
+                last = Some(record.key);
+            }
+            Ok(full)
+        };
+        match direction {
+            Direction::Forward => {
+                for slot in slots {
+                    if read(slot)? {
+                        break;
+                    }
                 }
-                return Ok(LeafRead::Full);
+            }
+            Direction::Backward => {
+                for slot in slots.rev() {
+                    if read(slot)? {
+                        break;
+                    }
+                }
             }
         }
-        Ok(LeafRead::Whole)
+        let Some(last) = last else { return Ok(all) };
+        let bound = match direction {
+            Direction::Forward => &mut range.low,
+            Direction::Backward => &mut range.high,
+        };
+        match bound {
+            Bound::Included(key) | Bound::Excluded(key) => {
+                let mut key = std::mem::take(key);
+                key.clear();
+                key.extend_from_slice(last);
+                *bound = Bound::Excluded(key);
+            }
+            Bound::Unbounded => *bound = Bound::Excluded(last.to_vec()),
+        }
+        Ok(LeafRead::Full)
     }
 }

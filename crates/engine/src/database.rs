@@ -61,7 +61,7 @@ use crate::throttle::Throttle;
 use crate::transaction::{Isolation, Transaction};
 use crate::troubles::Troubles;
 use crate::version_file::Search;
-use crate::view::ReadView;
+use crate::view::{Known, ReadView};
 
 /// Owner of the pages that list the pending frees.
 const PENDING_FREES_OBJECT: ObjectId = ObjectId(5);
@@ -692,6 +692,7 @@ impl Database {
             unchecked: false,
             newest: false,
             statement: 0,
+            known: Known::default(),
         }
     }
 

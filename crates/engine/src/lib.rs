@@ -51,6 +51,7 @@
 //! | `sequence.rs` | sequences and their values |
 //! | `ddl.rs` | changes of definitions |
 //! | `build.rs` | filling a new index |
+//! | `fill.rs` | many rows into a new tree, leaf by leaf |
 //! | `rewrite.rs` | copying a table's rows into new trees |
 //! | `progress.rs` | how far builds are |
 //! | `view.rs` | point reads |
@@ -87,6 +88,7 @@ mod database;
 mod databases;
 mod ddl;
 mod definition;
+mod fill;
 mod gate;
 mod history;
 mod index_details;

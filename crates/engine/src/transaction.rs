@@ -24,7 +24,7 @@ use crate::database::Database;
 use crate::gate::{Gate, Operation};
 use crate::table::Table;
 use crate::undo::Unfinished;
-use crate::view::ReadView;
+use crate::view::{Known, ReadView};
 
 /// Isolation levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -342,6 +342,7 @@ impl Transaction {
             unchecked: false,
             newest: false,
             statement: self.0.statements.load(Ordering::Relaxed),
+            known: Known::default(),
         })
     }
 
@@ -389,6 +390,7 @@ impl Transaction {
             unchecked: false,
             newest: false,
             statement: self.0.statements.load(Ordering::Relaxed),
+            known: Known::default(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! What one statement sees, and point reads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use resurgam_base::{CommitTs, Error, ErrorKind, Result, TxId};
 use resurgam_btree::Tree;
@@ -8,7 +9,7 @@ use resurgam_buffer::Access;
 use resurgam_page::types::ExternalRef;
 use resurgam_page::{LeafRecord, leaf};
 use resurgam_txn::SnapshotHold;
-use resurgam_versions::{View, Visible, read_external, visible};
+use resurgam_versions::{KnownSeen, View, Visible, read_external, visible_known};
 
 use crate::catalog_overlay::OwnChanges;
 use crate::cursor::{Cursor, Direction, KeyRange};
@@ -33,6 +34,32 @@ pub struct ReadView {
     pub(crate) newest: bool,
     /// Which statement of its transaction it is of.
     pub(crate) statement: u64,
+    pub(crate) known: Known,
+}
+
+/// What a view has found out once and need not ask again: those who read a row each would all write the lock of what is
+/// asked. What it knows of stays true for it.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// The table that was found to be as it is defined at the view's version of the catalog: id and generation, if both are
+    /// short; 0 = none.
+    table: AtomicU64,
+    /// See [`KnownSeen`].
+    seen: AtomicU64,
+}
+
+impl Clone for Known {
+    /// A clone is often changed before it is used: to see more, or other definitions.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Known {
+    fn name(table: &Table) -> u64 {
+        let generation = if table.generation >> 32 == 0 { table.generation } else { 0 };
+        if generation == 0 { 0 } else { u64::from(table.id) << 32 | generation }
+    }
 }
 
 impl ReadView {
@@ -59,12 +86,17 @@ impl ReadView {
 
     /// Refuses a definition that no longer describes the table.
     pub(crate) fn check_table(&self, table: &Table) -> Result<()> {
+        let name = Known::name(table);
+        if name != 0 && self.known.table.load(Ordering::Relaxed) == name {
+            return Ok(());
+        }
         let current = match self.own_changes.as_ref().and_then(|own| own.generation(table.id)) {
             _ if self.unchecked => true,
             Some(own) => own == table.generation,
             None => self.db.inner().catalog.was_current(&self.db, table, self.catalog_version)?,
         };
         if current {
+            self.known.table.store(name, Ordering::Relaxed);
             return Ok(());
         }
         Err(Error::new(
@@ -99,7 +131,13 @@ impl ReadView {
         let page = tree.read_leaf(pool, key, Access::Point)?;
         let Ok(slot) = leaf::search(&page, key) else { return Ok(false) };
         let record = LeafRecord::parse(page.record(slot)?)?;
-        match visible(pool, &record, &self.view(), out)? {
+        let before = KnownSeen::of(TxId(self.known.seen.load(Ordering::Relaxed)));
+        let mut known = before;
+        let found = visible_known(pool, &record, &self.view(), &mut known, out)?;
+        if known.id() != before.id() {
+            self.known.seen.store(known.id().0, Ordering::Relaxed);
+        }
+        match found {
             Visible::No => Ok(false),
             Visible::Rebuilt => Ok(true),
             Visible::Current => {
@@ -132,6 +170,14 @@ impl ReadView {
     /// Rows of a range in clustered order.
     pub fn scan(&self, table: &Arc<Table>, range: KeyRange, direction: Direction) -> Cursor {
         Cursor::new(self.clone(), Arc::clone(table), None, range, direction).removing_ghosts()
+    }
+
+    /// How many rows there are in a range, exactly: faster than to read them.
+    ///
+    /// # Errors
+    /// As [`Cursor::next_batch`].
+    pub fn count(&self, table: &Arc<Table>, range: KeyRange) -> Result<u64> {
+        self.scan(table, range, Direction::Forward).count()
     }
 
     /// Rows of a range of an index (by its position in the table's list), in its order.

@@ -64,11 +64,11 @@ pub use progress::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
 pub use prune::{PageCleaning, clean_leaf, is_for_all, remove_ghosts};
-pub use read::{Possible, Seen, Visible, newest, possible, values_in_use, visible};
+pub use read::{Possible, Seen, Visible, newest, possible, values_in_use, visible, visible_known};
 pub use revert::revert_row;
 pub use row_undo::{RowUndo, UndoAction, undo_one};
 pub use store::{VERSION_OBJECT, VersionStore, VersionStoreConfig, VersionStoreStats};
 pub use sweep::UNIT_PAGES;
 pub use version_holders::version_holders;
-pub use view::View;
+pub use view::{KnownSeen, View};
 pub use write::{Outcome, RowWriter, VersionCaps, Versioning};

@@ -8,7 +8,7 @@ use resurgam_buffer::{Access, BufferPool};
 use resurgam_page::{DatumRef, Earlier, LeafRecord, RowLayout, VersionPtr, leaf, version::VersionRecord};
 use resurgam_txn::{Status, TxManager};
 
-use crate::view::View;
+use crate::view::{KnownSeen, View};
 
 /// More versions than any chain has; beyond it the chain is taken to be damaged.
 const CHAIN_MAX: usize = 100_000_000;
@@ -35,9 +35,26 @@ pub enum Visible {
 
 /// Finds what `view` sees of `record`; an earlier version's value goes to `out`.
 pub fn visible(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: &mut Vec<u8>) -> Result<Visible> {
-    if view.sees(record.xid) {
+    visible_known(pool, record, view, &mut KnownSeen::default(), out)
+}
+
+/// As [`visible`], for one row of several of the same view.
+#[inline]
+pub fn visible_known(
+    pool: &BufferPool,
+    record: &LeafRecord<'_>,
+    view: &View<'_>,
+    known: &mut KnownSeen,
+    out: &mut Vec<u8>,
+) -> Result<Visible> {
+    if known.includes(record.xid) || view.sees_and_notes(record.xid, known) {
         return Ok(if record.is_ghost() { Visible::No } else { Visible::Current });
     }
+    earlier_seen(pool, record, view, out)
+}
+
+/// What the view sees of a record whose own version it does not.
+fn earlier_seen(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: &mut Vec<u8>) -> Result<Visible> {
     let mut next = match step(record, view, out)? {
         Step::Found(found) => return Ok(found),
         Step::Follow(pointer) => pointer,

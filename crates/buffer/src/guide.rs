@@ -1,0 +1,308 @@
+//! Where inner pages lead, for descents that latch nothing but the leaf.
+//!
+//! An inner page in memory has a *guide* beside it: of each record the child, and of its key eight bytes as one number, without
+//! what the keys of the page have in common. A search touches a few lines of one array, and writes nothing that others read: a descent
+//! with latches writes each page's latch, pin and place in the pool, and those of the upper pages are everybody's.
+//!
+//! # Invariants
+//! 1. *A guide is a guess.* It may be of an earlier state of its page, of a page that is not in the frame any more, or be read while
+//!    it is made anew. Whoever is led to a page latches it and sees from the page itself whether it is the leaf: of the tree, with
+//!    fences that hold the key. If it is not, the way down is by latches, and the guides on it are made anew.
+//! 2. *Nobody waits for a page that was guessed*: it is latched if that can be had at once. So guides add nothing to the
+//!    order in which latches are taken.
+//! 3. A guide is of a page's state at one LSN. It is made by who has the page latched.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use resurgam_base::{PageId, SlotId, memory};
+use resurgam_page::{PageBuf, PageType, inner};
+
+use crate::frame::{Frame, ReadGuard};
+use crate::pool::BufferPool;
+
+/// Most children of a page that is guided; there is room for hardly more records of two bytes of key.
+const CHILDREN_MAX: usize = 540;
+/// Most bytes that the keys of a page may have in common and that are left out.
+const SKIPPED_MAX: usize = 24;
+/// Deeper than any tree.
+const LEVELS_MAX: usize = 24;
+/// In a guide's shape: it is of no use, too many of its keys look alike.
+const USELESS: u32 = 0;
+
+/// See the module.
+pub(crate) struct Guide {
+    /// The page; 0 while it is made.
+    of: AtomicU64,
+    lsn: AtomicU64,
+    /// Children, the page's level << 16, the bytes skipped << 24.
+    shape: AtomicU32,
+    making: AtomicBool,
+    /// What all keys but the first begin with.
+    prefix: [AtomicU64; SKIPPED_MAX / 8],
+    /// What follows, of each key but the first, which is the lower fence.
+    heads: [AtomicU64; CHILDREN_MAX],
+    children: [AtomicU64; CHILDREN_MAX],
+}
+
+/// Up to eight bytes of `key` from `at` on as a number; keys that end are followed by zeros.
+#[inline]
+fn head(key: &[u8], at: usize) -> u64 {
+    let Some(rest) = key.get(at..) else { return 0 };
+    match rest.first_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+impl Guide {
+    fn new() -> Self {
+        Self {
+            of: AtomicU64::new(0),
+            lsn: AtomicU64::new(0),
+            shape: AtomicU32::new(USELESS),
+            making: AtomicBool::new(false),
+            prefix: [const { AtomicU64::new(0) }; SKIPPED_MAX / 8],
+            heads: [const { AtomicU64::new(0) }; CHILDREN_MAX],
+            children: [const { AtomicU64::new(0) }; CHILDREN_MAX],
+        }
+    }
+
+    fn is_of(&self, page: &PageBuf) -> bool {
+        self.of.load(Ordering::Acquire) == page.page_id().0 && self.lsn.load(Ordering::Relaxed) == page.lsn().0
+    }
+
+    /// Makes it the guide of a latched inner page, unless somebody is about that.
+    fn make(&self, page: &PageBuf) {
+        if self.making.swap(true, Ordering::Acquire) {
+            return;
+        }
+        self.of.store(0, Ordering::Release);
+        self.shape.store(self.copy(page), Ordering::Relaxed);
+        self.lsn.store(page.lsn().0, Ordering::Relaxed);
+        self.of.store(page.page_id().0, Ordering::Release);
+        self.making.store(false, Ordering::Release);
+    }
+
+    /// The shape.
+    fn copy(&self, page: &PageBuf) -> u32 {
+        let count = usize::from(page.slot_count());
+        if count == 0 || count > CHILDREN_MAX || !page.is(PageType::Inner) {
+            return USELESS;
+        }
+        let key = |slot: usize| inner::key_of(page.rec(SlotId(slot as u16)));
+        let (first, last) = (key(1.min(count - 1)), key(count - 1));
+        let common = if count == 1 { 0 } else { first.iter().zip(last).take_while(|(a, b)| a == b).count() };
+        let skipped = common.min(SKIPPED_MAX);
+        for (at, word) in self.prefix.iter().enumerate() {
+            let from = (at * 8).min(skipped);
+            word.store(head(&first[from..(from + 8).min(skipped)], 0), Ordering::Relaxed);
+        }
+        let (mut alike, mut before) = (0, None);
+        for slot in 0..count {
+            let record = page.rec(SlotId(slot as u16));
+            let head = if slot == 0 { 0 } else { head(inner::key_of(record), skipped) };
+            alike += usize::from(before == Some(head) && slot > 1);
+            before = Some(head);
+            self.heads[slot].store(head, Ordering::Relaxed);
+            self.children[slot].store(inner::child_of(record).0, Ordering::Relaxed);
+        }
+        if alike > count / 8 {
+            return USELESS;
+        }
+        count as u32 | u32::from(page.level()) << 16 | (skipped as u32) << 24
+    }
+
+    /// The child of page `of` that has `key`, as far as is known, and the page's level.
+    #[inline]
+    fn find(&self, of: PageId, key: &[u8]) -> Option<(PageId, u8)> {
+        if self.of.load(Ordering::Acquire) != of.0 {
+            return None;
+        }
+        let shape = self.shape.load(Ordering::Relaxed);
+        let (count, level, skipped) = ((shape & 0xffff) as usize, (shape >> 16) as u8, (shape >> 24) as usize);
+        if count == 0 || count > CHILDREN_MAX || skipped > SKIPPED_MAX {
+            return None;
+        }
+        let slot = match self.beside_prefix(key, skipped) {
+            std::cmp::Ordering::Less => 0,
+            std::cmp::Ordering::Greater => count - 1,
+            std::cmp::Ordering::Equal => self.last_not_above(head(key, skipped), count),
+        };
+        let child = PageId(self.children[slot].load(Ordering::Relaxed));
+        child.is_some().then_some((child, level))
+    }
+
+    /// How the begin of `key` compares with what the keys have in common.
+    #[inline]
+    fn beside_prefix(&self, key: &[u8], skipped: usize) -> std::cmp::Ordering {
+        let mut at = 0;
+        while at < skipped {
+            let end = (at + 8).min(skipped);
+            let own = key.get(at..end.min(key.len())).map_or(0, |part| head(part, 0));
+            match own.cmp(&self.prefix[at / 8].load(Ordering::Relaxed)) {
+                std::cmp::Ordering::Equal => at = end,
+                other => return other,
+            }
+        }
+        std::cmp::Ordering::Equal
+    }
+
+    /// The last slot whose key is at or below; the first counts as that.
+    #[inline]
+    fn last_not_above(&self, head: u64, count: usize) -> usize {
+        let (mut base, mut size) = (0, count);
+        while size > 1 {
+            let half = size / 2;
+            let mid = base + half;
+            // Without a branch that the processor would have to guess.
+            base = if self.heads[mid].load(Ordering::Relaxed) <= head { mid } else { base };
+            size -= half;
+        }
+        base
+    }
+}
+
+/// Frames of inner pages with guides, by page: a hint, as the guides are.
+pub(crate) struct Guides {
+    /// The low half of the page's id, and the frame + 1; [`WAYS`] beside each other are for pages of one hash.
+    places: Box<[AtomicU64]>,
+}
+
+const WAYS: usize = 4;
+
+impl Guides {
+    /// For a pool of so many frames.
+    pub fn new(frames: usize) -> Self {
+        // One page of a few hundred is an inner one.
+        let places = (frames / 16).next_power_of_two().max(64 * WAYS);
+        Self { places: (0..places).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    #[inline]
+    fn bucket(&self, page: PageId) -> &[AtomicU64] {
+        let buckets = self.places.len() / WAYS;
+        let hash = (page.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (buckets - 1);
+        &self.places[hash * WAYS..(hash + 1) * WAYS]
+    }
+
+    /// The frame in which `page` was last.
+    #[inline]
+    fn place(&self, page: PageId) -> Option<u32> {
+        let places = self.bucket(page).iter().map(|place| place.load(Ordering::Relaxed));
+        places
+            .filter(|place| place >> 32 == page.0 & 0xffff_ffff)
+            .map(|place| place as u32)
+            .find_map(|f| f.checked_sub(1))
+    }
+
+    fn note(&self, page: PageId, frame: u32) {
+        let place = page.0 << 32 | u64::from(frame + 1);
+        let bucket = self.bucket(page);
+        let mut found = bucket.iter().map(|one| one.load(Ordering::Relaxed));
+        if found.clone().any(|found| found == place) {
+            return;
+        }
+        // In place of what is of the same page, or of the same frame, or of nothing; or of whichever.
+        let old = |found: u64| found >> 32 == page.0 & 0xffff_ffff || found as u32 == frame + 1 || found == 0;
+        let at = found.position(old).unwrap_or(frame as usize % WAYS);
+        bucket[at].store(place, Ordering::Relaxed);
+    }
+}
+
+impl BufferPool {
+    /// The page that has `key` among the leaves of the tree with this root, as far as guides know.
+    #[inline]
+    pub fn guided_leaf(&self, root: PageId, key: &[u8]) -> Option<PageId> {
+        let mut page = root;
+        for _ in 0..LEVELS_MAX {
+            let frame: &Frame = self.allocated_frame(self.guides.place(page)?)?;
+            let (child, level) = frame.guide.get()?.find(page, key)?;
+            // Nobody pins the page for a descent, and it is of the working set nevertheless.
+            frame.touch();
+            if level <= 1 {
+                return Some(child);
+            }
+            page = child;
+        }
+        None
+    }
+
+    /// Makes guides of a page that a descent has latched on its way.
+    #[inline]
+    pub fn learn_way(&self, node: &ReadGuard<'_>) {
+        let frame = node.pin.0;
+        let guide = frame.guide.get_or_init(|| memory::aside(|| Box::new(Guide::new())));
+        if !guide.is_of(node) {
+            guide.make(node);
+        }
+        self.guides.note(node.id(), frame.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use resurgam_base::{Lsn, ObjectId};
+
+    use super::*;
+
+    fn page(keys: &[Vec<u8>]) -> PageBuf {
+        let mut page = PageBuf::zeroed();
+        page.format(PageType::Inner, PageId(7), 1, ObjectId(1));
+        page.insert(SlotId(0), &inner::encode(&[], PageId(100))).unwrap();
+        for (at, key) in keys.iter().enumerate() {
+            page.insert(SlotId(at as u16 + 1), &inner::encode(key, PageId(101 + at as u64))).unwrap();
+        }
+        page.set_lsn(Lsn(5));
+        page
+    }
+
+    proptest! {
+        /// Short keys are told apart by what the guide has of them.
+        #[test]
+        fn guides_lead_where_the_page_does(
+            prefix in proptest::collection::vec(any::<u8>(), 0..30),
+            keys in proptest::collection::btree_set(proptest::collection::vec(1..4u8, 1..7), 0..40),
+            probes in proptest::collection::vec(proptest::collection::vec(1..5u8, 0..9), 20),
+        ) {
+            let prefix = &prefix[..prefix.len().min(SKIPPED_MAX)];
+            let keys: Vec<Vec<u8>> = keys.into_iter().map(|key| [prefix, &key].concat()).collect();
+            let page = page(&keys);
+            let guide = Guide::new();
+            guide.make(&page);
+            prop_assert!(guide.is_of(&page));
+            let bare = probes.iter().cloned();
+            let probes: Vec<Vec<u8>> = probes.iter().map(|probe| [prefix, probe].concat()).chain(bare).collect();
+            for probe in keys.iter().chain(&probes) {
+                prop_assert_eq!(guide.find(PageId(7), probe), Some((inner::child_for(&page, probe).1, 1)));
+            }
+            prop_assert_eq!(guide.find(PageId(8), &probes[0]), None);
+        }
+    }
+
+    #[test]
+    fn keys_that_look_alike_have_no_guide() {
+        let keys: Vec<Vec<u8>> = (0..20u8).map(|n| [&[9; 40][..], &[n]].concat()).collect();
+        let guide = Guide::new();
+        let page = page(&keys);
+        guide.make(&page);
+        assert!(guide.is_of(&page), "it is not made again and again");
+        assert_eq!(guide.find(PageId(7), &keys[3]), None);
+    }
+
+    #[test]
+    fn places_are_hints() {
+        let guides = Guides::new(1);
+        for n in 0..10_000u64 {
+            guides.note(PageId(n), n as u32 % 50);
+            assert_eq!(guides.place(PageId(n)), Some(n as u32 % 50));
+        }
+        guides.note(PageId(3), 9);
+        assert_eq!(guides.place(PageId(3)), Some(9));
+        assert_eq!(guides.place(PageId(1 << 20)), None);
+    }
+}

@@ -1,0 +1,26 @@
+//! A mistake in descents, made on purpose: the comparison with a plain map notices it.
+
+#[allow(dead_code)]
+mod common;
+#[path = "cursors/model.rs"]
+mod model;
+#[allow(dead_code)]
+#[path = "harness/rng.rs"]
+mod rng;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use resurgam_buffer::Planted;
+
+#[test]
+fn a_guide_that_is_trusted_is_caught() {
+    // Panics of a broken database are findings, not noise.
+    std::panic::set_hook(Box::new(|_| {}));
+    let run = |seed| matches!(catch_unwind(AssertUnwindSafe(|| model::run(seed, 100, 2048))), Ok(Ok(())));
+    Planted::GuideTrusted.plant();
+    let caught = (1..=3).filter(|seed| !run(*seed)).count();
+    Planted::None.plant();
+    let _ = std::panic::take_hook();
+    assert!(caught >= 2, "{caught} of 3 seeds");
+    assert!(run(1), "without a bug");
+}
