@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Name of the copy, the file, what is there, and what is put in its place.
-const PLANTED: [(&str, &str, &str, &str); 8] = [
+const PLANTED: [(&str, &str, &str, &str); 12] = [
     (
         "gate_looks_before_it_locks",
         "engine/src/gate.rs",
@@ -46,6 +46,34 @@ const PLANTED: [(&str, &str, &str, &str); 8] = [
         "txn/src/publication.rs",
         "Visible::WhenRevealed => false,",
         "Visible::WhenRevealed => self.end <= lsn,",
+    ),
+    // Who pins by a hint looks before, and not again.
+    (
+        "occupancy_looks_before_it_pins",
+        "buffer/src/occupancy.rs",
+        "before & LEAVING == 0 && self.page.load(Ordering::Acquire) == page;",
+        "before & LEAVING == 0;",
+    ),
+    // He does not ask whether the page is leaving.
+    (
+        "occupancy_pins_what_leaves",
+        "buffer/src/occupancy.rs",
+        "before & LEAVING == 0 && self.page.load(Ordering::Acquire) == page;",
+        "self.page.load(Ordering::Acquire) == page;",
+    ),
+    // As it was: who takes a page out looks for pins, and only the map keeps others from pinning.
+    (
+        "occupancy_leaves_unannounced",
+        "buffer/src/occupancy.rs",
+        "self.pins.compare_exchange(0, LEAVING, Ordering::Acquire, Ordering::Relaxed).is_ok()",
+        "self.pins.load(Ordering::Acquire) == 0 && self.pins.fetch_add(LEAVING, Ordering::Acquire) & LEAVING == 0",
+    ),
+    // The mark goes before the page does.
+    (
+        "occupancy_says_early_that_it_left",
+        "buffer/src/occupancy.rs",
+        "self.page.store(0, Ordering::Relaxed);\n        self.pins.fetch_sub(LEAVING, Ordering::Release);",
+        "self.pins.fetch_sub(LEAVING, Ordering::Release);\n        self.page.store(0, Ordering::Relaxed);",
     ),
 ];
 

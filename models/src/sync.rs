@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 pub use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
+pub use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
 pub use shuttle::thread::yield_now;
 
 /// As `parking_lot`'s: a panic in one thread is the model's end anyway.

@@ -4,12 +4,17 @@
 //! the leaf is asked whether it is the one ([`Tree::is_leaf_of`]): a leaf of the tree, whose fences hold the key. No other page is
 //! that, since fences of one level never overlap and a page that leaves its tree is formatted anew as it goes. By *latches*,
 //! which is always right: where guides lead astray, or nowhere. It makes the guides anew that it passes.
+//!
+//! Where the key is looked for on the leaf anyway, its neighbours there say the same as the fences, which lie elsewhere on the page.
 
 use resurgam_base::{Error, PageId, Result, SlotId};
-use resurgam_buffer::{Access, BufferPool, Planted, ReadGuard, WriteGuard};
+use resurgam_buffer::{Access, BufferPool, Guess, Planted, ReadGuard, WriteGuard};
 use resurgam_page::{PageBuf, PageType, inner, leaf};
 
 use crate::{DEPTH_MAX, Tree};
+
+/// Where a key is on a leaf: its slot, or the one where it would be.
+pub type Found = Result<SlotId, SlotId>;
 
 /// Where to descend to.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +63,7 @@ impl Tree {
 
     /// The leaf that covers `key`, shared.
     pub fn read_leaf<'p>(&self, pool: &'p BufferPool, key: &[u8], access: Access) -> Result<ReadGuard<'p>> {
-        match self.guided(pool, key).and_then(|id| pool.try_read(id, access)) {
+        match self.guided(pool, key).and_then(|guess| pool.try_read(&guess, access)) {
             Some(page) if self.is_leaf_of(&page, key) => Ok(page),
             // Not while a page is latched that is of no use.
             other => {
@@ -68,18 +73,47 @@ impl Tree {
         }
     }
 
+    /// The leaf that covers `key`, shared, and the key's slot there (`Ok`), or the one where it would be (`Err`).
+    pub fn find<'p>(&self, pool: &'p BufferPool, key: &[u8], access: Access) -> Result<(ReadGuard<'p>, Found)> {
+        if let Some(page) = self.guided(pool, key).and_then(|guess| pool.try_read(&guess, access))
+            && let Some(found) = self.find_on(&page, key)
+        {
+            return Ok((page, found));
+        }
+        let page = self.read_target(pool, Target::Key(key), access)?;
+        let found = leaf::search(&page, key);
+        Ok((page, found))
+    }
+
+    /// Where `key` is on `page`, if that, which may be any, is the leaf of this tree that covers it.
+    #[inline]
+    fn find_on(&self, page: &PageBuf, key: &[u8]) -> Option<Found> {
+        if !self.is_leaf(page) {
+            return None;
+        }
+        let found = leaf::search(page, key);
+        let inside = match found {
+            Ok(_) => true,
+            Err(slot) => slot.0 > 0 && slot.0 < page.slot_count(),
+        };
+        (inside || covers(page, key) || Planted::GuideTrusted.is_planted()).then_some(found)
+    }
+
     /// The page that guides name as the leaf that covers `key`.
     #[inline]
-    fn guided(&self, pool: &BufferPool, key: &[u8]) -> Option<PageId> {
+    fn guided<'p>(&self, pool: &'p BufferPool, key: &[u8]) -> Option<Guess<'p>> {
         pool.guided_leaf(self.root, key)
     }
 
     /// Whether `page`, which may be any, is the leaf of this tree that covers `key`.
     #[inline]
     fn is_leaf_of(&self, page: &PageBuf, key: &[u8]) -> bool {
-        page.is(PageType::Leaf)
-            && page.object() == self.object
-            && (covers(page, key) || Planted::GuideTrusted.is_planted())
+        self.is_leaf(page) && (covers(page, key) || Planted::GuideTrusted.is_planted())
+    }
+
+    #[inline]
+    fn is_leaf(&self, page: &PageBuf) -> bool {
+        page.is(PageType::Leaf) && page.object() == self.object
     }
 
     pub(crate) fn read_target<'p>(
@@ -149,7 +183,7 @@ impl Tree {
 
     /// The leaf that covers `key`, exclusive; inner nodes are only latched shared.
     pub fn write_leaf<'p>(&self, pool: &'p BufferPool, key: &[u8]) -> Result<WriteGuard<'p>> {
-        match self.guided(pool, key).and_then(|id| pool.try_write(id)) {
+        match self.guided(pool, key).and_then(|guess| pool.try_write(&guess)) {
             Some(page) if self.is_leaf_of(&page, key) => Ok(page),
             other => {
                 drop(other);
@@ -204,13 +238,36 @@ impl Tree {
         hint: Option<PageId>,
     ) -> Result<WriteGuard<'p>> {
         if let Some(page) = hint.filter(|id| id.is_some()).and_then(|id| pool.write_resident(id))
-            && page.is(PageType::Leaf)
-            && page.object() == self.object
+            && self.is_leaf(&page)
             && covers(&page, key)
         {
             return Ok(page);
         }
         self.write_leaf(pool, key)
+    }
+
+    /// As [`Tree::find`], exclusive; a leaf's page id from an earlier call helps rows that follow each other.
+    pub fn find_to_write<'p>(
+        &self,
+        pool: &'p BufferPool,
+        key: &[u8],
+        hint: Option<PageId>,
+    ) -> Result<(WriteGuard<'p>, Found)> {
+        if let Some(page) = hint.filter(|id| id.is_some()).and_then(|id| pool.write_resident(id))
+            && self.is_leaf(&page)
+            && covers(&page, key)
+        {
+            let found = leaf::search(&page, key);
+            return Ok((page, found));
+        }
+        if let Some(page) = self.guided(pool, key).and_then(|guess| pool.try_write(&guess))
+            && let Some(found) = self.find_on(&page, key)
+        {
+            return Ok((page, found));
+        }
+        let page = self.write_level(pool, Target::Key(key), 0)?;
+        let found = leaf::search(&page, key);
+        Ok((page, found))
     }
 }
 

@@ -4,14 +4,13 @@
 //! (shared) or be seen (exclusive). A guard holds both; the latch is released first.
 
 use std::ops::Deref;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use resurgam_base::{Lsn, PageId};
 use resurgam_page::PageBuf;
 
-use crate::guide::Guide;
+use crate::occupancy::Occupancy;
 
 /// Highest usage count of the replacement clock.
 pub(crate) const USAGE_MAX: u8 = 3;
@@ -21,9 +20,8 @@ pub(crate) const USAGE_MAX: u8 = 3;
 pub(crate) struct Frame {
     /// Its place in the pool.
     pub index: u32,
-    /// The page held, or 0 (the boot page is never pooled).
-    pub page_id: AtomicU64,
-    pub pins: AtomicU32,
+    /// The page held (the boot page is never pooled), and its pins.
+    pub held: Occupancy,
     pub usage: AtomicU8,
     /// The content is the page's; false while loading and after a failed load.
     pub valid: AtomicBool,
@@ -33,22 +31,18 @@ pub(crate) struct Frame {
     /// makes it whole. Changes under the latch.
     pub fresh: AtomicBool,
     pub latch: RwLock<PageBuf>,
-    /// Where the inner page leads that it holds, or held; made when first needed.
-    pub guide: OnceLock<Box<Guide>>,
 }
 
 impl Frame {
     pub fn new(index: u32) -> Self {
         Self {
             index,
-            page_id: AtomicU64::new(0),
-            pins: AtomicU32::new(0),
+            held: Occupancy::default(),
             usage: AtomicU8::new(0),
             valid: AtomicBool::new(false),
             rec_lsn: AtomicU64::new(0),
             fresh: AtomicBool::new(false),
             latch: RwLock::new(PageBuf::zeroed()),
-            guide: OnceLock::new(),
         }
     }
     pub fn is_dirty(&self) -> bool {
@@ -59,9 +53,9 @@ impl Frame {
         let earlier = |rec: u64| (rec == 0 || rec > lsn.0).then_some(lsn.0);
         let _ = self.rec_lsn.fetch_update(Ordering::SeqCst, Ordering::SeqCst, earlier);
     }
-    pub fn unpin(&self) {
-        let before = self.pins.fetch_sub(1, Ordering::Release);
-        debug_assert!(before > 0);
+    /// The page held, or none.
+    pub fn page(&self) -> PageId {
+        PageId(self.held.page())
     }
     pub fn touch(&self) {
         let usage = self.usage.load(Ordering::Relaxed);
@@ -76,7 +70,7 @@ pub(crate) struct Pin<'p>(pub &'p Frame);
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        self.0.unpin();
+        self.0.held.unpin();
     }
 }
 
@@ -89,7 +83,7 @@ pub struct ReadGuard<'p> {
 impl ReadGuard<'_> {
     /// The page held.
     pub fn id(&self) -> PageId {
-        PageId(self.pin.0.page_id.load(Ordering::Relaxed))
+        self.pin.0.page()
     }
 }
 
@@ -109,7 +103,7 @@ pub struct WriteGuard<'p> {
 impl WriteGuard<'_> {
     /// The page held.
     pub fn id(&self) -> PageId {
-        PageId(self.pin.0.page_id.load(Ordering::Relaxed))
+        self.pin.0.page()
     }
     /// Sets the frame's `rec_lsn` if it is clean; must precede the log append (invariant 2).
     pub(crate) fn mark_dirty(&self, log_end: Lsn) {

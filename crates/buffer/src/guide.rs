@@ -11,21 +11,32 @@
 //! 2. *Nobody waits for a page that was guessed*: it is latched if that can be had at once. So guides add nothing to the
 //!    order in which latches are taken.
 //! 3. A guide is of a page's state at one LSN. It is made by who has the page latched.
+//! 4. The frame that a guide says a page is in is a guess as well, and is asked (`occupancy.rs`).
+//! 5. There are so many guides at most, one for [`FRAMES_PER_GUIDE`] frames: less than a fiftieth of the pool's memory. Which pages
+//!    have one is decided as in a cache.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use resurgam_base::{PageId, SlotId, memory};
 use resurgam_page::{PageBuf, PageType, inner};
 
-use crate::frame::{Frame, ReadGuard};
+use crate::frame::ReadGuard;
 use crate::pool::BufferPool;
 
-/// Most children of a page that is guided; there is room for hardly more records of two bytes of key.
-const CHILDREN_MAX: usize = 540;
+/// Most children of a page that is guided; there is room for more records only if keys have less than eight bytes.
+const CHILDREN_MAX: usize = 400;
 /// Most bytes that the keys of a page may have in common and that are left out.
 const SKIPPED_MAX: usize = 24;
 /// Deeper than any tree.
 const LEVELS_MAX: usize = 24;
+/// One page of a hundred or more is an inner one where keys are short.
+const FRAMES_PER_GUIDE: usize = 64;
+/// Guides beside each other that are for pages of one hash.
+const WAYS: usize = 4;
+/// A guide takes the place of another page's each so many times that a page without one is passed: where there are more inner pages
+/// than guides, to make one costs more than it gives.
+const PASSES_PER_TAKING: u32 = 8;
 /// In a guide's shape: it is of no use, too many of its keys look alike.
 const USELESS: u32 = 0;
 
@@ -37,11 +48,22 @@ pub(crate) struct Guide {
     /// Children, the page's level << 16, the bytes skipped << 24.
     shape: AtomicU32,
     making: AtomicBool,
+    /// The frame that the page was in.
+    frame: AtomicU32,
     /// What all keys but the first begin with.
     prefix: [AtomicU64; SKIPPED_MAX / 8],
     /// What follows, of each key but the first, which is the lower fence.
     heads: [AtomicU64; CHILDREN_MAX],
     children: [AtomicU64; CHILDREN_MAX],
+    /// The frames that the children were in, those of a former state of the page too.
+    frames: [AtomicU32; CHILDREN_MAX],
+}
+
+/// A page that guides lead to.
+pub struct Guess<'g> {
+    pub(crate) page: PageId,
+    /// The frame it was in last; whoever finds it elsewhere says so there.
+    pub(crate) frame: &'g AtomicU32,
 }
 
 /// Up to eight bytes of `key` from `at` on as a number; keys that end are followed by zeros.
@@ -65,9 +87,11 @@ impl Guide {
             lsn: AtomicU64::new(0),
             shape: AtomicU32::new(USELESS),
             making: AtomicBool::new(false),
+            frame: AtomicU32::new(0),
             prefix: [const { AtomicU64::new(0) }; SKIPPED_MAX / 8],
             heads: [const { AtomicU64::new(0) }; CHILDREN_MAX],
             children: [const { AtomicU64::new(0) }; CHILDREN_MAX],
+            frames: [const { AtomicU32::new(u32::MAX) }; CHILDREN_MAX],
         }
     }
 
@@ -118,7 +142,7 @@ impl Guide {
 
     /// The child of page `of` that has `key`, as far as is known, and the page's level.
     #[inline]
-    fn find(&self, of: PageId, key: &[u8]) -> Option<(PageId, u8)> {
+    fn find(&self, of: PageId, key: &[u8]) -> Option<(Guess<'_>, u8)> {
         if self.of.load(Ordering::Acquire) != of.0 {
             return None;
         }
@@ -133,7 +157,7 @@ impl Guide {
             std::cmp::Ordering::Equal => self.last_not_above(head(key, skipped), count),
         };
         let child = PageId(self.children[slot].load(Ordering::Relaxed));
-        child.is_some().then_some((child, level))
+        child.is_some().then_some((Guess { page: child, frame: &self.frames[slot] }, level))
     }
 
     /// How the begin of `key` compares with what the keys have in common.
@@ -166,67 +190,91 @@ impl Guide {
     }
 }
 
-/// Frames of inner pages with guides, by page: a hint, as the guides are.
+/// The guides of a pool, by page.
 pub(crate) struct Guides {
-    /// The low half of the page's id, and the frame + 1; [`WAYS`] beside each other are for pages of one hash.
-    places: Box<[AtomicU64]>,
+    /// Whose guide is in the place of the same number, as far as is known: the guide says it as well. [`WAYS`] places beside each
+    /// other are for pages of one hash.
+    pages: Box<[AtomicU64]>,
+    /// Made when first needed.
+    guides: Box<[OnceLock<Box<Guide>>]>,
+    /// Pages without a guide that were passed.
+    passes: AtomicU32,
 }
-
-const WAYS: usize = 4;
 
 impl Guides {
     /// For a pool of so many frames.
     pub fn new(frames: usize) -> Self {
-        // One page of a few hundred is an inner one.
-        let places = (frames / 16).next_power_of_two().max(64 * WAYS);
-        Self { places: (0..places).map(|_| AtomicU64::new(0)).collect() }
-    }
-
-    #[inline]
-    fn bucket(&self, page: PageId) -> &[AtomicU64] {
-        let buckets = self.places.len() / WAYS;
-        let hash = (page.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (buckets - 1);
-        &self.places[hash * WAYS..(hash + 1) * WAYS]
-    }
-
-    /// The frame in which `page` was last.
-    #[inline]
-    fn place(&self, page: PageId) -> Option<u32> {
-        let places = self.bucket(page).iter().map(|place| place.load(Ordering::Relaxed));
-        places
-            .filter(|place| place >> 32 == page.0 & 0xffff_ffff)
-            .map(|place| place as u32)
-            .find_map(|f| f.checked_sub(1))
-    }
-
-    fn note(&self, page: PageId, frame: u32) {
-        let place = page.0 << 32 | u64::from(frame + 1);
-        let bucket = self.bucket(page);
-        let mut found = bucket.iter().map(|one| one.load(Ordering::Relaxed));
-        if found.clone().any(|found| found == place) {
-            return;
+        let places = (frames / FRAMES_PER_GUIDE).next_power_of_two().max(4 * WAYS);
+        Self {
+            pages: (0..places).map(|_| AtomicU64::new(0)).collect(),
+            guides: (0..places).map(|_| OnceLock::new()).collect(),
+            passes: AtomicU32::new(0),
         }
-        // In place of what is of the same page, or of the same frame, or of nothing; or of whichever.
-        let old = |found: u64| found >> 32 == page.0 & 0xffff_ffff || found as u32 == frame + 1 || found == 0;
-        let at = found.position(old).unwrap_or(frame as usize % WAYS);
-        bucket[at].store(place, Ordering::Relaxed);
+    }
+
+    /// The first of the places for a page.
+    #[inline]
+    fn bucket(&self, page: PageId) -> usize {
+        let buckets = self.pages.len() / WAYS;
+        let hash = (page.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (buckets - 1);
+        hash * WAYS
+    }
+
+    #[inline]
+    fn place_of(&self, page: PageId) -> Option<usize> {
+        let first = self.bucket(page);
+        (first..first + WAYS).find(|at| self.pages[*at].load(Ordering::Relaxed) == page.0)
+    }
+
+    /// The guide of `page`, or what was that.
+    #[inline]
+    fn of(&self, page: PageId) -> Option<&Guide> {
+        self.guides[self.place_of(page)?].get().map(|guide| &**guide)
+    }
+
+    /// A place for a page that has none, sometimes.
+    fn take_place(&self, page: PageId) -> Option<usize> {
+        let first = self.bucket(page);
+        let free = (first..first + WAYS).find(|at| self.pages[*at].load(Ordering::Relaxed) == 0);
+        let at = free.or_else(|| {
+            let passes = self.passes.fetch_add(1, Ordering::Relaxed);
+            let takes = passes.is_multiple_of(PASSES_PER_TAKING);
+            takes.then_some(first + (passes / PASSES_PER_TAKING) as usize % WAYS)
+        })?;
+        self.pages[at].store(page.0, Ordering::Relaxed);
+        Some(at)
+    }
+
+    /// Makes the guide of a latched page, unless it is there or somebody else's is in its place.
+    fn learn(&self, page: &PageBuf, frame: u32) {
+        let id = page.page_id();
+        let Some(at) = self.place_of(id).or_else(|| self.take_place(id)) else { return };
+        let guide = self.guides[at].get_or_init(|| memory::aside(|| Box::new(Guide::new())));
+        if !guide.is_of(page) {
+            guide.make(page);
+        }
+        if guide.frame.load(Ordering::Relaxed) != frame {
+            guide.frame.store(frame, Ordering::Relaxed);
+        }
     }
 }
 
 impl BufferPool {
     /// The page that has `key` among the leaves of the tree with this root, as far as guides know.
     #[inline]
-    pub fn guided_leaf(&self, root: PageId, key: &[u8]) -> Option<PageId> {
+    pub fn guided_leaf(&self, root: PageId, key: &[u8]) -> Option<Guess<'_>> {
         let mut page = root;
         for _ in 0..LEVELS_MAX {
-            let frame: &Frame = self.allocated_frame(self.guides.place(page)?)?;
-            let (child, level) = frame.guide.get()?.find(page, key)?;
+            let guide = self.guides.of(page)?;
+            let (child, level) = guide.find(page, key)?;
             // Nobody pins the page for a descent, and it is of the working set nevertheless.
-            frame.touch();
+            if let Some(frame) = self.allocated_frame(guide.frame.load(Ordering::Relaxed)) {
+                frame.touch();
+            }
             if level <= 1 {
                 return Some(child);
             }
-            page = child;
+            page = child.page;
         }
         None
     }
@@ -234,12 +282,7 @@ impl BufferPool {
     /// Makes guides of a page that a descent has latched on its way.
     #[inline]
     pub fn learn_way(&self, node: &ReadGuard<'_>) {
-        let frame = node.pin.0;
-        let guide = frame.guide.get_or_init(|| memory::aside(|| Box::new(Guide::new())));
-        if !guide.is_of(node) {
-            guide.make(node);
-        }
-        self.guides.note(node.id(), frame.index);
+        self.guides.learn(node, node.pin.0.index);
     }
 }
 
@@ -261,6 +304,10 @@ mod tests {
         page
     }
 
+    fn found(guide: &Guide, of: u64, key: &[u8]) -> Option<(PageId, u8)> {
+        guide.find(PageId(of), key).map(|(guess, level)| (guess.page, level))
+    }
+
     proptest! {
         /// Short keys are told apart by what the guide has of them.
         #[test]
@@ -278,9 +325,9 @@ mod tests {
             let bare = probes.iter().cloned();
             let probes: Vec<Vec<u8>> = probes.iter().map(|probe| [prefix, probe].concat()).chain(bare).collect();
             for probe in keys.iter().chain(&probes) {
-                prop_assert_eq!(guide.find(PageId(7), probe), Some((inner::child_for(&page, probe).1, 1)));
+                prop_assert_eq!(found(&guide, 7, probe), Some((inner::child_for(&page, probe).1, 1)));
             }
-            prop_assert_eq!(guide.find(PageId(8), &probes[0]), None);
+            prop_assert_eq!(found(&guide, 8, &probes[0]), None);
         }
     }
 
@@ -291,18 +338,39 @@ mod tests {
         let page = page(&keys);
         guide.make(&page);
         assert!(guide.is_of(&page), "it is not made again and again");
-        assert_eq!(guide.find(PageId(7), &keys[3]), None);
+        assert_eq!(found(&guide, 7, &keys[3]), None);
     }
 
     #[test]
-    fn places_are_hints() {
+    fn more_pages_than_guides() {
         let guides = Guides::new(1);
-        for n in 0..10_000u64 {
-            guides.note(PageId(n), n as u32 % 50);
-            assert_eq!(guides.place(PageId(n)), Some(n as u32 % 50));
+        let keys = [vec![5], vec![7]];
+        let mut found = 0;
+        for n in 1..=2_000u64 {
+            let mut page = page(&keys);
+            page.format(PageType::Inner, PageId(n), 1, ObjectId(1));
+            page.insert(SlotId(0), &inner::encode(&[], PageId(100 + n))).unwrap();
+            guides.learn(&page, n as u32);
+            let Some(guide) = guides.of(PageId(n)) else { continue };
+            assert_eq!(found(guide, n, &[6]), Some((PageId(100 + n), 1)));
+            found += 1;
         }
-        guides.note(PageId(3), 9);
-        assert_eq!(guides.place(PageId(3)), Some(9));
-        assert_eq!(guides.place(PageId(1 << 20)), None);
+        assert!((16..=400).contains(&found), "{found}");
+        assert!(guides.of(PageId(1 << 20)).is_none());
+    }
+
+    #[test]
+    fn a_guide_follows_its_page() {
+        let guides = Guides::new(1);
+        let mut page = page(&[vec![5], vec![7]]);
+        guides.learn(&page, 3);
+        let find = || guides.of(PageId(7)).and_then(|guide| found(guide, 7, &[6]));
+        assert_eq!(find(), Some((PageId(101), 1)));
+        page.insert(SlotId(2), &inner::encode(&[6], PageId(200))).unwrap();
+        page.set_lsn(Lsn(6));
+        assert_eq!(find(), Some((PageId(101), 1)), "until it is learned again");
+        guides.learn(&page, 4);
+        assert_eq!(find(), Some((PageId(200), 1)));
+        assert_eq!(guides.of(PageId(7)).map(|guide| guide.frame.load(Ordering::Relaxed)), Some(4));
     }
 }

@@ -4,6 +4,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `frame.rs` | one frame: latch, pin count, dirty mark; page guards |
+//! | `occupancy.rs` | which page a frame holds, and pins |
 //! | `guide.rs` | where inner pages lead, for descents that latch only the leaf |
 //! | `pool.rs` | fetching, eviction (clock with probation for scans) |
 //! | `failing.rs` | pages that cannot be loaded, and since when |
@@ -40,17 +41,20 @@ mod frame;
 mod guide;
 mod images;
 mod mtr;
+mod occupancy;
 mod openings;
 mod planted;
 mod pool;
 mod source;
 mod space;
 mod stats;
+mod sync;
 mod writeback;
 
 pub use double_write::{DoubleWriteBatch, DoubleWriteReport, restore_double_writes};
 pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
+pub use guide::Guess;
 pub use mtr::{Mtr, PageRef};
 pub use openings::{Misfit, Openings};
 #[doc(hidden)]

@@ -6,8 +6,8 @@
 //! recycles its own frames and leaves the working set alone.
 //!
 //! # Locking
-//! shard lock -> (nothing). A frame is pinned under its shard's lock; a victim is taken
-//! under the exclusive shard lock with no pins, so a pinned frame never changes page.
+//! shard lock -> (nothing). A frame is pinned under its shard's lock, or by a hint (`occupancy.rs`); a
+//! victim is taken under the exclusive shard lock with no pins, so a pinned frame never changes page.
 //! The latch of a frame being loaded is held by the loader before the frame can be found.
 
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
-use crate::guide::Guides;
+use crate::guide::{Guess, Guides};
 use crate::openings::Openings;
 use crate::source::{Loaded, PageHistory, PendingRedo, Remote, RemotePages, Restoring, Segment, Sources};
 use crate::space::Space;
@@ -336,17 +336,17 @@ impl BufferPool {
         }
     }
 
-    /// Shared access to `page`, if it is in memory and nobody has to be waited for.
-    pub fn try_read(&self, page: PageId, access: Access) -> Option<ReadGuard<'_>> {
-        let pin = self.lookup(page, access)?;
+    /// Shared access to the page guessed, if it is in memory and nobody has to be waited for.
+    pub fn try_read(&self, guess: &Guess<'_>, access: Access) -> Option<ReadGuard<'_>> {
+        let pin = self.pin_guessed(guess, access)?;
         let latch = pin.0.latch.try_read()?;
         self.counters.hits.add(1);
         pin.0.valid.load(Ordering::Acquire).then_some(ReadGuard { latch, pin })
     }
 
-    /// Exclusive access to `page`, if it is in memory and nobody has to be waited for.
-    pub fn try_write(&self, page: PageId) -> Option<WriteGuard<'_>> {
-        let pin = self.lookup(page, Access::Point)?;
+    /// Exclusive access to the page guessed, if it is in memory and nobody has to be waited for.
+    pub fn try_write(&self, guess: &Guess<'_>) -> Option<WriteGuard<'_>> {
+        let pin = self.pin_guessed(guess, Access::Point)?;
         let latch = pin.0.latch.try_write()?;
         self.counters.hits.add(1);
         pin.0.valid.load(Ordering::Acquire).then_some(WriteGuard { latch, pin })
@@ -380,10 +380,25 @@ impl BufferPool {
         }
     }
 
+    /// The frame of the page guessed: the one that it was in last, if it is there.
+    fn pin_guessed(&self, guess: &Guess<'_>, access: Access) -> Option<Pin<'_>> {
+        if let Some(frame) = self.allocated_frame(guess.frame.load(Ordering::Relaxed))
+            && frame.held.pin_if(guess.page.0)
+        {
+            if access == Access::Point {
+                frame.touch();
+            }
+            return Some(Pin(frame));
+        }
+        let pin = self.lookup(guess.page, access)?;
+        guess.frame.store(pin.0.index, Ordering::Relaxed);
+        Some(pin)
+    }
+
     pub(crate) fn lookup(&self, page: PageId, access: Access) -> Option<Pin<'_>> {
         let shard = self.shard(page).read();
         let frame = self.frame(*shard.get(&page)?);
-        frame.pins.fetch_add(1, Ordering::Acquire);
+        frame.held.pin();
         drop(shard);
         if access == Access::Point {
             frame.touch();
@@ -484,13 +499,13 @@ impl BufferPool {
         if shard.contains_key(&page) {
             drop(shard);
             drop(latch);
-            frame.unpin();
+            frame.held.unpin();
             self.free.lock().push(index);
             return Ok(None);
         }
-        frame.page_id.store(page.0, Ordering::Relaxed);
         frame.valid.store(false, Ordering::Relaxed);
         frame.fresh.store(false, Ordering::Relaxed);
+        frame.held.enter(page.0);
         shard.insert(page, index);
         drop(shard);
         Ok(Some((Pin(frame), latch)))
@@ -500,7 +515,7 @@ impl BufferPool {
     fn abandon(&self, page: PageId, pin: &Pin<'_>) {
         let mut shard = self.shard(page).write();
         if let Some(index) = shard.remove(&page) {
-            pin.0.page_id.store(0, Ordering::Relaxed);
+            pin.0.held.give_up();
             pin.0.usage.store(0, Ordering::Relaxed);
             drop(shard);
             self.free.lock().push(index);
@@ -521,17 +536,17 @@ impl BufferPool {
             let recycled = {
                 let mut free = self.free.lock();
                 // A failed load's waiters may still hold pins on it: leave those.
-                let found = free.iter().position(|i| self.frame(*i).pins.load(Ordering::Acquire) == 0);
+                let found = free.iter().position(|i| !self.frame(*i).held.is_pinned());
                 found.map(|at| free.swap_remove(at))
             };
             if let Some(index) = recycled {
-                self.frame(index).pins.fetch_add(1, Ordering::Acquire);
+                self.frame(index).held.pin();
                 return Ok(index);
             }
             let used = self.used.load(Ordering::Relaxed);
             if used < self.frames.len() {
                 if self.used.compare_exchange(used, used + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                    self.frame(used as u32).pins.fetch_add(1, Ordering::Acquire);
+                    self.frame(used as u32).held.pin();
                     return Ok(used as u32);
                 }
                 continue;
@@ -569,7 +584,7 @@ impl BufferPool {
             }
             let at = self.hand.fetch_add(1, Ordering::Relaxed) % count;
             let Some(frame) = self.frames[at].get() else { continue };
-            if frame.pins.load(Ordering::Relaxed) != 0 {
+            if frame.held.is_pinned() {
                 continue;
             }
             let usage = frame.usage.load(Ordering::Relaxed);
@@ -584,7 +599,7 @@ impl BufferPool {
                 }
                 continue;
             }
-            let page = PageId(frame.page_id.load(Ordering::Relaxed));
+            let page = frame.page();
             if page.is_some() && self.unmap(at as u32, page) {
                 return Some(at as u32);
             } // a frame without a page is on the free list
@@ -598,22 +613,32 @@ impl BufferPool {
         let frame = self.frame(index);
         let mut shard = self.shard(page).write();
         let mine = shard.get(&page) == Some(&index);
-        if !mine || frame.pins.load(Ordering::Acquire) != 0 || frame.is_dirty() {
+        if !mine || frame.is_dirty() || !frame.held.leave() {
             return false;
         }
-        if let Some(remote) = self.sources.remote() {
-            // Without a pin nobody changes it. It is clean, so the log is durable past its LSN.
-            let Some(content) = frame.latch.try_read() else { return false };
-            if !frame.valid.load(Ordering::Acquire) {
-                return false;
-            }
-            remote.evicted(page, content.lsn());
+        // Nobody can pin it from here on. Until then it may have been changed.
+        if frame.is_dirty() || !self.tell_evicted(page, frame) {
+            frame.held.stay();
+            return false;
         }
         shard.remove(&page);
-        frame.pins.fetch_add(1, Ordering::Acquire);
-        frame.page_id.store(0, Ordering::Relaxed);
         frame.valid.store(false, Ordering::Relaxed);
+        frame.held.pin();
+        frame.held.left();
         bump(&self.counters.evictions, 1);
+        true
+    }
+
+    /// Where pages are in no file of this process: tells who has them how new the page of `frame`, which nobody uses, was. False:
+    /// it cannot be told.
+    fn tell_evicted(&self, page: PageId, frame: &Frame) -> bool {
+        let Some(remote) = self.sources.remote() else { return true };
+        // Without a pin nobody changes it. It is clean, so the log is durable past its LSN.
+        let Some(content) = frame.latch.try_read() else { return false };
+        if !frame.valid.load(Ordering::Acquire) {
+            return false;
+        }
+        remote.evicted(page, content.lsn());
         true
     }
 
@@ -628,26 +653,34 @@ impl BufferPool {
         let mut shard = self.shard(page).write();
         let Some(index) = shard.get(&page).copied() else { return false };
         let frame = self.frame(index);
-        if frame.pins.load(Ordering::Acquire) != 0 || !frame.valid.load(Ordering::Acquire) {
+        if !frame.held.leave() {
             return false;
         }
-        // Without a pin nobody holds the latch but who writes pages back, shared, or waits for it in vain.
-        let Some(content) = frame.latch.try_read() else { return false };
-        let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
-        if rec_lsn.is_none() || content.lsn() != last_lsn {
+        let Some(rec_lsn) = Self::dirty_as_of(frame, last_lsn) else {
+            frame.held.stay();
             return false;
-        }
-        drop(content);
+        };
         self.sources.pending.note(page, rec_lsn, last_lsn);
         shard.remove(&page);
-        frame.page_id.store(0, Ordering::Relaxed);
         frame.valid.store(false, Ordering::Relaxed);
         frame.usage.store(0, Ordering::Relaxed);
         frame.rec_lsn.store(0, Ordering::SeqCst);
+        frame.held.left();
         drop(shard);
         self.free.lock().push(index);
         bump(&self.counters.elided_pages, 1);
         true
+    }
+
+    /// From where on the log of the page in `frame`, which nobody uses, is missing in its file, if it is as of `last_lsn`.
+    fn dirty_as_of(frame: &Frame, last_lsn: Lsn) -> Option<Lsn> {
+        if !frame.valid.load(Ordering::Acquire) {
+            return None;
+        }
+        // Without a pin nobody holds the latch but who writes pages back, shared, or waits for it in vain.
+        let content = frame.latch.try_read()?;
+        let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
+        (rec_lsn.is_some() && content.lsn() == last_lsn).then_some(rec_lsn)
     }
 
     fn note_scanned(&self, page: PageId) {
@@ -666,10 +699,10 @@ impl BufferPool {
         while scanned.len() > share && dirty < 16 {
             let (index, page) = scanned.pop_front()?;
             let frame = self.frame(index);
-            if frame.page_id.load(Ordering::Relaxed) != page.0 || frame.usage.load(Ordering::Relaxed) > 0 {
+            if frame.page() != page || frame.usage.load(Ordering::Relaxed) > 0 {
                 continue; // gone already, or promoted by another use
             }
-            if frame.is_dirty() || frame.pins.load(Ordering::Relaxed) != 0 {
+            if frame.is_dirty() || frame.held.is_pinned() {
                 dirty += 1;
                 scanned.push_back((index, page));
                 continue;

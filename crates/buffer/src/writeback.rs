@@ -111,7 +111,7 @@ impl BufferPool {
             if !frame.is_dirty() || !frame.valid.load(Ordering::Acquire) {
                 continue;
             }
-            let id = PageId(frame.page_id.load(Ordering::Relaxed));
+            let id = frame.page();
             if restoring.as_ref().is_some_and(|restoring| !restoring.is_there(id))
                 && !Planted::WriteUnrestored.is_planted()
             {
@@ -225,7 +225,7 @@ impl BufferPool {
 
     /// Restores a few of the segments that pages of this goal are waiting for.
     fn restore_before_writing(&self, restoring: &Restoring, goal: WriteGoal) -> Result<()> {
-        let waiting = self.candidates(goal).into_iter().map(|frame| PageId(frame.page_id.load(Ordering::Relaxed)));
+        let waiting = self.candidates(goal).into_iter().map(|frame| frame.page());
         let mut segments: Vec<Segment> =
             waiting.filter(|page| page.is_some() && !restoring.is_there(*page)).map(Segment::of).collect();
         segments.dedup();
@@ -308,7 +308,7 @@ impl BufferPool {
         let mut found: Vec<&Frame> = Vec::new();
         match goal {
             WriteGoal::Repaired => {
-                let unsaved = |f: &&Frame| self.sources.unsaved.contains(PageId(f.page_id.load(Ordering::Relaxed)));
+                let unsaved = |f: &&Frame| self.sources.unsaved.contains(f.page());
                 found.extend(self.allocated_frames().filter(|f| f.is_dirty()).filter(unsaved));
             }
             WriteGoal::All => found.extend(self.allocated_frames().filter(|f| f.is_dirty())),
@@ -347,7 +347,7 @@ impl BufferPool {
             }
         }
         // In page order within the batch: the disk likes it.
-        found.sort_by_key(|f| f.page_id.load(Ordering::Relaxed));
+        found.sort_by_key(|f| f.page());
         found
     }
 
@@ -395,7 +395,7 @@ impl BufferPool {
             let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
             if rec_lsn.is_some() && frame.valid.load(Ordering::Acquire) {
                 pages.push(DirtyPage {
-                    page: PageId(frame.page_id.load(Ordering::Relaxed)),
+                    page: frame.page(),
                     rec_lsn,
                     last_lsn: page.lsn(),
                     aside: false,

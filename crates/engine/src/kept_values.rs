@@ -17,7 +17,7 @@
 use resurgam_base::{Error, Result};
 use resurgam_buffer::Access;
 use resurgam_page::types::{DatumRef, ExternalRef};
-use resurgam_page::{LeafRecord, leaf};
+use resurgam_page::LeafRecord;
 use resurgam_versions::{Seen, Visible, is_external, newest, visible};
 
 use crate::rows::Encoded;
@@ -39,8 +39,7 @@ impl Transaction {
     ) -> Result<Vec<u8>> {
         let pool = &self.0.db.inner().pool;
         let view = self.writer(context, false).view;
-        let page = table.tree.read_leaf(pool, key, Access::Point)?;
-        let Ok(slot) = leaf::search(&page, key) else { return Ok(Vec::new()) };
+        let (page, Ok(slot)) = table.tree.find(pool, key, Access::Point)? else { return Ok(Vec::new()) };
         let record = LeafRecord::parse(page.record(slot)?)?;
         let mut value = Vec::new();
         let found = match seen {

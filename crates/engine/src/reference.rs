@@ -40,7 +40,7 @@ use resurgam_btree::{LeafWalk, Tree};
 use resurgam_buffer::{Access, BufferPool};
 use resurgam_page::key::{self as keys, prefix_end};
 use resurgam_page::types::{ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ExternalRef};
-use resurgam_page::{LeafRecord, leaf};
+use resurgam_page::LeafRecord;
 use resurgam_txn::{LockWait, Status};
 use resurgam_versions::{Seen, View, possible, read_external};
 
@@ -155,8 +155,7 @@ impl Transaction {
 
     fn record_presence(&self, context: &WriteContext<'_>, tree: Tree, key: &[u8]) -> Result<Presence> {
         let pool = &self.0.db.inner().pool;
-        let page = tree.read_leaf(pool, key, Access::Point)?;
-        let Ok(slot) = leaf::search(&page, key) else { return Ok(Presence::No) };
+        let (page, Ok(slot)) = tree.find(pool, key, Access::Point)? else { return Ok(Presence::No) };
         let record = LeafRecord::parse(page.record(slot)?)?;
         let (mut yes, mut no) = (false, false);
         let holder = possible(pool, &record, &self.newest(context), &mut |possible| {
@@ -310,8 +309,7 @@ impl Referencing {
             seen: Seen::Snapshot,
             own: false,
         };
-        let page = self.table.tree.read_leaf(pool, key, Access::Point)?;
-        let Ok(slot) = leaf::search(&page, key) else { return Ok(found) };
+        let (page, Ok(slot)) = self.table.tree.find(pool, key, Access::Point)? else { return Ok(found) };
         let record = LeafRecord::parse(page.record(slot)?)?;
         let (mut yes, mut no, mut decided) = (false, false, None);
         let holder = possible(pool, &record, &view, &mut |possible| {

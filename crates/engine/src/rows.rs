@@ -14,7 +14,7 @@ use resurgam_base::{Error, ErrorKind, PageId, Result, TxId, limits::RECORD_BYTES
 use resurgam_btree::Tree;
 use resurgam_buffer::{Access, Mtr};
 use resurgam_page::types::DatumRef;
-use resurgam_page::{LeafRecord, leaf};
+use resurgam_page::LeafRecord;
 use resurgam_txn::{ActiveTx, LockWait};
 use resurgam_versions::{
     Outcome, PendingFree, RowWriter, Seen, View, free_external, newest, read_external, write_external,
@@ -525,8 +525,7 @@ impl Transaction {
         row: &mut RowBuf,
     ) -> Result<Option<TxId>> {
         let inner = self.0.db.inner();
-        let page = table.tree.read_leaf(&inner.pool, key, Access::Point)?;
-        let Ok(slot) = leaf::search(&page, key) else { return Ok(None) };
+        let (page, Ok(slot)) = table.tree.find(&inner.pool, key, Access::Point)? else { return Ok(None) };
         let record = LeafRecord::parse(page.record(slot)?)?;
         let view =
             View { txs: &inner.txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from: TxId(u64::MAX) };

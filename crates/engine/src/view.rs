@@ -7,7 +7,7 @@ use resurgam_base::{CommitTs, Error, ErrorKind, Result, TxId};
 use resurgam_btree::Tree;
 use resurgam_buffer::Access;
 use resurgam_page::types::ExternalRef;
-use resurgam_page::{LeafRecord, leaf};
+use resurgam_page::LeafRecord;
 use resurgam_txn::SnapshotHold;
 use resurgam_versions::{KnownSeen, View, Visible, read_external, visible_known};
 
@@ -128,8 +128,7 @@ impl ReadView {
 
     fn read_value_now(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let pool = &self.db.inner().pool;
-        let page = tree.read_leaf(pool, key, Access::Point)?;
-        let Ok(slot) = leaf::search(&page, key) else { return Ok(false) };
+        let (page, Ok(slot)) = tree.find(pool, key, Access::Point)? else { return Ok(false) };
         let record = LeafRecord::parse(page.record(slot)?)?;
         let before = KnownSeen::of(TxId(self.known.seen.load(Ordering::Relaxed)));
         let mut known = before;

@@ -14,7 +14,7 @@
 //! new version needs it.
 
 use resurgam_base::{Error, ErrorKind, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
-use resurgam_btree::Tree;
+use resurgam_btree::{Found, Tree};
 use resurgam_buffer::{BufferPool, Mtr, PageRef, WriteGuard};
 use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, VersionPtr, buf, diff, leaf, op, space, version};
 use resurgam_txn::{ActiveTx, Status, WrittenRow};
@@ -138,8 +138,7 @@ impl RowWriter<'_> {
 
     /// What a delete would meet, without doing it.
     pub fn delete_check(&self, tree: Tree, key: &[u8], seen: Seen) -> Result<Outcome> {
-        let page = tree.read_leaf(self.pool, key, resurgam_buffer::Access::Point)?;
-        let Ok(slot) = leaf::search(&page, key) else { return Ok(Outcome::Gone) };
+        let (page, Ok(slot)) = tree.find(self.pool, key, resurgam_buffer::Access::Point)? else { return Ok(Outcome::Gone) };
         let record = LeafRecord::parse(page.record(slot)?)?;
         Ok(match read::newest_not_aborted(self.pool, self.view.txs, &record)? {
             None => Outcome::Gone,
@@ -157,9 +156,9 @@ impl RowWriter<'_> {
     ) -> Result<Outcome> {
         let mut tried = false;
         loop {
-            let page = tree.write_leaf_hinted(self.pool, key, *hint)?;
+            let (page, found) = tree.find_to_write(self.pool, key, *hint)?;
             *hint = Some(page.id());
-            let step = match self.attempt(tree, page, key, action, seen) {
+            let step = match self.attempt(tree, page, found, key, action, seen) {
                 Err(error) if error.kind() == ErrorKind::DiskFull && !std::mem::replace(&mut tried, true) => {
                     self.store.find_space(self.pool, self.view.txs)?;
                     continue;
@@ -174,12 +173,20 @@ impl RowWriter<'_> {
         }
     }
 
-    fn attempt(&self, tree: Tree, page: WriteGuard<'_>, key: &[u8], action: Action<'_>, seen: Seen) -> Result<Step> {
+    fn attempt(
+        &self,
+        tree: Tree,
+        page: WriteGuard<'_>,
+        found: Found,
+        key: &[u8],
+        action: Action<'_>,
+        seen: Seen,
+    ) -> Result<Step> {
         if matches!(action, Action::Insert(_)) {
             // Under the leaf's latch, and whether or not it comes to it: a row too many divides a range for nothing.
             self.spans.insert(tree.object, key);
         }
-        match leaf::search(&page, key) {
+        match found {
             Err(at) => match action {
                 Action::Insert(value) => {
                     let bytes = LeafBuilder::inserted(self.xid, key, value).encode()?;
