@@ -5,47 +5,16 @@
 
 use std::sync::Arc;
 
-use resurgam_base::{Error, PageId, Result};
-use resurgam_btree::Tree;
-use resurgam_buffer::{BufferPool, Mtr};
+use resurgam_base::{Error, Result};
 use resurgam_page::types::DatumRef;
-use resurgam_page::{LeafBuilder, leaf, op};
 
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
-use crate::fill::Fill;
+use crate::fill::{Fill, GATHERED};
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
 use crate::table::{RowBuf, Table};
 use crate::transaction::Transaction;
 use crate::view::ReadView;
-
-/// Adds a row that all see. False: the key is taken.
-pub(crate) fn insert_plain(
-    pool: &BufferPool,
-    tree: Tree,
-    key: &[u8],
-    value: &[u8],
-    hint: &mut Option<PageId>,
-) -> Result<bool> {
-    let bytes = LeafBuilder::plain(key, value).encode()?;
-    loop {
-        let page = tree.write_leaf_hinted(pool, key, *hint)?;
-        *hint = Some(page.id());
-        let Err(slot) = leaf::search(&page, key) else { return Ok(false) };
-        // Leave room for versions, as ascending inserts do.
-        let reserve = if bytes.len() < 800 && slot.0 > 0 { 800 } else { 0 };
-        if !page.fits(bytes.len() + reserve) {
-            drop(page);
-            tree.make_room(pool, key, bytes.len() + reserve)?;
-            continue;
-        }
-        let mut mtr = Mtr::new(pool);
-        let at = mtr.add(page);
-        op::insert(mtr.ops(at), slot, &bytes);
-        mtr.commit()?;
-        return Ok(true);
-    }
-}
 
 impl Transaction {
     /// What a table that is locked exclusively consists of: every row version that is newest
@@ -98,7 +67,7 @@ impl Transaction {
     pub(crate) fn fill_index(&self, table: &Arc<Table>, at: usize) -> Result<()> {
         let pool = &self.0.db.inner().pool;
         let tree = table.indexes[at].tree;
-        let mut fill = Fill::new(tree);
+        let mut fill = Fill::new(tree, GATHERED);
         let context = self.write_context()?;
         let build = Build::start(&self.0.db, context.active.id, table, Some(table.indexes[at].id));
         let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
@@ -124,7 +93,7 @@ impl Transaction {
     }
 
     /// The error of the row whose entry an index refused.
-    fn not_unique_index(&self, table: &Arc<Table>, at: usize, key: &[u8], value: &[u8]) -> Result<Error> {
+    pub(crate) fn not_unique_index(&self, table: &Arc<Table>, at: usize, key: &[u8], value: &[u8]) -> Result<Error> {
         let index = &table.indexes[at].name;
         let mut row = RowBuf::default();
         if !self.newest_view().get_unchecked(table, table.clustered_key(at, key, value)?, &mut row)? {

@@ -2,7 +2,7 @@
 //!
 //! Rows that come in any order are kept until there are some megabytes of them, and sorted. Each leaf then takes those that belong to
 //! it in one record of the log and with one descent, however many they are. Of keys that ascend the leaves are filled one after the
-//! other, and none is split in its middle (`btree/src/split.rs`). They carry no versions, as those of `build.rs`.
+//! other, and none is split in its middle (`btree/src/split.rs`). They carry no versions, as `build.rs` says.
 
 use std::cmp::Ordering;
 
@@ -11,8 +11,8 @@ use resurgam_btree::Tree;
 use resurgam_buffer::{BufferPool, Mtr};
 use resurgam_page::{LeafBuilder, LeafRecord, leaf, op};
 
-/// Bytes of rows that are gathered.
-const GATHERED: usize = 16 << 20;
+/// Bytes of rows that are gathered of a tree, or of all that are filled at once.
+pub(crate) const GATHERED: usize = 16 << 20;
 /// Leaves that are filled between two looks at whether to stop.
 const LEAVES_UNASKED: usize = 64;
 
@@ -30,6 +30,8 @@ pub(crate) struct Fill {
     /// Records as they are on a leaf.
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    /// So many bytes are enough.
+    gathered: usize,
     ascending: bool,
     hint: Option<PageId>,
 }
@@ -38,8 +40,8 @@ pub(crate) struct Fill {
 pub(crate) type Refused = (Vec<u8>, Vec<u8>);
 
 impl Fill {
-    pub fn new(tree: Tree) -> Self {
-        Self { tree, bytes: Vec::new(), entries: Vec::new(), ascending: true, hint: None }
+    pub fn new(tree: Tree, gathered: usize) -> Self {
+        Self { tree, bytes: Vec::new(), entries: Vec::new(), gathered, ascending: true, hint: None }
     }
 
     fn record(&self, entry: &Entry) -> &[u8] {
@@ -60,7 +62,7 @@ impl Fill {
             let entry = Entry { head: u64::from_be_bytes(head), at: at as u32, len: (self.bytes.len() - at) as u32 };
             self.ascending &= self.entries.last().is_none_or(|last| self.key(last) < key);
             self.entries.push(entry);
-            Ok(self.bytes.len() >= GATHERED)
+            Ok(self.bytes.len() >= self.gathered)
         })
     }
 
@@ -100,9 +102,9 @@ impl Fill {
                 ask()?;
             }
             let key = self.key(first);
-            let page = self.tree.write_leaf_hinted(pool, key, self.hint)?;
+            let (page, found) = self.tree.find_to_write(pool, key, self.hint)?;
             let id = page.id();
-            let Err(slot) = leaf::search(&page, key) else { return self.refuse(first).map(Some) };
+            let Err(slot) = found else { return self.refuse(first).map(Some) };
             // Room for versions, as ascending inserts leave it.
             let reserve = if first.len < 800 { 800 } else { 0 };
             let end = if slot.0 < page.slot_count() { Some(leaf::key_of(page.rec(slot))) } else { page.upper_fence() };

@@ -22,9 +22,10 @@ use resurgam_page::types::{ColumnType, DatumRef, SECOND_DIGITS_MAX};
 use resurgam_txn::{ActiveTx, Status};
 use resurgam_versions::PendingFree;
 
-use crate::build::{insert_plain, not_unique};
+use crate::build::not_unique;
 use crate::cursor::{Cursor, RowBatch};
 use crate::definition::Definition;
+use crate::fill::{Fill, GATHERED};
 use crate::gate::Operation;
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
@@ -37,6 +38,8 @@ const BATCH: usize = 1000;
 /// Rows with more than so many bytes of large values are enough: whoever changes such a column
 /// has all of them in memory.
 const LARGE_BYTES_MAX: u64 = 4 << 20;
+/// Bytes that are gathered of each of many trees.
+const GATHERED_MIN: usize = 2 << 20;
 /// Rows that are read before their large values are counted.
 const STEP: usize = 50;
 
@@ -74,9 +77,9 @@ pub struct Rewrite {
     parts: Definition,
     view: ReadView,
     cursor: Cursor,
-    /// Leaves of the last row and entries.
-    hint: Option<PageId>,
-    hints: Vec<Option<PageId>>,
+    /// Rows and entries that are gathered, to be written leaf by leaf.
+    rows: Fill,
+    entries: Vec<Fill>,
     row_id: u64,
     /// Large values that are referred to no more.
     gone: Vec<PageId>,
@@ -103,18 +106,19 @@ impl Transaction {
         let new = self.0.db.inner().catalog.build(Definition::decode(&parts.encode())?, 0);
         let view = self.newest_view();
         let cursor = self.newest_rows(old);
+        let gathered = (GATHERED / (1 + new.indexes.len())).max(GATHERED_MIN);
         Ok(Rewrite {
             build: Build::start(&self.0.db, context.active.id, old, None),
             tx: self.clone(),
             active: Arc::clone(&context.active),
             xid: context.xid,
             old: Arc::clone(old),
-            hints: vec![None; new.indexes.len()],
+            rows: Fill::new(new.tree, gathered),
+            entries: new.indexes.iter().map(|index| Fill::new(index.tree, gathered)).collect(),
             new,
             parts,
             view,
             cursor,
-            hint: None,
             row_id: 0,
             gone: Vec::new(),
             marked,
@@ -164,14 +168,13 @@ impl Rewrite {
     /// to, in columns that were dropped as well, go with it.
     ///
     /// # Errors
-    /// `NotNullViolation`; `UniqueViolation` naming the index; `LimitExceeded`. The
-    /// transaction must then be rolled back.
+    /// `NotNullViolation`; `LimitExceeded`; `UniqueViolation` naming the index, of this row or of one that was put before: rows
+    /// are gathered. The transaction must then be rolled back.
     pub fn put(&mut self, before: RawRow<'_>, row: &[DatumRef<'_>]) -> Result<()> {
         let tx = self.tx.clone();
         let _operation = self.operation(&tx)?;
         self.check_nulls(row)?;
         let new = &self.new;
-        let pool = &self.tx.0.db.inner().pool;
         self.row_id += 1;
         let row_id = self.row_id;
         let large = self.tx.large_indexed(new, row)?;
@@ -185,14 +188,30 @@ impl Rewrite {
         if self.gone.len() >= PendingFree::VALUES_MAX {
             self.tx.drop_externals(&self.active, self.xid, self.gone.drain(..))?;
         }
-        if !insert_plain(pool, new.tree, &key, &encoded.bytes, &mut self.hint)? {
-            return Err(not_unique(&duplicate(new, None, whole), &new.primary_key_name));
-        }
-        for (at, index) in new.indexes.iter().enumerate() {
-            let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
+        let mut many = self.rows.add(&key, &encoded.bytes)?;
+        let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
+        for (at, entries) in self.entries.iter_mut().enumerate() {
+            entry_key.clear();
+            entry_value.clear();
             new.index_entry(at, whole, &key, &mut entry_key, &mut entry_value)?;
-            if !insert_plain(pool, index.tree, &entry_key, &entry_value, &mut self.hints[at])? {
-                return Err(not_unique(&duplicate(new, Some(at), whole), &index.name));
+            many |= entries.add(&entry_key, &entry_value)?;
+        }
+        if many { self.write_gathered() } else { Ok(()) }
+    }
+
+    /// Writes the rows that are gathered, and then their entries.
+    fn write_gathered(&mut self) -> Result<()> {
+        let (tx, new) = (&self.tx, &self.new);
+        let pool = &tx.0.db.inner().pool;
+        let ask = || tx.check_interrupt().and_then(|()| tx.0.db.throttle(tx));
+        if let Some((key, value)) = self.rows.write(pool, &ask)? {
+            let row = new.all_columns(RawRow { key: &key, value: &value })?;
+            let large = tx.large_indexed(new, &row)?;
+            return Err(not_unique(&duplicate(new, None, &with_large(&row, &large)?), &new.primary_key_name));
+        }
+        for (at, entries) in self.entries.iter_mut().enumerate() {
+            if let Some((key, value)) = entries.write(pool, &ask)? {
+                return Err(tx.not_unique_index(new, at, &key, &value)?);
             }
         }
         Ok(())
@@ -232,10 +251,14 @@ impl Rewrite {
         self.finish()
     }
 
-    /// Stores the definition and gives up the old trees.
+    /// Writes what is gathered, stores the definition and gives up the old trees.
+    ///
+    /// # Errors
+    /// As [`Rewrite::put`].
     pub fn finish(mut self) -> Result<Arc<Table>> {
         let tx = self.tx.clone();
         let _operation = self.operation(&tx)?;
+        self.write_gathered()?;
         self.tx.drop_externals(&self.active, self.xid, self.gone.drain(..))?;
         self.tx.drop_tree(self.old.tree)?;
         for index in &self.old.indexes {
