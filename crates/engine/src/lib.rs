@@ -56,6 +56,7 @@
 //! | `progress.rs` | how far builds are |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
+//! | `position.rs` | where a cursor is, and what it passes over |
 //! | `met_ghosts.rs` | deleted rows that they pass over |
 //! | `successor.rs` | where a row is that got another primary key |
 //! | `reference.rs` | what foreign keys ask of the newest state of rows |
@@ -104,6 +105,7 @@ mod options;
 mod pace;
 mod page_service;
 mod points;
+mod position;
 mod prepared;
 mod progress;
 mod reference;

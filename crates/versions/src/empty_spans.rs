@@ -348,8 +348,9 @@ impl EmptySpans {
     }
 
     /// Begins a walk, before it reads anything; none where nothing is noted.
-    pub fn enter(&self, tree: ObjectId, view: &View<'_>, start: From) -> Option<SpanWalk> {
+    pub fn enter(&self, tree: ObjectId, view: &View<'_>, start: impl FnOnce() -> From) -> Option<SpanWalk> {
         let tree = self.tree(tree)?;
+        let start = start();
         let mut spans = tree.lock();
         let id = spans.next;
         spans.next += 1;
@@ -457,21 +458,21 @@ mod tests {
     }
     /// Where a walk begins that notes nothing.
     fn start(spans: &EmptySpans, view: &View<'_>, from: From) -> Option<From> {
-        spans.enter(TREE, view, from).expect("armed").start.clone()
+        spans.enter(TREE, view, || from).expect("armed").start.clone()
     }
 
     #[test]
     fn walks_jump_over_what_was_passed() {
         let (spans, txs) = (EmptySpans::default(), TxManager::new(TxId(100)));
-        assert!(spans.enter(TREE, &view(&txs, 5), up("")).is_none(), "nothing is noted yet");
+        assert!(spans.enter(TREE, &view(&txs, 5), || up("")).is_none(), "nothing is noted yet");
         spans.arm(TREE);
-        spans.enter(TREE, &view(&txs, 5), up("")).expect("armed").note(&spans, &passed("m", 4));
+        spans.enter(TREE, &view(&txs, 5), || up("")).expect("armed").note(&spans, &passed("m", 4));
         assert_eq!(start(&spans, &view(&txs, 5), up("")), Some(up("m\0")));
         assert_eq!(start(&spans, &view(&txs, 5), up("c")), Some(up("m\0")));
         assert_eq!(start(&spans, &view(&txs, 5), up("n")), Some(up("n")), "behind it");
         assert_eq!(start(&spans, &view(&txs, 3), up("")), Some(up("")), "one that sees what was there");
         // Goes on from there.
-        spans.enter(TREE, &view(&txs, 9), up("b")).expect("armed").note(&spans, &passed("p", 8));
+        spans.enter(TREE, &view(&txs, 9), || up("b")).expect("armed").note(&spans, &passed("p", 8));
         assert_eq!(start(&spans, &view(&txs, 9), up("")), Some(up("p\0")));
         assert_eq!(start(&spans, &view(&txs, 5), up("")), Some(up("m\0")), "one that began a little earlier");
         // Downwards: nothing is left.
@@ -484,7 +485,7 @@ mod tests {
     fn walks_down_jump_as_well() {
         let (spans, txs) = (EmptySpans::default(), TxManager::new(TxId(100)));
         spans.arm(TREE);
-        spans.enter(TREE, &view(&txs, 5), From::Below(None)).expect("armed").note(&spans, &passed("m", 4));
+        spans.enter(TREE, &view(&txs, 5), || From::Below(None)).expect("armed").note(&spans, &passed("m", 4));
         assert_eq!(start(&spans, &view(&txs, 5), From::Below(None)), Some(down("m")));
         assert_eq!(start(&spans, &view(&txs, 5), down("x")), Some(down("m")));
         assert_eq!(start(&spans, &view(&txs, 5), down("m")), Some(down("m")));
@@ -499,7 +500,7 @@ mod tests {
     fn rows_that_are_put_in_divide_ranges_and_bound_walks() {
         let (spans, txs) = (EmptySpans::default(), TxManager::new(TxId(100)));
         spans.arm(TREE);
-        let walk = spans.enter(TREE, &view(&txs, 5), up("c")).expect("armed");
+        let walk = spans.enter(TREE, &view(&txs, 5), || up("c")).expect("armed");
         for key in ["b", "k", "h", "z"] {
             spans.insert(TREE, key.as_bytes());
         }
@@ -512,12 +513,12 @@ mod tests {
         spans.insert(TREE, b"c");
         assert_eq!(start(&spans, &view(&txs, 5), up("c")), Some(up("c")));
         // One that was put in before all that a walk passed leaves nothing to note.
-        let walk = spans.enter(TREE, &view(&txs, 5), up("p")).expect("armed");
+        let walk = spans.enter(TREE, &view(&txs, 5), || up("p")).expect("armed");
         spans.insert(TREE, b"p");
         walk.note(&spans, &passed("r", 4));
         assert_eq!(start(&spans, &view(&txs, 5), up("p")), Some(up("p")));
         // A walk that is not ended notes nothing, and leaves nothing behind.
-        drop(spans.enter(TREE, &view(&txs, 5), up("s")));
+        drop(spans.enter(TREE, &view(&txs, 5), || up("s")));
         assert!(spans.tree(TREE).unwrap().lock().walks.is_empty());
     }
 
@@ -527,12 +528,12 @@ mod tests {
         spans.arm(TREE);
         let own = |hidden_from| View { own: TxId(30), hidden_from: TxId(hidden_from), ..view(&txs, 5) };
         let by_own = Passed { seen: SeenBy { ts: CommitTs(4), own: Some((TxId(30), TxId(33))) }, ..passed("m", 4) };
-        spans.enter(TREE, &own(u64::MAX), up("")).expect("armed").note(&spans, &by_own);
+        spans.enter(TREE, &own(u64::MAX), || up("")).expect("armed").note(&spans, &by_own);
         assert_eq!(start(&spans, &own(u64::MAX), up("")), Some(up("m\0")));
         assert_eq!(start(&spans, &own(34), up("")), Some(up("m\0")));
         assert_eq!(start(&spans, &own(33), up("")), Some(up("")), "a statement that began before");
         assert_eq!(start(&spans, &view(&txs, 9), up("")), Some(up("")), "others");
-        let walk = spans.enter(TREE, &own(u64::MAX), up("")).expect("armed");
+        let walk = spans.enter(TREE, &own(u64::MAX), || up("")).expect("armed");
         spans.forget_own(TxId(30));
         assert_eq!(start(&spans, &own(u64::MAX), up("")), Some(up("")));
         walk.note(&spans, &by_own);
@@ -543,7 +544,7 @@ mod tests {
     fn ranges_are_cleaned_in_parts_and_then_forgotten() {
         let (spans, txs) = (EmptySpans::default(), TxManager::new(TxId(100)));
         spans.arm(TREE);
-        spans.enter(TREE, &view(&txs, 5), up("a")).expect("armed").note(&spans, &passed("m", 4));
+        spans.enter(TREE, &view(&txs, 5), || up("a")).expect("armed").note(&spans, &passed("m", 4));
         assert_eq!(spans.unneeded(TREE, CommitTs(3)), None);
         let part = spans.unneeded(TREE, CommitTs(4)).unwrap();
         assert_eq!((part.from.as_slice(), part.to.as_deref()), (&b"a"[..], Some(&b"m\0"[..])));
@@ -551,7 +552,7 @@ mod tests {
         let part = spans.unneeded(TREE, CommitTs(4)).unwrap();
         assert_eq!(part.from, b"f");
         // It grows meanwhile.
-        spans.enter(TREE, &view(&txs, 9), up("a")).expect("armed").note(&spans, &passed("p", 8));
+        spans.enter(TREE, &view(&txs, 9), || up("a")).expect("armed").note(&spans, &passed("p", 8));
         spans.cleaned(TREE, &part, None);
         assert_eq!(spans.unneeded(TREE, CommitTs(7)), None, "the smaller one is done");
         let part = spans.unneeded(TREE, CommitTs(8)).unwrap();
@@ -569,7 +570,7 @@ mod tests {
         }
         assert!(spans.trees.read().len() <= TREES_MAX);
         spans.arm(TREE);
-        spans.enter(TREE, &view(&txs, 5), up("")).expect("armed").note(&spans, &passed("z", 4));
+        spans.enter(TREE, &view(&txs, 5), || up("")).expect("armed").note(&spans, &passed("z", 4));
         for at in 0..200u32 {
             spans.insert(TREE, format!("k{at:05}").as_bytes());
         }

@@ -1,0 +1,273 @@
+//! Where a cursor is in its range, and how it goes on: leaf by leaf, over what it does not see.
+//!
+//! Nothing is latched between two calls: the place is a key, the end of the range that is left.
+
+use std::ops::{Bound, Range};
+
+use resurgam_base::{Result, SlotId};
+use resurgam_btree::{LeafWalk, Tree};
+use resurgam_buffer::BufferPool;
+use resurgam_page::{LeafRecord, PageBuf, key};
+use resurgam_versions::{KnownSeen, SpanWalk, View, Visible, WalkFrom, visible_known};
+
+use crate::cursor::{Direction, KeyRange, RowBatch};
+use crate::met_ghosts::MetGhosts;
+use crate::transaction::Interrupt;
+use crate::view::ReadView;
+
+/// What visible rows are for.
+pub(crate) enum Sink<'b> {
+    /// They are copied.
+    Batch { batch: &'b mut RowBatch, limit: usize },
+    /// They are counted.
+    Count,
+}
+
+/// Where visible rows go.
+pub(crate) struct Filling<'b> {
+    pub sink: Sink<'b>,
+    /// How many there were.
+    pub rows: u64,
+}
+
+impl Filling<'_> {
+    #[inline]
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.rows += 1;
+        if let Sink::Batch { batch, .. } = &mut self.sink {
+            batch.push(key, value);
+        }
+    }
+    fn is_full(&self) -> bool {
+        matches!(self.sink, Sink::Batch { limit, .. } if self.rows >= limit as u64)
+    }
+}
+
+/// What of a leaf was read.
+enum LeafRead {
+    /// All; the range goes on behind it.
+    Whole,
+    /// As much as the batch takes.
+    Full,
+    /// All that is in the range.
+    End,
+}
+
+/// See the module.
+pub(crate) struct Position {
+    /// What is left.
+    range: KeyRange,
+    direction: Direction,
+    /// There is no more.
+    pub done: bool,
+    scratch: Vec<u8>,
+    pub interrupt: Option<Interrupt>,
+    met: MetGhosts,
+    /// Whether it has deleted rows removed that nobody needs and that are in its way.
+    pub removes_ghosts: bool,
+    /// Of the view that all calls are to be made with.
+    known: KnownSeen,
+}
+
+/// Rows that the processor is asked to fetch while those before them are read.
+const AHEAD: u16 = 6;
+/// Leaves that are read between two looks at whether to stop.
+const LEAVES_UNASKED: usize = 16;
+
+impl Position {
+    pub fn new(range: KeyRange, direction: Direction) -> Self {
+        Self {
+            range,
+            direction,
+            done: false,
+            scratch: Vec::new(),
+            interrupt: None,
+            met: MetGhosts::default(),
+            removes_ghosts: false,
+            known: KnownSeen::default(),
+        }
+    }
+
+    /// Takes what `view` sees from here on, until `filling` has enough.
+    ///
+    /// # Errors
+    /// Those of reading; the position is as it was, then.
+    pub fn read(&mut self, view: &ReadView, tree: Tree, filling: &mut Filling<'_>) -> Result<()> {
+        if self.done {
+            return Ok(());
+        }
+        self.met.begin();
+        let db = &view.db;
+        let jump = self.jump(view, tree);
+        if self.done {
+            drop(jump);
+            db.clean_jumped_over(tree);
+            return Ok(());
+        }
+        let read = self.read_leaves(view, tree, filling);
+        let limits = db.inner().options.met_ghosts;
+        match jump {
+            _ if read.is_err() => {}
+            Some(walk) => {
+                let has_jumped = walk.has_jumped;
+                if let Some(passed) = self.met.passed(limits) {
+                    walk.note(&db.inner().empty_spans, passed);
+                }
+                if has_jumped {
+                    db.clean_jumped_over(tree);
+                }
+            }
+            None if self.removes_ghosts && self.met.are_worth_a_note(limits) => db.inner().empty_spans.arm(tree.object),
+            None => {}
+        }
+        read
+    }
+
+    /// Where what is left of the range begins, in the cursor's direction.
+    fn begin(&self) -> WalkFrom {
+        match self.direction {
+            Direction::Forward => WalkFrom::Key(match &self.range.low {
+                Bound::Included(low) => low.clone(),
+                Bound::Excluded(low) => key::after(low),
+                Bound::Unbounded => Vec::new(),
+            }),
+            Direction::Backward => WalkFrom::Below(match &self.range.high {
+                Bound::Unbounded => None,
+                Bound::Excluded(high) => Some(high.clone()),
+                // Keys up to and including it: those below the next possible key.
+                Bound::Included(high) => Some(key::after(high)),
+            }),
+        }
+    }
+
+    /// Goes on behind what is known to be empty.
+    fn jump(&mut self, view: &ReadView, tree: Tree) -> Option<SpanWalk> {
+        if !self.removes_ghosts {
+            return None;
+        }
+        let walk = view.db.inner().empty_spans.enter(tree.object, &view.view(), || self.begin())?;
+        if walk.has_jumped {
+            match &walk.start {
+                None => self.done = true,
+                Some(WalkFrom::Key(key)) => self.range.low = Bound::Included(key.clone()),
+                Some(WalkFrom::Below(key)) => {
+                    self.range.high = key.clone().map_or(Bound::Unbounded, Bound::Excluded);
+                }
+            }
+        }
+        Some(walk)
+    }
+
+    fn read_leaves(&mut self, view: &ReadView, tree: Tree, filling: &mut Filling<'_>) -> Result<()> {
+        let db = &view.db;
+        let (pool, limits) = (&db.inner().pool, db.inner().options.met_ghosts);
+        let mut walk = match self.begin() {
+            WalkFrom::Key(key) => LeafWalk::ascending(tree, key),
+            WalkFrom::Below(key) => LeafWalk::descending(tree, key),
+        };
+        let mut leaves = 0usize;
+        loop {
+            leaves += 1;
+            if let Some(interrupt) = self.interrupt.as_ref().filter(|_| leaves.is_multiple_of(LEAVES_UNASKED)) {
+                interrupt()?;
+            }
+            let Some(page) = walk.next(pool)? else {
+                self.done = true;
+                return Ok(());
+            };
+            self.met.clear();
+            // The walk began where the range does.
+            let new = if leaves == 1 { 0..page.slot_count() } else { walk.new_slots(&page) };
+            let read = self.read_leaf(&view.view(), pool, &page, new, filling)?;
+            let many = self.removes_ghosts && self.met.are_many(limits, page.slot_count());
+            let ghosts = many.then(|| (page.id(), page.lower_fence().to_vec()));
+            drop(page);
+            if let Some((id, lower)) = ghosts {
+                db.remove_met_ghosts(tree, id, &lower);
+            }
+            match read {
+                LeafRead::Whole => {}
+                LeafRead::Full => return Ok(()),
+                LeafRead::End => {
+                    self.done = true;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Takes what is visible in some slots of one leaf.
+    fn read_leaf(
+        &mut self,
+        view: &View<'_>,
+        pool: &BufferPool,
+        page: &PageBuf,
+        new: Range<u16>,
+        filling: &mut Filling<'_>,
+    ) -> Result<LeafRead> {
+        let (within, before, behind) = self.range.slots(page);
+        let slots = within.start.max(new.start)..within.end.min(new.end);
+        let goes_on = match self.direction {
+            Direction::Forward => behind,
+            Direction::Backward => before,
+        };
+        let all = if goes_on { LeafRead::Whole } else { LeafRead::End };
+        if matches!(filling.sink, Sink::Count) && !page.has_versions() {
+            // Each record is a row that all see.
+            filling.rows += slots.len() as u64;
+            return Ok(all);
+        }
+        let Self { range, direction, scratch, met, known, .. } = self;
+        let mut last = None;
+        let mut read = |slot: u16| -> Result<bool> {
+            let record = LeafRecord::parse(page.record(SlotId(slot))?)?;
+            match visible_known(pool, &record, view, known, scratch)? {
+                // Behind the first row they are in nobody's way.
+                Visible::No if filling.rows == 0 => met.pass(view, &record),
+                Visible::No => {}
+                Visible::Current => filling.add(record.key, record.value),
+                Visible::Rebuilt => filling.add(record.key, scratch),
+            }
+            let full = filling.is_full();
+            if full {
+                last = Some(record.key);
+            }
+            Ok(full)
+        };
+        match direction {
+            Direction::Forward => {
+                (slots.start..slots.end.min(slots.start + AHEAD)).for_each(|slot| page.prefetch_whole(SlotId(slot)));
+                for slot in slots.clone() {
+                    if slot + AHEAD < slots.end {
+                        page.prefetch_whole(SlotId(slot + AHEAD));
+                    }
+                    if read(slot)? {
+                        break;
+                    }
+                }
+            }
+            Direction::Backward => {
+                for slot in slots.rev() {
+                    if read(slot)? {
+                        break;
+                    }
+                }
+            }
+        }
+        let Some(last) = last else { return Ok(all) };
+        let bound = match direction {
+            Direction::Forward => &mut range.low,
+            Direction::Backward => &mut range.high,
+        };
+        match bound {
+            Bound::Included(key) | Bound::Excluded(key) => {
+                let mut key = std::mem::take(key);
+                key.clear();
+                key.extend_from_slice(last);
+                *bound = Bound::Excluded(key);
+            }
+            Bound::Unbounded => *bound = Bound::Excluded(last.to_vec()),
+        }
+        Ok(LeafRead::Full)
+    }
+}
