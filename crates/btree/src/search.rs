@@ -64,7 +64,7 @@ impl Tree {
     /// The leaf that covers `key`, shared.
     pub fn read_leaf<'p>(&self, pool: &'p BufferPool, key: &[u8], access: Access) -> Result<ReadGuard<'p>> {
         match self.guided(pool, key).and_then(|guess| pool.try_read(&guess, access)) {
-            Some(page) if self.is_leaf_of(&page, key) => Ok(page),
+            Some(page) if self.is_leaf_of(&page, key) || self.is_trusted(&page) => Ok(page),
             // Not while a page is latched that is of no use.
             other => {
                 drop(other);
@@ -76,7 +76,8 @@ impl Tree {
     /// The leaf that covers `key`, shared, and the key's slot there (`Ok`), or the one where it would be (`Err`).
     pub fn find<'p>(&self, pool: &'p BufferPool, key: &[u8], access: Access) -> Result<(ReadGuard<'p>, Found)> {
         if let Some(page) = self.guided(pool, key).and_then(|guess| pool.try_read(&guess, access))
-            && let Some(found) = self.find_on(&page, key)
+            && let Some(found) =
+                self.find_on(&page, key).or_else(|| self.is_trusted(&page).then(|| leaf::search(&page, key)))
         {
             return Ok((page, found));
         }
@@ -96,7 +97,7 @@ impl Tree {
             Ok(_) => true,
             Err(slot) => slot.0 > 0 && slot.0 < page.slot_count(),
         };
-        (inside || covers(page, key) || Planted::GuideTrusted.is_planted()).then_some(found)
+        (inside || covers(page, key)).then_some(found)
     }
 
     /// The page that guides name as the leaf that covers `key`.
@@ -108,7 +109,13 @@ impl Tree {
     /// Whether `page`, which may be any, is the leaf of this tree that covers `key`.
     #[inline]
     fn is_leaf_of(&self, page: &PageBuf, key: &[u8]) -> bool {
-        self.is_leaf(page) && (covers(page, key) || Planted::GuideTrusted.is_planted())
+        self.is_leaf(page) && covers(page, key)
+    }
+
+    /// A mistake, made on purpose: any leaf that a guide leads a reader to is taken for the right one.
+    #[inline]
+    fn is_trusted(&self, page: &PageBuf) -> bool {
+        Planted::GuideTrusted.is_planted() && self.is_leaf(page)
     }
 
     #[inline]

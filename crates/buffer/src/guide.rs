@@ -345,7 +345,7 @@ mod tests {
     fn more_pages_than_guides() {
         let guides = Guides::new(1);
         let keys = [vec![5], vec![7]];
-        let mut found = 0;
+        let mut learned = 0;
         for n in 1..=2_000u64 {
             let mut page = page(&keys);
             page.format(PageType::Inner, PageId(n), 1, ObjectId(1));
@@ -353,9 +353,9 @@ mod tests {
             guides.learn(&page, n as u32);
             let Some(guide) = guides.of(PageId(n)) else { continue };
             assert_eq!(found(guide, n, &[6]), Some((PageId(100 + n), 1)));
-            found += 1;
+            learned += 1;
         }
-        assert!((16..=400).contains(&found), "{found}");
+        assert!((16..=400).contains(&learned), "{learned}");
         assert!(guides.of(PageId(1 << 20)).is_none());
     }
 

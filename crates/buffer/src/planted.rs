@@ -21,7 +21,7 @@ pub enum Planted {
     IntervalSkipped,
     /// A page that reads as never written is taken for one that was never given out, whatever leads to it.
     LostTakenForUnused,
-    /// A leaf to which a guide leads is taken for the right one.
+    /// A leaf to which a guide leads a reader is taken for the right one.
     GuideTrusted,
 }
 

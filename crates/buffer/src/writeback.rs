@@ -394,12 +394,7 @@ impl BufferPool {
             let Some(page) = self.latch_for_checkpoint(frame) else { return pages };
             let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
             if rec_lsn.is_some() && frame.valid.load(Ordering::Acquire) {
-                pages.push(DirtyPage {
-                    page: frame.page(),
-                    rec_lsn,
-                    last_lsn: page.lsn(),
-                    aside: false,
-                });
+                pages.push(DirtyPage { page: frame.page(), rec_lsn, last_lsn: page.lsn(), aside: false });
             }
         }
         pages

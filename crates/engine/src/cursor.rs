@@ -140,14 +140,7 @@ impl Cursor {
         range: KeyRange,
         direction: Direction,
     ) -> Self {
-        Self {
-            view,
-            table,
-            index,
-            checked: false,
-            entries: RowBatch::default(),
-            at: Position::new(range, direction),
-        }
+        Self { view, table, index, checked: false, entries: RowBatch::default(), at: Position::new(range, direction) }
     }
 
     /// Has it remove deleted rows that are in the way of the first one that it sees and that nobody needs.

@@ -16,8 +16,8 @@
 
 use resurgam_base::{Error, Result};
 use resurgam_buffer::Access;
-use resurgam_page::types::{DatumRef, ExternalRef};
 use resurgam_page::LeafRecord;
+use resurgam_page::types::{DatumRef, ExternalRef};
 use resurgam_versions::{Seen, Visible, is_external, newest, visible};
 
 use crate::rows::Encoded;

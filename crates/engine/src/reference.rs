@@ -38,9 +38,9 @@ use std::sync::Arc;
 use resurgam_base::{Error, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree};
 use resurgam_buffer::{Access, BufferPool};
+use resurgam_page::LeafRecord;
 use resurgam_page::key::{self as keys, prefix_end};
 use resurgam_page::types::{ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ExternalRef};
-use resurgam_page::LeafRecord;
 use resurgam_txn::{LockWait, Status};
 use resurgam_versions::{Seen, View, possible, read_external};
 

@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use resurgam_base::{Error, ErrorKind, PageId, Result, TxId, limits::RECORD_BYTES_MAX};
 use resurgam_btree::Tree;
 use resurgam_buffer::{Access, Mtr};
-use resurgam_page::types::DatumRef;
 use resurgam_page::LeafRecord;
+use resurgam_page::types::DatumRef;
 use resurgam_txn::{ActiveTx, LockWait};
 use resurgam_versions::{
     Outcome, PendingFree, RowWriter, Seen, View, free_external, newest, read_external, write_external,

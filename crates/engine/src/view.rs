@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use resurgam_base::{CommitTs, Error, ErrorKind, Result, TxId};
 use resurgam_btree::Tree;
 use resurgam_buffer::Access;
-use resurgam_page::types::ExternalRef;
 use resurgam_page::LeafRecord;
+use resurgam_page::types::ExternalRef;
 use resurgam_txn::SnapshotHold;
 use resurgam_versions::{KnownSeen, View, Visible, read_external, visible_known};
 

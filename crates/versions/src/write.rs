@@ -138,7 +138,9 @@ impl RowWriter<'_> {
 
     /// What a delete would meet, without doing it.
     pub fn delete_check(&self, tree: Tree, key: &[u8], seen: Seen) -> Result<Outcome> {
-        let (page, Ok(slot)) = tree.find(self.pool, key, resurgam_buffer::Access::Point)? else { return Ok(Outcome::Gone) };
+        let (page, Ok(slot)) = tree.find(self.pool, key, resurgam_buffer::Access::Point)? else {
+            return Ok(Outcome::Gone);
+        };
         let record = LeafRecord::parse(page.record(slot)?)?;
         Ok(match read::newest_not_aborted(self.pool, self.view.txs, &record)? {
             None => Outcome::Gone,
