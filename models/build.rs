@@ -59,7 +59,7 @@ const PLANTED: [(&str, &str, &str, &str); 12] = [
         "occupancy_pins_what_leaves",
         "buffer/src/occupancy.rs",
         "before & LEAVING == 0 && self.page.load(Ordering::Acquire) == page;",
-        "self.page.load(Ordering::Acquire) == page;",
+        "before < u32::MAX && self.page.load(Ordering::Acquire) == page;",
     ),
     // As it was: who takes a page out looks for pins, and only the map keeps others from pinning.
     (
