@@ -2,7 +2,8 @@
 //! business of the layer above: here are numbers.
 //!
 //! ```text
-//! part 6 of a definition    owner u32 | flags u8 (1 = rights are listed, 2 = a view that is read with its reader's rights)
+//! part 6 of a definition    owner u32 | flags u8 (1 = rights are listed, 2 = a view that is read with its reader's rights,
+//!                           4 = row security is on, 8 = for its owner, too)
 //!                           [rights]: count u16, each: grantee u32 (0 = everybody), grantor u32, privileges u32,
 //!                           grant options u32
 //!                           columns count u16, each: position u16, rights
@@ -37,11 +38,22 @@ pub struct Access {
     pub columns: Vec<(usize, Vec<Grant>)>,
     /// A view whose relations are read with the rights of whoever reads it.
     pub invoker: bool,
+    /// Policies say which rows of the table somebody sees and writes (ENABLE ROW LEVEL SECURITY).
+    pub row_security: bool,
+    /// They say so to its owner as well (FORCE ROW LEVEL SECURITY).
+    pub forced: bool,
 }
 
 impl Access {
     /// That of an entry of which nobody has said anything.
-    pub const FIRST: Self = Self { owner: FIRST_ROLE, grants: None, columns: Vec::new(), invoker: false };
+    pub const FIRST: Self = Self {
+        owner: FIRST_ROLE,
+        grants: None,
+        columns: Vec::new(),
+        invoker: false,
+        row_security: false,
+        forced: false,
+    };
 
     /// That of an owner, without a word about rights.
     pub fn of(owner: u32) -> Self {
@@ -67,7 +79,12 @@ impl Access {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = self.owner.to_le_bytes().to_vec();
-        out.push(u8::from(self.grants.is_some()) | u8::from(self.invoker) << 1);
+        out.push(
+            u8::from(self.grants.is_some())
+                | u8::from(self.invoker) << 1
+                | u8::from(self.row_security) << 2
+                | u8::from(self.forced) << 3,
+        );
         if let Some(grants) = &self.grants {
             put_grants(&mut out, grants);
         }
@@ -82,7 +99,7 @@ impl Access {
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self> {
         let owner = r.u32()?;
         let flags = r.u8()?;
-        if flags > 3 || owner == 0 {
+        if flags > 15 || owner == 0 {
             return Err(r.bad("rights of an unknown form"));
         }
         let grants = if flags & 1 != 0 { Some(read_grants(r)?) } else { None };
@@ -90,7 +107,8 @@ impl Access {
         let columns = (0..count)
             .map(|_| Ok((usize::from(r.u16()?), read_grants(r)?)))
             .collect::<Result<Vec<(usize, Vec<Grant>)>>>()?;
-        Ok(Self { owner, grants, columns, invoker: flags & 2 != 0 })
+        let on = |flag: u8| flags & flag != 0;
+        Ok(Self { owner, grants, columns, invoker: on(2), row_security: on(4), forced: on(8) })
     }
 }
 
@@ -125,6 +143,8 @@ mod tests {
         for access in [
             Access::of(16_384),
             Access { grants: Some(Vec::new()), invoker: true, ..Access::FIRST },
+            Access { row_security: true, ..Access::FIRST },
+            Access { row_security: true, forced: true, ..Access::of(11) },
             Access { grants: Some(vec![grant]), columns: vec![(3, vec![grant, grant])], ..Access::of(7) },
         ] {
             let bytes = access.encode();

@@ -51,6 +51,8 @@ impl ObjectKind {
     pub const FUNCTION: Self = Self(6);
     /// It has a schema, in which what it brings along is, and a name that no other of the database has.
     pub const EXTENSION: Self = Self(7);
+    /// Which rows of a table somebody may see or write: a view beside, whose query reads the table (`policy_ddl.rs`).
+    pub const POLICY: Self = Self(8);
 
     /// Among which names those of this kind in a schema are; no name of a schema holds a zero byte.
     pub(crate) fn namespace(self, schema: &str) -> String {
@@ -75,6 +77,7 @@ impl ObjectKind {
             Self::DATABASE => "database",
             Self::FUNCTION => "function",
             Self::EXTENSION => "extension",
+            Self::POLICY => "policy",
             _ => "object",
         }
     }
@@ -114,7 +117,7 @@ impl CatalogObject {
 
     /// # Errors
     /// `LimitExceeded`.
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let what = match () {
             () if self.needs.len() > NEEDS_MAX => "needs too many others",
             () if self.body.len() > BODY_BYTES_MAX => "is too large",
@@ -124,7 +127,7 @@ impl CatalogObject {
     }
 }
 
-fn object_of(entry: &Table) -> Result<&CatalogObject> {
+pub(crate) fn object_of(entry: &Table) -> Result<&CatalogObject> {
     entry.object.as_deref().ok_or_else(|| Error::internal(format!("\"{}\" is a relation", entry.name)))
 }
 
@@ -280,14 +283,14 @@ impl Transaction {
         Ok(Attempt::Done(()))
     }
 
-    fn claim_object(&self, kind: ObjectKind, schema: &str, name: &str, id: u32) -> Result<Attempt<()>> {
+    pub(crate) fn claim_object(&self, kind: ObjectKind, schema: &str, name: &str, id: u32) -> Result<Attempt<()>> {
         check_name(kind.word(), name)?;
         let taken = || Error::new(ErrorKind::DuplicateObject, format!("{} \"{name}\" already exists", kind.word()));
         self.claim_key(&key_of(self.database_of(kind), kind, schema, name), id, false, taken)
     }
 
     /// Keeps what an object needs from going.
-    fn keep_needed(&self, object: &CatalogObject) -> Result<Attempt<()>> {
+    pub(crate) fn keep_needed(&self, object: &CatalogObject) -> Result<Attempt<()>> {
         for id in &object.needs {
             let gone = || {
                 let what = format!("something that the {} needs was dropped at the same time", object.kind.word());

@@ -106,6 +106,7 @@ mod pace;
 mod page_service;
 mod points;
 mod position;
+mod policy_ddl;
 mod prepared;
 mod progress;
 mod reference;

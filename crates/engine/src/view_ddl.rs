@@ -31,11 +31,12 @@ impl Transaction {
     /// All views, by schema and name.
     pub fn views(&self) -> Result<Vec<Arc<Table>>> {
         let mut all = self.entries()?;
-        all.retain(|entry| entry.view.is_some());
+        // A policy has a query, too.
+        all.retain(|entry| entry.view.is_some() && entry.object.is_none());
         Ok(all)
     }
 
-    /// The views that need the relation with that id, in the order in which they were made.
+    /// The views that need the relation with that id, and policies with such a query, in the order in which they were made.
     pub fn dependent_views(&self, id: u32) -> Result<Vec<Arc<Table>>> {
         let newest = self.0.db.inner().catalog.committed(&self.0.db)?;
         let mut all = self.0.state.lock().catalog.referrers(&newest, id);
@@ -158,7 +159,7 @@ impl Transaction {
     }
 
     /// Locks what a view reads against changes of definitions, and makes sure that it is what the view takes it for.
-    fn lock_relations(&self, view: &View) -> Result<Attempt<()>> {
+    pub(crate) fn lock_relations(&self, view: &View) -> Result<Attempt<()>> {
         let mut ids: Vec<u32> = view.relations.iter().map(|relation| relation.id).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -185,7 +186,7 @@ impl Transaction {
     }
 }
 
-fn check_parts(view: &View) -> Result<()> {
+pub(crate) fn check_parts(view: &View) -> Result<()> {
     let most = view.relations.iter().map(|relation| relation.columns.len());
     match most.chain([view.columns.len(), view.relations.len()]).any(|count| count > PARTS_MAX) {
         true => Err(Error::new(ErrorKind::LimitExceeded, "the view has too many parts")),

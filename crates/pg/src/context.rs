@@ -179,6 +179,10 @@ pub trait PgContext: Debug + Send + Sync {
     fn views(&self) -> Result<Vec<Arc<Table>>, SqlError> {
         Ok(Vec::new())
     }
+    /// Every policy of row security.
+    fn policies(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        Ok(Vec::new())
+    }
     /// Every sequence.
     fn sequences(&self) -> Result<Vec<Arc<Table>>, SqlError> {
         Ok(Vec::new())

@@ -125,6 +125,10 @@ pub fn shown(expr: &ast::Expr) -> String {
                     .collect(),
                 _ => None,
             };
+            // Words that are calls: CURRENT_USER.
+            if matches!(function.args, ast::FunctionArguments::None) {
+                return name.to_ascii_uppercase();
+            }
             match (args, cast_function_oid(&name)) {
                 (Some(args), Some(oid)) if !args.is_empty() => {
                     let typmod = args.get(1).and_then(|typmod| typmod.parse().ok());

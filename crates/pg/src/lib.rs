@@ -53,6 +53,7 @@ pub mod naming;
 pub mod network;
 pub mod notify;
 pub mod operator_classes;
+pub mod policies;
 pub mod random;
 pub mod roles;
 pub mod running;

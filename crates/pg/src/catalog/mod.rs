@@ -24,6 +24,7 @@ mod info;
 mod model;
 mod namespaces;
 mod operator;
+mod policies;
 mod provider;
 mod relations;
 mod resolution;

@@ -8,6 +8,7 @@ use super::extensions;
 use super::functions;
 use super::model::{CLASS_RELATION, Model, RelationKind, relation_oid, row_type_oid};
 use super::namespaces::CLASS_SCHEMA;
+use super::policies;
 use super::rows::{Rows, V};
 use super::user_types;
 use super::{BTREE_AM_OID, HEAP_AM_OID, SUPERUSER_OID};
@@ -97,10 +98,11 @@ pub(super) fn fill(
                     ("hasindexes", relation.has_index.into()),
                     ("hasrules", false.into()),
                     ("hastriggers", false.into()),
-                    ("rowsecurity", false.into()),
+                    ("rowsecurity", accesses.get(relation).row_security.into()),
                 ]);
             }
         }
+        "pg_policy" | "pg_policies" => policies::fill(name, rows, cx)?,
         "pg_indexes" => {
             for index in &model()?.indexes {
                 rows.add([
@@ -294,6 +296,8 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
             // Foreign keys are triggers there, and psql looks for them where there are some.
             ("relhastriggers", relation.id.is_some_and(|id| is_table(relation) && model.has_foreign_keys(id)).into()),
             ("relhasrules", (relation.kind == RelationKind::View).into()),
+            ("relrowsecurity", (is_table(relation) && access.row_security).into()),
+            ("relforcerowsecurity", (is_table(relation) && access.forced).into()),
             ("relispopulated", true.into()),
             ("relreplident", (if relation.kind == RelationKind::Table { 'd' } else { 'n' }).into()),
             ("reloptions", options_of(model, relation, access.invoker)),

@@ -7,8 +7,9 @@ use datafusion::common::ScalarValue;
 
 use super::define::{Call, P, PgFunction, f, oid};
 use super::quote_ident;
-use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, CLASS_SCHEMA, Model};
+use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, CLASS_SCHEMA, Model, relation_oid};
 use crate::context::{PgContext, Sizes};
+use crate::policies::apply_to;
 use crate::roles::acl::{Object, privilege};
 use crate::roles::{PG_READ_ALL_STATS, ServerDatabase};
 use crate::types::{self, oid as t};
@@ -490,7 +491,14 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("pg_tablespace_location", &[P::Any], t::TEXT, |_cx, call| {
         call.texts(|_| Ok(Some(String::new())))
     }));
-    out.push(add!("row_security_active", &[P::Any], t::BOOL, |_cx, call| call.bools(|_| Ok(Some(false)))));
+    out.push(add!("row_security_active", &[P::Any], t::BOOL, |cx, call| {
+        let (model, rights, role) = (Model::load(cx)?, cx.rights()?, cx.role());
+        call.bools(|row| {
+            let Some(oid) = relation_argument(call, &model, row)? else { return Ok(None) };
+            let table = model.tables.iter().find(|table| relation_oid(table.id) == oid);
+            table.map(|table| apply_to(table, &rights, role, None)).transpose()
+        })
+    }));
     out.push(add!("pg_relation_filenode", &[P::Any], t::OID, |cx, call| {
         let model = Model::load(cx)?;
         call.oids(|row| relation_argument(call, &model, row))

@@ -35,6 +35,8 @@ pub(crate) struct Needs {
     pub relations: Vec<Need>,
     /// Relations of the system that are not for everybody, and whose rights count.
     pub system: Vec<(&'static str, Option<u32>)>,
+    /// Policies of row security have a say in the plan, or would for another role: it is of the role that it was made for.
+    pub of_role: bool,
 }
 
 impl Needs {

@@ -17,6 +17,7 @@ use crate::exec::context::{Beside, StatementContext};
 use crate::exec::direct::DirectSelect;
 use crate::exec::once::OnceDoes;
 use crate::exec::wait::guarded;
+use crate::parse::shape::is_optimizable;
 use crate::pg::context::PgContext;
 use crate::pg::errors;
 use crate::pg::functions::quote_ident;
@@ -41,6 +42,9 @@ pub(crate) fn may_run_again(statement: &Statement) -> bool {
             | Statement::Truncate(_)
             | Statement::AlterTable(_)
             | Statement::AlterIndex { .. }
+            | Statement::CreatePolicy(_)
+            | Statement::AlterPolicy(_)
+            | Statement::DropPolicy(_)
     )
 }
 
@@ -489,14 +493,7 @@ impl Session {
         if self.statements.contains_key(&name) {
             return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
         }
-        if !matches!(
-            statement,
-            Statement::Query(_)
-                | Statement::Insert(_)
-                | Statement::Update(_)
-                | Statement::Delete(_)
-                | Statement::Merge(_)
-        ) {
+        if !is_optimizable(statement) {
             return Err(SqlError::syntax("PREPARE takes SELECT, VALUES, INSERT, UPDATE, DELETE or MERGE"));
         }
         if let Some(ty) = data_types.iter().find(|ty| crate::pg::types::domain_from_sql(ty).is_some()) {

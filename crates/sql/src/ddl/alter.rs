@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::{CheckSpec, Datum, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction};
 
+use super::policy::RowSecurity;
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
 use crate::ddl::{KeyColumns, column_parts, default_text, free_name, full_name, is_relation, name_of, unsupported};
 use crate::dml::check::{any_false, some_row_breaks};
@@ -58,6 +59,14 @@ pub(crate) fn is_constraint(table: &Table, name: &str) -> bool {
 fn refuse_if_read_by_view(txn: &Transaction, table: &Table, at: usize) -> Result<(), SqlError> {
     let reads = |view: &&Arc<Table>| view.view.as_ref().is_some_and(|view| view.reads(table.id, at));
     match txn.dependent_views(table.id)?.iter().find(reads) {
+        Some(policy) if policy.policy_of().is_some() => {
+            let text = "cannot alter type of a column used in a policy definition";
+            let detail = format!(
+                "policy {} on table {} depends on column \"{}\"",
+                policy.name, table.name, table.columns[at].name
+            );
+            Err(SqlError::unsupported(text).with_detail(detail))
+        }
         Some(view) => Err(SqlError::unsupported("cannot alter type of a column used by a view or rule").with_detail(
             format!("rule _RETURN on view {} depends on column \"{}\"", view.name, table.columns[at].name),
         )),
@@ -314,6 +323,18 @@ impl Session {
                     }
                 };
                 self.change(txn, table, change).await
+            }
+            AlterTableOperation::EnableRowLevelSecurity => {
+                self.set_row_security(txn, table, RowSecurity::Enabled(true)).await
+            }
+            AlterTableOperation::DisableRowLevelSecurity => {
+                self.set_row_security(txn, table, RowSecurity::Enabled(false)).await
+            }
+            AlterTableOperation::ForceRowLevelSecurity => {
+                self.set_row_security(txn, table, RowSecurity::Forced(true)).await
+            }
+            AlterTableOperation::NoForceRowLevelSecurity => {
+                self.set_row_security(txn, table, RowSecurity::Forced(false)).await
             }
             other => Err(unsupported(&format!("ALTER TABLE {other}"))),
         }

@@ -11,7 +11,7 @@ use resurgam_engine::{ObjectKind, Table, TableChange, Transaction};
 
 use super::extension_users::{Callee, User, users_of};
 use super::full_name;
-use super::needed::needed_by;
+use super::needed::{called, needed_by};
 use super::sequence::defaults_of;
 use crate::pg::catalog::schema_body;
 use crate::pg::extensions::Installed;
@@ -67,7 +67,7 @@ impl Walk<'_> {
     /// Errors' name of an entry.
     fn name_of(&self, entry: &Table) -> Result<String, SqlError> {
         let word = match entry {
-            entry if entry.view.is_some() => "view",
+            entry if entry.view.is_some() => return called(&self.lookup, entry),
             entry if entry.sequence.is_some() => "sequence",
             entry if is_extension(entry) => return Ok(format!("extension {}", entry.name)),
             entry if is_function(entry) => {
@@ -139,6 +139,8 @@ impl Walk<'_> {
     fn visit_needing(&mut self, entry: &Arc<Table>, name: &str) -> Result<(), SqlError> {
         let txn = self.lookup.txn;
         let mut views = txn.dependent_views(entry.id)?;
+        // Policies go with their table.
+        views.retain(|view| view.policy_of() != Some(entry.id));
         let mut keys: Vec<(u32, Arc<Table>, String)> = Vec::new();
         for child in txn.referrers(entry.id)? {
             if !self.all.contains(&child.id) {
@@ -296,6 +298,7 @@ impl Session {
             let Some(now) = txn.table_by_id(table.id)? else { continue };
             let now = self.locked_table(txn, &full_name(&now)).await?;
             self.refuse_if_pending(&now, "DROP TABLE")?;
+            self.drop_policies_of(txn, &now).await?;
             self.settle_ddl(|| txn.drop_table(&now)).await?;
             for owned in &now.owned {
                 sequences.extend(txn.sequence_by_id(owned.sequence)?);

@@ -18,6 +18,7 @@ pub(crate) mod like;
 mod made_name;
 pub(crate) mod needed;
 mod newest;
+mod policy;
 mod qualify;
 pub(crate) mod retype;
 pub(crate) mod schema;
@@ -511,6 +512,9 @@ impl Session {
                 self.comment_on(*object_type, object_name, comment.as_deref()).await
             }
             Statement::AlterIndex { name, operation } => self.alter_index(name, operation).await,
+            Statement::CreatePolicy(_) | Statement::AlterPolicy(_) | Statement::DropPolicy(_) => {
+                Box::pin(self.policy_statement(statement)).await
+            }
             other => {
                 let words: Vec<String> =
                     other.to_string().split_whitespace().take(2).map(str::to_ascii_uppercase).collect();
@@ -845,6 +849,7 @@ impl Session {
                             self.refuse_if_pending(&table, "DROP TABLE")?;
                             let table = self.drop_dependents(&txn, &table, &Depends::Table, cascade, &together).await?;
                             let with = format!("table {}", self.lookup(&txn).shown(&table)?);
+                            self.drop_policies_of(&txn, &table).await?;
                             self.settle_ddl(|| txn.drop_table(&table)).await?;
                             self.drop_owned(&txn, &table.owned, Some(&with), cascade, &together).await?;
                         }

@@ -35,7 +35,17 @@ impl Needed {
     }
 }
 
-/// A view that needs something.
+/// As errors call a view, or a policy.
+pub(super) fn called(lookup: &Lookup<'_>, entry: &Table) -> Result<String, SqlError> {
+    let Some(table) = entry.policy_of() else { return Ok(format!("view {}", lookup.shown(entry)?)) };
+    let table = match lookup.txn.table_by_id(table)? {
+        Some(table) => lookup.shown(&table)?,
+        None => table.to_string(),
+    };
+    Ok(format!("policy {} on table {table}", quote_ident(&entry.name)))
+}
+
+/// A view, or a policy, that needs something.
 pub(crate) struct NeedingView {
     pub view: Arc<Table>,
     /// As errors call it.
@@ -75,7 +85,11 @@ pub(crate) fn needing_views(
             if !known.insert(view.id) {
                 continue;
             }
-            let name = format!("view {}", lookup.shown(&view)?);
+            // A table's policies go with it, and no other thing needs one.
+            if view.policy_of() == Some(root.id) && root.column.is_none() {
+                continue;
+            }
+            let name = called(lookup, &view)?;
             for other in direct(view.id, None)?.into_iter().rev() {
                 left.push((other, name.clone(), age));
             }

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     Query, RenameTableNameKind, SelectItem, SqlOption, TableFactor, Visitor, VisitorMut,
 };
 use resurgam_ast::{AstWalk, AstWalkMut};
-use resurgam_engine::{CheckOption, Table, Transaction, View, ViewColumn};
+use resurgam_engine::{CheckOption, Table, Transaction, View, ViewColumn, ViewRelation};
 
 use super::needed::{Needed, drop_hint};
 use super::qualify::{mark, qualify};
@@ -40,15 +40,15 @@ fn invalid(message: impl Into<String>) -> SqlError {
 }
 
 /// The options of WITH (…).
+#[derive(Default)]
 struct ViewOptions {
-    check: CheckOption,
+    check: Option<CheckOption>,
     /// Its relations are read with the rights of whoever reads it.
-    invoker: bool,
+    invoker: Option<bool>,
 }
 
-fn view_options(options: &CreateTableOptions) -> Result<ViewOptions, SqlError> {
-    let (mut check, mut invoker) = (CheckOption::None, false);
-    let CreateTableOptions::With(options) = options else { return Ok(ViewOptions { check, invoker }) };
+fn view_options(options: &[SqlOption]) -> Result<ViewOptions, SqlError> {
+    let (mut check, mut invoker) = (None, None);
     for option in options {
         let (name, value) = match option {
             SqlOption::KeyValue { key, value } => (name_of(key), value.to_string()),
@@ -57,14 +57,14 @@ fn view_options(options: &CreateTableOptions) -> Result<ViewOptions, SqlError> {
         };
         let value = value.trim_matches('\'').to_ascii_lowercase();
         match (name.as_str(), value.as_str()) {
-            ("check_option", "local") => check = CheckOption::Local,
-            ("check_option", "cascaded") => check = CheckOption::Cascaded,
+            ("check_option", "local") => check = Some(CheckOption::Local),
+            ("check_option", "cascaded") => check = Some(CheckOption::Cascaded),
             ("check_option", _) => {
                 let error = SqlError::new("22023", format!("invalid value for enum option \"check_option\": {value}"));
                 return Err(error.with_detail("Valid values are \"local\" and \"cascaded\"."));
             }
-            ("security_invoker", "true" | "on" | "1" | "yes" | "t" | "y") => invoker = true,
-            ("security_invoker", "false" | "off" | "0" | "no" | "f" | "n") => invoker = false,
+            ("security_invoker", "true" | "on" | "1" | "yes" | "t" | "y") => invoker = Some(true),
+            ("security_invoker", "false" | "off" | "0" | "no" | "f" | "n") => invoker = Some(false),
             // There are no functions of users' that could see rows too early.
             (
                 "security_barrier",
@@ -317,12 +317,24 @@ pub(crate) fn find_view(lookup: &Lookup<'_>, name: &ObjectName, word: &str) -> R
     }
 }
 
+/// A query that the catalog can keep.
+pub(super) struct KeptQuery {
+    /// As it is kept.
+    pub query: Box<Query>,
+    pub sql: String,
+    pub columns: Vec<OutputColumn>,
+    pub relations: Vec<ViewRelation>,
+}
+
 impl Session {
     pub(super) async fn create_view(&mut self, create: &CreateView) -> Result<Tag, SqlError> {
         const TAG: Tag = Tag::Fixed("CREATE VIEW");
         refuse_clauses(create)?;
-        let options = view_options(&create.options)?;
-        let check = options.check;
+        let options = match &create.options {
+            CreateTableOptions::With(options) => view_options(options)?,
+            _ => ViewOptions::default(),
+        };
+        let (check, invoker) = (options.check.unwrap_or_default(), options.invoker.unwrap_or_default());
         refuse_in_query(&create.query)?;
         if count_params(&create.query)? > 0 {
             return Err(SqlError::new("42P02", "there is no parameter $1"));
@@ -332,47 +344,15 @@ impl Session {
             true => self.temporary_place_for(&txn, &create.name).await?,
             false => self.place_for(&txn, &create.name).await?,
         };
-        let mut query = create.query.clone();
-        let called = qualify(&mut *query, &self.lookup(&txn))?;
-        self.keep_called(&txn, &called).await?;
-        self.fix_times_of(&mut query).await?;
-        let is_aggregate = {
-            let state = self.state()?;
-            move |name: &str| state.aggregate_functions().contains_key(name)
-        };
-        let statement = ast::Statement::Query(query);
-        crate::parse::with_recursive::check(&statement, &is_aggregate)?;
-        let ast::Statement::Query(mut query) = statement else {
-            return Err(SqlError::internal("a view without a query"));
-        };
-        // First as it is written, for errors with their places and for what `*` stands for; then as it is kept.
-        let (as_written, seen) = self.analyzed_view(&txn, &query, false)?;
-        name_schemas(&mut query, &seen.schemas);
-        let functions: Vec<u32> = seen.functions.values().copied().collect();
-        self.keep_functions(&txn, &functions).await?;
-        name_functions(&mut query, &seen.functions);
-        expand_stars(&mut query, &seen.stars);
-        let meant: Vec<u32> = seen.relations.iter().map(|relation| relation.id).collect();
-        let reads = View { relations: seen.relations, ..View::default() };
-        self.settle_ddl(|| txn.lock_for_view(&reads)).await?;
-        let sql = query.to_string();
-        let again = view_query(&sql)?;
-        let (as_kept, seen) = self.analyzed_view(&txn, &again, true)?;
-        let same = as_written.len() == as_kept.len()
-            && seen.relations.iter().map(|relation| relation.id).eq(meant)
-            && output_types(&as_written).zip(output_types(&as_kept)).all(|(a, b)| a == b)
-            && again.to_string() == sql;
-        if !same {
-            return Err(SqlError::unsupported("a view of this form of query is not supported"));
-        }
-        let columns = columns_of(create, &as_kept)?;
-        let mut view = View { sql, columns, relations: seen.relations, check };
+        let kept = self.kept_query(&txn, create.query.clone()).await?;
+        let columns = columns_of(create, &kept.columns)?;
+        let mut view = View { sql: kept.sql, columns, relations: kept.relations, check };
         if !is_temporary(&schema) && view.relations.iter().any(|relation| is_temporary(&relation.schema)) {
             return Err(SqlError::unsupported("a view of temporary tables that is not temporary is not supported")
                 .with_hint("Use CREATE TEMP VIEW."));
         }
         if check != CheckOption::None
-            && let Some(why) = why_read_only(&again)
+            && let Some(why) = why_read_only(&kept.query)
         {
             let text = "WITH CHECK OPTION is supported only on automatically updatable views";
             return Err(SqlError::unsupported(text).with_hint(why));
@@ -390,7 +370,7 @@ impl Session {
             }
             refuse_circle(&txn, &old, &view)?;
             let made = self.settle_ddl(|| txn.replace_view(&old, view.clone())).await?;
-            self.set_invoker(&txn, made, options.invoker).await?;
+            self.set_invoker(&txn, made, invoker).await?;
             return Ok(TAG);
         }
         if is_relation(&txn, &schema, &name)? {
@@ -401,8 +381,49 @@ impl Session {
         }
         let made = self.settle_ddl(|| txn.create_view(&schema, &name, view.clone())).await?;
         let made = self.own_new(&txn, made).await?;
-        self.set_invoker(&txn, made, options.invoker).await?;
+        self.set_invoker(&txn, made, invoker).await?;
         Ok(TAG)
+    }
+
+    /// A query as the catalog keeps it: as text, with what its names mean. What it reads is locked against changes of
+    /// definitions until the transaction has ended.
+    ///
+    /// # Errors
+    /// Those of analysing it; `0A000` for what would not be the same when it is read again.
+    pub(super) async fn kept_query(&mut self, txn: &Transaction, mut query: Box<Query>) -> Result<KeptQuery, SqlError> {
+        let called = qualify(&mut *query, &self.lookup(txn))?;
+        self.keep_called(txn, &called).await?;
+        self.fix_times_of(&mut query).await?;
+        let is_aggregate = {
+            let state = self.state()?;
+            move |name: &str| state.aggregate_functions().contains_key(name)
+        };
+        let statement = ast::Statement::Query(query);
+        crate::parse::with_recursive::check(&statement, &is_aggregate)?;
+        let ast::Statement::Query(mut query) = statement else {
+            return Err(SqlError::internal("a view without a query"));
+        };
+        // First as it is written, for errors with their places and for what `*` stands for; then as it is kept.
+        let (as_written, seen) = self.analyzed_view(txn, &query, false)?;
+        name_schemas(&mut query, &seen.schemas);
+        let functions: Vec<u32> = seen.functions.values().copied().collect();
+        self.keep_functions(txn, &functions).await?;
+        name_functions(&mut query, &seen.functions);
+        expand_stars(&mut query, &seen.stars);
+        let meant: Vec<u32> = seen.relations.iter().map(|relation| relation.id).collect();
+        let reads = View { relations: seen.relations, ..View::default() };
+        self.settle_ddl(|| txn.lock_for_view(&reads)).await?;
+        let sql = query.to_string();
+        let again = view_query(&sql)?;
+        let (as_kept, seen) = self.analyzed_view(txn, &again, true)?;
+        let same = as_written.len() == as_kept.len()
+            && seen.relations.iter().map(|relation| relation.id).eq(meant)
+            && output_types(&as_written).zip(output_types(&as_kept)).all(|(a, b)| a == b)
+            && again.to_string() == sql;
+        if !same {
+            return Err(SqlError::unsupported("a view of this form of query is not supported"));
+        }
+        Ok(KeptQuery { query: again, sql, columns: as_kept, relations: seen.relations })
     }
 
     /// The columns of a query, and what its names mean.
@@ -482,7 +503,9 @@ impl Session {
             let before = left.len();
             let mut later = Vec::new();
             for view in left {
-                if txn.dependent_views(view.id)?.is_empty() {
+                if view.policy_of().is_some() {
+                    self.drop_policy_entry(txn, &view).await?;
+                } else if txn.dependent_views(view.id)?.is_empty() {
                     let view = self.locked_view(txn, &full_name(&view), "view").await?;
                     self.settle_ddl(|| txn.drop_view(&view)).await?;
                 } else {
@@ -546,6 +569,26 @@ impl Session {
                 } => {
                     at(column_name)?;
                     return Err(SqlError::unsupported("defaults of a view's columns are not supported"));
+                }
+                AlterTableOperation::SetOptionsParens { options } => {
+                    let options = view_options(options)?;
+                    let mut now = Arc::clone(&view);
+                    if let Some(check) = options.check {
+                        if let Some(why) = why_read_only(&*view_query(&definition.sql)?) {
+                            let text = "WITH CHECK OPTION is supported only on automatically updatable views";
+                            return Err(SqlError::unsupported(text).with_hint(why));
+                        }
+                        definition.check = check;
+                        now = self.settle_ddl(|| changed(definition.clone())).await?;
+                    }
+                    match options.invoker {
+                        Some(invoker) => {
+                            let name = full_name(&now);
+                            self.set_invoker(&txn, now, invoker).await?;
+                            self.locked_view(&txn, &name, word).await?
+                        }
+                        None => now,
+                    }
                 }
                 other => {
                     let Some(what) = operation_name(other) else {

@@ -2,7 +2,8 @@
 //!
 //! The engine keeps them in the definition, as SQL text; their meaning is here. A row breaks a
 //! constraint whose condition is false; NULL is good enough. As in PostgreSQL they are looked
-//! at by name, after NOT NULL and before unique keys. The conditions of views WITH CHECK OPTION come last: they are of rows
+//! at by name, after NOT NULL and before unique keys. The conditions of policies come before all of them. The conditions of
+//! views WITH CHECK OPTION come last: they are of rows
 //! that have been written, not of those that ON CONFLICT leaves out.
 
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
@@ -15,7 +16,7 @@ use crate::exec::bridge;
 use crate::exec::direct::{Row, Values};
 use crate::pg::datetime::Zone;
 use crate::pg::user_types::{Constraint, constraints, violated};
-use crate::plan::analyze::condition_over_row;
+use crate::plan::analyze::{RowRule, condition_over_row};
 use crate::plan::expression::{Place, TableExpr, rename_column};
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_expression;
@@ -29,6 +30,8 @@ pub(crate) struct Checks {
     list: Vec<(String, TableExpr)>,
     /// The first ones of the list are what the columns' domains demand.
     domains: Vec<Constraint>,
+    /// Behind them are the conditions of the table's policies, by the policy where it is a restrictive one.
+    rules: Vec<Option<String>>,
     /// The last ones of the list are conditions of views, WITH CHECK OPTION: so many.
     views: usize,
     /// Columns whose values are made of others'.
@@ -38,6 +41,8 @@ pub(crate) struct Checks {
 /// Constraints by when they are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
+    /// Those of the table's policies: before all others.
+    Rules,
     /// The table's: before a row is written, whether or not something is in its way then.
     Own,
     /// The conditions of views: of a row that is written, after its keys.
@@ -74,7 +79,7 @@ impl Checks {
             generated
                 .push((one.column, TableExpr::plan(names, table, &expr, Place::Generated(&column.name, column.ty))?));
         }
-        Ok(Self { list, domains, views: 0, generated })
+        Ok(Self { list, domains, rules: Vec::new(), views: 0, generated })
     }
 
     /// Adds conditions of views, the innermost first, each with its view's name.
@@ -92,7 +97,33 @@ impl Checks {
         Ok(())
     }
 
-    /// Whether number `check` is the condition of a view: one that is NULL is not satisfied.
+    /// Adds conditions of policies: they come before the table's own constraints.
+    pub(crate) fn add_rules(&mut self, names: &Names<'_>, table: &Table, rules: Vec<RowRule>) -> Result<(), SqlError> {
+        for RowRule { policy, condition } in rules {
+            let condition = condition_over_row(table, condition)?;
+            let at = self.domains.len() + self.rules.len();
+            self.list.insert(at, (String::new(), TableExpr::over(names, table, condition)?));
+            self.rules.push(policy);
+        }
+        Ok(())
+    }
+
+    /// The policy's condition that number `check` is.
+    fn rule(&self, check: usize) -> Option<&Option<String>> {
+        self.rules.get(check.checked_sub(self.domains.len())?)
+    }
+
+    /// Whether policies have a say in what is written.
+    pub(crate) fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
+    /// Whether a condition that is NULL is not satisfied.
+    fn is_strict(&self, check: usize) -> bool {
+        self.is_of_view(check) || self.rule(check).is_some()
+    }
+
+    /// Whether number `check` is the condition of a view.
     fn is_of_view(&self, check: usize) -> bool {
         check >= self.list.len() - self.views
     }
@@ -139,7 +170,7 @@ impl Checks {
         let mut rows = Vec::new();
         for (at, (_, expr)) in self.list.iter().enumerate() {
             let holds = expr.holds(batch)?;
-            let fails = |row: usize| is_false(&holds, row) || self.is_of_view(at) && !holds.is_valid(row);
+            let fails = |row: usize| is_false(&holds, row) || self.is_strict(at) && !holds.is_valid(row);
             for row in (0..batch.num_rows()).filter(|row| fails(*row)) {
                 rows.resize(batch.num_rows(), None);
                 rows[row].get_or_insert(at);
@@ -159,6 +190,7 @@ impl Checks {
         row: &[DatumRef<'_>],
     ) -> Result<(), SqlError> {
         match broken.0.get(at).copied().flatten() {
+            // The rules are the first ones, and looked at with the others here.
             Some(check) if self.is_of_view(check) == (part == Part::Views) => self.violated(check, table, row),
             _ => Ok(()),
         }
@@ -170,6 +202,11 @@ impl Checks {
         if let Some(constraint) = self.domains.get(check) {
             return Err(violated(constraint));
         }
+        if let Some(policy) = self.rule(check) {
+            let policy = policy.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
+            let message = format!("new row violates row-level security policy{policy} for table \"{}\"", table.name);
+            return Err(SqlError::new("42501", message));
+        }
         // A NULL where there must be none comes first; it is told by whoever writes the row.
         if table.columns.iter().zip(row).any(|(column, datum)| !column.nullable && datum.is_null()) {
             return Ok(());
@@ -177,14 +214,22 @@ impl Checks {
         let name = &self.list[check].0;
         if self.is_of_view(check) {
             let message = format!("new row violates check option for view \"{name}\"");
-            return Err(SqlError::new("44000", message).with_detail(bridge::failing_row(table, row)));
+            return Err(self.with_row(SqlError::new("44000", message), table, row));
         }
         let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
-        let mut error = SqlError::new("23514", message).with_detail(bridge::failing_row(table, row));
+        let mut error = self.with_row(SqlError::new("23514", message), table, row);
         error.schema = Some(table.schema.clone());
         error.table = Some(table.name.clone());
         error.constraint = Some(name.clone());
         Err(error)
+    }
+
+    /// Tells of the row, unless policies may keep a part of it from whoever is told.
+    fn with_row(&self, error: SqlError, table: &Table, row: &[DatumRef<'_>]) -> SqlError {
+        match self.rules.is_empty() {
+            true => error.with_detail(bridge::failing_row(table, row)),
+            false => error,
+        }
     }
 
     /// The error of a row that breaks a constraint of that part; its large values are read through `view`.
@@ -195,11 +240,18 @@ impl Checks {
         row: &[DatumRef<'_>],
         view: &ReadView,
     ) -> Result<(), SqlError> {
-        let own = self.list.len() - self.views;
-        let range = if part == Part::Own { 0..own } else { own..self.list.len() };
-        for (check, (_, expr)) in self.list.iter().enumerate().take(range.end).skip(range.start) {
+        let (rules, own) = (self.domains.len()..self.domains.len() + self.rules.len(), self.list.len() - self.views);
+        for (check, (_, expr)) in self.list.iter().enumerate() {
+            let of = match check {
+                check if rules.contains(&check) => Part::Rules,
+                check if check < own => Part::Own,
+                _ => Part::Views,
+            };
+            if of != part {
+                continue;
+            }
             let truth = expr.truth_of(Row { table, values: Values::Given(row), view })?;
-            if truth == Some(false) || truth.is_none() && self.is_of_view(check) {
+            if truth == Some(false) || truth.is_none() && self.is_strict(check) {
                 return self.violated(check, table, row);
             }
         }

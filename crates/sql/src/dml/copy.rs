@@ -341,6 +341,11 @@ impl Session {
             false => idents.iter().filter_map(|ident| copied_column(&table, ident).ok()).collect(),
         };
         self.may_columns(&table, crate::pg::roles::acl::privilege::INSERT, &given)?;
+        let setting = self.shared.variables.lock().get("row_security");
+        if crate::pg::policies::apply_to(&table, &*self.rights()?, self.role(), setting.as_deref())? {
+            let error = SqlError::unsupported("COPY FROM not supported with row-level security");
+            return Err(error.with_hint("Use INSERT statements instead."));
+        }
         // Once data comes it is too late to find out that the definition is another one.
         let stop = Arc::clone(&self.shared.stop);
         let lock_timeout = self.shared.variables.lock().lock_timeout;

@@ -206,7 +206,7 @@ fn write_plan(
     text: &str,
 ) -> Result<WritePlan, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
-    let Write { op, table, plan, rows, assigned, returning, conflict, merge, checks: of_views, .. } = write;
+    let Write { op, table, plan, rows, assigned, returning, conflict, merge, checks: of_views, rules, .. } = write;
     let returning = returning.map(|list| plan_returning(names, &table, list, to, params, text)).transpose()?;
     let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, params, text)).transpose()?;
     let updated = conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
@@ -243,6 +243,7 @@ fn write_plan(
     let is_given = rows.is_some();
     let stream = QueryPlan::new(names.state, plan, params.data_types()).map_err(failed)?;
     let mut checks = if op == Op::Delete { Checks::default() } else { Checks::plan(names, &table)? };
+    checks.add_rules(names, &table, rules)?;
     checks.add_views(names, &table, of_views)?;
     let references = Arc::new(references);
     let mut plan = WritePlan {

@@ -23,6 +23,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use resurgam_ast::AstWalkMut;
 
 pub(crate) use crate::pg::bounded::{DEPTH_MAX, too_deep};
+use super::shape::is_optimizable;
 use crate::wire::SqlError;
 
 /// Stack of the threads that sessions run on, in bytes: what the deepest statements that are accepted
@@ -93,14 +94,8 @@ fn bound(statement: &mut Statement) -> Result<(), SqlError> {
 /// reads them, and prints as trees.
 fn is_planned(statement: &Statement) -> bool {
     match statement {
-        Statement::Query(_)
-        | Statement::Insert(_)
-        | Statement::Update(_)
-        | Statement::Delete(_)
-        | Statement::Merge(_)
-        | Statement::Copy { .. }
-        | Statement::Declare { .. }
-        | Statement::Execute { .. } => true,
+        known if is_optimizable(known) => true,
+        Statement::Copy { .. } | Statement::Declare { .. } | Statement::Execute { .. } => true,
         Statement::Explain { statement, .. } | Statement::Prepare { statement, .. } => is_planned(statement),
         _ => false,
     }

@@ -15,6 +15,7 @@
 //! | `own` | Statements that the parser does not know, and its own beside them |
 //! | `reserved` | Reserved words as names of relations |
 //! | `script` | Strings of several statements, some of which the parser does not know |
+//! | `shape` | What statements are, by their form alone |
 //! | `spelling` | PostgreSQL's spellings that the parser does not know, in words that it knows |
 //! | `symmetric` | BETWEEN SYMMETRIC and BETWEEN ASYMMETRIC, which the parser does not know |
 //! | `temporary` | SELECT INTO, CREATE UNLOGGED TABLE |
@@ -41,6 +42,7 @@ pub(crate) mod own;
 pub(crate) mod reserved;
 pub(crate) mod script;
 pub(crate) mod sequence;
+pub(crate) mod shape;
 pub(crate) mod spelling;
 pub(crate) mod symmetric;
 pub(crate) mod temporary;

@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, SelectItem, SetExpr, Statement, TableFactor};
+use datafusion::sql::sqlparser::ast::{self, SelectItem, Statement, TableFactor};
 
+use crate::parse::shape::bare_select;
 use crate::pg::errors;
 use crate::pg::types::{self, oid};
 use crate::pg::user_functions::UserFunction;
@@ -53,20 +54,8 @@ fn folded(ident: &ast::Ident) -> String {
 }
 
 fn written(query: &ast::Query) -> Option<Written<'_>> {
-    let bare = query.with.is_none()
-        && query.order_by.is_none()
-        && query.limit_clause.is_none()
-        && query.fetch.is_none()
-        && query.locks.is_empty();
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
-    let plain = bare
-        && select.distinct.is_none()
-        && select.into.is_none()
-        && select.selection.is_none()
-        && select.having.is_none()
-        && select.named_window.is_empty()
-        && matches!(&select.group_by, ast::GroupByExpr::Expressions(list, more) if list.is_empty() && more.is_empty());
-    let ([item], true) = (select.projection.as_slice(), plain) else { return None };
+    let select = bare_select(query)?;
+    let [item] = select.projection.as_slice() else { return None };
     match (item, select.from.as_slice()) {
         (SelectItem::UnnamedExpr(ast::Expr::Function(call)), []) => of_expr(call, None),
         (SelectItem::ExprWithAlias { expr: ast::Expr::Function(call), alias }, []) => {

@@ -364,8 +364,10 @@ pub(crate) fn prepare_within(
         prepared.once = once;
         prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
         prepared.param_oids = params.oids();
-        prepared.shareable =
-            plan.is_shareable(names.state) && prepared.locks.is_empty() && prepared.once.is_shareable(names.state);
+        prepared.shareable = plan.is_shareable(names.state)
+            && prepared.locks.is_empty()
+            && prepared.once.is_shareable(names.state)
+            && !prepared.needs.of_role;
         prepared.typed_by_literals = plan.typed_by_literals() || prepared.once.typed_by_literals();
         prepared.counts = Some(Arc::clone(&plan.stream.counts));
         prepared.kind = Kind::Write(Box::new(plan));
@@ -390,8 +392,8 @@ pub(crate) fn prepare_within(
             let locks = std::mem::take(&mut analyzed.locks).into_iter();
             let locks = locks.map(|query| LockPlan::new(names, query, &params, &text));
             prepared.locks = locks.collect::<Result<_, _>>()?;
-            // It is read from the syntax, in which parameters may have names.
-            let direct_lock = match query.locks.is_empty() || params.body.is_some() {
+            // It is read from the syntax, in which parameters may have names, and which knows of no policies.
+            let direct_lock = match query.locks.is_empty() || params.body.is_some() || prepared.needs.of_role {
                 true => None,
                 false => DirectLock::new(names, &query, &params),
             };
@@ -399,8 +401,10 @@ pub(crate) fn prepare_within(
                 .map_err(|error| errors::from_datafusion(error, &text))?;
             prepared.param_oids = params.oids();
             prepared.fields = Some(result_fields(&plan.schema));
-            prepared.shareable =
-                plan.is_shareable(names.state) && prepared.locks.is_empty() && prepared.once.is_shareable(names.state);
+            prepared.shareable = plan.is_shareable(names.state)
+                && prepared.locks.is_empty()
+                && prepared.once.is_shareable(names.state)
+                && !prepared.needs.of_role;
             prepared.typed_by_literals = plan.typed_by_literals || prepared.once.typed_by_literals();
             prepared.counts = Some(Arc::clone(&plan.counts));
             prepared.kind = Kind::Query(query_kind(names, plan, direct_lock));

@@ -51,6 +51,7 @@ use crate::exec::wait::guarded;
 use crate::exec::weight;
 use crate::parse::lexer::{self, Literal};
 use crate::parse::own::{Own, Parsed};
+use crate::parse::shape::is_optimizable;
 use crate::pg::context::{CursorRow, PgContext, StatementRow};
 use crate::pg::decode::decode_param;
 use crate::pg::encode::TextStyle;
@@ -974,15 +975,8 @@ impl Session {
             return self.plan_cursor(declare, text, declared);
         }
         let planned = matches!(
-            statement,
-            Some(Parsed::Known(
-                Statement::Query(_)
-                    | Statement::Insert(_)
-                    | Statement::Update(_)
-                    | Statement::Delete(_)
-                    | Statement::Merge(_)
-                    | Statement::Explain { .. }
-            ))
+            &statement,
+            Some(Parsed::Known(known)) if is_optimizable(known) || matches!(known, Statement::Explain { .. })
         );
         if !planned {
             let mut prepared = Prepared::new(text, Kind::Empty, self.db.engine.catalog_version());

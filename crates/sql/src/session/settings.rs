@@ -215,7 +215,7 @@ static DEFINITIONS: &[Definition] = &[
     def("max_identifier_length", "63", Kind::Fixed, false, "Longest identifier in bytes."),
     def("max_index_keys", "32", Kind::Fixed, false, "Most columns of an index."),
     def("role", "none", Kind::Fixed, false, "The role that SET ROLE has made current."),
-    def("row_security", "on", Kind::Bool, false, "Whether policies for rows apply; there are no policies."),
+    def("row_security", "on", Kind::Bool, false, "Whether policies leave rows out (on), or refuse a statement that they would (off)."),
     def("search_path", "\"$user\", public", Kind::Text, false, "Schemas in which names are looked up."),
     def("server_encoding", "UTF8", Kind::Fixed, true, "Encoding of the database."),
     def(
@@ -337,7 +337,7 @@ const ROLE: &str = "\0role";
 const SESSION_ROLE: &str = "\0session_role";
 
 /// Those that plans go by; custom ones besides.
-const PLANNED_WITH: [&str; 4] = ["TimeZone", "DateStyle", "IntervalStyle", "search_path"];
+const PLANNED_WITH: [&str; 5] = ["TimeZone", "DateStyle", "IntervalStyle", "search_path", "row_security"];
 
 fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|d| d.name.eq_ignore_ascii_case(name))

@@ -128,6 +128,12 @@ impl PgContext for SessionShared {
             None => Ok(Vec::new()),
         }
     }
+    fn policies(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        match self.txn.lock().clone() {
+            Some(txn) => Ok(txn.objects(ObjectKind::POLICY)?),
+            None => Ok(Vec::new()),
+        }
+    }
     fn sequences(&self) -> Result<Vec<Arc<Table>>, SqlError> {
         match self.txn.lock().clone() {
             Some(txn) => Ok(txn.sequences()?),

@@ -24,7 +24,7 @@ impl Gen<'_> {
             return self.rare_dml();
         }
         let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
-        if self.once_in(300) {
+        if self.once_in(10) {
             return self.limited_dml(&table);
         }
         match self.below(15) {

@@ -45,8 +45,7 @@ impl Gen<'_> {
         if self.once_in(4) {
             return self.rare_query();
         }
-        // Rare until a run of many has been gone through.
-        if self.once_in(200) {
+        if self.once_in(6) {
             return self.limited_query();
         }
         let mut with = Tree::nothing();

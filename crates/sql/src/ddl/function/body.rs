@@ -8,6 +8,7 @@ use resurgam_engine::{Transaction, View};
 use super::super::view::{expand_stars, name_functions, name_schemas, refuse_in_query};
 use super::super::{qualify::qualify, unsupported};
 use super::syntax::BodySyntax;
+use crate::parse::shape::is_optimizable;
 use crate::pg::user_functions::{Definition, Source, UserFunction};
 use crate::plan::analyze::{check_body, standard_body, statements_of, view_query};
 use crate::plan::planner::Names;
@@ -89,15 +90,7 @@ impl Session {
     pub(super) fn check_text_body(&mut self, txn: &Transaction, function: &UserFunction) -> Result<(), SqlError> {
         let statements = statements_of(&function.definition.source)?;
         for statement in &statements {
-            let known = matches!(
-                statement,
-                Statement::Query(_)
-                    | Statement::Insert(_)
-                    | Statement::Update(_)
-                    | Statement::Delete(_)
-                    | Statement::Merge(_)
-            );
-            if !known {
+            if !is_optimizable(statement) {
                 let text = statement.to_string();
                 let word = text.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
                 return Err(unsupported(&format!("{word} in the body of a function")));

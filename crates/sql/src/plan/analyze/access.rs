@@ -13,6 +13,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use resurgam_engine::Table;
 
+use super::bound::Column;
 use super::through_view::{Place, Written};
 use super::{Analyzer, Result};
 use crate::access::needs::{HIDDEN, Need, Needs, access_of};
@@ -30,6 +31,8 @@ struct Inner {
     system: Vec<(&'static str, Option<u32>)>,
     /// The columns that the last INSERT gives.
     fitted: Vec<usize>,
+    /// Policies have a say in it, or would for another role.
+    of_role: bool,
 }
 
 struct Found {
@@ -93,7 +96,7 @@ fn reader_of(view: &Table) -> Option<u32> {
 
 impl Analyzer<'_> {
     /// Whose rights count here; `None`: of whoever runs the statement.
-    fn reader(&self) -> Option<u32> {
+    pub(super) fn reader(&self) -> Option<u32> {
         self.innermost_view().and_then(|view| reader_of(view))
     }
 
@@ -245,10 +248,40 @@ impl Analyzer<'_> {
         }
     }
 
+    /// What is planned depends on who runs it.
+    pub(super) fn note_role(&self) {
+        self.sought.0.borrow_mut().of_role = true;
+    }
+
+    /// Whose rights count for a target (`None`: of whoever runs the statement), and whether columns of it are read.
+    pub(super) fn target_reader(&self, target: usize) -> (Option<u32>, bool) {
+        let inner = self.sought.0.borrow();
+        let need = &inner.found[target].need;
+        (need.role, need.privileges & p::SELECT != 0 || !need.selected.is_empty())
+    }
+
+    /// From here on these columns need no privilege; what is told to [`Analyzer::note_again`].
+    pub(super) fn unnote(&self, columns: &[Column]) -> Vec<(TableReference, usize)> {
+        let mut inner = self.sought.0.borrow_mut();
+        let mut unnoted = Vec::new();
+        for column in columns {
+            if let Expr::Column(column) = &column.bound.expr
+                && let Some(qualifier) = &column.relation
+                && let Some(at) = inner.by_qualifier.remove(qualifier)
+            {
+                unnoted.push((qualifier.clone(), at));
+            }
+        }
+        unnoted
+    }
+    pub(super) fn note_again(&self, unnoted: Vec<(TableReference, usize)>) {
+        self.sought.0.borrow_mut().by_qualifier.extend(unnoted);
+    }
+
     /// All of it.
     pub(super) fn needs(&self) -> Needs {
-        let Inner { found, system, .. } = std::mem::take(&mut *self.sought.0.borrow_mut());
+        let Inner { found, system, of_role, .. } = std::mem::take(&mut *self.sought.0.borrow_mut());
         let relations = found.into_iter().map(|found| found.need).filter(|need| need.privileges != 0).collect();
-        Needs { relations, system }
+        Needs { relations, system, of_role }
     }
 }

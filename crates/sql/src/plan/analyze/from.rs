@@ -21,6 +21,7 @@ use super::select::barrier;
 use super::{Analyzer, Result, spliced, unknown};
 use crate::exec::table::KEY_COLUMN;
 use crate::parse::depth::too_deep;
+use crate::pg::policies::Command;
 use crate::pg::{running, types};
 use crate::plan::planner::{TARGET, engine_table};
 use crate::wire::SqlError;
@@ -478,7 +479,15 @@ impl Analyzer<'_> {
         let plan =
             if qualifier == own { scan.build()? } else { scan.alias(TableReference::bare(qualifier))?.build()? };
         let mut relation = Relation::of_plan(plan, fields);
-        relation.columns.retain(|column| column.name != KEY_COLUMN || parts.len() == 3);
+        let is_locked = parts.len() == 3;
+        if let Some(table) = &table {
+            let (reader, columns) = (self.reader(), relation.columns.as_slice());
+            relation.plan = self.rows_seen(table, relation.plan, reader, columns, Command::Select)?;
+            if is_locked {
+                relation.plan = self.rows_seen(table, relation.plan, reader, columns, Command::Update)?;
+            }
+        }
+        relation.columns.retain(|column| column.name != KEY_COLUMN || is_locked);
         if let Some(alias) = alias {
             self.rename(&mut relation.columns, alias)?;
         }

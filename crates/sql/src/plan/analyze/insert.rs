@@ -17,6 +17,7 @@ use super::write::{OnConflict, OnConflictUpdate, Target, Write, constant_type, i
 use super::{Analyzer, Result};
 use crate::access::needs::Needs;
 use crate::dml::Op;
+use crate::pg::policies::Command;
 use crate::pg::roles::acl::privilege as p;
 use crate::wire::SqlError;
 
@@ -98,6 +99,10 @@ impl Analyzer<'_> {
         };
         let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
         let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan)?;
+        if conflict.as_ref().is_some_and(|conflict| conflict.update.is_some()) {
+            self.refuse_policies(&table, &target, "INSERT with ON CONFLICT DO UPDATE")?;
+        }
+        let rules = self.rows_written(&table, &target, Command::Insert)?;
         let (assigned, locks, needs) = (Vec::new(), Vec::new(), Needs::default());
         let once = OnceQueries::default();
         let checks = through.map(|through| through.checks).unwrap_or_default();
@@ -114,6 +119,7 @@ impl Analyzer<'_> {
             locks,
             once,
             checks,
+            rules,
             needs,
         })
     }

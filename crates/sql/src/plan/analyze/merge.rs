@@ -226,6 +226,7 @@ impl Analyzer<'_> {
         let written = self.written(name, Op::Merge)?;
         let alias = alias.as_ref().map(|alias| folded(&alias.name));
         let (target, _) = self.target_of(&written, alias, true, Op::Merge)?;
+        self.refuse_policies(&written.table, &target, "MERGE")?;
         let table = written.table;
         let Some(key) = target.key.clone() else { return Err(SqlError::internal("a target without keys").into()) };
         for when in &whens {
@@ -310,7 +311,22 @@ impl Analyzer<'_> {
         let (checks, locks, needs) = (Vec::new(), Vec::new(), Needs::default());
         let once = OnceQueries::default();
         let (rows, returning, conflict) = (None, None, None);
-        Ok(Write { op: Op::Merge, table, plan, rows, assigned, returning, conflict, merge, locks, once, checks, needs })
+        let rules = Vec::new();
+        Ok(Write {
+            op: Op::Merge,
+            table,
+            plan,
+            rows,
+            assigned,
+            returning,
+            conflict,
+            merge,
+            locks,
+            once,
+            checks,
+            rules,
+            needs,
+        })
     }
 
     /// The row of an INSERT.

@@ -152,7 +152,7 @@ impl Analyzer<'_> {
         let schema = alias.is_none().then(|| outermost.schema.clone());
         let shown = alias.unwrap_or_else(|| outermost.name.clone());
         let mut target = self.target(&written.table, Some(shown.clone()), keyed)?;
-        let base: Vec<Expr> = target.item.columns.iter().map(|column| column.bound.expr.clone()).collect();
+        let base = target.base.clone();
         let mut columns = target.item.columns.clone();
         let mut places: Vec<Place> = (0..columns.len()).map(Place::Column).collect();
         let mut conditions: Vec<Option<Expr>> = Vec::with_capacity(written.views.len());

@@ -12,6 +12,7 @@ use super::write::{Target, Write, named_columns, named_key, named_others};
 use super::{Analyzer, Result};
 use crate::access::needs::Needs;
 use crate::dml::Op;
+use crate::pg::policies::Command;
 use crate::pg::roles::acl::privilege as p;
 use crate::wire::SqlError;
 
@@ -46,10 +47,12 @@ impl Analyzer<'_> {
         let mut set = self.set_clause(&table, through.as_ref(), Op::Update, &update.assignments, &scope)?;
         let assigned: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
         self.seek_write(target.sought, p::UPDATE, &assigned);
+        let plan = self.rows_changed(&table, &target, plan, Command::Update)?;
+        let rules = self.rows_written(&table, &target, Command::Update)?;
         let values = target.base.iter().enumerate().map(|(at, column)| {
             match set.iter().position(|(changed, _)| *changed == at) {
                 Some(nth) => set.swap_remove(nth).1.expr,
-                None => column.clone(),
+                None => column.bound.expr.clone(),
             }
         });
         let mut exprs = named_columns(&table, values);
@@ -70,6 +73,7 @@ impl Analyzer<'_> {
             locks,
             once,
             checks,
+            rules,
             needs,
         })
     }
@@ -95,6 +99,7 @@ impl Analyzer<'_> {
         let using = delete.using.as_deref().unwrap_or_default();
         let (plan, scope) = self.written_rows(&target, using, delete.selection.as_ref(), outer)?;
         let returning = self.returning(delete.returning.as_ref(), &target, &scope, &plan)?;
+        let plan = self.rows_changed(&table, &target, plan, Command::Delete)?;
         // The row as it was is the engine's to tell.
         let mut exprs = named_others(returning.as_ref());
         exprs.extend(target.key.map(named_key));
@@ -113,6 +118,7 @@ impl Analyzer<'_> {
             locks,
             once,
             checks,
+            rules: Vec::new(),
             needs,
         })
     }

@@ -22,7 +22,7 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::common::{Column as PlanColumn, ScalarValue, TableReference};
 use datafusion::logical_expr::expr::Unnest;
 use datafusion::logical_expr::{Case, Expr, LogicalPlan, LogicalPlanBuilder};
-use datafusion::sql::sqlparser::ast::{self, SetExpr, Spanned, Statement, TableAlias, Visitor};
+use datafusion::sql::sqlparser::ast::{self, Spanned, Statement, TableAlias, Visitor};
 use datafusion::sql::sqlparser::tokenizer::Span;
 use resurgam_ast::AstWalk;
 use resurgam_dialect::{CastContext, Volatility};
@@ -38,6 +38,7 @@ use super::write::Write;
 use super::{Analyzed, Analyzer, Refusal, Result, unknown};
 use crate::exec::apply::body_call;
 use crate::parse::depth::too_deep;
+use crate::parse::shape::bare_select;
 use crate::pg::types::oid;
 use crate::pg::user_functions::{Source, UserFunction};
 use crate::plan::call::Written;
@@ -264,26 +265,13 @@ fn only_expression<'q>(query: &'q ast::Query, is_aggregate: &dyn Fn(&str) -> boo
             }
         }
     }
-    let bare = query.with.is_none()
-        && query.order_by.is_none()
-        && query.limit_clause.is_none()
-        && query.fetch.is_none()
-        && query.locks.is_empty();
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
-    let plain = bare
-        && select.from.is_empty()
-        && select.distinct.is_none()
-        && select.into.is_none()
-        && select.selection.is_none()
-        && select.having.is_none()
-        && select.named_window.is_empty()
-        && matches!(&select.group_by, ast::GroupByExpr::Expressions(list, more) if list.is_empty() && more.is_empty());
+    let select = bare_select(query).filter(|select| select.from.is_empty())?;
     let [ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }] =
         select.projection.as_slice()
     else {
         return None;
     };
-    (plain && expr.walk(&mut Find(is_aggregate)).is_continue()).then_some(expr)
+    expr.walk(&mut Find(is_aggregate)).is_continue().then_some(expr)
 }
 
 /// Whether an argument may stand in a body as it is: it is one value for the whole run.

@@ -23,6 +23,7 @@ use super::scope::{Item, Scope};
 use super::{Analyzed, Analyzer, OutputColumn, Refusal, Result};
 use crate::exec::table::EngineTable;
 use crate::parse::depth::too_deep;
+use crate::pg::policies::Command;
 use crate::pg::search_path::PUBLIC;
 use crate::pg::types;
 use crate::plan::planner::Names;
@@ -39,6 +40,8 @@ const EXPANDED_MAX: usize = 2000;
 pub(super) struct Views {
     /// Those whose queries are being analysed, innermost last.
     within: Vec<Arc<Table>>,
+    /// Tables whose policies are being analysed.
+    policies: Vec<u32>,
     /// Views and bodies of functions around, beside those.
     levels: usize,
     /// How many were.
@@ -183,6 +186,19 @@ impl Analyzer<'_> {
         self.views.within.pop();
     }
 
+    /// From here on names of relations are those of a policy's conditions.
+    pub(super) fn enter_policy(&mut self, table: u32, policy: &Arc<Table>) {
+        self.views.policies.push(table);
+        self.views.within.push(Arc::clone(policy));
+    }
+    pub(super) fn leave_policy(&mut self) {
+        self.views.policies.pop();
+        self.views.within.pop();
+    }
+    pub(super) fn is_within_policy_of(&self, table: u32) -> bool {
+        self.views.policies.contains(&table)
+    }
+
     /// From here on names are those of something that is in no view, or in what `instead` stands for: the body of a function.
     pub(super) fn leave_views(&mut self, instead: Option<Arc<Table>>) -> Outside {
         let seen = self.views.seen.take();
@@ -274,7 +290,8 @@ impl Analyzer<'_> {
             true => scan.build()?,
             false => scan.alias(TableReference::bare(qualifier))?.build()?,
         };
-        let all = Relation::of_plan(plan, fields);
+        let mut all = Relation::of_plan(plan, fields);
+        all.plan = self.rows_seen(table, all.plan, self.reader(), &all.columns, Command::Select)?;
         let mut columns = Vec::with_capacity(relation.columns.len());
         for seen in &relation.columns {
             let Some(column) = all.columns.get(seen.at) else {

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{self, Assignment, AssignmentTarget, Ident,
 use resurgam_dialect::CastContext;
 use resurgam_engine::{ColumnType, Table};
 
-use super::bound::{Bound, Relation, Type};
+use super::bound::{Bound, Column, Relation, Type};
 use super::coerce::{catalog, sql_error};
 use super::condition::bare;
 use super::element::of_element;
@@ -22,6 +22,7 @@ use super::identity::refuse_update;
 use super::lock::Locking;
 use super::merge::Merged;
 use super::once::OnceQueries;
+use super::row_security::RowRule;
 use super::scope::{Item, Scope, folded};
 use super::select::{Target as Entry, project};
 use super::through_view::{Place, Through, is_computed};
@@ -56,6 +57,8 @@ pub(crate) struct Write {
     pub once: OnceQueries,
     /// Conditions over the target's columns that new rows must satisfy (WITH CHECK OPTION), each with its view's name.
     pub checks: Vec<(String, Expr)>,
+    /// Conditions over the target's columns that its policies make of new rows.
+    pub rules: Vec<RowRule>,
     /// What whoever runs it has to be allowed.
     pub needs: crate::access::needs::Needs,
 }
@@ -96,7 +99,7 @@ pub(super) struct Target {
     /// What qualifies its columns in the plan.
     pub qualifier: TableReference,
     /// The table's columns, which the item's are unless it is a view.
-    pub base: Vec<Expr>,
+    pub base: Vec<Column>,
     /// What it needs; see `access.rs`.
     pub sought: usize,
 }
@@ -150,7 +153,7 @@ impl Analyzer<'_> {
             true => relation.columns.pop().map(|column| column.bound.expr),
             false => None,
         };
-        let base = relation.columns.iter().map(|column| column.bound.expr.clone()).collect();
+        let base = relation.columns.clone();
         let item = Item {
             name: Some(shown),
             schema,

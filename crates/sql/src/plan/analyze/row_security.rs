@@ -1,0 +1,251 @@
+//! Row security: which rows of a table a statement sees, and which it may write, by the table's policies (PostgreSQL's
+//! `rowsecurity.c`).
+//!
+//! # Invariants
+//! 1. *No relation is read or written without being asked about here.* Tables come into a plan at three places: FROM, the
+//!    query of a view, and the target of a statement that writes.
+//! 2. *A plan with policies in it is of one role.* Whether there are any is noted with what the statement needs
+//!    ([`Needs::of_role`](crate::access::needs::Needs)): such a plan is kept for its session alone, until the role or the
+//!    setting `row_security` is another.
+//! 3. *A condition means what it meant when the policy was made*, as the query of a view does, and counts with the rights of
+//!    whoever reads the table.
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use resurgam_engine::{Access, Table};
+
+use super::bound::Column;
+use super::expr::Clause;
+use super::scope::{Item, Scope};
+use super::view::view_query;
+use super::write::Target;
+use super::{Analyzer, Result};
+use crate::access::needs::access_of;
+use crate::dml::has_subquery;
+use crate::parse::depth::too_deep;
+use crate::pg::policies::{Command, Conditions, Policy, apply_to};
+use crate::wire::SqlError;
+
+/// Policies within each other.
+const LEVELS_MAX: usize = 32;
+
+/// A condition that rows have to satisfy before they are written.
+#[derive(Clone, Debug)]
+pub(crate) struct RowRule {
+    /// The restrictive policy that it is of; `None`: of the permissive ones together.
+    pub policy: Option<String>,
+    pub condition: Expr,
+}
+
+/// Which condition of a policy counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// USING
+    Seen,
+    /// WITH CHECK, or else USING
+    Written,
+}
+
+impl Analyzer<'_> {
+    /// The role whose policies count for a table; `None`: all rows are there for it. `reader`: whose rights count, but of
+    /// whoever runs the statement.
+    ///
+    /// # Errors
+    /// `42501` where the setting `row_security` refuses what they would leave out; `42P17` within a policy of the same table.
+    fn policies_for(&self, table: &Table, reader: Option<u32>) -> Result<Option<u32>> {
+        // A view that is being made is not run.
+        if !access_of(table).row_security || self.is_making_view() {
+            return Ok(None);
+        }
+        self.note_role();
+        let role = reader.unwrap_or_else(|| self.names.cx.role());
+        let (rights, setting) = (self.names.cx.rights()?, self.names.cx.setting("row_security"));
+        if !apply_to(table, &rights, role, setting.as_deref())? {
+            return Ok(None);
+        }
+        if self.is_within_policy_of(table.id) {
+            let text = format!("infinite recursion detected in policy for relation \"{}\"", table.name);
+            return Err(SqlError::new("42P17", text).into());
+        }
+        Ok(Some(role))
+    }
+
+    /// The policies of a table for a command that a role has to satisfy.
+    fn policies(&self, table: &Table, role: u32, command: Command) -> Result<Vec<Policy>> {
+        let rights = self.names.cx.rights()?;
+        let mut all = Vec::new();
+        for entry in self.names.txn.policies_of(table.id).map_err(SqlError::from)? {
+            let policy = Policy::of_entry(&entry)?;
+            let rule = &policy.rule;
+            let is_for = rule.is_public() || rule.roles.iter().any(|of| rights.has_rights_of(role, *of));
+            if is_for && (rule.command == Command::All || rule.command == command) {
+                all.push(policy);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The rules of a command: one of the permissive policies, and each of the restrictive ones, by name. `columns` are
+    /// all of the table's.
+    fn row_rules(
+        &mut self,
+        table: &Arc<Table>,
+        (role, reader): (u32, Option<u32>),
+        columns: &[Column],
+        command: Command,
+        which: Which,
+    ) -> Result<Vec<RowRule>> {
+        let (mut permissive, mut restrictive): (Option<Expr>, Vec<RowRule>) = (None, Vec::new());
+        for policy in self.policies(table, role, command)? {
+            let Some(condition) = self.policy_condition(table, &policy, reader, columns, which)? else { continue };
+            match policy.rule.permissive {
+                true => {
+                    permissive = Some(match permissive {
+                        Some(before) => before.or(condition),
+                        None => condition,
+                    });
+                }
+                false => restrictive.push(RowRule { policy: Some(policy.name().to_owned()), condition }),
+            }
+        }
+        let condition = permissive.unwrap_or_else(|| lit(ScalarValue::Boolean(Some(false))));
+        let mut rules = vec![RowRule { policy: None, condition }];
+        rules.extend(restrictive);
+        Ok(rules)
+    }
+
+    /// A condition of a policy over the columns of its table.
+    fn policy_condition(
+        &mut self,
+        table: &Arc<Table>,
+        policy: &Policy,
+        reader: Option<u32>,
+        columns: &[Column],
+        which: Which,
+    ) -> Result<Option<Expr>> {
+        let view = policy.view()?;
+        if view.sql.is_empty() {
+            return Ok(None);
+        }
+        if self.levels() >= LEVELS_MAX {
+            return Err(too_deep().into());
+        }
+        let bad = || SqlError::internal(format!("policy \"{}\" cannot be read", policy.name()));
+        let Conditions { using, check } = Conditions::of(*view_query(&view.sql)?).ok_or_else(bad)?;
+        let condition = match which {
+            Which::Seen => using,
+            Which::Written => check.or(using),
+        };
+        let Some(condition) = condition else { return Ok(None) };
+        let relation = view.relations.iter().find(|relation| relation.id == table.id).ok_or_else(bad)?;
+        let mut seen = Vec::with_capacity(relation.columns.len());
+        for column in &relation.columns {
+            let found = columns.get(column.at).ok_or_else(bad)?;
+            seen.push(Column { name: column.name.clone(), bound: found.bound.clone() });
+        }
+        let item = Item {
+            name: Some(relation.name.clone()),
+            schema: Some(relation.schema.clone()),
+            columns: seen,
+            by_name: true,
+            by_column: true,
+            table: None,
+            oid: table.id,
+        };
+        // What it reads is read with the rights of whoever reads the table.
+        let access = match reader {
+            Some(owner) => Access::of(owner),
+            None => Access { invoker: true, ..Access::FIRST },
+        };
+        let within = Table::of_names(policy.entry.id, &policy.entry.schema, policy.name(), view.clone(), access);
+        let scope = Scope { items: vec![item], ..Scope::empty() };
+        // The columns of the table itself need no privilege of whoever it is.
+        let unnoted = self.unnote(columns);
+        let (text, windows) = (std::mem::take(&mut self.text), std::mem::take(&mut self.windows));
+        self.enter_policy(table.id, &Arc::new(within));
+        let bound = self.condition(&condition, &scope, Clause::Where);
+        self.leave_policy();
+        (self.text, self.windows) = (text, windows);
+        self.note_again(unnoted);
+        Ok(Some(bound?.expr))
+    }
+
+    /// The rows of a table that whoever reads it sees. `columns` are all of the table's.
+    ///
+    /// # Errors
+    /// Those of the policies' conditions; `42501`.
+    pub(super) fn rows_seen(
+        &mut self,
+        table: &Arc<Table>,
+        plan: LogicalPlan,
+        reader: Option<u32>,
+        columns: &[Column],
+        command: Command,
+    ) -> Result<LogicalPlan> {
+        let Some(role) = self.policies_for(table, reader)? else { return Ok(plan) };
+        let mut plan = plan;
+        for rule in self.row_rules(table, (role, reader), columns, command, Which::Seen)? {
+            plan = LogicalPlanBuilder::from(plan).filter(rule.condition)?.build()?;
+        }
+        Ok(plan)
+    }
+
+    /// The rows of a target that UPDATE or DELETE may change: those that it may see as well, if it reads columns of it.
+    pub(super) fn rows_changed(
+        &mut self,
+        table: &Arc<Table>,
+        target: &Target,
+        plan: LogicalPlan,
+        command: Command,
+    ) -> Result<LogicalPlan> {
+        let (reader, reads) = self.target_reader(target.sought);
+        let plan = self.rows_seen(table, plan, reader, &target.base, command)?;
+        match reads {
+            true => self.rows_seen(table, plan, reader, &target.base, Command::Select),
+            false => Ok(plan),
+        }
+    }
+
+    /// What rows have to satisfy that INSERT or UPDATE writes: to be seen as well, if the statement reads columns of the table.
+    ///
+    /// # Errors
+    /// `0A000` for subqueries in it, and those of the policies' conditions.
+    pub(super) fn rows_written(
+        &mut self,
+        table: &Arc<Table>,
+        target: &Target,
+        command: Command,
+    ) -> Result<Vec<RowRule>> {
+        let (reader, reads) = self.target_reader(target.sought);
+        let Some(role) = self.policies_for(table, reader)? else { return Ok(Vec::new()) };
+        let mut rules = self.row_rules(table, (role, reader), &target.base, command, Which::Written)?;
+        if reads {
+            rules.extend(self.row_rules(table, (role, reader), &target.base, Command::Select, Which::Seen)?);
+        }
+        if rules.iter().any(|rule| has_subquery(&rule.condition)) {
+            let text = format!(
+                "writing to table \"{}\", whose policies have a subquery in what new rows must satisfy, is not supported",
+                table.name
+            );
+            return Err(SqlError::unsupported(text).into());
+        }
+        Ok(rules)
+    }
+
+    /// Refuses a statement that policies have a say in.
+    ///
+    /// # Errors
+    /// `0A000`, `42501`
+    pub(super) fn refuse_policies(&self, table: &Table, target: &Target, what: &str) -> Result<()> {
+        let (reader, _) = self.target_reader(target.sought);
+        match self.policies_for(table, reader)? {
+            None => Ok(()),
+            Some(_) => {
+                let text = format!("{what} on table \"{}\" with row-level security is not supported", table.name);
+                Err(SqlError::unsupported(text).into())
+            }
+        }
+    }
+}
