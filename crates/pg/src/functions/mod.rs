@@ -104,7 +104,7 @@ pub use series::{SeriesFunction, SeriesRows, series_call_name, series_function};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
 pub use user_types::{cast_to_user_type, domain_check, enum_range};
-pub use window_values::watched;
+pub use window_values::{sorts_itself, watched};
 
 use crate::context::PgContext;
 

@@ -35,7 +35,14 @@ pub fn watched(function: WindowFunctionDefinition) -> WindowFunctionDefinition {
 }
 
 fn aggregate(inner: Arc<AggregateUDF>) -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(Aggregate { inner }))
+    Arc::new(AggregateUDF::new_from_impl(Aggregate { inner, sorts_itself: false }))
+}
+
+/// An aggregate of distinct values in an order, which it sorts itself: no order of its input is asked for. (Over rows that come
+/// in the opposite order the query engine has `array_agg` and `string_agg` collect them from the other end, and forgets to turn
+/// the result around where they are DISTINCT.)
+pub fn sorts_itself(inner: Arc<AggregateUDF>) -> Arc<AggregateUDF> {
+    Arc::new(AggregateUDF::new_from_impl(Aggregate { inner, sorts_itself: true }))
 }
 
 fn window(inner: Arc<WindowUDF>) -> Arc<WindowUDF> {
@@ -65,6 +72,8 @@ impl Made {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Aggregate {
     inner: Arc<AggregateUDF>,
+    /// See [`sorts_itself`].
+    sorts_itself: bool,
 }
 
 impl AggregateUDFImpl for Aggregate {
@@ -102,7 +111,10 @@ impl AggregateUDFImpl for Aggregate {
         self.inner.create_groups_accumulator(args)
     }
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.inner.order_sensitivity()
+        match self.sorts_itself {
+            true => AggregateOrderSensitivity::Insensitive,
+            false => self.inner.order_sensitivity(),
+        }
     }
     fn reverse_expr(&self) -> ReversedUDAF {
         match self.inner.reverse_udf() {

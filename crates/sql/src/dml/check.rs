@@ -16,7 +16,7 @@ use crate::exec::bridge;
 use crate::exec::direct::{Row, Values};
 use crate::pg::datetime::Zone;
 use crate::pg::user_types::{Constraint, constraints, violated};
-use crate::plan::analyze::{RowRule, condition_over_row};
+use crate::plan::analyze::{RowRule, UpsertRules, condition_over_row};
 use crate::plan::expression::{Place, TableExpr, rename_column};
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_expression;
@@ -34,8 +34,28 @@ pub(crate) struct Checks {
     rules: Vec<Option<String>>,
     /// The last ones of the list are conditions of views, WITH CHECK OPTION: so many.
     views: usize,
+    /// What policies demand where ON CONFLICT DO UPDATE meets a row.
+    upsert: Option<Upsert>,
     /// Columns whose values are made of others'.
     generated: Vec<(usize, TableExpr)>,
+}
+
+/// Conditions of policies, each by the policy where it is a restrictive one.
+type Rules = Vec<(Option<String>, TableExpr)>;
+
+#[derive(Debug)]
+struct Upsert {
+    /// Of the row that is there.
+    existing: Rules,
+    /// Of what becomes of it.
+    updated: Rules,
+}
+
+fn planned(names: &Names<'_>, table: &Table, rules: Vec<RowRule>) -> Result<Rules, SqlError> {
+    let plan = |RowRule { policy, condition }| {
+        Ok((policy, TableExpr::over(names, table, condition_over_row(table, condition)?)?))
+    };
+    rules.into_iter().map(plan).collect()
 }
 
 /// Constraints by when they are looked at.
@@ -79,7 +99,7 @@ impl Checks {
             generated
                 .push((one.column, TableExpr::plan(names, table, &expr, Place::Generated(&column.name, column.ty))?));
         }
-        Ok(Self { list, domains, rules: Vec::new(), views: 0, generated })
+        Ok(Self { list, domains, rules: Vec::new(), views: 0, upsert: None, generated })
     }
 
     /// Adds conditions of views, the innermost first, each with its view's name.
@@ -99,11 +119,37 @@ impl Checks {
 
     /// Adds conditions of policies: they come before the table's own constraints.
     pub(crate) fn add_rules(&mut self, names: &Names<'_>, table: &Table, rules: Vec<RowRule>) -> Result<(), SqlError> {
-        for RowRule { policy, condition } in rules {
-            let condition = condition_over_row(table, condition)?;
+        for (policy, condition) in planned(names, table, rules)? {
             let at = self.domains.len() + self.rules.len();
-            self.list.insert(at, (String::new(), TableExpr::over(names, table, condition)?));
+            self.list.insert(at, (String::new(), condition));
             self.rules.push(policy);
+        }
+        Ok(())
+    }
+
+    /// Adds what policies demand where ON CONFLICT DO UPDATE meets a row.
+    pub(crate) fn add_upsert(
+        &mut self,
+        names: &Names<'_>,
+        table: &Table,
+        UpsertRules { existing, updated }: UpsertRules,
+    ) -> Result<(), SqlError> {
+        let (existing, updated) = (planned(names, table, existing)?, planned(names, table, updated)?);
+        self.upsert = Some(Upsert { existing, updated });
+        Ok(())
+    }
+
+    /// Refuses a row that ON CONFLICT DO UPDATE meets, or (`existing` is false) what becomes of it.
+    ///
+    /// # Errors
+    /// `42501`
+    pub(crate) fn refuse_upsert(&self, existing: bool, row: Row<'_>) -> Result<(), SqlError> {
+        let Some(upsert) = &self.upsert else { return Ok(()) };
+        for (policy, rule) in if existing { &upsert.existing } else { &upsert.updated } {
+            if rule.truth_of(row)? != Some(true) {
+                let text = RowRule::refusal(policy.as_deref(), &row.table.name, existing);
+                return Err(SqlError::new("42501", text));
+            }
         }
         Ok(())
     }
@@ -134,7 +180,8 @@ impl Checks {
 
     /// Whether no condition depends on the session that it was planned in.
     pub(crate) fn is_shareable(&self) -> bool {
-        self.list.iter().all(|(_, expr)| !expr.of_session)
+        let upsert = self.upsert.iter().flat_map(|upsert| upsert.existing.iter().chain(&upsert.updated));
+        self.list.iter().all(|(_, expr)| !expr.of_session) && upsert.into_iter().all(|(_, expr)| !expr.of_session)
     }
 
     /// The row with the values of its generated columns; `None`: the table has none.
@@ -203,9 +250,7 @@ impl Checks {
             return Err(violated(constraint));
         }
         if let Some(policy) = self.rule(check) {
-            let policy = policy.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
-            let message = format!("new row violates row-level security policy{policy} for table \"{}\"", table.name);
-            return Err(SqlError::new("42501", message));
+            return Err(SqlError::new("42501", RowRule::refusal(policy.as_deref(), &table.name, false)));
         }
         // A NULL where there must be none comes first; it is told by whoever writes the row.
         if table.columns.iter().zip(row).any(|(column, datum)| !column.nullable && datum.is_null()) {

@@ -188,12 +188,14 @@ impl Conflict {
                         Change::SelfModified => return Ok(Resolved::Nothing),
                     }
                 };
+                let there = Row { table, values: Values::Stored(existing.raw()), view: writer.view() };
+                writer.checks.refuse_upsert(true, there)?;
                 let mut refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
                 let made = writer.checks.generated(table, &refs, writer.view())?;
                 if let Some(made) = &made {
                     refs = made.iter().map(Datum::as_ref).collect();
                 }
-                writer.refuse(&refs)?;
+                writer.refuse_updated(&refs)?;
                 match writer.update(key, seen, &refs, None).await? {
                     Change::Done => {
                         writer.refuse_unseen(&refs)?;

@@ -208,6 +208,8 @@ fn write_plan(
     let failed = |error| errors::from_datafusion(error, text);
     let Write { op, table, plan, rows, assigned, returning, conflict, merge, checks: of_views, rules, .. } = write;
     let returning = returning.map(|list| plan_returning(names, &table, list, to, params, text)).transpose()?;
+    let mut conflict = conflict;
+    let upsert = conflict.as_mut().and_then(|conflict| conflict.update.as_mut()?.rules.take());
     let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, params, text)).transpose()?;
     let updated = conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
     let updated: Vec<usize> = updated.map(ConflictUpdate::columns).unwrap_or_default();
@@ -244,6 +246,9 @@ fn write_plan(
     let stream = QueryPlan::new(names.state, plan, params.data_types()).map_err(failed)?;
     let mut checks = if op == Op::Delete { Checks::default() } else { Checks::plan(names, &table)? };
     checks.add_rules(names, &table, rules)?;
+    if let Some(upsert) = upsert {
+        checks.add_upsert(names, &table, upsert)?;
+    }
     checks.add_views(names, &table, of_views)?;
     let references = Arc::new(references);
     let mut plan = WritePlan {

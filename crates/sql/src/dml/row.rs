@@ -7,6 +7,7 @@ use resurgam_engine::{BulkInserter, Change, DatumRef, ReadView, RowBuf, Seen, St
 
 use crate::dml::check::{Checks, Part};
 use crate::exec::bridge;
+use crate::exec::direct::{Row, Values};
 use crate::exec::wait::{Waiting, settle};
 use crate::wire::SqlError;
 
@@ -37,9 +38,24 @@ impl<'a> Writer<'a> {
         if self.checks.is_empty() {
             return Ok(()); // the engine tells of a NULL where there must be none
         }
-        if self.checks.has_rules() {
-            self.checks.refuse(Part::Rules, self.table, row, self.view())?;
+        self.checks.refuse(Part::Rules, self.table, row, self.view())?;
+        self.refuse_by_constraints(row)
+    }
+
+    /// The same of what ON CONFLICT DO UPDATE makes of a row.
+    ///
+    /// # Errors
+    /// As [`Writer::refuse`].
+    pub(crate) fn refuse_updated(&self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        if self.checks.is_empty() {
+            return Ok(());
         }
+        let updated = Row { table: self.table, values: Values::Given(row), view: self.view() };
+        self.checks.refuse_upsert(false, updated)?;
+        self.refuse_by_constraints(row)
+    }
+
+    fn refuse_by_constraints(&self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
         self.table.check_row(row).map_err(|error| self.told(error.into(), row))?;
         self.checks.refuse(Part::Own, self.table, row, self.view())
     }

@@ -57,6 +57,7 @@ pub(crate) mod outer_side;
 pub(crate) mod pieces;
 pub(crate) mod planners;
 pub(crate) mod record;
+pub(crate) mod row_rule;
 pub(crate) mod scan;
 pub(crate) mod sets;
 pub(crate) mod spill;

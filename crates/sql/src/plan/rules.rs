@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DataFusionError, Result, not_impl_err};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Filter, Join, JoinType, LogicalPlan};
@@ -161,6 +161,20 @@ impl OptimizerRule for AboveGroups {
         self.0.apply_order()
     }
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Filter(outer) = &plan
+            && let LogicalPlan::Filter(inner) = outer.input.as_ref()
+        {
+            // The rule would make one of them, and bring that further down without asking here again.
+            let mut parts: Vec<&Expr> = split_conjunction(&outer.predicate);
+            for part in split_conjunction(&inner.predicate) {
+                if !parts.contains(&part) {
+                    parts.push(part);
+                }
+            }
+            let Some(both) = conjunction(parts.into_iter().cloned()) else { return Ok(Transformed::no(plan)) };
+            let merged = LogicalPlan::Filter(Filter::try_new(both, Arc::clone(&inner.input))?);
+            return Ok(Transformed::yes(self.rewrite(merged, config)?.data));
+        }
         if let LogicalPlan::Filter(filter) = &plan
             && let LogicalPlan::Aggregate(group) = filter.input.as_ref()
             && (group.group_expr.is_empty() || group.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))))
@@ -257,27 +271,6 @@ impl OptimizerRule for SingleDistinct {
             _ => self.0.rewrite(plan, config),
         }
     }
-}
-
-/// Refuses aggregates of distinct values in several orders side by side: DataFusion takes the input in one order, tells
-/// those that want the reverse of it to turn round, and aggregates of distinct values do not.
-pub(crate) fn refuse_orders(plan: &LogicalPlan) -> Result<()> {
-    plan.apply(|node| {
-        let LogicalPlan::Aggregate(group) = node else { return Ok(TreeNodeRecursion::Continue) };
-        let calls = group.aggr_expr.iter().filter_map(|expr| match expr.clone().unalias() {
-            Expr::AggregateFunction(call) if !call.params.order_by.is_empty() => {
-                Some((call.params.distinct, call.params.order_by))
-            }
-            _ => None,
-        });
-        let calls: Vec<_> = calls.collect();
-        let has_distinct = calls.iter().any(|(distinct, _)| *distinct);
-        if has_distinct && calls.iter().any(|(_, order)| calls.first().is_some_and(|(_, first)| first != order)) {
-            return not_impl_err!("aggregates of distinct values in several orders");
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(())
 }
 
 impl AnalyzerRule for WindowKeys {

@@ -287,6 +287,9 @@ impl Analyzer<'_> {
             for arg in &typed {
                 self.check_equality(arg)?;
             }
+            // As PostgreSQL sorts them to find those that are equal.
+            let first = typed.first().filter(|_| order_by.is_empty() && matches!(name, "array_agg" | "string_agg"));
+            order_by.extend(first.map(|first| Sort::new(first.expr.clone(), true, false)));
         }
         let _ = source;
         // What is not computed: several arguments that are distinct together, no separator.
@@ -311,6 +314,8 @@ impl Analyzer<'_> {
             _ => super::blanks::given_back(result, &typed),
         };
         let (function, args, data) = self.aggregate_function(name, typed, star, result, span)?;
+        let sorted = distinct && matches!(name, "array_agg" | "string_agg");
+        let function = if sorted { crate::pg::functions::sorts_itself(function) } else { function };
         Ok(AggregateParts { function, args, distinct, filter, order_by, result, data })
     }
 

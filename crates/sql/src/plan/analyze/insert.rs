@@ -99,10 +99,16 @@ impl Analyzer<'_> {
         };
         let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
         let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan)?;
-        if conflict.as_ref().is_some_and(|conflict| conflict.update.is_some()) {
-            self.refuse_policies(&table, &target, "INSERT with ON CONFLICT DO UPDATE")?;
+        let mut conflict = conflict;
+        if let Some(update) = conflict.as_mut().and_then(|conflict| conflict.update.as_mut()) {
+            update.rules = self.rows_upserted(&table, &target)?;
         }
-        let rules = self.rows_written(&table, &target, Command::Insert)?;
+        let (asked, rules) = self.rows_written(&table, &target, Command::Insert, &plan)?;
+        let (plan, rows) = match asked {
+            // Rows that are written out would not be asked.
+            Some(asked) => (asked, None),
+            None => (plan, rows),
+        };
         let (assigned, locks, needs) = (Vec::new(), Vec::new(), Needs::default());
         let once = OnceQueries::default();
         let checks = through.map(|through| through.checks).unwrap_or_default();
@@ -369,7 +375,7 @@ impl Analyzer<'_> {
                 self.seek_write(target.sought, p::UPDATE, &changed);
                 let joined = Arc::new(target.plan.schema().join(proposed.plan.schema())?);
                 let set = set.into_iter().map(|(at, bound)| (at, bound.expr)).collect();
-                Some(OnConflictUpdate { set, condition, joined })
+                Some(OnConflictUpdate { set, condition, joined, rules: None })
             }
         };
         Ok(OnConflict { target: conflict_target, update })

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
+use datafusion::common::{Column as PlanColumn, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use resurgam_engine::{Access, Table};
 
@@ -24,6 +24,7 @@ use super::write::Target;
 use super::{Analyzer, Result};
 use crate::access::needs::access_of;
 use crate::dml::has_subquery;
+use crate::exec::row_rule::row_rule;
 use crate::parse::depth::too_deep;
 use crate::pg::policies::{Command, Conditions, Policy, apply_to};
 use crate::wire::SqlError;
@@ -37,6 +38,25 @@ pub(crate) struct RowRule {
     /// The restrictive policy that it is of; `None`: of the permissive ones together.
     pub policy: Option<String>,
     pub condition: Expr,
+}
+
+impl RowRule {
+    /// What is said of a row of a table that does not satisfy it; `existing`: it is there already, and ON CONFLICT would
+    /// update it.
+    pub(crate) fn refusal(policy: Option<&str>, table: &str, existing: bool) -> String {
+        let policy = policy.map(|name| format!(" \"{name}\"")).unwrap_or_default();
+        let using = if existing { " (USING expression)" } else { "" };
+        format!("new row violates row-level security policy{policy}{using} for table \"{table}\"")
+    }
+}
+
+/// What the policies of a table demand where ON CONFLICT DO UPDATE meets a row.
+#[derive(Debug)]
+pub(crate) struct UpsertRules {
+    /// Of the row that is there.
+    pub existing: Vec<RowRule>,
+    /// Of what becomes of it.
+    pub updated: Vec<RowRule>,
 }
 
 /// Which condition of a policy counts.
@@ -209,29 +229,61 @@ impl Analyzer<'_> {
     }
 
     /// What rows have to satisfy that INSERT or UPDATE writes: to be seen as well, if the statement reads columns of the table.
+    /// Conditions with subqueries are asked by the plan that makes the rows, which is another one then; the others are
+    /// returned.
     ///
     /// # Errors
-    /// `0A000` for subqueries in it, and those of the policies' conditions.
+    /// Those of the policies' conditions; `0A000` for subqueries beside generated columns.
     pub(super) fn rows_written(
         &mut self,
         table: &Arc<Table>,
         target: &Target,
         command: Command,
-    ) -> Result<Vec<RowRule>> {
+        plan: &LogicalPlan,
+    ) -> Result<(Option<LogicalPlan>, Vec<RowRule>)> {
+        let rules = self.rules_of_new(table, target, command)?;
+        let (asked, rules): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| has_subquery(&rule.condition));
+        if asked.is_empty() {
+            return Ok((None, rules));
+        }
+        if !table.generated.is_empty() {
+            return Err(with_subqueries(table, "generated columns").into());
+        }
+        let names: Vec<String> = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let mut rows = LogicalPlanBuilder::from(plan.clone()).alias(target.qualifier.clone())?;
+        for RowRule { policy, condition } in asked {
+            rows = rows.filter(row_rule(condition, RowRule::refusal(policy.as_deref(), &table.name, false)))?;
+        }
+        let column = |name: &String| Expr::Column(PlanColumn::new(Some(target.qualifier.clone()), name)).alias(name);
+        Ok((Some(rows.project(names.iter().map(column))?.build()?), rules))
+    }
+
+    fn rules_of_new(&mut self, table: &Arc<Table>, target: &Target, command: Command) -> Result<Vec<RowRule>> {
         let (reader, reads) = self.target_reader(target.sought);
         let Some(role) = self.policies_for(table, reader)? else { return Ok(Vec::new()) };
         let mut rules = self.row_rules(table, (role, reader), &target.base, command, Which::Written)?;
         if reads {
             rules.extend(self.row_rules(table, (role, reader), &target.base, Command::Select, Which::Seen)?);
         }
-        if rules.iter().any(|rule| has_subquery(&rule.condition)) {
-            let text = format!(
-                "writing to table \"{}\", whose policies have a subquery in what new rows must satisfy, is not supported",
-                table.name
-            );
-            return Err(SqlError::unsupported(text).into());
-        }
         Ok(rules)
+    }
+
+    /// What rows have to satisfy that ON CONFLICT DO UPDATE meets.
+    ///
+    /// # Errors
+    /// Those of the policies' conditions; `0A000` for subqueries in them.
+    pub(super) fn rows_upserted(&mut self, table: &Arc<Table>, target: &Target) -> Result<Option<UpsertRules>> {
+        let (reader, reads) = self.target_reader(target.sought);
+        let Some(role) = self.policies_for(table, reader)? else { return Ok(None) };
+        let mut existing = self.row_rules(table, (role, reader), &target.base, Command::Update, Which::Seen)?;
+        if reads {
+            existing.extend(self.row_rules(table, (role, reader), &target.base, Command::Select, Which::Seen)?);
+        }
+        let updated = self.rules_of_new(table, target, Command::Update)?;
+        match existing.iter().chain(&updated).any(|rule| has_subquery(&rule.condition)) {
+            true => Err(with_subqueries(table, "ON CONFLICT DO UPDATE").into()),
+            false => Ok(Some(UpsertRules { existing, updated })),
+        }
     }
 
     /// Refuses a statement that policies have a say in.
@@ -248,4 +300,10 @@ impl Analyzer<'_> {
             }
         }
     }
+}
+
+/// `0A000`
+fn with_subqueries(table: &Table, beside: &str) -> SqlError {
+    let name = &table.name;
+    SqlError::unsupported(format!("policies of table \"{name}\" with subqueries beside {beside} are not supported"))
 }

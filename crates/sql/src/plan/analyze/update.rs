@@ -48,7 +48,6 @@ impl Analyzer<'_> {
         let assigned: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
         self.seek_write(target.sought, p::UPDATE, &assigned);
         let plan = self.rows_changed(&table, &target, plan, Command::Update)?;
-        let rules = self.rows_written(&table, &target, Command::Update)?;
         let values = target.base.iter().enumerate().map(|(at, column)| {
             match set.iter().position(|(changed, _)| *changed == at) {
                 Some(nth) => set.swap_remove(nth).1.expr,
@@ -57,8 +56,10 @@ impl Analyzer<'_> {
         });
         let mut exprs = named_columns(&table, values);
         exprs.extend(named_others(returning.as_ref()));
-        exprs.extend(target.key.map(named_key));
+        exprs.extend(target.key.clone().map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
+        let (asked, rules) = self.rows_written(&table, &target, Command::Update, &plan)?;
+        let plan = asked.unwrap_or(plan);
         let checks = through.map(|through| through.checks).unwrap_or_default();
         let (locks, once, needs) = (Vec::new(), OnceQueries::default(), Needs::default());
         Ok(Write {

@@ -22,7 +22,7 @@ use super::identity::refuse_update;
 use super::lock::Locking;
 use super::merge::Merged;
 use super::once::OnceQueries;
-use super::row_security::RowRule;
+use super::row_security::{RowRule, UpsertRules};
 use super::scope::{Item, Scope, folded};
 use super::select::{Target as Entry, project};
 use super::through_view::{Place, Through, is_computed};
@@ -88,6 +88,8 @@ pub(crate) struct OnConflictUpdate {
     pub set: Vec<(usize, Expr)>,
     pub condition: Option<Expr>,
     pub joined: DFSchemaRef,
+    /// What the table's policies demand.
+    pub rules: Option<UpsertRules>,
 }
 
 /// The table that a statement writes to.
