@@ -56,7 +56,13 @@ impl Transaction {
     ///
     /// # Errors
     /// `DuplicateObject`, `LimitExceeded`; `DefinitionChanged` when what it reads or needs was changed meanwhile.
-    pub fn create_policy(&self, table: u32, name: &str, object: CatalogObject, view: View) -> Result<Attempt<Arc<Table>>> {
+    pub fn create_policy(
+        &self,
+        table: u32,
+        name: &str,
+        object: CatalogObject,
+        view: View,
+    ) -> Result<Attempt<Arc<Table>>> {
         let _operation = self.operation()?;
         if let Some(wait) = self.enter()? {
             return Ok(Attempt::Wait(wait));

@@ -17,14 +17,15 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SetExpr, SetOperator, VisitorMut};
-use resurgam_ast::AstWalkMut;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SetExpr, SetOperator, Visitor, VisitorMut};
+use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_engine::codec::Reader;
 use resurgam_engine::{Access, ObjectKind, Table, View};
 
+use crate::definition;
 use crate::functions::quote_ident;
 use crate::roles::{Rights, Role};
-use crate::view::parsed;
+use crate::view::{IsVisible, parsed, present};
 use crate::wire::SqlError;
 
 /// What stands for everybody among the roles of a policy.
@@ -206,17 +207,25 @@ impl Policy {
         self.entry.view.as_deref().ok_or_else(|| SqlError::internal(format!("policy \"{}\" has no query", self.name())))
     }
 
-    /// Its conditions, with the names that its table's columns have by now.
+    /// Its conditions, with the names that its table's columns and what its subqueries read have by now; those that are not
+    /// visible get their schemas. `relation` knows tables and views by id.
     ///
     /// # Errors
     /// `XX000`
-    pub fn conditions(&self, table: &Table) -> Result<Conditions, SqlError> {
+    pub fn conditions(
+        &self,
+        table: &Table,
+        is_visible: IsVisible<'_>,
+        relation: &dyn Fn(u32) -> Option<Arc<Table>>,
+    ) -> Result<Conditions, SqlError> {
         let bad = || SqlError::internal(format!("the conditions of policy \"{}\" cannot be read", self.name()));
         let view = self.view()?;
         if view.sql.is_empty() {
             return Ok(Conditions::default());
         }
-        let mut found = Conditions::of(*parsed(&view.sql).ok_or_else(bad)?).ok_or_else(bad)?;
+        let mut query = parsed(&view.sql).ok_or_else(bad)?;
+        present(view, &mut query, is_visible, relation);
+        let mut found = Conditions::of(*query).ok_or_else(bad)?;
         let seen = view.relations.iter().filter(|relation| relation.id == self.table);
         let renamed: Vec<(String, String)> = seen
             .flat_map(|relation| &relation.columns)
@@ -229,6 +238,25 @@ impl Policy {
             }
         }
         Ok(found)
+    }
+}
+
+/// A condition as `pg_get_expr` shows it, but for lists, whose constants would need types to be read again as PostgreSQL shows
+/// them.
+pub fn shown(condition: &Expr) -> String {
+    struct Lists;
+    impl Visitor for Lists {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::InList { .. } => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    match condition.walk(&mut Lists) {
+        ControlFlow::Continue(()) => definition::shown(condition),
+        ControlFlow::Break(()) => format!("({condition})"),
     }
 }
 

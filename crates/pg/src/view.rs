@@ -110,10 +110,10 @@ fn with_names(query: &Query) -> HashSet<String> {
 }
 
 /// Whether the name of a relation of a schema alone finds it.
-type IsVisible<'a> = &'a dyn Fn(&str, &str) -> bool;
+pub(crate) type IsVisible<'a> = &'a dyn Fn(&str, &str) -> bool;
 
 /// A view's query with the names that its relations have now; `relation` knows them by id.
-fn present(
+pub(crate) fn present(
     view: &View,
     query: &mut Query,
     is_visible: IsVisible<'_>,

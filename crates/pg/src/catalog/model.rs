@@ -636,7 +636,7 @@ impl Model {
     }
 
     /// The table or view with that engine id.
-    fn entry(&self, id: u32) -> Option<Arc<Table>> {
+    pub(super) fn entry(&self, id: u32) -> Option<Arc<Table>> {
         self.tables.iter().chain(&self.views).find(|entry| entry.id == id).cloned()
     }
 

@@ -1,21 +1,21 @@
 //! `pg_policy` and `pg_policies`.
 
-use super::model::relation_oid;
+use super::model::{Model, relation_oid};
 use super::rows::{Rows, V};
 use crate::context::PgContext;
-use crate::definition;
-use crate::policies::{Policy, PUBLIC};
+use crate::policies::{PUBLIC, Policy, shown};
 use crate::wire::SqlError;
 
 /// Fills either of them.
-pub(super) fn fill(name: &str, rows: &mut Rows<'_>, cx: &dyn PgContext) -> Result<(), SqlError> {
-    let (rights, tables) = (cx.rights()?, cx.tables()?);
+pub(super) fn fill(name: &str, rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) -> Result<(), SqlError> {
+    let rights = cx.rights()?;
     for entry in cx.policies()? {
         let policy = Policy::of_entry(&entry)?;
-        let Some(table) = tables.iter().find(|table| table.id == policy.table) else { continue };
-        let conditions = policy.conditions(table)?;
-        let shown = |condition: Option<_>| V::from(condition.map(|condition| definition::shown(&condition)));
-        let (using, check) = (shown(conditions.using), shown(conditions.check));
+        let Some(table) = model.tables.iter().find(|table| table.id == policy.table) else { continue };
+        let conditions =
+            policy.conditions(table, &|schema, name| model.is_visible(schema, name), &|id| model.entry(id))?;
+        let text = |condition: Option<_>| V::from(condition.map(|condition| shown(&condition)));
+        let (using, check) = (text(conditions.using), text(conditions.check));
         let rule = &policy.rule;
         if name == "pg_policy" {
             rows.add([

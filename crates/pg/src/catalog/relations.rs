@@ -102,7 +102,7 @@ pub(super) fn fill(
                 ]);
             }
         }
-        "pg_policy" | "pg_policies" => policies::fill(name, rows, cx)?,
+        "pg_policy" | "pg_policies" => policies::fill(name, rows, cx, &model()?)?,
         "pg_indexes" => {
             for index in &model()?.indexes {
                 rows.add([

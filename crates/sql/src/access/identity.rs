@@ -244,6 +244,33 @@ impl Session {
         if whole || each() { Ok(()) } else { Err(denied(word_of(entry), &entry.name)) }
     }
 
+    /// The error of a statement that writes, without what it would tell of rows that the role may not see: by its rights
+    /// (PostgreSQL shows the columns that it may read), or by policies.
+    #[cold]
+    pub(crate) fn discreet(&self, mut error: SqlError, prepared: &Prepared) -> SqlError {
+        if error.detail.is_none() || !matches!(error.sqlstate.as_str(), "23502" | "23503" | "23505" | "23514" | "44000")
+        {
+            return error;
+        }
+        let role = self.role();
+        let Ok(rights) = self.rights() else {
+            error.detail = None;
+            return error;
+        };
+        let is_hidden = |entry: &Table| {
+            let (access, object) = (access_of(entry), super::needs::object_of(entry));
+            let select = crate::pg::roles::acl::privilege::SELECT;
+            rights.allowed(role, access, object, select) != select
+                || crate::pg::policies::apply_to(entry, &rights, role, None).unwrap_or(true)
+        };
+        let written: Vec<u32> = prepared.needs.written().collect();
+        let mut targets = prepared.needs.relations.iter().filter(|need| written.contains(&need.entry.id));
+        if role != FIRST_ROLE && targets.any(|need| need.entry.view.is_none() && is_hidden(&need.entry)) {
+            error.detail = None;
+        }
+        error
+    }
+
     /// SET ROLE, RESET ROLE.
     pub(super) fn set_role(
         &mut self,

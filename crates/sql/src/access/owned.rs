@@ -11,6 +11,7 @@ use super::grant_syntax::object_name;
 use super::needs::{access_of, word_of};
 use super::syntax::{Spec, spec};
 use crate::parse::words::Words;
+use crate::pg::policies::Policy;
 use crate::pg::roles::acl::{self, Object, privilege as p};
 use crate::pg::roles::{DefaultPrivileges, Rights};
 use crate::pg::user_functions::UserFunction;
@@ -145,6 +146,15 @@ pub(super) fn what_holds(txn: &Transaction, rights: &Rights, role: u32) -> Resul
                 let column = column.map_or("", |name| name.as_str());
                 out.push(Held { text: format!("privileges for column {column} of {}", named(entry)) });
             }
+        }
+    }
+    for entry in txn.objects(ObjectKind::POLICY)? {
+        let policy = Policy::of_entry(&entry)?;
+        if policy.rule.roles.contains(&role)
+            && let Some(table) = txn.table_by_id(policy.table)?
+        {
+            let name = crate::pg::functions::quote_ident(policy.name());
+            out.push(Held { text: format!("target of policy {name} on {}", named(&table)) });
         }
     }
     for defaults in &rights.defaults {
@@ -482,6 +492,7 @@ impl Session {
                 }
             }
         }
+        self.drop_roles_of_policies(&txn, &roles).await?;
         for mut defaults in rights.defaults.clone() {
             let drop = roles.contains(&defaults.role);
             let before = defaults.grants.len();

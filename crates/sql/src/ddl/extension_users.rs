@@ -13,6 +13,7 @@ use resurgam_dialect::{Catalog, Function, Schema};
 use resurgam_engine::{ObjectKind, Table};
 
 use super::function::drop_text;
+use super::needed::called;
 use crate::pg::definition::parse_expression;
 use crate::pg::extensions::Installed;
 use crate::pg::functions::quote_ident;
@@ -138,6 +139,7 @@ pub(super) fn users_of(lookup: &Lookup<'_>, callee: &Callee<'_>) -> Result<Vec<U
     entries.extend(lookup.txn.views()?);
     entries.extend(lookup.txn.objects(ObjectKind::TYPE)?);
     entries.extend(lookup.txn.objects(ObjectKind::FUNCTION)?);
+    entries.extend(lookup.txn.objects(ObjectKind::POLICY)?);
     entries.sort_by_key(|entry| entry.id);
     for entry in &entries {
         if entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::FUNCTION) {
@@ -152,6 +154,17 @@ pub(super) fn users_of(lookup: &Lookup<'_>, callee: &Callee<'_>) -> Result<Vec<U
             if let Some(function) = found {
                 let name = format!("function {}", shown_function(lookup, &own));
                 out.push(User { entry: entry.id, name, function, drop: Some(drop_text(&own)) });
+            }
+            continue;
+        }
+        if let Some(table) = entry.policy_of() {
+            let sql = entry.view.as_ref().map(|view| view.sql.as_str()).filter(|sql| !sql.is_empty());
+            if let Some(function) = sql.map(&calls_in_query).transpose()?.flatten()
+                && let Some(table) = lookup.txn.table_by_id(table)?
+            {
+                let name = called(lookup, entry)?;
+                let drop = Some(format!("DROP POLICY IF EXISTS {} ON {}", quoted(&entry.name), full(&table)));
+                out.push(User { entry: entry.id, name, function, drop });
             }
             continue;
         }

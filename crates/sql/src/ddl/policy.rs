@@ -9,9 +9,9 @@ use datafusion::sql::sqlparser::ast::{
     AlterPolicy, AlterPolicyOperation, CreatePolicy, CreatePolicyCommand, CreatePolicyType, DropPolicy, ObjectName,
     Owner, Statement,
 };
-use resurgam_engine::{CatalogObject, ObjectKind, StatementKind, Table, Transaction, View};
+use resurgam_engine::{CatalogObject, ObjectKind, StatementKind, Table, TableChange, Transaction, View};
 
-use super::view::{KeptQuery, refuse_in_query};
+use super::view::{KeptQuery, Meant, refuse_in_query};
 use super::{full_name, name_of};
 use crate::access::needs::access_of;
 use crate::access::syntax::Spec;
@@ -89,8 +89,7 @@ impl Session {
     async fn policy_roles(&mut self, txn: &Transaction, to: Option<&[Owner]>) -> Result<Vec<u32>, SqlError> {
         let Some(to) = to else { return Ok(vec![PUBLIC]) };
         let rights = self.db.rights(Some(txn))?;
-        let is_public =
-            |owner: &Owner| matches!(owner, Owner::Ident(name) if name_of(name) == "public");
+        let is_public = |owner: &Owner| matches!(owner, Owner::Ident(name) if name_of(name) == "public");
         if to.iter().any(is_public) {
             if to.len() > 1 {
                 let mut warning = SqlError::new("01000", "ignoring specified roles other than PUBLIC");
@@ -115,14 +114,11 @@ impl Session {
         Ok(roles)
     }
 
-    /// The roles that a policy cannot be without.
-    fn policy_needs(txn: &Transaction, rule: &Rule) -> Result<Vec<u32>, SqlError> {
-        let mut needs = Vec::new();
-        for role in rule.roles.iter().filter(|role| **role != PUBLIC) {
-            // The first one and those of the system have no entry, and do not go.
-            needs.extend(txn.object_by_id(*role)?.map(|entry| entry.id));
-        }
-        Ok(needs)
+    /// Entries of the catalog of the roles that a policy cannot be without.
+    fn policy_needs(&self, txn: &Transaction, rule: &Rule) -> Result<Vec<u32>, SqlError> {
+        let rights = self.db.rights(Some(txn))?;
+        // The first one and those of the system have no entry, and do not go.
+        Ok(rule.roles.iter().filter_map(|role| rights.get(*role)?.entry).collect())
     }
 
     /// The query that holds the conditions of a policy.
@@ -144,7 +140,7 @@ impl Session {
         if crate::plan::statement::count_params(&query)? > 0 {
             return Err(SqlError::new("42P02", "there is no parameter $1"));
         }
-        let KeptQuery { sql, relations, .. } = self.kept_query(txn, query).await.map_err(reworded)?;
+        let KeptQuery { sql, relations, .. } = self.kept_query(txn, query, Meant::Once).await.map_err(reworded)?;
         Ok(View { sql, relations, ..View::default() })
     }
 
@@ -169,11 +165,43 @@ impl Session {
         }
         let object = CatalogObject {
             kind: ObjectKind::POLICY,
-            needs: with_table(&table, Self::policy_needs(&txn, &rule)?),
+            needs: with_table(&table, self.policy_needs(&txn, &rule)?),
             body: rule.encode(),
         };
         self.settle_ddl(|| txn.create_policy(table.id, &name, object.clone(), view.clone())).await?;
+        self.policies_change(&txn, &table).await?;
         Ok(Tag::Fixed("CREATE POLICY"))
+    }
+
+    /// Gives a table, which is locked, a new definition: statements that wait for it, or for rows of it, were planned with
+    /// other policies, and are planned anew.
+    async fn policies_change(&mut self, txn: &Transaction, table: &Arc<Table>) -> Result<(), SqlError> {
+        let access = Box::new(access_of(table).clone());
+        self.change(txn, table, TableChange::SetAccess(access)).await?;
+        Ok(())
+    }
+
+    /// Takes roles from the policies that are for them; those that are for nobody else go.
+    pub(crate) async fn drop_roles_of_policies(&mut self, txn: &Transaction, roles: &[u32]) -> Result<(), SqlError> {
+        for entry in txn.objects(ObjectKind::POLICY)? {
+            let policy = Policy::of_entry(&entry)?;
+            let mut rule = policy.rule.clone();
+            rule.roles.retain(|role| !roles.contains(role));
+            let Some(table) = txn.table_by_id(policy.table)?.filter(|_| rule != policy.rule) else { continue };
+            let table = self.locked_table(txn, &full_name(&table)).await?;
+            let entry = self.locked_policy(txn, &table, policy.name()).await?;
+            if rule.roles.is_empty() {
+                self.settle_ddl(|| txn.drop_object(&entry)).await?;
+            } else {
+                let body = rule.encode();
+                let needs = with_table(&table, self.policy_needs(txn, &rule)?);
+                let object = CatalogObject { kind: ObjectKind::POLICY, needs, body };
+                let view = policy.view()?.clone();
+                self.settle_ddl(|| txn.replace_policy(&entry, object.clone(), view.clone())).await?;
+            }
+            self.policies_change(txn, &table).await?;
+        }
+        Ok(())
     }
 
     /// A policy of a table that is locked, locked against everyone else.
@@ -212,19 +240,22 @@ impl Session {
                 rule.roles = roles.unwrap_or(rule.roles);
                 let mut view = policy.view()?.clone();
                 if using.is_some() || with_check.is_some() {
-                    let mut conditions = policy.conditions(&table)?;
+                    let relation =
+                        |id| txn.table_by_id(id).ok().flatten().or_else(|| txn.view_by_id(id).ok().flatten());
+                    let mut conditions = policy.conditions(&table, &|_, _| false, &relation)?;
                     conditions.using = using.clone().or(conditions.using);
                     conditions.check = with_check.clone().or(conditions.check);
                     view = self.policy_view(&txn, &table, &conditions).await?;
                 }
                 let object = CatalogObject {
                     kind: ObjectKind::POLICY,
-                    needs: with_table(&table, Self::policy_needs(&txn, &rule)?),
+                    needs: with_table(&table, self.policy_needs(&txn, &rule)?),
                     body: rule.encode(),
                 };
                 self.settle_ddl(|| txn.replace_policy(&entry, object.clone(), view.clone())).await?;
             }
         }
+        self.policies_change(&txn, &table).await?;
         Ok(TAG)
     }
 
@@ -244,7 +275,10 @@ impl Session {
         };
         let name = name_of(&drop.name);
         match self.locked_policy(&txn, &table, &name).await {
-            Ok(entry) => self.settle_ddl(|| txn.drop_object(&entry)).await?,
+            Ok(entry) => {
+                self.settle_ddl(|| txn.drop_object(&entry)).await?;
+                self.policies_change(&txn, &table).await?;
+            }
             Err(error) if drop.if_exists && error.sqlstate == "42704" => {
                 self.skip(format!("policy \"{name}\" for relation \"{}\" does not exist, skipping", table.name));
             }

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType, Expr, Ident, ObjectName, Query, Statement, Value, ValueWithSpan, Visitor, VisitorMut,
 };
 use resurgam_ast::{AstWalk, AstWalkMut};
-use resurgam_engine::{Table, TableChange, Transaction};
+use resurgam_engine::{ObjectKind, Table, TableChange, Transaction};
 
 use super::{full_name, name_of};
 use crate::pg::user_types::UserType;
@@ -173,10 +173,11 @@ impl Session {
             };
             Err(SqlError::unsupported(message))
         };
-        for view in txn.views()? {
-            let Some(definition) = &view.view else { continue };
+        for view in txn.views()?.into_iter().chain(txn.objects(ObjectKind::POLICY)?) {
+            let Some(definition) = view.view.as_ref().filter(|definition| !definition.sql.is_empty()) else { continue };
             if in_query(&definition.sql, ty, renamed) {
-                return refused(format!("view {}", view.name));
+                let word = if view.policy_of().is_some() { "policy" } else { "view" };
+                return refused(format!("{word} {}", view.name));
             }
         }
         for other in self.shared.types_now()?.iter() {

@@ -317,6 +317,15 @@ pub(crate) fn find_view(lookup: &Lookup<'_>, name: &ObjectName, word: &str) -> R
     }
 }
 
+/// When constants that depend on the session or the time get their meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meant {
+    /// When the query is run, as it is of views here.
+    WhenUsed,
+    /// Once and for all: those that cannot are refused.
+    Once,
+}
+
 /// A query that the catalog can keep.
 pub(super) struct KeptQuery {
     /// As it is kept.
@@ -344,7 +353,7 @@ impl Session {
             true => self.temporary_place_for(&txn, &create.name).await?,
             false => self.place_for(&txn, &create.name).await?,
         };
-        let kept = self.kept_query(&txn, create.query.clone()).await?;
+        let kept = self.kept_query(&txn, create.query.clone(), Meant::WhenUsed).await?;
         let columns = columns_of(create, &kept.columns)?;
         let mut view = View { sql: kept.sql, columns, relations: kept.relations, check };
         if !is_temporary(&schema) && view.relations.iter().any(|relation| is_temporary(&relation.schema)) {
@@ -390,7 +399,12 @@ impl Session {
     ///
     /// # Errors
     /// Those of analysing it; `0A000` for what would not be the same when it is read again.
-    pub(super) async fn kept_query(&mut self, txn: &Transaction, mut query: Box<Query>) -> Result<KeptQuery, SqlError> {
+    pub(super) async fn kept_query(
+        &mut self,
+        txn: &Transaction,
+        mut query: Box<Query>,
+        when: Meant,
+    ) -> Result<KeptQuery, SqlError> {
         let called = qualify(&mut *query, &self.lookup(txn))?;
         self.keep_called(txn, &called).await?;
         self.fix_times_of(&mut query).await?;
@@ -404,7 +418,7 @@ impl Session {
             return Err(SqlError::internal("a view without a query"));
         };
         // First as it is written, for errors with their places and for what `*` stands for; then as it is kept.
-        let (as_written, seen) = self.analyzed_view(txn, &query, false)?;
+        let (as_written, seen) = self.analyzed_view(txn, &query, false, when)?;
         name_schemas(&mut query, &seen.schemas);
         let functions: Vec<u32> = seen.functions.values().copied().collect();
         self.keep_functions(txn, &functions).await?;
@@ -415,7 +429,7 @@ impl Session {
         self.settle_ddl(|| txn.lock_for_view(&reads)).await?;
         let sql = query.to_string();
         let again = view_query(&sql)?;
-        let (as_kept, seen) = self.analyzed_view(txn, &again, true)?;
+        let (as_kept, seen) = self.analyzed_view(txn, &again, true, when)?;
         let same = as_written.len() == as_kept.len()
             && seen.relations.iter().map(|relation| relation.id).eq(meant)
             && output_types(&as_written).zip(output_types(&as_kept)).all(|(a, b)| a == b)
@@ -432,11 +446,13 @@ impl Session {
         txn: &Transaction,
         query: &Query,
         stored: bool,
+        meant: Meant,
     ) -> Result<(Vec<OutputColumn>, crate::plan::analyze::Seen), SqlError> {
         let state = self.state()?;
         let cx = Arc::clone(&self.cx);
         self.planning(|| {
-            let (analyzed, seen) = query_of_view(&Names { state: &state, txn, cx: &cx }, query, "", stored)?;
+            let (analyzed, seen) =
+                query_of_view(&Names { state: &state, txn, cx: &cx }, query, "", stored, meant == Meant::Once)?;
             Ok((analyzed.columns, seen))
         })
     }

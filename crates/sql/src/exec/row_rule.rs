@@ -1,5 +1,9 @@
-//! What a policy of row security demands of new rows, as a condition of the plan that makes them: for conditions with
-//! subqueries. A row that does not satisfy it is an error.
+//! Conditions of policies of row security in plans.
+//!
+//! | function | what it does |
+//! |---|---|
+//! | [`row_rule`] | What a policy demands of new rows, where it has subqueries: a row that does not satisfy it is an error |
+//! | [`policy_mark`] | Is true, and says of the filter in which it stands that it is a policy's: what the query asks of the rows that it leaves out must not be evaluated for them, if it could tell of them by an error ([`crate::plan::rules`]) |
 
 use std::sync::Arc;
 
@@ -53,6 +57,39 @@ impl ScalarUDFImpl for RowRule {
 
 fn all_true(held: &BooleanArray) -> bool {
     held.null_count() == 0 && held.true_count() == held.len()
+}
+
+const MARK: &str = "policy_mark";
+
+/// See the module's head; `column` is any column of the rows, so that it is no constant.
+pub(crate) fn policy_mark(column: Expr) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(PolicyMark { signature })).call(vec![column])
+}
+
+/// Whether a part of a filter is such a mark.
+pub(crate) fn is_policy_mark(part: &Expr) -> bool {
+    matches!(part, Expr::ScalarFunction(call) if call.func.name() == MARK)
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct PolicyMark {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for PolicyMark {
+    fn name(&self) -> &str {
+        MARK
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))))
+    }
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use resurgam_ast::AstWalkMut;
 
-pub(crate) use crate::pg::bounded::{DEPTH_MAX, too_deep};
 use super::shape::is_optimizable;
+pub(crate) use crate::pg::bounded::{DEPTH_MAX, too_deep};
 use crate::wire::SqlError;
 
 /// Stack of the threads that sessions run on, in bytes: what the deepest statements that are accepted

@@ -7,11 +7,7 @@ use datafusion::sql::sqlparser::ast::{GroupByExpr, Query, Select, SetExpr, State
 pub(crate) fn is_optimizable(statement: &Statement) -> bool {
     matches!(
         statement,
-        Statement::Query(_)
-            | Statement::Insert(_)
-            | Statement::Update(_)
-            | Statement::Delete(_)
-            | Statement::Merge(_)
+        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_)
     )
 }
 

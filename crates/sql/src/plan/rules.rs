@@ -22,11 +22,14 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 
+use crate::dml::has_subquery;
+use crate::exec::apply::may_fail;
 use crate::exec::bridge;
 use crate::exec::in_order::InOrder;
 use crate::exec::kept_limits::{self, KeptLimits};
 use crate::exec::missing_sorts::{CHECK, MissingSorts};
 use crate::exec::outer_side::OuterSides;
+use crate::exec::row_rule::is_policy_mark;
 use crate::pg::functions::numeric::keys::NumericKeys;
 use crate::pg::running;
 use crate::plan::in_lists;
@@ -165,8 +168,25 @@ impl OptimizerRule for AboveGroups {
             && let LogicalPlan::Filter(inner) = outer.input.as_ref()
         {
             // The rule would make one of them, and bring that further down without asking here again.
-            let mut parts: Vec<&Expr> = split_conjunction(&outer.predicate);
-            for part in split_conjunction(&inner.predicate) {
+            let below = split_conjunction(&inner.predicate);
+            if below.iter().any(|part| is_policy_mark(part)) {
+                // PostgreSQL's security barrier: what can end in an error is asked of the rows that policies leave.
+                let tells = |part: &&Expr| part.is_volatile() || has_subquery(part) || may_fail(part);
+                let (telling, silent): (Vec<&Expr>, Vec<&Expr>) =
+                    split_conjunction(&outer.predicate).into_iter().partition(tells);
+                if let Some(above) = conjunction(telling.into_iter().cloned()) {
+                    if silent.is_empty() {
+                        return Ok(Transformed::no(plan));
+                    }
+                    let parts = below.into_iter().chain(silent).cloned();
+                    let Some(below) = conjunction(parts) else { return Ok(Transformed::no(plan)) };
+                    let below = LogicalPlan::Filter(Filter::try_new(below, Arc::clone(&inner.input))?);
+                    return Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(above, Arc::new(below))?)));
+                }
+            }
+            // What is below goes first.
+            let mut parts: Vec<&Expr> = split_conjunction(&inner.predicate);
+            for part in split_conjunction(&outer.predicate) {
                 if !parts.contains(&part) {
                     parts.push(part);
                 }

@@ -1742,7 +1742,8 @@ impl Session {
                     return self.whole(fields, chunk, autocommit).await;
                 }
                 if prepared.once.any_writes() {
-                    let chunk = Box::pin(self.query_and_modify(prepared, query, values, formats)).await?;
+                    let chunk = Box::pin(self.query_and_modify(prepared, query, values, formats)).await;
+                    let chunk = chunk.map_err(|error| self.discreet(error, prepared))?;
                     return self.whole(fields, chunk, autocommit).await;
                 }
                 let beside = match prepared.locks.is_empty() && prepared.once.plans.is_empty() {
@@ -1762,7 +1763,10 @@ impl Session {
                 }
                 Box::pin(self.run_plan(prepared, query, beside, values, formats, max_rows, portal, autocommit)).await
             }
-            Kind::Write(plan) => Box::pin(self.write(prepared, plan, values, formats, autocommit)).await,
+            Kind::Write(plan) => {
+                let written = Box::pin(self.write(prepared, plan, values, formats, autocommit)).await;
+                written.map_err(|error| self.discreet(error, prepared))
+            }
             Kind::Call(call) => self.run_call(call, values, formats, autocommit).await,
             Kind::Explain { analyze, verbose, inner } => {
                 self.note_undo(*analyze)?;

@@ -215,7 +215,13 @@ static DEFINITIONS: &[Definition] = &[
     def("max_identifier_length", "63", Kind::Fixed, false, "Longest identifier in bytes."),
     def("max_index_keys", "32", Kind::Fixed, false, "Most columns of an index."),
     def("role", "none", Kind::Fixed, false, "The role that SET ROLE has made current."),
-    def("row_security", "on", Kind::Bool, false, "Whether policies leave rows out (on), or refuse a statement that they would (off)."),
+    def(
+        "row_security",
+        "on",
+        Kind::Bool,
+        false,
+        "Whether policies leave rows out (on), or refuse a statement that they would (off).",
+    ),
     def("search_path", "\"$user\", public", Kind::Text, false, "Schemas in which names are looked up."),
     def("server_encoding", "UTF8", Kind::Fixed, true, "Encoding of the database."),
     def(

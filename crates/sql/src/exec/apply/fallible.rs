@@ -35,7 +35,7 @@ const HARMLESS: [&str; 22] = [
 ];
 
 /// Whether evaluating it can end in an error for some row.
-pub(super) fn may_fail(expr: &Expr) -> bool {
+pub(crate) fn may_fail(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(fails(expr))).unwrap_or(true)
 }
 

@@ -256,8 +256,10 @@ impl Analyzer<'_> {
     /// Whose rights count for a target (`None`: of whoever runs the statement), and whether columns of it are read.
     pub(super) fn target_reader(&self, target: usize) -> (Option<u32>, bool) {
         let inner = self.sought.0.borrow();
-        let need = &inner.found[target].need;
-        (need.role, need.privileges & p::SELECT != 0 || !need.selected.is_empty())
+        let found = &inner.found[target];
+        // By way of a view it reads what it names of the view.
+        let named = found.layers.first().map_or(&found.need, |(outermost, _)| &inner.found[*outermost].need);
+        (found.need.role, named.privileges & p::SELECT != 0 || !named.selected.is_empty())
     }
 
     /// From here on these columns need no privilege; what is told to [`Analyzer::note_again`].

@@ -237,6 +237,13 @@ impl Analyzer<'_> {
         if matches!(to.oid, oid::TEXT | oid::VARCHAR | oid::UNKNOWN) && to.typmod < 0 {
             return Ok(Bound { ty: to, ..bound });
         }
+        if by_session && self.views.fixed && !is_of_names(to.oid) {
+            let shown = types::format_type(to.oid, None);
+            let message =
+                format!("a constant of type {shown} here that depends on the session or the time is not supported");
+            let hint = format!("Write its type before it, as in {shown} '...', with its zone.");
+            return Err(self.at(SqlError::unsupported(message).with_hint(hint), span));
+        }
         if by_session {
             return self.call_cast(Bound { ty: Type::TEXT, ..bound }, to);
         }

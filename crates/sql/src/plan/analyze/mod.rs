@@ -106,8 +106,8 @@ pub(crate) use heavy::is_heavy;
 pub(crate) use lock::Locking;
 pub(crate) use merge::{Does, Merged, When};
 pub(crate) use once::{OnceDone, OnceQueries, OnceQuery};
-pub(crate) use row_security::{RowRule, UpsertRules};
 pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row};
+pub(crate) use row_security::{RowRule, UpsertRules};
 use scope::Scope;
 pub(crate) use user_function::{
     call_alone, check_body, check_param_default, result_columns, standard_body, statements_of,

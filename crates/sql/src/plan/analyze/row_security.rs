@@ -7,12 +7,16 @@
 //! 2. *A plan with policies in it is of one role.* Whether there are any is noted with what the statement needs
 //!    ([`Needs::of_role`](crate::access::needs::Needs)): such a plan is kept for its session alone, until the role or the
 //!    setting `row_security` is another.
-//! 3. *A condition means what it meant when the policy was made*, as the query of a view does, and counts with the rights of
+//! 3. *What could tell of a hidden row by an error is not evaluated for it.* Conditions of policies stand in a filter of
+//!    their own at the scan, with a mark ([`policy_mark`]) that the optimiser heeds.
+//! 4. *A condition means what it meant when the policy was made*, as the query of a view does, and counts with the rights of
 //!    whoever reads the table.
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column as PlanColumn, ScalarValue};
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use resurgam_engine::{Access, Table};
 
@@ -24,7 +28,8 @@ use super::write::Target;
 use super::{Analyzer, Result};
 use crate::access::needs::access_of;
 use crate::dml::has_subquery;
-use crate::exec::row_rule::row_rule;
+use crate::exec::bridge;
+use crate::exec::row_rule::{policy_mark, row_rule};
 use crate::parse::depth::too_deep;
 use crate::pg::policies::{Command, Conditions, Policy, apply_to};
 use crate::wire::SqlError;
@@ -204,12 +209,25 @@ impl Analyzer<'_> {
         columns: &[Column],
         command: Command,
     ) -> Result<LogicalPlan> {
-        let Some(role) = self.policies_for(table, reader)? else { return Ok(plan) };
-        let mut plan = plan;
-        for rule in self.row_rules(table, (role, reader), columns, command, Which::Seen)? {
-            plan = LogicalPlanBuilder::from(plan).filter(rule.condition)?.build()?;
+        let mut seen = Vec::new();
+        self.conditions_seen(table, reader, columns, command, &mut seen)?;
+        marked(plan, columns, seen)
+    }
+
+    /// The same as conditions.
+    fn conditions_seen(
+        &mut self,
+        table: &Arc<Table>,
+        reader: Option<u32>,
+        columns: &[Column],
+        command: Command,
+        seen: &mut Vec<Expr>,
+    ) -> Result<()> {
+        if let Some(role) = self.policies_for(table, reader)? {
+            let rules = self.row_rules(table, (role, reader), columns, command, Which::Seen)?;
+            seen.extend(rules.into_iter().map(|rule| rule.condition));
         }
-        Ok(plan)
+        Ok(())
     }
 
     /// The rows of a target that UPDATE or DELETE may change: those that it may see as well, if it reads columns of it.
@@ -221,10 +239,26 @@ impl Analyzer<'_> {
         command: Command,
     ) -> Result<LogicalPlan> {
         let (reader, reads) = self.target_reader(target.sought);
-        let plan = self.rows_seen(table, plan, reader, &target.base, command)?;
-        match reads {
-            true => self.rows_seen(table, plan, reader, &target.base, Command::Select),
-            false => Ok(plan),
+        let mut seen = Vec::new();
+        self.conditions_seen(table, reader, &target.base, command, &mut seen)?;
+        if reads {
+            self.conditions_seen(table, reader, &target.base, Command::Select, &mut seen)?;
+        }
+        if seen.is_empty() {
+            return Ok(plan);
+        }
+        // Below what the statement itself asks of the rows.
+        let mut seen = Some(seen);
+        let placed = plan.transform_down(|node| match seen.take_if(|_| node == target.scan) {
+            None => Ok(Transformed::no(node)),
+            Some(seen) => {
+                let node = marked(node, &target.base, seen).map_err(|refusal| bridge::failure(refusal.into_error()))?;
+                Ok(Transformed::new(node, true, TreeNodeRecursion::Stop))
+            }
+        })?;
+        match placed.transformed {
+            true => Ok(placed.data),
+            false => Err(SqlError::internal("a target that is nowhere in its plan").into()),
         }
     }
 
@@ -306,4 +340,12 @@ impl Analyzer<'_> {
 fn with_subqueries(table: &Table, beside: &str) -> SqlError {
     let name = &table.name;
     SqlError::unsupported(format!("policies of table \"{name}\" with subqueries beside {beside} are not supported"))
+}
+
+/// The rows that satisfy conditions of policies, which are evaluated before whatever could tell of other rows.
+fn marked(plan: LogicalPlan, columns: &[Column], conditions: Vec<Expr>) -> Result<LogicalPlan> {
+    let Some(condition) = conjunction(conditions) else { return Ok(plan) };
+    let mark = columns.first().map(|column| policy_mark(column.bound.expr.clone()));
+    let condition = mark.into_iter().fold(condition, Expr::and);
+    Ok(LogicalPlanBuilder::from(plan).filter(condition)?.build()?)
 }

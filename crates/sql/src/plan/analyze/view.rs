@@ -40,6 +40,8 @@ const EXPANDED_MAX: usize = 2000;
 pub(super) struct Views {
     /// Those whose queries are being analysed, innermost last.
     within: Vec<Arc<Table>>,
+    /// Constants mean the same in all sessions, or are refused.
+    pub(super) fixed: bool,
     /// Tables whose policies are being analysed.
     policies: Vec<u32>,
     /// Views and bodies of functions around, beside those.
@@ -82,7 +84,8 @@ pub(crate) fn view_query(sql: &str) -> std::result::Result<Box<ast::Query>, SqlE
     }
 }
 
-/// Analyses the query of a view that is being made; `stored`: as it is kept.
+/// Analyses the query of a view that is being made; `stored`: as it is kept; `fixed`: no constant of it may mean something
+/// else in another session or at another time.
 ///
 /// # Errors
 /// As [`super::query`].
@@ -91,11 +94,13 @@ pub(crate) fn query_of_view(
     query: &ast::Query,
     text: &str,
     stored: bool,
+    fixed: bool,
 ) -> std::result::Result<(Analyzed, Seen), SqlError> {
     let mut params = ParamTypes::new(0, &[]);
     let mut analyzer = Analyzer::new(names, text, &mut params);
     analyzer.views.seen = Some(Seen::default());
     analyzer.stored = stored;
+    analyzer.views.fixed = fixed;
     let analyzed = analyzer.query(query).map_err(Refusal::into_error)?;
     let mut seen = analyzer.views.seen.take().unwrap_or_default();
     seen.functions = std::mem::take(&mut analyzer.calls.resolved);

@@ -102,6 +102,8 @@ pub(super) struct Target {
     pub qualifier: TableReference,
     /// The table's columns, which the item's are unless it is a view.
     pub base: Vec<Column>,
+    /// The table in the plan, below the conditions of views.
+    pub scan: LogicalPlan,
     /// What it needs; see `access.rs`.
     pub sought: usize,
 }
@@ -165,7 +167,8 @@ impl Analyzer<'_> {
             table: Some(Arc::clone(table)),
             oid: table.id,
         };
-        Ok(Target { plan: relation.plan, item, key, qualifier, base, sought: 0 })
+        let scan = relation.plan.clone();
+        Ok(Target { plan: relation.plan, item, key, qualifier, base, scan, sought: 0 })
     }
 
     /// The column that a name in a list of columns, or left of an assignment, means.
