@@ -553,3 +553,52 @@ async fn what_writes_within_with_judges_the_newest_version() {
         assert_eq!(running.await.expect("no panic").1, Err("40001".to_owned()), "{statement}");
     }
 }
+
+/// Who waits for a row, or for a table, goes on with the policies that there are by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_policies_of_the_one_waited_for_count() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = open(dir.path());
+    let mut admin = db.session();
+    for sql in [
+        "CREATE ROLE watched",
+        "CREATE TABLE t (a int PRIMARY KEY, who text, n int)",
+        "INSERT INTO t VALUES (1, 'other', 1), (2, 'watched', 2), (3, 'watched', 3)",
+        "GRANT ALL ON t TO watched",
+        "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY p ON t USING (who = current_user)",
+    ] {
+        ok(&mut admin, sql).await;
+    }
+    for (change, statement, rows) in [
+        ("ALTER POLICY p ON t USING (who = 'other')", "UPDATE t SET n = 99 WHERE a = 2 RETURNING a", vec![]),
+        ("ALTER POLICY p ON t USING (who = 'other')", "DELETE FROM t RETURNING a", vec!["1"]),
+        ("DROP POLICY p ON t", "DELETE FROM t RETURNING a", vec![]),
+        ("CREATE POLICY q ON t AS RESTRICTIVE USING (a > 2)", "DELETE FROM t RETURNING a", vec!["3"]),
+        ("ALTER TABLE t DISABLE ROW LEVEL SECURITY", "UPDATE t SET n = 0 WHERE a = 1 RETURNING a", vec!["1"]),
+    ] {
+        let mut user = db.session();
+        ok(&mut user, "SET ROLE watched").await;
+        // Its plan is kept.
+        ok(&mut user, "BEGIN").await;
+        ok(&mut user, statement).await;
+        ok(&mut user, "ROLLBACK").await;
+        ok(&mut admin, "BEGIN").await;
+        ok(&mut admin, "UPDATE t SET n = n + 1 WHERE a = 2").await;
+        ok(&mut admin, change).await;
+        let running = waiting(&db, user, statement).await;
+        ok(&mut admin, "COMMIT").await;
+        let (_, found) = running.await.expect("the statement ends");
+        assert_eq!(found.expect("rows"), rows, "{change}; {statement}");
+        for sql in [
+            "DROP POLICY IF EXISTS p ON t",
+            "DROP POLICY IF EXISTS q ON t",
+            "CREATE POLICY p ON t USING (who = current_user)",
+            "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+            "DELETE FROM t",
+            "INSERT INTO t VALUES (1, 'other', 1), (2, 'watched', 2), (3, 'watched', 3)",
+        ] {
+            ok(&mut admin, sql).await;
+        }
+    }
+}

@@ -257,9 +257,12 @@ impl Analyzer<'_> {
     pub(super) fn target_reader(&self, target: usize) -> (Option<u32>, bool) {
         let inner = self.sought.0.borrow();
         let found = &inner.found[target];
-        // By way of a view it reads what it names of the view.
-        let named = found.layers.first().map_or(&found.need, |(outermost, _)| &inner.found[*outermost].need);
-        (found.need.role, named.privileges & p::SELECT != 0 || !named.selected.is_empty())
+        let reads = match found.layers.first() {
+            None => found.need.privileges & p::SELECT != 0 || !found.need.selected.is_empty(),
+            // By way of a view it reads what it names of the view; what the view itself reads is not its business.
+            Some((outermost, _)) => !inner.found[*outermost].need.selected.is_empty(),
+        };
+        (found.need.role, reads)
     }
 
     /// From here on these columns need no privilege; what is told to [`Analyzer::note_again`].
