@@ -223,10 +223,18 @@ impl Image {
         Ok((page, read))
     }
 
+    /// Whether it is the boot page as an opening has left it that did not get farther: it says there, before the control file
+    /// does, that it uses the data file.
+    fn is_of_next_opening(&self, id: PageId, page: &PageBuf) -> bool {
+        let next = self.control.as_ref().map(|control| control.epoch + 1);
+        id == PageId(0) && page.written_by_opening() == 0 && Some(page.written_by_epoch()) == next
+    }
+
     /// The page before redo: from the data file, or the double-write area if that is better.
     fn base(&self, id: PageId) -> Result<(PageBuf, Source, Option<String>), String> {
         let (mut page, read) = self.raw(id)?;
         let fault = match page.verify(id) {
+            Ok(()) if self.is_of_next_opening(id, &page) => None,
             Ok(()) => self.openings.misfit(&page).map(|misfit| misfit.says(&format!("page {id}"))),
             Err(_) if read == 0 => Some(format!("page {id} lies behind the end of the {} file", Self::file_name(id))),
             Err(fault) => Some(fault.to_string()),
