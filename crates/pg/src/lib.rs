@@ -23,6 +23,7 @@
 //! | [`naming`] | expressions to the names of result columns |
 //! | [`collation`] | the one order of texts, and its names |
 //! | [`operator_classes`] | what btree indexes name for their columns |
+//! | [`policies`] | policies of row security: what the catalog keeps, whom they are for |
 //! | [`definition`] | expressions that definitions hold, to text and back |
 //! | [`search_path`] | the setting to the schemas that names are looked for in |
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |

@@ -25,6 +25,7 @@
 //! | `outer_side` | The side of an outer join whose rows may be missing |
 //! | `planners` | Parsing and planning on threads of their own, which may be left |
 //! | `record` | Rows as values |
+//! | `row_rule` | Conditions of policies of row security in plans |
 //! | `scan` | The operator that reads a table |
 //! | `sets` | Functions that return sets: rows are repeated for the values that they give |
 //! | `spill` | Temporary files |

@@ -30,6 +30,7 @@
 //! | `record` | rows as values | parse_expr.c |
 //! | `access` | what a statement needs to be allowed to do | parse_relation.c (`markVarForSelectPriv`) |
 //! | `row` | expressions of definitions, arguments of EXECUTE | heap.c, tablecmds.c, prepare.c |
+//! | `row_security` | which rows policies let a statement see and write | rowsecurity.c |
 //!
 //! Invariants:
 //! 1. The Arrow type of a [`Bound`]'s expression is a form of its PostgreSQL type (`bound::Bound::data`).
