@@ -4,6 +4,7 @@
 //! Analysis has written out every cast, so DataFusion's coercion of types finds nothing to do: it checks. But it knows
 //! no RANGE over numerics that show different digits, which are bytes: their windows go by their keys before it comes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
@@ -186,11 +187,8 @@ impl OptimizerRule for AboveGroups {
             }
             // What is below goes first.
             let mut parts: Vec<&Expr> = split_conjunction(&inner.predicate);
-            for part in split_conjunction(&outer.predicate) {
-                if !parts.contains(&part) {
-                    parts.push(part);
-                }
-            }
+            let mut known: HashSet<&Expr> = parts.iter().copied().collect();
+            parts.extend(split_conjunction(&outer.predicate).into_iter().filter(|part| known.insert(part)));
             let Some(both) = conjunction(parts.into_iter().cloned()) else { return Ok(Transformed::no(plan)) };
             let merged = LogicalPlan::Filter(Filter::try_new(both, Arc::clone(&inner.input))?);
             return Ok(Transformed::yes(self.rewrite(merged, config)?.data));
