@@ -322,26 +322,83 @@ impl Tree {
         Ok(thin(keys, n))
     }
 
-    /// About how many records the tree has: fan-outs along one path, multiplied.
+    /// About how many records the tree has: of each level the records of a few nodes, which are evenly spaced, and what
+    /// that makes multiplied. Exact where a level has no more than [`ESTIMATED_BY`] nodes.
     pub fn estimate(&self, pool: &BufferPool) -> Result<u64> {
-        let mut node = pool.read(self.root, Access::Point)?;
-        self.check(self.root, &node, None)?;
-        let mut product = 1u64;
+        let mut chosen = vec![self.root];
+        let (mut level, mut nodes) = (None, 1f64);
         for _ in 0..DEPTH_MAX {
-            let count = u64::from(node.slot_count());
-            product = product.saturating_mul(count.max(1));
-            if node.level() == 0 {
-                return Ok(if count == 0 && product <= 1 { 0 } else { product });
+            let (mut read, mut records, mut children) = (0u32, 0u64, Vec::new());
+            for id in &chosen {
+                let node = pool.read(*id, Access::Point)?;
+                match self.check(*id, &node, level) {
+                    Ok(()) => {}
+                    Err(error) if level.is_none() => return Err(error),
+                    // It is another one by now: no latch is held from its parent on.
+                    Err(_) => continue,
+                }
+                read += 1;
+                records += u64::from(node.slot_count());
+                level = Some(node.level());
+                if node.level() > 0 {
+                    for slot in 0..node.slot_count() {
+                        children.push(inner::InnerRecord::parse(node.record(SlotId(slot))?)?.child);
+                    }
+                }
             }
-            let level = node.level() - 1;
-            let middle = inner::child_of(node.rec(SlotId(node.slot_count() / 2)));
-            let child = pool.read(middle, Access::Point)?;
-            self.check(middle, &child, Some(level))?;
-            node = child;
+            let Some(at) = level.filter(|_| read > 0) else { break };
+            nodes *= records as f64 / f64::from(read);
+            if at == 0 {
+                break;
+            }
+            level = Some(at - 1);
+            let wanted = children.len().min(ESTIMATED_BY);
+            chosen = (0..wanted).map(|i| children[(2 * i + 1) * children.len() / (2 * wanted)]).collect();
         }
-        Ok(product)
+        Ok(nodes as u64)
     }
 }
+
+/// A few records of a leaf that follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    pub first: Vec<u8>,
+    pub last: Vec<u8>,
+    pub records: u64,
+}
+
+impl Tree {
+    /// At most `most` records of one leaf, at a place from 0 (the begin of the tree) up to 1 (its end); of trees whose nodes have
+    /// about equally many records any record is in the way of about equally many places. `None`: no record is there.
+    pub fn spot(&self, pool: &BufferPool, place: f64, most: u16) -> Result<Option<Spot>> {
+        let mut node = pool.read(self.root, Access::Scan)?;
+        self.check(self.root, &node, None)?;
+        let mut place = place.clamp(0.0, 1.0);
+        for _ in 0..DEPTH_MAX {
+            let slots = node.slot_count();
+            if slots == 0 {
+                return Ok(None);
+            }
+            place *= f64::from(slots);
+            let slot = (place as u16).min(slots - 1);
+            place -= f64::from(slot);
+            if node.level() == 0 {
+                let end = slot.saturating_add(most.max(1)).min(slots);
+                let key = |slot: u16| node.record(SlotId(slot)).map(|record| leaf::key_of(record).to_vec());
+                return Ok(Some(Spot { first: key(slot)?, last: key(end - 1)?, records: u64::from(end - slot) }));
+            }
+            let level = node.level() - 1;
+            let id = inner::InnerRecord::parse(node.record(SlotId(slot))?)?.child;
+            let child = pool.read(id, Access::Scan)?;
+            self.check(id, &child, Some(level))?;
+            node = child;
+        }
+        Err(Error::corrupt(format!("tree {} is deeper than any tree can be", self.object)))
+    }
+}
+
+/// Nodes of each level by which a tree is estimated.
+const ESTIMATED_BY: usize = 8;
 
 /// At most `n - 1` of `keys`, evenly spaced.
 fn thin(keys: Vec<Vec<u8>>, n: usize) -> Vec<Vec<u8>> {

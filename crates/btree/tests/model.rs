@@ -143,3 +143,32 @@ fn threads_write_and_walk_together() -> Result<()> {
     assert!(report.problems.is_empty(), "{:?}", report.problems);
     Ok(())
 }
+
+/// Rows that come in the order of their keys leave the last nodes of each level nearly empty, others do not.
+#[test]
+fn estimates_are_near() -> Result<()> {
+    let mut rng = StdRng::seed_from_u64(7);
+    for in_order in [true, false] {
+        let pool = pool(11)?;
+        let tree = new_tree(&pool)?;
+        assert_eq!(tree.estimate(&pool)?, 0);
+        let mut keys: Vec<u32> = (0..40_000).collect();
+        if !in_order {
+            for at in (1..keys.len()).rev() {
+                keys.swap(at, rng.random_range(0..=at));
+            }
+        }
+        for (at, key) in keys.iter().enumerate() {
+            put(&pool, tree, &key.to_be_bytes(), &[7; 40])?;
+            let rows = at as u64 + 1;
+            if rows == 10 {
+                assert_eq!(tree.estimate(&pool)?, rows);
+            }
+            if rows.is_multiple_of(1000) {
+                let estimate = tree.estimate(&pool)?;
+                assert!(estimate.abs_diff(rows) * 4 <= rows, "{estimate} for {rows}, in order: {in_order}");
+            }
+        }
+    }
+    Ok(())
+}

@@ -14,6 +14,7 @@ use resurgam_buffer::WriteGoal;
 
 use crate::cleaner_events::CleanerEvents;
 use crate::database::{Database, Inner, TICK};
+use crate::statistics::Analyzer;
 
 pub(crate) struct Background {
     threads: Vec<JoinHandle<()>>,
@@ -40,6 +41,9 @@ impl Background {
         spawn("rebuild", rebuild)?;
         spawn("versions", version_pages)?;
         spawn("restore", restore)?;
+        if inner.options.analyze_interval_s > 0.0 {
+            spawn("analyze", analyze)?;
+        }
         if inner.archiver.is_some() {
             spawn("archive", archive)?;
             spawn("merge", merge_archive)?;
@@ -389,6 +393,27 @@ fn cleaner(weak: &Weak<Inner>) {
         }
         drop(db);
         std::thread::sleep(TICK);
+    }
+}
+
+pub(crate) const ANALYZE: &str = "analysing tables";
+
+/// Analyses tables that have changed.
+fn analyze(weak: &Weak<Inner>) {
+    resurgam_vfs::lower_priority();
+    while let Some(db) = alive(weak) {
+        let interval = Duration::from_secs_f64(db.inner().options.analyze_interval_s.clamp(0.05, 1e6));
+        drop(db);
+        if !pause(weak, interval) {
+            return;
+        }
+        let Some(db) = alive(weak) else { return };
+        if db.inner().pool.pending_redo().is_caught_up() {
+            let is_stopped = || db.inner().stopping.load(Ordering::SeqCst);
+            if let Step::Stop = db.judge(ANALYZE, Analyzer::look(&db, &is_stopped)) {
+                return;
+            }
+        }
     }
 }
 

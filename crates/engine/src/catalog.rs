@@ -23,7 +23,7 @@ use crate::database::Database;
 use crate::databases::namespace_in;
 use crate::definition::Definition;
 use crate::shared_map::SharedMap;
-use crate::table::Table;
+use crate::table::{RowCounters, Table};
 use crate::transaction::{Attempt, Isolation, Transaction, check_open};
 use crate::view::ReadView;
 
@@ -126,13 +126,13 @@ pub(crate) struct Catalog {
 /// the next counter goes on behind the last row there is.
 #[derive(Default)]
 struct RowIds {
-    counters: HashMap<ObjectId, Weak<AtomicU64>>,
+    counters: HashMap<ObjectId, Weak<RowCounters>>,
     /// From this length on those without a definition go.
     tidy_at: usize,
 }
 
 impl RowIds {
-    fn of(&mut self, object: ObjectId) -> Arc<AtomicU64> {
+    fn of(&mut self, object: ObjectId) -> Arc<RowCounters> {
         if let Some(counter) = self.counters.get(&object).and_then(Weak::upgrade) {
             return counter;
         }
@@ -141,7 +141,7 @@ impl RowIds {
             // As much work as there were new ones since.
             self.tidy_at = (2 * self.counters.len()).max(ROW_IDS_KEPT);
         }
-        let counter = Arc::default();
+        let counter: Arc<RowCounters> = Arc::default();
         self.counters.insert(object, Arc::downgrade(&counter));
         counter
     }
@@ -536,7 +536,7 @@ impl Transaction {
 
     /// The catalog's rows as they are now, for READ COMMITTED, or as of the snapshot; its own
     /// changes included.
-    fn catalog_view(&self) -> Result<ReadView> {
+    pub(crate) fn catalog_view(&self) -> Result<ReadView> {
         let (frozen, own) = {
             let state = self.0.state.lock();
             let frozen = self.0.isolation == Isolation::RepeatableRead && state.snapshot.is_some();
@@ -693,6 +693,10 @@ impl Transaction {
         for at in 0..Definition::of(table).encode().len().div_ceil(CHUNK) {
             let key = definition_key(table.id, at);
             expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;
+        }
+        if table.is_table() {
+            // Whoever stores some holds the table, as this transaction does.
+            let _ = self.remove_statistics(table.id)?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! ```text
 //! 't' table id u32 BE, chunk u16 BE   ->  a chunk of the encoded definition
 //! 's' number u32 BE                   ->  values of a sequence: last i64 LE, 1 = it has been given out
+//! 'a' table id u32 BE, chunk u16 BE   ->  a chunk of the table's statistics (statistics/codec.rs)
 //! 'n' schema 0 name 0                 ->  table id u32 LE, 1 = the name is an index's
 //! 'o' kind u8, schema 0 name 0        ->  the same, of an object that is no relation (catalog_object.rs): id u32 LE, 0
 //! 'd' database u32 BE, key of a name  ->  what that key has, of a database other than the first one (databases.rs)
@@ -27,6 +28,8 @@ pub enum CatalogKey {
     ObjectName { database: u32, kind: u8, schema: String, name: String },
     /// Of the values of a sequence.
     Values { number: u32 },
+    /// Of a piece of a table's statistics.
+    Statistics { table: u32, chunk: u16 },
 }
 
 impl CatalogKey {
@@ -36,6 +39,10 @@ impl CatalogKey {
             [b't', a, b, c, d, e, f] => {
                 let (id, chunk) = (u32::from_be_bytes([*a, *b, *c, *d]), u16::from_be_bytes([*e, *f]));
                 Some(Self::Definition { id, chunk })
+            }
+            [b'a', a, b, c, d, e, f] => {
+                let (table, chunk) = (u32::from_be_bytes([*a, *b, *c, *d]), u16::from_be_bytes([*e, *f]));
+                Some(Self::Statistics { table, chunk })
             }
             [b's', a, b, c, d] => Some(Self::Values { number: u32::from_be_bytes([*a, *b, *c, *d]) }),
             [b'd', a, b, c, d, name @ ..] => match u32::from_be_bytes([*a, *b, *c, *d]) {
@@ -70,6 +77,14 @@ fn decode_name(bytes: &[u8]) -> Option<(String, String)> {
 pub(crate) fn definition_key(id: u32, chunk: usize) -> Vec<u8> {
     let mut key = vec![b't'];
     key.extend_from_slice(&id.to_be_bytes());
+    key.extend_from_slice(&(chunk as u16).to_be_bytes());
+    key
+}
+
+/// The key of a piece of a table's statistics.
+pub(crate) fn statistics_key(table: u32, chunk: usize) -> Vec<u8> {
+    let mut key = vec![b'a'];
+    key.extend_from_slice(&table.to_be_bytes());
     key.extend_from_slice(&(chunk as u16).to_be_bytes());
     key
 }
@@ -149,6 +164,10 @@ mod tests {
         assert_eq!(
             CatalogKey::decode(&definition_key(70_000, 258)),
             Some(CatalogKey::Definition { id: 70_000, chunk: 258 })
+        );
+        assert_eq!(
+            CatalogKey::decode(&statistics_key(70_000, 258)),
+            Some(CatalogKey::Statistics { table: 70_000, chunk: 258 })
         );
         for bad in [
             &b"x"[..],

@@ -55,6 +55,7 @@ use crate::restore::{
 };
 use crate::retention::Retained;
 use crate::sequence::Sequences;
+use crate::statistics::StatisticsCache;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
 use crate::throttle::Throttle;
@@ -108,6 +109,8 @@ pub(crate) struct Inner {
     pub moves: Moves,
     /// Values of sequences.
     pub sequences: Sequences,
+    /// Statistics of tables that were read.
+    pub statistics: StatisticsCache,
     pub throttle: Throttle,
     pub archiver: Option<Arc<Archiver>>,
     pub backups: Option<Arc<Backups>>,
@@ -566,6 +569,7 @@ impl Database {
             prepared,
             moves: Moves::default(),
             sequences: Sequences::default(),
+            statistics: StatisticsCache::default(),
             throttle: Throttle::default(),
             archiver,
             backups,

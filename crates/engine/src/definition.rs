@@ -49,7 +49,6 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result};
 use resurgam_btree::Tree;
@@ -64,7 +63,7 @@ use crate::databases::FIRST_DATABASE;
 use crate::index_details::IndexDetails;
 use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
-use crate::table::Table;
+use crate::table::{RowCounters, Table};
 
 /// Newest version of the definition's encoding. A definition is written in the oldest one that
 /// can say all of it.
@@ -783,7 +782,7 @@ impl Definition {
     }
 
     /// Completes the definition.
-    pub fn build(mut self, next_row_id: Arc<AtomicU64>, valid_from: u64) -> Table {
+    pub fn build(mut self, counters: Arc<RowCounters>, valid_from: u64) -> Table {
         // Those of what is gone are gone, also for what takes its place in this transaction.
         let comments = std::mem::take(&mut self.comments);
         self.comments = comments.into_iter().filter(|(on, _)| self.has_commented(*on)).collect();
@@ -819,7 +818,7 @@ impl Definition {
             access: self.access,
             key_columns,
             index_keys,
-            next_row_id,
+            counters,
         }
     }
 }

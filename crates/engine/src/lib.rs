@@ -64,6 +64,7 @@
 //! | `cleaner_events.rs` | what the log says about them |
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
 //! | `undo.rs` | rolling back what is to be undone: short transactions, the traditional mode |
+//! | `statistics` | what is known of the rows and values of tables, for planners |
 //! | `status.rs` | what an operator can see |
 //! | `throttle.rs` | the bound of the log, and who waits at it |
 //! | `troubles.rs` | what fails in the background, and is tried again |
@@ -119,6 +120,7 @@ mod schemas;
 mod sequence;
 mod shared_map;
 mod statement;
+mod statistics;
 mod status;
 mod stored_view;
 mod successor;
@@ -204,6 +206,7 @@ pub use rows::BulkInserter;
 pub use sequence::{Identity, OwnedSequence, Sequence, SequenceState};
 #[doc(hidden)]
 pub use statement::Statement;
+pub use statistics::{Analysis, ColumnStatistics, Sampled, TableStatistics};
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use status::{DamagedPage, DefinitionCounts};
 pub use stored_view::{CheckOption, SeenColumn, View, ViewColumn, ViewRelation};

@@ -111,6 +111,8 @@ pub struct Options {
     pub wal_writer_delay: Duration,
     /// Seconds between sweeps of the cleaner when there is anything to clean.
     pub cleaner_interval_s: f64,
+    /// Seconds between looks whether tables have changed so much that they should be analysed; 0: that is left to statements.
+    pub analyze_interval_s: f64,
     /// Threads of a sweep of the cleaner; 0 = as many as there are cores, at most 4.
     pub cleaner_threads: usize,
     /// Most pages that the cleaner visits in a second, all threads together; 0 = unlimited. It goes
@@ -207,6 +209,7 @@ impl Default for Options {
             log_bytes_wanted: 160 << 20,
             wal_writer_delay: Duration::from_millis(200),
             cleaner_interval_s: 10.0,
+            analyze_interval_s: 60.0,
             cleaner_threads: 0,
             cleaner_pages_per_second: 10_000,
             cleaner_cpu_percent: 50,

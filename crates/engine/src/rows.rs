@@ -101,7 +101,10 @@ impl Transaction {
         let steps = self.insert_steps(table, &context, row, &key, &encoded.bytes, hint);
         self.discard_unless_done(&steps, &encoded)?;
         match steps? {
-            Steps::Done => Ok(Attempt::Done(())),
+            Steps::Done => {
+                table.note_changed();
+                Ok(Attempt::Done(()))
+            }
             Steps::Change(change) => match self.change(change)? {
                 Attempt::Wait(wait) => Ok(Attempt::Wait(wait)),
                 Attempt::Done(change) => Err(Error::internal(format!("an insert ended with {change:?}"))),
@@ -279,7 +282,10 @@ impl Transaction {
         let steps = self.update_steps(table, &context, key, seen, new_row, &new_key, &encoded, old);
         self.discard_unless_done(&steps, &encoded)?;
         match steps? {
-            Steps::Done => Ok(Attempt::Done(Change::Done)),
+            Steps::Done => {
+                table.note_changed();
+                Ok(Attempt::Done(Change::Done))
+            }
             Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(&context, holder)?)),
             Steps::Duplicate(index) => Err(duplicate(table, index, new_row)),
             Steps::Change(change) => self.change(change),
@@ -466,6 +472,7 @@ impl Transaction {
         if outcome == Outcome::Done {
             let inner = self.0.db.inner();
             inner.moves.note_deleted(&inner.txs, table.tree.object, context.xid, key);
+            table.note_changed();
         }
         if let Some(noted) = noted {
             *noted = old;
@@ -557,7 +564,7 @@ impl Transaction {
     }
 
     fn next_row_id(&self, table: &Table) -> Result<u64> {
-        let next = &table.next_row_id;
+        let next = &table.counters.next_id;
         if next.load(Ordering::Relaxed) == 0 {
             let last = table.tree.last_key(&self.0.db.inner().pool)?;
             let start = match last {

@@ -279,6 +279,14 @@ impl Database {
         Ok(pages)
     }
 
+    /// About how many rows a table has, those among them that nobody sees any more.
+    ///
+    /// # Errors
+    /// Those of reading some of its pages.
+    pub fn row_count_estimate(&self, table: &crate::Table) -> resurgam_base::Result<u64> {
+        table.tree.estimate(&self.inner().pool)
+    }
+
     /// What the last finished sweep did, and how long ago that was.
     pub fn last_sweep(&self) -> Option<(SweepReport, Duration)> {
         self.inner().cleaner.last().map(|sweep| (sweep.report, sweep.ended.elapsed()))

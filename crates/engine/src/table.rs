@@ -11,7 +11,7 @@
 //! key ends with it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, limits};
 use resurgam_btree::Tree;
@@ -73,8 +73,18 @@ pub struct Table {
     pub(crate) layout: RowLayout,
     pub(crate) key_columns: Vec<KeyColumn>,
     pub(crate) index_keys: Vec<Vec<KeyColumn>>,
-    /// Next hidden row id; 0 = not known yet. Shared by all definitions of the same tree.
-    pub(crate) next_row_id: Arc<AtomicU64>,
+    /// Shared by all definitions of the same tree.
+    pub(crate) counters: Arc<RowCounters>,
+}
+
+/// What is counted of a tree's rows, in memory.
+#[derive(Debug, Default)]
+pub struct RowCounters {
+    /// Next hidden row id; 0 = not known yet.
+    pub(crate) next_id: AtomicU64,
+    /// Rows that were inserted, changed and deleted since it was analysed, those of transactions that did not commit
+    /// among them.
+    pub(crate) changed: AtomicU64,
 }
 
 /// A clustered key and the encoded columns beside it.
@@ -174,6 +184,21 @@ impl Table {
         let (schema, name, view) = (schema.to_owned(), name.to_owned(), Some(Box::new(view)));
         let access = Some(Box::new(access));
         Definition { id, schema, name, view, access, ..Definition::without_rows() }.build(Arc::default(), 0)
+    }
+
+    /// Rows that were inserted, changed and deleted since the table was analysed, as far as memory goes back.
+    pub fn rows_changed(&self) -> u64 {
+        self.counters.changed.load(Ordering::Relaxed)
+    }
+
+    /// So many of them are known to statistics by now.
+    pub fn forget_changed(&self, rows: u64) {
+        let left = |changed: u64| Some(changed.saturating_sub(rows));
+        let _ = self.counters.changed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+    }
+
+    pub(crate) fn note_changed(&self) {
+        self.counters.changed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it has rows: it is neither a view nor a sequence, nor an object of another kind.

@@ -198,6 +198,6 @@ impl ReadView {
 
     /// About how many rows a table has.
     pub fn row_count_estimate(&self, table: &Table) -> u64 {
-        table.tree.estimate(&self.db.inner().pool).unwrap_or(1000)
+        self.db.row_count_estimate(table).unwrap_or(1000)
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use resurgam_engine::{FIRST_DATABASE, SequenceState, Table};
+use resurgam_engine::{FIRST_DATABASE, SequenceState, Table, TableStatistics};
 
 use crate::advisory::Advisory;
 use crate::datetime::Zone;
@@ -229,6 +229,10 @@ pub trait PgContext: Debug + Send + Sync {
     fn sizes(&self) -> Result<Sizes, SqlError>;
     /// Estimated rows of a table; `None` if unknown.
     fn row_estimate(&self, table: &Table) -> Option<u64>;
+    /// What was found out of a table by analysing it; `None` if nothing was.
+    fn statistics(&self, _table: &Table) -> Option<Arc<TableStatistics>> {
+        None
+    }
     /// All sessions.
     fn activity(&self) -> Vec<Activity>;
     /// Temporary files that statements made since the start, and the bytes that were written to them.

@@ -17,6 +17,7 @@
 //! 2|NULL
 //! ```
 //! A record ends at an empty line. Rows compare in order (`query rowsort`: sorted).
+//! EXPLAIN is compared without the rows that are expected, unless it says COSTS.
 //! `session NAME` switches to another session of the same database; `session NAME USER` to one of
 //! that user.
 
@@ -140,6 +141,10 @@ async fn run(path: &Path, (mode, direct): (&str, bool)) -> Vec<String> {
                     .iter()
                     .map(|row| row.iter().map(|v| v.as_deref().unwrap_or("NULL")).collect::<Vec<_>>().join("|"))
                     .collect();
+                // Estimates change with what is known of tables: they are compared where they are asked for.
+                if record.sql.starts_with("EXPLAIN") && !record.sql.contains("COSTS") {
+                    rows.iter_mut().for_each(without_estimate);
+                }
                 let mut expected = record.expected.clone();
                 if mode == Some("names") {
                     rows = vec![result.columns.join("|")];
@@ -161,6 +166,15 @@ async fn run(path: &Path, (mode, direct): (&str, bool)) -> Vec<String> {
         }
     }
     failures
+}
+
+/// A line of EXPLAIN without the rows that are expected.
+fn without_estimate(line: &mut String) {
+    if line.ends_with(')')
+        && let Some(at) = line.rfind(" (rows=")
+    {
+        line.truncate(at);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -32,6 +32,7 @@ mod roles;
 mod rows;
 mod sequences;
 mod server;
+mod statistics;
 mod sys;
 mod types;
 mod user_types;

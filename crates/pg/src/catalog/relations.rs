@@ -12,7 +12,7 @@ use super::policies;
 use super::rows::{Rows, V};
 use super::user_types;
 use super::{BTREE_AM_OID, HEAP_AM_OID, SUPERUSER_OID};
-use super::{roles, sequences};
+use super::{roles, sequences, statistics};
 use crate::collation;
 use crate::context::PgContext;
 use crate::roles::{Rights, acl};
@@ -195,14 +195,10 @@ pub(super) fn fill(
         }
         "pg_stat_user_tables" | "pg_stat_all_tables" => {
             for table in &model()?.tables {
-                rows.add([
-                    ("relid", relation_oid(table.id).into()),
-                    ("schemaname", table.schema.as_str().into()),
-                    ("relname", table.name.as_str().into()),
-                    ("n_live_tup", cx.row_estimate(table).into()),
-                ]);
+                rows.add(statistics::of_table(cx, table));
             }
         }
+        "pg_stats" => statistics::pg_stats(rows, cx, &model()?)?,
         "pg_stat_user_indexes" | "pg_stat_all_indexes" => {
             for index in &model()?.indexes {
                 rows.add([
@@ -266,12 +262,13 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
             RelationKind::Index => BTREE_AM_OID,
             RelationKind::View | RelationKind::Sequence => 0,
         };
-        let tuples = model
-            .tables
-            .iter()
-            .find(|table| Some(table.id) == relation.id && !is_index)
-            .and_then(|table| cx.row_estimate(table))
-            .map_or(-1, |rows| rows.min(i64::MAX as u64) as i64);
+        let table = model.tables.iter().find(|table| Some(table.id) == relation.id && !is_index);
+        let known = table.and_then(|table| cx.statistics(table));
+        let tuples = match &known {
+            Some(known) => Some(known.rows),
+            None => table.and_then(|table| cx.row_estimate(table)),
+        };
+        let tuples = tuples.map_or(-1, |rows| rows.min(i64::MAX as u64) as i64);
         let access = accesses.get(relation);
         // Everybody may read what the system shows, but for some.
         let of_system = (relation.id.is_none() && !is_index).then(|| grants_of_system(&relation.name, access.owner));
@@ -285,8 +282,8 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
             ("relowner", access.owner.into()),
             ("relam", am.into()),
             ("relfilenode", if relation.kind == RelationKind::View { V::from(0) } else { relation.oid.into() }),
-            // As of a table that nobody has analysed: to count them takes reading the space maps.
-            ("relpages", 0i64.into()),
+            // Without statistics, as of a table that nobody has analysed: to count them takes reading the space maps.
+            ("relpages", known.map_or(0, |known| known.pages).into()),
             ("reltuples", tuples.into()),
             ("relhasindex", relation.has_index.into()),
             ("relpersistence", (if is_temporary(&relation.schema) { 't' } else { 'p' }).into()),

@@ -79,20 +79,29 @@ pub(super) fn put_list_text(list: &ListCells<'_>, row: usize, out: &mut BytesMut
         list.elements.put_text(at, out)?;
         if !list.nested && needs_quotes(&out[before..]) {
             let text = out.split_off(before);
-            out.put_u8(b'"');
-            for &byte in text.iter() {
-                if byte == b'"' || byte == b'\\' {
-                    out.put_u8(b'\\');
-                }
-                out.put_u8(byte);
-            }
-            out.put_u8(b'"');
+            put_element(&text, out);
         }
     }
     if !list.vector {
         out.put_u8(b'}');
     }
     Ok(())
+}
+
+/// An element's text in that of an array.
+pub(crate) fn put_element(text: &[u8], out: &mut BytesMut) {
+    if !needs_quotes(text) {
+        out.put_slice(text);
+        return;
+    }
+    out.put_u8(b'"');
+    for &byte in text {
+        if byte == b'"' || byte == b'\\' {
+            out.put_u8(b'\\');
+        }
+        out.put_u8(byte);
+    }
+    out.put_u8(b'"');
 }
 
 /// An array of arrays has a length for each dimension, and none within is null or empty.

@@ -17,6 +17,7 @@ mod text;
 
 use std::sync::Arc;
 
+pub(crate) use array::put_element;
 pub use binary::put_numeric_binary;
 pub use cell::Cell;
 pub use datum::{encode_datum, put_datum_text};

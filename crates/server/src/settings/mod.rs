@@ -206,6 +206,8 @@ settings! {
     log_segment_bytes: Bytes, "log-segment-bytes", "RESURGAM_LOG_SEGMENT_BYTES", "16MB";
     /// Time between two sweeps for row versions that nobody needs any more.
     cleaner_interval: Duration, "cleaner-interval", "RESURGAM_CLEANER_INTERVAL", "10s";
+    /// Time between two looks whether tables have changed so much that what is known of their values should be found out anew; 0: that is left to ANALYZE.
+    analyze_interval: Duration, "analyze-interval", "RESURGAM_ANALYZE_INTERVAL", "1min";
     /// Threads of a sweep; 0 for one per processor, at most 4.
     cleaner_threads: u32, "cleaner-threads", "RESURGAM_CLEANER_THREADS", "0";
     /// Most pages that a sweep visits in a second; 0 for no limit. It goes faster by itself when it falls behind.

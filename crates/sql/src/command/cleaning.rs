@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::SweepReport;
 
+use crate::command::analyze::Named;
 use crate::command::apart::Ending;
 use crate::command::utility::command;
 use crate::exec::clean_function::denied;
@@ -18,7 +19,7 @@ use crate::wire::{Execution, SqlError};
 /// whole database.
 ///
 /// # Errors
-/// `42601`
+/// `42601`; `0A000` for columns without ANALYZE.
 pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Own, SqlError> {
     const OPTIONS: [&str; 10] = [
         "full",
@@ -32,11 +33,16 @@ pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Own, SqlError> {
         "truncate",
         "parallel",
     ];
-    let mut verbose = options(&mut words, "VACUUM", &OPTIONS)?;
+    let Wanted { mut verbose, mut analyze } = options(&mut words, "VACUUM", &OPTIONS)?;
     while let Some(word) = ["full", "freeze", "verbose", "analyze"].into_iter().find(|word| words.take_word(word)) {
         verbose |= word == "verbose";
+        analyze |= word == "analyze";
     }
-    Ok(Own::Vacuum { verbose, tables: tables(&mut words)? })
+    let tables = tables(&mut words)?;
+    if !analyze && tables.iter().any(|named| !named.columns.is_empty()) {
+        return Err(SqlError::unsupported("ANALYZE option must be specified when a column list is provided"));
+    }
+    Ok(Own::Vacuum { verbose, analyze, tables })
 }
 
 /// ANALYZE, whose first word is taken already.
@@ -44,16 +50,23 @@ pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Own, SqlError> {
 /// # Errors
 /// `42601`
 pub(crate) fn parse_analyze(mut words: Words<'_>) -> Result<Own, SqlError> {
-    options(&mut words, "ANALYZE", &["verbose", "skip_locked"])?;
-    words.take_word("verbose");
-    Ok(Own::Analyze { tables: tables(&mut words)? })
+    let Wanted { mut verbose, .. } = options(&mut words, "ANALYZE", &["verbose", "skip_locked"])?;
+    verbose |= words.take_word("verbose");
+    Ok(Own::Analyze { verbose, tables: tables(&mut words)? })
 }
 
-/// Options in parentheses, if there are any; whether VERBOSE is on.
-fn options(words: &mut Words<'_>, statement: &str, known: &[&str]) -> Result<bool, SqlError> {
-    let mut verbose = false;
+/// What options say.
+#[derive(Default)]
+struct Wanted {
+    verbose: bool,
+    analyze: bool,
+}
+
+/// Options in parentheses, if there are any.
+fn options(words: &mut Words<'_>, statement: &str, known: &[&str]) -> Result<Wanted, SqlError> {
+    let mut wanted = Wanted::default();
     if !words.take(&Token::LParen) {
-        return Ok(false);
+        return Ok(wanted);
     }
     loop {
         let name = words.name()?;
@@ -62,11 +75,14 @@ fn options(words: &mut Words<'_>, statement: &str, known: &[&str]) -> Result<boo
         }
         let is_end = |words: &Words<'_>| matches!(words.peek(), Some(Token::Comma | Token::RParen) | None);
         let value = if is_end(words) { None } else { words.next().map(|token| token.to_string().to_ascii_lowercase()) };
-        if name == "verbose" {
-            verbose = !value.is_some_and(|value| ["false", "off", "0"].contains(&value.as_str()));
+        let is_on = !value.is_some_and(|value| ["false", "off", "0"].contains(&value.as_str()));
+        match name.as_str() {
+            "verbose" => wanted.verbose = is_on,
+            "analyze" => wanted.analyze = is_on,
+            _ => {}
         }
         if words.take(&Token::RParen) {
-            return Ok(verbose);
+            return Ok(wanted);
         }
         if !words.take(&Token::Comma) {
             return Err(words.unexpected());
@@ -75,7 +91,7 @@ fn options(words: &mut Words<'_>, statement: &str, known: &[&str]) -> Result<boo
 }
 
 /// Tables, each perhaps with columns, to the end.
-fn tables(words: &mut Words<'_>) -> Result<Vec<ObjectName>, SqlError> {
+fn tables(words: &mut Words<'_>) -> Result<Vec<Named>, SqlError> {
     let mut tables = Vec::new();
     if words.is_at_end() {
         return Ok(tables);
@@ -85,16 +101,17 @@ fn tables(words: &mut Words<'_>) -> Result<Vec<ObjectName>, SqlError> {
         while words.take(&Token::Period) {
             parts.push(Ident::with_quote('"', words.name()?));
         }
-        tables.push(ObjectName::from(parts));
+        let mut named = Named { table: ObjectName::from(parts), columns: Vec::new() };
         if words.take(&Token::LParen) {
-            words.name()?;
+            named.columns.push(words.name()?);
             while words.take(&Token::Comma) {
-                words.name()?;
+                named.columns.push(words.name()?);
             }
             if !words.take(&Token::RParen) {
                 return Err(words.unexpected());
             }
         }
+        tables.push(named);
         if !words.take(&Token::Comma) {
             return words.expect_end().map(|()| tables);
         }
@@ -179,13 +196,13 @@ fn in_words(report: &SweepReport) -> String {
 }
 
 impl Session {
-    /// Whether tables that VACUUM and ANALYZE name are there.
+    /// Whether tables that VACUUM names are there.
     ///
     /// # Errors
     /// `42P01`
-    pub(crate) fn check_tables(&mut self, tables: &[ObjectName]) -> Result<(), SqlError> {
+    fn check_tables(&mut self, tables: &[Named]) -> Result<(), SqlError> {
         let used = self.open.as_ref().is_some_and(|open| open.used);
-        for name in tables {
+        for Named { table: name, .. } in tables {
             // Names of system relations are fine.
             let txn = self.transaction().txn.clone();
             let lookup = self.lookup(&txn);
@@ -228,6 +245,9 @@ impl Session {
         } else if report.pages_skipped > 0 {
             let notice = SqlError::notice("WARNING", "01000", in_words(&report));
             self.notice(notice.with_hint("\"resurgam check\" and the view resurgam_cleaner say which pages."));
+        }
+        if let Own::Vacuum { verbose, analyze: true, tables } = statement {
+            self.analyze_tables(*verbose, tables).await?;
         }
         command(if called { "CALL" } else { "VACUUM" })
     }
@@ -273,15 +293,17 @@ mod tests {
             let mut words = Words::of(text)?;
             words.next();
             match parse_vacuum(words) {
-                Ok(Own::Vacuum { verbose, .. }) => Some(verbose),
+                Ok(Own::Vacuum { verbose, analyze, .. }) => Some((verbose, analyze)),
                 _ => None,
             }
         };
-        assert_eq!(parse("vacuum (analyze, Verbose) t"), Some(true));
-        assert_eq!(parse("vacuum freeze /**/ verbose t, public.u (a)"), Some(true));
-        assert_eq!(parse("VACUUM FULL t"), Some(false));
-        assert_eq!(parse("VACUUM -- verbose"), Some(false));
-        assert_eq!(parse("VACUUM (verbose off) /* verbose */ \"verbose\""), Some(false));
+        assert_eq!(parse("vacuum (analyze, Verbose) t"), Some((true, true)));
+        assert_eq!(parse("vacuum freeze /**/ verbose analyze t, public.u (a)"), Some((true, true)));
+        assert_eq!(parse("VACUUM FULL t"), Some((false, false)));
+        assert_eq!(parse("VACUUM -- verbose"), Some((false, false)));
+        assert_eq!(parse("VACUUM (verbose off) /* verbose */ \"verbose\""), Some((false, false)));
+        assert_eq!(parse("VACUUM (analyze false) t"), Some((false, false)));
+        assert_eq!(parse("VACUUM t (a)"), None);
         assert_eq!(parse("VACUUM 7"), None);
         assert_eq!(parse("VACUUM (verbose"), None);
     }

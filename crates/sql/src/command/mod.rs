@@ -3,6 +3,7 @@
 //! | module | concept |
 //! |---|---|
 //! | `alter_database` | `ALTER DATABASE name SET accelerated_database_recovery = on \| off`, which changes how the database rolls back and recovers, for good |
+//! | `analyze` | ANALYZE: what is known of tables is found out anew |
 //! | `apart` | Long work of the engine on a thread that may block, beside a statement that can be cancelled |
 //! | `cleaning` | Cleaning up now |
 //! | `cursor` | Cursors: DECLARE, FETCH, MOVE and CLOSE |
@@ -13,6 +14,7 @@
 //! | `utility` | Statements that are run from their syntax |
 
 pub(crate) mod alter_database;
+pub(crate) mod analyze;
 pub(crate) mod apart;
 pub(crate) mod cleaning;
 pub(crate) mod cursor;

@@ -21,11 +21,7 @@ impl Session {
     pub(crate) async fn run_own(&mut self, own: &Own) -> Result<Execution, SqlError> {
         match own {
             Own::Vacuum { .. } | Own::CleanupProcedure { .. } => self.vacuum(own).await,
-            // There are no statistics to gather: estimates come from the trees.
-            Own::Analyze { tables } => {
-                self.check_tables(tables)?;
-                command("ANALYZE")
-            }
+            Own::Analyze { verbose, tables } => Box::pin(self.analyze(*verbose, tables)).await,
             Own::Role(command) => Box::pin(self.run_role(command)).await,
             Own::Grant(command) => Box::pin(self.run_grant(command)).await,
             Own::Defaults(command) => Box::pin(self.run_defaults(command)).await,

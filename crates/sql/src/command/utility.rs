@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
-use datafusion::physical_plan::displayable;
 use datafusion::sql::sqlparser::ast::{
     self, ContextModifier, DiscardObject, Expr, Ident, Reset, Set, Statement, TransactionAccessMode,
     TransactionIsolationLevel, TransactionMode, UnaryOperator, Value,
@@ -21,6 +20,7 @@ use crate::parse::shape::is_optimizable;
 use crate::pg::context::PgContext;
 use crate::pg::errors;
 use crate::pg::functions::quote_ident;
+use crate::plan::estimate::shown::Shown;
 use crate::plan::planner::{Names, QueryPlan, task_context};
 use crate::plan::statement::{Kind, Prepared, text_field};
 use crate::session::settings::Variables;
@@ -549,7 +549,7 @@ impl Session {
         inner: &Arc<Prepared>,
         values: &[ScalarValue],
         analyze: bool,
-        verbose: bool,
+        show: Shown,
     ) -> Result<Vec<String>, SqlError> {
         let executed;
         let (inner, values) = match &inner.kind {
@@ -570,7 +570,7 @@ impl Session {
                 lines.push(format!("{:?} on {}", write.op, write.table.name));
                 let mut shown = Vec::new();
                 if analyze {
-                    let modified = self.modify(inner, write, values, &[], Some(verbose)).await?;
+                    let modified = self.modify(inner, write, values, &[], Some(show)).await?;
                     lines.push(format!("  rows written: {}", modified.rows));
                     shown = match (&write.tree, modified.plan) {
                         (Some(tree), None) => tree.describe(),
@@ -580,10 +580,10 @@ impl Session {
                     shown.extend(tree.describe());
                     if tree.may_be_long() {
                         shown.push(OR_ELSE.to_owned());
-                        shown.extend(self.plan_lines(&write.stream, values, &inner.text, verbose).await?);
+                        shown.extend(self.plan_lines(&write.stream, values, &inner.text, show).await?);
                     }
                 } else {
-                    shown.extend(self.plan_lines(&write.stream, values, &inner.text, verbose).await?);
+                    shown.extend(self.plan_lines(&write.stream, values, &inner.text, show).await?);
                 }
                 lines.extend(shown.into_iter().map(|line| format!("  ->  {line}")));
             }
@@ -618,12 +618,12 @@ impl Session {
                             lines.extend(select.describe());
                         }
                         _ if inner.once.any_writes() => {
-                            let gathered = self.gather_and_modify(inner, query, values, Some(verbose)).await?;
+                            let gathered = self.gather_and_modify(inner, query, values, Some(show)).await?;
                             let rows: usize = gathered.batches.iter().map(|batch| batch.num_rows()).sum();
                             lines.push(format!("rows: {rows}"));
                             lines.extend(gathered.plan.unwrap_or_default());
                         }
-                        _ => lines.extend(self.analyzed(inner, &query.plan, values, beside, verbose).await?),
+                        _ => lines.extend(self.analyzed(inner, &query.plan, values, beside, show).await?),
                     }
                 } else {
                     if let Some(select) = direct {
@@ -633,7 +633,7 @@ impl Session {
                         }
                     }
                     if direct.is_none_or(DirectSelect::may_be_long) {
-                        lines.extend(self.plan_lines(&query.plan, values, &inner.text, verbose).await?);
+                        lines.extend(self.plan_lines(&query.plan, values, &inner.text, show).await?);
                     }
                 }
             }
@@ -648,12 +648,12 @@ impl Session {
                     &write.stream
                 }
             };
-            let shown = self.plan_lines(of, values, &inner.text, verbose).await?;
+            let shown = self.plan_lines(of, values, &inner.text, show).await?;
             lines.extend(shown.into_iter().map(|line| format!("  ->  {line}")));
         }
         for (number, locking) in inner.locks.iter().enumerate() {
             lines.push(format!("Locked Rows {}", number + 1));
-            let shown = self.plan_lines(locking.source(), values, &inner.text, verbose).await?;
+            let shown = self.plan_lines(locking.source(), values, &inner.text, show).await?;
             lines.extend(shown.into_iter().map(|line| format!("  {line}")));
         }
         if analyze {
@@ -668,17 +668,16 @@ impl Session {
         plan: &QueryPlan,
         values: &[ScalarValue],
         text: &str,
-        verbose: bool,
+        show: Shown,
     ) -> Result<Vec<String>, SqlError> {
         let state = self.state()?;
         let instance = plan.instance(&state, values).await.map_err(|error| errors::from_datafusion(error, text))?;
-        let mut shown = String::new();
-        if verbose {
-            shown = format!("{}\n", plan.logical.display_indent());
+        let mut lines = Vec::new();
+        if show.verbose {
+            lines.extend(plan.logical.display_indent().to_string().lines().map(str::to_owned));
         }
-        shown += &displayable(instance.plan().as_ref()).indent(verbose).to_string();
-        let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
-        lines.extend(instance.shown_subqueries(verbose));
+        lines.extend(show.lines(instance.plan(), false));
+        lines.extend(instance.shown_subqueries(show));
         plan.give_back(instance);
         Ok(lines)
     }
@@ -690,7 +689,7 @@ impl Session {
         plan: &QueryPlan,
         values: &[ScalarValue],
         beside: Beside,
-        verbose: bool,
+        show: Shown,
     ) -> Result<Vec<String>, SqlError> {
         let failed = |error| errors::from_datafusion(error, &prepared.text);
         let state = self.state()?;
@@ -713,7 +712,7 @@ impl Session {
         let rows = guarded(&stop, deadline, work).await?;
         drop(stream);
         let mut lines = vec![format!("rows: {rows}")];
-        lines.extend(instance.measured(verbose));
+        lines.extend(instance.measured(show));
         plan.give_back(instance);
         Ok(lines)
     }

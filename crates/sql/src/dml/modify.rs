@@ -23,6 +23,7 @@ use crate::exec::wait::Waiting;
 use crate::exec::wait::guarded;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::TextStyle;
+use crate::plan::estimate::shown::Shown;
 use crate::plan::planner::Names;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::Prepared;
@@ -300,7 +301,7 @@ impl Session {
         plan: &WritePlan,
         values: &[ScalarValue],
         formats: &[Format],
-        shown: Option<bool>,
+        shown: Option<Shown>,
     ) -> Result<Modified, SqlError> {
         self.refuse_if_read_only(plan.op.name())?;
         if !plan.constants.is_empty() {

@@ -26,6 +26,7 @@ use crate::exec::context::{Beside, StatementContext, StopFlag, TargetRow};
 use crate::exec::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, Values};
 use crate::exec::table::KEY_COLUMN;
 use crate::pg::errors;
+use crate::plan::estimate::shown::Shown;
 use crate::plan::planner::{QueryPlan, settled, simplified, task_context, task_of};
 use crate::plan::planning::Planning;
 use crate::wire::SqlError;
@@ -273,7 +274,7 @@ impl Stream<'_> {
     pub(super) async fn feed(
         &self,
         modify: &mut Modify<'_>,
-        shown: Option<bool>,
+        shown: Option<Shown>,
     ) -> Result<Option<Vec<String>>, SqlError> {
         let instance = self.plan.instance(self.state, self.values).await.map_err(|error| self.failed(error))?;
         let mut stream = instance.start(self.task(modify.view(), None)).map_err(|error| self.failed(error))?;
@@ -293,7 +294,7 @@ impl Stream<'_> {
             self.stop.check()?;
         }
         drop(stream);
-        let shown = shown.map(|verbose| instance.measured(verbose));
+        let shown = shown.map(|shown| instance.measured(shown));
         self.plan.give_back(instance);
         Ok(shown)
     }

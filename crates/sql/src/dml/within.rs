@@ -27,6 +27,7 @@ use crate::exec::wait::{Waiting, guarded};
 use crate::exec::weight;
 use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors;
+use crate::plan::estimate::shown::Shown;
 use crate::plan::planner::{Names, task_context};
 use crate::plan::plans::RunBy;
 use crate::plan::statement::{Prepared, Query};
@@ -101,7 +102,7 @@ impl<'a> Run<'a> {
         &self,
         query: &Query,
         statement: &Statement<'_>,
-        shown: Option<bool>,
+        shown: Option<Shown>,
     ) -> Result<Gathered, SqlError> {
         let failed = |error| self.failed(error);
         let instance = query.plan.instance(self.state, self.values).await.map_err(failed)?;
@@ -123,7 +124,7 @@ impl<'a> Run<'a> {
             self.stop.check()?;
         }
         drop(stream);
-        let plan = shown.map(|verbose| instance.measured(verbose));
+        let plan = shown.map(|shown| instance.measured(shown));
         query.plan.give_back(instance);
         Ok(Gathered { batches, memory, plan })
     }
@@ -165,7 +166,7 @@ impl Session {
         params: &[ScalarValue],
         formats: &[Format],
         text: &str,
-        shown: Option<bool>,
+        shown: Option<Shown>,
     ) -> Result<Modified, SqlError> {
         match self.run_together(Main::Write(plan), around, params, formats, text, shown).await? {
             Done::Modified(modified) => Ok(modified),
@@ -182,7 +183,7 @@ impl Session {
         prepared: &Prepared,
         query: &Query,
         values: &[ScalarValue],
-        shown: Option<bool>,
+        shown: Option<Shown>,
     ) -> Result<Gathered, SqlError> {
         self.refuse_if_read_only("SELECT")?;
         self.note_undo(true)?;
@@ -218,7 +219,7 @@ impl Session {
         params: &[ScalarValue],
         formats: &[Format],
         text: &str,
-        shown: Option<bool>,
+        shown: Option<Shown>,
     ) -> Result<Done, SqlError> {
         let Hot { lock_timeout, zone, .. } = self.hot();
         let writes =

@@ -46,6 +46,19 @@ pub(crate) struct AnyOf {
     set: Mutex<Option<(u64, Set)>>,
 }
 
+impl AnyOf {
+    /// How many elements it has, as far as is known before it runs.
+    pub(crate) fn count(&self) -> Option<usize> {
+        match &self.list {
+            List::Elements(items) => Some(items.len()),
+            List::Array(_) => None,
+        }
+    }
+    pub(crate) fn is_negated(&self) -> bool {
+        self.negated
+    }
+}
+
 /// What the value is looked for in.
 #[derive(Debug)]
 enum List {

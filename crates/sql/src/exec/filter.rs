@@ -91,6 +91,11 @@ pub(crate) struct ByteFilterExec {
 }
 
 impl ByteFilterExec {
+    /// What it filters by.
+    pub(crate) fn filter(&self) -> &FilterExec {
+        &self.filter
+    }
+
     fn new(filter: FilterExec) -> Result<Self> {
         let condition = pieces::bounded(filter.predicate())?;
         Ok(Self { filter, condition, metrics: ExecutionPlanMetricsSet::new() })

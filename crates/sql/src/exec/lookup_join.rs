@@ -1,6 +1,6 @@
 //! A join that looks up the rows of one side by the keys of the other.
 //!
-//! There are no statistics, so it decides when it runs. The *outer* side is read first. Has it ended
+//! Estimates (which say which side has fewer rows) may be far off, so it decides when it runs. The *outer* side is read first. Has it ended
 //! after a few thousand rows, the *inner* table is read only where its tree has their keys: sorted,
 //! each once, through the statement's snapshot. Otherwise the inner side is read as planned. Either
 //! way the rows go through the hash join that DataFusion planned, which stands in the plan as the
@@ -43,6 +43,7 @@ use crate::exec::context::StatementContext;
 use crate::exec::scan::ScanExec;
 use crate::pg::functions::numeric;
 use crate::plan::access::{AccessPath, KeyValues, cast_keeps, encode_key, evaluate_constant, trees};
+use crate::plan::estimate::physical::{self, Estimate};
 use crate::plan::key_order::{scan_below, with_scan};
 use crate::plan::planning::Planning;
 
@@ -51,6 +52,9 @@ type Expr = Arc<dyn PhysicalExpr>;
 
 /// Inner rows that may be read for each outer row that may be looked up, when a key can have many.
 const ROWS_PER_KEY: usize = 4;
+
+/// By what factor one side's rows have to be fewer than the other's for it to be the one that is read first.
+const MANY_FEWER: f64 = 2.0;
 
 /// Bytes of rows that are held before the join begins, which counts what it holds itself.
 const BYTES_MAX: usize = 16 << 20;
@@ -62,6 +66,8 @@ pub(crate) struct LookupJoinExec {
     join: Plan,
     lookup: Arc<Lookup>,
     planning: Planning,
+    /// What comes out of it, where that is known.
+    estimate: Option<Estimate>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -107,16 +113,26 @@ impl LookupJoinExec {
             JoinType::RightSemi => Some(JoinSide::Left),
             _ => None,
         };
-        let mut best: Option<((bool, bool, u8, bool), Lookup)> = None;
+        let estimates = [hash.left(), hash.right()].map(physical::of);
+        let [left, right] = &estimates;
+        let fewer = |a: &Option<Estimate>, b: &Option<Estimate>| match (a, b) {
+            (Some(a), Some(b)) => a.rows * MANY_FEWER < b.rows,
+            _ => false,
+        };
+        let (left_is_fewer, right_is_fewer) = (fewer(left, right), fewer(right, left));
+        let mut best: Option<((bool, bool, bool, u8, bool), Lookup)> = None;
         for &side in sides {
-            let outer = if side == JoinSide::Right { hash.left() } else { hash.right() };
+            let (outer, is_fewer) = match side {
+                JoinSide::Right => (hash.left(), left_is_fewer),
+                _ => (hash.right(), right_is_fewer),
+            };
             if let Some(lookup) = Lookup::new(hash, side)? {
                 let rows = boundedness(outer);
                 // Rows that are found more directly anyway are not looked up.
                 if lookup.bounded == 3 || (lookup.bounded == 2 && rows == 0) {
                     continue;
                 }
-                let score = (rows > 0, subquery == Some(side), rows, lookup.path.is_one());
+                let score = (is_fewer, rows > 0, subquery == Some(side), rows, lookup.path.is_one());
                 if best.as_ref().is_none_or(|(known, _)| score > *known) {
                     best = Some((score, lookup));
                 }
@@ -124,8 +140,17 @@ impl LookupJoinExec {
         }
         Ok(best.map(|(_, lookup)| {
             let metrics = ExecutionPlanMetricsSet::new();
-            Arc::new(Self { join: Arc::clone(join), lookup: Arc::new(lookup), planning, metrics }) as Plan
+            let estimate = match estimates {
+                [Some(left), Some(right)] => Some(physical::above(join, vec![left, right])),
+                _ => None,
+            };
+            Arc::new(Self { join: Arc::clone(join), lookup: Arc::new(lookup), planning, estimate, metrics }) as Plan
         }))
+    }
+
+    /// What comes out of it, where that is known.
+    pub(crate) fn estimate(&self) -> Option<&Estimate> {
+        self.estimate.as_ref()
     }
 
     fn sides(&self) -> Result<(&Plan, &Plan)> {

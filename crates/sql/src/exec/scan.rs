@@ -42,6 +42,7 @@ use crate::exec::context::StatementContext;
 use crate::pg::functions::numeric;
 use crate::pg::running;
 use crate::plan::access::{self, AccessPath, Probe, ProbeKind, constant, evaluate_constant};
+use crate::plan::estimate::TableEstimate;
 use crate::plan::planning::Planning;
 
 /// Rows of the first batch, unless fewer are wanted.
@@ -72,6 +73,8 @@ pub(crate) struct ScanExec {
     read: Option<Arc<AtomicUsize>>,
     /// What the plan is made with: expressions say it.
     config: Arc<ConfigOptions>,
+    /// What is known of the table's rows.
+    estimate: Option<Arc<TableEstimate>>,
     properties: Arc<PlanProperties>,
 }
 
@@ -84,13 +87,38 @@ impl ScanExec {
         probes: Vec<Probe>,
         limit: Option<usize>,
         config: Arc<ConfigOptions>,
+        estimate: Option<Arc<TableEstimate>>,
     ) -> Result<Self> {
         let schema = Arc::new(full.project(&columns)?);
-        let access = AccessPath::choose(&table, &probes).try_map(constant)?;
+        let access = AccessPath::choose_by(&table, &probes, estimate.as_deref()).try_map(constant)?;
         let properties = Self::properties_of(&table, &columns, &schema, &access, &config)?;
         let probes = probes.into();
         let (first, given, read) = (FIRST_ROWS, None, None);
-        Ok(Self { table, target, columns, schema, access, probes, limit, first, given, read, config, properties })
+        Ok(Self {
+            table,
+            target,
+            columns,
+            schema,
+            access,
+            probes,
+            limit,
+            first,
+            given,
+            read,
+            config,
+            estimate,
+            properties,
+        })
+    }
+
+    /// What is known of the table's rows.
+    pub(crate) fn estimate(&self) -> Option<&Arc<TableEstimate>> {
+        self.estimate.as_ref()
+    }
+
+    /// About how many rows it reads, which the predicates bound as far as its tree's key goes.
+    pub(crate) fn estimated_rows(&self, of: &TableEstimate) -> f64 {
+        of.rows() * self.access.part(of)
     }
 
     /// What the plan is made with.

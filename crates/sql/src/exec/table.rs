@@ -1,6 +1,6 @@
 //! A table of the engine as DataFusion sees it.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -15,6 +15,7 @@ use resurgam_engine::Table;
 use crate::exec::scan::ScanExec;
 use crate::pg::types;
 use crate::plan::access::{Probe, probes};
+use crate::plan::estimate::TableEstimate;
 
 /// Name of the column that holds a row's encoded clustered key, present only in the
 /// target of UPDATE and DELETE.
@@ -27,6 +28,8 @@ pub(crate) struct EngineTable {
     /// The target of an UPDATE or DELETE: has [`KEY_COLUMN`] as its last column.
     pub(crate) target: bool,
     schema: SchemaRef,
+    /// How large it is, once somebody who plans has asked.
+    estimate: OnceLock<Arc<TableEstimate>>,
 }
 
 /// What expressions are made with where a session says nothing else.
@@ -44,7 +47,23 @@ impl EngineTable {
         if target {
             fields.push(Field::new(KEY_COLUMN, DataType::BinaryView, false));
         }
-        Self { table, target, schema: Arc::new(Schema::new(fields)) }
+        Self { table, target, schema: Arc::new(Schema::new(fields)), estimate: OnceLock::new() }
+    }
+
+    /// What is known of its rows.
+    pub(crate) fn estimate(&self) -> Option<&Arc<TableEstimate>> {
+        self.estimate.get()
+    }
+
+    /// The same, found out in that way if it is not known yet.
+    pub(crate) fn estimate_by(
+        &self,
+        look: impl FnOnce(&Arc<Table>) -> Option<Arc<TableEstimate>>,
+    ) -> Option<Arc<TableEstimate>> {
+        if self.estimate.get().is_none() {
+            let _ = self.estimate.set(look(&self.table)?);
+        }
+        self.estimate.get().cloned()
     }
 
     fn all_probes(&self, filters: &[Expr]) -> Vec<Probe> {
@@ -77,7 +96,8 @@ impl TableProvider for EngineTable {
         let config = session.execution_props().config_options().unwrap_or(&PLANNED_WITH);
         let config = Arc::clone(config);
         let table = Arc::clone(&self.table);
-        Ok(Arc::new(ScanExec::new(table, self.target, columns, &self.schema, probes, limit, config)?))
+        let estimate = self.estimate.get().cloned();
+        Ok(Arc::new(ScanExec::new(table, self.target, columns, &self.schema, probes, limit, config, estimate)?))
     }
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(filters

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{AlterTable, ObjectName, Statement};
 use crate::access::OwnerCommand;
 use crate::access::grant_syntax::{DefaultsCommand, GrantCommand};
 use crate::access::syntax::RoleCommand;
+use crate::command::analyze::Named;
 use crate::command::cursor::{self, Declare, Fetch};
 use crate::command::lock::{self, LockTables};
 use crate::command::notify::{self, NotifyCommand};
@@ -62,8 +63,9 @@ pub(crate) enum Own {
     /// VACUUM in all its forms.
     Vacuum {
         verbose: bool,
+        analyze: bool,
         /// The tables that it names: all are cleaned up, but these have to be there.
-        tables: Vec<ObjectName>,
+        tables: Vec<Named>,
     },
     /// SQL Server's procedure for the same.
     CleanupProcedure {
@@ -71,7 +73,8 @@ pub(crate) enum Own {
     },
     /// ANALYZE, of these tables or all.
     Analyze {
-        tables: Vec<ObjectName>,
+        verbose: bool,
+        tables: Vec<Named>,
     },
     Checkpoint,
     /// ALTER DATABASE … SET accelerated_database_recovery.

@@ -146,7 +146,7 @@ mod tests {
             let statements = statement::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             statements.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        let vacuum = format!("{:?}", Own::Vacuum { verbose: false, tables: Vec::new() });
+        let vacuum = format!("{:?}", Own::Vacuum { verbose: false, analyze: false, tables: Vec::new() });
         assert_eq!(names("begin; vacuum"), ["BEGIN".to_owned(), vacuum.clone()]);
         assert_eq!(names("/* x; */ vacuum ; ; select ';'")[0], vacuum);
         assert_eq!(names("/* x; */ vacuum ; ; select ';'").len(), 2);

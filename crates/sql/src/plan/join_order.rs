@@ -1,20 +1,24 @@
 //! In which order inner joins are done. In place of DataFusion's `EliminateCrossJoin`, which goes by FROM.
 //!
 //! Tables that inner joins and commas put together are a *region*: its inputs, and the conditions over
-//! them. There are no statistics, so the order follows from the conditions and the definitions:
+//! them. The order is the cheapest of a few, by estimates of rows ([`super::estimate`]):
 //!
-//! 1. It begins with the input that conditions of its own bound most: one row by a key, values of leading
-//!    key columns, bounds, other conditions; at last the first of FROM.
-//! 2. It goes on with an input that an equality connects with those before, of several with one of one
-//!    row, then with one of which at most one row matches (a unique key), then with one that is bounded.
+//! 1. It begins with each of the inputs in turn, as far as these are few.
+//! 2. It goes on with an input that an equality connects with those before, of several with the one that makes the least
+//!    work now: rows that are read (all that its own conditions leave by a key, or by lookups of the rows before) and
+//!    rows that come out.
 //! 3. Inputs that no equality connects begin anew. Such groups are put together by what conditions there are
-//!    between them, and only at last as a product: the most bounded group is held in memory beside the
+//!    between them, and only at last as a product: the smallest group is held in memory beside the
 //!    next, so that no product is.
+//!
+//! Where estimates are alike (small tables count as being of one size) the definitions decide: first the input that
+//! conditions of its own bound most (one row by a key, values of leading key columns, bounds, other conditions), at last the
+//! first of FROM; then one of one row, one of which at most one row matches (a unique key), one that is bounded.
 //!
 //! Invariants: the same rows with the same columns in the same order. Outer joins, semi-joins and whatever
 //! else is below are inputs as they are. No value of a constant has a say, so a plan that is kept is as
-//! good for others. The work is the number of inputs times that of conditions, and there is no limit as
-//! PostgreSQL's `join_collapse_limit`, which bounds a search that is exponential.
+//! good for others. The work is the number of inputs times that of conditions, for each of at most [`STARTS_MAX`] beginnings,
+//! and there is no limit as PostgreSQL's `join_collapse_limit`, which bounds a search that is exponential.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -30,8 +34,9 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Filter, Join, Lo
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use resurgam_engine::Table;
 
-use crate::plan::access::{AccessPath, Probe, probe_column, probes, trees};
-use crate::plan::planner::engine_table;
+use crate::plan::access::{AccessPath, FETCH, Probe, probe_column, probes, trees};
+use crate::plan::estimate::{self, Origin, TableEstimate};
+use crate::plan::planner::{engine_table, estimate_of};
 
 /// The rule that it replaces.
 const REPLACED: &str = "eliminate_cross_join";
@@ -157,6 +162,12 @@ struct Input {
     table: Option<Arc<Table>>,
     /// Columns of it that have one value.
     pinned: HashSet<usize>,
+    /// What is known of the table.
+    estimate: Option<Arc<TableEstimate>>,
+    /// Rows that its own conditions leave.
+    rows: f64,
+    /// What it takes to read them.
+    read: f64,
 }
 
 /// Inputs that are joined already.
@@ -164,6 +175,24 @@ struct Group {
     plan: LogicalPlan,
     inputs: Inputs,
     bounds: Bounds,
+    rows: f64,
+}
+
+/// Beginnings that are tried; and of so many inputs, more than the best one.
+const STARTS_MAX: usize = 8;
+const INPUTS_TRIED: usize = 64;
+
+/// What things take, where reading a row in order takes 1: to find a row by a key, to hold a row in a hash table.
+const FIND: f64 = 4.0;
+const HOLD: f64 = 2.0;
+/// More rows than that are not looked up: as `Planning` says by default.
+const LOOKED_UP: f64 = 4096.0;
+
+/// An order of inputs that equalities connect, and what it takes.
+struct Way {
+    order: Vec<usize>,
+    cost: f64,
+    rows: f64,
 }
 
 struct Region {
@@ -225,8 +254,16 @@ impl Region {
     /// All inputs joined, under what is left of the conditions.
     fn joined(mut self) -> Result<LogicalPlan> {
         let mut groups = Vec::new();
-        while let Some(first) = self.next_start() {
-            groups.push(self.grown(first)?);
+        while let Some(way) = self.best_way() {
+            let mut order = way.order.into_iter();
+            let Some(first) = order.next() else { break };
+            let mut group = self.take(first)?;
+            for next in order {
+                let next = self.take(next)?;
+                group = self.join(group, next)?;
+            }
+            group.rows = way.rows;
+            groups.push(group);
         }
         while let Some((a, b)) = self.connected(&groups) {
             let second = groups.remove(b);
@@ -234,7 +271,7 @@ impl Region {
             groups.insert(a, self.join(first, second)?);
         }
         // The last has the most rows: it is the one that is read as it comes.
-        groups.sort_by_key(|group| group.bounds);
+        groups.sort_by(|a, b| a.rows.total_cmp(&b.rows).then_with(|| a.bounds.cmp(&b.bounds)));
         let mut all = None;
         while let Some(next) = groups.pop() {
             all = Some(match all {
@@ -254,50 +291,90 @@ impl Region {
         }
     }
 
-    /// The most bounded of the inputs that are not joined yet, the first of FROM on a tie.
-    fn next_start(&self) -> Option<usize> {
+    /// The cheapest of the ways that are tried to join inputs that are not joined yet, and that equalities connect.
+    fn best_way(&self) -> Option<Way> {
         let free = self.inputs.iter().enumerate().filter(|(_, input)| input.plan.is_some());
-        free.min_by_key(|(_, input)| input.bounds).map(|(at, _)| at)
+        let first = free.min_by_key(|(_, input)| input.bounds).map(|(at, _)| at)?;
+        let mut best = self.way_from(first);
+        if best.order.len() > INPUTS_TRIED {
+            return Some(best);
+        }
+        let mut starts: Vec<usize> = best.order.iter().copied().filter(|at| *at != first).collect();
+        starts.sort_by(|a, b| {
+            let (a, b) = (&self.inputs[*a], &self.inputs[*b]);
+            a.rows.total_cmp(&b.rows).then_with(|| a.bounds.cmp(&b.bounds))
+        });
+        starts.truncate(STARTS_MAX - 1);
+        for start in starts {
+            let way = self.way_from(start);
+            // An equality may need several inputs on one side: from some beginnings less can be reached.
+            if (way.order.len(), -way.cost) > (best.order.len(), -best.cost) {
+                best = way;
+            }
+        }
+        Some(best)
     }
 
     /// An input with all that equalities connect with it, one after the other.
-    fn grown(&mut self, first: usize) -> Result<Group> {
-        let mut group = self.take(first)?;
-        while let Some(next) = self.next_of(&group.inputs) {
-            let next = self.take(next)?;
-            group = self.join(group, next)?;
+    fn way_from(&self, first: usize) -> Way {
+        let mut joined = Inputs::one(first);
+        let mut way = Way { order: vec![first], cost: self.inputs[first].read, rows: self.inputs[first].rows };
+        while let Some(Step { next, cost, rows }) = self.next_of(&joined, way.rows) {
+            joined.insert(next);
+            way.order.push(next);
+            way.cost += cost;
+            way.rows = rows;
         }
-        Ok(group)
+        way
     }
 
     fn take(&mut self, at: usize) -> Result<Group> {
         let input = &mut self.inputs[at];
         match input.plan.take() {
-            Some(plan) => Ok(Group { plan, inputs: Inputs::one(at), bounds: input.bounds }),
+            Some(plan) => Ok(Group { plan, inputs: Inputs::one(at), bounds: input.bounds, rows: input.rows }),
             None => internal_err!("an input that is joined twice"),
         }
     }
 
-    /// The best of the inputs that equalities connect with those joined.
-    fn next_of(&self, joined: &Inputs) -> Option<usize> {
-        let mut found: HashMap<usize, HashSet<usize>> = HashMap::new();
+    /// The best of the inputs that equalities connect with those joined, of which there are `rows` rows.
+    fn next_of(&self, joined: &Inputs, rows: f64) -> Option<Step> {
+        let mut found: HashMap<usize, Edges> = HashMap::new();
         for condition in self.conditions.iter().filter(|condition| !condition.is_done) {
             let Some([a, b]) = &condition.key else { continue };
-            for ((_, theirs), (expr, ours)) in [(a, b), (b, a)] {
-                if theirs.is_in(joined)
+            for ((theirs, known), (expr, ours)) in [(a, b), (b, a)] {
+                if known.is_in(joined)
                     && let Some(at) = ours.only()
+                    && !ours.is_in(joined)
                     && self.inputs[at].plan.is_some()
                 {
-                    let columns = found.entry(at).or_default();
-                    columns.extend(self.inputs[at].column(expr));
+                    let edges = found.entry(at).or_default();
+                    edges.columns.extend(self.inputs[at].column(expr));
+                    edges.keys.push((self.origin(theirs, known), self.inputs[at].origin(expr)));
                 }
             }
         }
-        let rank = |at: usize, columns: &HashSet<usize>| {
+        let mut best: Option<(f64, _, Step)> = None;
+        for (at, edges) in found {
             let input = &self.inputs[at];
-            (input.bounds.0 != ONE, !input.is_one_by(columns), input.bounds, !input.is_found_by(columns), at)
-        };
-        found.into_iter().min_by_key(|(at, columns)| rank(*at, columns)).map(|(at, _)| at)
+            let rank = (
+                input.bounds.0 != ONE,
+                !input.is_one_by(&edges.columns),
+                input.bounds,
+                !input.is_found_by(&edges.columns),
+                at,
+            );
+            let (cost, out) = input.joined_to(rows, &edges);
+            let is_better = best.as_ref().is_none_or(|(least, known, _)| (cost, &rank) < (*least, known));
+            if is_better {
+                best = Some((cost, rank, Step { next: at, cost, rows: out }));
+            }
+        }
+        best.map(|(_, _, step)| step)
+    }
+
+    /// The column that an expression over one input is.
+    fn origin(&self, expr: &Expr, of: &Inputs) -> Option<Origin> {
+        self.inputs[of.only()?].origin(expr)
     }
 
     /// Two groups that a condition connects: an equality, else any.
@@ -347,8 +424,24 @@ impl Region {
             null_equality: NullEquality::NullEqualsNothing,
             null_aware: false,
         });
-        Ok(Group { plan, inputs, bounds: left.bounds.min(right.bounds) })
+        Ok(Group { plan, inputs, bounds: left.bounds.min(right.bounds), rows: left.rows.max(right.rows) })
     }
+}
+
+/// An input to go on with, what that takes, and the rows that come out.
+struct Step {
+    next: usize,
+    cost: f64,
+    rows: f64,
+}
+
+/// What connects an input with those before.
+#[derive(Default)]
+struct Edges {
+    /// Its columns.
+    columns: HashSet<usize>,
+    /// Columns of others, and of its own, that equal each other.
+    keys: Vec<(Option<Origin>, Option<Origin>)>,
 }
 
 /// Which input a column is of.
@@ -430,10 +523,12 @@ impl Input {
     fn new<'c>(plan: LogicalPlan, conditions: impl Iterator<Item = &'c Expr>) -> Self {
         let mut conditions: Vec<&Expr> = conditions.flat_map(split_conjunction).collect();
         let (mut bounds, mut pinned) = ((if is_one_row(&plan) { ONE } else { UNBOUNDED }, Reverse(0)), HashSet::new());
-        let table = table_of(&plan, &mut conditions);
+        let (table, estimate) = table_of(&plan, &mut conditions).unzip();
+        let estimate = estimate.flatten();
+        let mut read = None;
         if let Some(table) = &table {
             let probes: Vec<Probe> = conditions.iter().flat_map(|condition| probes(table, condition)).collect();
-            let path = AccessPath::choose(table, &probes);
+            let path = AccessPath::choose_by(table, &probes, estimate.as_deref());
             let class = match (&path.low, &path.high) {
                 _ if path.is_one() => ONE,
                 _ if !path.equal.is_empty() => EQUAL,
@@ -442,11 +537,43 @@ impl Input {
             };
             bounds = (class, Reverse(path.score()));
             pinned.extend(probes.iter().filter(|probe| probe.is_one_value()).map(|probe| probe.column));
+            read = estimate.as_ref().map(|of| {
+                let each = if path.index.is_some() { FETCH } else { 1.0 };
+                of.rows() * path.part(of) * each
+            });
         }
         if !conditions.is_empty() {
             bounds.0 = bounds.0.min(FILTERED);
         }
-        Self { plan: Some(plan), bounds, table, pinned }
+        let rows = match &estimate {
+            Some(of) => of.rows() * estimate::logical::part(of, &conditions),
+            None => match bounds.0 {
+                ONE => 1.0,
+                _ => estimate::logical::rows(&plan, &table_rows),
+            },
+        };
+        Self { bounds, table, pinned, estimate, rows, read: read.unwrap_or(rows), plan: Some(plan) }
+    }
+
+    /// The table's column that an expression over it is, with what is known of it.
+    fn origin(&self, expr: &Expr) -> Option<Origin> {
+        estimate::logical::origin(self.estimate.as_ref()?, expr)
+    }
+
+    /// What it takes to join this input to `rows` rows, and how many rows come out.
+    fn joined_to(&self, rows: f64, edges: &Edges) -> (f64, f64) {
+        let out = rows * self.rows * estimate::physical::by_keys(&edges.keys, rows, self.rows);
+        let out = out.min(estimate::ROWS_MAX);
+        let read = self.read + HOLD * rows.min(self.rows) + rows.max(self.rows);
+        let found = match &self.estimate {
+            Some(of) if rows <= LOOKED_UP && self.is_found_by(&edges.columns) => {
+                // All that have the keys are read, before its own conditions drop some.
+                let kept = (self.rows / of.rows()).max(f64::MIN_POSITIVE);
+                rows * FIND + out / kept * FETCH
+            }
+            _ => f64::INFINITY,
+        };
+        (read.min(found) + out, out)
     }
 
     /// The table's column that an expression over it is.
@@ -478,8 +605,18 @@ fn is_one_row(plan: &LogicalPlan) -> bool {
     }
 }
 
+/// Rows of a table under conditions.
+fn table_rows(plan: &LogicalPlan) -> Option<f64> {
+    let mut conditions = Vec::new();
+    let (_, estimate) = table_of(plan, &mut conditions)?;
+    estimate.map(|of| of.rows() * estimate::logical::part(&of, &conditions))
+}
+
 /// The engine's table that `plan` reads, columns under their names, and the conditions on its rows.
-fn table_of<'p>(mut plan: &'p LogicalPlan, conditions: &mut Vec<&'p Expr>) -> Option<Arc<Table>> {
+fn table_of<'p>(
+    mut plan: &'p LogicalPlan,
+    conditions: &mut Vec<&'p Expr>,
+) -> Option<(Arc<Table>, Option<Arc<TableEstimate>>)> {
     loop {
         plan = match plan {
             LogicalPlan::SubqueryAlias(alias) => &alias.input,
@@ -496,7 +633,7 @@ fn table_of<'p>(mut plan: &'p LogicalPlan, conditions: &mut Vec<&'p Expr>) -> Op
             }
             LogicalPlan::TableScan(scan) => {
                 conditions.extend(&scan.filters);
-                return engine_table(&scan.source).map(|(table, _)| table);
+                return engine_table(&scan.source).map(|(table, _)| (table, estimate_of(&scan.source)));
             }
             _ => return None,
         }

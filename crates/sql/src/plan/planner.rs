@@ -20,13 +20,12 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
 use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
-use resurgam_engine::{Table, Transaction};
+use resurgam_engine::{Database, Table, Transaction};
 
 use crate::exec::apply;
 use crate::exec::bridge;
@@ -45,6 +44,8 @@ use crate::pg::context::PgContext;
 use crate::pg::running::{self, Stop};
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary, Fresh};
+use crate::plan::estimate::shown::Shown;
+use crate::plan::estimate::{self, Counted, TableEstimate};
 use crate::plan::in_lists;
 use crate::plan::join_order;
 use crate::plan::key_order::KeyOrder;
@@ -101,7 +102,12 @@ pub(crate) fn session_state(
 ) -> Result<SessionState> {
     let mut builder = SessionStateBuilder::new()
         .with_analyzer_rules(rules::rules())
-        .with_config(config().with_extension(Arc::new(planning)).with_extension(Arc::clone(stop)))
+        .with_config(
+            config()
+                .with_extension(Arc::new(planning))
+                .with_extension(Arc::clone(stop))
+                .with_extension(Arc::new(estimate::table::Asked(Arc::clone(cx)))),
+        )
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
         .with_query_planner(Arc::new(apply::Planner));
@@ -288,6 +294,8 @@ pub(crate) struct QueryPlan {
     pub(crate) typed_by_literals: bool,
     /// It has a value in it, maybe folded to a constant, that depends on the session.
     of_session: bool,
+    /// The tables' sizes that it was made by.
+    counted: Counted,
     pub(crate) params: Arc<[DataType]>,
     pub(crate) schema: SchemaRef,
     pub(crate) counts: Arc<Counts>,
@@ -319,6 +327,7 @@ impl QueryPlan {
         let schema = Arc::new(analyzed.schema().as_arrow().clone());
         let of_session = has_session_values(state, &analyzed);
         let typed_by_literals = is_typed_by_literals(&analyzed);
+        let counted = estimate::table::fill(state, &analyzed);
         let each_time = must_plan_each_time(&logical);
         let logical = if each_time { logical } else { apply::optimize(state, analyzed)? };
         // The optimiser can bring parameters into places that need their values.
@@ -334,6 +343,7 @@ impl QueryPlan {
             each_time,
             typed_by_literals,
             of_session,
+            counted,
             params,
             schema,
             counts,
@@ -476,6 +486,11 @@ impl QueryPlan {
         }
     }
 
+    /// Whether tables that it reads have become so much larger or smaller that it should be made anew.
+    pub(crate) fn is_outgrown(&self, engine: &Database) -> bool {
+        self.counted.is_outgrown(engine)
+    }
+
     /// Whether it is as it was planned first, without casts and the like, since each run plans anew.
     pub(crate) fn is_planned_each_time(&self) -> bool {
         self.each_time.load(Ordering::Relaxed)
@@ -572,16 +587,21 @@ impl Instance {
         &self.plan
     }
     /// Its subqueries' plans, as EXPLAIN shows them.
-    pub(crate) fn shown_subqueries(&self, verbose: bool) -> Vec<String> {
-        self.subqueries.shown(verbose)
+    pub(crate) fn shown_subqueries(&self, shown: Shown) -> Vec<String> {
+        self.subqueries.shown(shown)
     }
     /// The plan as EXPLAIN ANALYZE shows it, after its stream has ended.
-    pub(crate) fn measured(&self, verbose: bool) -> Vec<String> {
-        let shown = DisplayableExecutionPlan::with_metrics(self.plan.as_ref()).indent(verbose).to_string();
-        let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
-        lines.extend(self.shown_subqueries(verbose));
+    pub(crate) fn measured(&self, shown: Shown) -> Vec<String> {
+        let mut lines = shown.lines(&self.plan, true);
+        lines.extend(self.shown_subqueries(shown));
         lines
     }
+}
+
+/// What is known of the rows of the engine's table behind a source.
+pub(crate) fn estimate_of(source: &Arc<dyn TableSource>) -> Option<Arc<TableEstimate>> {
+    let provider = datafusion::datasource::source_as_provider(source).ok()?;
+    provider.downcast_ref::<EngineTable>()?.estimate().cloned()
 }
 
 /// The engine table behind a source, if it is one, and whether it is a DML target.

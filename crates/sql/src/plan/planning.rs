@@ -11,6 +11,8 @@ pub struct Planning {
     pub key_order: bool,
     /// Inner joins are put in an order of our own.
     pub join_order: bool,
+    /// Plans go by estimates of rows.
+    pub estimates: bool,
     /// Joins look up the rows of their inner side while the outer one has given at most so many
     /// rows; 0: they never do.
     pub lookup_rows: usize,
@@ -29,6 +31,7 @@ impl Default for Planning {
         Self {
             key_order: true,
             join_order: true,
+            estimates: true,
             lookup_rows: 4096,
             read_small_tables: true,
             direct: true,
@@ -43,6 +46,7 @@ impl Planning {
     pub const OFF: Self = Self {
         key_order: false,
         join_order: false,
+        estimates: false,
         lookup_rows: 0,
         read_small_tables: false,
         direct: false,

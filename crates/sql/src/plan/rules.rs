@@ -33,6 +33,7 @@ use crate::exec::outer_side::OuterSides;
 use crate::exec::row_rule::is_policy_mark;
 use crate::pg::functions::numeric::keys::NumericKeys;
 use crate::pg::running;
+use crate::plan::estimate::sides;
 use crate::plan::in_lists;
 
 /// DataFusion's rule of coercion.
@@ -116,6 +117,7 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     for rule in rules.iter_mut().filter(|rule| rule.name() == kept_limits::REPLACED) {
         *rule = Arc::new(KeptLimits(Arc::clone(rule)));
     }
+    sides::add(&mut rules);
     rules.insert(0, Arc::new(OuterSides));
     let check = rules.iter().position(|rule| rule.name() == CHECK).unwrap_or(rules.len());
     rules.insert(check, Arc::new(MissingSorts));

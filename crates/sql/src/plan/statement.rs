@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use parking_lot::Mutex;
 use resurgam_ast::AstWalk;
+use resurgam_engine::Database;
 
 use crate::access::needs::Needs;
 use crate::command::cursor::Declare;
@@ -26,6 +27,7 @@ use crate::pg::types::{self, TEXT, oid};
 use crate::pg::user_functions::UserFunction;
 use crate::plan::analyze;
 use crate::plan::call::{self, CallPlan};
+use crate::plan::estimate::shown::Shown;
 use crate::plan::params::placeholder_index;
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
@@ -115,6 +117,15 @@ impl Prepared {
 }
 
 impl Prepared {
+    /// Whether its tables have become so much larger or smaller that it should be planned anew.
+    pub(crate) fn is_outgrown(&self, engine: &Database) -> bool {
+        match &self.kind {
+            Kind::Query(query) => query.plan.is_outgrown(engine),
+            Kind::Write(write) => write.stream.is_outgrown(engine),
+            _ => false,
+        }
+    }
+
     /// Planning it has left so many bytes allocated (0: it was not measured). A physical plan takes about as much again.
     pub(crate) fn weighs(&mut self, bytes: usize) {
         self.bytes = self.bytes.max(bytes.saturating_mul(2));
@@ -135,7 +146,7 @@ pub(crate) enum Kind {
     Call(Box<CallPlan>),
     Explain {
         analyze: bool,
-        verbose: bool,
+        show: Shown,
         inner: Arc<Prepared>,
     },
     /// A cursor of a query.
@@ -427,20 +438,21 @@ pub(crate) fn prepare_within(
                 return Err(SqlError::unsupported("EXPLAIN formats other than text are not supported"));
             }
             let mut analyze = analyze;
-            let mut verbose = verbose;
+            let mut show = Shown { verbose, costs: true };
             for option in options.into_iter().flatten() {
-                let on =
-                    !matches!(option.arg.as_ref().map(ToString::to_string).as_deref(), Some("off" | "false" | "0"));
+                let value = option.arg.as_ref().map(|value| value.to_string().to_ascii_lowercase());
+                let on = !matches!(value.as_deref(), Some("off" | "false" | "0"));
                 match option.name.value.to_ascii_lowercase().as_str() {
                     "analyze" => analyze = on,
-                    "verbose" => verbose = on,
+                    "verbose" => show.verbose = on,
+                    "costs" => show.costs = on,
                     "format" => {
                         let format = option.arg.as_ref().map(ToString::to_string).unwrap_or_default();
                         if !format.trim_matches('\'').eq_ignore_ascii_case("text") {
                             return Err(SqlError::unsupported("EXPLAIN formats other than text are not supported"));
                         }
                     }
-                    "costs" | "buffers" | "timing" | "summary" | "settings" | "wal" => {}
+                    "buffers" | "timing" | "summary" | "settings" | "wal" => {}
                     other => {
                         return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\"")));
                     }
@@ -456,7 +468,7 @@ pub(crate) fn prepare_within(
             prepared.param_oids = Arc::clone(&inner.param_oids);
             prepared.fields = Some(text_field("QUERY PLAN"));
             prepared.needs = inner.needs.clone();
-            prepared.kind = Kind::Explain { analyze, verbose, inner: Arc::new(inner) };
+            prepared.kind = Kind::Explain { analyze, show, inner: Arc::new(inner) };
         }
         other => {
             prepared.fields = crate::command::utility::fields(&other);

@@ -952,13 +952,14 @@ impl Session {
         }
         let version = self.catalog_version();
         if let Some(found) = self.db.statements.get(text, self.path_id(), declared, version) {
-            return Some(found);
+            return (!found.is_outgrown(&self.db.engine)).then_some(found);
         }
         if self.local.is_empty() || self.local_generation != self.shared.variables.lock().generation {
             return None;
         }
         let found = self.local.get(&(text.to_owned(), declared.to_vec()))?;
-        (found.catalog_version == version).then(|| Arc::clone(found))
+        let is_current = found.catalog_version == version && !found.is_outgrown(&self.db.engine);
+        is_current.then(|| Arc::clone(found))
     }
 
     fn plan(
@@ -1086,13 +1087,14 @@ impl Session {
         Ok(prepared)
     }
 
-    /// Whether a statement was planned with the definitions of this moment, and with the settings
-    /// if it has to do with them.
+    /// Whether a statement was planned with the definitions of this moment, with the settings if it has to do with
+    /// them, and for tables of about the size that they have.
     fn is_current(&self, prepared: &Prepared) -> bool {
         !self.own_catalog()
             && prepared.catalog_version == self.catalog_version()
             && prepared.path == self.path_id()
             && prepared.settings.is_none_or(|made_with| made_with == self.shared.variables.lock().planned_with)
+            && !prepared.is_outgrown(&self.db.engine)
     }
 
     /// The statement planned against the present catalog.
@@ -1768,9 +1770,9 @@ impl Session {
                 written.map_err(|error| self.discreet(error, prepared))
             }
             Kind::Call(call) => self.run_call(call, values, formats, autocommit).await,
-            Kind::Explain { analyze, verbose, inner } => {
+            Kind::Explain { analyze, show, inner } => {
                 self.note_undo(*analyze)?;
-                let lines = Box::pin(self.explain(inner, values, *analyze, *verbose)).await?;
+                let lines = Box::pin(self.explain(inner, values, *analyze, *show)).await?;
                 // Names of hidden columns begin with a zero byte, which is no text.
                 let lines: Vec<String> = lines.into_iter().map(|line| line.replace('\0', "$")).collect();
                 let chunk = text_rows(&lines);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use resurgam_engine::{FIRST_DATABASE, ObjectKind, Table, Transaction};
+use resurgam_engine::{FIRST_DATABASE, ObjectKind, Table, TableStatistics, Transaction};
 
 use crate::command::alter_database;
 use crate::exec::context::StopFlag;
@@ -228,9 +228,13 @@ impl PgContext for SessionShared {
         Ok(Sizes { by_object: all.into_iter().map(|(object, bytes)| (object.0, bytes)).collect(), by_database })
     }
     fn row_estimate(&self, table: &Table) -> Option<u64> {
+        // Without a view: in REPEATABLE READ its snapshot would be the transaction's.
+        Some(self.database.upgrade()?.engine().row_count_estimate(table).unwrap_or(1000))
+    }
+    fn statistics(&self, table: &Table) -> Option<Arc<TableStatistics>> {
         let txn = self.txn.lock().clone()?;
-        let view = txn.view().ok()?;
-        Some(view.row_count_estimate(table))
+        // What cannot be read is none, and was said.
+        txn.statistics(table).ok().flatten()
     }
     fn activity(&self) -> Vec<Activity> {
         let Some(database) = self.database.upgrade() else { return Vec::new() };

@@ -8,12 +8,12 @@ use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
-use datafusion::physical_plan::displayable;
 use futures::future::BoxFuture;
 
 use super::function::{SubPlan, called, has_calls, map_calls, walk};
 use super::outer::{OuterCell, to_readers};
 use super::run::{Current, Ready};
+use crate::plan::estimate::shown::Shown;
 
 /// The subqueries of one physical plan.
 #[derive(Debug, Default)]
@@ -45,12 +45,12 @@ impl Run {
     }
 
     /// Their plans, for EXPLAIN.
-    pub(crate) fn shown(&self, verbose: bool) -> Vec<String> {
+    pub(crate) fn shown(&self, shown: Shown) -> Vec<String> {
         let mut lines = Vec::new();
         for ready in &self.all {
             lines.push(format!("SubPlan {}", ready.id()));
-            let plan = displayable(ready.plan().as_ref()).indent(verbose).to_string();
-            lines.extend(plan.lines().map(|line| format!("  ->  {line}")));
+            let plan = shown.lines(&ready.plan(), false);
+            lines.extend(plan.into_iter().map(|line| format!("  ->  {line}")));
         }
         lines
     }

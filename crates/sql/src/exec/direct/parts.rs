@@ -14,7 +14,8 @@ use super::expr::{LIST_MAX, RowExpr};
 use crate::exec::apply;
 use crate::pg::functions::numeric;
 use crate::plan::access::{AccessPath, KeyValues, Probe, ProbeKind, probe_column, probes};
-use crate::plan::planner::engine_table;
+use crate::plan::estimate::TableEstimate;
+use crate::plan::planner::{engine_table, estimate_of};
 
 /// See the module's head. Expressions are over the table's columns.
 pub(crate) struct Parts<'p> {
@@ -26,6 +27,7 @@ pub(crate) struct Parts<'p> {
     pub fetch: Option<usize>,
     pub filter: Option<Cow<'p, Expr>>,
     pub table: Arc<Table>,
+    estimate: Option<Arc<TableEstimate>>,
     pub schema: DFSchema,
     /// The scan is that of the rows to be written.
     pub target: bool,
@@ -143,12 +145,13 @@ impl<'p> Parts<'p> {
                         return None;
                     }
                     let (table, target) = engine_table(&scan.source)?;
+                    let estimate = estimate_of(&scan.source);
                     let schema = scan.source.schema();
                     let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), schema.as_ref()).ok()?;
                     let (skip, fetch) = limit.unwrap_or((0, None));
                     let output =
                         output.unwrap_or_else(|| plan.schema().columns().into_iter().map(Expr::Column).collect());
-                    let mut parts = Self { output, sort, group, skip, fetch, filter, table, schema, target };
+                    let mut parts = Self { output, sort, group, skip, fetch, filter, table, estimate, schema, target };
                     if is_aliased {
                         parts.unqualify()?;
                     }
@@ -202,10 +205,10 @@ impl<'p> Parts<'p> {
         all
     }
 
-    /// How each tree can be read, the clustered one first.
+    /// How each tree can be read, as far as it is worth it, the clustered one first.
     pub(crate) fn paths(&self) -> Vec<AccessPath<Expr>> {
         let probes: Vec<Probe> = self.conjuncts().iter().flat_map(|conjunct| probes(&self.table, conjunct)).collect();
-        AccessPath::all(&self.table, &probes).collect()
+        AccessPath::worth_a_look(AccessPath::all(&self.table, &probes).collect(), self.estimate.as_deref())
     }
 
     /// An expression over a row of the table; `None` if it needs more than that.

@@ -23,11 +23,18 @@ use resurgam_engine::{ColumnOrder, Cursor, Datum, DatumRef, Direction, ErrorKind
 use super::probe::{Probe, ProbeKind};
 use crate::exec::any_of;
 use crate::exec::bridge::{self, KeyValue};
+use crate::plan::estimate::TableEstimate;
 
 /// Most ranges that a path has: as many as there can be parameters.
 pub(super) const RANGES_MAX: usize = 65_536;
 /// Beyond so many ranges it is asked whether the table has more rows than that.
 const RANGES_FEW: usize = 64;
+/// What it takes to fetch a row that an index names, where reading one in order takes 1.
+pub(crate) const FETCH: f64 = 4.0;
+/// A way that takes so many times as much as another is not looked at.
+const MUCH_WORSE: f64 = 10.0;
+/// Elements of an array of which nothing is known, as in PostgreSQL.
+pub(crate) const ARRAY_ELEMENTS: f64 = 10.0;
 
 /// Which tree is read and what bounds it.
 #[derive(Clone, Debug)]
@@ -187,6 +194,27 @@ impl<V> AccessPath<V> {
         score * 2 + usize::from(self.index.is_none() && score > 0)
     }
 
+    /// About what part of the tree's rows it reads.
+    pub(crate) fn part(&self, of: &TableEstimate) -> f64 {
+        let columns = self.key_columns(&of.table);
+        let values = |values: &KeyValues<V>| match values {
+            KeyValues::Each(each) => each.len() as f64,
+            KeyValues::Array(_) => ARRAY_ELEMENTS,
+        };
+        let all: f64 = self.equal.iter().map(values).product();
+        if self.whole {
+            return (all / of.rows()).min(1.0);
+        }
+        let equal: f64 =
+            columns.iter().zip(&self.equal).map(|(column, list)| of.equal(*column) * values(list)).product();
+        let bounds = columns.get(self.equal.len()).map_or(1.0, |_| match (&self.low, &self.high) {
+            (Some(_), Some(_)) => of.between(),
+            (Some(_), None) | (None, Some(_)) => of.beyond(),
+            (None, None) => 1.0,
+        });
+        (equal * bounds).min(1.0)
+    }
+
     /// The same with other values.
     pub(crate) fn try_map<W, E>(
         &self,
@@ -276,6 +304,49 @@ impl AccessPath<Expr> {
             }
         }
         best
+    }
+}
+
+impl AccessPath<Expr> {
+    /// The best way by what is known of the table's columns, where that is enough to judge; by [`AccessPath::choose`] otherwise.
+    /// Rows that an index names are fetched one by one: of too many of them, all are read.
+    pub(crate) fn choose_by(table: &Table, probes: &[Probe], of: Option<&TableEstimate>) -> Self {
+        let by_rule = Self::choose(table, probes);
+        let Some(of) = of else { return by_rule };
+        if by_rule.whole || !by_rule.is_known_to(of) {
+            return by_rule;
+        }
+        let mut best = by_rule;
+        for path in Self::all(table, probes).filter(|path| path.is_known_to(of)) {
+            if path.whole || path.cost(of) < best.cost(of) {
+                best = path;
+            }
+        }
+        let is_exact = best.low.is_none() && best.high.is_none();
+        if best.index.is_some() && !best.whole && is_exact && best.cost(of) > of.rows() {
+            return Self::default();
+        }
+        best
+    }
+
+    /// These ways without those that are much worse than another, by what is known of the table's columns.
+    pub(crate) fn worth_a_look(mut paths: Vec<Self>, of: Option<&TableEstimate>) -> Vec<Self> {
+        let Some(of) = of else { return paths };
+        let costs = paths.iter().filter(|path| path.is_known_to(of)).map(|path| path.cost(of));
+        let least = costs.fold(f64::INFINITY, f64::min);
+        paths.retain(|path| path.whole || !path.is_known_to(of) || path.cost(of) <= least * MUCH_WORSE);
+        paths
+    }
+
+    /// What it takes to read its rows.
+    fn cost(&self, of: &TableEstimate) -> f64 {
+        of.rows() * self.part(of) * if self.index.is_some() { FETCH } else { 1.0 }
+    }
+
+    /// Whether something is known of all columns whose values it is given.
+    fn is_known_to(&self, of: &TableEstimate) -> bool {
+        let mut given = self.key_columns(&of.table).iter().zip(&self.equal);
+        !self.equal.is_empty() && given.all(|(at, _)| of.is_known(*at))
     }
 }
 
