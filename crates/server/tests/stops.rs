@@ -33,6 +33,15 @@ const BUSY: &[(&str, &str)] = &[
         "NOT EXISTS",
         "select count(*) from u a where not exists (select from u b where b.n = a.n and (a.id < 0 or b.m > 0))",
     ),
+    ("EXISTS by a key alone", "select count(*) from u a, t where exists (select from u b where b.n = a.n)"),
+    (
+        "NOT EXISTS by a key alone",
+        "select count(*) from u a, t where not exists (select from u b join u c using (n) where b.n = a.n)",
+    ),
+    (
+        "EXISTS or something else",
+        "select count(*) from u a, t where t.id < 0 or exists (select from u b where b.n = a.n)",
+    ),
     ("NOT IN", "select count(*) from u a where n not in (select n + id from u b where b.id + a.id < 0)"),
     ("ANY", "select count(*) from u a where a.id = any (select b.id + 1000000 from u b where b.id > a.id)"),
     ("LATERAL", "select count(*) from u a, lateral (select * from u b where b.id > a.id order by b.n, b.id limit 1) q"),

@@ -32,7 +32,9 @@ use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
+};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use resurgam_engine::{ColumnType, Datum, DatumRef, KeyRange, Table};
@@ -40,10 +42,12 @@ use resurgam_engine::{ColumnType, Datum, DatumRef, KeyRange, Table};
 use crate::exec::bridge::{self, KeyValue};
 use crate::exec::compact::compact;
 use crate::exec::context::StatementContext;
+use crate::exec::paced::PacedExec;
 use crate::exec::scan::ScanExec;
+use crate::exec::watch::below_watch;
 use crate::pg::functions::numeric;
 use crate::plan::access::{AccessPath, KeyValues, cast_keeps, encode_key, evaluate_constant, trees};
-use crate::plan::estimate::physical::{self, Estimate};
+use crate::plan::estimate::physical;
 use crate::plan::key_order::{scan_below, with_scan};
 use crate::plan::planning::Planning;
 
@@ -66,8 +70,6 @@ pub(crate) struct LookupJoinExec {
     join: Plan,
     lookup: Arc<Lookup>,
     planning: Planning,
-    /// What comes out of it, where that is known.
-    estimate: Option<Estimate>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -94,11 +96,7 @@ impl LookupJoinExec {
     /// The join with lookups, if it is one for them.
     pub(crate) fn in_place_of(join: &Plan, planning: Planning) -> Result<Option<Plan>> {
         let Some(hash) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
-        let plain = hash.null_equality() == NullEquality::NullEqualsNothing && !hash.null_aware;
-        // One partition is read: the inputs of a union are several.
-        let alone = |side: &Plan| side.output_partitioning().partition_count() == 1;
-        let alone = alone(join) && alone(hash.left()) && alone(hash.right());
-        if !plain || !alone || *hash.partition_mode() != PartitionMode::CollectLeft || planning.lookup_rows == 0 {
+        if planning.lookup_rows == 0 || !is_for_lookups(hash) {
             return Ok(None);
         }
         let sides: &[JoinSide] = match hash.join_type() {
@@ -113,44 +111,29 @@ impl LookupJoinExec {
             JoinType::RightSemi => Some(JoinSide::Left),
             _ => None,
         };
-        let estimates = [hash.left(), hash.right()].map(physical::of);
-        let [left, right] = &estimates;
-        let fewer = |a: &Option<Estimate>, b: &Option<Estimate>| match (a, b) {
-            (Some(a), Some(b)) => a.rows * MANY_FEWER < b.rows,
-            _ => false,
-        };
-        let (left_is_fewer, right_is_fewer) = (fewer(left, right), fewer(right, left));
-        let mut best: Option<((bool, bool, bool, u8, bool), Lookup)> = None;
+        let mut lookups = Vec::with_capacity(sides.len());
         for &side in sides {
-            let (outer, is_fewer) = match side {
-                JoinSide::Right => (hash.left(), left_is_fewer),
-                _ => (hash.right(), right_is_fewer),
-            };
             if let Some(lookup) = Lookup::new(hash, side)? {
-                let rows = boundedness(outer);
+                let rows = boundedness(if side == JoinSide::Right { hash.left() } else { hash.right() });
                 // Rows that are found more directly anyway are not looked up.
                 if lookup.bounded == 3 || (lookup.bounded == 2 && rows == 0) {
                     continue;
                 }
-                let score = (is_fewer, rows > 0, subquery == Some(side), rows, lookup.path.is_one());
-                if best.as_ref().is_none_or(|(known, _)| score > *known) {
-                    best = Some((score, lookup));
-                }
+                lookups.push((rows, lookup));
             }
         }
-        Ok(best.map(|(_, lookup)| {
-            let metrics = ExecutionPlanMetricsSet::new();
-            let estimate = match estimates {
-                [Some(left), Some(right)] => Some(physical::above(join, vec![left, right])),
-                _ => None,
-            };
-            Arc::new(Self { join: Arc::clone(join), lookup: Arc::new(lookup), planning, estimate, metrics }) as Plan
-        }))
+        // Estimates of both sides: each is a table with conditions then, and costs little to look at.
+        let fewer = if lookups.len() > 1 { side_of_fewer(hash) } else { None };
+        let best = lookups.into_iter().rev().max_by_key(|(rows, lookup)| {
+            let outer = if lookup.inner == JoinSide::Right { JoinSide::Left } else { JoinSide::Right };
+            let of_subquery = subquery == Some(lookup.inner);
+            (fewer == Some(outer), *rows > 0, of_subquery, *rows, lookup.path.is_one())
+        });
+        Ok(best.map(|(_, lookup)| Self::over(Arc::clone(join), lookup, planning)))
     }
 
-    /// What comes out of it, where that is known.
-    pub(crate) fn estimate(&self) -> Option<&Estimate> {
-        self.estimate.as_ref()
+    fn over(join: Plan, lookup: Lookup, planning: Planning) -> Plan {
+        Arc::new(Self { join, lookup: Arc::new(lookup), planning, metrics: ExecutionPlanMetricsSet::new() })
     }
 
     fn sides(&self) -> Result<(&Plan, &Plan)> {
@@ -225,6 +208,26 @@ impl LookupJoinExec {
         }
         Ok(Some((GivenExec::plan(inner, batches, None), lookups)))
     }
+}
+
+/// Whether rows that are looked up may come in place of a side of the join.
+fn is_for_lookups(hash: &HashJoinExec) -> bool {
+    let plain = hash.null_equality() == NullEquality::NullEqualsNothing && !hash.null_aware;
+    // One partition is read: the inputs of a union are several.
+    let alone = |partitioning: &Partitioning| partitioning.partition_count() == 1;
+    let alone = alone(hash.properties().output_partitioning())
+        && alone(hash.left().output_partitioning())
+        && alone(hash.right().output_partitioning());
+    plain && alone && *hash.partition_mode() == PartitionMode::CollectLeft
+}
+
+/// The side that has many fewer rows than the other, as far as can be told.
+fn side_of_fewer(hash: &HashJoinExec) -> Option<JoinSide> {
+    let (left, right) = (physical::of(hash.left())?.rows, physical::of(hash.right())?.rows);
+    if left * MANY_FEWER < right {
+        return Some(JoinSide::Left);
+    }
+    (right * MANY_FEWER < left).then_some(JoinSide::Right)
 }
 
 /// The first rows of a stream.
@@ -372,6 +375,9 @@ pub(crate) fn key_column(plan: &Plan, expr: &Expr) -> Option<usize> {
         let below: Expr = Arc::new(Column::new(column.name(), at));
         return key_column(filter.input(), &below);
     }
+    if let Some(paced) = plan.downcast_ref::<PacedExec>() {
+        return key_column(paced.input(), expr);
+    }
     let projection = plan.downcast_ref::<ProjectionExec>()?;
     key_column(projection.input(), &projection.expr().get(column.index())?.expr)
 }
@@ -447,11 +453,23 @@ impl ExecutionPlan for LookupJoinExec {
         let (Some(join), true) = (children.pop(), children.is_empty()) else {
             return internal_err!("a lookup join has one child");
         };
+        // The watch that the join got stands above this one instead.
+        let join = Arc::clone(below_watch(&join));
         match options.children_properties {
             ChildrenPropertiesMode::Keep => {
                 Ok(Arc::new(Self { join, metrics: ExecutionPlanMetricsSet::new(), ..Self::clone(&self) }))
             }
-            ChildrenPropertiesMode::Recompute => Ok(Self::in_place_of(&join, self.planning)?.unwrap_or(join)),
+            // The side that is looked up stays the one that it is.
+            ChildrenPropertiesMode::Recompute => {
+                let lookup = match join.downcast_ref::<HashJoinExec>().filter(|hash| is_for_lookups(hash)) {
+                    Some(hash) => Lookup::new(hash, self.lookup.inner)?,
+                    None => None,
+                };
+                Ok(match lookup {
+                    Some(lookup) => Self::over(join, lookup, self.planning),
+                    None => join,
+                })
+            }
         }
     }
     fn with_new_children(self: Arc<Self>, children: Vec<Plan>) -> Result<Plan> {

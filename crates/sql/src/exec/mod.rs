@@ -17,6 +17,7 @@
 //! | `locking` | SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE |
 //! | `lookup_join` | A join that looks up the rows of one side by the keys of the other |
 //! | `memory` | What statements may take of memory and of temporary files |
+//! | `paced` | Fewer rows at a time for joins that compare many pairs before they give any |
 //! | `pieces` | Columns that are computed are split by their bytes before they grow |
 //! | `in_order` | Inputs of a union one after another |
 //! | `once` | WITH queries that are computed once for a statement |
@@ -55,6 +56,7 @@ pub(crate) mod memory;
 pub(crate) mod missing_sorts;
 pub(crate) mod once;
 pub(crate) mod outer_side;
+pub(crate) mod paced;
 pub(crate) mod pieces;
 pub(crate) mod planners;
 pub(crate) mod record;

@@ -2,10 +2,12 @@
 //!
 //! A recursive query without an end gives rows for ever, and an aggregate above it takes them all in one
 //! go: nobody would ask whether the statement was cancelled or is out of time. [`WatchExec`] stands
-//! between them and asks at each batch.
+//! between them and asks at each batch. So it does above joins, which make many batches of one that they read: whoever reads
+//! them, another join among them, would not come back to a table, which asks, for as long as they do.
 //!
 //! A join that finds pairs, and none with its other condition, gives no batch for as long as it compares: its condition
-//! asks ([`Watched`]), each time that it is evaluated on some thousand pairs.
+//! asks ([`Watched`]), each time that it is evaluated on some thousand pairs. Where pairs have no other condition and are no rows,
+//! the join gets few rows at a time ([`paced`]).
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -32,45 +34,48 @@ use futures::StreamExt;
 
 use crate::exec::bridge;
 use crate::exec::context::StatementContext;
+use crate::exec::lookup_join::LookupJoinExec;
+use crate::exec::paced::paced;
 use crate::pg::running;
 
-/// Puts [`WatchExec`] above recursive queries, and above joins that compare each row with each; the conditions of
-/// joins of any kind ask.
+/// Puts [`WatchExec`] above recursive queries and joins of any kind; the conditions of joins ask.
 #[derive(Debug)]
 pub(crate) struct Watches;
 
 impl PhysicalOptimizerRule for Watches {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let watched = plan.transform_up(|plan| {
-            if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
-                let join: Arc<dyn ExecutionPlan> = match join.filter() {
+            let plan = if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+                match join.filter() {
                     Some(filter) => Arc::new(with_watched(join, filter)?),
                     None => plan,
-                };
-                return Ok(Transformed::yes(Arc::new(WatchExec(join)) as Arc<dyn ExecutionPlan>));
-            }
-            if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-                let Some(filter) = join.filter() else { return Ok(Transformed::no(plan)) };
-                let join = HashJoinExecBuilder::from(join).with_filter(Some(watched(filter))).build()?;
-                return Ok(Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>));
-            }
-            if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
-                let Some(filter) = join.filter() else { return Ok(Transformed::no(plan)) };
-                let join = SortMergeJoinExec::try_new(
-                    Arc::clone(join.left()),
-                    Arc::clone(join.right()),
-                    join.on().to_vec(),
-                    Some(watched(filter)),
-                    join.join_type(),
-                    join.sort_options().to_vec(),
-                    join.null_equality(),
-                )?;
-                return Ok(Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>));
-            }
-            Ok(match plan.is::<RecursiveQueryExec>() || plan.is::<CrossJoinExec>() {
-                true => Transformed::yes(Arc::new(WatchExec(plan)) as Arc<dyn ExecutionPlan>),
-                false => Transformed::no(plan),
-            })
+                }
+            } else if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+                match join.filter() {
+                    Some(filter) => {
+                        Arc::new(HashJoinExecBuilder::from(join).with_filter(Some(watched(filter))).build()?)
+                    }
+                    None => paced(plan)?,
+                }
+            } else if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
+                match join.filter() {
+                    Some(filter) => Arc::new(SortMergeJoinExec::try_new(
+                        Arc::clone(join.left()),
+                        Arc::clone(join.right()),
+                        join.on().to_vec(),
+                        Some(watched(filter)),
+                        join.join_type(),
+                        join.sort_options().to_vec(),
+                        join.null_equality(),
+                    )?),
+                    None => plan,
+                }
+            } else if plan.is::<RecursiveQueryExec>() || plan.is::<CrossJoinExec>() || plan.is::<LookupJoinExec>() {
+                plan
+            } else {
+                return Ok(Transformed::no(plan));
+            };
+            Ok(Transformed::yes(Arc::new(WatchExec(plan)) as Arc<dyn ExecutionPlan>))
         })?;
         Ok(watched.data)
     }
@@ -142,6 +147,11 @@ impl PhysicalExpr for Watched {
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt_sql(f)
     }
+}
+
+/// What a watch stands above.
+pub(crate) fn below_watch(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    plan.downcast_ref::<WatchExec>().map_or(plan, |watch| &watch.0)
 }
 
 /// See the module's head.

@@ -24,6 +24,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, ReplaceC
 
 use crate::exec::compact;
 use crate::exec::lookup_join::LookupJoinExec;
+use crate::exec::paced::PacedExec;
 use crate::exec::scan::ScanExec;
 use crate::plan::extremes;
 use crate::plan::planning::Planning;
@@ -110,7 +111,7 @@ pub(super) fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<us
 
 /// The only child of an operator that keeps its input's order, and takes all of it.
 pub(super) fn input_in_order(plan: &Plan) -> Option<&Plan> {
-    let keeps = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();
+    let keeps = plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || plan.is::<PacedExec>();
     match plan.children().as_slice() {
         [child] if keeps && plan.fetch().is_none() => Some(child),
         _ => None,
