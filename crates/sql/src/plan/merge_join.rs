@@ -12,12 +12,15 @@
 use std::sync::Arc;
 
 use datafusion::arrow::compute::SortOptions;
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::Result;
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{JoinSide, Result, internal_err};
 use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -108,12 +111,37 @@ fn merged(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         Arc::clone(join.left()),
         Arc::clone(join.right()),
         join.on().to_vec(),
-        join.filter().cloned(),
+        join.filter().map(left_first).transpose()?,
         *join.join_type(),
         vec![SortOptions::default(); join.on().len()],
         join.null_equality(),
     )?;
     Ok((merged.schema() == join.schema()).then(|| Arc::new(merged) as _))
+}
+
+/// The same condition with the left side's columns before those of the right one. A merge gives it its columns in that order, whatever
+/// order it names them in, and a join whose sides were swapped names them in the other one.
+fn left_first(filter: &JoinFilter) -> Result<JoinFilter> {
+    let columns = filter.column_indices();
+    let mut order: Vec<usize> = (0..columns.len()).collect();
+    order.sort_by_key(|at| columns[*at].side != JoinSide::Left);
+    if order.is_sorted() {
+        return Ok(filter.clone());
+    }
+    let mut place = vec![0; order.len()];
+    for (now, before) in order.iter().enumerate() {
+        place[*before] = now;
+    }
+    let expression = Arc::clone(filter.expression()).transform(|expr| match expr.downcast_ref::<Column>() {
+        Some(column) => {
+            let Some(now) = place.get(column.index()) else { return internal_err!("a condition of other columns") };
+            Ok(Transformed::yes(Arc::new(Column::new(column.name(), *now)) as Arc<dyn PhysicalExpr>))
+        }
+        None => Ok(Transformed::no(expr)),
+    });
+    let fields: Vec<FieldRef> = order.iter().map(|at| Arc::clone(&filter.schema().fields()[*at])).collect();
+    let columns = order.iter().map(|at| columns[*at].clone()).collect();
+    Ok(JoinFilter::new(expression.data()?, columns, Arc::new(Schema::new(fields))))
 }
 
 /// Whether a merge compares values of a type as `=` does. Not floats: a NaN equals itself.
@@ -135,6 +163,11 @@ fn is_comparable(ty: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::datatypes::Field;
+    use datafusion::logical_expr::Operator;
+    use datafusion::physical_expr::expressions::BinaryExpr;
+    use datafusion::physical_plan::joins::utils::ColumnIndex;
+
     use super::*;
 
     #[test]
@@ -150,5 +183,23 @@ mod tests {
         let at = |name: &str| names.iter().position(|known| known == name);
         assert!(at("merge_joins").is_some() && at(ORDERS).is_some(), "{names:?}");
         assert!(at("merge_joins") < at(ORDERS) && at("merge_joins") > at("join_selection"), "{names:?}");
+    }
+
+    #[test]
+    fn conditions_have_the_left_side_first() {
+        let field = |name: &str, ty: DataType| Arc::new(Field::new(name, ty, true));
+        let schema = Schema::new(vec![field("r", DataType::Int16), field("l", DataType::Int32)]);
+        let of = |index, side| ColumnIndex { index, side };
+        let columns = vec![of(3, JoinSide::Right), of(7, JoinSide::Left)];
+        let (r, l) = (Arc::new(Column::new("r", 0)), Arc::new(Column::new("l", 1)));
+        let less: Arc<dyn PhysicalExpr> = Arc::new(BinaryExpr::new(r, Operator::Lt, l));
+        let filter = JoinFilter::new(less, columns, Arc::new(schema));
+        let turned = left_first(&filter).expect("a condition");
+        assert_eq!(turned.expression().to_string(), "r@1 < l@0");
+        assert_eq!(turned.column_indices(), [of(7, JoinSide::Left), of(3, JoinSide::Right)]);
+        assert_eq!(turned.schema().field(0).data_type(), &DataType::Int32);
+        // One that is in order already stays.
+        let again = left_first(&turned).expect("a condition");
+        assert_eq!(again.expression().to_string(), "r@1 < l@0");
     }
 }
