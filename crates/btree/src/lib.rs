@@ -33,7 +33,7 @@ mod verify;
 pub use create::{create, free_tree_step};
 pub use merge::MergeOutcome;
 pub use scan::LeafWalk;
-pub use search::{Found, Spot};
+pub use search::{Found, Size, Spot};
 pub use verify::{TreeReport, verify};
 
 use resurgam_base::{ObjectId, PageId};

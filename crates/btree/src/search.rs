@@ -322,11 +322,16 @@ impl Tree {
         Ok(thin(keys, n))
     }
 
-    /// About how many records the tree has: of each level the records of a few nodes, which are evenly spaced, and what
-    /// that makes multiplied. Exact where a level has no more than [`ESTIMATED_BY`] nodes.
+    /// About how many records the tree has, as [`Tree::estimate_size`].
     pub fn estimate(&self, pool: &BufferPool) -> Result<u64> {
+        self.estimate_size(pool).map(|size| size.records)
+    }
+
+    /// About how many records and pages the tree has: of each level the records of a few nodes, which are evenly spaced, and
+    /// what that makes multiplied. Exact where a level has no more than [`ESTIMATED_BY`] nodes.
+    pub fn estimate_size(&self, pool: &BufferPool) -> Result<Size> {
         let mut chosen = vec![self.root];
-        let (mut level, mut nodes) = (None, 1f64);
+        let (mut level, mut nodes, mut pages) = (None, 1f64, 0f64);
         for _ in 0..DEPTH_MAX {
             let (mut read, mut records, mut children) = (0u32, 0u64, Vec::new());
             for id in &chosen {
@@ -347,6 +352,7 @@ impl Tree {
                 }
             }
             let Some(at) = level.filter(|_| read > 0) else { break };
+            pages += nodes;
             nodes *= records as f64 / f64::from(read);
             if at == 0 {
                 break;
@@ -355,8 +361,15 @@ impl Tree {
             let wanted = children.len().min(ESTIMATED_BY);
             chosen = (0..wanted).map(|i| children[(2 * i + 1) * children.len() / (2 * wanted)]).collect();
         }
-        Ok(nodes as u64)
+        Ok(Size { records: nodes as u64, pages: pages as u64 })
     }
+}
+
+/// About how large a tree is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    pub records: u64,
+    pub pages: u64,
 }
 
 /// A few records of a leaf that follow each other.

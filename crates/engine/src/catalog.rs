@@ -682,6 +682,9 @@ impl Transaction {
         }
         let table = self.0.db.inner().catalog.build(Definition::decode(&bytes)?, 0);
         self.0.state.lock().changed_definition(parts.id, Some(Arc::clone(&table)));
+        if let Some(old) = old {
+            self.follow_columns(old, &table)?;
+        }
         Ok(table)
     }
 

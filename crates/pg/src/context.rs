@@ -233,6 +233,10 @@ pub trait PgContext: Debug + Send + Sync {
     fn statistics(&self, _table: &Table) -> Option<Arc<TableStatistics>> {
         None
     }
+    /// The same for whoever plans: what was found out last, whatever the transaction's snapshot.
+    fn newest_statistics(&self, table: &Table) -> Option<Arc<TableStatistics>> {
+        self.statistics(table)
+    }
     /// All sessions.
     fn activity(&self) -> Vec<Activity>;
     /// Temporary files that statements made since the start, and the bytes that were written to them.

@@ -70,6 +70,7 @@ impl Database {
         if unseen > rows + ROWS_MIN {
             return txn.rollback();
         }
+        let before = self.statistics(table)?.map(|known| known.rows);
         match txn.store_statistics(table, &found) {
             Ok(Attempt::Done(())) => {}
             Ok(Attempt::Wait(_)) => return txn.rollback(),
@@ -77,9 +78,11 @@ impl Database {
             Err(error) => return Err(error),
         }
         drop(txn.commit(Durability::Async)?);
-        // With some it is looked at again. (The number of records is not exact.)
+        // Those that were not seen are news when they are committed. (The number of records is not exact: what was found once
+        // more without any difference is known.)
+        let left = if before == Some(found.rows) { 0 } else { unseen };
         if unseen <= rows / 4 + ROWS_MIN {
-            table.forget_changed(changed);
+            table.forget_changed(changed.saturating_sub(left));
         }
         self.note_statistics();
         tracing::debug!("table {} was analysed: {read} rows read of about {rows}", table.name);

@@ -10,14 +10,28 @@ use super::ColumnStatistics;
 
 /// Longer values are not compared: they count as distinct, and are neither common values nor bounds.
 const WIDTH_MAX: usize = 1024;
-/// Bytes of common values and bounds that are kept; of longer ones there are fewer.
+/// Bytes of common values, and of bounds, that are kept of a column, and of all of a table together; of longer ones there
+/// are fewer.
 const KEPT_BYTES_MAX: usize = 256 << 10;
+const KEPT_BYTES_OF_ALL: usize = 16 << 20;
+/// Bytes of a sample's values that all columns of a table hold together, and what each may hold in any case.
+const HELD_BYTES_OF_ALL: usize = 128 << 20;
+const HELD_BYTES_MIN: usize = 64 << 10;
+/// What a value takes beside its own bytes.
+const HELD_BESIDE: usize = 96;
 
-/// The values of one column in a sample.
+/// The values of one column in a sample. If they take more memory than they may, every second row is forgotten, and of
+/// those that follow every second one is passed over.
 pub(super) struct ColumnSample {
     name: String,
     ty: ColumnType,
     is_ordered: bool,
+    /// How many columns the table's memory is for.
+    share: usize,
+    held: usize,
+    /// Rows that were met, and each how many of them counts.
+    met: usize,
+    every: usize,
     rows: usize,
     nulls: usize,
     too_wide: usize,
@@ -33,14 +47,32 @@ struct Run {
 }
 
 impl ColumnSample {
-    pub(super) fn new(name: &str, ty: ColumnType) -> Self {
+    /// A column of a table of which as many as `columns` are looked at.
+    pub(super) fn new(name: &str, ty: ColumnType, columns: usize) -> Self {
         // PostgreSQL compares no values of json.
         let is_ordered = ty != ColumnType::Json;
-        Self { name: name.to_owned(), ty, is_ordered, rows: 0, nulls: 0, too_wide: 0, width: 0, values: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            ty,
+            is_ordered,
+            share: columns.max(1),
+            held: 0,
+            met: 0,
+            every: 1,
+            rows: 0,
+            nulls: 0,
+            too_wide: 0,
+            width: 0,
+            values: Vec::new(),
+        }
     }
 
     /// Takes the value of the next row.
     pub(super) fn add(&mut self, value: DatumRef<'_>) -> Result<()> {
+        self.met += 1;
+        if !(self.met - 1).is_multiple_of(self.every) {
+            return Ok(());
+        }
         self.rows += 1;
         let width = match value {
             DatumRef::Null => {
@@ -63,8 +95,28 @@ impl ColumnSample {
         }
         let mut by = Vec::with_capacity(width + 2);
         key::encode_unbounded(value, self.ty, &mut by)?;
+        self.held += held(&by);
         self.values.push((by, value.to_owned()));
+        if self.held > (HELD_BYTES_OF_ALL / self.share).max(HELD_BYTES_MIN) {
+            self.thin();
+        }
         Ok(())
+    }
+
+    /// Forgets every second row.
+    fn thin(&mut self) {
+        self.every *= 2;
+        let mut at = 0usize;
+        self.values.retain(|_| {
+            at += 1;
+            !at.is_multiple_of(2)
+        });
+        self.values.shrink_to_fit();
+        self.held = self.values.iter().map(|(by, _)| held(by)).sum();
+        self.nulls /= 2;
+        self.too_wide /= 2;
+        self.width /= 2;
+        self.rows = self.values.len() + self.nulls + self.too_wide;
     }
 
     /// What the sample says of a table of `total` rows; at most `target` common values, and as many groups.
@@ -134,7 +186,7 @@ impl ColumnSample {
             let bounds = others.len().min(target + 1).max(2);
             out.histogram = (0..bounds).map(|i| value(places[i * (places.len() - 1) / (bounds - 1)])).collect();
         }
-        shorten(&mut out);
+        shorten(&mut out, KEPT_BYTES_MAX.min(KEPT_BYTES_OF_ALL / self.share));
         out.correlation = correlation(&order);
         out
     }
@@ -214,17 +266,22 @@ fn correlation(order: &[usize]) -> Option<f32> {
     Some(correlation.clamp(-1.0, 1.0) as f32)
 }
 
+/// About what a value takes, in the form that it is ordered by and in its own.
+fn held(by: &[u8]) -> usize {
+    2 * by.len() + HELD_BESIDE
+}
+
 /// Keeps fewer values where they are long.
-fn shorten(of: &mut ColumnStatistics) {
+fn shorten(of: &mut ColumnStatistics, most: usize) {
     let bytes = |value: &Datum| match value {
         Datum::Text(text) => text.len() + 8,
         Datum::Bytes(bytes) => bytes.len() + 8,
         _ => 24,
     };
-    while of.common.iter().map(|(value, _)| bytes(value)).sum::<usize>() > KEPT_BYTES_MAX {
+    while of.common.iter().map(|(value, _)| bytes(value)).sum::<usize>() > most {
         of.common.truncate(of.common.len() / 2);
     }
-    while of.histogram.len() > 2 && of.histogram.iter().map(bytes).sum::<usize>() > KEPT_BYTES_MAX {
+    while of.histogram.len() > 2 && of.histogram.iter().map(bytes).sum::<usize>() > most {
         let last = of.histogram.len() - 1;
         let mut at = 0;
         of.histogram.retain(|_| {
@@ -239,7 +296,7 @@ mod tests {
     use super::*;
 
     fn of(values: impl Iterator<Item = Option<i32>>, total: f64, target: usize) -> ColumnStatistics {
-        let mut sample = ColumnSample::new("a", ColumnType::Int4);
+        let mut sample = ColumnSample::new("a", ColumnType::Int4, 1);
         for value in values {
             sample.add(value.map_or(DatumRef::Null, DatumRef::Int4)).expect("added");
         }
@@ -312,16 +369,39 @@ mod tests {
         assert_eq!(even.distinct, 10_000.0);
     }
 
+    /// Of a wide table fewer rows are held: what they say stays about the same, and so does what they take.
+    #[test]
+    fn memory_is_bounded() {
+        for columns in [1, 4000] {
+            let mut sample = ColumnSample::new("a", ColumnType::Text, columns);
+            let mut most = 0;
+            for i in 0..60_000 {
+                let text = format!("{:05}{}", i % 500, "x".repeat(900));
+                let value = if i % 4 == 3 { DatumRef::Null } else { DatumRef::Text(&text) };
+                sample.add(value).expect("added");
+                most = most.max(sample.held);
+            }
+            assert!(most <= (HELD_BYTES_OF_ALL / columns).max(HELD_BYTES_MIN) + 2 * 1024, "{most}");
+            let rows = sample.rows;
+            let found = sample.statistics(60_000.0, 100);
+            assert!((found.nulls - 0.25).abs() < 0.1, "{columns}: {found:?}");
+            assert!((900..920).contains(&found.width), "{columns}: {}", found.width);
+            assert!(rows > 20 && (columns > 1) == (rows < 1000), "{rows}");
+            let bytes = (found.common.len() + found.histogram.len()) * 900;
+            assert!(bytes <= 2 * (KEPT_BYTES_OF_ALL / columns).min(KEPT_BYTES_MAX) + 4 * 1024, "{bytes}");
+        }
+    }
+
     #[test]
     fn long_values_are_not_kept() {
-        let mut sample = ColumnSample::new("a", ColumnType::Text);
+        let mut sample = ColumnSample::new("a", ColumnType::Text, 1);
         for i in 0..100 {
             let text = format!("{i}{}", "x".repeat(2000));
             sample.add(DatumRef::Text(&text)).expect("added");
         }
         let found = sample.statistics(100.0, 100);
         assert!(found.width > 2000 && found.distinct == -1.0 && found.common.is_empty() && found.histogram.is_empty());
-        let mut sample = ColumnSample::new("a", ColumnType::Text);
+        let mut sample = ColumnSample::new("a", ColumnType::Text, 1);
         for i in 0..2000 {
             let text = format!("{i:05}{}", "x".repeat(1000));
             sample.add(DatumRef::Text(&text)).expect("added");
@@ -330,7 +410,7 @@ mod tests {
         let bytes: usize = found.histogram.len() * 1010;
         assert!(found.histogram.len() > 100 && bytes <= KEPT_BYTES_MAX + 2000, "{}", found.histogram.len());
         // Of json nothing is compared.
-        let mut sample = ColumnSample::new("a", ColumnType::Json);
+        let mut sample = ColumnSample::new("a", ColumnType::Json, 1);
         sample.add(DatumRef::Text("{}")).expect("added");
         let found = sample.statistics(1.0, 10);
         assert_eq!((found.distinct, found.width), (0.0, 3));

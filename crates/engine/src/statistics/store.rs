@@ -22,15 +22,35 @@ const CHUNK: usize = 1400;
 const BYTES_MAX: usize = CHUNK * u16::MAX as usize;
 /// Rows that are read for each of the values that are wanted, as PostgreSQL.
 const ROWS_FOR_VALUE: u64 = 300;
-/// Tables whose statistics are kept in memory.
+/// Tables whose statistics are kept in memory, and about what they take there.
 const KEPT: usize = 1000;
+const KEPT_BYTES: usize = 32 << 20;
 
-/// Statistics that were read, by their tables: with the first of the rows that they are stored in, which tells others.
+/// Statistics that were read.
 #[derive(Default)]
 pub(crate) struct StatisticsCache {
-    known: Mutex<HashMap<u32, (Vec<u8>, Option<Arc<TableStatistics>>)>>,
+    known: Mutex<Known>,
     /// Raised when some were stored.
     changes: AtomicU64,
+}
+
+/// By their tables: with the first of the rows that they are stored in, which tells others.
+#[derive(Default)]
+struct Known {
+    of: HashMap<u32, (Vec<u8>, Option<Arc<TableStatistics>>)>,
+    /// Of all of them, as they are stored.
+    bytes: usize,
+}
+
+impl Known {
+    fn insert(&mut self, table: u32, first: Vec<u8>, bytes: usize, statistics: Option<Arc<TableStatistics>>) {
+        if self.of.len() >= KEPT || self.bytes > KEPT_BYTES {
+            *self = Self::default();
+        }
+        // What it replaces is counted until all go: they are few.
+        self.bytes += bytes;
+        self.of.insert(table, (first, statistics));
+    }
 }
 
 /// What is to be found out of a table.
@@ -55,7 +75,7 @@ impl ReadView {
         let mut samples = Vec::with_capacity(what.columns.len());
         for at in what.columns {
             let column = table.columns.get(*at).ok_or_else(|| Error::internal(format!("there is no column {at}")))?;
-            samples.push(ColumnSample::new(&column.name, column.ty));
+            samples.push(ColumnSample::new(&column.name, column.ty, what.columns.len()));
         }
         let now = inner.vfs.wall_clock_us();
         let wanted = ROWS_FOR_VALUE * what.target.max(1) as u64;
@@ -67,8 +87,7 @@ impl ReadView {
             Ok(())
         })?;
         let mut statistics = TableStatistics { rows: sampled.rows, records: sampled.records, ..Default::default() };
-        statistics.pages =
-            inner.pool.space().pages_by_owner(&inner.pool)?.get(&table.tree.object).copied().unwrap_or(0);
+        statistics.pages = table.tree.estimate_size(&inner.pool)?.pages;
         // Of no rows nothing is said; what was known stays.
         for sample in samples.into_iter().filter(|_| sampled.read > 0) {
             statistics.columns.push(sample.statistics(sampled.rows as f64, what.target));
@@ -101,7 +120,7 @@ impl Transaction {
             return Ok(Attempt::Wait(wait));
         }
         let mut all = found.clone();
-        if let Ok(Some(before)) = self.statistics(table) {
+        if let Some(before) = self.newest_statistics(table.id)? {
             all.analyzed += before.analyzed;
             all.analyzed_itself += before.analyzed_itself;
             all.analyzed_at = all.analyzed_at.max(before.analyzed_at);
@@ -110,17 +129,59 @@ impl Transaction {
             let others = before.columns.iter().filter(|old| found.columns.iter().all(|new| new.name != old.name));
             all.columns.extend(others.filter(|old| is_there(&old.name)).cloned());
         }
+        self.put_all(table.id, &all)
+    }
+
+    /// What is known of columns that are called otherwise by now goes with them; of those that are gone or of another type
+    /// nothing is: who may read another one of that name need not have been one who may read these.
+    pub(crate) fn follow_columns(&self, old: &Table, new: &Table) -> Result<()> {
+        let stays = |name: &str, ty| new.columns.iter().any(|column| column.name == name && column.ty == ty);
+        if !old.is_table() || old.columns.iter().all(|column| stays(&column.name, column.ty)) {
+            return Ok(());
+        }
+        let Some(mut kept) = self.newest_statistics(new.id)? else { return Ok(()) };
+        let mut both = old.columns.iter().zip(&new.columns);
+        let is_renamed =
+            old.columns.len() == new.columns.len() && both.all(|(a, b)| (a.place, a.ty) == (b.place, b.ty));
+        kept.columns.retain_mut(|known| {
+            let at = old.columns.iter().position(|column| column.name == known.name && column.ty == known.ty);
+            match at {
+                Some(at) if is_renamed => known.name.clone_from(&new.columns[at].name),
+                _ => {}
+            }
+            at.is_some() && stays(&known.name, known.ty)
+        });
+        // Whoever stores some holds the table, as this transaction does.
+        let _ = self.put_all(new.id, &kept)?;
+        Ok(())
+    }
+
+    /// What is known of a table by whoever committed last, whatever this transaction's snapshot; what cannot be read is
+    /// nothing.
+    fn newest_statistics(&self, table: u32) -> Result<Option<TableStatistics>> {
+        let carrier = Arc::new(self.0.db.inner().catalog.carrier());
+        let (mut row, mut bytes) = (RowBuf::default(), Vec::new());
+        for at in 0..=usize::from(u16::MAX) {
+            if self.latest(&carrier, &statistics_key(table, at), &mut row)?.is_none() {
+                break;
+            }
+            bytes.extend_from_slice(&row.value);
+        }
+        Ok(TableStatistics::decode(&bytes).ok())
+    }
+
+    fn put_all(&self, table: u32, all: &TableStatistics) -> Result<Attempt<()>> {
         let bytes = all.encode()?;
         if bytes.len() > BYTES_MAX {
             return Err(Error::new(ErrorKind::LimitExceeded, "the statistics are too large to be stored"));
         }
         let chunks: Vec<&[u8]> = bytes.chunks(CHUNK).collect();
         for (at, chunk) in chunks.iter().enumerate() {
-            if let Attempt::Wait(wait) = self.put_statistics(&statistics_key(table.id, at), Some(chunk))? {
+            if let Attempt::Wait(wait) = self.put_statistics(&statistics_key(table, at), Some(chunk))? {
                 return Ok(Attempt::Wait(wait));
             }
         }
-        self.remove_chunks(table.id, chunks.len())
+        self.remove_chunks(table, chunks.len())
     }
 
     /// The table goes, and its statistics with it.
@@ -180,7 +241,7 @@ impl ReadView {
         if !self.read_value(tree, &statistics_key(table, 0), &mut first)? {
             return Ok(None);
         }
-        if let Some((known, statistics)) = inner.statistics.known.lock().get(&table)
+        if let Some((known, statistics)) = inner.statistics.known.lock().of.get(&table)
             && *known == first
         {
             return Ok(statistics.clone());
@@ -193,15 +254,11 @@ impl ReadView {
             bytes.extend_from_slice(&chunk);
         }
         let decoded = TableStatistics::decode(&bytes).map(Arc::new);
-        let mut known = inner.statistics.known.lock();
-        if known.len() >= KEPT {
-            known.clear();
-        }
         // Said once; none are there from then on.
         if let Err(error) = &decoded {
             tracing::warn!("statistics of table {table} are passed over: {error}");
         }
-        known.insert(table, (first, decoded.as_ref().ok().cloned()));
+        inner.statistics.known.lock().insert(table, first, bytes.len(), decoded.as_ref().ok().cloned());
         Ok(decoded.ok())
     }
 }

@@ -15,8 +15,8 @@ use crate::pg::catalog::{is_system_schema, system_relation};
 use crate::session::Session;
 use crate::wire::{Execution, SqlError};
 
-/// More values of a column are not kept.
-const TARGET_MAX: usize = 1000;
+/// PostgreSQL's limit of `default_statistics_target`.
+const TARGET_MAX: usize = 10_000;
 
 /// A table that ANALYZE or VACUUM names, and the columns of it that are named.
 #[derive(Clone, Debug, PartialEq)]

@@ -236,6 +236,11 @@ impl PgContext for SessionShared {
         // What cannot be read is none, and was said.
         txn.statistics(table).ok().flatten()
     }
+    fn newest_statistics(&self, table: &Table) -> Option<Arc<TableStatistics>> {
+        let committed = self.database.upgrade()?.engine().statistics(table).ok().flatten();
+        // Of those that are equally new the committed ones, which are there for others, too.
+        [self.statistics(table), committed].into_iter().flatten().max_by_key(|known| known.last())
+    }
     fn activity(&self) -> Vec<Activity> {
         let Some(database) = self.database.upgrade() else { return Vec::new() };
         let sessions: Vec<Arc<Self>> = database.sessions.lock().values().filter_map(Weak::upgrade).collect();
