@@ -17,8 +17,8 @@
 //!
 //! Invariants: the same rows with the same columns in the same order. Outer joins, semi-joins and whatever
 //! else is below are inputs as they are. No value of a constant has a say, so a plan that is kept is as
-//! good for others. The work is the number of inputs times that of conditions, for each of at most [`STARTS_MAX`] beginnings,
-//! and there is no limit as PostgreSQL's `join_collapse_limit`, which bounds a search that is exponential.
+//! good for others. The work is the number of inputs times that of those that wait to be joined, for each of at most [`STARTS_MAX`]
+//! beginnings, and there is no limit as PostgreSQL's `join_collapse_limit`, which bounds a search that is exponential.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -120,6 +120,13 @@ impl Inputs {
     fn is_in(&self, other: &Self) -> bool {
         self.0.iter().enumerate().all(|(at, bits)| bits & !other.0.get(at).copied().unwrap_or(0) == 0)
     }
+    fn has(&self, at: usize) -> bool {
+        self.0.get(at / 64).is_some_and(|bits| bits >> (at % 64) & 1 == 1)
+    }
+    fn each(&self) -> impl Iterator<Item = usize> {
+        let bits = self.0.iter().enumerate().filter(|(_, bits)| **bits != 0);
+        bits.flat_map(|(at, bits)| (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| at * 64 + bit))
+    }
     fn meets(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
@@ -182,6 +189,9 @@ struct Group {
 const STARTS_MAX: usize = 8;
 const INPUTS_TRIED: usize = 64;
 
+/// Another beginning has to be so much better: estimates are rough, and sums of the same costs are not quite equal.
+const LESS: f64 = 0.9;
+
 /// What things take, where reading a row in order takes 1: to find a row by a key, to hold a row in a hash table.
 const FIND: f64 = 4.0;
 const HOLD: f64 = 2.0;
@@ -199,6 +209,8 @@ struct Region {
     schema: DFSchemaRef,
     inputs: Vec<Input>,
     conditions: Vec<Condition>,
+    /// Of each input the conditions that it can be joined by.
+    keys_of: Vec<Vec<usize>>,
 }
 
 impl Region {
@@ -248,7 +260,14 @@ impl Region {
             let own = conditions.iter().filter(|condition| condition.inputs.as_ref() == Some(&own));
             inputs.push(Input::new(plan, own.map(|condition| &condition.expr)));
         }
-        Ok(Self { schema, inputs, conditions })
+        let mut keys_of = vec![Vec::new(); inputs.len()];
+        for (at, condition) in conditions.iter().enumerate() {
+            let Some([(_, a), (_, b)]) = &condition.key else { continue };
+            for input in a.each().chain(b.each()) {
+                keys_of[input].push(at);
+            }
+        }
+        Ok(Self { schema, inputs, conditions, keys_of })
     }
 
     /// All inputs joined, under what is left of the conditions.
@@ -308,7 +327,8 @@ impl Region {
         for start in starts {
             let way = self.way_from(start);
             // An equality may need several inputs on one side: from some beginnings less can be reached.
-            if (way.order.len(), -way.cost) > (best.order.len(), -best.cost) {
+            let is_longer = way.order.len() > best.order.len();
+            if is_longer || (way.order.len() == best.order.len() && way.cost < best.cost * LESS) {
                 best = way;
             }
         }
@@ -319,8 +339,12 @@ impl Region {
     fn way_from(&self, first: usize) -> Way {
         let mut joined = Inputs::one(first);
         let mut way = Way { order: vec![first], cost: self.inputs[first].read, rows: self.inputs[first].rows };
-        while let Some(Step { next, cost, rows }) = self.next_of(&joined, way.rows) {
+        let mut found = HashMap::new();
+        self.look_from(first, &joined, &mut found);
+        while let Some(Step { next, cost, rows }) = self.next_of(&found, way.rows) {
             joined.insert(next);
+            found.remove(&next);
+            self.look_from(next, &joined, &mut found);
             way.order.push(next);
             way.cost += cost;
             way.rows = rows;
@@ -328,21 +352,15 @@ impl Region {
         way
     }
 
-    fn take(&mut self, at: usize) -> Result<Group> {
-        let input = &mut self.inputs[at];
-        match input.plan.take() {
-            Some(plan) => Ok(Group { plan, inputs: Inputs::one(at), bounds: input.bounds, rows: input.rows }),
-            None => internal_err!("an input that is joined twice"),
-        }
-    }
-
-    /// The best of the inputs that equalities connect with those joined, of which there are `rows` rows.
-    fn next_of(&self, joined: &Inputs, rows: f64) -> Option<Step> {
-        let mut found: HashMap<usize, Edges> = HashMap::new();
-        for condition in self.conditions.iter().filter(|condition| !condition.is_done) {
+    /// What equalities connect with those joined, now that `last` is one of them.
+    fn look_from(&self, last: usize, joined: &Inputs, found: &mut HashMap<usize, Edges>) {
+        let Some(conditions) = self.keys_of.get(last) else { return };
+        let conditions = conditions.iter().map(|at| &self.conditions[*at]);
+        for condition in conditions.filter(|condition| !condition.is_done) {
             let Some([a, b]) = &condition.key else { continue };
             for ((theirs, known), (expr, ours)) in [(a, b), (b, a)] {
-                if known.is_in(joined)
+                if known.has(last)
+                    && known.is_in(joined)
                     && let Some(at) = ours.only()
                     && !ours.is_in(joined)
                     && self.inputs[at].plan.is_some()
@@ -353,23 +371,34 @@ impl Region {
                 }
             }
         }
-        let mut best: Option<(f64, _, Step)> = None;
-        for (at, edges) in found {
+    }
+
+    fn take(&mut self, at: usize) -> Result<Group> {
+        let input = &mut self.inputs[at];
+        match input.plan.take() {
+            Some(plan) => Ok(Group { plan, inputs: Inputs::one(at), bounds: input.bounds, rows: input.rows }),
+            None => internal_err!("an input that is joined twice"),
+        }
+    }
+
+    /// The best of the inputs that are connected with those joined, of which there are `rows` rows.
+    fn next_of(&self, found: &HashMap<usize, Edges>, rows: f64) -> Option<Step> {
+        let rank = |at: usize, edges: &Edges| {
             let input = &self.inputs[at];
-            let rank = (
-                input.bounds.0 != ONE,
-                !input.is_one_by(&edges.columns),
-                input.bounds,
-                !input.is_found_by(&edges.columns),
-                at,
-            );
-            let (cost, out) = input.joined_to(rows, &edges);
-            let is_better = best.as_ref().is_none_or(|(least, known, _)| (cost, &rank) < (*least, known));
+            let is_one = input.is_one_by(&edges.columns);
+            (input.bounds.0 != ONE, !is_one, input.bounds, !input.is_found_by(&edges.columns), at)
+        };
+        let mut best: Option<(&Edges, Step)> = None;
+        for (&at, edges) in found {
+            let (cost, out) = self.inputs[at].joined_to(rows, edges);
+            let is_better = best.as_ref().is_none_or(|(known, step)| {
+                cost < step.cost || (cost == step.cost && rank(at, edges) < rank(step.next, known))
+            });
             if is_better {
-                best = Some((cost, rank, Step { next: at, cost, rows: out }));
+                best = Some((edges, Step { next: at, cost, rows: out }));
             }
         }
-        best.map(|(_, _, step)| step)
+        best.map(|(_, step)| step)
     }
 
     /// The column that an expression over one input is.

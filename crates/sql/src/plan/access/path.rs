@@ -196,6 +196,11 @@ impl<V> AccessPath<V> {
 
     /// About what part of the tree's rows it reads.
     pub(crate) fn part(&self, of: &TableEstimate) -> f64 {
+        self.part_by(of, |column| of.equal(column))
+    }
+
+    /// The same where so many rows have the value that a column is given.
+    fn part_by(&self, of: &TableEstimate, one: impl Fn(usize) -> f64) -> f64 {
         let columns = self.key_columns(&of.table);
         let values = |values: &KeyValues<V>| match values {
             KeyValues::Each(each) => each.len() as f64,
@@ -205,8 +210,7 @@ impl<V> AccessPath<V> {
         if self.whole {
             return (all / of.rows()).min(1.0);
         }
-        let equal: f64 =
-            columns.iter().zip(&self.equal).map(|(column, list)| of.equal(*column) * values(list)).product();
+        let equal: f64 = columns.iter().zip(&self.equal).map(|(column, list)| one(*column) * values(list)).product();
         let bounds = columns.get(self.equal.len()).map_or(1.0, |_| match (&self.low, &self.high) {
             (Some(_), Some(_)) => of.between(),
             (Some(_), None) | (None, Some(_)) => of.beyond(),
@@ -309,7 +313,8 @@ impl AccessPath<Expr> {
 
 impl AccessPath<Expr> {
     /// The best way by what is known of the table's columns, where that is enough to judge; by [`AccessPath::choose`] otherwise.
-    /// Rows that an index names are fetched one by one: of too many of them, all are read.
+    /// Rows that an index names are fetched one by one: of too many of them, all are read. Which value is given is not known
+    /// here, so they have to be too many of any: of two values one may be that of few rows.
     pub(crate) fn choose_by(table: &Table, probes: &[Probe], of: Option<&TableEstimate>) -> Self {
         let by_rule = Self::choose(table, probes);
         let Some(of) = of else { return by_rule };
@@ -323,7 +328,8 @@ impl AccessPath<Expr> {
             }
         }
         let is_exact = best.low.is_none() && best.high.is_none();
-        if best.index.is_some() && !best.whole && is_exact && best.cost(of) > of.rows() {
+        let least = best.part_by(of, |column| of.least(column));
+        if best.index.is_some() && !best.whole && is_exact && least * FETCH > 1.0 {
             return Self::default();
         }
         best

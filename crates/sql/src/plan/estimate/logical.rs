@@ -1,5 +1,6 @@
 //! Rows of a logical plan, for the order of joins.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use datafusion::common::JoinType;
@@ -15,6 +16,9 @@ use crate::plan::access::probe_column;
 const ROWS_OF_GROUP: f64 = 10.0;
 /// The part of rows that a condition leaves of which nothing is known.
 const PART_UNKNOWN: f64 = 1.0 / 3.0;
+
+/// Operators of an input of a join that are looked at.
+const OPERATORS_MAX: usize = 256;
 
 /// Conditions that are looked for among those before them.
 const COMPARED_MAX: usize = 64;
@@ -36,9 +40,18 @@ pub(crate) fn part(of: &Arc<TableEstimate>, conditions: &[&Expr]) -> f64 {
     Condition::All(distinct.into_iter().map(|condition| written::logical(condition, &column)).collect()).part()
 }
 
-/// Rows of a plan; `of` knows those of tables with conditions.
+/// Rows of a plan; `of` knows those of tables with conditions. Of a plan of very many operators only some are looked at: it is
+/// looked at again with each join around it.
 pub(crate) fn rows(plan: &LogicalPlan, of: &dyn Fn(&LogicalPlan) -> Option<f64>) -> f64 {
-    let inner = |plan: &LogicalPlan| rows(plan, of);
+    rows_within(plan, of, &Cell::new(OPERATORS_MAX))
+}
+
+fn rows_within(plan: &LogicalPlan, of: &dyn Fn(&LogicalPlan) -> Option<f64>, left: &Cell<usize>) -> f64 {
+    let inner = |plan: &LogicalPlan| rows_within(plan, of, left);
+    if left.get() == 0 {
+        return ROWS_UNKNOWN;
+    }
+    left.set(left.get() - 1);
     if let Some(rows) = of(plan) {
         return rows;
     }

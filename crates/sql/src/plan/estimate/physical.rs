@@ -19,7 +19,6 @@ use super::table::Origin;
 use super::written::{column_of, physical};
 use super::{ROWS_MAX, ROWS_UNKNOWN};
 use crate::exec::filter::ByteFilterExec;
-use crate::exec::lookup_join::LookupJoinExec;
 use crate::exec::scan::ScanExec;
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -50,9 +49,6 @@ impl Estimate {
 pub(crate) fn of(plan: &Plan) -> Option<Estimate> {
     if let Some(scan) = plan.downcast_ref::<ScanExec>() {
         return of_scan(scan);
-    }
-    if let Some(join) = plan.downcast_ref::<LookupJoinExec>() {
-        return join.estimate().cloned();
     }
     let children = plan.children().into_iter().map(of).collect::<Option<Vec<Estimate>>>()?;
     Some(above(plan, children))

@@ -6,7 +6,6 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 
 use super::physical::{Estimate, above, of};
-use crate::exec::lookup_join::LookupJoinExec;
 
 /// What EXPLAIN shows of plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,10 +44,9 @@ fn gather(plan: &Arc<dyn ExecutionPlan>, out: &mut Vec<Option<f64>>) -> Option<E
     let at = out.len();
     out.push(None);
     let inputs: Vec<Option<Estimate>> = plan.children().into_iter().map(|child| gather(child, out)).collect();
-    let estimate = match plan.downcast_ref::<LookupJoinExec>() {
-        Some(join) => join.estimate().cloned(),
-        None if inputs.is_empty() => of(plan),
-        None => inputs.into_iter().collect::<Option<Vec<Estimate>>>().map(|inputs| above(plan, inputs)),
+    let estimate = match inputs.is_empty() {
+        true => of(plan),
+        false => inputs.into_iter().collect::<Option<Vec<Estimate>>>().map(|inputs| above(plan, inputs)),
     };
     out[at] = estimate.as_ref().map(|estimate| estimate.rows);
     estimate

@@ -95,13 +95,32 @@ impl TableEstimate {
         }
     }
 
-    /// The part of the rows that have one given value in a column, whatever it is.
+    /// The part of the rows that have one given value in a column, whatever it is. Where values are unevenly spread the rare
+    /// ones are asked for as well as those that most rows have: it is between the average and what the least common has.
     pub(crate) fn equal(&self, column: usize) -> f64 {
+        let average = self.average(column);
+        (average * self.least(column).clamp(f64::MIN_POSITIVE, average.max(f64::MIN_POSITIVE))).sqrt()
+    }
+
+    /// The part of the rows that a value has on the average.
+    fn average(&self, column: usize) -> f64 {
         let part = (1.0 - self.known(column).map_or(0.0, |known| f64::from(known.nulls))) / self.distinct(column);
         match self.known(column).and_then(|known| known.common.first()) {
             Some((_, most)) => part.min(f64::from(*most)),
             None => part,
         }
+    }
+
+    /// The part of the rows that have the least common value in a column, as far as is known.
+    pub(crate) fn least(&self, column: usize) -> f64 {
+        let Some(known) = self.known(column) else { return self.average(column) };
+        let Some((_, least)) = known.common.last() else { return self.average(column) };
+        let others = self.distinct(column) - known.common.len() as f64;
+        if others < 1.0 {
+            return f64::from(*least);
+        }
+        let common: f64 = known.common.iter().map(|(_, part)| f64::from(*part)).sum();
+        ((1.0 - common - f64::from(known.nulls)).max(0.0) / others).min(f64::from(*least))
     }
 
     /// The part of the rows that have this value in a column.
@@ -210,7 +229,7 @@ pub(crate) fn fill(state: &SessionState, plan: &LogicalPlan) -> Counted {
         let Some(engine) = provider.downcast_ref::<EngineTable>() else { continue };
         let estimate = engine.estimate_by(|table| {
             let records = asked.0.row_estimate(table)?;
-            Some(Arc::new(TableEstimate::new(Arc::clone(table), records, asked.0.statistics(table))))
+            Some(Arc::new(TableEstimate::new(Arc::clone(table), records, asked.0.newest_statistics(table))))
         });
         if let Some(estimate) = estimate
             && !counted.tables.iter().any(|known| known.table.id == estimate.table.id)
@@ -267,7 +286,8 @@ impl Counted {
             let now = engine.row_count_estimate(&known.table).map_or(known.counted, |rows| rows as f64).max(ROWS_MIN);
             let then = known.counted.max(ROWS_MIN);
             let analyzed_at = engine.statistics(&known.table).ok().flatten().map_or(0, |known| known.last());
-            now > then * OUTGROWN || now * OUTGROWN < then || analyzed_at != known.analyzed_at()
+            // A plan by what its own transaction found out is newer than what is committed.
+            now > then * OUTGROWN || now * OUTGROWN < then || analyzed_at > known.analyzed_at()
         });
         self.is_outgrown.store(is_outgrown, Ordering::Relaxed);
         is_outgrown
