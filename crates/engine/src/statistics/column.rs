@@ -20,8 +20,8 @@ const HELD_BYTES_MIN: usize = 64 << 10;
 /// What a value takes beside its own bytes.
 const HELD_BESIDE: usize = 96;
 
-/// The values of one column in a sample. If they take more memory than they may, every second row is forgotten, and of
-/// those that follow every second one is passed over.
+/// The values of one column in a sample. If they take more memory than they may, about half of the rows are forgotten, and of
+/// those that follow about half are passed over.
 pub(super) struct ColumnSample {
     name: String,
     ty: ColumnType,
@@ -38,6 +38,8 @@ pub(super) struct ColumnSample {
     width: u64,
     /// Values by which they are ordered, and what they are, in the order of rows.
     values: Vec<(Vec<u8>, Datum)>,
+    /// Which of the rows that were met each value is of.
+    places: Vec<usize>,
 }
 
 /// Values that are equal, in order.
@@ -64,13 +66,14 @@ impl ColumnSample {
             too_wide: 0,
             width: 0,
             values: Vec::new(),
+            places: Vec::new(),
         }
     }
 
     /// Takes the value of the next row.
     pub(super) fn add(&mut self, value: DatumRef<'_>) -> Result<()> {
         self.met += 1;
-        if !(self.met - 1).is_multiple_of(self.every) {
+        if !is_one_of(self.met, self.every) {
             return Ok(());
         }
         self.rows += 1;
@@ -97,20 +100,20 @@ impl ColumnSample {
         key::encode_unbounded(value, self.ty, &mut by)?;
         self.held += held(&by);
         self.values.push((by, value.to_owned()));
+        self.places.push(self.met);
         if self.held > (HELD_BYTES_OF_ALL / self.share).max(HELD_BYTES_MIN) {
             self.thin();
         }
         Ok(())
     }
 
-    /// Forgets every second row.
+    /// Forgets about half of the rows.
     fn thin(&mut self) {
         self.every *= 2;
-        let mut at = 0usize;
-        self.values.retain(|_| {
-            at += 1;
-            !at.is_multiple_of(2)
-        });
+        let every = self.every;
+        let mut places = self.places.iter();
+        self.values.retain(|_| places.next().is_some_and(|place| is_one_of(*place, every)));
+        self.places.retain(|place| is_one_of(*place, every));
         self.values.shrink_to_fit();
         self.held = self.values.iter().map(|(by, _)| held(by)).sum();
         self.nulls /= 2;
@@ -266,6 +269,13 @@ fn correlation(order: &[usize]) -> Option<f32> {
     Some(correlation.clamp(-1.0, 1.0) as f32)
 }
 
+/// Whether a row is among one in `every` (a power of two), by chance: values may follow each other in a pattern.
+fn is_one_of(place: usize, every: usize) -> bool {
+    let mixed = (place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((mixed ^ (mixed >> 29)) as usize) & (every - 1) == 0
+}
+
 /// About what a value takes, in the form that it is ordered by and in its own.
 fn held(by: &[u8]) -> usize {
     2 * by.len() + HELD_BESIDE
@@ -384,9 +394,9 @@ mod tests {
             assert!(most <= (HELD_BYTES_OF_ALL / columns).max(HELD_BYTES_MIN) + 2 * 1024, "{most}");
             let rows = sample.rows;
             let found = sample.statistics(60_000.0, 100);
-            assert!((found.nulls - 0.25).abs() < 0.1, "{columns}: {found:?}");
-            assert!((900..920).contains(&found.width), "{columns}: {}", found.width);
-            assert!(rows > 20 && (columns > 1) == (rows < 1000), "{rows}");
+            assert!((found.nulls - 0.25).abs() < 0.2, "{columns}: {found:?}");
+            assert!((850..960).contains(&found.width), "{columns}: {}", found.width);
+            assert!(rows > 10 && (columns > 1) == (rows < 1000), "{rows}");
             let bytes = (found.common.len() + found.histogram.len()) * 900;
             assert!(bytes <= 2 * (KEPT_BYTES_OF_ALL / columns).min(KEPT_BYTES_MAX) + 4 * 1024, "{bytes}");
         }
