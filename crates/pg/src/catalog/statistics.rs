@@ -9,15 +9,19 @@ use super::rows::{Rows, V};
 use crate::context::PgContext;
 use crate::datetime::{Zone, us_from_engine};
 use crate::encode::{put_datum_text, put_element};
+use crate::policies::apply_to;
 use crate::roles::acl;
 use crate::wire::SqlError;
 
-/// `pg_stats`: the columns that the role may read.
+/// `pg_stats`: the columns that the role may read, of tables all of whose rows it may see.
 pub(super) fn pg_stats(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) -> Result<(), SqlError> {
     let (rights, role, zone) = (cx.rights()?, cx.role(), cx.zone());
     let select = acl::privilege::SELECT;
     for table in &model.tables {
         let Some(known) = cx.statistics(table) else { continue };
+        if apply_to(table, &rights, role, None)? {
+            continue;
+        }
         let access = access_of(table);
         let may_read_all = rights.allowed(role, access, acl::Object::Table, select) != 0;
         for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
