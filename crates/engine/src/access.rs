@@ -38,6 +38,8 @@ pub struct Access {
     pub columns: Vec<(usize, Vec<Grant>)>,
     /// A view whose relations are read with the rights of whoever reads it.
     pub invoker: bool,
+    /// A view whose conditions hold before others are evaluated that could tell of rows.
+    pub barrier: bool,
     /// Policies say which rows of the table somebody sees and writes (ENABLE ROW LEVEL SECURITY).
     pub row_security: bool,
     /// They say so to its owner as well (FORCE ROW LEVEL SECURITY).
@@ -51,6 +53,7 @@ impl Access {
         grants: None,
         columns: Vec::new(),
         invoker: false,
+        barrier: false,
         row_security: false,
         forced: false,
     };
@@ -83,7 +86,8 @@ impl Access {
             u8::from(self.grants.is_some())
                 | u8::from(self.invoker) << 1
                 | u8::from(self.row_security) << 2
-                | u8::from(self.forced) << 3,
+                | u8::from(self.forced) << 3
+                | u8::from(self.barrier) << 4,
         );
         if let Some(grants) = &self.grants {
             put_grants(&mut out, grants);
@@ -99,7 +103,7 @@ impl Access {
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self> {
         let owner = r.u32()?;
         let flags = r.u8()?;
-        if flags > 15 || owner == 0 {
+        if flags > 31 || owner == 0 {
             return Err(r.bad("rights of an unknown form"));
         }
         let grants = if flags & 1 != 0 { Some(read_grants(r)?) } else { None };
@@ -108,7 +112,7 @@ impl Access {
             .map(|_| Ok((usize::from(r.u16()?), read_grants(r)?)))
             .collect::<Result<Vec<(usize, Vec<Grant>)>>>()?;
         let on = |flag: u8| flags & flag != 0;
-        Ok(Self { owner, grants, columns, invoker: on(2), row_security: on(4), forced: on(8) })
+        Ok(Self { owner, grants, columns, invoker: on(2), row_security: on(4), forced: on(8), barrier: on(16) })
     }
 }
 
@@ -143,6 +147,7 @@ mod tests {
         for access in [
             Access::of(16_384),
             Access { grants: Some(Vec::new()), invoker: true, ..Access::FIRST },
+            Access { barrier: true, ..Access::FIRST },
             Access { row_security: true, ..Access::FIRST },
             Access { row_security: true, forced: true, ..Access::of(11) },
             Access { grants: Some(vec![grant]), columns: vec![(3, vec![grant, grant])], ..Access::of(7) },

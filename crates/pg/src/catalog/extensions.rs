@@ -1,4 +1,4 @@
-//! Extensions in `pg_extension`, `pg_available_extensions`, `pg_proc`, `pg_depend` and `pg_description`.
+//! Extensions in `pg_extension`, `pg_available_extensions`, `pg_proc` and `pg_depend`.
 
 use resurgam_dialect::{Catalog, Function};
 
@@ -58,18 +58,6 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>, model: &Model) -> bool {
             }
         }
         "pg_depend" => installed.iter().for_each(|one| depend(rows, one, model)),
-        "pg_description" => {
-            for one in installed {
-                if let Some(comment) = &one.comment {
-                    rows.add([
-                        ("objoid", relation_oid(one.id).into()),
-                        ("classoid", CLASS_EXTENSION.into()),
-                        ("objsubid", 0.into()),
-                        ("description", comment.as_str().into()),
-                    ]);
-                }
-            }
-        }
         _ => return false,
     }
     true

@@ -1,4 +1,4 @@
-//! Functions that users made in `pg_proc`, `pg_depend`, `pg_description`, `information_schema.routines` and `parameters`, and
+//! Functions that users made in `pg_proc`, `pg_depend`, `information_schema.routines` and `parameters`, and
 //! as `pg_get_functiondef` shows them.
 
 use std::fmt::Write;
@@ -110,31 +110,18 @@ pub(super) fn put_proc(rows: &mut Rows<'_>, types: &UserTypes, oid: u32) {
     rows.put("proargdefaults", (!defaults.is_empty()).then(|| defaults.join(", ")).into());
 }
 
-/// Appends what a relation has of them.
-pub(super) fn fill(name: &str, rows: &mut Rows<'_>, model: &Model) {
+/// Appends what `pg_depend` has of them.
+pub(super) fn depend(rows: &mut Rows<'_>, model: &Model) {
     for function in user_functions() {
-        match name {
-            "pg_depend" => rows.add([
-                ("classid", CLASS_FUNCTION.into()),
-                ("objid", function.oid().into()),
-                ("objsubid", 0.into()),
-                ("refclassid", CLASS_SCHEMA.into()),
-                ("refobjid", model.schema_oid(&function.schema).into()),
-                ("refobjsubid", 0.into()),
-                ("deptype", 'n'.into()),
-            ]),
-            "pg_description" => {
-                if let Some(comment) = &function.comment {
-                    rows.add([
-                        ("objoid", function.oid().into()),
-                        ("classoid", CLASS_FUNCTION.into()),
-                        ("objsubid", 0.into()),
-                        ("description", comment.as_str().into()),
-                    ]);
-                }
-            }
-            _ => {}
-        }
+        rows.add([
+            ("classid", CLASS_FUNCTION.into()),
+            ("objid", function.oid().into()),
+            ("objsubid", 0.into()),
+            ("refclassid", CLASS_SCHEMA.into()),
+            ("refobjid", model.schema_oid(&function.schema).into()),
+            ("refobjsubid", 0.into()),
+            ("deptype", 'n'.into()),
+        ]);
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Expr;
 use resurgam_engine::{
-    ColumnOrder, CommentOn, Declared, ForeignKey, Identity, Index, OwnedSequence, ReferentialAction, Sequence, Table,
+    ColumnOrder, Declared, ForeignKey, Identity, Index, OwnedSequence, ReferentialAction, Sequence, Table,
 };
 
-use super::namespaces::{CLASS_SCHEMA, Namespace, namespaces_of};
+use super::namespaces::{Namespace, namespaces_of};
 use super::system_relations;
 use crate::collation;
 use crate::context::PgContext;
@@ -42,7 +42,7 @@ pub const fn row_type_oid(relation_oid: u32) -> u32 {
     relation_oid | ROW_TYPE
 }
 
-const fn constraint_oid(index_oid: u32) -> u32 {
+pub(super) const fn constraint_oid(index_oid: u32) -> u32 {
     // keeps the two kinds of index apart: 2^30 for primary keys, 2^29 added for both
     index_oid | CONSTRAINT
 }
@@ -51,17 +51,6 @@ const fn constraint_oid(index_oid: u32) -> u32 {
 pub const CLASS_RELATION: u32 = 1259;
 /// Oid of `pg_constraint`.
 pub const CLASS_CONSTRAINT: u32 = 2606;
-
-/// A row of `pg_description`.
-#[derive(Clone, Copy, Debug)]
-pub struct Comment<'a> {
-    /// Oid of the catalog that has what it is on.
-    pub class: u32,
-    pub oid: u32,
-    /// Number of the column, from 1; 0 if it is not on a column.
-    pub column: usize,
-    pub text: &'a str,
-}
 
 /// What a relation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -597,27 +586,6 @@ impl Model {
         let mut entries = self.tables.iter().chain(&self.views).chain(&self.sequences);
         let entry = entries.find(|entry| Some(entry.id) == relation.id);
         entry.and_then(|entry| entry.access.as_deref()).unwrap_or(&resurgam_engine::Access::FIRST).clone()
-    }
-
-    /// Comments, each with what it is on.
-    pub fn comments(&self) -> impl Iterator<Item = Comment<'_>> {
-        let entries = self.tables.iter().chain(&self.views).chain(&self.sequences);
-        let schemas = self.namespaces.iter().filter_map(|schema| {
-            Some(Comment { class: CLASS_SCHEMA, oid: schema.oid, column: 0, text: schema.comment()? })
-        });
-        let of_relations = entries.flat_map(|entry| {
-            entry.comments.iter().map(|(on, text)| {
-                let index = |id: &Option<u32>| id.map_or_else(|| primary_index_oid(entry.id), relation_oid);
-                let (class, oid, column) = match on {
-                    CommentOn::Relation => (CLASS_RELATION, relation_oid(entry.id), 0),
-                    CommentOn::Column(at) => (CLASS_RELATION, relation_oid(entry.id), at + 1),
-                    CommentOn::Index(id) => (CLASS_RELATION, index(id), 0),
-                    CommentOn::Constraint(id) => (CLASS_CONSTRAINT, constraint_oid(index(id)), 0),
-                };
-                Comment { class, oid, column, text }
-            })
-        });
-        of_relations.chain(schemas)
     }
 
     /// The identity column that a sequence is a part of: its table, and its position.

@@ -6,6 +6,9 @@ use crate::context::PgContext;
 use crate::policies::{PUBLIC, Policy, shown};
 use crate::wire::SqlError;
 
+/// Oid of `pg_policy`.
+pub const CLASS_POLICY: u32 = 3256;
+
 /// Fills either of them.
 pub(super) fn fill(name: &str, rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) -> Result<(), SqlError> {
     let rights = cx.rights()?;

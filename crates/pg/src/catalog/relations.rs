@@ -1,7 +1,8 @@
 //! `pg_class`, `pg_attribute`, `pg_index` and what else describes relations.
 
-use resurgam_engine::{CheckOption, Grant, Identity, Table};
+use resurgam_engine::{Access, CheckOption, Grant, Identity, Table};
 
+use super::comments::comments;
 use super::defs::system_relations;
 use super::depend;
 use super::extensions;
@@ -114,10 +115,7 @@ pub(super) fn fill(
             }
         }
         "pg_description" => {
-            let model = model()?;
-            extensions::fill(name, rows, &model);
-            functions::fill(name, rows, &model);
-            for comment in model.comments() {
+            for comment in comments(cx, &model()?)? {
                 rows.add([
                     ("objoid", comment.oid.into()),
                     ("classoid", comment.class.into()),
@@ -125,7 +123,6 @@ pub(super) fn fill(
                     ("description", comment.text.into()),
                 ]);
             }
-            user_types::fill(name, rows);
         }
         "pg_rewrite" => {
             for view in &model()?.views {
@@ -214,7 +211,7 @@ pub(super) fn fill(
             let model = model()?;
             depend::fill(rows, &model);
             extensions::fill(name, rows, &model);
-            functions::fill(name, rows, &model);
+            functions::depend(rows, &model);
         }
         "pg_extension" | "pg_available_extensions" | "pg_available_extension_versions" | "pg_proc" => {
             extensions::fill(name, rows, &model()?);
@@ -297,20 +294,21 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
             ("relforcerowsecurity", (is_table(relation) && access.forced).into()),
             ("relispopulated", true.into()),
             ("relreplident", (if relation.kind == RelationKind::Table { 'd' } else { 'n' }).into()),
-            ("reloptions", options_of(model, relation, access.invoker)),
+            ("reloptions", options_of(model, relation, &access)),
         ]);
     }
 }
 
 /// `reloptions`: what a view was made with.
-fn options_of(model: &Model, relation: &super::Relation, invoker: bool) -> V {
+fn options_of(model: &Model, relation: &super::Relation, access: &Access) -> V {
     let view = model.views.iter().find(|view| Some(view.id) == relation.id).and_then(|view| view.view.as_ref());
     let check = match view.map(|view| view.check) {
         Some(CheckOption::Local) => Some("check_option=local"),
         Some(CheckOption::Cascaded) => Some("check_option=cascaded"),
         Some(CheckOption::None) | None => None,
     };
-    let options: Vec<&str> = invoker.then_some("security_invoker=true").into_iter().chain(check).collect();
+    let flags = [(access.invoker, "security_invoker=true"), (access.barrier, "security_barrier=true")];
+    let options: Vec<&str> = flags.into_iter().filter(|(on, _)| *on).map(|(_, option)| option).chain(check).collect();
     if options.is_empty() { V::Null } else { options.into() }
 }
 

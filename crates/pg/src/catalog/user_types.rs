@@ -1,4 +1,4 @@
-//! Types of users in `pg_type`, `pg_enum`, `pg_constraint`, `pg_description` and `information_schema`.
+//! Types of users in `pg_type`, `pg_enum`, `pg_constraint` and `information_schema`.
 
 use resurgam_dialect::{Catalog, TypeId};
 
@@ -18,17 +18,6 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
     match name {
         "pg_type" => pg_type(rows, &types),
         "pg_enum" => pg_enum(rows, &types),
-        "pg_description" => {
-            for ty in types.iter() {
-                let Some(comment) = &ty.body.comment else { continue };
-                rows.add([
-                    ("objoid", ty.oid.into()),
-                    ("classoid", CLASS_TYPE.into()),
-                    ("objsubid", 0.into()),
-                    ("description", comment.as_str().into()),
-                ]);
-            }
-        }
         "pg_constraint" => constraints(rows, &types),
         _ => return false,
     }

@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 
 use super::define::{Call, P, PgFunction, f, oid};
 use super::quote_ident;
-use crate::catalog::{CLASS_CONSTRAINT, CLASS_RELATION, CLASS_SCHEMA, Model, relation_oid};
+use crate::catalog::{CLASS_RELATION, Model, class_named, comments, relation_oid};
 use crate::context::{PgContext, Sizes};
 use crate::policies::apply_to;
 use crate::roles::acl::{Object, privilege};
@@ -76,19 +76,6 @@ fn size_pretty(bytes: i64) -> String {
         size /= 1i64 << bits;
     }
     format!("{size} PB")
-}
-
-/// The catalog of that name, if anything in it has a comment.
-fn class_named(name: &str) -> Option<u32> {
-    match name {
-        "pg_class" => Some(CLASS_RELATION),
-        "pg_constraint" => Some(CLASS_CONSTRAINT),
-        "pg_type" => Some(crate::catalog::CLASS_TYPE),
-        "pg_namespace" => Some(CLASS_SCHEMA),
-        "pg_extension" => Some(crate::catalog::CLASS_EXTENSION),
-        "pg_proc" => Some(crate::catalog::CLASS_FUNCTION),
-        _ => None,
-    }
 }
 
 /// Functions that show a part of the definition of a function of users.
@@ -346,26 +333,9 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(
         add!("obj_description", &[P::Oid, P::Text], t::TEXT, |cx, call| {
             let model = Model::load(cx)?;
-            let mut all: std::collections::HashMap<u32, Vec<(u32, &str)>> = std::collections::HashMap::new();
-            for comment in model.comments().filter(|comment| comment.column == 0) {
+            let mut all: std::collections::HashMap<u32, Vec<(u32, String)>> = std::collections::HashMap::new();
+            for comment in comments(cx, &model)?.into_iter().filter(|comment| comment.column == 0) {
                 all.entry(comment.oid).or_default().push((comment.class, comment.text));
-            }
-            let types = crate::user_types::current();
-            for ty in types.iter().flat_map(|types| types.iter()) {
-                if let Some(comment) = &ty.body.comment {
-                    all.entry(ty.oid).or_default().push((crate::catalog::CLASS_TYPE, comment));
-                }
-            }
-            for one in types.iter().flat_map(|types| types.extensions()) {
-                if let Some(comment) = &one.comment {
-                    let class = crate::catalog::CLASS_EXTENSION;
-                    all.entry(crate::catalog::relation_oid(one.id)).or_default().push((class, comment));
-                }
-            }
-            for function in types.iter().flat_map(|types| types.functions()) {
-                if let Some(comment) = &function.comment {
-                    all.entry(function.oid()).or_default().push((crate::catalog::CLASS_FUNCTION, comment));
-                }
             }
             call.texts(|row| {
                 // Without the catalog's name: what any has under that oid.
@@ -374,21 +344,21 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     .oid(0, row)
                     .and_then(|oid| all.get(&oid))
                     .and_then(|found| found.iter().find(|(of, _)| !call.given(1) || class.flatten() == Some(*of)));
-                Ok(found.map(|(_, text)| (*text).to_owned()))
+                Ok(found.map(|(_, text)| text.clone()))
             })
         })
         .required(1),
     );
     out.push(add!("col_description", &[P::Oid, P::Int], t::TEXT, |cx, call| {
         let model = Model::load(cx)?;
-        let all: std::collections::HashMap<(u32, i64), &str> = model
-            .comments()
+        let all: std::collections::HashMap<(u32, i64), String> = comments(cx, &model)?
+            .into_iter()
             .filter(|comment| comment.class == CLASS_RELATION && comment.column > 0)
             .map(|comment| ((comment.oid, comment.column as i64), comment.text))
             .collect();
         call.texts(|row| {
             let found = call.oid(0, row).zip(call.int(1, row)).and_then(|on| all.get(&on));
-            Ok(found.map(|text| (*text).to_owned()))
+            Ok(found.cloned())
         })
     }));
     out.push(add!("shobj_description", &[P::Oid, P::Text], t::TEXT, |cx, call| {

@@ -60,14 +60,15 @@ impl Session {
         self.store_access(txn, &entry, Access::of(role)).await
     }
 
-    /// Whether a view's relations are read with the rights of whoever reads it.
-    pub(crate) async fn set_invoker(
+    /// Whether a view's relations are read with the rights of whoever reads it, and whether its conditions come before others
+    /// that could tell of rows.
+    pub(crate) async fn set_security(
         &mut self,
         txn: &Transaction,
         view: Arc<Table>,
-        invoker: bool,
+        (invoker, barrier): (bool, bool),
     ) -> Result<Arc<Table>, SqlError> {
-        let access = Access { invoker, ..access_of(&view).clone() };
+        let access = Access { invoker, barrier, ..access_of(&view).clone() };
         self.store_access(txn, &view, access).await
     }
 

@@ -1,4 +1,4 @@
-//! COMMENT ON a table, a view, a sequence, a column, an index or a constraint. A comment is part of its relation's definition: it goes with it.
+//! COMMENT ON a table, a view, a sequence, a column, an index, a constraint or a policy. A comment is part of its relation's definition: it goes with it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{CommentObject, ObjectName};
 use resurgam_engine::{CommentOn, Table, TableChange, Transaction};
 
 use super::{full_name, unsupported};
-use crate::parse::comment::CONSTRAINT;
+use crate::parse::comment::{CONSTRAINT, POLICY};
 use crate::plan::lookup::last_name;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
@@ -72,8 +72,9 @@ impl Session {
             }
             CommentObject::Column => {
                 let mut parts = name.0.clone();
-                let is_constraint = parts[0].as_ident().is_some_and(|first| first.value == CONSTRAINT);
-                if is_constraint {
+                let begins_with = |word| parts[0].as_ident().is_some_and(|first| first.value == word);
+                let (is_constraint, is_policy) = (begins_with(CONSTRAINT), begins_with(POLICY));
+                if is_constraint || is_policy {
                     parts.remove(0);
                 }
                 let Some(column) = parts.pop().and_then(|part| part.as_ident().cloned()).filter(|_| !parts.is_empty())
@@ -81,6 +82,11 @@ impl Session {
                     return Err(SqlError::syntax("column name must be qualified"));
                 };
                 let relation = ObjectName(parts);
+                if is_policy {
+                    let policy = self.policy_to_comment(&txn, &relation, &super::name_of(&column)).await?;
+                    self.set_comment(&txn, &policy, CommentOn::Relation, comment).await?;
+                    return Ok(TAG);
+                }
                 if let Ok(entry) = self.relation_named(&txn, &relation)
                     && !self.owns(&entry)?
                 {

@@ -28,8 +28,8 @@ pub(super) enum RowSecurity {
     Forced(bool),
 }
 
-fn no_policy(name: &str, table: &Table) -> SqlError {
-    SqlError::new("42704", format!("policy \"{name}\" for table \"{}\" does not exist", table.name))
+fn no_policy(name: &str, table: &str) -> SqlError {
+    SqlError::new("42704", format!("policy \"{name}\" for table \"{table}\" does not exist"))
 }
 
 fn policy_exists(name: &str, table: &Table) -> SqlError {
@@ -52,6 +52,12 @@ fn reworded(mut error: SqlError) -> SqlError {
         error.message = error.message.replace("not allowed in WHERE", "not allowed in policy expressions");
     }
     error.message = error.message.replace("argument of WHERE", "argument of POLICY");
+    error
+}
+
+/// Other words than those of CREATE POLICY, as in PostgreSQL.
+fn of_relation(mut error: SqlError) -> SqlError {
+    error.message = error.message.replace("must be owner of table", "must be owner of relation");
     error
 }
 
@@ -206,7 +212,7 @@ impl Session {
 
     /// A policy of a table that is locked, locked against everyone else.
     async fn locked_policy(&mut self, txn: &Transaction, table: &Table, name: &str) -> Result<Arc<Table>, SqlError> {
-        let find = |_: &mut Self| txn.policy_named(table.id, name)?.ok_or_else(|| no_policy(name, table));
+        let find = |_: &mut Self| txn.policy_named(table.id, name)?.ok_or_else(|| no_policy(name, &table.name));
         self.locked_newest(txn, find).await
     }
 
@@ -267,11 +273,7 @@ impl Session {
                 self.not_there(&error, "relation", &drop.table_name, true)?;
                 return Ok(TAG);
             }
-            // In other words than CREATE POLICY, as in PostgreSQL.
-            table => table.map_err(|mut error| {
-                error.message = error.message.replace("must be owner of table", "must be owner of relation");
-                error
-            })?,
+            table => table.map_err(of_relation)?,
         };
         let name = name_of(&drop.name);
         match self.locked_policy(&txn, &table, &name).await {
@@ -285,6 +287,21 @@ impl Session {
             Err(error) => return Err(error),
         }
         Ok(TAG)
+    }
+
+    /// The policy that COMMENT ON POLICY names, locked against everyone else.
+    pub(super) async fn policy_to_comment(
+        &mut self,
+        txn: &Transaction,
+        table: &ObjectName,
+        name: &str,
+    ) -> Result<Arc<Table>, SqlError> {
+        let table = match self.policy_table(txn, table).await {
+            // A view has none.
+            Err(error) if error.sqlstate == "42809" => return Err(no_policy(name, &last_name(table)?)),
+            table => table.map_err(of_relation)?,
+        };
+        self.locked_policy(txn, &table, name).await
     }
 
     /// Drops a policy of a table of which something goes.

@@ -18,6 +18,7 @@ use resurgam_engine::{CheckOption, Table, Transaction, View, ViewColumn, ViewRel
 use super::needed::{Needed, drop_hint};
 use super::qualify::{mark, qualify};
 use super::{full_name, is_relation, name_of};
+use crate::access::needs::access_of;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::pg::catalog::system_relation;
@@ -45,10 +46,21 @@ struct ViewOptions {
     check: Option<CheckOption>,
     /// Its relations are read with the rights of whoever reads it.
     invoker: Option<bool>,
+    /// Its conditions hold before others are evaluated that could tell of rows.
+    barrier: Option<bool>,
+}
+
+/// A boolean option, as it may be written.
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "true" | "on" | "1" | "yes" | "t" | "y" => Some(true),
+        "false" | "off" | "0" | "no" | "f" | "n" => Some(false),
+        _ => None,
+    }
 }
 
 fn view_options(options: &[SqlOption]) -> Result<ViewOptions, SqlError> {
-    let (mut check, mut invoker) = (None, None);
+    let (mut check, mut invoker, mut barrier) = (None, None, None);
     for option in options {
         let (name, value) = match option {
             SqlOption::KeyValue { key, value } => (name_of(key), value.to_string()),
@@ -63,21 +75,17 @@ fn view_options(options: &[SqlOption]) -> Result<ViewOptions, SqlError> {
                 let error = SqlError::new("22023", format!("invalid value for enum option \"check_option\": {value}"));
                 return Err(error.with_detail("Valid values are \"local\" and \"cascaded\"."));
             }
-            ("security_invoker", "true" | "on" | "1" | "yes" | "t" | "y") => invoker = Some(true),
-            ("security_invoker", "false" | "off" | "0" | "no" | "f" | "n") => invoker = Some(false),
-            // There are no functions of users' that could see rows too early.
-            (
-                "security_barrier",
-                "true" | "on" | "1" | "yes" | "false" | "off" | "0" | "no" | "t" | "f" | "y" | "n",
-            ) => {}
-            ("security_barrier" | "security_invoker", _) => {
-                let message = format!("invalid value for boolean option \"{name}\": {value}");
-                return Err(SqlError::new("22023", message));
+            ("security_barrier" | "security_invoker", value) => {
+                let Some(on) = boolean(value) else {
+                    let message = format!("invalid value for boolean option \"{name}\": {value}");
+                    return Err(SqlError::new("22023", message));
+                };
+                *(if name == "security_barrier" { &mut barrier } else { &mut invoker }) = Some(on);
             }
             _ => return Err(SqlError::new("22023", format!("unrecognized parameter \"{name}\""))),
         }
     }
-    Ok(ViewOptions { check, invoker })
+    Ok(ViewOptions { check, invoker, barrier })
 }
 
 /// Refuses what no view may have.
@@ -343,7 +351,8 @@ impl Session {
             CreateTableOptions::With(options) => view_options(options)?,
             _ => ViewOptions::default(),
         };
-        let (check, invoker) = (options.check.unwrap_or_default(), options.invoker.unwrap_or_default());
+        let check = options.check.unwrap_or_default();
+        let flags = (options.invoker.unwrap_or_default(), options.barrier.unwrap_or_default());
         refuse_in_query(&create.query)?;
         if count_params(&create.query)? > 0 {
             return Err(SqlError::new("42P02", "there is no parameter $1"));
@@ -379,7 +388,7 @@ impl Session {
             }
             refuse_circle(&txn, &old, &view)?;
             let made = self.settle_ddl(|| txn.replace_view(&old, view.clone())).await?;
-            self.set_invoker(&txn, made, invoker).await?;
+            self.set_security(&txn, made, flags).await?;
             return Ok(TAG);
         }
         if is_relation(&txn, &schema, &name)? {
@@ -390,7 +399,7 @@ impl Session {
         }
         let made = self.settle_ddl(|| txn.create_view(&schema, &name, view.clone())).await?;
         let made = self.own_new(&txn, made).await?;
-        self.set_invoker(&txn, made, invoker).await?;
+        self.set_security(&txn, made, flags).await?;
         Ok(TAG)
     }
 
@@ -597,13 +606,14 @@ impl Session {
                         definition.check = check;
                         now = self.settle_ddl(|| changed(definition.clone())).await?;
                     }
-                    match options.invoker {
-                        Some(invoker) => {
-                            let name = full_name(&now);
-                            self.set_invoker(&txn, now, invoker).await?;
+                    let (name, access) = (full_name(&now), access_of(&now));
+                    let flags = (options.invoker.unwrap_or(access.invoker), options.barrier.unwrap_or(access.barrier));
+                    match flags != (access.invoker, access.barrier) {
+                        true => {
+                            self.set_security(&txn, now, flags).await?;
                             self.locked_view(&txn, &name, word).await?
                         }
-                        None => now,
+                        false => now,
                     }
                 }
                 other => {

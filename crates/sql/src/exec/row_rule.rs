@@ -1,9 +1,10 @@
-//! Conditions of policies of row security in plans.
+//! Conditions of policies of row security, and of views with a security barrier, in plans.
 //!
 //! | function | what it does |
 //! |---|---|
 //! | [`row_rule`] | What a policy demands of new rows, where it has subqueries: a row that does not satisfy it is an error |
 //! | [`policy_mark`] | Is true, and says of the filter in which it stands that it is a policy's: what the query asks of the rows that it leaves out must not be evaluated for them, if it could tell of them by an error ([`crate::plan::rules`]) |
+//! | [`barrier_mark`] | The same, of a filter that stands above the rows of a view, whatever they are made of, and stays there |
 
 use std::sync::Arc;
 
@@ -59,27 +60,47 @@ fn all_true(held: &BooleanArray) -> bool {
     held.null_count() == 0 && held.true_count() == held.len()
 }
 
-const MARK: &str = "policy_mark";
+const POLICY: &str = "policy_mark";
+const BARRIER: &str = "barrier_mark";
 
 /// See the module's head; `column` is any column of the rows, so that it is no constant.
 pub(crate) fn policy_mark(column: Expr) -> Expr {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::new_from_impl(PolicyMark { signature })).call(vec![column])
+    mark(POLICY, column)
 }
 
-/// Whether a part of a filter is such a mark.
+/// See the module's head; `column` as for [`policy_mark`].
+pub(crate) fn barrier_mark(column: Expr) -> Expr {
+    mark(BARRIER, column)
+}
+
+fn mark(name: &'static str, column: Expr) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(Mark { name, signature })).call(vec![column])
+}
+
+fn is_mark(part: &Expr, name: &str) -> bool {
+    matches!(part, Expr::ScalarFunction(call) if call.func.name() == name)
+}
+
+/// Whether a part of a filter says that it is a policy's.
 pub(crate) fn is_policy_mark(part: &Expr) -> bool {
-    matches!(part, Expr::ScalarFunction(call) if call.func.name() == MARK)
+    is_mark(part, POLICY)
+}
+
+/// Whether the condition of a filter is a view's mark: it has no other part.
+pub(crate) fn is_barrier(condition: &Expr) -> bool {
+    is_mark(condition, BARRIER)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct PolicyMark {
+struct Mark {
+    name: &'static str,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for PolicyMark {
+impl ScalarUDFImpl for Mark {
     fn name(&self) -> &str {
-        MARK
+        self.name
     }
     fn signature(&self) -> &Signature {
         &self.signature

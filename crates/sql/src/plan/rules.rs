@@ -30,7 +30,7 @@ use crate::exec::in_order::InOrder;
 use crate::exec::kept_limits::{self, KeptLimits};
 use crate::exec::missing_sorts::{CHECK, MissingSorts};
 use crate::exec::outer_side::OuterSides;
-use crate::exec::row_rule::is_policy_mark;
+use crate::exec::row_rule::{is_barrier, is_policy_mark};
 use crate::pg::functions::numeric::keys::NumericKeys;
 use crate::pg::running;
 use crate::plan::estimate::sides;
@@ -167,16 +167,32 @@ impl OptimizerRule for AboveGroups {
         self.0.apply_order()
     }
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if matches!(&plan, LogicalPlan::Filter(filter) if is_barrier(&filter.predicate)) {
+            return Ok(Transformed::no(plan));
+        }
         if let LogicalPlan::Filter(outer) = &plan
             && let LogicalPlan::Filter(inner) = outer.input.as_ref()
         {
             // The rule would make one of them, and bring that further down without asking here again.
             let below = split_conjunction(&inner.predicate);
+            let tells = |part: &&Expr| part.is_volatile() || has_subquery(part) || may_fail(part);
+            let of_outer = || split_conjunction(&outer.predicate).into_iter().partition::<Vec<&Expr>, _>(tells);
+            if is_barrier(&inner.predicate) {
+                // PostgreSQL's security barrier, of a view: what can end in an error is asked of its rows, the rest below.
+                let (telling, silent) = of_outer();
+                let Some(silent) = conjunction(silent.into_iter().cloned()) else { return Ok(Transformed::no(plan)) };
+                let filter = |part, input| {
+                    Ok::<_, DataFusionError>(Arc::new(LogicalPlan::Filter(Filter::try_new(part, input)?)))
+                };
+                let mut rows = filter(inner.predicate.clone(), filter(silent, Arc::clone(&inner.input))?)?;
+                if let Some(telling) = conjunction(telling.into_iter().cloned()) {
+                    rows = filter(telling, rows)?;
+                }
+                return Ok(Transformed::yes(Arc::unwrap_or_clone(rows)));
+            }
             if below.iter().any(|part| is_policy_mark(part)) {
-                // PostgreSQL's security barrier: what can end in an error is asked of the rows that policies leave.
-                let tells = |part: &&Expr| part.is_volatile() || has_subquery(part) || may_fail(part);
-                let (telling, silent): (Vec<&Expr>, Vec<&Expr>) =
-                    split_conjunction(&outer.predicate).into_iter().partition(tells);
+                // The same of policies.
+                let (telling, silent) = of_outer();
                 if let Some(above) = conjunction(telling.into_iter().cloned()) {
                     if silent.is_empty() {
                         return Ok(Transformed::no(plan));

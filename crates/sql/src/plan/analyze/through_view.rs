@@ -17,7 +17,9 @@ use super::scope::{Item, Scope, folded};
 use super::view::view_query;
 use super::write::Target;
 use super::{Analyzer, Result};
+use crate::access::needs::access_of;
 use crate::dml::Op;
+use crate::exec::row_rule::policy_mark;
 use crate::parse::depth::too_deep;
 use crate::pg::view::{base_of, why_read_only};
 use crate::wire::SqlError;
@@ -164,7 +166,10 @@ impl Analyzer<'_> {
             let condition;
             (columns, places, condition) = self.layer(view, columns, places, below)?;
             if let (true, Some(condition)) = (keyed, &condition) {
-                target.plan = LogicalPlanBuilder::from(target.plan).filter(condition.clone())?.build()?;
+                let barrier = target.base.first().filter(|_| access_of(view).barrier);
+                let mark = barrier.map(|column| policy_mark(column.bound.expr.clone()));
+                let condition = mark.into_iter().fold(condition.clone(), Expr::and);
+                target.plan = LogicalPlanBuilder::from(target.plan).filter(condition)?.build()?;
             }
             conditions.push(condition);
             layers.push(places.clone());

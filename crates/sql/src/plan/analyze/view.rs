@@ -21,6 +21,8 @@ use super::expr::Clause;
 use super::from::From;
 use super::scope::{Item, Scope};
 use super::{Analyzed, Analyzer, OutputColumn, Refusal, Result};
+use crate::access::needs::access_of;
+use crate::exec::row_rule::barrier_mark;
 use crate::exec::table::EngineTable;
 use crate::parse::depth::too_deep;
 use crate::pg::policies::Command;
@@ -402,6 +404,10 @@ impl Analyzer<'_> {
             }
             column.name.clone_from(&named.name);
             column.bound.ty = ty;
+        }
+        if let (true, Some(first)) = (access_of(view).barrier, relation.columns.first()) {
+            let mark = barrier_mark(first.bound.expr.clone());
+            relation.plan = LogicalPlanBuilder::from(relation.plan).filter(mark)?.build()?;
         }
         Ok(relation)
     }
