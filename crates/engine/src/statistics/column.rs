@@ -109,6 +109,7 @@ impl ColumnSample {
 
     /// Forgets about half of the rows.
     fn thin(&mut self) {
+        let before = (self.values.len() + self.too_wide) as u128;
         self.every *= 2;
         let every = self.every;
         let mut places = self.places.iter();
@@ -118,7 +119,9 @@ impl ColumnSample {
         self.held = self.values.iter().map(|(by, _)| held(by)).sum();
         self.nulls /= 2;
         self.too_wide /= 2;
-        self.width /= 2;
+        // What is left is as wide as what there was, one with another.
+        let left = (self.values.len() + self.too_wide) as u128;
+        self.width = (u128::from(self.width) * left / before.max(1)) as u64;
         self.rows = self.values.len() + self.nulls + self.too_wide;
     }
 
