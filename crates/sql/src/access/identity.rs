@@ -9,7 +9,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use resurgam_engine::{FIRST_ROLE, ObjectKind, Table, Transaction};
 
-use super::needs::{access_of, denied, word_of};
+use super::needs::{access_of, denied, object_of, word_of};
 use super::syntax::Spec;
 use crate::command::utility::command;
 use crate::pg::roles::acl::{Object, privilege as p};
@@ -222,7 +222,7 @@ impl Session {
             return Ok(());
         }
         let rights = self.rights()?;
-        let object = super::needs::object_of(entry);
+        let object = object_of(entry);
         if rights.allowed(self.role(), access_of(entry), object, privilege) == privilege {
             return Ok(());
         }
@@ -236,7 +236,7 @@ impl Session {
         }
         let rights = self.rights()?;
         let (role, access) = (self.role(), access_of(entry));
-        let whole = rights.allowed(role, access, super::needs::object_of(entry), privilege) == privilege;
+        let whole = rights.allowed(role, access, object_of(entry), privilege) == privilege;
         let each = || {
             let may = |at: &usize| rights.allowed_column(role, access, *at, privilege) == privilege;
             !columns.is_empty() && columns.iter().all(may)
@@ -244,10 +244,15 @@ impl Session {
         if whole || each() { Ok(()) } else { Err(denied(word_of(entry), &entry.name)) }
     }
 
-    /// The error of a statement that writes, without what it would tell of rows that the role may not see: by its rights
-    /// (PostgreSQL shows the columns that it may read), or by policies.
+    /// The error of what writes to these tables, without what it would tell of rows that the role may not see: by its rights
+    /// (PostgreSQL shows the columns that it may read), or by policies. Whoever writes rows for a session has its errors
+    /// go through here; below, they tell of the row.
     #[cold]
-    pub(crate) fn discreet(&self, mut error: SqlError, prepared: &Prepared) -> SqlError {
+    pub(crate) fn discreet<'t>(
+        &self,
+        mut error: SqlError,
+        written: impl IntoIterator<Item = &'t Arc<Table>>,
+    ) -> SqlError {
         if error.detail.is_none() || !matches!(error.sqlstate.as_str(), "23502" | "23503" | "23505" | "23514" | "44000")
         {
             return error;
@@ -257,15 +262,11 @@ impl Session {
             error.detail = None;
             return error;
         };
-        let is_hidden = |entry: &Table| {
-            let (access, object) = (access_of(entry), super::needs::object_of(entry));
-            let select = crate::pg::roles::acl::privilege::SELECT;
-            rights.allowed(role, access, object, select) != select
+        let is_hidden = |entry: &Arc<Table>| {
+            rights.allowed(role, access_of(entry), object_of(entry), p::SELECT) != p::SELECT
                 || crate::pg::policies::apply_to(entry, &rights, role, None).unwrap_or(true)
         };
-        let written: Vec<u32> = prepared.needs.written().collect();
-        let mut targets = prepared.needs.relations.iter().filter(|need| written.contains(&need.entry.id));
-        if role != FIRST_ROLE && targets.any(|need| need.entry.view.is_none() && is_hidden(&need.entry)) {
+        if role != FIRST_ROLE && written.into_iter().any(|entry| entry.view.is_none() && is_hidden(entry)) {
             error.detail = None;
         }
         error

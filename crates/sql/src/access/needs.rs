@@ -41,9 +41,9 @@ pub(crate) struct Needs {
 
 impl Needs {
     /// The tables that rows are written to.
-    pub(crate) fn written(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<Table>> {
         let writes = |need: &&Need| need.privileges & (p::INSERT | p::DELETE) != 0 || !need.updated.is_empty();
-        self.relations.iter().filter(writes).map(|need| need.entry.id)
+        self.relations.iter().filter(writes).map(|need| &need.entry)
     }
 }
 

@@ -159,11 +159,6 @@ impl Checks {
         self.rules.get(check.checked_sub(self.domains.len())?)
     }
 
-    /// Whether policies have a say in what is written.
-    pub(crate) fn has_rules(&self) -> bool {
-        !self.rules.is_empty()
-    }
-
     /// Whether a condition that is NULL is not satisfied.
     fn is_strict(&self, check: usize) -> bool {
         self.is_of_view(check) || self.rule(check).is_some()
@@ -259,22 +254,14 @@ impl Checks {
         let name = &self.list[check].0;
         if self.is_of_view(check) {
             let message = format!("new row violates check option for view \"{name}\"");
-            return Err(self.with_row(SqlError::new("44000", message), table, row));
+            return Err(SqlError::new("44000", message).with_detail(bridge::failing_row(table, row)));
         }
         let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
-        let mut error = self.with_row(SqlError::new("23514", message), table, row);
+        let mut error = SqlError::new("23514", message).with_detail(bridge::failing_row(table, row));
         error.schema = Some(table.schema.clone());
         error.table = Some(table.name.clone());
         error.constraint = Some(name.clone());
         Err(error)
-    }
-
-    /// Tells of the row, unless policies may keep a part of it from whoever is told.
-    fn with_row(&self, error: SqlError, table: &Table, row: &[DatumRef<'_>]) -> SqlError {
-        match self.rules.is_empty() {
-            true => error.with_detail(bridge::failing_row(table, row)),
-            false => error,
-        }
     }
 
     /// The error of a row that breaks a constraint of that part; its large values are read through `view`.

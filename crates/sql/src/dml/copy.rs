@@ -110,6 +110,7 @@ impl CopyIn {
                 // What it waited for is no fault of the row.
                 let of_row = error.sqlstate.starts_with("23") || error.sqlstate.starts_with("22");
                 drop(row);
+                let error = session.discreet(error, [&*table]);
                 return Err(if of_row { error.with_context(reader.context()) } else { error });
             }
         }
@@ -153,7 +154,8 @@ impl CopyIn {
         let statement = txn.resume_statement(view);
         let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
         let mut modify = Modify::resume(writer, *zone, paused);
-        modify.finish(&Help { names: Names { state: &state, txn: &txn, cx: &cx }, waiting, zone: *zone }).await
+        let help = Help { names: Names { state: &state, txn: &txn, cx: &cx }, waiting, zone: *zone };
+        modify.finish(&help).await.map_err(|error| session.discreet(error, [&*table]))
     }
 
     /// The client gives up.

@@ -311,13 +311,16 @@ impl Session {
         if plan.tree.is_some() && !prepared.once.any_writes() {
             // Its first row shows whether the definition is the newest; what cascades shows later.
             self.note_undo(plan.references.are_acting())?;
-            if let Some(modified) = self.modify_directly(plan, values, formats).await? {
+            let modified = self.modify_directly(plan, values, formats).await;
+            if let Some(modified) = modified.map_err(|error| self.discreet(error, prepared.needs.written()))? {
                 plan.stream.counts.run(RunBy::Direct);
                 return Ok(modified);
             }
         }
         self.note_undo(true)?;
-        Box::pin(self.modify_by_plan(plan, Around::of(prepared), values, formats, &prepared.text, shown)).await
+        let around = Around::of(prepared);
+        let modified = Box::pin(self.modify_by_plan(plan, around, values, formats, &prepared.text, shown)).await;
+        modified.map_err(|error| self.discreet(error, prepared.needs.written()))
     }
 
     /// `None`: that is left to the plan, and nothing was written.

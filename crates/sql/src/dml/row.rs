@@ -56,19 +56,8 @@ impl<'a> Writer<'a> {
     }
 
     fn refuse_by_constraints(&self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
-        self.table.check_row(row).map_err(|error| self.told(error.into(), row))?;
+        self.table.check_row(row).map_err(|error| bridge::named(error.into(), self.table, row))?;
         self.checks.refuse(Part::Own, self.table, row, self.view())
-    }
-
-    /// The error of a row, as a client is told of it.
-    #[cold]
-    fn told(&self, error: SqlError, row: &[DatumRef<'_>]) -> SqlError {
-        let mut error = bridge::named(error, self.table, row);
-        // Policies may keep a part of the row from whoever is told.
-        if self.checks.has_rules() && matches!(error.sqlstate.as_str(), "23505" | "23502") {
-            error.detail = None;
-        }
-        error
     }
 
     /// Refuses a row, just written, that a view WITH CHECK OPTION would not show.
@@ -92,7 +81,7 @@ impl<'a> Writer<'a> {
             Some(bulk) => bulk.push(row),
             None => self.statement.insert(self.table, row),
         });
-        inserted.await.map_err(|error| self.told(error, row))
+        inserted.await.map_err(|error| bridge::named(error, self.table, row))
     }
 
     /// Gives the row under `key`, known by `seen`, new content that is not refused. `old`: what it was.
@@ -108,7 +97,7 @@ impl<'a> Writer<'a> {
     ) -> Result<Change, SqlError> {
         settle(self.waiting, || self.statement.update(self.table, key, seen, row, old.as_deref_mut()))
             .await
-            .map_err(|error| self.told(error, row))
+            .map_err(|error| bridge::named(error, self.table, row))
     }
 
     /// Deletes the row under `key`, known by `seen`. `old`: what it was.

@@ -188,7 +188,8 @@ impl Session {
         self.refuse_if_read_only("SELECT")?;
         self.note_undo(true)?;
         let around = Around::of(prepared);
-        match self.run_together(Main::Read(query), around, values, &[], &prepared.text, shown).await? {
+        let done = self.run_together(Main::Read(query), around, values, &[], &prepared.text, shown).await;
+        match done.map_err(|error| self.discreet(error, prepared.needs.written()))? {
             Done::Gathered(gathered) => Ok(gathered),
             Done::Modified(_) => Err(SqlError::internal("a query without rows")),
         }

@@ -1744,8 +1744,7 @@ impl Session {
                     return self.whole(fields, chunk, autocommit).await;
                 }
                 if prepared.once.any_writes() {
-                    let chunk = Box::pin(self.query_and_modify(prepared, query, values, formats)).await;
-                    let chunk = chunk.map_err(|error| self.discreet(error, prepared))?;
+                    let chunk = Box::pin(self.query_and_modify(prepared, query, values, formats)).await?;
                     return self.whole(fields, chunk, autocommit).await;
                 }
                 let beside = match prepared.locks.is_empty() && prepared.once.plans.is_empty() {
@@ -1765,10 +1764,7 @@ impl Session {
                 }
                 Box::pin(self.run_plan(prepared, query, beside, values, formats, max_rows, portal, autocommit)).await
             }
-            Kind::Write(plan) => {
-                let written = Box::pin(self.write(prepared, plan, values, formats, autocommit)).await;
-                written.map_err(|error| self.discreet(error, prepared))
-            }
+            Kind::Write(plan) => Box::pin(self.write(prepared, plan, values, formats, autocommit)).await,
             Kind::Call(call) => self.run_call(call, values, formats, autocommit).await,
             Kind::Explain { analyze, show, inner } => {
                 self.note_undo(*analyze)?;
@@ -1910,7 +1906,8 @@ impl Session {
         autocommit: bool,
     ) -> Result<Execution, SqlError> {
         let modified = self.modify(prepared, plan, values, formats, None).await?;
-        self.statement_done(autocommit).await?;
+        // What was deferred until here.
+        self.statement_done(autocommit).await.map_err(|error| self.discreet(error, prepared.needs.written()))?;
         let tag = write_tag(plan.op, modified.rows);
         Ok(match &plan.returning {
             Some(returning) => {

@@ -250,7 +250,7 @@ impl<'a> Analyzer<'a> {
         self.no_outer_aggregates()?;
         let relation = self.as_returned(relation)?;
         let (locks, needs) = (std::mem::take(&mut self.locks), self.needs());
-        self.refuse_volatile_reads(&mut needs.written())?;
+        self.refuse_volatile_reads(&needs)?;
         let once = self.once.take();
         Ok(Analyzed { locks, once, needs, ..relation.into_analyzed() })
     }
@@ -339,7 +339,7 @@ pub(crate) fn write(
         analyzer.no_outer_aggregates()?;
         let mut write = analyzer.whole(write);
         analyzer.return_from_body(&mut write)?;
-        analyzer.refuse_volatile_reads(&mut write.needs.written())?;
+        analyzer.refuse_volatile_reads(&write.needs)?;
         Ok(write)
     };
     write().map_err(Refusal::into_error)

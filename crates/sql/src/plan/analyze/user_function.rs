@@ -36,6 +36,7 @@ use super::scope::{Item, Scope};
 use super::select::{Target, project};
 use super::write::Write;
 use super::{Analyzed, Analyzer, Refusal, Result, unknown};
+use crate::access::needs::Needs;
 use crate::exec::apply::body_call;
 use crate::parse::depth::too_deep;
 use crate::parse::shape::bare_select;
@@ -645,12 +646,12 @@ impl Analyzer<'_> {
     }
 
     /// Refuses a statement that writes to a table which a volatile function of it reads.
-    pub(super) fn refuse_volatile_reads(&self, written: &mut dyn Iterator<Item = u32>) -> Result<()> {
+    pub(super) fn refuse_volatile_reads(&self, needs: &Needs) -> Result<()> {
         if self.calls.volatile_reads.is_empty() {
             return Ok(());
         }
-        for table in written {
-            if let Some((_, function)) = self.calls.volatile_reads.iter().find(|(read, _)| *read == table) {
+        for table in needs.written() {
+            if let Some((_, function)) = self.calls.volatile_reads.iter().find(|(read, _)| *read == table.id) {
                 let text = format!("a volatile function that reads the table that the statement writes to, {function}");
                 return Err(SqlError::unsupported(format!("{text}, is not supported"))
                     .with_hint("Declare the function STABLE if it is to see the table as it was before the statement.")
