@@ -17,7 +17,7 @@ use resurgam_engine::{CheckSpec, Datum, Direction, IndexSpec, KeyRange, RowBatch
 use super::policy::RowSecurity;
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
 use crate::ddl::{KeyColumns, column_parts, default_text, free_name, full_name, is_relation, name_of, unsupported};
-use crate::dml::check::{any_false, some_row_breaks};
+use crate::dml::check::some_row_breaks;
 use crate::dml::find_column;
 use crate::dml::foreign::{Depends, ForeignParts};
 use crate::exec::bridge::RowColumns;
@@ -538,7 +538,7 @@ impl Session {
                     let columns = RowColumns::new(table, &view);
                     let fitting = columns.fitting(expr.columns(), rows.clone()).map_err(failed)?;
                     let holds = expr.holds_rows(table, &view, rows.take(fitting)).map_err(failed)?;
-                    if any_false(&holds) {
+                    if holds.has_false() {
                         return Err(some_row_breaks(table, name));
                     }
                     from += fitting;

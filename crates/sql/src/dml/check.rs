@@ -3,10 +3,9 @@
 //! The engine keeps them in the definition, as SQL text; their meaning is here. A row breaks a
 //! constraint whose condition is false; NULL is good enough. As in PostgreSQL they are looked
 //! at by name, after NOT NULL and before unique keys. The conditions of policies come before all of them. The conditions of
-//! views WITH CHECK OPTION come last: they are of rows
-//! that have been written, not of those that ON CONFLICT leaves out.
+//! views WITH CHECK OPTION come last: they are of rows that have been written, not of those that ON CONFLICT leaves out.
 
-use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
+use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast;
 use resurgam_engine::{Datum, DatumRef, ReadView, Table};
@@ -27,33 +26,71 @@ type DfResult<T> = datafusion::common::Result<T>;
 /// The constraints of a table, planned.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    list: Vec<(String, TableExpr)>,
-    /// The first ones of the list are what the columns' domains demand.
-    domains: Vec<Constraint>,
-    /// Behind them are the conditions of the table's policies, by the policy where it is a restrictive one.
-    rules: Vec<Option<String>>,
-    /// The last ones of the list are conditions of views, WITH CHECK OPTION: so many.
-    views: usize,
-    /// What policies demand where ON CONFLICT DO UPDATE meets a row.
-    upsert: Option<Upsert>,
+    domains: Vec<Check>,
+    rules: Vec<Check>,
+    existing: Vec<Check>,
+    updated: Vec<Check>,
+    own: Vec<Check>,
+    views: Vec<Check>,
     /// Columns whose values are made of others'.
     generated: Vec<(usize, TableExpr)>,
 }
 
-/// Conditions of policies, each by the policy where it is a restrictive one.
-type Rules = Vec<(Option<String>, TableExpr)>;
-
+/// A condition of rows.
 #[derive(Debug)]
-struct Upsert {
-    /// Of the row that is there.
-    existing: Rules,
-    /// Of what becomes of it.
-    updated: Rules,
+struct Check {
+    of: Of,
+    expr: TableExpr,
 }
 
-fn planned(names: &Names<'_>, table: &Table, rules: Vec<RowRule>) -> Result<Rules, SqlError> {
+/// What demands it.
+#[derive(Debug)]
+enum Of {
+    /// A column's domain.
+    Domain(Constraint),
+    /// Policies: one restrictive one, or the permissive ones together. `existing`: of the row that ON CONFLICT meets.
+    Policy { name: Option<String>, existing: bool },
+    /// The table.
+    Table(String),
+    /// A view WITH CHECK OPTION.
+    View(String),
+}
+
+impl Check {
+    /// Whether a truth is not good enough.
+    fn is_broken(&self, truth: Option<bool>) -> bool {
+        match self.of {
+            Of::Domain(_) | Of::Table(_) => truth == Some(false),
+            Of::Policy { .. } | Of::View(_) => truth != Some(true),
+        }
+    }
+
+    #[cold]
+    fn error(&self, table: &Table, row: &[DatumRef<'_>]) -> SqlError {
+        match &self.of {
+            // As in PostgreSQL, where the value has become one of the domain before it is in a row.
+            Of::Domain(constraint) => violated(constraint),
+            Of::Policy { name, existing } => {
+                SqlError::new("42501", RowRule::refusal(name.as_deref(), &table.name, *existing))
+            }
+            Of::Table(name) => {
+                let relation = &table.name;
+                let message = format!("new row for relation \"{relation}\" violates check constraint \"{name}\"");
+                let error = SqlError::new("23514", message).with_detail(bridge::failing_row(table, row));
+                of_constraint(error, table, name)
+            }
+            Of::View(name) => {
+                let message = format!("new row violates check option for view \"{name}\"");
+                SqlError::new("44000", message).with_detail(bridge::failing_row(table, row))
+            }
+        }
+    }
+}
+
+fn planned(names: &Names<'_>, table: &Table, rules: Vec<RowRule>, existing: bool) -> Result<Vec<Check>, SqlError> {
     let plan = |RowRule { policy, condition }| {
-        Ok((policy, TableExpr::over(names, table, condition_over_row(table, condition)?)?))
+        let expr = TableExpr::over(names, table, condition_over_row(table, condition)?)?;
+        Ok(Check { of: Of::Policy { name: policy, existing }, expr })
     };
     rules.into_iter().map(plan).collect()
 }
@@ -61,9 +98,13 @@ fn planned(names: &Names<'_>, table: &Table, rules: Vec<RowRule>) -> Result<Rule
 /// Constraints by when they are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Those of the table's policies: before all others.
+    /// What policies demand of a row: before all others.
     Rules,
-    /// The table's: before a row is written, whether or not something is in its way then.
+    /// What they demand of the row that ON CONFLICT DO UPDATE meets.
+    Existing,
+    /// What they demand of what becomes of it, instead of `Rules`.
+    Updated,
+    /// The table's and its domains': before a row is written, whether or not something is in its way then.
     Own,
     /// The conditions of views: of a row that is written, after its keys.
     Views,
@@ -77,21 +118,20 @@ impl Checks {
     /// Plans the constraints of `table`.
     pub(crate) fn plan(names: &Names<'_>, table: &Table) -> Result<Self, SqlError> {
         let mut own = Vec::with_capacity(table.checks.len());
-        for check in &table.checks {
-            let expr = parse_expression(&check.sql)?;
-            let expr = TableExpr::plan(names, table, &expr, Place::Check)?;
-            own.push((check.name.clone(), expr));
+        let mut by_name: Vec<_> = table.checks.iter().collect();
+        by_name.sort_by(|a, b| a.name.cmp(&b.name));
+        for check in by_name {
+            let expr = TableExpr::plan(names, table, &parse_expression(&check.sql)?, Place::Check)?;
+            own.push(Check { of: Of::Table(check.name.clone()), expr });
         }
-        own.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let (mut list, mut domains) = (Vec::with_capacity(own.len()), Vec::new());
+        let mut domains = Vec::new();
         for (column, domain) in &table.domains {
             for constraint in constraints(*domain) {
                 let expr = demand(&table.columns[*column].name, &constraint)?;
-                list.push((String::new(), TableExpr::plan(names, table, &expr, Place::Check)?));
-                domains.push(constraint);
+                let expr = TableExpr::plan(names, table, &expr, Place::Check)?;
+                domains.push(Check { of: Of::Domain(constraint), expr });
             }
         }
-        list.append(&mut own);
         let mut generated = Vec::with_capacity(table.generated.len());
         for one in &table.generated {
             let Some(column) = table.columns.get(one.column) else { continue };
@@ -99,7 +139,7 @@ impl Checks {
             generated
                 .push((one.column, TableExpr::plan(names, table, &expr, Place::Generated(&column.name, column.ty))?));
         }
-        Ok(Self { list, domains, rules: Vec::new(), views: 0, upsert: None, generated })
+        Ok(Self { domains, own, generated, ..Self::default() })
     }
 
     /// Adds conditions of views, the innermost first, each with its view's name.
@@ -110,20 +150,15 @@ impl Checks {
         views: Vec<(String, Expr)>,
     ) -> Result<(), SqlError> {
         for (view, condition) in views {
-            let condition = condition_over_row(table, condition)?;
-            self.list.push((view, TableExpr::over(names, table, condition)?));
-            self.views += 1;
+            let expr = TableExpr::over(names, table, condition_over_row(table, condition)?)?;
+            self.views.push(Check { of: Of::View(view), expr });
         }
         Ok(())
     }
 
-    /// Adds conditions of policies: they come before the table's own constraints.
+    /// Adds conditions of policies.
     pub(crate) fn add_rules(&mut self, names: &Names<'_>, table: &Table, rules: Vec<RowRule>) -> Result<(), SqlError> {
-        for (policy, condition) in planned(names, table, rules)? {
-            let at = self.domains.len() + self.rules.len();
-            self.list.insert(at, (String::new(), condition));
-            self.rules.push(policy);
-        }
+        self.rules.extend(planned(names, table, rules, false)?);
         Ok(())
     }
 
@@ -134,49 +169,27 @@ impl Checks {
         table: &Table,
         UpsertRules { existing, updated }: UpsertRules,
     ) -> Result<(), SqlError> {
-        let (existing, updated) = (planned(names, table, existing)?, planned(names, table, updated)?);
-        self.upsert = Some(Upsert { existing, updated });
+        self.existing = planned(names, table, existing, true)?;
+        self.updated = planned(names, table, updated, false)?;
         Ok(())
     }
 
-    /// Refuses a row that ON CONFLICT DO UPDATE meets, or (`existing` is false) what becomes of it.
-    ///
-    /// # Errors
-    /// `42501`
-    pub(crate) fn refuse_upsert(&self, existing: bool, row: Row<'_>) -> Result<(), SqlError> {
-        let Some(upsert) = &self.upsert else { return Ok(()) };
-        for (policy, rule) in if existing { &upsert.existing } else { &upsert.updated } {
-            if rule.truth_of(row)? != Some(true) {
-                let text = RowRule::refusal(policy.as_deref(), &row.table.name, existing);
-                return Err(SqlError::new("42501", text));
-            }
-        }
-        Ok(())
+    /// Those of rows of a batch, in their order.
+    fn of_batch(&self) -> impl Iterator<Item = &Check> {
+        self.domains.iter().chain(&self.rules).chain(&self.own).chain(&self.views)
     }
 
-    /// The policy's condition that number `check` is.
-    fn rule(&self, check: usize) -> Option<&Option<String>> {
-        self.rules.get(check.checked_sub(self.domains.len())?)
-    }
-
-    /// Whether a condition that is NULL is not satisfied.
-    fn is_strict(&self, check: usize) -> bool {
-        self.is_of_view(check) || self.rule(check).is_some()
-    }
-
-    /// Whether number `check` is the condition of a view.
-    fn is_of_view(&self, check: usize) -> bool {
-        check >= self.list.len() - self.views
+    fn all(&self) -> impl Iterator<Item = &Check> {
+        self.of_batch().chain(&self.existing).chain(&self.updated)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.all().next().is_none()
     }
 
     /// Whether no condition depends on the session that it was planned in.
     pub(crate) fn is_shareable(&self) -> bool {
-        let upsert = self.upsert.iter().flat_map(|upsert| upsert.existing.iter().chain(&upsert.updated));
-        self.list.iter().all(|(_, expr)| !expr.of_session) && upsert.into_iter().all(|(_, expr)| !expr.of_session)
+        self.all().all(|check| !check.expr.of_session)
     }
 
     /// The row with the values of its generated columns; `None`: the table has none.
@@ -210,10 +223,10 @@ impl Checks {
     /// Evaluates them on rows: a batch that begins with all columns of the table, of their types.
     pub(crate) fn broken(&self, batch: &RecordBatch) -> DfResult<Broken> {
         let mut rows = Vec::new();
-        for (at, (_, expr)) in self.list.iter().enumerate() {
-            let holds = expr.holds(batch)?;
-            let fails = |row: usize| is_false(&holds, row) || self.is_strict(at) && !holds.is_valid(row);
-            for row in (0..batch.num_rows()).filter(|row| fails(*row)) {
+        for (at, check) in self.of_batch().enumerate() {
+            let holds = check.expr.holds(batch)?;
+            let truth = |row: usize| holds.is_valid(row).then(|| holds.value(row));
+            for row in (0..batch.num_rows()).filter(|row| check.is_broken(truth(*row))) {
                 rows.resize(batch.num_rows(), None);
                 rows[row].get_or_insert(at);
             }
@@ -221,70 +234,42 @@ impl Checks {
         Ok(Broken(rows))
     }
 
-    /// The error of a row that is number `at` of the batch that `broken` is about, if it breaks a constraint of that
-    /// part. (The first one that a row breaks is known: of the table's, if there is one.)
+    /// The error of a row that is number `at` of the batch that `broken` is about. `is_written`: if what it breaks first is
+    /// the condition of a view; otherwise if it is anything else.
     pub(crate) fn refuse_known(
         &self,
-        part: Part,
+        is_written: bool,
         broken: &Broken,
         at: usize,
         table: &Table,
         row: &[DatumRef<'_>],
     ) -> Result<(), SqlError> {
-        match broken.0.get(at).copied().flatten() {
-            // The rules are the first ones, and looked at with the others here.
-            Some(check) if self.is_of_view(check) == (part == Part::Views) => self.violated(check, table, row),
-            _ => Ok(()),
+        let Some(first) = broken.0.get(at).copied().flatten() else { return Ok(()) };
+        let Some(check) = self.of_batch().nth(first) else { return Ok(()) };
+        let is_null = || table.columns.iter().zip(row).any(|(column, datum)| !column.nullable && datum.is_null());
+        match check.of {
+            Of::View(_) if !is_written => Ok(()),
+            Of::View(_) => Err(check.error(table, row)),
+            _ if is_written => Ok(()),
+            // A NULL where there must be none comes first; it is told by whoever writes the row.
+            Of::Table(_) if is_null() => Ok(()),
+            _ => Err(check.error(table, row)),
         }
     }
 
-    #[cold]
-    fn violated(&self, check: usize, table: &Table, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
-        // As in PostgreSQL, where the value has become one of the domain before it is in a row.
-        if let Some(constraint) = self.domains.get(check) {
-            return Err(violated(constraint));
-        }
-        if let Some(policy) = self.rule(check) {
-            return Err(SqlError::new("42501", RowRule::refusal(policy.as_deref(), &table.name, false)));
-        }
-        // A NULL where there must be none comes first; it is told by whoever writes the row.
-        if table.columns.iter().zip(row).any(|(column, datum)| !column.nullable && datum.is_null()) {
-            return Ok(());
-        }
-        let name = &self.list[check].0;
-        if self.is_of_view(check) {
-            let message = format!("new row violates check option for view \"{name}\"");
-            return Err(SqlError::new("44000", message).with_detail(bridge::failing_row(table, row)));
-        }
-        let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
-        let mut error = SqlError::new("23514", message).with_detail(bridge::failing_row(table, row));
-        error.schema = Some(table.schema.clone());
-        error.table = Some(table.name.clone());
-        error.constraint = Some(name.clone());
-        Err(error)
-    }
-
-    /// The error of a row that breaks a constraint of that part; its large values are read through `view`.
-    pub(crate) fn refuse(
-        &self,
-        part: Part,
-        table: &Table,
-        row: &[DatumRef<'_>],
-        view: &ReadView,
-    ) -> Result<(), SqlError> {
-        let (rules, own) = (self.domains.len()..self.domains.len() + self.rules.len(), self.list.len() - self.views);
-        for (check, (_, expr)) in self.list.iter().enumerate() {
-            let of = match check {
-                check if rules.contains(&check) => Part::Rules,
-                check if check < own => Part::Own,
-                _ => Part::Views,
-            };
-            if of != part {
-                continue;
-            }
-            let truth = expr.truth_of(Row { table, values: Values::Given(row), view })?;
-            if truth == Some(false) || truth.is_none() && self.is_strict(check) {
-                return self.violated(check, table, row);
+    /// The error of a row that breaks a constraint of that part.
+    pub(crate) fn refuse(&self, part: Part, row: Row<'_>) -> Result<(), SqlError> {
+        let (first, then): (&[Check], &[Check]) = match part {
+            Part::Rules => (&self.rules, &[]),
+            Part::Existing => (&self.existing, &[]),
+            Part::Updated => (&self.updated, &[]),
+            Part::Own => (&self.domains, &self.own),
+            Part::Views => (&self.views, &[]),
+        };
+        for check in first.iter().chain(then) {
+            if check.is_broken(check.expr.truth_of(row)?) {
+                let given = if let Values::Given(given) = row.values { given } else { &[] };
+                return Err(check.error(row.table, given));
             }
         }
         Ok(())
@@ -304,21 +289,16 @@ pub(crate) fn demand(column: &str, constraint: &Constraint) -> Result<ast::Expr,
     }
 }
 
-fn is_false(holds: &BooleanArray, row: usize) -> bool {
-    holds.is_valid(row) && !holds.value(row)
-}
-
 /// The error of rows that are there already and break a constraint that is being added.
 pub(crate) fn some_row_breaks(table: &Table, name: &str) -> SqlError {
     let message = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
-    let mut error = SqlError::new("23514", message);
+    of_constraint(SqlError::new("23514", message), table, name)
+}
+
+/// The error with the names of a constraint.
+fn of_constraint(mut error: SqlError, table: &Table, name: &str) -> SqlError {
     error.schema = Some(table.schema.clone());
     error.table = Some(table.name.clone());
     error.constraint = Some(name.to_owned());
     error
-}
-
-/// Whether any of the values is false.
-pub(crate) fn any_false(holds: &BooleanArray) -> bool {
-    (0..holds.len()).any(|row| is_false(holds, row))
 }

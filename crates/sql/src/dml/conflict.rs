@@ -11,6 +11,7 @@ use super::assign::assigned;
 use super::planned::RowsPlan;
 use super::row::Writer;
 use super::source::Stream;
+use crate::dml::check::Part;
 use crate::exec::direct::{Input, Row, RowExpr, Values};
 use crate::pg::datetime::Zone;
 use crate::pg::errors;
@@ -189,7 +190,7 @@ impl Conflict {
                     }
                 };
                 let there = Row { table, values: Values::Stored(existing.raw()), view: writer.view() };
-                writer.checks.refuse_upsert(true, there)?;
+                writer.checks.refuse(Part::Existing, there)?;
                 let mut refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
                 let made = writer.checks.generated(table, &refs, writer.view())?;
                 if let Some(made) = &made {

@@ -16,7 +16,7 @@ use super::returning::Returned;
 use super::row::Writer;
 use super::source::Stream;
 use super::within::Around;
-use crate::dml::check::{Broken, Checks, Part};
+use crate::dml::check::{Broken, Checks};
 use crate::dml::foreign::{Deferred, Enforcer, Help, References};
 use crate::exec::direct::{Row, Values};
 use crate::exec::wait::Waiting;
@@ -124,7 +124,7 @@ impl<'a> Modify<'a> {
     fn refuse(&self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
         match known {
             Known::Not => self.writer.refuse(row),
-            Known::Of(broken, at) => self.checks().refuse_known(Part::Own, broken, at, self.table(), row),
+            Known::Of(broken, at) => self.checks().refuse_known(false, broken, at, self.table(), row),
         }
     }
 
@@ -132,7 +132,7 @@ impl<'a> Modify<'a> {
     fn refuse_unseen(&self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
         match known {
             Known::Not => self.writer.refuse_unseen(row),
-            Known::Of(broken, at) => self.checks().refuse_known(Part::Views, broken, at, self.table(), row),
+            Known::Of(broken, at) => self.checks().refuse_known(true, broken, at, self.table(), row),
         }
     }
 

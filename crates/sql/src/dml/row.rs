@@ -30,16 +30,16 @@ impl<'a> Writer<'a> {
         self.statement.view()
     }
 
+    fn row<'r>(&'r self, row: &'r [DatumRef<'r>]) -> Row<'r> {
+        Row { table: self.table, values: Values::Given(row), view: self.view() }
+    }
+
     /// Refuses a row that breaks a constraint of the table which is known from the row alone.
     ///
     /// # Errors
-    /// `23502` before `23514`.
+    /// `42501` before `23502` before `23514`.
     pub(crate) fn refuse(&self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
-        if self.checks.is_empty() {
-            return Ok(()); // the engine tells of a NULL where there must be none
-        }
-        self.checks.refuse(Part::Rules, self.table, row, self.view())?;
-        self.refuse_by_constraints(row)
+        self.refuse_by(Part::Rules, row)
     }
 
     /// The same of what ON CONFLICT DO UPDATE makes of a row.
@@ -47,17 +47,16 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// As [`Writer::refuse`].
     pub(crate) fn refuse_updated(&self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
-        if self.checks.is_empty() {
-            return Ok(());
-        }
-        let updated = Row { table: self.table, values: Values::Given(row), view: self.view() };
-        self.checks.refuse_upsert(false, updated)?;
-        self.refuse_by_constraints(row)
+        self.refuse_by(Part::Updated, row)
     }
 
-    fn refuse_by_constraints(&self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+    fn refuse_by(&self, rules: Part, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        if self.checks.is_empty() {
+            return Ok(()); // the engine tells of a NULL where there must be none
+        }
+        self.checks.refuse(rules, self.row(row))?;
         self.table.check_row(row).map_err(|error| bridge::named(error.into(), self.table, row))?;
-        self.checks.refuse(Part::Own, self.table, row, self.view())
+        self.checks.refuse(Part::Own, self.row(row))
     }
 
     /// Refuses a row, just written, that a view WITH CHECK OPTION would not show.
@@ -65,7 +64,7 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// `44000`
     pub(crate) fn refuse_unseen(&self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
-        self.checks.refuse(Part::Views, self.table, row, self.view())
+        self.checks.refuse(Part::Views, self.row(row))
     }
 
     /// Inserts a row that is not refused. `bulk`: one of many.
