@@ -104,6 +104,11 @@ fn sequences() {
 }
 
 #[test]
+fn row_security() {
+    script("row_security", include_str!("ddl/row_security.sql"));
+}
+
+#[test]
 fn constraints() {
     script("constraints", include_str!("ddl/constraints.sql"));
 }
@@ -251,6 +256,16 @@ fn copy_looks_at_conditions() {
     assert_eq!(client.next().unwrap().tag, b'G');
     client.send(&[message(b'd', b"1\tx\n\\N\ty\n"), message(b'c', b"")].concat());
     assert_eq!(client.until_ready().1[0].text(), "COPY 2");
+    // Who may not read the table is not told of its rows.
+    client.rows("create role writes");
+    client.rows("grant insert on t to writes");
+    client.rows("set role writes");
+    client.send(&query("copy t from stdin"));
+    assert_eq!(client.next().unwrap().tag, b'G');
+    client.send(&[message(b'd', b"0\ty\n"), message(b'c', b"")].concat());
+    let (_, messages) = client.until_ready();
+    let error = common::error(&messages);
+    assert_eq!((error.sqlstate().as_str(), error.field(b'D')), ("23514", None));
 }
 
 /// CREATE INDEX is shown while it runs, and can be cancelled.
