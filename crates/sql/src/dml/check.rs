@@ -1,9 +1,19 @@
-//! CHECK constraints: what a write evaluates before its rows go in.
+//! CHECK constraints and their kin: what a write evaluates before its rows go in.
 //!
-//! The engine keeps them in the definition, as SQL text; their meaning is here. A row breaks a
-//! constraint whose condition is false; NULL is good enough. As in PostgreSQL they are looked
-//! at by name, after NOT NULL and before unique keys. The conditions of policies come before all of them. The conditions of
-//! views WITH CHECK OPTION come last: they are of rows that have been written, not of those that ON CONFLICT leaves out.
+//! The engine keeps CHECK constraints in the definition, as SQL text; their meaning is here. A row breaks a constraint whose
+//! condition is false; NULL is good enough. There is one order, PostgreSQL's, for rows one by one and in batches:
+//!
+//! | | |
+//! |---|---|
+//! | domains of columns that are given | where PostgreSQL makes the values that are given ones of the domains |
+//! | generated columns | computing them; then their domains |
+//! | policies | for `INSERT`, or what ON CONFLICT DO UPDATE makes of a row |
+//! | NOT NULL | |
+//! | CHECK constraints | by name |
+//! | unique keys | when the row is written |
+//! | views WITH CHECK OPTION | of rows that have been written, not of those that ON CONFLICT leaves out |
+//!
+//! (Conditions of policies with subqueries are part of the plan that makes the rows, and come before all of these.)
 
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::logical_expr::Expr;
@@ -26,7 +36,8 @@ type DfResult<T> = datafusion::common::Result<T>;
 /// The constraints of a table, planned.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    domains: Vec<Check>,
+    given: Vec<Check>,
+    made: Vec<Check>,
     rules: Vec<Check>,
     existing: Vec<Check>,
     updated: Vec<Check>,
@@ -98,13 +109,17 @@ fn planned(names: &Names<'_>, table: &Table, rules: Vec<RowRule>, existing: bool
 /// Constraints by when they are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// What policies demand of a row: before all others.
+    /// What domains demand of columns that are given: before others are made of them.
+    Given,
+    /// What domains demand of generated columns.
+    Made,
+    /// What policies demand of a row.
     Rules,
     /// What they demand of the row that ON CONFLICT DO UPDATE meets.
     Existing,
     /// What they demand of what becomes of it, instead of `Rules`.
     Updated,
-    /// The table's and its domains': before a row is written, whether or not something is in its way then.
+    /// The table's: before a row is written, whether or not something is in its way then.
     Own,
     /// The conditions of views: of a row that is written, after its keys.
     Views,
@@ -124,11 +139,12 @@ impl Checks {
             let expr = TableExpr::plan(names, table, &parse_expression(&check.sql)?, Place::Check)?;
             own.push(Check { of: Of::Table(check.name.clone()), expr });
         }
-        let mut domains = Vec::new();
+        let (mut given, mut made) = (Vec::new(), Vec::new());
         for (column, domain) in &table.domains {
             for constraint in constraints(*domain) {
                 let expr = demand(&table.columns[*column].name, &constraint)?;
                 let expr = TableExpr::plan(names, table, &expr, Place::Check)?;
+                let domains = if table.generated(*column).is_none() { &mut given } else { &mut made };
                 domains.push(Check { of: Of::Domain(constraint), expr });
             }
         }
@@ -139,7 +155,7 @@ impl Checks {
             generated
                 .push((one.column, TableExpr::plan(names, table, &expr, Place::Generated(&column.name, column.ty))?));
         }
-        Ok(Self { domains, own, generated, ..Self::default() })
+        Ok(Self { given, made, own, generated, ..Self::default() })
     }
 
     /// Adds conditions of views, the innermost first, each with its view's name.
@@ -176,7 +192,7 @@ impl Checks {
 
     /// Those of rows of a batch, in their order.
     fn of_batch(&self) -> impl Iterator<Item = &Check> {
-        self.domains.iter().chain(&self.rules).chain(&self.own).chain(&self.views)
+        self.given.iter().chain(&self.made).chain(&self.rules).chain(&self.own).chain(&self.views)
     }
 
     fn all(&self) -> impl Iterator<Item = &Check> {
@@ -195,7 +211,7 @@ impl Checks {
     /// The row with the values of its generated columns; `None`: the table has none.
     ///
     /// # Errors
-    /// Those of computing them, and of values that do not fit.
+    /// Those of domains of the columns that they are made of, of computing them, and of values that do not fit.
     pub(crate) fn generated(
         &self,
         table: &Table,
@@ -207,8 +223,10 @@ impl Checks {
         }
         let mut made: Vec<Datum> = Vec::with_capacity(row.len());
         made.extend(row.iter().map(DatumRef::to_owned));
+        let given = Row { table, values: Values::Given(row), view };
+        self.refuse(Part::Given, given)?;
         for (at, expr) in &self.generated {
-            let value = expr.value_of(Row { table, values: Values::Given(row), view })?;
+            let value = expr.value_of(given)?;
             // It has the column's type already: no zone has a say.
             made[*at] = assigned(&value, &table.columns[*at], &Zone::Utc)?;
         }
@@ -259,14 +277,16 @@ impl Checks {
 
     /// The error of a row that breaks a constraint of that part.
     pub(crate) fn refuse(&self, part: Part, row: Row<'_>) -> Result<(), SqlError> {
-        let (first, then): (&[Check], &[Check]) = match part {
-            Part::Rules => (&self.rules, &[]),
-            Part::Existing => (&self.existing, &[]),
-            Part::Updated => (&self.updated, &[]),
-            Part::Own => (&self.domains, &self.own),
-            Part::Views => (&self.views, &[]),
+        let checks = match part {
+            Part::Given => &self.given,
+            Part::Made => &self.made,
+            Part::Rules => &self.rules,
+            Part::Existing => &self.existing,
+            Part::Updated => &self.updated,
+            Part::Own => &self.own,
+            Part::Views => &self.views,
         };
-        for check in first.iter().chain(then) {
+        for check in checks {
             if check.is_broken(check.expr.truth_of(row)?) {
                 let given = if let Values::Given(given) = row.values { given } else { &[] };
                 return Err(check.error(row.table, given));

@@ -37,7 +37,7 @@ impl<'a> Writer<'a> {
     /// Refuses a row that breaks a constraint of the table which is known from the row alone.
     ///
     /// # Errors
-    /// `42501` before `23502` before `23514`.
+    /// Those of domains before `42501` before `23502` before `23514`.
     pub(crate) fn refuse(&self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
         self.refuse_by(Part::Rules, row)
     }
@@ -54,7 +54,9 @@ impl<'a> Writer<'a> {
         if self.checks.is_empty() {
             return Ok(()); // the engine tells of a NULL where there must be none
         }
-        self.checks.refuse(rules, self.row(row))?;
+        for part in [Part::Given, Part::Made, rules] {
+            self.checks.refuse(part, self.row(row))?;
+        }
         self.table.check_row(row).map_err(|error| bridge::named(error.into(), self.table, row))?;
         self.checks.refuse(Part::Own, self.row(row))
     }
