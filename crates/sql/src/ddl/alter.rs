@@ -14,7 +14,6 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::{CheckSpec, Datum, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction};
 
-use super::policy::RowSecurity;
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
 use crate::ddl::{KeyColumns, column_parts, default_text, free_name, full_name, is_relation, name_of, unsupported};
 use crate::dml::check::some_row_breaks;
@@ -325,16 +324,16 @@ impl Session {
                 self.change(txn, table, change).await
             }
             AlterTableOperation::EnableRowLevelSecurity => {
-                self.set_row_security(txn, table, RowSecurity::Enabled(true)).await
+                self.set_row_security(txn, table, |access| access.row_security = true).await
             }
             AlterTableOperation::DisableRowLevelSecurity => {
-                self.set_row_security(txn, table, RowSecurity::Enabled(false)).await
+                self.set_row_security(txn, table, |access| access.row_security = false).await
             }
             AlterTableOperation::ForceRowLevelSecurity => {
-                self.set_row_security(txn, table, RowSecurity::Forced(true)).await
+                self.set_row_security(txn, table, |access| access.forced = true).await
             }
             AlterTableOperation::NoForceRowLevelSecurity => {
-                self.set_row_security(txn, table, RowSecurity::Forced(false)).await
+                self.set_row_security(txn, table, |access| access.forced = false).await
             }
             other => Err(unsupported(&format!("ALTER TABLE {other}"))),
         }

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     AlterPolicy, AlterPolicyOperation, CreatePolicy, CreatePolicyCommand, CreatePolicyType, DropPolicy, ObjectName,
     Owner, Statement,
 };
-use resurgam_engine::{CatalogObject, ObjectKind, StatementKind, Table, TableChange, Transaction, View};
+use resurgam_engine::{Access, CatalogObject, ObjectKind, StatementKind, Table, TableChange, Transaction, View};
 
 use super::view::{KeptQuery, Meant, refuse_in_query};
 use super::{full_name, name_of};
@@ -20,13 +20,6 @@ use crate::plan::analyze::view_query;
 use crate::plan::lookup::last_name;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
-
-/// What ALTER TABLE says of row security.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowSecurity {
-    Enabled(bool),
-    Forced(bool),
-}
 
 fn no_policy(name: &str, table: &str) -> SqlError {
     SqlError::new("42704", format!("policy \"{name}\" for table \"{table}\" does not exist"))
@@ -324,19 +317,11 @@ impl Session {
         &mut self,
         txn: &Transaction,
         table: &Arc<Table>,
-        what: RowSecurity,
+        set: impl FnOnce(&mut Access),
     ) -> Result<Arc<Table>, SqlError> {
         let mut access = access_of(table).clone();
-        match what {
-            RowSecurity::Enabled(on) => access.row_security = on,
-            RowSecurity::Forced(on) => access.forced = on,
-        }
-        if access_of(table) == &access {
-            return Ok(Arc::clone(table));
-        }
-        let name = full_name(table);
-        self.store_access(txn, table, access).await?;
-        self.locked_table(txn, &name).await
+        set(&mut access);
+        self.store_access(txn, table, access).await
     }
 }
 
