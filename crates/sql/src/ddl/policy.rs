@@ -113,11 +113,13 @@ impl Session {
         Ok(roles)
     }
 
-    /// Entries of the catalog of the roles that a policy cannot be without.
-    fn policy_needs(&self, txn: &Transaction, rule: &Rule) -> Result<Vec<u32>, SqlError> {
+    /// What the catalog keeps of a policy beside its conditions.
+    fn policy_object(&self, txn: &Transaction, table: &Table, rule: &Rule) -> Result<CatalogObject, SqlError> {
         let rights = self.db.rights(Some(txn))?;
-        // The first one and those of the system have no entry, and do not go.
-        Ok(rule.roles.iter().filter_map(|role| rights.get(*role)?.entry).collect())
+        // The first role and those of the system have no entry, and do not go.
+        let roles = rule.roles.iter().filter_map(|role| rights.get(*role)?.entry);
+        let needs = std::iter::once(table.id).chain(roles).collect();
+        Ok(CatalogObject { kind: ObjectKind::POLICY, needs, body: rule.encode() })
     }
 
     /// The query that holds the conditions of a policy.
@@ -162,11 +164,7 @@ impl Session {
         if txn.policy_named(table.id, &name)?.is_some() {
             return Err(policy_exists(&name, &table));
         }
-        let object = CatalogObject {
-            kind: ObjectKind::POLICY,
-            needs: with_table(&table, self.policy_needs(&txn, &rule)?),
-            body: rule.encode(),
-        };
+        let object = self.policy_object(&txn, &table, &rule)?;
         self.settle_ddl(|| txn.create_policy(table.id, &name, object.clone(), view.clone())).await?;
         self.policies_change(&txn, &table).await?;
         Ok(Tag::Fixed("CREATE POLICY"))
@@ -192,9 +190,7 @@ impl Session {
             if rule.roles.is_empty() {
                 self.settle_ddl(|| txn.drop_object(&entry)).await?;
             } else {
-                let body = rule.encode();
-                let needs = with_table(&table, self.policy_needs(txn, &rule)?);
-                let object = CatalogObject { kind: ObjectKind::POLICY, needs, body };
+                let object = self.policy_object(txn, &table, &rule)?;
                 let view = policy.view()?.clone();
                 self.settle_ddl(|| txn.replace_policy(&entry, object.clone(), view.clone())).await?;
             }
@@ -246,11 +242,7 @@ impl Session {
                     conditions.check = with_check.clone().or(conditions.check);
                     view = self.policy_view(&txn, &table, &conditions).await?;
                 }
-                let object = CatalogObject {
-                    kind: ObjectKind::POLICY,
-                    needs: with_table(&table, self.policy_needs(&txn, &rule)?),
-                    body: rule.encode(),
-                };
+                let object = self.policy_object(&txn, &table, &rule)?;
                 self.settle_ddl(|| txn.replace_policy(&entry, object.clone(), view.clone())).await?;
             }
         }
@@ -323,13 +315,6 @@ impl Session {
         set(&mut access);
         self.store_access(txn, table, access).await
     }
-}
-
-/// What a policy cannot be without, its table first.
-fn with_table(table: &Table, roles: Vec<u32>) -> Vec<u32> {
-    let mut needs = vec![table.id];
-    needs.extend(roles);
-    needs
 }
 
 /// Puts conditions as they were parsed from the statement in the place of their printed texts: errors know their places.
