@@ -482,10 +482,8 @@ impl Analyzer<'_> {
         let is_locked = parts.len() == 3;
         if let Some(table) = &table {
             let (reader, columns) = (self.reader(), relation.columns.as_slice());
-            relation.plan = self.rows_seen(table, relation.plan, reader, columns, Command::Select)?;
-            if is_locked {
-                relation.plan = self.rows_seen(table, relation.plan, reader, columns, Command::Update)?;
-            }
+            let commands: &[Command] = if is_locked { &[Command::Select, Command::Update] } else { &[Command::Select] };
+            relation.plan = self.rows_seen(table, relation.plan, reader, columns, commands)?;
         }
         relation.columns.retain(|column| column.name != KEY_COLUMN || is_locked);
         if let Some(alias) = alias {

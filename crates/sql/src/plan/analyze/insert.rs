@@ -99,11 +99,12 @@ impl Analyzer<'_> {
         };
         let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
         let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan)?;
+        let policies = self.policies_of_target(&table, &target)?;
         let mut conflict = conflict;
         if let Some(update) = conflict.as_mut().and_then(|conflict| conflict.update.as_mut()) {
-            update.rules = self.rows_upserted(&table, &target)?;
+            update.rules = self.rows_upserted(&table, policies.as_ref(), &target)?;
         }
-        let (asked, rules) = self.rows_written(&table, &target, Command::Insert, &plan)?;
+        let (asked, rules) = self.rows_written(&table, policies.as_ref(), &target, Command::Insert, &plan)?;
         let (plan, rows) = match asked {
             // Rows that are written out would not be asked.
             Some(asked) => (asked, None),

@@ -73,13 +73,22 @@ enum Which {
     Written,
 }
 
+/// The policies of a table that a role has to satisfy, of all commands.
+pub(super) struct Policies {
+    of: Vec<Policy>,
+    /// Whose rights count; `None`: those of whoever runs the statement.
+    reader: Option<u32>,
+    /// Columns of a target are read: its rows have to be seen as well.
+    reads: bool,
+}
+
 impl Analyzer<'_> {
-    /// The role whose policies count for a table; `None`: all rows are there for it. `reader`: whose rights count, but of
-    /// whoever runs the statement.
+    /// The policies that count for a table; `None`: all rows are there. `reader`: whose rights count, but of whoever runs the
+    /// statement.
     ///
     /// # Errors
     /// `42501` where the setting `row_security` refuses what they would leave out; `42P17` within a policy of the same table.
-    fn policies_for(&self, table: &Table, reader: Option<u32>) -> Result<Option<u32>> {
+    fn policies_for(&self, table: &Table, reader: Option<u32>) -> Result<Option<Policies>> {
         // A view that is being made is not run.
         if !access_of(table).row_security || self.is_making_view() {
             return Ok(None);
@@ -94,22 +103,24 @@ impl Analyzer<'_> {
             let text = format!("infinite recursion detected in policy for relation \"{}\"", table.name);
             return Err(SqlError::new("42P17", text).into());
         }
-        Ok(Some(role))
-    }
-
-    /// The policies of a table for a command that a role has to satisfy.
-    fn policies(&self, table: &Table, role: u32, command: Command) -> Result<Vec<Policy>> {
-        let rights = self.names.cx.rights()?;
-        let mut all = Vec::new();
+        let mut of = Vec::new();
         for entry in self.names.txn.policies_of(table.id).map_err(SqlError::from)? {
             let policy = Policy::of_entry(&entry)?;
             let rule = &policy.rule;
-            let is_for = rule.is_public() || rule.roles.iter().any(|of| rights.has_rights_of(role, *of));
-            if is_for && (rule.command == Command::All || rule.command == command) {
-                all.push(policy);
+            if rule.is_public() || rule.roles.iter().any(|of| rights.has_rights_of(role, *of)) {
+                of.push(policy);
             }
         }
-        Ok(all)
+        Ok(Some(Policies { of, reader, reads: false }))
+    }
+
+    /// The same of the target of a statement that writes, all of whose parts but the new rows are analysed.
+    ///
+    /// # Errors
+    /// As of a table that is read.
+    pub(super) fn policies_of_target(&self, table: &Table, target: &Target) -> Result<Option<Policies>> {
+        let (reader, reads) = self.target_reader(target.sought);
+        Ok(self.policies_for(table, reader)?.map(|policies| Policies { reads, ..policies }))
     }
 
     /// The rules of a command: one of the permissive policies, and each of the restrictive ones, by name. `columns` are
@@ -117,14 +128,16 @@ impl Analyzer<'_> {
     fn row_rules(
         &mut self,
         table: &Arc<Table>,
-        (role, reader): (u32, Option<u32>),
+        policies: &Policies,
         columns: &[Column],
         command: Command,
         which: Which,
     ) -> Result<Vec<RowRule>> {
         let (mut permissive, mut restrictive): (Option<Expr>, Vec<RowRule>) = (None, Vec::new());
-        for policy in self.policies(table, role, command)? {
-            let Some(condition) = self.policy_condition(table, &policy, reader, columns, which)? else { continue };
+        let is_of = |policy: &&Policy| policy.rule.command == Command::All || policy.rule.command == command;
+        for policy in policies.of.iter().filter(is_of) {
+            let condition = self.policy_condition(table, policy, policies.reader, columns, which)?;
+            let Some(condition) = condition else { continue };
             match policy.rule.permissive {
                 true => {
                     permissive = Some(match permissive {
@@ -197,7 +210,23 @@ impl Analyzer<'_> {
         Ok(Some(bound?.expr))
     }
 
-    /// The rows of a table that whoever reads it sees. `columns` are all of the table's.
+    /// The same of a target: those of SELECT as well, if columns of it are read.
+    fn target_rules(
+        &mut self,
+        table: &Arc<Table>,
+        policies: &Policies,
+        target: &Target,
+        command: Command,
+        which: Which,
+    ) -> Result<Vec<RowRule>> {
+        let mut rules = self.row_rules(table, policies, &target.base, command, which)?;
+        if policies.reads {
+            rules.extend(self.row_rules(table, policies, &target.base, Command::Select, Which::Seen)?);
+        }
+        Ok(rules)
+    }
+
+    /// The rows of a table that whoever reads it sees for each of the commands. `columns` are all of the table's.
     ///
     /// # Errors
     /// Those of the policies' conditions; `42501`.
@@ -207,46 +236,27 @@ impl Analyzer<'_> {
         plan: LogicalPlan,
         reader: Option<u32>,
         columns: &[Column],
-        command: Command,
+        commands: &[Command],
     ) -> Result<LogicalPlan> {
+        let Some(policies) = self.policies_for(table, reader)? else { return Ok(plan) };
         let mut seen = Vec::new();
-        self.conditions_seen(table, reader, columns, command, &mut seen)?;
-        marked(plan, columns, seen)
-    }
-
-    /// The same as conditions.
-    fn conditions_seen(
-        &mut self,
-        table: &Arc<Table>,
-        reader: Option<u32>,
-        columns: &[Column],
-        command: Command,
-        seen: &mut Vec<Expr>,
-    ) -> Result<()> {
-        if let Some(role) = self.policies_for(table, reader)? {
-            let rules = self.row_rules(table, (role, reader), columns, command, Which::Seen)?;
-            seen.extend(rules.into_iter().map(|rule| rule.condition));
+        for command in commands {
+            seen.extend(self.row_rules(table, &policies, columns, *command, Which::Seen)?);
         }
-        Ok(())
+        marked(plan, columns, seen)
     }
 
     /// The rows of a target that UPDATE or DELETE may change: those that it may see as well, if it reads columns of it.
     pub(super) fn rows_changed(
         &mut self,
         table: &Arc<Table>,
+        policies: Option<&Policies>,
         target: &Target,
         plan: LogicalPlan,
         command: Command,
     ) -> Result<LogicalPlan> {
-        let (reader, reads) = self.target_reader(target.sought);
-        let mut seen = Vec::new();
-        self.conditions_seen(table, reader, &target.base, command, &mut seen)?;
-        if reads {
-            self.conditions_seen(table, reader, &target.base, Command::Select, &mut seen)?;
-        }
-        if seen.is_empty() {
-            return Ok(plan);
-        }
+        let Some(policies) = policies else { return Ok(plan) };
+        let seen = self.target_rules(table, policies, target, command, Which::Seen)?;
         // Below what the statement itself asks of the rows.
         let mut seen = Some(seen);
         let placed = plan.transform_down(|node| match seen.take_if(|_| node == target.scan) {
@@ -271,11 +281,13 @@ impl Analyzer<'_> {
     pub(super) fn rows_written(
         &mut self,
         table: &Arc<Table>,
+        policies: Option<&Policies>,
         target: &Target,
         command: Command,
         plan: &LogicalPlan,
     ) -> Result<(Option<LogicalPlan>, Vec<RowRule>)> {
-        let rules = self.rules_of_new(table, target, command)?;
+        let Some(policies) = policies else { return Ok((None, Vec::new())) };
+        let rules = self.target_rules(table, policies, target, command, Which::Written)?;
         let (asked, rules): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| has_subquery(&rule.condition));
         if asked.is_empty() {
             return Ok((None, rules));
@@ -292,28 +304,19 @@ impl Analyzer<'_> {
         Ok((Some(rows.project(names.iter().map(column))?.build()?), rules))
     }
 
-    fn rules_of_new(&mut self, table: &Arc<Table>, target: &Target, command: Command) -> Result<Vec<RowRule>> {
-        let (reader, reads) = self.target_reader(target.sought);
-        let Some(role) = self.policies_for(table, reader)? else { return Ok(Vec::new()) };
-        let mut rules = self.row_rules(table, (role, reader), &target.base, command, Which::Written)?;
-        if reads {
-            rules.extend(self.row_rules(table, (role, reader), &target.base, Command::Select, Which::Seen)?);
-        }
-        Ok(rules)
-    }
-
     /// What rows have to satisfy that ON CONFLICT DO UPDATE meets.
     ///
     /// # Errors
     /// Those of the policies' conditions; `0A000` for subqueries in them.
-    pub(super) fn rows_upserted(&mut self, table: &Arc<Table>, target: &Target) -> Result<Option<UpsertRules>> {
-        let (reader, reads) = self.target_reader(target.sought);
-        let Some(role) = self.policies_for(table, reader)? else { return Ok(None) };
-        let mut existing = self.row_rules(table, (role, reader), &target.base, Command::Update, Which::Seen)?;
-        if reads {
-            existing.extend(self.row_rules(table, (role, reader), &target.base, Command::Select, Which::Seen)?);
-        }
-        let updated = self.rules_of_new(table, target, Command::Update)?;
+    pub(super) fn rows_upserted(
+        &mut self,
+        table: &Arc<Table>,
+        policies: Option<&Policies>,
+        target: &Target,
+    ) -> Result<Option<UpsertRules>> {
+        let Some(policies) = policies else { return Ok(None) };
+        let existing = self.target_rules(table, policies, target, Command::Update, Which::Seen)?;
+        let updated = self.target_rules(table, policies, target, Command::Update, Which::Written)?;
         match existing.iter().chain(&updated).any(|rule| has_subquery(&rule.condition)) {
             true => Err(with_subqueries(table, "ON CONFLICT DO UPDATE").into()),
             false => Ok(Some(UpsertRules { existing, updated })),
@@ -325,8 +328,7 @@ impl Analyzer<'_> {
     /// # Errors
     /// `0A000`, `42501`
     pub(super) fn refuse_policies(&self, table: &Table, target: &Target, what: &str) -> Result<()> {
-        let (reader, _) = self.target_reader(target.sought);
-        match self.policies_for(table, reader)? {
+        match self.policies_of_target(table, target)? {
             None => Ok(()),
             Some(_) => {
                 let text = format!("{what} on table \"{}\" with row-level security is not supported", table.name);
@@ -343,8 +345,8 @@ fn with_subqueries(table: &Table, beside: &str) -> SqlError {
 }
 
 /// The rows that satisfy conditions of policies, which are evaluated before whatever could tell of other rows.
-fn marked(plan: LogicalPlan, columns: &[Column], conditions: Vec<Expr>) -> Result<LogicalPlan> {
-    let Some(condition) = conjunction(conditions) else { return Ok(plan) };
+fn marked(plan: LogicalPlan, columns: &[Column], rules: Vec<RowRule>) -> Result<LogicalPlan> {
+    let Some(condition) = conjunction(rules.into_iter().map(|rule| rule.condition)) else { return Ok(plan) };
     let mark = columns.first().map(|column| policy_mark(column.bound.expr.clone()));
     let condition = mark.into_iter().fold(condition, Expr::and);
     Ok(LogicalPlanBuilder::from(plan).filter(condition)?.build()?)

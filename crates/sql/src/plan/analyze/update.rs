@@ -47,7 +47,8 @@ impl Analyzer<'_> {
         let mut set = self.set_clause(&table, through.as_ref(), Op::Update, &update.assignments, &scope)?;
         let assigned: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
         self.seek_write(target.sought, p::UPDATE, &assigned);
-        let plan = self.rows_changed(&table, &target, plan, Command::Update)?;
+        let policies = self.policies_of_target(&table, &target)?;
+        let plan = self.rows_changed(&table, policies.as_ref(), &target, plan, Command::Update)?;
         let values = target.base.iter().enumerate().map(|(at, column)| {
             match set.iter().position(|(changed, _)| *changed == at) {
                 Some(nth) => set.swap_remove(nth).1.expr,
@@ -58,7 +59,7 @@ impl Analyzer<'_> {
         exprs.extend(named_others(returning.as_ref()));
         exprs.extend(target.key.clone().map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
-        let (asked, rules) = self.rows_written(&table, &target, Command::Update, &plan)?;
+        let (asked, rules) = self.rows_written(&table, policies.as_ref(), &target, Command::Update, &plan)?;
         let plan = asked.unwrap_or(plan);
         let checks = through.map(|through| through.checks).unwrap_or_default();
         let (locks, once, needs) = (Vec::new(), OnceQueries::default(), Needs::default());
@@ -100,7 +101,8 @@ impl Analyzer<'_> {
         let using = delete.using.as_deref().unwrap_or_default();
         let (plan, scope) = self.written_rows(&target, using, delete.selection.as_ref(), outer)?;
         let returning = self.returning(delete.returning.as_ref(), &target, &scope, &plan)?;
-        let plan = self.rows_changed(&table, &target, plan, Command::Delete)?;
+        let policies = self.policies_of_target(&table, &target)?;
+        let plan = self.rows_changed(&table, policies.as_ref(), &target, plan, Command::Delete)?;
         // The row as it was is the engine's to tell.
         let mut exprs = named_others(returning.as_ref());
         exprs.extend(target.key.map(named_key));

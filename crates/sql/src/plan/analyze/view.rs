@@ -298,7 +298,7 @@ impl Analyzer<'_> {
             false => scan.alias(TableReference::bare(qualifier))?.build()?,
         };
         let mut all = Relation::of_plan(plan, fields);
-        all.plan = self.rows_seen(table, all.plan, self.reader(), &all.columns, Command::Select)?;
+        all.plan = self.rows_seen(table, all.plan, self.reader(), &all.columns, &[Command::Select])?;
         let mut columns = Vec::with_capacity(relation.columns.len());
         for seen in &relation.columns {
             let Some(column) = all.columns.get(seen.at) else {
