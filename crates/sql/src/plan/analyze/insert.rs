@@ -10,12 +10,11 @@ use resurgam_engine::Table;
 use super::bound::{Bound, Type};
 use super::expr::Clause;
 use super::identity::Overriding;
-use super::once::{OnceQueries, Uses};
+use super::once::Uses;
 use super::scope::{Scope, folded};
 use super::through_view::{Place, Through, Written, is_computed};
 use super::write::{OnConflict, OnConflictUpdate, Target, Write, constant_type, is_default, named_columns};
 use super::{Analyzer, Result};
-use crate::access::needs::Needs;
 use crate::dml::Op;
 use crate::pg::policies::Command;
 use crate::pg::roles::acl::privilege as p;
@@ -110,25 +109,8 @@ impl Analyzer<'_> {
             Some(asked) => (asked, None),
             None => (plan, rows),
         };
-        let (assigned, locks, needs) = (Vec::new(), Vec::new(), Needs::default());
-        let once = OnceQueries::default();
         let checks = through.map(|through| through.checks).unwrap_or_default();
-        let merge = None;
-        Ok(Write {
-            op: Op::Insert,
-            table,
-            plan,
-            rows,
-            assigned,
-            returning,
-            conflict,
-            merge,
-            locks,
-            once,
-            checks,
-            rules,
-            needs,
-        })
+        Ok(Write { rows, returning, conflict, checks, rules, ..Write::of_rows(Op::Insert, table, plan) })
     }
 
     /// The columns that a list names, or those that there are without one.

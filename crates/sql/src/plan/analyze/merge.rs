@@ -23,11 +23,9 @@ use super::bound::{Bound, Type};
 use super::expr::Clause;
 use super::from::joined;
 use super::identity::Overriding;
-use super::once::OnceQueries;
 use super::scope::{Item, Scope, folded};
 use super::write::{Target, Write, column_type, named_columns, named_key};
 use super::{Analyzer, Result};
-use crate::access::needs::Needs;
 use crate::dml::Op;
 use crate::exec::table::KEY_COLUMN;
 use crate::parse::merge::{DEFAULT_VALUES, NOTHING};
@@ -308,25 +306,7 @@ impl Analyzer<'_> {
         columns.extend(keys);
         let clauses = clauses.into_iter().map(|clause| clause.when).collect();
         let merge = Some(Merged { clauses, given, condition, key, steps, columns });
-        let (checks, locks, needs) = (Vec::new(), Vec::new(), Needs::default());
-        let once = OnceQueries::default();
-        let (rows, returning, conflict) = (None, None, None);
-        let rules = Vec::new();
-        Ok(Write {
-            op: Op::Merge,
-            table,
-            plan,
-            rows,
-            assigned,
-            returning,
-            conflict,
-            merge,
-            locks,
-            once,
-            checks,
-            rules,
-            needs,
-        })
+        Ok(Write { assigned, merge, ..Write::of_rows(Op::Merge, table, plan) })
     }
 
     /// The row of an INSERT.

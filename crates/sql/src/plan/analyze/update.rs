@@ -6,11 +6,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::expr::Clause;
-use super::once::OnceQueries;
 use super::scope::{Scope, folded};
 use super::write::{Target, Write, named_columns, named_key, named_others};
 use super::{Analyzer, Result};
-use crate::access::needs::Needs;
 use crate::dml::Op;
 use crate::pg::policies::Command;
 use crate::pg::roles::acl::privilege as p;
@@ -62,22 +60,7 @@ impl Analyzer<'_> {
         let (asked, rules) = self.rows_written(&table, policies.as_ref(), &target, Command::Update, &plan)?;
         let plan = asked.unwrap_or(plan);
         let checks = through.map(|through| through.checks).unwrap_or_default();
-        let (locks, once, needs) = (Vec::new(), OnceQueries::default(), Needs::default());
-        Ok(Write {
-            op: Op::Update,
-            table,
-            plan,
-            rows: None,
-            assigned,
-            returning,
-            conflict: None,
-            merge: None,
-            locks,
-            once,
-            checks,
-            rules,
-            needs,
-        })
+        Ok(Write { assigned, returning, checks, rules, ..Write::of_rows(Op::Update, table, plan) })
     }
 
     /// Analyses a DELETE.
@@ -107,23 +90,7 @@ impl Analyzer<'_> {
         let mut exprs = named_others(returning.as_ref());
         exprs.extend(target.key.map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
-        let (assigned, checks) = (Vec::new(), Vec::new());
-        let (locks, once, needs) = (Vec::new(), OnceQueries::default(), Needs::default());
-        Ok(Write {
-            op: Op::Delete,
-            table,
-            plan,
-            rows: None,
-            assigned,
-            returning,
-            conflict: None,
-            merge: None,
-            locks,
-            once,
-            checks,
-            rules: Vec::new(),
-            needs,
-        })
+        Ok(Write { returning, ..Write::of_rows(Op::Delete, table, plan) })
     }
 
     /// The rows of the target, joined with what FROM or USING has, that satisfy the condition.

@@ -27,6 +27,7 @@ use super::scope::{Item, Scope, folded};
 use super::select::{Target as Entry, project};
 use super::through_view::{Place, Through, is_computed};
 use super::{Analyzer, OutputColumn, Result, unknown};
+use crate::access::needs::Needs;
 use crate::dml::Op;
 use crate::exec::table::{EngineTable, KEY_COLUMN};
 use crate::pg::definition::parse_expression;
@@ -60,7 +61,28 @@ pub(crate) struct Write {
     /// Conditions over the target's columns that its policies make of new rows.
     pub rules: Vec<RowRule>,
     /// What whoever runs it has to be allowed.
-    pub needs: crate::access::needs::Needs,
+    pub needs: Needs,
+}
+
+impl Write {
+    /// One of nothing but its rows.
+    pub(super) fn of_rows(op: Op, table: Arc<Table>, plan: LogicalPlan) -> Self {
+        Self {
+            op,
+            table,
+            plan,
+            rows: None,
+            assigned: Vec::new(),
+            returning: None,
+            conflict: None,
+            merge: None,
+            locks: Vec::new(),
+            once: OnceQueries::default(),
+            checks: Vec::new(),
+            rules: Vec::new(),
+            needs: Needs::default(),
+        }
+    }
 }
 
 /// A RETURNING list, over the target's columns.
