@@ -2,6 +2,8 @@
 //! a rollback (whole, or to a savepoint) and after a crash at any moment, and that no page is
 //! lost on the way.
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,19 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
 
+use common::open::{is_traditional, open_as, small_log};
+
 fn options() -> Options {
-    Options {
-        buffer_bytes: 1 << 20,
-        log_segment_bytes: 1 << 20,
-        background: false,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
-        ..Options::default()
-    }
+    small_log(is_traditional())
 }
 
 fn open(vfs: &SimVfs) -> Result<Database> {
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options(), |_| {})
+    open_as(vfs, options())
 }
 
 const NAME: (&str, &str) = ("public", "t");

@@ -1,6 +1,8 @@
 //! The log's way into an archive: what is in it is the log; it goes on after a restart; a store that fails, is full or
 //! cannot be reached slows writers down and fails none; an archive that is not this log's is refused.
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +12,8 @@ use resurgam_archive::Archive;
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FaultyStore, FolderStore, Misdeed, StoreCall, StoreErrorKind};
+
+use common::open::open_as as open_with;
 
 #[path = "harness/archived.rs"]
 mod archived;
@@ -31,10 +35,6 @@ fn options(archive: Option<&str>) -> Options {
         background: false,
         ..Options::default()
     }
-}
-
-fn open_with(sim: &SimVfs, options: Options) -> Result<Database> {
-    Database::open_with(Arc::new(sim.clone()), Path::new("/db"), options, |_| {})
 }
 
 fn open(sim: &SimVfs, archive: Option<&str>) -> Result<Database> {

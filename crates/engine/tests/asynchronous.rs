@@ -1,29 +1,22 @@
 //! Commits that are acknowledged before they are durable: how soon they are, and what they show of
 //! others'.
 
-#[allow(dead_code)]
 mod common;
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::row;
+use common::open::open_as;
+use common::{row, rows_table};
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
 
 fn open(vfs: &SimVfs, options: Options) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(shared, Path::new("/db"), Options { buffer_bytes: 1 << 20, ..options }, |_| {})
+    open_as(vfs, Options { buffer_bytes: 1 << 20, ..options })
 }
 
 fn table(db: &Database) -> Result<()> {
     let tx = db.begin(Isolation::ReadCommitted);
-    let spec = TableSpec::new("public", "t")
-        .column("id", ColumnType::Int8)
-        .column("v", ColumnType::Int8)
-        .column("note", ColumnType::Text)
-        .primary_key(&["id"]);
+    let spec = rows_table("t");
     tx.create_table(spec)?.done()?;
     tx.commit(Durability::Sync)?.wait()
 }

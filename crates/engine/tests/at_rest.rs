@@ -1,16 +1,17 @@
 //! A database at rest: what its sweeps read does not grow with it, and what is marked meanwhile is
 //! found all the same. And the sizes of what is in a database.
 
-use std::path::Path;
+mod common;
+
 use std::sync::Arc;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
+
+use common::open::open_as;
 
 fn open(vfs: &SimVfs) -> Result<Database> {
-    let options = Options { background: false, buffer_bytes: 16 << 20, ..Options::default() };
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
+    open_as(vfs, Options { background: false, buffer_bytes: 16 << 20, ..Options::default() })
 }
 
 fn table(db: &Database, name: &str) -> Result<Arc<Table>> {

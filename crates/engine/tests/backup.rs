@@ -14,8 +14,8 @@ use resurgam_xstore::{FaultyStore, FolderStore, Misdeed, Store, StoreCall, Store
 
 #[path = "harness/backed_up.rs"]
 mod backed_up;
-#[allow(dead_code)]
 mod common;
+use common::open::open_recovered as open;
 use common::{key, row};
 
 const PAGE: usize = limits::PAGE_SIZE;
@@ -46,12 +46,6 @@ fn options(traditional: bool) -> Options {
         background: false,
         ..Options::default()
     }
-}
-
-fn open(sim: &SimVfs, options: Options) -> Result<Database> {
-    let db = Database::open_with(Arc::new(sim.clone()), Path::new("/db"), options, |_| {})?;
-    db.finish_recovery()?;
-    Ok(db)
 }
 
 fn make_table(db: &Database, name: &str) -> Result<()> {

@@ -1,24 +1,18 @@
 //! The embedded API on a simulated disk, inline: rows, indexes, conflicts, reopening.
 
-use std::path::Path;
-use std::sync::Arc;
+mod common;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
+
+use common::open::{is_traditional, open_as, small_log};
 
 fn options() -> Options {
-    Options {
-        buffer_bytes: 1 << 20,
-        log_segment_bytes: 1 << 20,
-        background: false,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
-        ..Options::default()
-    }
+    small_log(is_traditional())
 }
 
 fn open(vfs: &SimVfs) -> Result<Database> {
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options(), |_| {})
+    open_as(vfs, options())
 }
 
 fn accounts() -> TableSpec {

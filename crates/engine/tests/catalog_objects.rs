@@ -1,22 +1,14 @@
 //! Objects of the catalog that are no relations: transactional like definitions, by savepoint, snapshot and crash; and kept
 //! from going while something needs them.
 
-use std::path::Path;
+mod common;
+
 use std::sync::Arc;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
 
-fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let options = Options {
-        buffer_bytes: 1 << 20,
-        accelerated_database_recovery: !traditional,
-        background: false,
-        ..Options::default()
-    };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
-}
+use common::open::open;
 
 fn role(body: &str) -> CatalogObject {
     CatalogObject::new(ObjectKind::ROLE, body.as_bytes().to_vec())

@@ -4,7 +4,6 @@
 #[allow(dead_code)]
 mod machine;
 
-#[allow(dead_code)]
 mod common;
 #[allow(dead_code)]
 #[path = "harness/rng.rs"]

@@ -6,7 +6,6 @@
 #[path = "chains/machine.rs"]
 mod machine;
 
-#[allow(dead_code)]
 mod common;
 #[allow(dead_code)]
 #[path = "harness/rng.rs"]

@@ -3,7 +3,6 @@
 //!
 //! `RESURGAM_DEVICE_SEEDS=n` makes n histories, `RESURGAM_FIRST_SEED=s` says which is the first.
 
-#[allow(dead_code)]
 mod common;
 #[allow(dead_code)]
 #[path = "points/history.rs"]

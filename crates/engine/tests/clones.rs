@@ -1,7 +1,6 @@
 //! A handle of a transaction is cloned and used by several threads: what one of them writes while
 //! another ends the transaction is part of it, or is refused; it never lands behind its end.
 
-#[allow(dead_code)]
 mod common;
 
 use std::path::Path;
@@ -10,28 +9,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::hooked::{Call, Hooked};
-use common::row;
+use common::open::open_as;
+use common::{row, rows_table};
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
 
 fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let options = Options {
         buffer_bytes: 4 << 20,
         background: false,
         accelerated_database_recovery: !traditional,
         ..Options::default()
     };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
+    open_as(vfs, options)
 }
 
 fn spec(name: &str) -> TableSpec {
-    TableSpec::new("public", name)
-        .column("id", ColumnType::Int8)
-        .column("v", ColumnType::Int8)
-        .column("note", ColumnType::Text)
-        .primary_key(&["id"])
-        .index(&format!("{name}_v"), &["v"], false)
+    rows_table(name).index(&format!("{name}_v"), &["v"], false)
 }
 
 fn ids(db: &Database) -> Result<Vec<i64>> {

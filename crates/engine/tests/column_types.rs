@@ -1,22 +1,14 @@
 //! Columns of types that a layer above has made: labels as numbers in rows and keys, domains of columns; kept from being
 //! dropped, rolled back, and found again after a crash.
 
-use std::path::Path;
+mod common;
+
 use std::sync::Arc;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
 
-fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let options = Options {
-        buffer_bytes: 1 << 20,
-        accelerated_database_recovery: !traditional,
-        background: false,
-        ..Options::default()
-    };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
-}
+use common::open::open;
 
 fn make(tx: &Transaction, name: &str) -> Result<Arc<Table>> {
     tx.create_object("public", name, CatalogObject::new(ObjectKind::TYPE, name.as_bytes().to_vec()))?.done()

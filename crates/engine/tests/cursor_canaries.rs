@@ -1,6 +1,5 @@
 //! A mistake in descents, made on purpose: the comparison with a plain map notices it.
 
-#[allow(dead_code)]
 mod common;
 #[path = "cursors/model.rs"]
 mod model;

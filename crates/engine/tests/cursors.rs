@@ -1,6 +1,5 @@
 //! Cursors, counts and point reads beside writers, against a plain map (`cursors/model.rs`).
 
-#[allow(dead_code)]
 mod common;
 #[path = "cursors/model.rs"]
 mod model;

@@ -1,25 +1,18 @@
 //! Databases in one: the same names in several, ids that no other one finds, and a dropped one's contents that go over
 //! crashes at any moment, with their pages.
 
-use std::path::Path;
-use std::sync::Arc;
+mod common;
 
 use resurgam_engine::*;
-use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
+use resurgam_vfs::{FaultPlan, SimVfs};
+
+use common::open::{is_traditional, open_as, small_log};
 
 const OTHER: u32 = 70_000;
 const THIRD: u32 = 70_001;
 
 fn open(vfs: &SimVfs) -> Result<Database> {
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let options = Options {
-        buffer_bytes: 1 << 20,
-        log_segment_bytes: 1 << 20,
-        background: false,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
-        ..Options::default()
-    };
-    Database::open_with(vfs, Path::new("/db"), options, |_| {})
+    open_as(vfs, small_log(is_traditional()))
 }
 
 fn spec() -> TableSpec {

@@ -22,9 +22,10 @@ mod define;
 #[path = "ddl_threads/transfer.rs"]
 mod transfer;
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
 
 use books::*;
+
+use common::open::{is_traditional, open_as};
 
 const WRITERS: usize = 3;
 const DEFINERS: usize = 2;
@@ -61,7 +64,7 @@ fn options(apart: bool, background: bool) -> Options {
         cleaner_interval_s: 0.05,
         cleaner_threads: 3,
         cleaner_unit_pages: 64,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
+        accelerated_database_recovery: !is_traditional(),
         background,
         ..Options::default()
     }
@@ -69,8 +72,7 @@ fn options(apart: bool, background: bool) -> Options {
 
 fn open(vfs: &SimVfs, options: Options) -> Result<Database> {
     vfs.make_folder(Path::new("/disk2"))?;
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options, |_| {})
+    open_as(vfs, options)
 }
 
 /// What the threads share.
@@ -374,7 +376,7 @@ fn definitions_change_under_writers() -> Result<()> {
 
 #[test]
 fn definitions_change_under_writers_with_a_version_store_of_its_own() -> Result<()> {
-    if std::env::var("RESURGAM_MODE").as_deref() == Ok("traditional") {
+    if is_traditional() {
         return Ok(()); // versions are in memory there
     }
     lives(true)

@@ -1,6 +1,5 @@
 //! Writes that the device lost before a restart: the archive's page tables tell, when a page is first read.
 
-#[allow(dead_code)]
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,6 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use common::open::open_recovered as open;
 use common::{key, row};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, Lie, LyingWrite, OpenMode, SimVfs, Vfs};
@@ -42,13 +42,6 @@ fn machine(seed: u64) -> Result<SimVfs> {
     let vfs = SimVfs::new(seed);
     vfs.make_folder(Path::new("/archive"))?;
     Ok(vfs)
-}
-
-fn open(vfs: &SimVfs, options: Options) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let db = Database::open_with(shared, Path::new("/db"), options, |_| {})?;
-    db.finish_recovery()?;
-    Ok(db)
 }
 
 fn in_transaction(db: &Database, work: impl FnOnce(&Transaction, &Arc<Table>) -> Result<()>) -> Result<()> {

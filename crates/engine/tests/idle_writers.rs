@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{key, row};
+use common::open::{is_traditional, open_as};
+use common::{key, row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
 
@@ -31,14 +32,13 @@ fn options() -> Options {
         log_bytes_max: 8 << 20,
         cleaner_interval_s: 0.05,
         short_rollback_operations: 20,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
+        accelerated_database_recovery: !is_traditional(),
         ..Options::default()
     }
 }
 
 fn open(vfs: &SimVfs) -> Result<Database> {
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options(), |_| {})
+    open_as(vfs, options())
 }
 
 struct Random(u64);
@@ -205,11 +205,7 @@ fn idle_writers_beside_cleaning() -> Result<()> {
     let vfs = SimVfs::new(9);
     let db = open(&vfs)?;
     let tx = db.begin(Isolation::ReadCommitted);
-    let spec = TableSpec::new("public", "t")
-        .column("id", ColumnType::Int8)
-        .column("v", ColumnType::Int8)
-        .column("note", ColumnType::Text)
-        .primary_key(&["id"]);
+    let spec = rows_table("t");
     let t = tx.create_table(spec)?.done()?;
     tx.statement(StatementKind::BulkWrite)?;
     (0..ROWS).try_for_each(|id| tx.insert(&t, &row(id, 100, "new"))?.done())?;

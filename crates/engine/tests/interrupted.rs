@@ -1,10 +1,10 @@
 //! Work cut off in its middle, and definitions changed behind a transaction's back: cases that
 //! a review found, each of which failed before it was fixed.
 
-#[allow(dead_code)]
 mod common;
 
 use common::hooked::{Call, Hooked};
+use common::open::{is_traditional, open_as};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
 use std::path::Path;
@@ -17,13 +17,12 @@ fn options(buf: usize) -> Options {
         buffer_bytes: buf,
         log_segment_bytes: SEG,
         background: false,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
+        accelerated_database_recovery: !is_traditional(),
         ..Options::default()
     }
 }
 fn open(vfs: &SimVfs, buf: usize) -> Result<Database> {
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options(buf), |_| {})
+    open_as(vfs, options(buf))
 }
 fn spec(name: &str) -> TableSpec {
     TableSpec::new("public", name).column("id", ColumnType::Int8).column("note", ColumnType::Text).primary_key(&["id"])

@@ -2,23 +2,20 @@
 //! acknowledged stays, and what cannot be tried again stops the database instead of going on
 //! uncertain.
 
-#[allow(dead_code)]
 mod common;
 
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::row;
+use common::open::open_as;
+use common::{row, rows_table};
 use resurgam_engine::*;
-use resurgam_vfs::{Failing, FaultPlan, SimVfs, Vfs};
+use resurgam_vfs::{Failing, FaultPlan, SimVfs};
 
 /// After the device is well, within this all goes on.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(10);
 
 fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let options = Options {
         buffer_bytes: 1 << 20,
         log_segment_bytes: 512 << 10,
@@ -28,17 +25,13 @@ fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
         accelerated_database_recovery: !traditional,
         ..Options::default()
     };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
+    open_as(vfs, options)
 }
 
 fn made(vfs: &SimVfs, traditional: bool) -> Result<Database> {
     let db = open(vfs, traditional)?;
     let tx = db.begin(Isolation::ReadCommitted);
-    let spec = TableSpec::new("public", "t")
-        .column("id", ColumnType::Int8)
-        .column("v", ColumnType::Int8)
-        .column("note", ColumnType::Text)
-        .primary_key(&["id"]);
+    let spec = rows_table("t");
     tx.create_table(spec)?.done()?;
     tx.commit(Durability::Sync)?.wait()?;
     Ok(db)

@@ -1,6 +1,5 @@
 //! Mistakes in jumping over rows that were deleted, made on purpose: the comparison with a plain map notices each.
 
-#[allow(dead_code)]
 mod common;
 #[path = "queues/model.rs"]
 mod model;

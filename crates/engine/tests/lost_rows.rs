@@ -5,7 +5,8 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{key, row};
+use common::open::open_as as open;
+use common::{key, row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
@@ -23,11 +24,6 @@ fn options(background: bool) -> Options {
     }
 }
 
-fn open(vfs: &SimVfs, options: Options) -> Result<Database> {
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new(DIR), options, |_| {})
-}
-
 fn create(db: &Database, name: &str, rows: i64) -> Result<()> {
     let tx = db.begin(Isolation::ReadCommitted);
     make(&tx, name, rows)?;
@@ -35,11 +31,7 @@ fn create(db: &Database, name: &str, rows: i64) -> Result<()> {
 }
 
 fn make(tx: &Transaction, name: &str, rows: i64) -> Result<()> {
-    let spec = TableSpec::new("public", name)
-        .column("id", ColumnType::Int8)
-        .column("v", ColumnType::Int8)
-        .column("note", ColumnType::Text)
-        .primary_key(&["id"]);
+    let spec = rows_table(name);
     let table = tx.create_table(spec)?.done()?;
     for id in 0..rows {
         tx.insert(&table, &row(id, 0, "note"))?.done()?;

@@ -2,11 +2,12 @@
 //! is remembered by stays small: definitions are rows, and what is to be freed is in the pending frees
 //! (see docs/slog.md).
 
-use std::path::Path;
-use std::sync::Arc;
+mod common;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
+
+use common::open::open_as;
 
 fn open(vfs: &SimVfs, accelerated: bool) -> Result<Database> {
     let options = Options {
@@ -16,8 +17,7 @@ fn open(vfs: &SimVfs, accelerated: bool) -> Result<Database> {
         accelerated_database_recovery: accelerated,
         ..Options::default()
     };
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options, |_| {})
+    open_as(vfs, options)
 }
 
 fn spec(name: &str) -> TableSpec {

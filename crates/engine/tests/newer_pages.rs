@@ -1,20 +1,18 @@
 //! Pages that are newer than the log: its end is lost, or files of different times are together. They are
 //! refused with both positions; what they do not concern is served.
 
-#[allow(dead_code)]
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use common::{key, row};
+use common::open::open_as;
+use common::{key, row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
 const ROWS: i64 = 2000;
 
 fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let options = Options {
         buffer_bytes: 8 << 20,
         log_segment_bytes: 1 << 20,
@@ -22,7 +20,7 @@ fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
         accelerated_database_recovery: !traditional,
         ..Options::default()
     };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
+    open_as(vfs, options)
 }
 
 fn update(db: &Database, id: i64, v: i64) -> Result<()> {
@@ -79,11 +77,7 @@ fn pages_from_beyond_the_log_are_refused() -> Result<()> {
         let vfs = SimVfs::new(1);
         let db = open(&vfs, traditional)?;
         let tx = db.begin(Isolation::ReadCommitted);
-        let spec = TableSpec::new("public", "t")
-            .column("id", ColumnType::Int8)
-            .column("v", ColumnType::Int8)
-            .column("note", ColumnType::Text)
-            .primary_key(&["id"]);
+        let spec = rows_table("t");
         let t = tx.create_table(spec)?.done()?;
         (0..ROWS).try_for_each(|id| tx.insert(&t, &row(id, id, &"x".repeat(300)))?.done())?;
         tx.commit(Durability::Sync)?.wait()?;
@@ -126,11 +120,7 @@ fn pages_from_beyond_the_log_are_refused() -> Result<()> {
 fn made(vfs: &SimVfs, traditional: bool) -> Result<Database> {
     let db = open(vfs, traditional)?;
     let tx = db.begin(Isolation::ReadCommitted);
-    let spec = TableSpec::new("public", "t")
-        .column("id", ColumnType::Int8)
-        .column("v", ColumnType::Int8)
-        .column("note", ColumnType::Text)
-        .primary_key(&["id"]);
+    let spec = rows_table("t");
     let t = tx.create_table(spec)?.done()?;
     (0..ROWS).try_for_each(|id| tx.insert(&t, &row(id, id, &"x".repeat(300)))?.done())?;
     tx.commit(Durability::Sync)?.wait()?;

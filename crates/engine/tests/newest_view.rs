@@ -1,21 +1,16 @@
 //! Looking at what others have committed meanwhile.
 
-use std::path::Path;
+mod common;
+
 use std::sync::Arc;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
+
+use common::open::{is_traditional, open_as, small_log};
 
 fn open(vfs: &SimVfs) -> Result<Database> {
-    let options = Options {
-        buffer_bytes: 1 << 20,
-        log_segment_bytes: 1 << 20,
-        background: false,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
-        ..Options::default()
-    };
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options, |_| {})
+    open_as(vfs, small_log(is_traditional()))
 }
 
 fn row(id: i64, code: i64, note: &str) -> [DatumRef<'_>; 3] {

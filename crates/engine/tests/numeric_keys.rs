@@ -1,24 +1,18 @@
 //! Numerics that show digits of their own, as keys of the clustered tree and of indexes: random values beside a
 //! comparison of their decimal texts, which shares nothing with the encoding.
 
+mod common;
+
 use std::cmp::Ordering;
-use std::path::Path;
-use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_numeric::Numeric;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
+
+use common::open::{is_traditional, open_as, small_log};
 
 fn open(vfs: &SimVfs) -> Result<Database> {
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let options = Options {
-        buffer_bytes: 1 << 20,
-        log_segment_bytes: 1 << 20,
-        background: false,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
-        ..Options::default()
-    };
-    Database::open_with(vfs, Path::new("/db"), options, |_| {})
+    open_as(vfs, small_log(is_traditional()))
 }
 
 /// A sequence without a pattern (xorshift).

@@ -1,27 +1,26 @@
 //! Folders that cannot be opened: each a clear error that names what is wrong, and none of
 //! them is changed by the attempt.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
+
+use common::open::{is_traditional, open_as, small_log};
 
 fn options() -> Options {
     Options {
         // What damage does is looked at here.
         page_repair: false,
-        buffer_bytes: 1 << 20,
-        log_segment_bytes: 1 << 20,
-        background: false,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
-        ..Options::default()
+        ..small_log(is_traditional())
     }
 }
 
 fn open(sim: &SimVfs) -> Result<Database> {
-    Database::open_with(Arc::new(sim.clone()), Path::new("/db"), options(), |_| {})
+    open_as(sim, options())
 }
 
 fn kind(sim: &SimVfs) -> (ErrorKind, String) {

@@ -5,12 +5,15 @@
 #[allow(dead_code)]
 mod rng;
 
-use std::path::Path;
+mod common;
+
 use std::sync::Arc;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
 use rng::Rng;
+
+use common::open::open_as;
 
 fn open(vfs: &SimVfs, accelerated: bool) -> Result<Database> {
     let options = Options {
@@ -20,8 +23,7 @@ fn open(vfs: &SimVfs, accelerated: bool) -> Result<Database> {
         accelerated_database_recovery: accelerated,
         ..Options::default()
     };
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options, |_| {})
+    open_as(vfs, options)
 }
 
 fn create(tx: &Transaction, name: &str) -> Result<Arc<Table>> {

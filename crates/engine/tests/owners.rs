@@ -1,22 +1,14 @@
 //! Owners and rights in definitions: transactional like the rest of them, by savepoint, snapshot and crash, of tables, views,
 //! sequences and objects that are no relations.
 
-use std::path::Path;
+mod common;
+
 use std::sync::Arc;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
 
-fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let options = Options {
-        buffer_bytes: 1 << 20,
-        accelerated_database_recovery: !traditional,
-        background: false,
-        ..Options::default()
-    };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
-}
+use common::open::open;
 
 fn access(owner: u32, columns: &[usize]) -> Access {
     let grant = Grant { grantee: 0, grantor: owner, privileges: 2, options: 0 };

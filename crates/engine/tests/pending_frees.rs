@@ -1,13 +1,16 @@
 //! Freeing what was dropped: in parts, so that it can be stopped anywhere, goes on where it was,
 //! and takes as little memory for a million pending frees as for one.
 
-use std::path::Path;
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
+
+use common::open::open_recovered;
 
 fn open(vfs: &SimVfs) -> Result<Database> {
     let options = Options {
@@ -16,10 +19,7 @@ fn open(vfs: &SimVfs) -> Result<Database> {
         background: false,
         ..Options::default()
     };
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let db = Database::open_with(vfs, Path::new("/db"), options, |_| {})?;
-    db.finish_recovery()?;
-    Ok(db)
+    open_recovered(vfs, options)
 }
 
 fn commit(db: &Database, work: impl FnOnce(&Transaction) -> Result<()>) -> Result<()> {

@@ -1,22 +1,12 @@
 //! Policies: objects of the catalog with a query. Transactional by savepoint, snapshot and crash, found by their table,
 //! and in the way of what they read.
 
-use std::path::Path;
-use std::sync::Arc;
+mod common;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
 
-fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let options = Options {
-        buffer_bytes: 1 << 20,
-        accelerated_database_recovery: !traditional,
-        background: false,
-        ..Options::default()
-    };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
-}
+use common::open::open;
 
 fn object(table: &Table, body: &str) -> CatalogObject {
     CatalogObject { kind: ObjectKind::POLICY, needs: vec![table.id], body: body.as_bytes().to_vec() }

@@ -2,15 +2,13 @@
 
 mod common;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use common::{key, row};
+use common::open::open_as;
+use common::{key, row, rows_table};
 use resurgam_engine::*;
-use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
-
-const DIR: &str = "/db";
+use resurgam_vfs::{FaultPlan, SimVfs};
 
 fn options(accelerated: bool) -> Options {
     Options {
@@ -22,18 +20,9 @@ fn options(accelerated: bool) -> Options {
     }
 }
 
-fn open_as(vfs: &SimVfs, options: Options) -> Result<Database> {
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new(DIR), options, |_| {})
-}
-
 fn create(db: &Database, name: &str, rows: i64) -> Result<Arc<Table>> {
     let tx = db.begin(Isolation::ReadCommitted);
-    let spec = TableSpec::new("public", name)
-        .column("id", ColumnType::Int8)
-        .column("v", ColumnType::Int8)
-        .column("note", ColumnType::Text)
-        .primary_key(&["id"]);
+    let spec = rows_table(name);
     let table = tx.create_table(spec)?.done()?;
     for id in 0..rows {
         tx.insert(&table, &row(id, 0, &"as it was ".repeat(20)))?.done()?;

@@ -1,7 +1,6 @@
 //! Tables that are used as queues: rows come at one end and are taken from the other, and who takes the next one does not walk
 //! over all that were taken before (`engine/src/met_ghosts.rs`). Without background threads, so that nobody else removes them.
 
-#[allow(dead_code)]
 mod common;
 #[path = "queues/model.rs"]
 mod model;

@@ -1,24 +1,20 @@
 //! What foreign keys ask of the newest state of rows, and foreign keys in definitions.
 
-use std::path::Path;
+mod common;
+
 use std::sync::Arc;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
+
+use common::open::{is_traditional, open_as, small_log};
 
 fn options() -> Options {
-    Options {
-        buffer_bytes: 1 << 20,
-        log_segment_bytes: 1 << 20,
-        background: false,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
-        ..Options::default()
-    }
+    small_log(is_traditional())
 }
 
 fn open(vfs: &SimVfs) -> Result<Database> {
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options(), |_| {})
+    open_as(vfs, options())
 }
 
 /// `(id int8 primary key, key int8 unique, note text)`.

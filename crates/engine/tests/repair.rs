@@ -1,12 +1,12 @@
 //! Pages that are damaged, older than they were written, or not there at all: rebuilt from the log where it has
 //! what that takes, and otherwise an error; never other rows.
 
-#[allow(dead_code)]
 mod common;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use common::open::open_recovered as open;
 use common::{key, row};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, Lie, LyingWrite, OpenMode, SimVfs, Vfs};
@@ -61,13 +61,6 @@ fn options(traditional: bool) -> Options {
         background: false,
         ..Options::default()
     }
-}
-
-fn open(vfs: &SimVfs, options: Options) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let db = Database::open_with(shared, Path::new("/db"), options, |_| {})?;
-    db.finish_recovery()?;
-    Ok(db)
 }
 
 fn in_transaction(db: &Database, work: impl FnOnce(&Transaction, &Arc<Table>) -> Result<()>) -> Result<()> {

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{read, row};
+use common::open::small_log;
+use common::{read, row, rows_table};
 use resurgam_archive::{Archive, Lease, list_backups, verify};
 use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
@@ -23,15 +24,11 @@ type Rows = BTreeMap<i64, i64>;
 
 fn options(traditional: bool) -> Options {
     Options {
-        buffer_bytes: 1 << 20,
-        log_segment_bytes: 1 << 20,
         archive: Some(ARCHIVE.into()),
+        archive_records_per_page_max: 16,
         backups: Some(BACKUPS.into()),
         recovery_window: HOUR * 6,
-        archive_records_per_page_max: 16,
-        accelerated_database_recovery: !traditional,
-        background: false,
-        ..Options::default()
+        ..small_log(traditional)
     }
 }
 
@@ -67,11 +64,7 @@ impl Work {
         }
         let db = open(&sim, "/db", options)?;
         let tx = db.begin(Isolation::ReadCommitted);
-        let spec = TableSpec::new("public", "t")
-            .column("id", ColumnType::Int8)
-            .column("v", ColumnType::Int8)
-            .column("note", ColumnType::Text)
-            .primary_key(&["id"]);
+        let spec = rows_table("t");
         let table = tx.create_table(spec)?.done()?;
         let mut rows = Rows::new();
         for id in 0..ROWS {

@@ -1,22 +1,12 @@
 //! Schemas as the engine has them: relations move between them with all their names, and who makes something in one and who
 //! drops it find each other.
 
-use std::path::Path;
-use std::sync::Arc;
+mod common;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
 
-fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let options = Options {
-        buffer_bytes: 1 << 20,
-        accelerated_database_recovery: !traditional,
-        background: false,
-        ..Options::default()
-    };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
-}
+use common::open::open;
 
 fn spec(schema: &str, name: &str) -> TableSpec {
     let mut spec = TableSpec::new(schema, name).column("id", ColumnType::Int8).column("n", ColumnType::Int4);

@@ -1,21 +1,17 @@
 //! Values of sequences: never given out twice, whatever is rolled back or lost in a crash.
 
+mod common;
+
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
+
+use common::open::{open_as, small};
 
 fn open(vfs: &SimVfs, traditional: bool, background: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let options = Options {
-        buffer_bytes: 1 << 20,
-        accelerated_database_recovery: !traditional,
-        background,
-        ..Options::default()
-    };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
+    open_as(vfs, Options { background, ..small(traditional) })
 }
 
 fn ascending() -> Sequence {

@@ -1,13 +1,13 @@
 //! A page that redo cannot mend is set aside when the log gets too long for it: the log goes, the rest
 //! goes on, and what the file holds of that page is never taken for current unless it is.
 
-#[allow(dead_code)]
 mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{key, row};
+use common::open::open_as;
+use common::{key, row, rows_table};
 use resurgam_engine::*;
 use resurgam_page::PageBuf;
 use resurgam_vfs::{Failing, FaultPlan, OpenMode, SimVfs, Vfs};
@@ -17,7 +17,6 @@ const LOG_MAX: u64 = 4 << 20;
 const MARK: &str = "the row on the page that is damaged";
 
 fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let options = Options {
         buffer_bytes: 2 << 20,
         log_segment_bytes: 512 << 10,
@@ -27,7 +26,7 @@ fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
         accelerated_database_recovery: !traditional,
         ..Options::default()
     };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
+    open_as(vfs, options)
 }
 
 fn write(db: &Database, work: impl FnOnce(&Transaction, &Arc<Table>) -> Result<()>) -> Result<()> {
@@ -76,11 +75,7 @@ fn refused(db: &Database, page: usize) {
 
 /// The table of these tests.
 fn table() -> TableSpec {
-    TableSpec::new("public", "t")
-        .column("id", ColumnType::Int8)
-        .column("v", ColumnType::Int8)
-        .column("note", ColumnType::Text)
-        .primary_key(&["id"])
+    rows_table("t")
 }
 
 #[test]

@@ -1,24 +1,19 @@
 //! Rows are followed to other primary keys, against a model of who is where.
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
+
+use common::open::{open_as, small_log};
 
 const KEYS: i64 = 7;
 
 fn open(vfs: &SimVfs, accelerated: bool) -> Result<Database> {
-    let options = Options {
-        buffer_bytes: 1 << 20,
-        log_segment_bytes: 1 << 20,
-        background: false,
-        accelerated_database_recovery: accelerated,
-        ..Options::default()
-    };
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options, |_| {})
+    open_as(vfs, small_log(!accelerated))
 }
 
 struct Random(u64);

@@ -6,6 +6,8 @@
 //!
 //! `RESURGAM_THREADS_SECONDS=n` runs longer, `RESURGAM_THREADS_SEED=n` with other choices.
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -13,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
+
+use common::open::{is_traditional, open_as};
 
 const ACCOUNTS: i64 = 4000;
 const WRITERS: i64 = 4;
@@ -30,7 +34,7 @@ fn options(apart: bool) -> Options {
         cleaner_interval_s: 0.05,
         cleaner_threads: 3,
         cleaner_unit_pages: 64,
-        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
+        accelerated_database_recovery: !is_traditional(),
         ..Options::default()
     }
 }
@@ -41,8 +45,7 @@ fn open(vfs: &SimVfs, apart: bool) -> Result<Database> {
 
 fn open_as(vfs: &SimVfs, options: Options) -> Result<Database> {
     vfs.make_folder(Path::new("/disk2"))?;
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options, |_| {})
+    open_as(vfs, options)
 }
 
 struct Random(u64);
@@ -348,7 +351,7 @@ fn many_threads_and_a_power_loss() -> Result<()> {
 
 #[test]
 fn many_threads_and_a_version_store_of_its_own() -> Result<()> {
-    if std::env::var("RESURGAM_MODE").as_deref() == Ok("traditional") {
+    if is_traditional() {
         return Ok(()); // versions are in memory there
     }
     threads_then_power_loss(true)

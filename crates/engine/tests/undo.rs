@@ -2,15 +2,13 @@
 
 mod common;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{key, row};
+use common::open::open_as as open;
+use common::{key, row, rows_table};
 use resurgam_engine::*;
-use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
-
-const DIR: &str = "/db";
+use resurgam_vfs::{FaultPlan, SimVfs};
 
 fn options(accelerated: bool) -> Options {
     Options {
@@ -22,18 +20,9 @@ fn options(accelerated: bool) -> Options {
     }
 }
 
-fn open(vfs: &SimVfs, options: Options) -> Result<Database> {
-    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new(DIR), options, |_| {})
-}
-
 fn table(db: &Database, rows: i64) -> Result<Arc<Table>> {
     let tx = db.begin(Isolation::ReadCommitted);
-    let spec = TableSpec::new("public", "t")
-        .column("id", ColumnType::Int8)
-        .column("v", ColumnType::Int8)
-        .column("note", ColumnType::Text)
-        .primary_key(&["id"]);
+    let spec = rows_table("t");
     let table = tx.create_table(spec)?.done()?;
     for id in 0..rows {
         tx.insert(&table, &row(id, 0, &"as it was ".repeat(20)))?.done()?;

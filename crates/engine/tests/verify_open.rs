@@ -1,21 +1,17 @@
 //! Verifying a database right after its open, while its own threads learn what is in the files.
 
-#[allow(dead_code)]
 mod common;
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use common::{key, row};
+use common::open::open_as;
+use common::{key, row, rows_table};
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
+use resurgam_vfs::SimVfs;
 
 fn open(vfs: &SimVfs, background: bool) -> Result<Database> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let versions = VersionCaps { in_row: false, ..VersionCaps::default() };
-    let options = Options { buffer_bytes: 4 << 20, background, versions, ..Options::default() };
-    Database::open_with(shared, Path::new("/db"), options, |_| {})
+    open_as(vfs, Options { buffer_bytes: 4 << 20, background, versions, ..Options::default() })
 }
 
 /// The version store's table is filled while the space maps are compared with it.
@@ -24,11 +20,7 @@ fn what_is_being_found_is_no_damage() -> Result<()> {
     let vfs = SimVfs::new(1);
     let db = open(&vfs, false)?;
     let tx = db.begin(Isolation::ReadCommitted);
-    let spec = TableSpec::new("public", "t")
-        .column("id", ColumnType::Int8)
-        .column("v", ColumnType::Int8)
-        .column("note", ColumnType::Text)
-        .primary_key(&["id"]);
+    let spec = rows_table("t");
     let table = tx.create_table(spec)?.done()?;
     (0..1500).try_for_each(|id| tx.insert(&table, &row(id, 0, &"x".repeat(400)))?.done())?;
     tx.commit(Durability::Sync)?.wait()?;

@@ -1,11 +1,15 @@
 //! The version store in a file of its own: made, found again, moved, missing, damaged,
 //! foreign, given up; out of space; pages made ready.
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, OpenMode, RealVfs, SimVfs, Vfs};
+
+use common::open::open_as;
 
 const FILE: &str = "/disk2/versions";
 const OTHER: &str = "/disk3/moved";
@@ -29,10 +33,6 @@ fn options(path: Option<&str>) -> Options {
         background: false,
         ..Options::default()
     }
-}
-
-fn open_as(sim: &SimVfs, options: Options) -> Result<Database> {
-    Database::open_with(Arc::new(sim.clone()), Path::new("/db"), options, |_| {})
 }
 
 fn open(sim: &SimVfs, path: Option<&str>) -> Result<Database> {

@@ -1,11 +1,22 @@
 //! What tests of rows `(id int8, v int8, note text)` share.
 
-#[allow(dead_code)]
+#![allow(dead_code)] // each test takes what it needs
+
 pub mod hooked;
+pub mod open;
 
 use std::collections::BTreeMap;
 
 use resurgam_engine::*;
+
+/// Such a table, by its `id`.
+pub fn rows_table(name: &str) -> TableSpec {
+    TableSpec::new("public", name)
+        .column("id", ColumnType::Int8)
+        .column("v", ColumnType::Int8)
+        .column("note", ColumnType::Text)
+        .primary_key(&["id"])
+}
 
 /// A row of such a table.
 pub fn row(id: i64, v: i64, note: &str) -> [DatumRef<'_>; 3] {
@@ -20,7 +31,6 @@ pub fn key(table: &Table, id: i64) -> Result<Vec<u8>> {
 }
 
 /// All rows of the table `public.t`, its first two columns: both `int8`.
-#[allow(dead_code)]
 pub fn read(db: &Database) -> Result<BTreeMap<i64, i64>> {
     let tx = db.begin(Isolation::ReadCommitted);
     let table = tx.table("public", "t")?.ok_or_else(|| Error::internal("no table"))?;
