@@ -23,7 +23,7 @@ impl Gen<'_> {
         if self.once_in(6) {
             return self.rare_dml();
         }
-        let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
+        let table = self.any_table();
         if self.once_in(10) {
             return self.limited_dml(&table);
         }
@@ -209,7 +209,7 @@ impl Gen<'_> {
     }
 
     fn insert_select(&mut self, table: &Table) -> Dml {
-        let source = self.schema.tables[self.below(self.schema.tables.len())].clone();
+        let source = self.any_table();
         let scope = Self::target(&source, "s");
         let outputs = self.row_of(table, &scope);
         let count = outputs.len();
@@ -360,7 +360,7 @@ impl Gen<'_> {
             _ => seq!["UPDATE ", name, " SET ", self.assignments(table, &scope, false), " WHERE ", condition],
         };
         let key = table.columns[table.key[0]].name.clone();
-        let other = self.schema.tables[self.below(self.schema.tables.len())].clone();
+        let other = self.any_table();
         let fits = other.columns.iter().find(|c| c.ty == table.columns[table.key[0]].ty).map(|c| c.name.clone());
         let main = match (self.below(5), fits) {
             (0, Some(column)) => seq!["DELETE FROM ", other.name, " WHERE ", column, " IN (SELECT ", key, " FROM d)"],

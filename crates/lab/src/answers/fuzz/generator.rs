@@ -12,7 +12,7 @@
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::schema::Schema;
+use super::schema::{Schema, Table};
 use super::tree::{Hole, Style, Tree};
 use super::types::{Ty, Value};
 use super::values;
@@ -116,6 +116,10 @@ impl<'a> Gen<'a> {
 
     pub fn below(&mut self, n: usize) -> usize {
         self.rng.random_range(0..n.max(1))
+    }
+
+    pub fn any_table(&mut self) -> Table {
+        self.schema.tables[self.below(self.schema.tables.len())].clone()
     }
 
     pub fn pick<'t>(&mut self, all: &[&'t str]) -> &'t str {

@@ -173,7 +173,7 @@ const SYNTAX: [&str; 14] = [
 
 impl Gen<'_> {
     pub fn invalid(&mut self) -> Tree {
-        let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
+        let table = self.any_table();
         match self.below(10) {
             0..=2 => {
                 let text = self.pick(&ALONE);

@@ -110,7 +110,7 @@ impl Gen<'_> {
                 Query { tree, ordered: false }
             }
             _ => {
-                let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
+                let table = self.any_table();
                 let own = self.of_table(&table, depth);
                 let not = self.pick(&["", "NOT "]);
                 let tree = seq![
@@ -130,11 +130,7 @@ impl Gen<'_> {
         let own = self.of_table(table, depth);
         let not = if self.once_in(5) { "NOT " } else { "" };
         let rows = self.membership(&own, table, "t", not);
-        let returning = if self.once_in(2) {
-            seq![" RETURNING ", all_names(&table.names(&table.key), "t")]
-        } else {
-            Tree::nothing()
-        };
+        let returning = if self.once_in(2) { seq![" RETURNING ", table.key_list("t")] } else { Tree::nothing() };
         let free: Vec<usize> = (0..table.columns.len()).filter(|at| is_free(table, *at)).collect();
         if !free.is_empty() && self.once_in(2) {
             let at = free[self.below(free.len())];
@@ -159,7 +155,7 @@ impl Gen<'_> {
     fn membership(&mut self, own: &Picked, table: &Table, alias: &str, not: &str) -> Tree {
         let x = self.name("x");
         let count = table.key.len();
-        let mine = all_names(&table.names(&table.key), alias);
+        let mine = table.key_list(alias);
         seq![
             "(",
             mine,
@@ -190,7 +186,7 @@ impl Gen<'_> {
 
     fn picked(&mut self, depth: usize) -> Picked {
         if depth == 0 {
-            let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
+            let table = self.any_table();
             return self.rows_of(&table);
         }
         match self.below(14) {
@@ -215,7 +211,7 @@ impl Gen<'_> {
                 self.numbered(&inner)
             }
             11 => {
-                let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
+                let table = self.any_table();
                 let (a, b) = (self.of_table(&table, depth - 1), self.of_table(&table, depth - 1));
                 self.one_after_another(&a, &b)
             }
@@ -229,8 +225,6 @@ impl Gen<'_> {
     /// A table's key, and one or two other columns.
     fn rows_of(&mut self, table: &Table) -> Picked {
         let alias = self.name("a");
-        let mut columns = Vec::new();
-        let mut items = Vec::new();
         let others: Vec<usize> = (0..table.columns.len())
             .filter(|at| !table.key.contains(at) && table.columns[*at].canonical && table.columns[*at].ty.is_ordered())
             .collect();
@@ -239,12 +233,11 @@ impl Gen<'_> {
         } else {
             (0..1 + self.below(2)).map(|_| others[self.below(others.len())]).collect()
         };
-        for at in table.key.iter().copied().chain(more) {
+        let taken = table.key.iter().copied().chain(more).map(|at| {
             let column = &table.columns[at];
-            let name = self.name("c");
-            items.push(format!("{alias}.{} AS {name}", column.name));
-            columns.push(Output { name, ty: column.ty, plain: column.canonical, wild: column.wild });
-        }
+            Output { name: column.name.clone(), ty: column.ty, plain: column.canonical, wild: column.wild }
+        });
+        let (items, columns) = self.renamed(&taken.collect::<Vec<_>>(), &alias);
         let key = (0..table.key.len()).collect();
         Picked { tree: seq!["SELECT ", items.join(", "), " FROM ", table.name.clone(), " AS ", alias], columns, key }
     }
@@ -458,11 +451,6 @@ fn is_free(table: &Table, at: usize) -> bool {
         && !table.foreign.iter().any(|f| f.column == at)
         && !table.checks.iter().any(|check| check.contains(&column.name))
         && !column.not_null
-}
-
-/// `t.k0, t.k1`
-fn all_names(names: &[String], alias: &str) -> String {
-    names.iter().map(|name| format!("{alias}.{name}")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Gen<'_> {
     /// Rows of one table by the beginning of its key, maybe in the key's order: what is
     /// answered without a plan.
     fn point_query(&mut self) -> Query {
-        let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
+        let table = self.any_table();
         let rel = self.base(&table, None);
         let scope = Scope { rels: vec![rel], outer: None };
         let whole = self.once_in(2) || table.key.len() == 1;
@@ -485,7 +485,7 @@ impl Gen<'_> {
                 (tree, Rel { alias, columns, key: None })
             }
             _ => {
-                let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
+                let table = self.any_table();
                 let rel = self.base(&table, Some(&alias));
                 (seq![table.name.clone(), self.pick(&[" AS ", " "]), alias], rel)
             }

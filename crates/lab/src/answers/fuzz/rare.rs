@@ -11,16 +11,7 @@ use super::schema::Table;
 use super::tree::{Style, Tree, seq};
 use super::types::{Ty, Value};
 
-/// `a.k0, a.k1`
-fn key(table: &Table, alias: &str) -> String {
-    table.names(&table.key).iter().map(|name| format!("{alias}.{name}")).collect::<Vec<_>>().join(", ")
-}
-
 impl Gen<'_> {
-    fn any_table(&mut self) -> Table {
-        self.schema.tables[self.below(self.schema.tables.len())].clone()
-    }
-
     /// A column of the table by which rows can be told apart and ordered.
     fn plain(&mut self, table: &Table, alias: &str, fits: impl Fn(Ty) -> bool) -> Option<(String, Ty)> {
         let all: Vec<(String, Ty)> = table
@@ -91,7 +82,7 @@ impl Gen<'_> {
             5 => {
                 let filter = self.where_of(&scope);
                 let n = self.number_of(0, 9);
-                let keys = key(&table, "a");
+                let keys = table.key_list("a");
                 let all = table.names(&table.key).join(", ");
                 let tree = seq![
                     "WITH w AS (SELECT a.*",
@@ -113,7 +104,7 @@ impl Gen<'_> {
                 let Some((column, _)) = self.plain(&table, "a", |ty| ty != Ty::Char) else {
                     return unordered(seq!["SELECT 2"]);
                 };
-                let keys = key(&table, "a");
+                let keys = table.key_list("a");
                 let side = |g: &mut Self| {
                     let how = g.pick(&["", " DESC"]);
                     let by = keys.split(", ").map(|k| format!("{k}{how}")).collect::<Vec<_>>().join(", ");
@@ -142,7 +133,7 @@ impl Gen<'_> {
                 let Some((x, ty)) = self.plain(&table, "a", |_| true) else { return unordered(seq!["SELECT 4"]) };
                 let Some((y, _)) = self.plain(&other, "b", |t| t == ty) else { return unordered(seq!["SELECT 5"]) };
                 let condition = self.condition(&inner, 1).tree;
-                let by = key(&other, "b");
+                let by = other.key_list("b");
                 match self.below(3) {
                     0 => {
                         let not = self.pick(&["", "NOT "]);
@@ -207,7 +198,7 @@ impl Gen<'_> {
             9 => {
                 let Some((x, _)) = self.plain(&table, "a", |_| true) else { return unordered(seq!["SELECT 6"]) };
                 let number = self.plain(&table, "a", |ty| ty.is_integer()).map_or("1".to_owned(), |(n, _)| n);
-                let by = key(&table, "a");
+                let by = table.key_list("a");
                 let how = self.pick(&["", " DESC", " NULLS FIRST"]);
                 let ends = self.pick(&["0", "0.25", "0.5", "1"]);
                 let aggregate = match self.below(6) {
@@ -247,7 +238,7 @@ impl Gen<'_> {
                     ],
                     _ => seq!["regexp_split_to_table('a,b,,c', ',')"],
                 };
-                let keys = key(&table, "a");
+                let keys = table.key_list("a");
                 let filter = self.where_of(&scope);
                 unordered(seq!["SELECT ", keys, ", ", series, from(), filter])
             }
@@ -255,7 +246,7 @@ impl Gen<'_> {
                 let Some((x, _)) = self.plain(&table, "a", |ty| ty.is_text() && ty != Ty::Char) else {
                     return unordered(seq!["SELECT 7"]);
                 };
-                let by = key(&table, "a");
+                let by = table.key_list("a");
                 let how = self.pick(&["", " DESC", " NULLS FIRST", " DESC NULLS LAST"]);
                 let order = match self.below(4) {
                     0 => format!("{x} COLLATE \"C\"{how}, {by}"),
@@ -313,7 +304,7 @@ impl Gen<'_> {
 
     /// Windows with frames of every kind.
     fn framed(&mut self, table: &Table, scope: &Scope) -> Tree {
-        let keys = key(table, "a");
+        let keys = table.key_list("a");
         let first = &table.columns[table.key[0]];
         let by_one_number = table.key.len() == 1 && first.ty.is_integer();
         let ends = ["UNBOUNDED PRECEDING", "2 PRECEDING", "1 PRECEDING", "CURRENT ROW", "1 FOLLOWING", "2 FOLLOWING"];

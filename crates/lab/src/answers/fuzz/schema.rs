@@ -284,6 +284,11 @@ impl Table {
         columns.iter().map(|at| self.columns[*at].name.clone()).collect()
     }
 
+    /// Its key as a list: `t.k0, t.k1`.
+    pub fn key_list(&self, alias: &str) -> String {
+        self.names(&self.key).iter().map(|name| format!("{alias}.{name}")).collect::<Vec<_>>().join(", ")
+    }
+
     fn create(&self, schema: &Schema, with_checks: bool) -> String {
         let mut parts: Vec<String> = self
             .columns
