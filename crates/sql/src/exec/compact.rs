@@ -16,10 +16,8 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -28,6 +26,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::{StreamExt, TryStreamExt};
 
 use super::lookup_join::LookupJoinExec;
+use super::one_input::one_input;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
@@ -121,26 +120,9 @@ impl ExecutionPlan for CompactExec {
     fn properties(&self) -> &Arc<PlanProperties> {
         self.input.properties()
     }
-    fn children(&self) -> Vec<&Plan> {
-        vec![&self.input]
-    }
+    one_input!(input, |plan, input| Self { input, cuts: plan.cuts });
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
-    }
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-    fn replace_children(self: Arc<Self>, mut children: Vec<Plan>, _: ReplaceChildrenOptions) -> Result<Plan> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self { input, cuts: self.cuts })),
-            _ => internal_err!("CompactExec has one child"),
-        }
-    }
-    fn with_new_children(self: Arc<Self>, children: Vec<Plan>) -> Result<Plan> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
     fn execute(&self, partition: usize, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = if self.cuts { task.session_config().batch_size() } else { usize::MAX };

@@ -15,12 +15,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::utils::combine_limit;
 use datafusion::common::{Result, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Distribution, LexOrdering, OrderingRequirements, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::{Distribution, LexOrdering, OrderingRequirements, Partitioning};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{Boundedness, ChildrenPropertiesMode};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
@@ -32,6 +32,7 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 
+use super::one_input::one_input;
 use super::outer_side::OuterSideExec;
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -210,9 +211,7 @@ impl ExecutionPlan for HeldLimit {
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
-    fn children(&self) -> Vec<&Plan> {
-        vec![&self.input]
-    }
+    one_input!(input, |plan, input| Self::new(input, plan.skip, plan.fetch, plan.order.clone()));
     fn required_input_distribution(&self) -> Vec<Distribution> {
         self.input_distribution_requirements().into_per_child()
     }
@@ -228,21 +227,6 @@ impl ExecutionPlan for HeldLimit {
     }
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
-    }
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-    fn replace_children(self: Arc<Self>, mut children: Vec<Plan>, _: ReplaceChildrenOptions) -> Result<Plan> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self::new(input, self.skip, self.fetch, self.order.clone()))),
-            _ => internal_err!("a limit has one input"),
-        }
-    }
-    fn with_new_children(self: Arc<Self>, children: Vec<Plan>) -> Result<Plan> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
     fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         internal_err!("a limit that is held does not run")

@@ -23,6 +23,7 @@
 //! | `once` | WITH queries that are computed once for a statement |
 //! | `kept_limits` | Limits beside sorts that are taken away |
 //! | `missing_sorts` | Sorts that a plan needs and does not have |
+//! | `one_input` | What operators with one input tell whoever changes plans |
 //! | `outer_side` | The side of an outer join whose rows may be missing |
 //! | `planners` | Parsing and planning on threads of their own, which may be left |
 //! | `record` | Rows as values |
@@ -55,6 +56,7 @@ pub(crate) mod lookup_join;
 pub(crate) mod memory;
 pub(crate) mod missing_sorts;
 pub(crate) mod once;
+pub(crate) mod one_input;
 pub(crate) mod outer_side;
 pub(crate) mod paced;
 pub(crate) mod pieces;

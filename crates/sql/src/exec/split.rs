@@ -14,8 +14,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
@@ -31,6 +31,7 @@ use futures::StreamExt;
 use crate::exec::bridge;
 use crate::exec::filter::ByteFilterExec;
 use crate::exec::lookup_join::LookupJoinExec;
+use crate::exec::one_input::one_input;
 use crate::exec::pieces::{PiecesExec, may_grow};
 use crate::pg::memory::PIECE_BYTES;
 use crate::pg::running;
@@ -143,26 +144,9 @@ impl ExecutionPlan for SplitExec {
     fn properties(&self) -> &Arc<PlanProperties> {
         self.input.properties()
     }
-    fn children(&self) -> Vec<&Plan> {
-        vec![&self.input]
-    }
+    one_input!(input, |plan, input| Self { input, growth: Arc::clone(&plan.growth) });
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
-    }
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-    fn replace_children(self: Arc<Self>, mut children: Vec<Plan>, _: ReplaceChildrenOptions) -> Result<Plan> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self { input, growth: Arc::clone(&self.growth) })),
-            _ => internal_err!("SplitExec has one child"),
-        }
-    }
-    fn with_new_children(self: Arc<Self>, children: Vec<Plan>) -> Result<Plan> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
     fn execute(&self, partition: usize, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, task)?;
