@@ -24,7 +24,8 @@
 //! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
 //! | `stored` | expressions of indexes in conditions | indxpath.c |
 //! | `through_view` | writing through views | rewriteHandler.c |
-//! | `user_function` | calls of functions that users made | clauses.c (`inline_function`) |
+//! | `user_function`, `user_args`, `user_result` | calls of functions that users made; arguments as bodies see them; what bodies give | clauses.c (`inline_function`) |
+//! | `user_made` | bodies that are being made | functions.c (`check_sql_fn_retval`) |
 //! | `view` | views, and what the names of their queries mean | rewriteHandler.c |
 //! | `lock` | queries with FOR UPDATE and its kin | analyze.c |
 //! | `record` | rows as values | parse_expr.c |
@@ -81,7 +82,10 @@ mod stored;
 mod through_view;
 mod ties;
 mod update;
+mod user_args;
 mod user_function;
+mod user_made;
+mod user_result;
 mod view;
 mod window;
 mod write;
@@ -110,9 +114,9 @@ pub(crate) use once::{OnceDone, OnceQueries, OnceQuery};
 pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row};
 pub(crate) use row_security::{RowRule, UpsertRules};
 use scope::Scope;
-pub(crate) use user_function::{
-    call_alone, check_body, check_param_default, result_columns, standard_body, statements_of,
-};
+pub(crate) use user_function::{call_alone, statements_of};
+pub(crate) use user_made::{check_body, check_param_default, standard_body};
+pub(crate) use user_result::result_columns;
 pub(crate) use view::{Seen, output_types, query_of_view, view_query};
 pub(crate) use write::{List, OnConflict, Write};
 

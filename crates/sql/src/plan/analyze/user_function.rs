@@ -17,24 +17,27 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column as PlanColumn, ScalarValue, TableReference};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::logical_expr::expr::Unnest;
-use datafusion::logical_expr::{Case, Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, Spanned, Statement, TableAlias, Visitor};
 use datafusion::sql::sqlparser::tokenizer::Span;
 use resurgam_ast::AstWalk;
-use resurgam_dialect::{CastContext, Volatility};
+use resurgam_dialect::Volatility;
 use resurgam_engine::{Access, Table};
 
 use super::bound::{Bound, Relation, Type};
 use super::expr::{Clause, as_subquery};
-use super::from::{From, lateral};
+use super::from::From;
 use super::function::{CallForm, Called};
 use super::scope::{Item, Scope};
 use super::select::{Target, project};
-use super::write::Write;
+use super::user_args::{
+    Passed, beside_args, given_nulls, has_volatile_call, if_no_nulls, is_cheap, is_given, nodes, uses,
+};
+use super::user_result::result_columns;
 use super::{Analyzed, Analyzer, Refusal, Result, unknown};
 use crate::access::needs::Needs;
 use crate::exec::apply::body_call;
@@ -44,7 +47,7 @@ use crate::pg::types::oid;
 use crate::pg::user_functions::{Source, UserFunction};
 use crate::plan::call::Written;
 use crate::plan::planner::Names;
-use crate::plan::statement::{ParamTypes, parse_expression, parse_known};
+use crate::plan::statement::{ParamTypes, parse_known};
 use crate::wire::SqlError;
 
 /// Bodies within each other, as many as views: plans are as deep. (PostgreSQL ends where its stack does.)
@@ -58,7 +61,7 @@ const NODES_MAX: usize = 10_000;
 #[derive(Default)]
 pub(super) struct Calls {
     /// Those whose bodies are being analysed, innermost last.
-    within: Vec<Frame>,
+    pub(super) within: Vec<Frame>,
     /// How many were.
     expanded: usize,
     /// Bodies by the function's oid. They stay: places in memory of their syntax are what some things are known by.
@@ -70,7 +73,7 @@ pub(super) struct Calls {
     /// What is analysed has no subqueries: errors call it so.
     pub(super) plain: Option<&'static str>,
     /// A body is being made: it is the first of `within`.
-    making: bool,
+    pub(super) making: bool,
     /// What is called is only typed.
     pub(super) only_types: bool,
     /// Functions that calls mean, by the places in memory of their names.
@@ -86,9 +89,9 @@ struct Known {
 }
 
 /// A body that is being analysed.
-struct Frame {
-    function: Arc<UserFunction>,
-    params: Vec<Bound>,
+pub(super) struct Frame {
+    pub(super) function: Arc<UserFunction>,
+    pub(super) params: Vec<Bound>,
 }
 
 /// What a function does, read.
@@ -109,54 +112,6 @@ pub(crate) fn statements_of(source: &Source) -> std::result::Result<Vec<Statemen
         error.position = None;
         error
     })
-}
-
-/// Analyses a body that is given as a text, which is being made.
-///
-/// # Errors
-/// Those of its analysis; `42P13` for what the function cannot return.
-pub(crate) fn check_body(
-    names: &Names<'_>,
-    function: &Arc<UserFunction>,
-    statements: &[Statement],
-) -> std::result::Result<(), SqlError> {
-    let mut params = ParamTypes::new(0, &[]);
-    let mut analyzer = Analyzer::new(names, "", &mut params);
-    let mut check = || {
-        analyzer.begin_making(function)?;
-        let mut last: Option<Vec<Bound>> = None;
-        for statement in statements {
-            last = analyzer.columns_of_statement(statement, function)?;
-        }
-        analyzer.check_result(function, last)
-    };
-    check().map_err(Refusal::into_error)
-}
-
-/// Analyses the query of a standard body, which is being made; `stored`: as it is kept.
-///
-/// # Errors
-/// As [`check_body`].
-pub(crate) fn standard_body(
-    names: &Names<'_>,
-    function: &Arc<UserFunction>,
-    query: &ast::Query,
-    stored: bool,
-) -> std::result::Result<super::Seen, SqlError> {
-    let mut params = ParamTypes::new(0, &[]);
-    let mut analyzer = Analyzer::new(names, "", &mut params);
-    analyzer.views.seen = Some(super::Seen::default());
-    analyzer.stored = stored;
-    let mut check = || {
-        analyzer.begin_making(function)?;
-        let relation = analyzer.bind_query_untyped(query, &Scope::empty())?;
-        let last = relation.columns.into_iter().map(|column| column.bound).collect();
-        analyzer.check_result(function, Some(last))
-    };
-    check().map_err(Refusal::into_error)?;
-    let mut seen = analyzer.views.seen.take().unwrap_or_default();
-    seen.functions = std::mem::take(&mut analyzer.calls.resolved);
-    Ok(seen)
 }
 
 /// A function, the values of its arguments if there are any, and the statements of its body.
@@ -210,23 +165,6 @@ pub(crate) fn call_alone(
     found().map_err(Refusal::into_error)
 }
 
-/// Checks that an expression can be the default of a parameter of that type.
-///
-/// # Errors
-/// Those of its analysis.
-pub(crate) fn check_param_default(names: &Names<'_>, expr: &ast::Expr, ty: u32) -> std::result::Result<(), SqlError> {
-    super::row::refuse_subqueries(expr, "DEFAULT expression")?;
-    let mut params = ParamTypes::new(0, &[]);
-    let mut analyzer = Analyzer::new(names, "", &mut params);
-    analyzer.calls.only_types = true;
-    analyzer.stored = true;
-    let mut check = || {
-        let bound = analyzer.expr(expr, &Scope::empty(), Clause::Default)?;
-        analyzer.cast_as(bound, Type::of(ty), CastContext::Assignment).map(|_| ())
-    };
-    check().map_err(Refusal::into_error)
-}
-
 impl Calls {
     /// The parameter of the innermost function of that name.
     fn named(&self, name: &str) -> Option<&Bound> {
@@ -275,85 +213,6 @@ fn only_expression<'q>(query: &'q ast::Query, is_aggregate: &dyn Fn(&str) -> boo
     expr.walk(&mut Find(is_aggregate)).is_continue().then_some(expr)
 }
 
-/// Whether an argument may stand in a body as it is: it is one value for the whole run.
-fn is_given(expr: &Expr) -> bool {
-    match expr {
-        Expr::Literal(..) | Expr::Placeholder(_) => true,
-        Expr::Cast(cast) => is_given(&cast.expr),
-        _ => false,
-    }
-}
-
-/// Whether it costs nothing to read it again.
-fn is_cheap(expr: &Expr) -> bool {
-    match expr {
-        Expr::Literal(..) | Expr::Placeholder(_) | Expr::Column(_) | Expr::OuterReferenceColumn(..) => true,
-        Expr::Cast(cast) => is_cheap(&cast.expr),
-        _ => false,
-    }
-}
-
-fn has_volatile_call(expr: &Expr) -> bool {
-    expr.is_volatile() || expr.exists(|e| Ok(matches!(e, Expr::ScalarSubquery(_)))).unwrap_or(true)
-}
-
-/// Arguments as a body sees them.
-struct Passed {
-    /// Qualifier of the columns that stand for arguments.
-    qualifier: TableReference,
-    /// What each parameter means.
-    params: Vec<Bound>,
-    /// The arguments that have columns, by parameter.
-    args: Vec<(usize, Bound)>,
-}
-
-impl Passed {
-    fn column(&self, param: usize) -> PlanColumn {
-        PlanColumn::new(Some(self.qualifier.clone()), format!("p{param}"))
-    }
-
-    /// The parameter that an expression is the column of.
-    fn param_of(&self, expr: &Expr) -> Option<usize> {
-        match expr {
-            Expr::OuterReferenceColumn(_, column) if column.relation.as_ref() == Some(&self.qualifier) => {
-                column.name.strip_prefix('p')?.parse().ok()
-            }
-            _ => None,
-        }
-    }
-}
-
-/// How often each parameter's column is read.
-fn uses(expr: &Expr, passed: &Passed) -> Result<HashMap<usize, usize>> {
-    let mut uses = HashMap::new();
-    expr.apply(|expr| {
-        if let Some(param) = passed.param_of(expr) {
-            *uses.entry(param).or_insert(0) += 1;
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(uses)
-}
-
-fn nodes(expr: &Expr) -> usize {
-    let mut nodes = 0;
-    // The closure returns no error.
-    let _ = expr.apply(|_| {
-        nodes += 1;
-        Ok(TreeNodeRecursion::Continue)
-    });
-    nodes
-}
-
-/// What the final statement has to give, and did not.
-fn mismatch(function: &UserFunction, detail: impl Into<String>) -> SqlError {
-    let returns = match function.definition.columns().count() {
-        0 | 1 => crate::pg::types::format_type(function.definition.result, None),
-        _ => "record".to_owned(),
-    };
-    SqlError::new("42P13", format!("return type mismatch in function declared to return {returns}")).with_detail(detail)
-}
-
 /// A pseudo-view: names of a standard body mean what they meant when it was made. The rights are the caller's.
 fn as_view(function: &UserFunction) -> Option<Arc<Table>> {
     let view = function.definition.source.view()?;
@@ -372,124 +231,6 @@ impl Analyzer<'_> {
             self.enter_view(&view);
         }
         self.calls.within.push(Frame { function: body.function, params });
-    }
-
-    /// The function whose last statement is analysed, if it returns something.
-    fn returning_function(&self) -> Option<Arc<UserFunction>> {
-        let body = self.params.body.as_ref().filter(|body| body.is_last)?;
-        (body.function.definition.result != oid::VOID).then(|| Arc::clone(&body.function))
-    }
-
-    /// What the last query of a body gives, as the function returns it.
-    pub(super) fn as_returned(&mut self, relation: Relation) -> Result<Relation> {
-        let Some(function) = self.returning_function() else { return Ok(relation) };
-        let wanted = result_columns(&function);
-        if relation.columns.len() != wanted.len() {
-            return Err(wrong_columns(&function, relation.columns.len(), wanted.len()).into());
-        }
-        let mut targets = Vec::with_capacity(wanted.len());
-        for (at, (column, (name, ty))) in relation.columns.into_iter().zip(&wanted).enumerate() {
-            let bound = self.result_column(&function, column.bound, *ty, at, wanted.len())?;
-            targets.push(Target { name: name.clone(), bound, is_hidden: false });
-        }
-        project(relation.plan, &targets)
-    }
-
-    /// What RETURNING of the last statement of a body gives, as the function returns it.
-    pub(super) fn return_from_body(&mut self, write: &mut Write) -> Result<()> {
-        let Some(function) = self.returning_function() else { return Ok(()) };
-        let wanted = result_columns(&function);
-        let Some(list) = &mut write.returning else {
-            let text = "Function's final statement must be SELECT or INSERT/UPDATE/DELETE RETURNING.";
-            return Err(mismatch(&function, text).into());
-        };
-        if list.columns.len() != wanted.len() {
-            return Err(wrong_columns(&function, list.columns.len(), wanted.len()).into());
-        }
-        let columns = std::mem::take(&mut list.columns);
-        let forms = std::mem::take(&mut list.data);
-        for (at, ((column, expr), data)) in columns.into_iter().zip(forms).enumerate() {
-            let (name, ty) = &wanted[at];
-            let bound = Bound::with_data(expr, column.ty, data);
-            let bound = self.result_column(&function, bound, *ty, at, wanted.len())?;
-            list.data.push(bound.data.clone());
-            list.columns.push((super::OutputColumn { name: name.clone(), ty: bound.ty }, bound.expr));
-        }
-        Ok(())
-    }
-
-    /// From here on what is analysed is the body of a function that is being made.
-    fn begin_making(&mut self, function: &Arc<UserFunction>) -> Result<()> {
-        let mut args = Vec::new();
-        for param in function.definition.inputs() {
-            let value = self.null(Type::of(param.ty))?;
-            args.push(Bound { data: Type::of(param.ty).data(), ..value });
-        }
-        let params = self.passed(function, args, &|_| true).params;
-        self.calls.within.push(Frame { function: Arc::clone(function), params });
-        (self.calls.making, self.calls.only_types) = (true, true);
-        Ok(())
-    }
-
-    /// What a statement of a body gives; `None`: no rows.
-    fn columns_of_statement(&mut self, statement: &Statement, function: &UserFunction) -> Result<Option<Vec<Bound>>> {
-        if let Some((with, write)) = crate::parse::with_write::parts(statement) {
-            let mut scope = Scope::empty();
-            if let Some(with) = with {
-                let uses = super::once::Uses::of(with, write);
-                self.with_clause(with, &uses, true, &mut scope)?;
-            }
-            let write = self.one_write(write, &scope)?;
-            return Ok(write.returning.map(|list| {
-                let columns = list.columns.into_iter().zip(list.data);
-                columns.map(|((column, expr), data)| Bound::with_data(expr, column.ty, data)).collect()
-            }));
-        }
-        let Statement::Query(query) = statement else {
-            return unknown(format!("a statement of this kind in the body of function {}", signature(function)));
-        };
-        self.once.at_top = true;
-        let relation = self.bind_query_untyped(query, &Scope::empty())?;
-        Ok(Some(relation.columns.into_iter().map(|column| column.bound).collect()))
-    }
-
-    /// Whether that can be what a function returns.
-    fn check_result(&mut self, function: &UserFunction, last: Option<Vec<Bound>>) -> Result<()> {
-        if function.definition.result == oid::VOID {
-            return Ok(());
-        }
-        let Some(last) = last else {
-            let text = "Function's final statement must be SELECT or INSERT/UPDATE/DELETE RETURNING.";
-            return Err(mismatch(function, text).into());
-        };
-        let wanted = result_columns(function);
-        if last.len() != wanted.len() {
-            return Err(wrong_columns(function, last.len(), wanted.len()).into());
-        }
-        for (at, (bound, (_, ty))) in last.into_iter().zip(&wanted).enumerate() {
-            self.result_column(function, bound, *ty, at, wanted.len())?;
-        }
-        Ok(())
-    }
-
-    /// A column of what a body gives, as the function returns it.
-    fn result_column(
-        &mut self,
-        function: &UserFunction,
-        bound: Bound,
-        wanted: Type,
-        at: usize,
-        columns: usize,
-    ) -> Result<Bound> {
-        let given = bound.ty.name();
-        match self.as_result(function, bound, wanted) {
-            Err(Refusal::Error(error)) if error.sqlstate == "42P13" && columns > 1 => {
-                let text =
-                    format!("Final statement returns {given} instead of {} at column {}.", wanted.name(), at + 1);
-                Err(mismatch(function, text).into())
-            }
-            done => done,
-        }
     }
 
     /// A parameter of the function whose body is analysed, by its name.
@@ -543,56 +284,6 @@ impl Analyzer<'_> {
     /// The function of users with that oid.
     pub(super) fn user_function(&self, oid: u32) -> Option<Arc<UserFunction>> {
         crate::pg::user_types::current()?.function(oid).cloned()
-    }
-
-    /// The arguments of a call with defaults in the places of those that are not written.
-    pub(super) fn with_defaults(
-        &mut self,
-        function: &UserFunction,
-        typed: Vec<Bound>,
-        positions: Option<&[usize]>,
-    ) -> Result<Vec<Bound>> {
-        let inputs: Vec<_> = function.definition.inputs().collect();
-        let mut placed: Vec<Option<Bound>> = vec![None; inputs.len()];
-        for (at, bound) in typed.into_iter().enumerate() {
-            let at = positions.and_then(|positions| positions.get(at)).copied().unwrap_or(at);
-            if let Some(place) = placed.get_mut(at) {
-                *place = Some(bound);
-            }
-        }
-        let mut all = Vec::with_capacity(inputs.len());
-        for (param, given) in inputs.into_iter().zip(placed) {
-            all.push(match (given, &param.default_sql) {
-                (Some(bound), _) => bound,
-                (None, Some(sql)) => {
-                    let expr = parse_expression(sql)?;
-                    let text = std::mem::take(&mut self.text);
-                    let bound = self.as_stored(|this| this.expr(&expr, &Scope::empty(), Clause::Values));
-                    self.text = text;
-                    self.cast_as(bound?, Type::of(param.ty), CastContext::Assignment)?
-                }
-                (None, None) => return Err(SqlError::internal("a call without an argument").into()),
-            });
-        }
-        Ok(all)
-    }
-
-    fn passed(&mut self, function: &UserFunction, args: Vec<Bound>, as_columns: &dyn Fn(&Expr) -> bool) -> Passed {
-        let qualifier = TableReference::bare(self.qualifier(&format!("{}{}", crate::naming::MARK, function.name())));
-        let mut passed = Passed { qualifier, params: Vec::with_capacity(args.len()), args: Vec::new() };
-        for (at, (arg, param)) in args.into_iter().zip(function.definition.inputs()).enumerate() {
-            let ty = Type::of(param.ty);
-            if !as_columns(&arg.expr) {
-                passed.params.push(Bound { ty, span: Span::empty(), ..arg });
-                continue;
-            }
-            let column = passed.column(at);
-            let field: FieldRef = Arc::new(ty.field(&column.name, &arg.data));
-            let expr = Expr::OuterReferenceColumn(field, column);
-            passed.params.push(Bound { expr, ty, data: arg.data.clone(), span: Span::empty() });
-            passed.args.push((at, arg));
-        }
-        passed
     }
 
     fn body_of(&mut self, function: &UserFunction) -> Result<Arc<Body>> {
@@ -738,10 +429,6 @@ impl Analyzer<'_> {
         Ok(Bound::with_data(expr, result, data))
     }
 
-    fn call_args(&self, passed: &Passed) -> Vec<(PlanColumn, Expr)> {
-        passed.args.iter().map(|(param, arg)| (passed.column(*param), arg.expr.clone())).collect()
-    }
-
     /// `0A000` where there can be no subqueries.
     fn refuse_where_plain(&self, function: &UserFunction) -> Result<()> {
         match self.calls.plain {
@@ -750,22 +437,6 @@ impl Analyzer<'_> {
                 "a call of function {}, whose body is more than an expression, in a {place}",
                 signature(function)
             )),
-        }
-    }
-
-    /// A body's value as one of the type that the function returns.
-    fn as_result(&mut self, function: &UserFunction, bound: Bound, result: Type) -> Result<Bound> {
-        // As in PostgreSQL a constant without a type is a text by then.
-        let bound = self.settled(bound)?;
-        if bound.ty.oid == result.oid {
-            return Ok(Bound { ty: result, ..bound });
-        }
-        let given = bound.ty.name();
-        match self.cast_as(bound, result, CastContext::Assignment) {
-            Err(Refusal::Error(error)) if matches!(error.sqlstate.as_str(), "42846" | "42804") => {
-                Err(mismatch(function, format!("Actual return type is {given}.")).into())
-            }
-            done => done,
         }
     }
 
@@ -806,19 +477,10 @@ impl Analyzer<'_> {
 
     /// The rows of a body, with columns as the function returns them.
     fn user_rows_of(&mut self, function: &Arc<UserFunction>, query: &ast::Query, passed: &Passed) -> Result<Relation> {
-        let wanted = result_columns(function);
         self.in_body(function, passed.params.clone(), |this| {
             let relation = this.nested(|this| this.bind_query_untyped(query, &Scope::empty()))?;
-            if relation.columns.len() != wanted.len() {
-                return Err(wrong_columns(function, relation.columns.len(), wanted.len()).into());
-            }
             let relation = this.type_columns(relation, None)?;
-            let mut targets = Vec::with_capacity(wanted.len());
-            for (at, (column, (name, ty))) in relation.columns.into_iter().zip(&wanted).enumerate() {
-                let bound = this.result_column(function, column.bound, *ty, at, wanted.len())?;
-                targets.push(Target { name: name.clone(), bound, is_hidden: false });
-            }
-            project(relation.plan, &targets)
+            this.result_rows(function, relation)
         })
     }
 
@@ -912,55 +574,7 @@ fn no_rows(value: Bound) -> Bound {
     Bound::with_data(expr, value.ty, value.data)
 }
 
-/// Whether one of the arguments that stand in a body as they are is NULL; `None` if none of them can be.
-fn given_nulls(passed: &Passed) -> Option<Expr> {
-    let can_be = |param: &&Bound| !matches!(param.expr, Expr::Literal(..) | Expr::OuterReferenceColumn(..));
-    passed.params.iter().filter(can_be).map(|param| Expr::IsNull(Box::new(param.expr.clone()))).reduce(Expr::or)
-}
-
-/// A value that is NULL where that holds.
-fn if_no_nulls(nulls: Option<Expr>, value: Expr, data: &DataType) -> Result<Expr> {
-    let Some(nulls) = nulls else { return Ok(value) };
-    let null = Expr::Literal(ScalarValue::try_from(data)?, None);
-    Ok(Expr::Case(Case::new(None, vec![(Box::new(nulls), Box::new(null))], Some(Box::new(value)))))
-}
-
-/// The rows of a body for one row of arguments.
-fn beside_args(relation: Relation, passed: &Passed, strict: bool) -> Result<Relation> {
-    let exprs: Vec<Expr> =
-        passed.args.iter().map(|(param, arg)| arg.expr.clone().alias(passed.column(*param).name)).collect();
-    let mut row = LogicalPlanBuilder::empty(true).project(exprs)?.alias(passed.qualifier.clone())?;
-    if strict {
-        for (param, _) in &passed.args {
-            row = row.filter(Expr::IsNotNull(Box::new(Expr::Column(passed.column(*param)))))?;
-        }
-    }
-    let names: Vec<(String, Type)> = relation.columns.iter().map(|c| (c.name.clone(), c.bound.ty)).collect();
-    let reads = relation.plan.all_out_ref_exprs().iter().any(|expr| passed.param_of(expr).is_some());
-    let shown: Vec<Expr> = relation.columns.iter().map(|column| column.bound.expr.clone()).collect();
-    let right = if reads { lateral(relation.plan) } else { relation.plan };
-    let plan: LogicalPlan = row.cross_join(right)?.project(shown)?.build()?;
-    Ok(Relation::of_plan(plan, names))
-}
-
-/// Names and types of what a function gives: one column, or those of RETURNS TABLE.
-pub(crate) fn result_columns(function: &UserFunction) -> Vec<(String, Type)> {
-    let columns: Vec<_> = function.definition.columns().map(|param| (param.name.clone(), Type::of(param.ty))).collect();
-    match columns.is_empty() {
-        true => vec![(function.name().to_owned(), Type::of(function.definition.result))],
-        false => columns,
-    }
-}
-
-fn wrong_columns(function: &UserFunction, given: usize, wanted: usize) -> SqlError {
-    match wanted {
-        1 => mismatch(function, "Final statement must return exactly one column."),
-        _ if given < wanted => mismatch(function, "Final statement returns too few columns."),
-        _ => mismatch(function, "Final statement returns too many columns."),
-    }
-}
-
-fn signature(function: &UserFunction) -> String {
+pub(super) fn signature(function: &UserFunction) -> String {
     function.definition.signature()
 }
 
