@@ -12,10 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{JoinType, Result, internal_err};
+use datafusion::common::{JoinType, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -24,6 +22,7 @@ use futures::StreamExt;
 
 use crate::exec::bridge;
 use crate::exec::context::StatementContext;
+use crate::exec::one_input::one_input;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
@@ -120,24 +119,7 @@ impl ExecutionPlan for PacedExec {
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
     }
-    fn children(&self) -> Vec<&Plan> {
-        vec![&self.input]
-    }
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-    fn replace_children(self: Arc<Self>, mut children: Vec<Plan>, _: ReplaceChildrenOptions) -> Result<Plan> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self { input })),
-            _ => internal_err!("what is paced is one input"),
-        }
-    }
-    fn with_new_children(self: Arc<Self>, children: Vec<Plan>) -> Result<Plan> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
+    one_input!(input, |_, input| Self { input });
     fn execute(&self, partition: usize, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let statement = StatementContext::of(&task)?;
         let input = self.input.execute(partition, task)?;
