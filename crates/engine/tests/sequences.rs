@@ -3,7 +3,7 @@
 mod common;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;

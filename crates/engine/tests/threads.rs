@@ -40,10 +40,11 @@ fn options(apart: bool) -> Options {
 }
 
 fn open(vfs: &SimVfs, apart: bool) -> Result<Database> {
-    open_as(vfs, options(apart))
+    open_beside(vfs, options(apart))
 }
 
-fn open_as(vfs: &SimVfs, options: Options) -> Result<Database> {
+/// With a folder for a version store of its own.
+fn open_beside(vfs: &SimVfs, options: Options) -> Result<Database> {
     vfs.make_folder(Path::new("/disk2"))?;
     open_as(vfs, options)
 }
@@ -395,7 +396,7 @@ fn threads_then_power_loss(apart: bool) -> Result<()> {
         check(&db, &lost.at_least, &lost.at_most)?;
         db.close()?;
         // Alone: the cleaner frees dropped tables and merges pages, which is not for beside a proof.
-        let db = open_as(&lost.vfs, Options { background: false, ..options(apart) })?;
+        let db = open_beside(&lost.vfs, Options { background: false, ..options(apart) })?;
         nothing_left(&db)?;
         check(&db, &lost.at_least, &lost.at_most)?;
     }
