@@ -7,11 +7,15 @@
 use std::ops::{ControlFlow, Range};
 
 use resurgam_base::{Error, PageId, Result, SlotId};
-use resurgam_buffer::{Access, BufferPool, ReadGuard};
+use resurgam_buffer::{Access, BufferPool, Planted, ReadGuard};
+use resurgam_page::inner::InnerRecord;
 use resurgam_page::{PageBuf, inner, leaf};
 
 use crate::Tree;
 use crate::search::Target;
+
+/// Leaves that are passed over while the node above them is latched: a split has to wait for that.
+const PASSED_AT_ONCE: u16 = 64;
 
 /// A position between leaves.
 #[derive(Clone, Debug)]
@@ -77,6 +81,76 @@ impl LeafWalk {
         }))
     }
 
+    /// Passes over leaves that need not be handed out, on an ascending walk that has handed one out: asks `pass` of each, in
+    /// order, and stops at the first that it does not take, that goes on beyond `until`, or that would have to be waited for.
+    /// How many it took. Cheaper than a descent for each: their parent says which they are, and is latched for no more than
+    /// [`PASSED_AT_ONCE`] of them.
+    ///
+    /// # Errors
+    /// Those of reading the nodes above, and those of `pass`; the walk stands behind what was passed.
+    pub fn pass_leaves(
+        &mut self,
+        pool: &BufferPool,
+        until: Option<&[u8]>,
+        mut pass: impl FnMut(&PageBuf) -> Result<bool>,
+    ) -> Result<usize> {
+        let Some(At::Key(from)) = &mut self.at else { return Ok(0) };
+        if self.entered.is_none() {
+            return Ok(0);
+        }
+        let node = self.tree.read_level(pool, Target::Key(from), 1, Access::Point)?;
+        if node.level() == 0 {
+            return Ok(0);
+        }
+        pool.learn_way(&node);
+        let children = pool.children(&node);
+        let (first, count) = (inner::child_for(&node, from).0.0, node.slot_count());
+        // A leaf of which a part was handed out before, since a merge has put it there.
+        let is_begun = inner::key_of(node.rec(SlotId(first))) != from.as_slice();
+        if is_begun && !Planted::PartPassed.is_planted() {
+            return Ok(0);
+        }
+        let mut take = |slot: u16| -> Result<bool> {
+            let upper =
+                if slot + 1 < count { Some(inner::key_of(node.rec(SlotId(slot + 1)))) } else { node.upper_fence() };
+            let within = match (upper, until) {
+                (_, None) => true,
+                (None, Some(_)) => false,
+                (Some(upper), Some(until)) => upper <= until,
+            };
+            if !within {
+                return Ok(false);
+            }
+            let child = InnerRecord::parse(node.record(SlotId(slot))?)?.child;
+            let Some(leaf) = pool.try_read(&children.guess(slot, child), Access::Scan) else { return Ok(false) };
+            self.tree.check(child, &leaf, Some(0))?;
+            pass(&leaf)
+        };
+        let (mut passed, mut end) = (0, Ok(()));
+        for slot in first..count.min(first.saturating_add(PASSED_AT_ONCE)) {
+            match take(slot) {
+                Ok(true) => passed += 1,
+                Ok(false) => break,
+                Err(error) => {
+                    end = Err(error);
+                    break;
+                }
+            }
+        }
+        if passed > 0 {
+            let next = first + passed;
+            let at = if next < count { Some(inner::key_of(node.rec(SlotId(next)))) } else { node.upper_fence() };
+            match at {
+                Some(at) => {
+                    from.clear();
+                    from.extend_from_slice(at);
+                }
+                None => self.at = None,
+            }
+        }
+        end.map(|()| usize::from(passed))
+    }
+
     /// The next leaf, shared; after an error the walk is where it was. It moves on when it is asked again, so
     /// the caller sees each leaf once.
     pub fn next<'p>(&mut self, pool: &'p BufferPool) -> Result<Option<ReadGuard<'p>>> {
@@ -140,7 +214,7 @@ impl Tree {
                 return Ok(leaf(self.root));
             }
             for s in 0..node.slot_count() {
-                if let ControlFlow::Break(why) = leaf(inner::InnerRecord::parse(node.record(SlotId(s))?)?.child) {
+                if let ControlFlow::Break(why) = leaf(InnerRecord::parse(node.record(SlotId(s))?)?.child) {
                     return Ok(ControlFlow::Break(why));
                 }
             }

@@ -48,6 +48,29 @@ fn walk(pool: &BufferPool, mut walk: LeafWalk, backward: bool) -> Result<Vec<(Ve
     Ok(all)
 }
 
+/// The records that a walk comes by which passes leaves where it may, up to `until`; some it does not take, so that they are handed out.
+fn passing(pool: &BufferPool, tree: Tree, until: Option<&[u8]>, rng: &mut StdRng) -> Result<(Vec<Vec<u8>>, usize)> {
+    let mut keys = Vec::new();
+    let mut passed = 0;
+    let mut walk = LeafWalk::ascending(tree, Vec::new());
+    loop {
+        passed += walk.pass_leaves(pool, until, |page| {
+            if rng.random_ratio(1, 20) {
+                return Ok(false);
+            }
+            keys.extend((0..page.slot_count()).map(|slot| leaf::key_of(page.rec(SlotId(slot))).to_vec()));
+            Ok(true)
+        })?;
+        let Some(page) = walk.next(pool)? else { break };
+        keys.extend(walk.new_slots(&page).map(|slot| leaf::key_of(page.rec(SlotId(slot))).to_vec()));
+        if until.is_some_and(|until| keys.last().is_some_and(|last| last.as_slice() >= until)) {
+            break;
+        }
+    }
+    keys.retain(|key| until.is_none_or(|until| key.as_slice() < until));
+    Ok((keys, passed))
+}
+
 fn random_key(rng: &mut StdRng) -> Vec<u8> {
     match rng.random_range(0..10) {
         0 => vec![rng.random(); rng.random_range(1..1500)],
@@ -88,6 +111,13 @@ fn random_work_agrees_with_a_map() -> Result<()> {
         assert_eq!(report.records as usize, model.len(), "seed {seed}");
         let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
         assert_eq!(walk(&pool, LeafWalk::ascending(tree, Vec::new()), false)?, expected, "seed {seed}");
+        let until = random_key(&mut rng);
+        for until in [None, Some(until.as_slice())] {
+            let (found, _) = passing(&pool, tree, until, &mut rng)?;
+            let keys = expected.iter().map(|(key, _)| key.clone());
+            let expected: Vec<_> = keys.filter(|key| until.is_none_or(|until| key.as_slice() < until)).collect();
+            assert_eq!(found, expected, "seed {seed}, until {until:?}");
+        }
         let mut backward = walk(&pool, LeafWalk::descending(tree, None), true)?;
         backward.reverse();
         assert_eq!(backward, expected, "seed {seed}");
@@ -116,6 +146,22 @@ fn ascending_keys_fill_their_pages() -> Result<()> {
 }
 
 #[test]
+fn leaves_in_memory_are_passed() -> Result<()> {
+    let pool = pool(3)?;
+    let tree = new_tree(&pool)?;
+    let mut rng = StdRng::seed_from_u64(3);
+    assert_eq!(passing(&pool, tree, None, &mut rng)?, (Vec::new(), 0), "the root is a leaf");
+    for i in 0u64..2000 {
+        put(&pool, tree, &i.to_be_bytes(), &[1; 10])?;
+    }
+    let leaves = verify(&pool, tree)?.leaves as usize;
+    let (keys, passed) = passing(&pool, tree, None, &mut rng)?;
+    assert_eq!(keys.len(), 2000);
+    assert!(passed > leaves / 2, "{passed} of {leaves}");
+    Ok(())
+}
+
+#[test]
 fn threads_write_and_walk_together() -> Result<()> {
     let pool = Arc::new(pool(2)?);
     let tree = new_tree(&pool)?;
@@ -134,6 +180,8 @@ fn threads_write_and_walk_together() -> Result<()> {
                     if i % 500 == 0 {
                         let rows = walk(&pool, LeafWalk::ascending(tree, Vec::new()), false).expect("walk");
                         assert!(rows.windows(2).all(|w| w[0].0 < w[1].0), "a walk sees each key once, in order");
+                        let (keys, _) = passing(&pool, tree, None, &mut rng).expect("walk");
+                        assert!(keys.windows(2).all(|w| w[0] < w[1]), "so does one that passes leaves");
                     }
                 }
             });

@@ -66,6 +66,22 @@ pub struct Guess<'g> {
     pub(crate) frame: &'g AtomicU32,
 }
 
+/// The children of an inner page that its reader has latched, and where they were last.
+pub struct Children<'g> {
+    guide: Option<&'g Guide>,
+    /// For those of which that is not known.
+    nowhere: AtomicU32,
+}
+
+impl Children<'_> {
+    /// The child `page`, which the page has in `slot`.
+    #[inline]
+    pub fn guess(&self, slot: u16, page: PageId) -> Guess<'_> {
+        let frame = self.guide.and_then(|guide| guide.frames.get(usize::from(slot)));
+        Guess { page, frame: frame.unwrap_or(&self.nowhere) }
+    }
+}
+
 /// Up to eight bytes of `key` from `at` on as a number; keys that end are followed by zeros.
 #[inline]
 fn head(key: &[u8], at: usize) -> u64 {
@@ -277,6 +293,11 @@ impl BufferPool {
             page = child.page;
         }
         None
+    }
+
+    /// The children of a latched inner page.
+    pub fn children(&self, node: &ReadGuard<'_>) -> Children<'_> {
+        Children { guide: self.guides.of(node.page_id()), nowhere: AtomicU32::new(u32::MAX) }
     }
 
     /// Makes guides of a page that a descent has latched on its way.

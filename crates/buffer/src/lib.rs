@@ -54,7 +54,7 @@ mod writeback;
 pub use double_write::{DoubleWriteBatch, DoubleWriteReport, restore_double_writes};
 pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
-pub use guide::Guess;
+pub use guide::{Children, Guess};
 pub use mtr::{Mtr, PageRef};
 pub use openings::{Misfit, Openings};
 #[doc(hidden)]

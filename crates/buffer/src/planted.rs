@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A mistake of a restore, of reading pages, of a descent, or of a sweep.
+/// A mistake of a restore, of reading pages, of a descent, of a walk, of a count, or of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Planted {
@@ -23,6 +23,10 @@ pub enum Planted {
     LostTakenForUnused,
     /// A leaf to which a guide leads a reader is taken for the right one.
     GuideTrusted,
+    /// A leaf of which a walk has handed out a part, before a merge, is passed as a whole.
+    PartPassed,
+    /// A record whose own version a count does not see is counted like one that it sees.
+    UnseenCounted,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

@@ -8,7 +8,7 @@ use resurgam_base::{Result, SlotId};
 use resurgam_btree::{LeafWalk, Tree};
 use resurgam_buffer::BufferPool;
 use resurgam_page::{LeafRecord, PageBuf, key};
-use resurgam_versions::{KnownSeen, SpanWalk, View, Visible, WalkFrom, visible_known};
+use resurgam_versions::{KnownSeen, SpanWalk, View, Visible, WalkFrom, seen_at_sight, visible_known};
 
 use crate::cursor::{Direction, KeyRange, RowBatch};
 use crate::met_ghosts::MetGhosts;
@@ -51,6 +51,33 @@ enum LeafRead {
     Full,
     /// All that is in the range.
     End,
+}
+
+/// Whether it is worth it to ask the nodes above the leaves for those that can be counted at sight.
+#[derive(Default)]
+struct Shortcut {
+    /// Leaves that are read without asking, more each time that it was in vain.
+    unasked: u32,
+    left: u32,
+}
+
+/// Most leaves that are read without asking.
+const UNASKED_MAX: u32 = 64;
+
+impl Shortcut {
+    fn is_useless(&mut self) -> bool {
+        let useless = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        useless
+    }
+    fn has_passed(&mut self, leaves: usize) {
+        if leaves > 0 {
+            self.unasked = 0;
+        } else {
+            self.left = self.unasked;
+            self.unasked = (self.unasked * 2 + 1).min(UNASKED_MAX);
+        }
+    }
 }
 
 /// See the module.
@@ -166,10 +193,14 @@ impl Position {
             WalkFrom::Below(key) => LeafWalk::descending(tree, key),
         };
         let mut leaves = 0usize;
+        let mut shortcut = Shortcut::default();
         loop {
             leaves += 1;
             if let Some(interrupt) = self.interrupt.as_ref().filter(|_| leaves.is_multiple_of(LEAVES_UNASKED)) {
                 interrupt()?;
+            }
+            if matches!(filling.sink, Sink::Count) && self.direction == Direction::Forward && filling.rows > 0 {
+                self.count_at_sight(view, &mut walk, &mut shortcut, filling)?;
             }
             let Some(page) = walk.next(pool)? else {
                 self.done = true;
@@ -196,6 +227,39 @@ impl Position {
         }
     }
 
+    /// Counts leaves of which each record says by itself whether it is seen, without a descent to each.
+    fn count_at_sight(
+        &mut self,
+        view: &ReadView,
+        walk: &mut LeafWalk,
+        shortcut: &mut Shortcut,
+        filling: &mut Filling<'_>,
+    ) -> Result<()> {
+        if shortcut.is_useless() {
+            return Ok(());
+        }
+        let pool = &view.db.inner().pool;
+        let (view, known) = (view.view(), &mut self.known);
+        let until = match &self.range.high {
+            Bound::Included(high) | Bound::Excluded(high) => Some(high.as_slice()),
+            Bound::Unbounded => None,
+        };
+        loop {
+            if let Some(interrupt) = &self.interrupt {
+                interrupt()?;
+            }
+            let passed = walk.pass_leaves(pool, until, |leaf| {
+                let seen = seen_at_sight(leaf, 0..leaf.slot_count(), &view, known)?;
+                filling.rows += seen.map_or(0, |seen| seen.rows);
+                Ok(seen.is_some())
+            })?;
+            shortcut.has_passed(passed);
+            if passed == 0 {
+                return Ok(());
+            }
+        }
+    }
+
     /// Takes what is visible in some slots of one leaf.
     fn read_leaf(
         &mut self,
@@ -212,9 +276,12 @@ impl Position {
             Direction::Backward => before,
         };
         let all = if goes_on { LeafRead::Whole } else { LeafRead::End };
-        if matches!(filling.sink, Sink::Count) && !page.has_versions() {
-            // Each record is a row that all see.
-            filling.rows += slots.len() as u64;
+        if matches!(filling.sink, Sink::Count)
+            && let Some(seen) = seen_at_sight(page, slots.clone(), view, &mut self.known)?
+            // Those in the way of the first row are to be looked at.
+            && (seen.ghosts == 0 || filling.rows > 0)
+        {
+            filling.rows += seen.rows;
             return Ok(all);
         }
         let Self { range, direction, scratch, met, known, .. } = self;

@@ -90,6 +90,14 @@ impl PageBuf {
         self.prefetch_at(offset);
     }
 
+    /// Asks the memory for the begin of a record, if there is one in that slot.
+    #[inline]
+    pub fn prefetch_begin(&self, slot: SlotId) {
+        if slot.0 < self.slot_count() {
+            self.prefetch(slot);
+        }
+    }
+
     /// As [`PageBuf::prefetch`], of all that a record of usual length has: it is about to be copied.
     #[inline]
     pub fn prefetch_whole(&self, slot: SlotId) {

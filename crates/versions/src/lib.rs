@@ -64,7 +64,9 @@ pub use progress::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
 pub use prune::{PageCleaning, clean_leaf, is_for_all, remove_ghosts};
-pub use read::{Possible, Seen, Visible, newest, possible, values_in_use, visible, visible_known};
+pub use read::{
+    AtSight, Possible, Seen, Visible, newest, possible, seen_at_sight, values_in_use, visible, visible_known,
+};
 pub use revert::revert_row;
 pub use row_undo::{RowUndo, UndoAction, undo_one};
 pub use store::{VERSION_OBJECT, VersionStore, VersionStoreConfig, VersionStoreStats};

@@ -3,13 +3,17 @@
 //! The row's leaf stays latched while its chain is followed: an off-row version that a
 //! latched row points to cannot be re-homed and freed meanwhile.
 
-use resurgam_base::{CommitTs, Error, ErrorKind, PageId, Result, TxId};
-use resurgam_buffer::{Access, BufferPool};
-use resurgam_page::{DatumRef, Earlier, LeafRecord, RowLayout, VersionPtr, leaf, version::VersionRecord};
+use std::ops::Range;
+
+use resurgam_base::{CommitTs, Error, ErrorKind, PageId, Result, SlotId, TxId};
+use resurgam_buffer::{Access, BufferPool, Planted};
+use resurgam_page::{DatumRef, Earlier, LeafRecord, PageBuf, RowLayout, VersionPtr, leaf, version::VersionRecord};
 use resurgam_txn::{Status, TxManager};
 
 use crate::view::{KnownSeen, View};
 
+/// Records that the processor is asked to fetch while those before them are looked at.
+const AHEAD: u16 = 12;
 /// More versions than any chain has; beyond it the chain is taken to be damaged.
 const CHAIN_MAX: usize = 100_000_000;
 
@@ -51,6 +55,46 @@ pub fn visible_known(
         return Ok(if record.is_ghost() { Visible::No } else { Visible::Current });
     }
     earlier_seen(pool, record, view, out)
+}
+
+/// What a view sees on a part of a leaf, where each record says so by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtSight {
+    pub rows: u64,
+    /// Records that delete their row, as the view sees it.
+    pub ghosts: u64,
+}
+
+/// Counts what `view` sees in some slots of a leaf, without reading more of the records than their begins. `None`: there is one
+/// whose own version it does not see, and what was before it decides.
+///
+/// # Errors
+/// `Corrupt` where a slot leads outside the page.
+pub fn seen_at_sight(
+    page: &PageBuf,
+    slots: Range<u16>,
+    view: &View<'_>,
+    known: &mut KnownSeen,
+) -> Result<Option<AtSight>> {
+    if !page.has_versions() {
+        return Ok(Some(AtSight { rows: slots.len() as u64, ghosts: 0 }));
+    }
+    let mut found = AtSight::default();
+    slots.clone().take(usize::from(AHEAD)).for_each(|slot| page.prefetch_begin(SlotId(slot)));
+    for slot in slots.clone() {
+        if slot + AHEAD < slots.end {
+            page.prefetch_begin(SlotId(slot + AHEAD));
+        }
+        let record = page.record(SlotId(slot))?;
+        let xid = leaf::xid_of(record);
+        if !known.includes(xid) && !view.sees_and_notes(xid, known) && !Planted::UnseenCounted.is_planted() {
+            return Ok(None);
+        }
+        let ghost = leaf::flags_of(record) & leaf::GHOST != 0;
+        found.ghosts += u64::from(ghost);
+        found.rows += u64::from(!ghost);
+    }
+    Ok(Some(found))
 }
 
 /// What the view sees of a record whose own version it does not.

@@ -142,6 +142,8 @@ pub fn run(seed: u64) -> Result<()> {
                         expected.range(low + 1..high.max(low) + 1).copied().collect(),
                     ),
                 };
+                // Before anything is looked at that readers would clean.
+                assert_eq!(view.count(&table, range.clone())?, inside.len() as u64, "seed {seed}, count of {range:?}");
                 let found = ids(view, range.clone(), Direction::Forward, most)?;
                 let wanted: Vec<i64> = inside.iter().copied().take(most).collect();
                 assert_eq!(found, wanted, "seed {seed}, {range:?} up");
