@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use resurgam_base::{CommitTs, PageId, Result, TxId};
 use resurgam_btree::Tree;
 use resurgam_buffer::Access;
-use resurgam_page::LeafRecord;
+use resurgam_page::{LeafRecord, leaf};
 use resurgam_txn::Status;
 use resurgam_versions::{Passed, View, remove_ghosts};
 
@@ -53,6 +53,9 @@ pub(crate) struct MetGhosts {
     horizon: Option<CommitTs>,
     /// Rows of one leaf are often of one transaction.
     last: Option<(TxId, Status)>,
+    /// Who deleted the row that was passed last, if the view sees that; else none. And whether nobody needs that row.
+    last_ghost: TxId,
+    last_unneeded: bool,
     /// On this leaf: ghosts that nobody needs.
     unneeded: u32,
     /// Of the whole walk.
@@ -92,26 +95,49 @@ impl MetGhosts {
             self.interrupted = true;
             return;
         }
-        let seen = &mut self.passed.seen;
-        match status {
+        let is_seen = match status {
             Status::Committed(ts) => {
                 let horizon = *self.horizon.get_or_insert_with(|| view.txs.horizon());
-                let unneeded = ts <= horizon;
-                self.unneeded += u32::from(unneeded);
-                self.unneeded_in_all += u64::from(unneeded);
-                seen.ts = seen.ts.max(ts);
-                self.interrupted |= ts > view.ts;
+                self.passed.seen.ts = self.passed.seen.ts.max(ts);
+                self.last_unneeded = ts <= horizon;
+                ts <= view.ts
             }
             Status::Active(top) if top == view.own && view.own.is_some() && record.xid < view.hidden_from => {
+                let seen = &mut self.passed.seen;
                 let newest = seen.own.map_or(record.xid, |(_, newest)| newest.max(record.xid));
                 seen.own = Some((top, newest));
+                self.last_unneeded = false;
+                true
             }
-            Status::Active(_) | Status::Aborted => self.interrupted = true,
+            Status::Active(_) | Status::Aborted => {
+                self.last_unneeded = false;
+                false
+            }
+        };
+        self.interrupted |= !is_seen;
+        self.last_ghost = if is_seen { record.xid } else { TxId::NONE };
+        self.count(record.key);
+    }
+
+    /// Passes a record that deletes its row as the one before it did, which the view sees: what is true of that is true of it.
+    #[inline]
+    pub fn pass_alike(&mut self, record: &[u8]) -> bool {
+        let alike = self.last_ghost.is_some()
+            && leaf::flags_of(record) & leaf::GHOST != 0
+            && leaf::xid_of(record) == self.last_ghost;
+        if alike {
+            self.count(leaf::key_of(record));
         }
+        alike
+    }
+
+    fn count(&mut self, key: &[u8]) {
+        self.unneeded += u32::from(self.last_unneeded);
+        self.unneeded_in_all += u64::from(self.last_unneeded);
         if !self.interrupted {
             self.passed.ghosts += 1;
             self.passed.edge.clear();
-            self.passed.edge.extend_from_slice(record.key);
+            self.passed.edge.extend_from_slice(key);
         }
     }
 
@@ -164,7 +190,7 @@ impl Database {
     /// Cleans some leaves of a range that cursors jump over, if nobody needs it any more.
     pub(crate) fn clean_jumped_over(&self, tree: Tree) {
         let inner = self.inner();
-        let Some(part) = inner.empty_spans.unneeded(tree.object, inner.txs.horizon()) else { return };
+        let Some(part) = inner.empty_spans.unneeded(tree.object, || inner.txs.horizon()) else { return };
         if !self.may_clean() {
             return;
         }

@@ -287,7 +287,11 @@ impl Position {
         let Self { range, direction, scratch, met, known, .. } = self;
         let mut last = None;
         let mut read = |slot: u16| -> Result<bool> {
-            let record = LeafRecord::parse(page.record(SlotId(slot))?)?;
+            let record = page.record(SlotId(slot))?;
+            if filling.rows == 0 && met.pass_alike(record) {
+                return Ok(false);
+            }
+            let record = LeafRecord::parse(record)?;
             match visible_known(pool, &record, view, known, scratch)? {
                 // Behind the first row they are in nobody's way.
                 Visible::No if filling.rows == 0 => met.pass(view, &record),

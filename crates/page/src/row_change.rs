@@ -95,8 +95,15 @@ pub fn apply(old: &[u8], change: &[u8], out: &mut Vec<u8>) -> Result<()> {
     if offrow.is_some_and(|pointer| pointer.page.is_none()) {
         return Err(r.bad("version pointer to page 0"));
     }
-    let mut value = Vec::with_capacity(old.value.len());
-    diff::apply(old.value, r.rest(), RECORD_BYTES_MAX, &mut value)?;
+    let difference = r.rest();
+    // A deletion, and a lock, leave the value as it is.
+    let same = difference.is_empty() && old.value.len() <= RECORD_BYTES_MAX;
+    let mut changed = Vec::new();
+    if !same {
+        changed.reserve(old.value.len());
+        diff::apply(old.value, difference, RECORD_BYTES_MAX, &mut changed)?;
+    }
+    let value = if same { old.value } else { changed.as_slice() };
     let mut back = Vec::new();
     let earlier = match offrow {
         Some(pointer) => Earlier::OffRow(pointer),
@@ -107,7 +114,7 @@ pub fn apply(old: &[u8], change: &[u8], out: &mut Vec<u8>) -> Result<()> {
             };
             let mut older = Vec::with_capacity(old.value.len());
             leaf::rebuild_earlier(old.value, before, &mut older)?;
-            diff::diff(&value, &older, &mut back);
+            diff::diff(value, &older, &mut back);
             Earlier::InRow(tag, &back)
         }
         None => {
@@ -115,7 +122,9 @@ pub fn apply(old: &[u8], change: &[u8], out: &mut Vec<u8>) -> Result<()> {
             if kept && (old.xid.is_none() || old.diff.is_some()) {
                 return Err(Error::corrupt("a record cannot go into the row with its tag"));
             }
-            diff::diff(&value, old.value, &mut back);
+            if !same {
+                diff::diff(value, old.value, &mut back);
+            }
             let tag = EarlierTag {
                 ghost: old.is_ghost(),
                 xid: if kept { old.xid } else { TxId::NONE },
@@ -124,7 +133,7 @@ pub fn apply(old: &[u8], change: &[u8], out: &mut Vec<u8>) -> Result<()> {
             Earlier::InRow(tag, &back)
         }
     };
-    let made = LeafBuilder { ghost: kind & GHOST != 0, xid, key: old.key, value: &value, earlier };
+    let made = LeafBuilder { ghost: kind & GHOST != 0, xid, key: old.key, value, earlier };
     if made.encoded_len() > u16::MAX as usize {
         return Err(Error::corrupt("a change makes a record too long"));
     }

@@ -119,6 +119,28 @@ pub enum From {
     Below(Option<Vec<u8>>),
 }
 
+/// As [`From`], elsewhere.
+#[derive(Clone, Copy)]
+enum Place<'k> {
+    Key(&'k [u8]),
+    Below(Option<&'k [u8]>),
+}
+
+impl<'k> Place<'k> {
+    fn of(from: &'k From) -> Self {
+        match from {
+            From::Key(key) => Self::Key(key),
+            From::Below(below) => Self::Below(below.as_deref()),
+        }
+    }
+    fn to_owned(self) -> From {
+        match self {
+            Self::Key(key) => From::Key(key.to_vec()),
+            Self::Below(below) => From::Below(below.map(<[u8]>::to_vec)),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Walk {
     id: u64,
@@ -179,17 +201,18 @@ impl TreeSpans {
 
     /// Jumps as far as it is known that there is nothing; `None`: to the end.
     fn jump(&self, view: &View<'_>, start: &From) -> Option<(Option<From>, SeenBy, From)> {
-        let mut jumped: Option<(From, SeenBy, From)> = None;
+        let mut at = Place::of(start);
+        let mut jumped: Option<(&Span, SeenBy)> = None;
+        let mut ended = false;
         // Each range is used once at most, as what is behind it is not in it.
         for _ in 0..self.spans.len() {
-            let at = jumped.as_ref().map_or(start, |(at, ..)| at);
             let usable = |span: &&Span| {
                 span.seen.includes(view)
                     && match at {
-                        From::Key(key) => span.holds(key),
-                        From::Below(below) => {
-                            is_below(&span.from, below.as_deref())
-                                && match (below.as_deref(), span.to.as_deref()) {
+                        Place::Key(key) => span.holds(key),
+                        Place::Below(below) => {
+                            is_below(&span.from, below)
+                                && match (below, span.to.as_deref()) {
                                     (_, None) => true,
                                     (None, Some(_)) => false,
                                     (Some(below), Some(to)) => below <= to,
@@ -200,26 +223,29 @@ impl TreeSpans {
             let usable = self.spans.iter().filter(usable);
             let span = match at {
                 // The farthest; none is without an end.
-                From::Key(_) => usable.max_by_key(|span| (span.to.is_none(), span.to.as_deref())),
-                From::Below(_) => usable.min_by_key(|span| span.from.as_slice()),
+                Place::Key(_) => usable.max_by_key(|span| (span.to.is_none(), span.to.as_deref())),
+                Place::Below(_) => usable.min_by_key(|span| span.from.as_slice()),
             };
             let Some(span) = span else { break };
-            let origin = match (&jumped, start) {
-                (Some((_, _, origin)), _) => origin.clone(),
-                (None, From::Key(_)) => From::Key(span.from.clone()),
-                (None, From::Below(_)) => From::Below(span.to.clone()),
-            };
-            let seen = jumped.as_ref().map_or(span.seen, |(_, seen, _)| seen.and(span.seen));
-            let next = match at {
-                From::Key(_) => span.to.clone().map(From::Key),
-                From::Below(_) => (!span.from.is_empty()).then(|| From::Below(Some(span.from.clone()))),
-            };
-            match next {
-                Some(next) => jumped = Some((next, seen, origin)),
-                None => return Some((None, seen, origin)),
+            jumped = Some(jumped.map_or((span, span.seen), |(first, seen)| (first, seen.and(span.seen))));
+            match at {
+                Place::Key(_) => match span.to.as_deref() {
+                    Some(to) => at = Place::Key(to),
+                    None => ended = true,
+                },
+                Place::Below(_) if span.from.is_empty() => ended = true,
+                Place::Below(_) => at = Place::Below(Some(&span.from)),
+            }
+            if ended {
+                break;
             }
         }
-        jumped.map(|(at, seen, origin)| (Some(at), seen, origin))
+        let (first, seen) = jumped?;
+        let origin = match start {
+            From::Key(_) => From::Key(first.from.clone()),
+            From::Below(_) => From::Below(first.to.clone()),
+        };
+        Some(((!ended).then(|| at.to_owned()), seen, origin))
     }
 
     fn leave(&mut self, id: u64, passed: Option<&Passed>) {
@@ -404,11 +430,15 @@ impl EmptySpans {
         }
     }
 
-    /// What is to be cleaned next of a range of `tree` in which nobody needs anything: all commits in it are at or before `horizon`.
-    pub fn unneeded(&self, tree: ObjectId, horizon: CommitTs) -> Option<Unneeded> {
+    /// What is to be cleaned next of a range of `tree` in which nobody needs anything: all commits in it are at or before `horizon`,
+    /// which is asked for if there is any that is of commits alone.
+    pub fn unneeded(&self, tree: ObjectId, horizon: impl FnOnce() -> CommitTs) -> Option<Unneeded> {
         let tree = self.tree(tree)?;
         let tree = tree.lock();
-        let unneeded = tree.spans.iter().filter(|span| span.seen.own.is_none() && span.seen.ts <= horizon);
+        let of_commits = || tree.spans.iter().filter(|span| span.seen.own.is_none());
+        of_commits().next()?;
+        let horizon = horizon();
+        let unneeded = of_commits().filter(|span| span.seen.ts <= horizon);
         let span = unneeded.max_by_key(|span| (span.to.is_none(), span.to.as_deref()))?;
         Some(Unneeded { begin: span.from.clone(), from: span.cleaned.clone(), to: span.to.clone() })
     }
@@ -545,20 +575,20 @@ mod tests {
         let (spans, txs) = (EmptySpans::default(), TxManager::new(TxId(100)));
         spans.arm(TREE);
         spans.enter(TREE, &view(&txs, 5), || up("a")).expect("armed").note(&spans, &passed("m", 4));
-        assert_eq!(spans.unneeded(TREE, CommitTs(3)), None);
-        let part = spans.unneeded(TREE, CommitTs(4)).unwrap();
+        assert_eq!(spans.unneeded(TREE, || CommitTs(3)), None);
+        let part = spans.unneeded(TREE, || CommitTs(4)).unwrap();
         assert_eq!((part.from.as_slice(), part.to.as_deref()), (&b"a"[..], Some(&b"m\0"[..])));
         spans.cleaned(TREE, &part, Some(b"f"));
-        let part = spans.unneeded(TREE, CommitTs(4)).unwrap();
+        let part = spans.unneeded(TREE, || CommitTs(4)).unwrap();
         assert_eq!(part.from, b"f");
         // It grows meanwhile.
         spans.enter(TREE, &view(&txs, 9), || up("a")).expect("armed").note(&spans, &passed("p", 8));
         spans.cleaned(TREE, &part, None);
-        assert_eq!(spans.unneeded(TREE, CommitTs(7)), None, "the smaller one is done");
-        let part = spans.unneeded(TREE, CommitTs(8)).unwrap();
+        assert_eq!(spans.unneeded(TREE, || CommitTs(7)), None, "the smaller one is done");
+        let part = spans.unneeded(TREE, || CommitTs(8)).unwrap();
         assert_eq!((part.from.as_slice(), part.to.as_deref()), (&b"m\0"[..], Some(&b"p\0"[..])));
         spans.cleaned(TREE, &part, None);
-        assert_eq!(spans.unneeded(TREE, CommitTs(9)), None);
+        assert_eq!(spans.unneeded(TREE, || CommitTs(9)), None);
         assert_eq!(start(&spans, &view(&txs, 9), up("a")), Some(up("a")));
     }
 
