@@ -4,6 +4,7 @@
 //! leaf that is split or merged meanwhile is found again by key, so nothing is skipped
 //! or seen twice.
 
+use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 
 use resurgam_base::{Error, PageId, Result, SlotId};
@@ -16,6 +17,8 @@ use crate::search::Target;
 
 /// Leaves that are passed over while the node above them is latched: a split has to wait for that.
 const PASSED_AT_ONCE: u16 = 64;
+/// Of them, those that are latched at a time.
+const LATCHED_AHEAD: u16 = 8;
 
 /// A position between leaves.
 #[derive(Clone, Debug)]
@@ -110,6 +113,10 @@ impl LeafWalk {
         if is_begun && !Planted::PartPassed.is_planted() {
             return Ok(0);
         }
+        let end_slot = count.min(first.saturating_add(PASSED_AT_ONCE));
+        // Latched some ahead, so that the memory brings one while others are looked at. Nobody is waited for.
+        let mut ahead: VecDeque<ReadGuard<'_>> = VecDeque::with_capacity(usize::from(LATCHED_AHEAD));
+        let (mut next_ahead, mut all_had) = (first, true);
         let mut take = |slot: u16| -> Result<bool> {
             let upper =
                 if slot + 1 < count { Some(inner::key_of(node.rec(SlotId(slot + 1)))) } else { node.upper_fence() };
@@ -121,13 +128,23 @@ impl LeafWalk {
             if !within {
                 return Ok(false);
             }
-            let child = InnerRecord::parse(node.record(SlotId(slot))?)?.child;
-            let Some(leaf) = pool.try_read(&children.guess(slot, child), Access::Scan) else { return Ok(false) };
-            self.tree.check(child, &leaf, Some(0))?;
+            while all_had && next_ahead < end_slot.min(slot + LATCHED_AHEAD) {
+                let child = InnerRecord::parse(node.record(SlotId(next_ahead))?)?.child;
+                match pool.try_read(&children.guess(next_ahead, child), Access::Scan) {
+                    Some(leaf) => {
+                        leaf.prefetch_header();
+                        ahead.push_back(leaf);
+                        next_ahead += 1;
+                    }
+                    None => all_had = false,
+                }
+            }
+            let Some(leaf) = ahead.pop_front() else { return Ok(false) };
+            self.tree.check(leaf.id(), &leaf, Some(0))?;
             pass(&leaf)
         };
         let (mut passed, mut end) = (0, Ok(()));
-        for slot in first..count.min(first.saturating_add(PASSED_AT_ONCE)) {
+        for slot in first..end_slot {
             match take(slot) {
                 Ok(true) => passed += 1,
                 Ok(false) => break,

@@ -90,6 +90,13 @@ impl PageBuf {
         self.prefetch_at(offset);
     }
 
+    /// Asks the memory for the header and the first slots.
+    #[inline]
+    pub fn prefetch_header(&self) {
+        self.prefetch_at(0);
+        self.prefetch_at(HEADER_SIZE);
+    }
+
     /// Asks the memory for the begin of a record, if there is one in that slot.
     #[inline]
     pub fn prefetch_begin(&self, slot: SlotId) {
