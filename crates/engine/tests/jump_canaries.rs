@@ -12,7 +12,8 @@ use resurgam_engine::PlantedJump;
 fn planted_bugs_are_caught() {
     // Panics of a broken database are findings, not noise.
     std::panic::set_hook(Box::new(|_| {}));
-    for bug in [PlantedJump::Untold, PlantedJump::ForAnyView, PlantedJump::OwnStay] {
+    let bugs = [PlantedJump::Untold, PlantedJump::ForAnyView, PlantedJump::OwnStay, PlantedJump::AlikeByAnyone];
+    for bug in bugs {
         bug.plant();
         let caught =
             (1..=12).filter(|seed| !matches!(catch_unwind(AssertUnwindSafe(|| model::run(*seed))), Ok(Ok(()))));

@@ -42,6 +42,8 @@ pub enum PlantedJump {
     ForAnyView,
     /// What a transaction deleted itself stays noted when it goes back.
     OwnStay,
+    /// A deleted row is passed like the one before it, whoever deleted it.
+    AlikeByAnyone,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);
@@ -51,7 +53,8 @@ impl PlantedJump {
     pub fn plant(self) {
         PLANTED.store(self as u8, Ordering::SeqCst);
     }
-    fn is_planted(self) -> bool {
+    /// Whether it is this one.
+    pub fn is_planted(self) -> bool {
         PLANTED.load(Ordering::Relaxed) == self as u8
     }
 }
