@@ -65,13 +65,15 @@ impl ConflictUpdate {
         }
     }
 
-    /// The new values of the existing row's columns; `None`: the condition does not hold.
+    /// The new values of the existing row's columns; `None`: the condition does not hold. If it does, `allowed` says whether the
+    /// row may be updated, before values are made of what it has.
     async fn values<'r>(
         &self,
         both: Row<'r>,
         params: &[ScalarValue],
         zone: &Zone,
         stream: Option<&Stream<'_>>,
+        allowed: impl Fn() -> Result<(), SqlError>,
     ) -> Result<Option<Vec<New<'r>>>, SqlError> {
         let (columns, plan) = match self {
             Self::Row { set, condition } => {
@@ -80,6 +82,7 @@ impl ConflictUpdate {
                 {
                     return Ok(None);
                 }
+                allowed()?;
                 return after(set, both, params, zone).map(Some);
             }
             Self::Plan(columns, plan) => (columns, plan),
@@ -89,8 +92,13 @@ impl ConflictUpdate {
         let mut rows = plan.rows();
         rows.push(both, table.columns.len() * 2, None)?;
         let Some(rows) = rows.finish()? else { return Ok(None) };
-        let answer = plan.run(stream, both.view, rows).await?;
+        let answer = match plan.run(stream, both.view, rows).await {
+            Ok(answer) => answer,
+            // The condition and the values are one plan: its error must not tell of a row that may not be updated.
+            Err(error) => return Err(allowed().err().unwrap_or(error)),
+        };
         let Some(batch) = answer.into_iter().find(|batch| batch.num_rows() > 0) else { return Ok(None) };
+        allowed()?;
         let mut new =
             (0..table.columns.len()).map(|at| both.column(at).map(New::Kept)).collect::<Result<Vec<_>, _>>()?;
         for (&column, array) in columns.iter().zip(batch.columns()) {
@@ -178,7 +186,9 @@ impl Conflict {
                     return Err(second_time());
                 }
                 let both = Row { table, values: Values::Both(existing.raw(), row), view: writer.view() };
-                let Some(new) = update.values(both, params, zone, stream).await? else {
+                let there = Row { table, values: Values::Stored(existing.raw()), view: writer.view() };
+                let allowed = || writer.checks.refuse(Part::Existing, there);
+                let Some(new) = update.values(both, params, zone, stream, allowed).await? else {
                     // It stays as it is, and locked: whoever is changing it is waited for.
                     match writer.lock_row(key, seen).await? {
                         Change::Changed | Change::Gone => continue,
@@ -189,8 +199,6 @@ impl Conflict {
                         Change::SelfModified => return Ok(Resolved::Nothing),
                     }
                 };
-                let there = Row { table, values: Values::Stored(existing.raw()), view: writer.view() };
-                writer.checks.refuse(Part::Existing, there)?;
                 let mut refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
                 let made = writer.checks.generated(table, &refs, writer.view())?;
                 if let Some(made) = &made {
