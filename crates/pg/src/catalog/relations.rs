@@ -294,7 +294,7 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
             ("relforcerowsecurity", (is_table(relation) && access.forced).into()),
             ("relispopulated", true.into()),
             ("relreplident", (if relation.kind == RelationKind::Table { 'd' } else { 'n' }).into()),
-            ("reloptions", options_of(model, relation, &access)),
+            ("reloptions", options_of(model, relation, access)),
         ]);
     }
 }
