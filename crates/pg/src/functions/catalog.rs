@@ -353,7 +353,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         let model = Model::load(cx)?;
         let all: std::collections::HashMap<(u32, i64), String> = comments(cx, &model)?
             .into_iter()
-            .filter(|comment| comment.class == CLASS_RELATION && comment.column > 0)
+            .filter(|comment| comment.class == CLASS_RELATION)
             .map(|comment| ((comment.oid, comment.column as i64), comment.text))
             .collect();
         call.texts(|row| {

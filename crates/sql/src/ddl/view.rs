@@ -61,12 +61,17 @@ fn boolean(text: &str) -> Option<bool> {
 
 fn view_options(options: &[SqlOption]) -> Result<ViewOptions, SqlError> {
     let (mut check, mut invoker, mut barrier) = (None, None, None);
+    let mut named: Vec<String> = Vec::with_capacity(options.len());
     for option in options {
         let (name, value) = match option {
             SqlOption::KeyValue { key, value } => (name_of(key), value.to_string()),
             SqlOption::Ident(key) => (name_of(key), "true".to_owned()),
             _ => return Err(SqlError::syntax("this form of an option is not PostgreSQL's")),
         };
+        if named.contains(&name) {
+            return Err(SqlError::new("22023", format!("parameter \"{name}\" specified more than once")));
+        }
+        named.push(name.clone());
         let value = value.trim_matches('\'').to_ascii_lowercase();
         match (name.as_str(), value.as_str()) {
             ("check_option", "local") => check = Some(CheckOption::Local),

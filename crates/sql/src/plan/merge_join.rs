@@ -120,14 +120,12 @@ fn merged(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
 }
 
 /// The same condition with the left side's columns before those of the right one. A merge gives it its columns in that order, whatever
-/// order it names them in, and a join whose sides were swapped names them in the other one.
+/// order it names them in, and a join whose sides were swapped names them in the other one. Any of them may be NULL: an outer
+/// one asks about rows without a partner, too.
 fn left_first(filter: &JoinFilter) -> Result<JoinFilter> {
     let columns = filter.column_indices();
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by_key(|at| columns[*at].side != JoinSide::Left);
-    if order.is_sorted() {
-        return Ok(filter.clone());
-    }
     let mut place = vec![0; order.len()];
     for (now, before) in order.iter().enumerate() {
         place[*before] = now;
@@ -139,7 +137,8 @@ fn left_first(filter: &JoinFilter) -> Result<JoinFilter> {
         }
         None => Ok(Transformed::no(expr)),
     });
-    let fields: Vec<FieldRef> = order.iter().map(|at| Arc::clone(&filter.schema().fields()[*at])).collect();
+    let field = |at: &usize| Arc::new(filter.schema().field(*at).clone().with_nullable(true));
+    let fields: Vec<FieldRef> = order.iter().map(field).collect();
     let columns = order.iter().map(|at| columns[*at].clone()).collect();
     Ok(JoinFilter::new(expression.data()?, columns, Arc::new(Schema::new(fields))))
 }
@@ -187,7 +186,7 @@ mod tests {
 
     #[test]
     fn conditions_have_the_left_side_first() {
-        let field = |name: &str, ty: DataType| Arc::new(Field::new(name, ty, true));
+        let field = |name: &str, ty: DataType| Arc::new(Field::new(name, ty, false));
         let schema = Schema::new(vec![field("r", DataType::Int16), field("l", DataType::Int32)]);
         let of = |index, side| ColumnIndex { index, side };
         let columns = vec![of(3, JoinSide::Right), of(7, JoinSide::Left)];
@@ -198,6 +197,7 @@ mod tests {
         assert_eq!(turned.expression().to_string(), "r@1 < l@0");
         assert_eq!(turned.column_indices(), [of(7, JoinSide::Left), of(3, JoinSide::Right)]);
         assert_eq!(turned.schema().field(0).data_type(), &DataType::Int32);
+        assert!(turned.schema().fields().iter().all(|field| field.is_nullable()));
         // One that is in order already stays.
         let again = left_first(&turned).expect("a condition");
         assert_eq!(again.expression().to_string(), "r@1 < l@0");

@@ -91,6 +91,8 @@ pub struct ConnectionSettings {
 enum Kind {
     Bool,
     Integer,
+    /// A whole number from and to so many.
+    Between(i64, i64),
     Real,
     Text,
     /// Milliseconds unless a unit is written.
@@ -186,7 +188,7 @@ static DEFINITIONS: &[Definition] = &[
     def(
         "extra_float_digits",
         "1",
-        Kind::Integer,
+        Kind::Between(-15, 3),
         false,
         "Digits of floating-point output; shortest exact is the one supported.",
     ),
@@ -332,7 +334,7 @@ static DEFINITIONS: &[Definition] = &[
     def(
         "default_statistics_target",
         "100",
-        Kind::Integer,
+        Kind::Between(1, 10_000),
         false,
         "Common values, and groups of the others, that ANALYZE keeps of each column; 300 times as many rows are read.",
     ),
@@ -763,9 +765,8 @@ impl Variables {
                 context: if d.kind == Kind::Fixed { "internal" } else { "user" },
                 kind: match d.kind {
                     Kind::Bool => "bool",
-                    Kind::Integer | Kind::Kilobytes(..) | Kind::Duration | Kind::DurationOrOff | Kind::Counted(_) => {
-                        "integer"
-                    }
+                    Kind::Integer | Kind::Between(..) | Kind::Kilobytes(..) | Kind::Counted(_) => "integer",
+                    Kind::Duration | Kind::DurationOrOff => "integer",
                     Kind::Real => "real",
                     Kind::Enum(_) | Kind::Only(_) => "enum",
                     Kind::Text | Kind::Fixed | Kind::Memory(_) => "string",
@@ -813,18 +814,18 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
                 ));
             }
         },
-        Kind::Integer => {
+        Kind::Integer => trimmed.parse::<i64>().map_err(|_| invalid(definition, value))?.to_string(),
+        Kind::Between(least, most) => {
             let number = trimmed.parse::<i64>().map_err(|_| invalid(definition, value))?;
-            if definition.name == "extra_float_digits" {
-                if !(-15..=3).contains(&number) {
-                    let message =
-                        format!("{number} is outside the valid range for parameter \"extra_float_digits\" (-15 .. 3)");
-                    return Err(SqlError::new("22023", message));
-                }
-                if number < 1 {
-                    return Err(SqlError::unsupported("only the shortest exact digits of floats are supported")
-                        .with_hint("Set \"extra_float_digits\" to 1 or more."));
-                }
+            if !(least..=most).contains(&number) {
+                let name = definition.name;
+                let message =
+                    format!("{number} is outside the valid range for parameter \"{name}\" ({least} .. {most})");
+                return Err(SqlError::new("22023", message));
+            }
+            if definition.name == "extra_float_digits" && number < 1 {
+                return Err(SqlError::unsupported("only the shortest exact digits of floats are supported")
+                    .with_hint("Set \"extra_float_digits\" to 1 or more."));
             }
             number.to_string()
         }

@@ -171,6 +171,9 @@ pub(super) fn operator_name(op: &BinaryOperator) -> Option<&str> {
     })
 }
 
+/// The column of a subquery that is compared, where it is not one that the subquery names.
+const COMPARED: &str = "resurgam$compared";
+
 impl Analyzer<'_> {
     /// An expression that has to be boolean.
     pub(super) fn condition(&mut self, expr: &ast::Expr, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
@@ -617,10 +620,16 @@ impl Analyzer<'_> {
         let (left, right) = self.operands(op, left, right, span)?;
         let (left, right) = self.by_keys(left, right)?;
         let left = left.at(span);
-        let target = super::select::Target { name: relation.columns[0].name.clone(), bound: right, is_hidden: false };
-        let relation = match target.bound.expr == relation.columns[0].bound.expr {
+        let relation = match right.expr == relation.columns[0].bound.expr {
             true => relation,
-            false => super::select::project(relation.plan, &[target])?,
+            false => {
+                // A name of its own: the column may come out of the subquery beside it, where the outer row has a say in that.
+                let name = COMPARED.to_owned();
+                super::select::project(
+                    relation.plan,
+                    &[super::select::Target { name, bound: right, is_hidden: false }],
+                )?
+            }
         };
         Ok((left, relation))
     }

@@ -72,6 +72,11 @@ pub(super) fn lateral(plan: LogicalPlan) -> LogicalPlan {
     LogicalPlan::Subquery(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() })
 }
 
+/// `0A000`
+fn only_tables_sampled() -> SqlError {
+    SqlError::unsupported("TABLESAMPLE clause can only be applied to tables and materialized views")
+}
+
 /// Two sides joined where a condition over both holds.
 pub(super) fn joined(left: LogicalPlan, right: LogicalPlan, kind: JoinType, condition: Expr) -> Result<LogicalPlan> {
     let is_true = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Boolean(Some(true)), _));
@@ -313,12 +318,16 @@ impl Analyzer<'_> {
             }
             TableFactor::Table { sample: Some(kind), name, alias, args: None, .. } => {
                 let whole = self.named(name, alias.as_ref(), scope)?;
+                for item in &whole.items {
+                    if item.table.is_none() && self.names.txn.view_by_id(item.oid).map_err(SqlError::from)?.is_some() {
+                        return Err(self.at(only_tables_sampled(), name.span()));
+                    }
+                }
                 let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = kind;
                 self.sample(whole, sample)
             }
             TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
-                let message = "TABLESAMPLE clause can only be applied to tables and materialized views";
-                Err(SqlError::new("42809", message).into())
+                Err(only_tables_sampled().into())
             }
             TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
                 self.function_item(name, &args.args, *with_ordinality, alias.as_ref(), scope, before)
