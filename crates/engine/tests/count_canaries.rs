@@ -1,6 +1,5 @@
 //! A mistake in counting, made on purpose: the comparison with a plain map notices it.
 
-#[allow(dead_code)]
 mod common;
 #[path = "queues/model.rs"]
 mod model;
