@@ -43,6 +43,7 @@ pub fn assignment_cast(array: &ArrayRef, ty: &ColumnType, zone: &Zone) -> Result
         ColumnType::Varchar(_) | ColumnType::Char(_) => fit_array(&cast, ty, false),
         ColumnType::VarNumeric(Some(_)) => limited(&cast, ty),
         ColumnType::Interval(Some(limit)) => Ok(at_precision(&cast, *limit as i32)),
+        ColumnType::Ordered(ty) => crate::ordered::fitted(&cast, *ty),
         // Each element by the rules of its own type.
         ColumnType::Array(element) if column_typmod(ty) != -1 => {
             let lists = cast.as_list::<i32>();
@@ -130,7 +131,7 @@ pub fn fit_text<'a>(text: &'a str, ty: &ColumnType, explicit: bool) -> Result<&'
 /// # Errors
 /// As [`assignment_cast`]; `42846` where there is no cast.
 pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) -> Result<ArrayRef, SqlError> {
-    if let Some(done) = crate::network::cast(array, target) {
+    if let Some(done) = crate::ordered::cast(array, target, zone) {
         return done;
     }
     let source = array.data_type();
@@ -457,6 +458,10 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
                     decode::check_json(text)?;
                 }
                 views.clone()
+            }
+            oid if let Some(ty) = crate::ordered::type_of_oid(oid) => {
+                let read = texts.iter().map(|text| text.map(|text| crate::bits::parse(text, ty)).transpose());
+                Arc::new(read.collect::<Result<StringViewArray, SqlError>>()?)
             }
             _ => views.clone(),
         },
