@@ -174,19 +174,22 @@ pub enum ColumnType {
 /// Type of an array's elements: any column type but an array, in the form that the catalog has of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ElementType {
-    encoded: [u8; 5],
+    encoded: [u8; Self::SIZE],
     len: u8,
 }
 
 impl ElementType {
+    /// Bytes of the longest form in the catalog.
+    const SIZE: usize = 6;
+
     /// The type of elements; `None` if these would be arrays.
     pub fn of(ty: ColumnType) -> Option<Self> {
         if matches!(ty, ColumnType::Array(_)) {
             return None;
         }
-        let mut bytes = Vec::with_capacity(5);
+        let mut bytes = Vec::with_capacity(Self::SIZE);
         ty.encode_into(&mut bytes);
-        let mut encoded = [0; 5];
+        let mut encoded = [0; Self::SIZE];
         encoded.get_mut(..bytes.len())?.copy_from_slice(&bytes);
         Some(Self { encoded, len: bytes.len() as u8 })
     }
@@ -194,7 +197,7 @@ impl ElementType {
     /// The elements' type.
     pub fn column_type(self) -> ColumnType {
         // It was made of one, so that reading it back cannot fail.
-        let bytes = &self.encoded[..usize::from(self.len).min(5)];
+        let bytes = &self.encoded[..usize::from(self.len).min(Self::SIZE)];
         ColumnType::decode(&mut Reader::new(bytes, "element type")).unwrap_or(ColumnType::Bytes)
     }
 }

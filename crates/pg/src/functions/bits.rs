@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 
 use super::define::{Call, P, PgFunction, f, oid};
 use super::moments::both;
-use crate::bits::{MAX, too_long};
+use crate::bits::{MAX, packed, too_long};
 use crate::errors::to_datafusion;
 use crate::types::{TEXT, oid as t};
 use crate::wire::SqlError;
@@ -104,6 +104,13 @@ fn compared(name: &'static str, is: fn(&str, &str) -> bool) -> PgFunction {
     })
 }
 
+/// What the first bytes that differ differ by, as `memcmp` has it in PostgreSQL; of such a beginning, which is shorter.
+fn difference(a: &str, b: &str) -> i32 {
+    let (x, y) = (packed(a), packed(b));
+    let differing = x.iter().zip(&y).find(|(x, y)| x != y);
+    differing.map_or(a.len().cmp(&b.len()) as i32, |(x, y)| i32::from(*x) - i32::from(*y))
+}
+
 /// Bits so many places to the left, or to the right if that is negative; zeros come after them.
 fn shifted(bits: &str, left: i64) -> String {
     let by = usize::try_from(left.unsigned_abs()).unwrap_or(usize::MAX).min(bits.len());
@@ -194,7 +201,7 @@ pub(super) fn all() -> Vec<PgFunction> {
         compared("bitle", |a, b| a <= b),
         compared("bitgt", |a, b| a > b),
         compared("bitge", |a, b| a >= b),
-        f("bitcmp", TWO, oid(t::INT4), |call| call.int4s(|row| Ok(call.two_bits(row).map(|(a, b)| a.cmp(b) as i32)))),
+        f("bitcmp", TWO, oid(t::INT4), |call| call.int4s(|row| Ok(call.two_bits(row).map(|(a, b)| difference(a, b))))),
         f("bitnot", ONE, oid(t::BIT), |call| {
             call.texts(|row| Ok(call.text(0, row).map(|bits| bits.bytes().map(|bit| char_of(bit == b'0')).collect())))
         }),

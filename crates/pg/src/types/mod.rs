@@ -441,7 +441,11 @@ fn compatible(marked: u32, implied: u32) -> bool {
             oid::OID => {
                 matches!(marked, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID)
             }
-            oid::TEXT_ARRAY => matches!(marked, oid::VARCHAR_ARRAY | oid::BPCHAR_ARRAY),
+            // Constants of these are put together as texts.
+            oid::TEXT_ARRAY => matches!(
+                marked,
+                oid::VARCHAR_ARRAY | oid::BPCHAR_ARRAY | oid::BIT_ARRAY | oid::VARBIT_ARRAY | oid::UUID_ARRAY
+            ),
             oid::INT2_ARRAY => marked == oid::INT2VECTOR,
             oid::OID_ARRAY => marked == oid::OIDVECTOR,
             _ => false,

@@ -90,7 +90,7 @@ fn is_of_names(ty: u32) -> bool {
     matches!(ty, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE)
 }
 
-const fn is_of_bits(ty: u32) -> bool {
+pub(super) const fn is_of_bits(ty: u32) -> bool {
     matches!(ty, oid::BIT | oid::VARBIT)
 }
 

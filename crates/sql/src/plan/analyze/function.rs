@@ -685,5 +685,7 @@ pub(super) fn is_vector(ty: Type) -> bool {
 
 /// Whether the form of a value does not tell its type, so that only the analysis knows it.
 fn is_only_named(bound: &Bound) -> bool {
-    bound.is_padded() || matches!(bound.ty.oid, oid::BPCHAR_ARRAY | oid::VARCHAR_ARRAY)
+    bound.is_padded()
+        || matches!(bound.ty.oid, oid::BPCHAR_ARRAY | oid::VARCHAR_ARRAY | oid::UUID_ARRAY | oid::BIT_ARRAY)
+        || matches!(bound.ty.oid, oid::UUID | oid::BIT | oid::VARBIT | oid::VARBIT_ARRAY)
 }
