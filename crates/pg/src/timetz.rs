@@ -147,9 +147,7 @@ pub fn of_times(array: &ArrayRef, zone: &Zone) -> Option<Result<ArrayRef, SqlErr
             let times = array.as_primitive::<Time64MicrosecondType>();
             Some(column(times.iter().map(|us| us.map(|us| TimeTz::of_today(us, zone)))))
         }
-        DataType::Timestamp(TimeUnit::Microsecond, Some(_))
-            if crate::user_types::enum_of_data(array.data_type()).is_none() =>
-        {
+        DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
             let instants = array.as_primitive::<TimestampMicrosecondType>();
             let is_finite = |us: &i64| !matches!(*us, i64::MAX | i64::MIN);
             Some(column(instants.iter().map(|us| us.filter(is_finite).map(|us| TimeTz::at(us, zone)))))

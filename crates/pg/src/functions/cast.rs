@@ -191,8 +191,16 @@ impl PgCast {
                 let (length, is_padded) = (typmod as usize, self.oid == oid::BIT);
                 crate::memory::value(length)?;
                 let texts = out.as_string_view().iter();
-                let fitted = texts.map(|bits| bits.map(|bits| crate::bits::with_length(bits, length, is_padded)));
-                Ok(Arc::new(fitted.collect::<StringViewArray>()))
+                let mut bytes = 0usize;
+                let fitted = texts.map(|bits| {
+                    let Some(bits) = bits else { return Ok(None) };
+                    if is_padded {
+                        bytes = bytes.saturating_add(length);
+                        crate::memory::column(out.len(), bytes)?;
+                    }
+                    Ok::<_, SqlError>(Some(crate::bits::with_length(bits, length, is_padded)))
+                });
+                Ok(Arc::new(fitted.collect::<Result<StringViewArray, _>>()?))
             }
             oid::TIMETZ if typmod >= 0 => match crate::ordered::type_of(self.oid, typmod) {
                 Some(ty) => crate::ordered::fitted(&out, ty),

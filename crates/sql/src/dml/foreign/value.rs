@@ -35,9 +35,8 @@ pub(crate) fn comparable(child: &ColumnType, parent: &ColumnType) -> Comparable 
         (a, b) if a == b => Comparable::Yes,
         (a, b) if (integer(a) || numeric(a)) && float(b) => Comparable::NotYet,
         (T::Ordered(a), T::Ordered(b)) => match (a.unlimited(), b.unlimited()) {
-            (a, b) if a == b => Comparable::Yes,
-            // Their bytes are alike, but not what a cascade would write: a length may forbid it.
-            (O::Bit(_) | O::VarBit(_), O::Bit(_) | O::VarBit(_)) => Comparable::NotYet,
+            // Their bytes are alike, but not what a cascade would write: a limit may forbid it.
+            (O::TimeTz(_), O::TimeTz(_)) | (O::Bit(_) | O::VarBit(_), O::Bit(_) | O::VarBit(_)) => Comparable::NotYet,
             (O::Bit(_) | O::VarBit(_) | O::TimeTz(_), _) | (_, O::Bit(_) | O::VarBit(_) | O::TimeTz(_)) => {
                 Comparable::No
             }
