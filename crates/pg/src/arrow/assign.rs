@@ -143,7 +143,8 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         }
         _ => {}
     }
-    if source == target {
+    // Arrays of texts may hold what are no bits.
+    if source == target && !matches!(oid, oid::BIT_ARRAY | oid::VARBIT_ARRAY) {
         return Ok(array.clone());
     }
     if let Some(done) = cast_dynamic(array, target)? {
@@ -210,7 +211,9 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 let message = "columns do not hold multidimensional arrays yet";
                 return Err(SqlError::unsupported(message));
             }
-            let element = type_by_oid(oid).map_or(0, |ty| ty.elem);
+            // Arrays of several dimensions are of one type.
+            let is_nested = lists.values().data_type().is_list();
+            let element = if is_nested { oid } else { type_by_oid(oid).map_or(0, |ty| ty.elem) };
             let values = cast_array(lists.values(), item.data_type(), element, zone)?;
             let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
             let out = ListArray::try_new(Arc::clone(item), offsets, values, nulls);

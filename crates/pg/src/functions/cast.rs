@@ -114,6 +114,7 @@ impl PgCast {
                 oid::TEXT | oid::VARCHAR | oid::UNKNOWN => !is_reg(from_oid),
                 oid::NAME | oid::CHAR | oid::BPCHAR | oid::UUID | oid::JSON => from_oid == self.oid,
                 oid::BIT | oid::VARBIT => matches!(from_oid, oid::BIT | oid::VARBIT),
+                oid::BIT_ARRAY | oid::VARBIT_ARRAY => matches!(from_oid, oid::BIT_ARRAY | oid::VARBIT_ARRAY),
                 // Of numerics whose digits are their own any limit is one.
                 oid::NUMERIC => typmod < 4 || target.data_type() != &super::numeric::DYNAMIC,
                 ty => !is_reg(ty) || from_oid == ty,

@@ -341,7 +341,10 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
 /// Field of a list's elements of that type.
 pub fn element_field(elem: u32) -> Option<Field> {
     // One form with those of texts, so that what mixes both is of one type; the array's own type says which it is.
-    let elem = if matches!(elem, oid::VARCHAR | oid::BPCHAR) { oid::TEXT } else { elem };
+    let elem = match elem {
+        oid::VARCHAR | oid::BPCHAR | oid::BIT | oid::VARBIT => oid::TEXT,
+        elem => elem,
+    };
     field_of_oid("item", elem, -1)
 }
 

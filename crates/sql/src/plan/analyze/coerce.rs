@@ -406,7 +406,7 @@ impl Analyzer<'_> {
     }
 
     /// A call of `pg_cast_…`.
-    pub(super) fn call_cast(&mut self, bound: Bound, to: Type) -> Result<Bound> {
+    fn call_cast(&mut self, bound: Bound, to: Type) -> Result<Bound> {
         let Some(row) = types::type_by_oid(to.oid) else { return unknown(format!("type {}", to.oid)) };
         let name = format!("pg_cast_{}", row.name);
         let function = match to.oid {

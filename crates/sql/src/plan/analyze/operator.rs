@@ -456,12 +456,6 @@ impl Analyzer<'_> {
     /// A computed value as one of the type that it has to have.
     pub(super) fn of_type(&mut self, expr: Expr, data: DataType, result: Type) -> Result<Bound> {
         let wanted = result.data();
-        if matches!(result.oid, oid::BIT_ARRAY | oid::VARBIT_ARRAY)
-            && matches!(&data, DataType::List(item) if !item.data_type().is_list() && data != wanted)
-        {
-            // Elements that do not say that they are bits.
-            return self.call_cast(Bound::with_data(expr, result, data), result);
-        }
         let numeric = result.oid == oid::NUMERIC && matches!(data, DataType::Decimal128(..) | DataType::LargeBinary);
         if data == wanted || numeric || matches!((&data, &wanted), (DataType::List(_), DataType::List(_))) {
             return Ok(Bound::with_data(expr, result, data));
