@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A mistake of a restore, of reading pages, of a descent, or of a sweep.
+/// A mistake of a restore, of reading pages (ahead), of a descent, or of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Planted {
@@ -23,6 +23,8 @@ pub enum Planted {
     LostTakenForUnused,
     /// A leaf to which a guide leads a reader is taken for the right one.
     GuideTrusted,
+    /// Pages that are asked for ahead may be of any age.
+    AheadOfAnyAge,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

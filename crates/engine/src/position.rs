@@ -5,7 +5,7 @@
 use std::ops::{Bound, Range};
 
 use resurgam_base::{Result, SlotId};
-use resurgam_btree::{LeafWalk, Tree};
+use resurgam_btree::{Ahead, LeafWalk, Tree};
 use resurgam_buffer::BufferPool;
 use resurgam_page::{LeafRecord, PageBuf, key};
 use resurgam_versions::{KnownSeen, SpanWalk, View, Visible, WalkFrom, visible_known};
@@ -67,6 +67,8 @@ pub(crate) struct Position {
     pub removes_ghosts: bool,
     /// Of the view that all calls are to be made with.
     known: KnownSeen,
+    /// What it has asked for ahead, where pages come from afar.
+    ahead: Ahead,
 }
 
 /// Rows that the processor is asked to fetch while those before them are read.
@@ -85,6 +87,7 @@ impl Position {
             met: MetGhosts::default(),
             removes_ghosts: false,
             known: KnownSeen::default(),
+            ahead: Ahead::default(),
         }
     }
 
@@ -171,6 +174,10 @@ impl Position {
             if let Some(interrupt) = self.interrupt.as_ref().filter(|_| leaves.is_multiple_of(LEAVES_UNASKED)) {
                 interrupt()?;
             }
+            // A batch that begins within a leaf has not come to another one.
+            if leaves > 1 {
+                self.ask_ahead(pool, &walk);
+            }
             let Some(page) = walk.next(pool)? else {
                 self.done = true;
                 return Ok(());
@@ -194,6 +201,19 @@ impl Position {
                 }
             }
         }
+    }
+
+    /// Has pages brought that the walk will come to, as far as the range goes.
+    fn ask_ahead(&mut self, pool: &BufferPool, walk: &LeafWalk) {
+        let end = match self.direction {
+            Direction::Forward => &self.range.high,
+            Direction::Backward => &self.range.low,
+        };
+        let end = match end {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key.as_slice()),
+            Bound::Unbounded => None,
+        };
+        self.ahead.look(pool, walk, end);
     }
 
     /// Takes what is visible in some slots of one leaf.
