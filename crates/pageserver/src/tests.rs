@@ -258,7 +258,10 @@ fn what_is_asked_for_is_waited_for() {
             let mut buf = PageBuf::zeroed();
             server.get_page(page, lsn, Duration::from_secs(20), &mut buf).map(|()| buf.lsn())
         });
-        std::thread::sleep(Duration::from_millis(20));
+        // Until it waits: a thread that is late to begin would find all of it there.
+        while server.stats().waited < 2 && !asking.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         history.apply(&server).unwrap();
         assert!(!asking.is_finished(), "one block is not enough");
         history.apply(&server).unwrap();
