@@ -260,6 +260,11 @@ impl Table {
         self.generated.iter().find(|generated| generated.column == column)
     }
 
+    /// Positions of the columns that names can mean: all but the hidden ones.
+    pub fn shown_columns(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.columns.len()).filter(|at| !self.columns[*at].is_hidden())
+    }
+
     /// The comment on a column.
     pub fn comment_on_column(&self, column: usize) -> Option<&str> {
         self.comments.iter().find(|(on, _)| *on == CommentOn::Column(column)).map(|(_, text)| text.as_str())

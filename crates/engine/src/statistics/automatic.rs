@@ -54,7 +54,7 @@ impl Database {
     /// Analyses a table; one that somebody is changing is left for later.
     fn analyze_itself(&self, table: &Arc<Table>, is_stopped: &dyn Fn() -> bool) -> Result<()> {
         let changed = table.rows_changed();
-        let columns: Vec<usize> = (0..table.columns.len()).filter(|at| !table.columns[*at].is_hidden()).collect();
+        let columns: Vec<usize> = table.shown_columns().collect();
         let what = Analysis { columns: &columns, target: TARGET, is_automatic: true, is_stopped };
         let txn = self.begin(Isolation::ReadCommitted);
         let view = txn.view()?;

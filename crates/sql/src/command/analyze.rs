@@ -15,9 +15,6 @@ use crate::pg::catalog::{is_system_schema, system_relation};
 use crate::session::Session;
 use crate::wire::{Execution, SqlError};
 
-/// PostgreSQL's limit of `default_statistics_target`.
-const TARGET_MAX: usize = 10_000;
-
 /// A table that ANALYZE or VACUUM names, and the columns of it that are named.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Named {
@@ -27,7 +24,7 @@ pub(crate) struct Named {
 
 /// What a name means.
 enum Target {
-    Table(Arc<Table>, Vec<usize>),
+    Table(Arc<Table>),
     Other(String),
     System(String, bool),
 }
@@ -53,7 +50,7 @@ impl Session {
             targets.push(self.target(name)?);
         }
         if named.is_empty() {
-            targets.extend(txn.tables()?.into_iter().map(|table| Target::Table(table, Vec::new())));
+            targets.extend(txn.tables()?.into_iter().map(Target::Table));
         }
         let mut found = Vec::new();
         for (at, target) in targets.into_iter().enumerate() {
@@ -87,7 +84,7 @@ impl Session {
             return Ok(Target::System(relation, system.kind == 'r'));
         }
         if let Some(table) = txn.table(&schema, &relation)? {
-            return Ok(Target::Table(table, Vec::new()));
+            return Ok(Target::Table(table));
         }
         match txn.relation(&schema, &relation)? {
             Some(_) => Ok(Target::Other(relation)),
@@ -108,7 +105,7 @@ impl Session {
             Target::System(_, true) => return Ok(None),
             Target::System(name, false) => Some((name.as_str(), "cannot analyze non-tables or special system tables")),
             Target::Other(name) => Some((name.as_str(), "cannot analyze non-tables or special system tables")),
-            Target::Table(table, _) if !owns_all && !self.owns(table)? => {
+            Target::Table(table) if !owns_all && !self.owns(table)? => {
                 Some((table.name.as_str(), "only table or database owner can analyze it"))
             }
             Target::Table(..) => None,
@@ -117,7 +114,12 @@ impl Session {
             self.notice(SqlError::notice("WARNING", "01000", format!("skipping \"{name}\" --- {why}")));
             return Ok(None);
         }
-        let Target::Table(table, mut at) = target else { return Ok(None) };
+        let Target::Table(table) = target else { return Ok(None) };
+        if columns.is_empty() {
+            let all = table.shown_columns().collect();
+            return Ok(Some((table, all)));
+        }
+        let mut at = Vec::with_capacity(columns.len());
         for name in columns {
             let column = table.columns.iter().position(|column| column.name == *name && !column.is_hidden());
             let Some(column) = column else {
@@ -130,9 +132,6 @@ impl Session {
             }
             at.push(column);
         }
-        if columns.is_empty() {
-            at.extend((0..table.columns.len()).filter(|at| !table.columns[*at].is_hidden()));
-        }
         Ok(Some((table, at)))
     }
 
@@ -141,7 +140,7 @@ impl Session {
         table: &Arc<Table>,
         columns: Vec<usize>,
     ) -> Result<(TableStatistics, Sampled), SqlError> {
-        let target = self.shared.show("default_statistics_target")?.parse().unwrap_or(100).clamp(1, TARGET_MAX);
+        let target = self.shared.show("default_statistics_target")?.parse().unwrap_or(100);
         let view = self.transaction().txn.statement(StatementKind::Read)?;
         let table = Arc::clone(table);
         self.apart_until_stopped(Ending::Abandoned, move |_, is_stopped| {

@@ -23,7 +23,7 @@ use resurgam_engine::{ColumnOrder, Cursor, Datum, DatumRef, Direction, ErrorKind
 use super::probe::{Probe, ProbeKind};
 use crate::exec::any_of;
 use crate::exec::bridge::{self, KeyValue};
-use crate::plan::estimate::TableEstimate;
+use crate::plan::estimate::{PART_BETWEEN, PART_UNKNOWN, TableEstimate};
 
 /// Most ranges that a path has: as many as there can be parameters.
 pub(super) const RANGES_MAX: usize = 65_536;
@@ -212,8 +212,8 @@ impl<V> AccessPath<V> {
         }
         let equal: f64 = columns.iter().zip(&self.equal).map(|(column, list)| one(*column) * values(list)).product();
         let bounds = columns.get(self.equal.len()).map_or(1.0, |_| match (&self.low, &self.high) {
-            (Some(_), Some(_)) => of.between(),
-            (Some(_), None) | (None, Some(_)) => of.beyond(),
+            (Some(_), Some(_)) => PART_BETWEEN,
+            (Some(_), None) | (None, Some(_)) => PART_UNKNOWN,
             (None, None) => 1.0,
         });
         (equal * bounds).min(1.0)

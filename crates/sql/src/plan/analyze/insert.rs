@@ -123,7 +123,7 @@ impl Analyzer<'_> {
         let span = listed.first().map_or_else(Span::empty, Spanned::span);
         if listed.is_empty() {
             let Some(through) = through else {
-                let at = (0..table.columns.len()).filter(|at| !table.columns[*at].is_hidden()).collect();
+                let at = table.shown_columns().collect();
                 return Ok(Columns { at, implicit: true, span, refused: Vec::new() });
             };
             let (mut at, mut refused) = (Vec::new(), Vec::new());

@@ -6,11 +6,10 @@
 use resurgam_engine::Datum;
 
 use super::table::{Origin, TableEstimate};
+use super::{PART_BETWEEN, PART_UNKNOWN};
 
 /// LIKE and its kin.
 const MATCHING: f64 = 0.005;
-/// What nothing is known of.
-const UNKNOWN: f64 = 1.0 / 3.0;
 
 /// A condition on rows, as far as its form tells of how many satisfy it.
 #[derive(Clone, Debug)]
@@ -43,13 +42,13 @@ impl Condition {
                 let known_parts: f64 = known.iter().map(|value| of.equal_to(at, value)).sum();
                 known_parts + of.equal(at) * values.saturating_sub(known.len()) as f64
             }
-            Self::Above(column, value) => above(column, value.as_ref()).unwrap_or_else(|| column.of.beyond()),
-            Self::Below(column, value) => below(column, value.as_ref()).unwrap_or_else(|| column.of.beyond()),
+            Self::Above(column, value) => above(column, value.as_ref()).unwrap_or(PART_UNKNOWN),
+            Self::Below(column, value) => below(column, value.as_ref()).unwrap_or(PART_UNKNOWN),
             Self::Null(column) => column.of.null(column.column),
             Self::Matches => MATCHING,
             Self::Same(a, b) => 1.0 / a.distinct().max(b.distinct()),
             Self::Constant(is_true) => f64::from(u8::from(*is_true)),
-            Self::Unknown => UNKNOWN,
+            Self::Unknown => PART_UNKNOWN,
         };
         part.clamp(0.0, 1.0)
     }
@@ -124,14 +123,14 @@ fn within(column: &Origin, terms: &[&Condition]) -> f64 {
         (Some(low), Some(high)) => match (above(column, low), below(column, high)) {
             // What is above one bound and below the other, of those that are not NULL.
             (Some(above), Some(below)) => Some(above + below - (1.0 - column.of.null(column.column))),
-            _ => return column.of.between(),
+            _ => return PART_BETWEEN,
         },
         (Some(low), None) => above(column, low),
         (None, Some(high)) => below(column, high),
         (None, None) => None,
     };
     let least = 1.0 / column.of.rows();
-    part.map_or_else(|| column.of.beyond(), |part| part.max(least))
+    part.map_or(PART_UNKNOWN, |part| part.max(least))
 }
 
 fn below(column: &Origin, value: Option<&Datum>) -> Option<f64> {

@@ -9,13 +9,11 @@ use datafusion::logical_expr::{Expr, FetchType, LogicalPlan};
 
 use super::condition::Condition;
 use super::table::{Origin, TableEstimate};
-use super::{ROWS_UNKNOWN, written};
+use super::{PART_UNKNOWN, ROWS_UNKNOWN, written};
 use crate::plan::access::probe_column;
 
 /// Rows that one group is made of.
 const ROWS_OF_GROUP: f64 = 10.0;
-/// The part of rows that a condition leaves of which nothing is known.
-const PART_UNKNOWN: f64 = 1.0 / 3.0;
 
 /// Operators of an input of a join that are looked at.
 const OPERATORS_MAX: usize = 256;

@@ -27,5 +27,11 @@ pub(crate) use table::{Counted, Origin, TableEstimate};
 /// More rows than that are so many: products of estimates stay numbers.
 pub(crate) const ROWS_MAX: f64 = 1e30;
 
+/// The part of the rows that a condition leaves of which nothing is known, and a bound on one side, whatever it is.
+pub(crate) const PART_UNKNOWN: f64 = 1.0 / 3.0;
+
+/// The part of the rows between two bounds, whatever they are.
+pub(crate) const PART_BETWEEN: f64 = 0.005;
+
 /// Rows of what nothing is known of: PostgreSQL's guess for functions.
 pub(crate) const ROWS_UNKNOWN: f64 = 1000.0;

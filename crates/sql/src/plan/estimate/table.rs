@@ -119,8 +119,7 @@ impl TableEstimate {
         if others < 1.0 {
             return f64::from(*least);
         }
-        let common: f64 = known.common.iter().map(|(_, part)| f64::from(*part)).sum();
-        ((1.0 - common - f64::from(known.nulls)).max(0.0) / others).min(f64::from(*least))
+        (rest(known) / others).min(f64::from(*least))
     }
 
     /// The part of the rows that have this value in a column.
@@ -130,9 +129,8 @@ impl TableEstimate {
         if let Some((_, part)) = known.common.iter().find(same) {
             return f64::from(*part);
         }
-        let common: f64 = known.common.iter().map(|(_, part)| f64::from(*part)).sum();
         let others = (self.distinct(column) - known.common.len() as f64).max(1.0);
-        let part = (1.0 - common - f64::from(known.nulls)).max(0.0) / others;
+        let part = rest(known) / others;
         // None is as common as the least common of those that are kept.
         known.common.last().map_or(part, |(_, least)| part.min(f64::from(*least)))
     }
@@ -144,9 +142,7 @@ impl TableEstimate {
             return None;
         }
         let is_less = |other: &Datum| self.key(column, other).is_some_and(|other| other < key);
-        let common: f64 = known.common.iter().map(|(_, part)| f64::from(*part)).sum();
         let less: f64 = known.common.iter().filter(|(value, _)| is_less(value)).map(|(_, part)| f64::from(*part)).sum();
-        let rest = (1.0 - common - f64::from(known.nulls)).max(0.0);
         let groups = known.histogram.len().saturating_sub(1);
         let bounds_less = known.histogram.iter().filter(|bound| is_less(bound)).count();
         // In the middle of the group that it is in.
@@ -156,17 +152,7 @@ impl TableEstimate {
             all if all > groups => 1.0,
             some => (some as f64 - 0.5) / groups as f64,
         };
-        Some((less + rest * part).clamp(0.0, 1.0))
-    }
-
-    /// The part of the rows that a bound on one side leaves, whatever it is.
-    pub(crate) fn beyond(&self) -> f64 {
-        1.0 / 3.0
-    }
-
-    /// The part of the rows between two bounds, whatever they are.
-    pub(crate) fn between(&self) -> f64 {
-        0.005
+        Some((less + rest(known) * part).clamp(0.0, 1.0))
     }
 
     /// The part of the rows that have NULL in a column.
@@ -195,6 +181,12 @@ impl TableEstimate {
     fn analyzed_at(&self) -> i64 {
         self.statistics.as_ref().map_or(0, |known| known.last())
     }
+}
+
+/// The part of the rows that have neither a common value of a column nor NULL.
+fn rest(known: &ColumnStatistics) -> f64 {
+    let common: f64 = known.common.iter().map(|(_, part)| f64::from(*part)).sum();
+    (1.0 - common - f64::from(known.nulls)).max(0.0)
 }
 
 /// What tables are looked up by: part of the state that a session plans with.
