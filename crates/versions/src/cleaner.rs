@@ -30,16 +30,14 @@
 //!    cannot be read keeps those whose entries would be there. Where a space map cannot be read the pages of its
 //!    interval are all looked at (`unmapped.rs`): large values that cannot be freed keep their writers. Any other page
 //!    that was passed over keeps all.
-//! 4. One sweep at a time. Who wants one while one runs waits for the next, since the one that
-//!    runs does not forget what aborted after it began; those who wait share it. One that is told
-//!    to stop is shared with nobody.
+//! 4. One sweep at a time (`turns.rs`). Who wants one while one runs waits for the next.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_btree::{MergeOutcome, Tree};
 use resurgam_buffer::{Access, BufferPool, Mtr, Planted};
@@ -57,6 +55,7 @@ use crate::prune::{MERGE_BELOW_BYTES, Marks, Planned, unlink_emptied, unmark};
 use crate::reclaim::Past;
 use crate::store::VersionStore;
 use crate::sweep::{Marked, Work};
+use crate::turns::{Asked, Held, Turns};
 use crate::unmapped::{Found, Unmapped};
 
 /// Pages between two looks at the pace.
@@ -67,8 +66,6 @@ const THREADS_PER_UNIT: u64 = 4;
 const NO_ROOM_KEPT: usize = 1024;
 /// Moments that are remembered: with a thousand ranges of ids each, which is rare, they take 2 MB.
 const SAMPLES_MAX: usize = 128;
-/// How often who waits for a turn looks whether to stop.
-const LOOK: Duration = Duration::from_millis(20);
 /// How long what was dropped is freed before the visits of a sweep; the rest is freed after them.
 const FREEING_FIRST: Duration = Duration::from_secs(5);
 
@@ -100,8 +97,7 @@ pub struct Sweeping<'a> {
 /// The cleaner's memory between sweeps.
 #[derive(Default)]
 pub struct Cleaner {
-    turns: Mutex<Turns>,
-    turn_ended: Condvar,
+    turns: Turns,
     pacer: Pacer,
     progress: Progress,
     /// Pages that could not be loaded: since which failure ([`BufferPool::failing_since`]), and the next
@@ -116,40 +112,12 @@ pub struct Cleaner {
     removed_by_readers: AtomicU64,
 }
 
-#[derive(Default)]
-struct Turns {
-    running: bool,
-    begun: u64,
-    ended: u64,
-    /// Of the sweep that ended last.
-    outcome: Option<Result<SweepReport>>,
-}
+/// Shows a sweep while it runs; not any more when it is dropped, also by a panic.
+struct Shown<'p>(&'p Progress);
 
-/// Ends a sweep's turn, also when it panics.
-struct Turn<'c> {
-    cleaner: &'c Cleaner,
-    outcome: Option<Result<SweepReport>>,
-}
-
-impl Drop for Turn<'_> {
+impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        self.cleaner.progress.end();
-        let mut turns = self.cleaner.turns.lock();
-        turns.running = false;
-        turns.ended = turns.begun;
-        turns.outcome = self.outcome.take();
-        drop(turns);
-        self.cleaner.turn_ended.notify_all();
-    }
-}
-
-/// While it lives no sweep runs; those that are asked for wait. See [`Cleaner::hold`].
-pub struct Held<'c>(&'c Cleaner);
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.turns.lock().running = false;
-        self.0.turn_ended.notify_all();
+        self.0.end();
     }
 }
 
@@ -158,15 +126,7 @@ impl Cleaner {
     /// looks at all pages at once. None once `stop` says so. Not to be asked for by who holds it.
     pub fn hold(&self, stop: &dyn Fn() -> bool) -> Option<Held<'_>> {
         let _asking = self.pacer.ask();
-        let mut turns = self.turns.lock();
-        while turns.running {
-            self.turn_ended.wait_for(&mut turns, LOOK);
-            if stop() {
-                return None;
-            }
-        }
-        turns.running = true;
-        Some(Held(self))
+        self.turns.hold(stop)
     }
 
     /// A moment that all snapshots have passed: they see every commit that was decided by then.
@@ -228,23 +188,12 @@ impl Cleaner {
     /// cannot be cleaned are passed over.
     pub fn sweep(&self, on: &Sweeping<'_>, asked: bool) -> Result<SweepReport> {
         let _asking = asked.then(|| self.pacer.ask());
-        let mut turns = self.turns.lock();
-        let wanted = turns.begun + 1;
-        while turns.running {
-            self.turn_ended.wait_for(&mut turns, LOOK);
-            if turns.ended >= wanted
-                && let Some(outcome) = &turns.outcome
-            {
-                return outcome.clone();
-            }
-            if (on.stop)() {
-                return Ok(SweepReport::default());
-            }
-        }
-        turns.running = true;
-        turns.begun += 1;
-        drop(turns);
-        let mut turn = Turn { cleaner: self, outcome: None };
+        let mut turn = match self.turns.sweep(&on.stop) {
+            Asked::Turn(turn) => turn,
+            Asked::Shared(outcome) => return outcome,
+            Asked::Stopped => return Ok(SweepReport::default()),
+        };
+        let _shown = Shown(&self.progress);
         let outcome = self.run(on);
         // What one caller broke off is not what the others asked for.
         turn.outcome = (!(on.stop)()).then(|| outcome.clone());

@@ -49,6 +49,7 @@ mod revert;
 mod row_undo;
 mod store;
 mod sweep;
+mod turns;
 mod unmapped;
 mod version_holders;
 mod view;
