@@ -37,6 +37,7 @@ struct State {
 }
 
 /// What came of asking for a sweep.
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub(crate) enum Asked<'t> {
     /// It is the caller's turn to sweep.
     Turn(Turn<'t>),
@@ -129,6 +130,7 @@ impl Turns {
     }
 }
 
+#[allow(clippy::large_enum_variant, reason = "as of Asked")]
 enum Waited {
     Taken,
     Shared(Result<SweepReport>),
