@@ -6,6 +6,7 @@
 //! | `analyze` | Analysis |
 //! | `call` | Calls of functions that stand alone in their statement |
 //! | `canary` | The canary of kept plans |
+//! | `dependencies` | DataFusion's functional dependencies, which are not believed |
 //! | `estimate` | How many rows: what plans are chosen by |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
 //! | `extremes` | `min` and `max` of key columns, read at the ends of an order |
@@ -26,6 +27,7 @@ pub(crate) mod access;
 pub(crate) mod analyze;
 pub(crate) mod call;
 pub(crate) mod canary;
+pub(crate) mod dependencies;
 pub(crate) mod estimate;
 pub(crate) mod expression;
 pub(crate) mod extremes;

@@ -54,7 +54,7 @@ use crate::plan::merge_join;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::plan::planning::Planning;
 use crate::plan::plans::{Counts, RunBy};
-use crate::plan::{projections, rules};
+use crate::plan::{dependencies, projections, rules};
 use crate::wire::SqlError;
 
 /// Bytes of these that are kept in any case.
@@ -113,6 +113,7 @@ pub(crate) fn session_state(
         .with_query_planner(Arc::new(apply::Planner));
     let mut optimizer = if planning.join_order { join_order::rules() } else { Optimizer::new().rules };
     rules::mend(&mut optimizer);
+    dependencies::mend(&mut optimizer);
     builder = builder.with_optimizer_rules(rules::stoppable(optimizer));
     let mut physical = projections::fenced(rules::physical());
     if planning.spilling_joins {

@@ -25,6 +25,7 @@ use datafusion::logical_expr::{
 use super::function::{DEPTH, Kind, called};
 use super::{extract, joins};
 use crate::exec::sets::ProjectSet;
+use crate::plan::dependencies;
 
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +92,7 @@ impl UserDefinedLogicalNodeCore for Lateral {
 
 fn schema(input: &LogicalPlan, columns: &DFSchema, left: bool) -> Result<DFSchemaRef> {
     let kind = if left { JoinType::Left } else { JoinType::Inner };
-    Ok(Arc::new(build_join_schema(input.schema(), columns, &kind)?))
+    dependencies::without(&Arc::new(build_join_schema(input.schema(), columns, &kind)?))
 }
 
 /// The plan of a lateral item, if the side of a join is one.
