@@ -7,6 +7,7 @@
 //! | `split.rs` | making room: leaf, inner and root splits |
 //! | `merge.rs` | taking empty and underfull leaves out |
 //! | `scan.rs` | walking leaves in key order, either way |
+//! | `ahead.rs` | naming the leaves that a walk comes to next |
 //! | `create.rs` | new trees; freeing whole trees |
 //! | `verify.rs` | proof that a tree is a tree |
 //!
@@ -23,6 +24,7 @@
 //!    a split or merge touches a parent and its children and nothing else.
 //! 6. Every split and merge is one mini-transaction, never undone.
 
+mod ahead;
 mod create;
 mod merge;
 mod scan;
@@ -30,6 +32,7 @@ mod search;
 mod split;
 mod verify;
 
+pub use ahead::Ahead;
 pub use create::{create, free_tree_step};
 pub use merge::MergeOutcome;
 pub use scan::LeafWalk;

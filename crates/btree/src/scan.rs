@@ -23,15 +23,15 @@ const LATCHED_AHEAD: u16 = 8;
 /// A position between leaves.
 #[derive(Clone, Debug)]
 pub struct LeafWalk {
-    tree: Tree,
+    pub(crate) tree: Tree,
     /// Where the next leaf is: `None` = the walk is over.
-    at: Option<At>,
+    pub(crate) at: Option<At>,
     /// Where the leaf handed out last was entered.
     entered: Option<At>,
 }
 
 #[derive(Clone, Debug)]
-enum At {
+pub(crate) enum At {
     Key(Vec<u8>),
     Below(Vec<u8>),
     Last,

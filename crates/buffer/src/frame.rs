@@ -30,6 +30,8 @@ pub(crate) struct Frame {
     /// The page was formatted since it was last copied to be written: its log from `rec_lsn` on
     /// makes it whole. Changes under the latch.
     pub fresh: AtomicBool,
+    /// The page was asked for ahead, and nobody has used it since.
+    pub ahead: AtomicBool,
     pub latch: RwLock<PageBuf>,
 }
 
@@ -42,6 +44,7 @@ impl Frame {
             valid: AtomicBool::new(false),
             rec_lsn: AtomicU64::new(0),
             fresh: AtomicBool::new(false),
+            ahead: AtomicBool::new(false),
             latch: RwLock::new(PageBuf::zeroed()),
         }
     }

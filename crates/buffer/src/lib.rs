@@ -7,6 +7,8 @@
 //! | `occupancy.rs` | which page a frame holds, and pins |
 //! | `guide.rs` | where inner pages lead, for descents that latch only the leaf |
 //! | `pool.rs` | fetching, eviction (clock with probation for scans) |
+//! | `ahead.rs` | pages that scans will need, asked for many at once |
+//! | `patience.rs` | waits for a page that end when their statement is told to stop |
 //! | `failing.rs` | pages that cannot be loaded, and since when |
 //! | `files.rs` | which file a page is in: the data file or the version-store file |
 //! | `source/` | where a missing page comes from: data file, then the log records after it, else its history |
@@ -33,6 +35,7 @@
 //!    Where pages are in no file ([`RemotePages`]) a frame is clean when the log is durable past it.
 //! 5. Guards are not `Send`: no latch is ever held across an await.
 
+mod ahead;
 mod device;
 mod double_write;
 mod failing;
@@ -43,6 +46,7 @@ mod images;
 mod mtr;
 mod occupancy;
 mod openings;
+mod patience;
 mod planted;
 mod pool;
 mod source;
@@ -57,6 +61,7 @@ pub use frame::{ReadGuard, WriteGuard};
 pub use guide::{Children, Guess};
 pub use mtr::{Mtr, PageRef};
 pub use openings::{Misfit, Openings};
+pub use patience::{Patience, to_the_end};
 #[doc(hidden)]
 pub use planted::Planted;
 pub use pool::{Access, BufferPool, PoolConfig};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A mistake of a restore, of reading pages, of a descent, of a walk, of a count, or of a sweep.
+/// A mistake of a restore, of reading pages (ahead), of a descent, of a walk, of a count, or of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Planted {
@@ -27,6 +27,8 @@ pub enum Planted {
     PartPassed,
     /// A record whose own version a count does not see is counted like one that it sees.
     UnseenCounted,
+    /// Pages that are asked for ahead may be of any age.
+    AheadOfAnyAge,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

@@ -8,7 +8,8 @@
 //! # Locking
 //! shard lock -> (nothing). A frame is pinned under its shard's lock, or by a hint (`occupancy.rs`); a
 //! victim is taken under the exclusive shard lock with no pins, so a pinned frame never changes page.
-//! The latch of a frame being loaded is held by the loader before the frame can be found.
+//! The latch of a frame being loaded is held by the loader before the frame can be found. Who reads ahead (`ahead.rs`) holds
+//! those of many frames, and waits for no other latch meanwhile.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -24,6 +25,7 @@ use resurgam_log::Log;
 use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
 
+use crate::ahead::Ahead;
 use crate::device::Devices;
 use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
@@ -31,6 +33,7 @@ use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
 use crate::guide::{Guess, Guides};
 use crate::openings::Openings;
+use crate::patience;
 use crate::source::{Loaded, PageHistory, PendingRedo, Remote, RemotePages, Restoring, Segment, Sources};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
@@ -92,11 +95,12 @@ pub struct BufferPool {
     pub(crate) hand: AtomicUsize,
     /// Pages that scans brought in, oldest first.
     scanned: Mutex<VecDeque<(u32, PageId)>>,
+    pub(crate) ahead: Ahead,
     pub(crate) log: Arc<Log>,
     pub(crate) double_write: Mutex<DoubleWrite>,
     double_writes: AtomicBool,
     pub(crate) sources: Sources,
-    failing: FailingPages,
+    pub(crate) failing: FailingPages,
     pub(crate) devices: Devices,
     pub(crate) counters: Counters,
     space: Space,
@@ -135,6 +139,7 @@ impl BufferPool {
             free: Mutex::new(Vec::new()),
             hand: AtomicUsize::new(0),
             scanned: Mutex::default(),
+            ahead: Ahead::default(),
             sources: Sources::new(Files::new(file), Arc::clone(&log), count * PAGE_SIZE),
             log,
             double_write: Mutex::new(dw),
@@ -226,10 +231,16 @@ impl BufferPool {
         self.sources.set_history(history);
     }
     /// Pages are in no file from now on: they come from there, and leave memory when the log is durable past them. `floor`:
-    /// no page has a record at or behind it but those `analysed`, each with its last one. Before the first page is
-    /// read; once.
-    pub fn set_remote(&self, pages: Arc<dyn RemotePages>, floor: Lsn, analysed: &[(PageId, Lsn)]) {
-        let remote = Remote::new(pages, floor);
+    /// no page has a record at or behind it but those `analysed`, each with its last one. `blocking` runs what keeps a thread
+    /// waiting for long. Before the first page is read; once.
+    pub fn set_remote(
+        &self,
+        pages: Arc<dyn RemotePages>,
+        blocking: fn(&mut dyn FnMut()),
+        floor: Lsn,
+        analysed: &[(PageId, Lsn)],
+    ) {
+        let remote = Remote::new(pages, blocking, floor);
         analysed.iter().for_each(|(page, last)| remote.analysed(*page, *last));
         self.sources.set_remote(remote);
     }
@@ -318,7 +329,7 @@ impl BufferPool {
     pub(crate) fn read_or_why(&self, page: PageId, access: Access) -> Result<ReadGuard<'_>, NotHad> {
         loop {
             let pin = self.pin(page, access)?;
-            let latch = pin.0.latch.read();
+            let latch = self.latch_shared(pin.0).map_err(NotHad::Page)?;
             if pin.0.valid.load(Ordering::Acquire) {
                 return Ok(ReadGuard { latch, pin });
             }
@@ -328,8 +339,14 @@ impl BufferPool {
     /// Exclusive access to `page`.
     pub fn write(&self, page: PageId, access: Access) -> Result<WriteGuard<'_>> {
         loop {
-            let pin = self.pin(page, access).map_err(NotHad::into_error)?;
-            let latch = pin.0.latch.write();
+            let pin = match self.lookup(page, access) {
+                Some(pin) => {
+                    self.counters.hits.add(1);
+                    pin
+                }
+                None => patience::to_the_end(|| self.pin(page, access)).map_err(NotHad::into_error)?,
+            };
+            let latch = self.latch_exclusive(pin.0);
             if pin.0.valid.load(Ordering::Acquire) {
                 return Ok(WriteGuard { latch, pin });
             }
@@ -355,7 +372,7 @@ impl BufferPool {
     /// Exclusive access to `page`, if it is in memory.
     pub fn write_resident(&self, page: PageId) -> Option<WriteGuard<'_>> {
         let pin = self.lookup(page, Access::Point)?;
-        let latch = pin.0.latch.write();
+        let latch = self.latch_exclusive(pin.0);
         self.counters.hits.add(1);
         pin.0.valid.load(Ordering::Acquire).then_some(WriteGuard { latch, pin })
     }
@@ -365,7 +382,7 @@ impl BufferPool {
     pub fn write_new(&self, page: PageId) -> Result<WriteGuard<'_>> {
         loop {
             if let Some(pin) = self.lookup(page, Access::Point) {
-                let latch = pin.0.latch.write();
+                let latch = self.latch_exclusive(pin.0);
                 if pin.0.valid.load(Ordering::Acquire) {
                     return Ok(WriteGuard { latch, pin });
                 }
@@ -388,6 +405,7 @@ impl BufferPool {
             if access == Access::Point {
                 frame.touch();
             }
+            self.note_use(frame);
             return Some(Pin(frame));
         }
         let pin = self.lookup(guess.page, access)?;
@@ -403,6 +421,7 @@ impl BufferPool {
         if access == Access::Point {
             frame.touch();
         }
+        self.note_use(frame);
         Some(Pin(frame))
     }
 
@@ -452,7 +471,11 @@ impl BufferPool {
                 }
                 Err(error) => {
                     drop(loading);
-                    self.failing.failed(page);
+                    if patience::check().is_err() {
+                        bump(&self.counters.page_waits_given_up, 1);
+                    } else {
+                        self.failing.failed(page);
+                    }
                     self.abandon(page, &pin);
                     drop(latch);
                     drop(pin);
@@ -478,6 +501,9 @@ impl BufferPool {
                 None => {
                     let loaded = self.sources.load(page, buf, &self.counters);
                     let Err(error) = &loaded else { return (loading, loaded) };
+                    if let Err(stopped) = patience::check() {
+                        return (loading, Err(stopped));
+                    }
                     let since = *failed_since.get_or_insert_with(Instant::now);
                     drop(loading);
                     if !self.is_worth_trying_again(page, error, since, replaced) {
@@ -495,24 +521,51 @@ impl BufferPool {
         let frame = self.frame(index);
         // Nobody can find this frame; a late waiter of its previous failed load may hold the latch briefly.
         let latch = frame.latch.write();
+        // Not before it is known: a pin that is dropped is given back.
+        Ok(if self.make_findable(page, frame) { Some((Pin(frame), latch)) } else { None })
+    }
+
+    /// As [`BufferPool::install`], for a page that nobody has asked for yet: nothing is waited for, and no page is written. `None`: the
+    /// page is there, or no frame is to be had like that.
+    pub(crate) fn install_ahead(&self, page: PageId) -> Option<(Pin<'_>, parking_lot::RwLockWriteGuard<'_, PageBuf>)> {
+        let index = self.free_frame()?;
+        let frame = self.frame(index);
+        let Some(latch) = frame.latch.try_write() else {
+            self.put_back(frame);
+            return None;
+        };
+        frame.ahead.store(true, Ordering::Relaxed);
+        if !self.make_findable(page, frame) {
+            frame.ahead.store(false, Ordering::Relaxed);
+            return None;
+        }
+        Some((Pin(frame), latch))
+    }
+
+    /// Makes an empty frame, which the caller has pinned and latched, findable under `page`. False: another thread was first, and the frame
+    /// is free again.
+    fn make_findable(&self, page: PageId, frame: &Frame) -> bool {
         let mut shard = self.shard(page).write();
         if shard.contains_key(&page) {
             drop(shard);
-            drop(latch);
-            frame.held.unpin();
-            self.free.lock().push(index);
-            return Ok(None);
+            self.put_back(frame);
+            return false;
         }
         frame.valid.store(false, Ordering::Relaxed);
         frame.fresh.store(false, Ordering::Relaxed);
         frame.held.enter(page.0);
-        shard.insert(page, index);
-        drop(shard);
-        Ok(Some((Pin(frame), latch)))
+        shard.insert(page, frame.index);
+        true
+    }
+
+    /// Gives back a frame that was taken and holds no page.
+    fn put_back(&self, frame: &Frame) {
+        frame.held.unpin();
+        self.free.lock().push(frame.index);
     }
 
     /// Takes a frame whose load failed out of sight. Waiters see `valid == false` and retry.
-    fn abandon(&self, page: PageId, pin: &Pin<'_>) {
+    pub(crate) fn abandon(&self, page: PageId, pin: &Pin<'_>) {
         let mut shard = self.shard(page).write();
         if let Some(index) = shard.remove(&page) {
             pin.0.held.give_up();
@@ -533,28 +586,7 @@ impl BufferPool {
     fn take_frame(&self) -> Result<u32> {
         let mut failed_since = None;
         loop {
-            let recycled = {
-                let mut free = self.free.lock();
-                // A failed load's waiters may still hold pins on it: leave those.
-                let found = free.iter().position(|i| !self.frame(*i).held.is_pinned());
-                found.map(|at| free.swap_remove(at))
-            };
-            if let Some(index) = recycled {
-                self.frame(index).held.pin();
-                return Ok(index);
-            }
-            let used = self.used.load(Ordering::Relaxed);
-            if used < self.frames.len() {
-                if self.used.compare_exchange(used, used + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                    self.frame(used as u32).held.pin();
-                    return Ok(used as u32);
-                }
-                continue;
-            }
-            if let Some(index) = self.evict_scanned() {
-                return Ok(index);
-            }
-            if let Some(index) = self.evict() {
+            if let Some(index) = self.free_frame() {
                 return Ok(index);
             }
             // No clean victim: clean some pages ourselves.
@@ -569,6 +601,30 @@ impl BufferPool {
                         return Err(error);
                     }
                 }
+            }
+        }
+    }
+
+    /// The same where no page has to be written for it.
+    fn free_frame(&self) -> Option<u32> {
+        let recycled = {
+            let mut free = self.free.lock();
+            // A failed load's waiters may still hold pins on it: leave those.
+            let found = free.iter().position(|i| !self.frame(*i).held.is_pinned());
+            found.map(|at| free.swap_remove(at))
+        };
+        if let Some(index) = recycled {
+            self.frame(index).held.pin();
+            return Some(index);
+        }
+        loop {
+            let used = self.used.load(Ordering::Relaxed);
+            if used >= self.frames.len() {
+                return self.evict_scanned().or_else(|| self.evict());
+            }
+            if self.used.compare_exchange(used, used + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                self.frame(used as u32).held.pin();
+                return Some(used as u32);
             }
         }
     }
@@ -626,6 +682,7 @@ impl BufferPool {
         frame.held.pin();
         frame.held.left();
         bump(&self.counters.evictions, 1);
+        self.note_unused(frame);
         true
     }
 
@@ -683,7 +740,7 @@ impl BufferPool {
         (rec_lsn.is_some() && content.lsn() == last_lsn).then_some(rec_lsn)
     }
 
-    fn note_scanned(&self, page: PageId) {
+    pub(crate) fn note_scanned(&self, page: PageId) {
         // The shard's lock ends with the statement: eviction takes it under the queue's.
         let index = self.shard(page).read().get(&page).copied();
         if let Some(index) = index {
@@ -691,9 +748,14 @@ impl BufferPool {
         }
     }
 
+    /// Pages that scans have brought in stay without being used again as long as there are no more of them.
+    pub(crate) fn scan_share(&self) -> usize {
+        (self.frames.len() / 8).max(8)
+    }
+
     /// The oldest page that only scans have used, once they hold their share of memory.
     fn evict_scanned(&self) -> Option<u32> {
-        let share = (self.frames.len() / 8).max(8);
+        let share = self.scan_share();
         let mut scanned = self.scanned.lock();
         let mut dirty = 0;
         while scanned.len() > share && dirty < 16 {

@@ -49,6 +49,19 @@ counters! {
     foreground_cleans: AtomicU64,
     /// Changed pages dropped from memory since their place in the file was not restored yet; they are made again from the log.
     elided_pages: AtomicU64,
+    /// Pages that were had from page servers when they were needed, and how long those who needed them waited, in microseconds.
+    remote_pages: AtomicU64,
+    remote_wait_micros: AtomicU64,
+    /// Waits for a page that ended because the statement was told to stop.
+    page_waits_given_up: AtomicU64,
+    /// Pages that were asked for before anybody needed them.
+    ahead_asked: AtomicU64,
+    /// Of these, those that were used.
+    ahead_used: AtomicU64,
+    /// Those that left memory without having been used.
+    ahead_wasted: AtomicU64,
+    /// Those that did not come.
+    ahead_not_had: AtomicU64,
     /// Pages allocated.
     pages_allocated: AtomicU64,
     /// Pages freed.

@@ -237,7 +237,10 @@ impl Service for LogService {
                 let flushed = self.log.flushed_lsn();
                 Ok(Answer::Position { applied: flushed, durable: flushed })
             }
-            Request::GetPage { .. } | Request::Disseminate { .. } | Request::Hello { .. } => {
+            Request::GetPage { .. }
+            | Request::GetPages { .. }
+            | Request::Disseminate { .. }
+            | Request::Hello { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "the primary gives no pages; page servers do"))
             }
         }

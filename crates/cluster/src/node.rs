@@ -396,11 +396,27 @@ impl Service for Pages {
                 let wait = Duration::from_millis(u64::from(*wait_ms)).min(WAIT_MAX);
                 get_page(&pages, *page, *at_least, *have, wait, goes_on)
             }
+            Request::GetPages { pages: wanted, wait_ms } => {
+                let until = Instant::now() + Duration::from_millis(u64::from(*wait_ms)).min(LOOK);
+                Ok(Answer::Pages(
+                    wanted.iter().map(|(page, at_least)| page_now(&pages, *page, *at_least, until)).collect(),
+                ))
+            }
             Request::Position => Ok(Answer::Position { applied: pages.position(), durable: pages.durable() }),
             Request::PullBlocks { .. } | Request::Disseminate { .. } | Request::Hello { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "a page server has no log to give, and takes none"))
             }
         }
+    }
+}
+
+/// One page of many, if it can be had until then; else nothing.
+fn page_now(pages: &PageServer, page: PageId, at_least: Lsn, until: Instant) -> Vec<u8> {
+    let mut buf = PageBuf::zeroed();
+    let left = until.saturating_duration_since(Instant::now());
+    match pages.get_page(page, at_least, left, &mut buf) {
+        Ok(()) => buf.as_bytes().to_vec(),
+        Err(_) => Vec::new(),
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Every page server has all pages. The one that has answered fastest of late is asked; one that fails is left alone for a moment, which
 //! doubles while it fails. When none answers, the reader waits: a page server that dies is started again, or another one in its
-//! place, and statements do not fail meanwhile.
+//! place, and statements do not fail meanwhile. A statement that is told to stop waits no longer.
+//!
+//! Pages that nobody waits for yet are asked for many at once, from one of them; what it does not give at once is left.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +12,15 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_engine::RemotePages;
 use resurgam_page::PageBuf;
-use resurgam_rbio::{Answer, Client, Peer, Request, Role};
+use resurgam_rbio::{Answer, Client, PAGES_MAX, Peer, Request, Role};
 
 /// An answer is waited for for so long, before it is asked for again: the page server may have yet to apply log, or to fetch the page.
 const ANSWER: Duration = Duration::from_secs(2);
 /// Where there is another one to be asked, for so many times what an answer takes of late, but so long at least.
 const SLOW: u32 = 50;
 const ANSWER_LEAST: Duration = Duration::from_millis(100);
+/// A page server waits for so long for the log that pages lack which are asked for ahead; others wait for those that it has.
+const AHEAD_WAIT: Duration = Duration::from_millis(20);
 /// A server that has failed is left alone for so long at first, and at most.
 const ALONE_FIRST: Duration = Duration::from_millis(20);
 const ALONE_MAX: Duration = Duration::from_secs(1);
@@ -122,53 +126,102 @@ impl PageClient {
 }
 
 impl Replica {
-    fn ask(&self, page: PageId, at_least: Lsn, time: Duration, buf: &mut PageBuf) -> Result<()> {
+    fn ask(&self, page: PageId, at_least: Lsn, time: Duration, stop: Stop<'_>, buf: &mut PageBuf) -> Result<()> {
         // It says that it has not applied enough before it is given up on.
         let wait_ms = (time / 2).as_millis() as u32;
         let request = Request::GetPage { page, at_least, have: Lsn::NONE, wait_ms };
         let begun = Instant::now();
-        let outcome = match self.client.call(&request, time) {
+        let outcome = match self.client.call_unless(&request, time, &|| stop().is_err()) {
             Ok(Answer::Page(bytes)) if bytes.len() == PAGE_SIZE => {
                 buf.as_bytes_mut().copy_from_slice(&bytes);
                 // The reader looks at it once more. Here it is so that another server is asked for a good one.
                 buf.verify(page).map_err(|fault| Error::corrupt(format!("page {page}: {fault}")))
             }
             Ok(_) => Err(Error::corrupt("an answer that is no page")),
-            Err(error) => Err(error),
-        };
-        let mut health = self.health.lock();
-        match &outcome {
-            Ok(()) => {
-                if health.failed > 0 {
-                    tracing::info!("the page server at {} answers again", self.client.address());
-                }
-                let took = begun.elapsed();
-                let mean = if health.pages == 0 { took } else { (health.latency * 7 + took) / 8 };
-                (health.failed, health.alone_until, health.error) = (0, None, None);
-                (health.latency, health.pages) = (mean, health.pages + 1);
-            }
             Err(error) => {
-                if health.failed == 0 {
-                    tracing::warn!("the page server at {} does not give page {page}: {error}", self.client.address());
-                }
-                let alone = ALONE_FIRST.saturating_mul(1 << health.failed.min(10)).min(ALONE_MAX);
-                health.alone_until = Some(Instant::now() + alone);
-                health.failed += 1;
-                health.failures += 1;
-                health.error = Some(error.clone());
+                // The server may be as good as any.
+                stop()?;
+                Err(error)
             }
+        };
+        match &outcome {
+            Ok(()) => self.answered(1, Some(begun.elapsed())),
+            Err(error) => self.failed(page, error),
         }
         outcome
     }
+
+    /// Asks for pages, the first of which is named where it fails, and gives those that are had to `got`.
+    fn ask_for_many(
+        &self,
+        wanted: &[(PageId, Lsn)],
+        time: Duration,
+        stop: Stop<'_>,
+        got: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<()> {
+        let Some((first, _)) = wanted.first() else { return Ok(()) };
+        let request = Request::GetPages { pages: wanted.to_vec(), wait_ms: AHEAD_WAIT.as_millis() as u32 };
+        let outcome = match self.client.call_unless(&request, time, &|| stop().is_err()) {
+            Ok(Answer::Pages(pages)) if pages.len() == wanted.len() => {
+                let had = pages.iter().enumerate().filter(|(_, page)| !page.is_empty());
+                let count = had.map(|(at, page)| got(at, page)).count();
+                self.answered(count as u64, None);
+                return Ok(());
+            }
+            Ok(_) => Err(Error::corrupt("an answer that is not the pages asked for")),
+            // One of the version before: one page after the other is better than each when it is needed.
+            Err(error) if error.kind() == ErrorKind::NotSupported => {
+                let mut buf = PageBuf::zeroed();
+                for (at, (page, at_least)) in wanted.iter().enumerate() {
+                    self.ask(*page, *at_least, time, stop, &mut buf)?;
+                    got(at, buf.as_bytes());
+                }
+                return Ok(());
+            }
+            Err(error) => {
+                stop()?;
+                Err(error)
+            }
+        };
+        outcome.inspect_err(|error| self.failed(*first, error))
+    }
+
+    /// It has given so many pages; `took`: one of them, since it was asked for.
+    fn answered(&self, pages: u64, took: Option<Duration>) {
+        let mut health = self.health.lock();
+        if health.failed > 0 {
+            tracing::info!("the page server at {} answers again", self.client.address());
+        }
+        (health.failed, health.alone_until, health.error) = (0, None, None);
+        if let Some(took) = took {
+            health.latency = if health.latency.is_zero() { took } else { (health.latency * 7 + took) / 8 };
+        }
+        health.pages += pages;
+    }
+
+    fn failed(&self, page: PageId, error: &Error) {
+        let mut health = self.health.lock();
+        if health.failed == 0 {
+            tracing::warn!("the page server at {} does not give page {page}: {error}", self.client.address());
+        }
+        let alone = ALONE_FIRST.saturating_mul(1 << health.failed.min(10)).min(ALONE_MAX);
+        health.alone_until = Some(Instant::now() + alone);
+        health.failed += 1;
+        health.failures += 1;
+        health.error = Some(error.clone());
+    }
 }
 
+/// What says that the reader waits no longer.
+type Stop<'a> = &'a dyn Fn() -> Result<()>;
+
 impl RemotePages for PageClient {
-    fn get_page(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()> {
+    fn get_page(&self, page: PageId, at_least: Lsn, stop: Stop<'_>, buf: &mut PageBuf) -> Result<()> {
         let until = Instant::now() + self.config.patience;
         let mut corrupt = 0;
         loop {
             let outcome = match self.choose() {
-                Some((replica, time)) => replica.ask(page, at_least, time, buf).map_err(|error| {
+                Some((replica, time)) => replica.ask(page, at_least, time, stop, buf).map_err(|error| {
                     let what = format!(
                         "page {page} was not had from the page server at {}: {}",
                         replica.client.address(),
@@ -177,6 +230,7 @@ impl RemotePages for PageClient {
                     Error::new(error.kind(), what)
                 }),
                 None => {
+                    stop()?;
                     std::thread::sleep(LOOK);
                     if Instant::now() < until {
                         continue;
@@ -190,6 +244,9 @@ impl RemotePages for PageClient {
                     .with_hint("See that a page server runs, and that it can reach this server; the statement can be tried again."));
                 }
             };
+            if outcome.is_err() {
+                stop()?;
+            }
             match outcome {
                 Ok(()) => return Ok(()),
                 // A page that none of them has sound.
@@ -203,5 +260,91 @@ impl RemotePages for PageClient {
                 Err(_) => {}
             }
         }
+    }
+
+    fn most_at_once(&self) -> usize {
+        PAGES_MAX
+    }
+
+    fn get_pages(&self, wanted: &[(PageId, Lsn)], stop: Stop<'_>, got: &mut dyn FnMut(usize, &[u8])) {
+        if let Some((replica, time)) = self.choose() {
+            // They are more bytes than one.
+            let _ = replica.ask_for_many(wanted, (time * 2).min(ANSWER), stop, got);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use resurgam_base::ObjectId;
+    use resurgam_page::{PageType, op};
+    use resurgam_rbio::{Hello, Server, ServerConfig, Service};
+
+    use super::*;
+
+    /// Has pages with even numbers, and counts what it is asked for: one page, and many.
+    #[derive(Default)]
+    struct Even(Mutex<(u32, u32)>);
+
+    fn page(id: PageId) -> Vec<u8> {
+        let (mut page, mut ops) = (PageBuf::zeroed(), Vec::new());
+        op::format(&mut ops, PageType::Leaf, 0, ObjectId(7), &[], None);
+        op::apply(&mut page, id, &ops, Lsn(5)).expect("a page");
+        page.seal();
+        page.as_bytes().to_vec()
+    }
+
+    impl Service for Even {
+        fn hello(&self, _: Role) -> Result<Hello> {
+            Ok(Hello { version: 0, role: Role::PageServer, database: [5; 16], first: Lsn(1), segment_bytes: 1 << 20 })
+        }
+        fn answer(&self, request: &Request, _: &dyn Fn() -> bool) -> Result<Answer> {
+            let mut asked = self.0.lock();
+            match request {
+                Request::GetPage { page: id, .. } => {
+                    asked.0 += 1;
+                    Ok(Answer::Page(page(*id)))
+                }
+                Request::GetPages { pages, .. } => {
+                    asked.1 += 1;
+                    let even = |id: PageId| if id.0.is_multiple_of(2) { page(id) } else { Vec::new() };
+                    Ok(Answer::Pages(pages.iter().map(|(id, _)| even(*id)).collect()))
+                }
+                _ => Err(Error::new(ErrorKind::NotSupported, "no")),
+            }
+        }
+    }
+
+    /// A page server of this version gives many at once; one of the version before each by itself, all the same.
+    #[test]
+    fn neighbours_give_pages_ahead() {
+        for (newest, had, asked) in [(3, vec![0, 2, 4], (0, 1)), (2, vec![0, 1, 2, 3, 4], (5, 0))] {
+            let service = Arc::new(Even::default());
+            let config = ServerConfig { newest, ..ServerConfig::default() };
+            let server = Server::start("127.0.0.1:0", config, Arc::clone(&service) as _).expect("a server");
+            let client = PageClient::new(&[server.address().to_string()], [5; 16], PageClientConfig::default());
+            let wanted: Vec<_> = (2..7).map(|id| (PageId(id), Lsn(1))).collect();
+            let mut got = Vec::new();
+            client.get_pages(&wanted, &|| Ok(()), &mut |at, bytes| {
+                assert_eq!(bytes, page(wanted[at].0));
+                got.push(at);
+            });
+            assert_eq!((got, *service.0.lock()), (had, asked), "version {newest}");
+            let status = &client.status()[0];
+            assert!(status.failures == 0 && status.pages > 0 && status.error.is_none(), "{status:?}");
+        }
+    }
+
+    /// One that does not answer is left alone, and so is what was asked of it.
+    #[test]
+    fn pages_ahead_are_not_insisted_on() {
+        let client = PageClient::new(&["127.0.0.1:1".to_owned()], [5; 16], PageClientConfig::default());
+        let begun = Instant::now();
+        client.get_pages(&[(PageId(1), Lsn(1))], &|| Ok(()), &mut |_, _| panic!("nobody is there"));
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert_eq!(client.status()[0].failures, 1);
     }
 }

@@ -149,8 +149,16 @@ fn expire_leases(log: &Arc<LogService>) -> Result<()> {
 }
 
 impl RemotePages for Remote {
-    fn get_page(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()> {
-        self.pages.get_page(page, at_least, buf)
+    fn get_page(&self, page: PageId, at_least: Lsn, stop: &dyn Fn() -> Result<()>, buf: &mut PageBuf) -> Result<()> {
+        self.pages.get_page(page, at_least, stop, buf)
+    }
+
+    fn most_at_once(&self) -> usize {
+        self.pages.most_at_once()
+    }
+
+    fn get_pages(&self, wanted: &[(PageId, Lsn)], stop: &dyn Fn() -> Result<()>, got: &mut dyn FnMut(usize, &[u8])) {
+        self.pages.get_pages(wanted, stop, got);
     }
 }
 

@@ -532,7 +532,7 @@ impl Service for Log {
                 let status = open.core.lock().status();
                 Ok(Answer::Position { applied: status.disseminated, durable: status.destaged })
             }
-            Request::GetPage { .. } | Request::Hello { .. } => {
+            Request::GetPage { .. } | Request::GetPages { .. } | Request::Hello { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "the log service gives no pages; page servers do"))
             }
         }

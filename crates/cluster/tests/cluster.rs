@@ -3,8 +3,9 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Cluster, Rows, until};
 use rand::rngs::SmallRng;
@@ -196,6 +197,143 @@ fn without_page_servers_statements_say_so() -> Result<()> {
     let _node = cluster.page_server(0);
     until("pages again", || rows.check(&db).is_ok());
     db.close()
+}
+
+/// A statement that waits for a page ends when it is told to, whether it asks for the page or waits for who does.
+#[test]
+fn a_wait_for_a_page_is_given_up() -> Result<()> {
+    let cluster = Cluster::new(1);
+    let node = cluster.page_server(0);
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let rows = Rows::create(&db, ROWS)?;
+    rows.check(&db)?;
+    drop(node);
+    let stop: Vec<_> = (0..4).map(|_| Arc::new(AtomicBool::new(false))).collect();
+    let transactions: Vec<_> = stop
+        .iter()
+        .map(|stop| {
+            let (tx, stop) = (db.begin(Isolation::ReadCommitted), Arc::clone(stop));
+            tx.set_interrupt(Some(Arc::new(move || match stop.load(Ordering::SeqCst) {
+                true => Err(Error::new(ErrorKind::Cancelled, "stop")),
+                false => Ok(()),
+            })));
+            tx
+        })
+        .collect();
+    let node = std::thread::scope(|scope| -> Result<_> {
+        let rows = &rows;
+        let scans: Vec<_> = transactions
+            .iter()
+            .map(|tx| scope.spawn(move || rows.scan(&tx.statement(StatementKind::Read)?, Direction::Forward)))
+            .collect();
+        let unstoppable = scope.spawn(|| rows.check(&db));
+        until("all wait", || transactions.iter().all(Transaction::waits_for_page));
+        for n in 0..3 {
+            let begun = Instant::now();
+            stop[n].store(true, Ordering::SeqCst);
+            until("it has stopped", || scans[n].is_finished());
+            assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+            assert!(!transactions[n].waits_for_page());
+            assert!(!unstoppable.is_finished() && scans[n + 1..].iter().all(|scan| !scan.is_finished()));
+        }
+        let node = cluster.page_server(0);
+        for (n, scan) in scans.into_iter().enumerate() {
+            match scan.join().expect("no panic") {
+                Ok(found) => assert!(n == 3 && found.len() == ROWS as usize, "{n}"),
+                Err(error) => assert!(n < 3 && error.kind() == ErrorKind::Cancelled, "{n}: {error}"),
+            }
+        }
+        unstoppable.join().expect("no panic")?;
+        Ok(node)
+    })?;
+    // The transaction is as good as before; it is stopped still.
+    let view = transactions[0].statement(StatementKind::Read)?;
+    stop[0].store(false, Ordering::SeqCst);
+    assert_eq!(rows.scan(&view, Direction::Backward)?.len(), ROWS as usize);
+    assert!(db.stats().pool.page_waits_given_up >= 3);
+    rows.check(&db)?;
+    drop((view, transactions, node));
+    db.close()
+}
+
+/// Pages of a scan come many at once, before it needs them, and it does not take more of memory than others.
+#[test]
+fn a_scan_asks_ahead() -> Result<()> {
+    let mut cluster = Cluster::new(2);
+    cluster.buffer_pages = 256;
+    let nodes = [cluster.page_server(0), cluster.page_server(1)];
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let mut rows = Rows::create(&db, 5 * ROWS)?;
+    rows.change(&db, (0..ROWS).step_by(3), 1)?;
+    let before = db.stats().pool;
+    for _ in 0..3 {
+        for direction in [Direction::Forward, Direction::Backward] {
+            let tx = db.begin(Isolation::ReadCommitted);
+            let found = rows.scan(&tx.statement(StatementKind::Read)?, direction)?;
+            assert!(found.iter().map(|(_, n)| *n).eq(rows.values.iter().copied()), "{direction:?}");
+        }
+    }
+    let after = db.stats().pool;
+    let of = |count: fn(&PoolStats) -> u64| count(&after) - count(&before);
+    let (asked, used, alone) = (of(|s| s.ahead_asked), of(|s| s.ahead_used), of(|s| s.remote_pages));
+    assert!(asked > 2000 && used * 10 > asked * 9, "{asked} asked for ahead, {used} of them used");
+    assert!(alone * 2 < used, "{alone} one by one, {used} ahead");
+    // A short one asks for little, when those before have nothing asked for any more.
+    std::thread::sleep(Duration::from_millis(300));
+    let after = db.stats().pool;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let view = tx.statement(StatementKind::Read)?;
+    let mut cursor = view.scan(&rows.table, KeyRange::all(), Direction::Forward);
+    cursor.next_batch(&mut RowBatch::default(), 40)?;
+    std::thread::sleep(Duration::from_millis(300));
+    let asked = db.stats().pool.ahead_asked - after.ahead_asked;
+    assert!(asked <= 8, "{asked} asked for ahead by a short scan");
+    drop((cursor, view, tx));
+    rows.check(&db)?;
+    drop(nodes);
+    db.close()
+}
+
+/// How long full scans take, with and without asking ahead: `cargo test --release -p resurgam-cluster --test cluster -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn scans_measured() -> Result<()> {
+    for delay in [None, Some(Duration::from_micros(100))] {
+        let mut took = Vec::new();
+        for read_ahead_pages in [0, 128] {
+            let mut cluster = Cluster::new(1);
+            (cluster.buffer_pages, cluster.read_ahead_pages) = (4096, read_ahead_pages);
+            if let Some(delay) = delay {
+                cluster.pages_seen = vec![proxy::distant(&cluster.pages[0], delay)];
+            }
+            let node = cluster.page_server(0);
+            let primary = cluster.primary();
+            let db = cluster.open(&primary)?;
+            // 80 MB or so, two and a half times what there is of memory.
+            let rows = Rows::create(&db, 300_000)?;
+            let mut times = Vec::new();
+            for _ in 0..5 {
+                let tx = db.begin(Isolation::ReadCommitted);
+                let view = tx.statement(StatementKind::Read)?;
+                let begun = Instant::now();
+                assert_eq!(view.count(&rows.table, KeyRange::all())?, 300_000);
+                times.push(begun.elapsed());
+            }
+            times.sort_unstable();
+            let pool = db.stats().pool;
+            eprintln!(
+                "{delay:?} each way, {read_ahead_pages} ahead: {times:?}; asked {}, used {}, wasted {}, alone {}",
+                pool.ahead_asked, pool.ahead_used, pool.ahead_wasted, pool.remote_pages
+            );
+            took.push(times[2]);
+            db.close()?;
+            drop(node);
+        }
+        eprintln!("{delay:?}: {:.2} times as fast", took[0].as_secs_f64() / took[1].as_secs_f64());
+    }
+    Ok(())
 }
 
 /// The page server of one database, and the primary of another.

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
-use resurgam_buffer::WriteGoal;
+use resurgam_buffer::{Patience, WriteGoal};
 
 use crate::cleaner_events::CleanerEvents;
 use crate::database::{Database, Inner, TICK};
@@ -43,6 +43,11 @@ impl Background {
         spawn("restore", restore)?;
         if inner.options.analyze_interval_s > 0.0 {
             spawn("analyze", analyze)?;
+        }
+        if inner.pool.reads_ahead() > 0 {
+            for _ in 0..READ_AHEAD_THREADS {
+                spawn("read-ahead", read_ahead)?;
+            }
         }
         if inner.archiver.is_some() {
             spawn("archive", archive)?;
@@ -113,6 +118,24 @@ fn writer(weak: &Weak<Inner>) {
             }
             Step::Stop => return,
         }
+    }
+}
+
+/// Requests for pages ahead that are on their way at the same time.
+const READ_AHEAD_THREADS: usize = 2;
+
+/// Asks for the pages that scans will need.
+fn read_ahead(weak: &Weak<Inner>) {
+    let Some(db) = alive(weak) else { return };
+    db.inner().pool.add_ahead_thread();
+    drop(db);
+    let stopping = Weak::clone(weak);
+    let patience = Patience::new(move || match alive(&stopping) {
+        Some(_) => Ok(()),
+        None => Err(Error::new(ErrorKind::Stopped, "the database is being closed")),
+    });
+    while let Some(db) = alive(weak) {
+        patience.during(|| db.inner().pool.work_ahead(TICK));
     }
 }
 

@@ -203,7 +203,7 @@ impl Cursor {
         self.check()?;
         let Self { view, table, at, .. } = &mut self;
         // Once: a count never has enough.
-        view.db.reading(|| {
+        view.reading(|| {
             let mut filling = Filling { sink: Sink::Count, rows: 0 };
             at.read(view, table.tree, &mut filling)?;
             Ok(filling.rows)
@@ -222,7 +222,7 @@ impl Cursor {
     pub(crate) fn fill(&mut self, tree: resurgam_btree::Tree, batch: &mut RowBatch, max_rows: usize) -> Result<()> {
         let Self { view, at, .. } = self;
         let before = (batch.bytes.len(), batch.rows.len());
-        view.db.reading(|| {
+        view.reading(|| {
             // What was read before a row that had to be waited for is read again.
             batch.bytes.truncate(before.0);
             batch.rows.truncate(before.1);

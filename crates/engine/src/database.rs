@@ -22,7 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_btree::{self as btree, Tree};
 use resurgam_buffer::{
-    BufferPool, Mtr, Openings, PageHistory, PendingRedo, PoolConfig, VersionFile, restore_double_writes,
+    BufferPool, Mtr, Openings, PageHistory, Patience, PendingRedo, PoolConfig, VersionFile, restore_double_writes,
 };
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
@@ -59,7 +59,7 @@ use crate::statistics::StatisticsCache;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
 use crate::throttle::Throttle;
-use crate::transaction::{Isolation, Transaction};
+use crate::transaction::{Interrupt, Isolation, Transaction};
 use crate::troubles::Troubles;
 use crate::version_file::Search;
 use crate::view::{Known, ReadView};
@@ -697,7 +697,14 @@ impl Database {
             newest: false,
             statement: 0,
             known: Known::default(),
+            patience: None,
         }
+    }
+
+    /// How long reads wait for pages that `interrupt` may end; none: they are not long in coming.
+    pub(crate) fn patience(&self, interrupt: Option<&Interrupt>) -> Option<Arc<Patience>> {
+        let interrupt = Arc::clone(interrupt?);
+        self.inner().pool.is_remote().then(|| Patience::new(move || interrupt()))
     }
 
     /// Takes a checkpoint and truncates the log.

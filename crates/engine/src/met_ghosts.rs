@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 use resurgam_base::{CommitTs, PageId, Result, TxId};
 use resurgam_btree::Tree;
-use resurgam_buffer::Access;
+use resurgam_buffer::{Access, to_the_end};
 use resurgam_page::{LeafRecord, leaf};
 use resurgam_txn::Status;
 use resurgam_versions::{Passed, PlantedJump, View, remove_ghosts};
@@ -165,7 +165,7 @@ impl Database {
     pub(crate) fn remove_met_ghosts(&self, tree: Tree, page: PageId, key: &[u8]) {
         if self.may_clean() {
             // It stays, then.
-            let _ = self.clean_at(tree, page, key);
+            let _ = to_the_end(|| self.clean_at(tree, page, key));
         }
     }
 
@@ -189,6 +189,10 @@ impl Database {
 
     /// Cleans some leaves of a range that cursors jump over, if nobody needs it any more.
     pub(crate) fn clean_jumped_over(&self, tree: Tree) {
+        to_the_end(|| self.clean_some_jumped_over(tree));
+    }
+
+    fn clean_some_jumped_over(&self, tree: Tree) {
         let inner = self.inner();
         let Some(part) = inner.empty_spans.unneeded(tree.object, || inner.txs.horizon()) else { return };
         if !self.may_clean() {

@@ -167,6 +167,9 @@ pub struct Options {
     /// Most transactions that may be prepared and not yet resolved at the same time; 0 = none
     /// can be prepared. Those that a restart finds are kept, however many.
     pub max_prepared_transactions: usize,
+    /// Where pages come from page servers: most of them that a scan asks for at once, before it comes to them; 0 = it asks for one when it needs
+    /// it.
+    pub read_ahead_pages: usize,
     /// Run the background threads. Off: everything runs inline and only when asked, for
     /// simulation, but for the threads of a sweep if [`Options::cleaner_threads`] says how many.
     pub background: bool,
@@ -228,6 +231,7 @@ impl Default for Options {
             compare_first_reads: true,
             double_writes: DoubleWrites::Auto,
             max_prepared_transactions: 1000,
+            read_ahead_pages: 128,
             background: true,
             cleaner_unit_pages: resurgam_versions::UNIT_PAGES,
             restore_behind_bytes: 64 << 20,

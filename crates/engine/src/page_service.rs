@@ -159,6 +159,7 @@ pub(crate) fn attach(
     let Some(PageServiceHandle(service)) = &options.pages else { return Ok(false) };
     let pages = service.open(database, log, log.config().first_lsn())?;
     let analysed: Vec<_> = pending.snapshot().into_iter().map(|(page, entry)| (page, entry.last_lsn)).collect();
-    pool.set_remote(pages, checkpoint, &analysed);
+    pool.set_remote(pages, options.blocking, checkpoint, &analysed);
+    pool.set_read_ahead(options.read_ahead_pages);
     Ok(true)
 }

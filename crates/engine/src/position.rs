@@ -5,7 +5,7 @@
 use std::ops::{Bound, Range};
 
 use resurgam_base::{Result, SlotId};
-use resurgam_btree::{LeafWalk, Tree};
+use resurgam_btree::{Ahead, LeafWalk, Tree};
 use resurgam_buffer::BufferPool;
 use resurgam_page::{LeafRecord, PageBuf, key};
 use resurgam_versions::{KnownSeen, SpanWalk, View, Visible, WalkFrom, seen_at_sight, visible_known};
@@ -94,6 +94,8 @@ pub(crate) struct Position {
     pub removes_ghosts: bool,
     /// Of the view that all calls are to be made with.
     known: KnownSeen,
+    /// What it has asked for ahead, where pages come from afar.
+    ahead: Ahead,
 }
 
 /// Rows that the processor is asked to fetch while those before them are read.
@@ -112,6 +114,7 @@ impl Position {
             met: MetGhosts::default(),
             removes_ghosts: false,
             known: KnownSeen::default(),
+            ahead: Ahead::default(),
         }
     }
 
@@ -199,6 +202,10 @@ impl Position {
             if let Some(interrupt) = self.interrupt.as_ref().filter(|_| leaves.is_multiple_of(LEAVES_UNASKED)) {
                 interrupt()?;
             }
+            // A batch that begins within a leaf has not come to another one.
+            if leaves > 1 {
+                self.ask_ahead(pool, &walk);
+            }
             if matches!(filling.sink, Sink::Count) && self.direction == Direction::Forward && filling.rows > 0 {
                 self.count_at_sight(view, &mut walk, &mut shortcut, filling)?;
             }
@@ -248,6 +255,7 @@ impl Position {
             if let Some(interrupt) = &self.interrupt {
                 interrupt()?;
             }
+            self.ahead.look(pool, walk, until);
             let passed = walk.pass_leaves(pool, until, |leaf| {
                 let seen = seen_at_sight(leaf, 0..leaf.slot_count(), &view, known)?;
                 filling.rows += seen.map_or(0, |seen| seen.rows);
@@ -258,6 +266,19 @@ impl Position {
                 return Ok(());
             }
         }
+    }
+
+    /// Has pages brought that the walk will come to, as far as the range goes.
+    fn ask_ahead(&mut self, pool: &BufferPool, walk: &LeafWalk) {
+        let end = match self.direction {
+            Direction::Forward => &self.range.high,
+            Direction::Backward => &self.range.low,
+        };
+        let end = match end {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key.as_slice()),
+            Bound::Unbounded => None,
+        };
+        self.ahead.look(pool, walk, end);
     }
 
     /// Takes what is visible in some slots of one leaf.

@@ -150,7 +150,7 @@ impl Transaction {
             }
         };
         let context = self.write_context()?;
-        self.0.db.reading(|| self.record_presence(&context, tree, key))
+        self.reading(|| self.record_presence(&context, tree, key))
     }
 
     fn record_presence(&self, context: &WriteContext<'_>, tree: Tree, key: &[u8]) -> Result<Presence> {
@@ -227,9 +227,8 @@ impl Referencing {
         if self.found.is_empty() && !self.at_end {
             let tx = self.tx.clone();
             let context = tx.write_context()?;
-            let db = self.tx.0.db.clone();
             let before = self.walk.clone();
-            db.reading(|| {
+            tx.reading(|| {
                 // What was read before a row that had to be waited for is read again.
                 self.found.clear();
                 self.walk = before.clone();
@@ -297,7 +296,7 @@ impl Referencing {
     /// Whether the row under a clustered key is one of those sought.
     pub fn judge(&self, key: &[u8]) -> Result<Found> {
         let context = self.tx.write_context()?;
-        self.tx.0.db.reading(|| self.judge_now(&context, key))
+        self.tx.reading(|| self.judge_now(&context, key))
     }
 
     fn judge_now(&self, context: &WriteContext<'_>, key: &[u8]) -> Result<Found> {

@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, Result, TxId};
+use resurgam_buffer::Patience;
 use resurgam_log::{FlushTicket, Group, RecordKind};
 use resurgam_recovery::TxRecord;
 use resurgam_txn::{ActiveTx, Commit, Lock, LockMode, LockWait, SnapshotHold, Snapshots, Visible};
@@ -178,6 +179,8 @@ pub type Interrupt = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
 pub(crate) struct TxInner {
     pub isolation: Isolation,
+    /// Of the reads of its statements, where they may wait for pages for long.
+    pub patience: Mutex<Option<Arc<Patience>>>,
     pub state: Mutex<TxState>,
     pub operations: Gate,
     /// Statements that have begun.
@@ -246,6 +249,7 @@ impl Transaction {
                 needs: Lsn::NONE,
                 interrupt: None,
             }),
+            patience: Mutex::default(),
             db: db.clone(),
         }))
     }
@@ -286,8 +290,26 @@ impl Transaction {
     /// Has work on many rows inside one call (filling an index, rewriting a table) ask
     /// `interrupt` every thousand rows or so; its error ends the work, and the transaction (or
     /// the savepoint it is under) must be rolled back. `None`: nothing interrupts it.
+    ///
+    /// Where pages come from page servers, statements that begin from here on ask it while their reads wait for a page, several times a
+    /// second. Its error ends the read.
     pub fn set_interrupt(&self, interrupt: Option<Interrupt>) {
+        *self.0.patience.lock() = self.0.db.patience(interrupt.as_ref());
         self.0.state.lock().interrupt = interrupt;
+    }
+
+    /// Whether a read of one of its statements waits for a page just now.
+    pub fn waits_for_page(&self) -> bool {
+        self.0.patience.lock().as_ref().is_some_and(|patience| patience.waiting() > 0)
+    }
+
+    /// As [`Database::reading`], for a statement, which may be told to stop.
+    pub(crate) fn reading<R>(&self, mut read: impl FnMut() -> Result<R>) -> Result<R> {
+        let patience = self.0.patience.lock().clone();
+        self.0.db.reading(|| match &patience {
+            Some(patience) => patience.during(&mut read),
+            None => read(),
+        })
     }
 
     pub(crate) fn interrupt(&self) -> Option<Interrupt> {
@@ -343,6 +365,7 @@ impl Transaction {
             newest: false,
             statement: self.0.statements.load(Ordering::Relaxed),
             known: Known::default(),
+            patience: self.0.patience.lock().clone(),
         })
     }
 
@@ -391,6 +414,7 @@ impl Transaction {
             newest: false,
             statement: self.0.statements.load(Ordering::Relaxed),
             known: Known::default(),
+            patience: self.0.patience.lock().clone(),
         })
     }
 

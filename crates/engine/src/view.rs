@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use resurgam_base::{CommitTs, Error, ErrorKind, Result, TxId};
 use resurgam_btree::Tree;
-use resurgam_buffer::Access;
+use resurgam_buffer::{Access, Patience};
 use resurgam_page::LeafRecord;
 use resurgam_page::types::ExternalRef;
 use resurgam_txn::SnapshotHold;
@@ -16,6 +16,7 @@ use crate::cursor::{Cursor, Direction, KeyRange};
 use crate::database::Database;
 use crate::definition::Index;
 use crate::table::{RowBuf, Table};
+use crate::transaction::Interrupt;
 
 /// A statement's view of the database. Holding it keeps the row versions that it needs.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub struct ReadView {
     /// Which statement of its transaction it is of.
     pub(crate) statement: u64,
     pub(crate) known: Known,
+    /// How long its reads wait for pages; none: to the end.
+    pub(crate) patience: Option<Arc<Patience>>,
 }
 
 /// What a view has found out once and need not ask again: those who read a row each would all write the lock of what is
@@ -66,6 +69,28 @@ impl ReadView {
     pub(crate) fn view(&self) -> View<'_> {
         let ts = if self.newest { CommitTs(u64::MAX) } else { self.snapshot.ts() };
         View { txs: &self.db.inner().txs, ts, own: self.own, hidden_from: self.hidden_from }
+    }
+
+    /// The same view, whose reads ask `interrupt` while they wait for a page, where these come from page servers
+    /// ([`Transaction::set_interrupt`](crate::Transaction::set_interrupt)).
+    pub fn interrupted_by(self, interrupt: impl FnOnce() -> Interrupt) -> Self {
+        if self.db.inner().pool.is_remote() {
+            return Self { patience: self.db.patience(Some(&interrupt())), ..self };
+        }
+        self
+    }
+
+    /// Reads with its patience.
+    pub(crate) fn patiently<R>(&self, read: impl FnOnce() -> R) -> R {
+        match &self.patience {
+            Some(patience) => patience.during(read),
+            None => read(),
+        }
+    }
+
+    /// As [`Database::reading`], with its patience.
+    pub(crate) fn reading<R>(&self, mut read: impl FnMut() -> Result<R>) -> Result<R> {
+        self.db.reading(|| self.patiently(&mut read))
     }
 
     /// Version of the catalog whose definitions the view goes by.
@@ -123,7 +148,7 @@ impl ReadView {
 
     /// The value seen under `key` in a tree.
     pub(crate) fn read_value(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        self.db.reading(|| self.read_value_now(tree, key, out))
+        self.reading(|| self.read_value_now(tree, key, out))
     }
 
     fn read_value_now(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
@@ -186,18 +211,18 @@ impl ReadView {
 
     /// Reads a large value.
     pub fn read_external(&self, value: ExternalRef) -> Result<Vec<u8>> {
-        read_external(&self.db.inner().pool, value)
+        self.patiently(|| read_external(&self.db.inner().pool, value))
     }
 
     /// Splits a table into at most `n` ranges of about equal size.
     pub fn partitions(&self, table: &Table, n: usize) -> Result<Vec<KeyRange>> {
         self.check_table(table)?;
-        let keys = table.tree.separators(&self.db.inner().pool, n)?;
+        let keys = self.patiently(|| table.tree.separators(&self.db.inner().pool, n))?;
         Ok(KeyRange::all().split(&keys))
     }
 
     /// About how many rows a table has.
     pub fn row_count_estimate(&self, table: &Table) -> u64 {
-        self.db.row_count_estimate(table).unwrap_or(1000)
+        self.patiently(|| self.db.row_count_estimate(table)).unwrap_or(1000)
     }
 }

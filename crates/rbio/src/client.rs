@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Result};
 
-use crate::deadline::{Timed, failed};
+use crate::deadline::{Stop, Timed, failed};
 use crate::frame::{self, ANSWER_BYTES_MAX};
 use crate::message::{Answer, Hello, Request, Role, VERSION, VERSION_OLDEST};
 
@@ -37,6 +37,10 @@ impl Connection {
     /// `Io` when it cannot be reached in time; `NotADatabase` when it serves another database; `NewerFormat` when there is no
     /// version that both speak.
     pub fn open(address: &str, me: Peer, time: Duration) -> Result<Self> {
+        Self::open_unless(address, me, time, None)
+    }
+
+    fn open_unless(address: &str, me: Peer, time: Duration, stop: Stop<'_>) -> Result<Self> {
         let until = Instant::now() + time.min(CONNECT);
         let peer = format!("the server at {address}");
         let places = address.to_socket_addrs().map_err(|e| failed(&peer, "find", &e))?;
@@ -46,7 +50,7 @@ impl Connection {
             match TcpStream::connect_timeout(&place, left) {
                 Ok(stream) => {
                     let stream = Timed::new(stream, peer)?;
-                    return Self::begin(stream, me, until);
+                    return Self::begin(stream, me, until, stop);
                 }
                 Err(error) => last = failed(&peer, "connect to", &error),
             }
@@ -54,12 +58,12 @@ impl Connection {
         Err(last)
     }
 
-    fn begin(stream: Timed, me: Peer, until: Instant) -> Result<Self> {
+    fn begin(stream: Timed, me: Peer, until: Instant, stop: Stop<'_>) -> Result<Self> {
         let nobody =
             Hello { version: 0, role: me.role, database: [0; 16], first: Default::default(), segment_bytes: 0 };
         let mut this = Self { stream, hello: nobody, message: Vec::new() };
         let hello = Request::Hello { oldest: VERSION_OLDEST, newest: VERSION, role: me.role, database: me.database };
-        match this.call(&hello, until.saturating_duration_since(Instant::now()))? {
+        match this.call_unless(&hello, until.saturating_duration_since(Instant::now()), stop)? {
             Answer::Hello(hello) if !(VERSION_OLDEST..=VERSION).contains(&hello.version) => Err(Error::new(
                 ErrorKind::NewerFormat,
                 format!("{} speaks version {} of the messages; this program does not", this.peer(), hello.version),
@@ -88,10 +92,16 @@ impl Connection {
     /// Asks, and waits for the answer for at most so long. After an error the connection is of no use any more.
     ///
     /// # Errors
-    /// `Io`, also for bytes that were damaged on the way: another try may do better. What the server refuses is an [`Answer::Error`].
+    /// `Io`, also for bytes that were damaged on the way: another try may do better. `NotSupported` for what the server's version does
+    /// not know. What the server refuses is an [`Answer::Error`].
     pub fn call(&mut self, request: &Request, time: Duration) -> Result<Answer> {
+        self.call_unless(request, time, None)
+    }
+
+    fn call_unless(&mut self, request: &Request, time: Duration, stop: Stop<'_>) -> Result<Answer> {
+        self.knows(request)?;
         self.stream.set_time(time);
-        let outcome = self.exchange(request);
+        let outcome = self.exchange(request, stop);
         if self.message.capacity() > 1 << 20 {
             self.message = Vec::new();
         }
@@ -104,9 +114,24 @@ impl Connection {
         })
     }
 
-    fn exchange(&mut self, request: &Request) -> Result<Answer> {
+    /// Refuses what the server's version does not know.
+    fn knows(&self, request: &Request) -> Result<()> {
+        if request.since() <= self.hello.version {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::NotSupported,
+            format!(
+                "{} speaks version {} of the messages, in which that cannot be asked",
+                self.peer(),
+                self.hello.version
+            ),
+        ))
+    }
+
+    fn exchange(&mut self, request: &Request, stop: Stop<'_>) -> Result<Answer> {
         frame::write(&mut self.stream, &mut request.encode())?;
-        if !frame::read(&mut self.stream, ANSWER_BYTES_MAX, &mut self.message)? {
+        if !frame::read(&mut self.stream, ANSWER_BYTES_MAX, &mut self.message, stop)? {
             return Err(Error::new(ErrorKind::Io, format!("{} has ended the connection", self.peer())));
         }
         Answer::decode(&self.message)
@@ -145,11 +170,29 @@ impl Client {
     /// # Errors
     /// Those of [`Connection::open`] and [`Connection::call`], and what the server refuses.
     pub fn call(&self, request: &Request, time: Duration) -> Result<Answer> {
+        self.ask(request, time, None)
+    }
+
+    /// As [`Client::call`], until `stop` says so: it is asked twenty times a second while the answer is waited for.
+    ///
+    /// # Errors
+    /// As [`Client::call`]; `Io` when it was stopped.
+    pub fn call_unless(&self, request: &Request, time: Duration, stop: &dyn Fn() -> bool) -> Result<Answer> {
+        self.ask(request, time, Some(stop))
+    }
+
+    fn ask(&self, request: &Request, time: Duration, stop: Stop<'_>) -> Result<Answer> {
         let begun = Instant::now();
         let kept = self.kept.lock().pop();
         if let Some(mut connection) = kept {
-            match connection.call(request, time) {
-                Err(error) if error.kind() == ErrorKind::Io && begun.elapsed() < time => {
+            if let Err(error) = connection.knows(request) {
+                self.keep(connection);
+                return Err(error);
+            }
+            match connection.call_unless(request, time, stop) {
+                Err(error)
+                    if error.kind() == ErrorKind::Io && begun.elapsed() < time && !stop.is_some_and(|stop| stop()) =>
+                {
                     // All others that were kept are as old.
                     self.kept.lock().clear();
                 }
@@ -157,17 +200,24 @@ impl Client {
             }
         }
         let left = || time.saturating_sub(begun.elapsed());
-        let mut connection = Connection::open(&self.address, self.me, left())?;
-        let answer = connection.call(request, left())?;
+        let mut connection = Connection::open_unless(&self.address, self.me, left(), stop)?;
+        if let Err(error) = connection.knows(request) {
+            self.keep(connection);
+            return Err(error);
+        }
+        let answer = connection.call_unless(request, left(), stop)?;
         self.done(connection, answer)
     }
 
-    fn done(&self, connection: Connection, answer: Answer) -> Result<Answer> {
+    fn keep(&self, connection: Connection) {
         let mut kept = self.kept.lock();
         if kept.len() < KEPT_MAX {
             kept.push(connection);
         }
-        drop(kept);
+    }
+
+    fn done(&self, connection: Connection, answer: Answer) -> Result<Answer> {
+        self.keep(connection);
         match answer {
             Answer::Error(error) => Err(error),
             answer => Ok(answer),

@@ -6,6 +6,12 @@ use std::time::{Duration, Instant};
 
 use resurgam_base::{Error, ErrorKind, Result};
 
+/// Between two looks whether to go on waiting.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Whether who waits is told to stop.
+pub(crate) type Stop<'a> = Option<&'a dyn Fn() -> bool>;
+
 /// A socket, with the moment at which whoever waits for it gives up.
 pub(crate) struct Timed {
     stream: TcpStream,
@@ -56,9 +62,9 @@ impl Timed {
     /// Fills `bytes`.
     ///
     /// # Errors
-    /// `Io`, also at the end of the connection.
-    pub fn read_all(&mut self, bytes: &mut [u8]) -> Result<()> {
-        match self.read(bytes)? {
+    /// `Io`, also at the end of the connection, and when it is told to stop.
+    pub fn read_all(&mut self, bytes: &mut [u8], stop: Stop<'_>) -> Result<()> {
+        match self.read(bytes, stop)? {
             read if read == bytes.len() => Ok(()),
             _ => Err(failed(&self.peer, "read from", &Io::UnexpectedEof.into())),
         }
@@ -67,9 +73,9 @@ impl Timed {
     /// Fills `bytes`, or finds the end of the connection before the first of them: false.
     ///
     /// # Errors
-    /// `Io`.
-    pub fn read_first(&mut self, bytes: &mut [u8]) -> Result<bool> {
-        match self.read(bytes)? {
+    /// `Io`, also when it is told to stop.
+    pub fn read_first(&mut self, bytes: &mut [u8], stop: Stop<'_>) -> Result<bool> {
+        match self.read(bytes, stop)? {
             0 if !bytes.is_empty() => Ok(false),
             read if read == bytes.len() => Ok(true),
             _ => Err(failed(&self.peer, "read from", &Io::UnexpectedEof.into())),
@@ -77,15 +83,20 @@ impl Timed {
     }
 
     /// Reads until `bytes` are full or the connection ends; how many.
-    fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+    fn read(&mut self, bytes: &mut [u8], stop: Stop<'_>) -> Result<usize> {
         let mut done = 0;
         while done < bytes.len() {
             let left = self.left()?;
+            let left = if stop.is_some() { left.min(LOOK) } else { left };
             let outcome = self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut bytes[done..]));
             match outcome {
                 Ok(0) => break,
                 Ok(read) => done += read,
-                Err(error) if waits(&error) => {}
+                Err(error) if waits(&error) => {
+                    if stop.is_some_and(|stop| stop()) {
+                        return Err(Error::new(ErrorKind::Io, format!("{} is not waited for any longer", self.peer)));
+                    }
+                }
                 Err(error) => return Err(failed(&self.peer, "read from", &error)),
             }
         }

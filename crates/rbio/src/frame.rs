@@ -12,7 +12,7 @@
 
 use resurgam_base::{Error, ErrorKind, Result, checksum};
 
-use crate::deadline::Timed;
+use crate::deadline::{Stop, Timed};
 
 pub(crate) const FRAME_HEADER_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"RBIO";
@@ -48,10 +48,10 @@ pub(crate) fn write(to: &mut Timed, message: &mut [u8]) -> Result<()> {
 /// Reads a frame's message, of at most `most` bytes, into `message`; false at the end of the connection.
 ///
 /// # Errors
-/// `Io`, also when it is not there in time or ends in the middle; `Corrupt` for what is no frame, or too long a one.
-pub(crate) fn read(from: &mut Timed, most: usize, message: &mut Vec<u8>) -> Result<bool> {
+/// `Io`, also when it is not there in time, ends in the middle, or is told to stop; `Corrupt` for what is no frame, or too long a one.
+pub(crate) fn read(from: &mut Timed, most: usize, message: &mut Vec<u8>, stop: Stop<'_>) -> Result<bool> {
     let mut head = [0; FRAME_HEADER_BYTES];
-    if !from.read_first(&mut head)? {
+    if !from.read_first(&mut head, stop)? {
         return Ok(false);
     }
     let word = |at: usize| head[at..].first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
@@ -72,7 +72,7 @@ pub(crate) fn read(from: &mut Timed, most: usize, message: &mut Vec<u8>) -> Resu
     while message.len() < length as usize {
         let at = message.len();
         message.resize((at + STEP).min(length as usize), 0);
-        from.read_all(&mut message[at..])?;
+        from.read_all(&mut message[at..], stop)?;
     }
     if checksum(message) != word(8) {
         return Err(Error::corrupt("the checksum of a frame is wrong"));

@@ -34,5 +34,5 @@ mod server;
 mod tests;
 
 pub use client::{Client, Connection, Peer};
-pub use message::{Answer, BlocksAnswer, Consumer, Hello, Request, Role, VERSION, VERSION_OLDEST};
+pub use message::{Answer, BlocksAnswer, Consumer, Hello, PAGES_MAX, Request, Role, VERSION, VERSION_OLDEST};
 pub use server::{Server, ServerConfig, ServerStats, Service};

@@ -9,11 +9,13 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use crate::frame::FRAME_HEADER_BYTES;
 
 /// The newest version of the messages that this program speaks, and the oldest.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 pub const VERSION_OLDEST: u16 = 1;
 
 /// Longest text in a message, in bytes: names and errors.
 const TEXT_BYTES_MAX: usize = 8 << 10;
+/// Most pages in a request.
+pub const PAGES_MAX: usize = 128;
 /// Most blocks in an answer.
 const BLOCKS_MAX: usize = 1 << 16;
 
@@ -60,6 +62,9 @@ pub enum Request {
     /// From the primary to the log service, from version 2 on: blocks, whether they are durable or not, in no order and with gaps; and that
     /// everything below `hardened` is durable in the landing zone, which takes so many bytes at most. The log of this epoch begins at `start`.
     Disseminate { epoch: u32, start: Lsn, hardened: Lsn, zone_bound: u64, blocks: Vec<(Lsn, Vec<u8>)> },
+    /// Pages as in [`Request::GetPage`], each with what it must be as new as; from version 3 on. Those that cannot be had in that time, all
+    /// together, are left out of the answer.
+    GetPages { pages: Vec<(PageId, Lsn)>, wait_ms: u32 },
 }
 
 /// Blocks of the log.
@@ -103,9 +108,22 @@ pub enum Answer {
         destaged: Lsn,
         consumers: Vec<Consumer>,
     },
+    /// For each page that was asked for, in that order, its bytes; none: it cannot be had now. From version 3 on.
+    Pages(Vec<Vec<u8>>),
 }
 
 impl Request {
+    /// The version in which it came to be.
+    pub(crate) fn since(&self) -> u16 {
+        match self {
+            // What is to be agreed upon.
+            Self::Hello { .. } => 0,
+            Self::GetPage { .. } | Self::PullBlocks { .. } | Self::Position => 1,
+            Self::Disseminate { .. } => 2,
+            Self::GetPages { .. } => 3,
+        }
+    }
+
     /// Its bytes, with room for the frame's header before them.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
@@ -127,6 +145,12 @@ impl Request {
                 out.u32(blocks.len() as u32);
                 for (lsn, block) in blocks {
                     out.u64(lsn.0).bytes(block);
+                }
+            }
+            Self::GetPages { pages, wait_ms } => {
+                out.u8(6).u32(*wait_ms).u32(pages.len() as u32);
+                for (page, at_least) in pages {
+                    out.u64(page.0).u64(at_least.0);
                 }
             }
         }
@@ -162,6 +186,14 @@ impl Request {
                 let blocks =
                     (0..count).map(|_| Ok((Lsn(from.u64()?), from.bytes()?.to_vec()))).collect::<Result<_>>()?;
                 Self::Disseminate { epoch, start, hardened, zone_bound, blocks }
+            }
+            6 => {
+                let (wait_ms, count) = (from.u32()?, from.u32()? as usize);
+                if count > PAGES_MAX {
+                    return Err(Error::corrupt(format!("a request for {count} pages")));
+                }
+                let pages = (0..count).map(|_| Ok((PageId(from.u64()?), Lsn(from.u64()?)))).collect::<Result<_>>()?;
+                Self::GetPages { pages, wait_ms }
             }
             kind => return Err(unknown("request", kind)),
         };
@@ -200,6 +232,12 @@ impl Answer {
                 out.u8(7).u64(disseminated.0).u64(destaged.0).u32(consumers.len() as u32);
                 for Consumer { name, position, durable, silent_ms } in consumers {
                     out.text(name).u64(position.0).u64(durable.0).u32(*silent_ms);
+                }
+            }
+            Self::Pages(pages) => {
+                out.u8(8).u32(pages.len() as u32);
+                for page in pages {
+                    out.bytes(page);
                 }
             }
         }
@@ -256,6 +294,13 @@ impl Answer {
                 };
                 let consumers = (0..count).map(|_| consumer(&mut from)).collect::<Result<_>>()?;
                 Self::Log { disseminated, destaged, consumers }
+            }
+            8 => {
+                let count = from.u32()? as usize;
+                if count > PAGES_MAX {
+                    return Err(Error::corrupt(format!("an answer with {count} pages")));
+                }
+                Self::Pages((0..count).map(|_| Ok(from.bytes()?.to_vec())).collect::<Result<_>>()?)
             }
             kind => return Err(unknown("answer", kind)),
         };
@@ -394,6 +439,7 @@ mod tests {
                 zone_bound: 4,
                 blocks: vec![(Lsn(5), vec![6, 7]), (Lsn(8), vec![])],
             },
+            Request::GetPages { pages: vec![(PageId(5), Lsn(6)), (PageId(7), Lsn(8))], wait_ms: 9 },
         ]
     }
 
@@ -412,6 +458,7 @@ mod tests {
                 destaged: Lsn(2),
                 consumers: vec![Consumer { name: "ä".into(), position: Lsn(3), durable: Lsn(4), silent_ms: 5 }],
             },
+            Answer::Pages(vec![vec![1, 2, 3], vec![], vec![4]]),
             Answer::Error(Error::new(ErrorKind::NotADatabase, "another one").with_hint("look").with_detail("what")),
         ]
     }
@@ -437,6 +484,17 @@ mod tests {
     }
 
     #[test]
+    fn too_many_pages_are_refused() {
+        for count in [0, PAGES_MAX, PAGES_MAX + 1] {
+            let request = Request::GetPages { pages: vec![(PageId(1), Lsn(2)); count], wait_ms: 3 };
+            let is_read = Request::decode(&request.encode()[FRAME_HEADER_BYTES..]).is_ok();
+            assert_eq!(is_read, count <= PAGES_MAX);
+            let answer = Answer::Pages(vec![vec![1]; count]);
+            assert_eq!(Answer::decode(&answer.encode()[FRAME_HEADER_BYTES..]).is_ok(), count <= PAGES_MAX);
+        }
+    }
+
+    #[test]
     fn a_long_text_is_cut_off_between_letters() {
         let error = Error::new(ErrorKind::Internal, "ä".repeat(TEXT_BYTES_MAX));
         let Answer::Error(came) = Answer::decode(&Answer::Error(error).encode()[FRAME_HEADER_BYTES..]).unwrap() else {
@@ -447,7 +505,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 1u8..7) {
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 1u8..9) {
             let with_kind = [&[kind], &bytes[..]].concat();
             for bytes in [&bytes, &with_kind] {
                 if let Ok(request) = Request::decode(bytes) {

@@ -31,11 +31,18 @@ pub struct ServerConfig {
     pub idle: Duration,
     /// Longest request.
     pub request_bytes_max: usize,
+    /// The newest version of the messages that is spoken: an older one for tests of neighbours.
+    pub newest: u16,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { connections_max: 1000, idle: Duration::from_secs(600), request_bytes_max: REQUEST_BYTES_MAX }
+        Self {
+            connections_max: 1000,
+            idle: Duration::from_secs(600),
+            request_bytes_max: REQUEST_BYTES_MAX,
+            newest: VERSION,
+        }
     }
 }
 
@@ -243,11 +250,13 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()
 /// Answers until the connection ends.
 fn serve(stream: &mut Timed, shared: &Shared) {
     let mut message = Vec::new();
-    let mut greeted = false;
+    // The version that was agreed upon.
+    let mut spoken = None;
     loop {
+        let greeted = spoken.is_some();
         stream.set_time(if greeted { shared.config.idle } else { FIRST });
         let most = if greeted { shared.config.request_bytes_max } else { REQUEST_BYTES_MAX };
-        match frame::read(stream, most, &mut message) {
+        match frame::read(stream, most, &mut message, None) {
             Ok(true) => {}
             // A client that has gone, or was silent for long, is nothing to be told of.
             Ok(false) => return,
@@ -265,26 +274,33 @@ fn serve(stream: &mut Timed, shared: &Shared) {
             }
         }
         shared.requests.fetch_add(1, Ordering::Relaxed);
-        let answer = answer(&message, greeted, shared);
+        let answer = answer(&message, spoken, shared);
         if message.capacity() > 1 << 20 {
             message = Vec::new();
         }
         let is_error = matches!(answer, Answer::Error(_));
         shared.errors.fetch_add(u64::from(is_error), Ordering::Relaxed);
-        let is_hello = matches!(answer, Answer::Hello(_));
+        if let Answer::Hello(hello) = &answer {
+            spoken = Some(hello.version);
+        }
         stream.set_time(SEND);
-        if frame::write(stream, &mut answer.encode()).is_err() || (!greeted && !is_hello) {
+        if frame::write(stream, &mut answer.encode()).is_err() || spoken.is_none() {
             return;
         }
-        greeted = true;
     }
 }
 
-fn answer(message: &[u8], greeted: bool, shared: &Shared) -> Answer {
+fn answer(message: &[u8], spoken: Option<u16>, shared: &Shared) -> Answer {
     let goes_on = || !shared.stopping.load(Ordering::SeqCst);
     let answered = catch_unwind(AssertUnwindSafe(|| match Request::decode(message)? {
         Request::Hello { oldest, newest, role, database } => greet(shared, oldest, newest, role, database),
-        _ if !greeted => Err(Error::new(ErrorKind::InvalidParameter, "the first message is not a greeting")),
+        request if spoken.is_none_or(|version| request.since() > version) => {
+            let what = match spoken {
+                None => "the first message is not a greeting",
+                Some(_) => "a request that the version agreed upon does not have",
+            };
+            Err(Error::new(ErrorKind::InvalidParameter, what))
+        }
         request => shared.service.answer(&request, &goes_on),
     }));
     let answered = answered.unwrap_or_else(|_| Err(Error::internal("a panic while a request was answered")));
@@ -292,12 +308,13 @@ fn answer(message: &[u8], greeted: bool, shared: &Shared) -> Answer {
 }
 
 fn greet(shared: &Shared, oldest: u16, newest: u16, role: Role, database: [u8; 16]) -> Result<Answer> {
-    let version = newest.min(VERSION);
+    let version = newest.min(shared.config.newest);
     if version < oldest.max(VERSION_OLDEST) {
         return Err(Error::new(
             ErrorKind::NewerFormat,
             format!(
-                "versions {oldest} to {newest} of the messages are spoken on one side, {VERSION_OLDEST} to {VERSION} on the other"
+                "versions {oldest} to {newest} of the messages are spoken on one side, {VERSION_OLDEST} to {} on the other",
+                shared.config.newest
             ),
         )
         .with_hint("Neighbouring versions work together: bring the older side up to date first."));

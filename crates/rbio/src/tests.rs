@@ -31,6 +31,9 @@ impl Service for Numbers {
                 }
                 Err(Error::new(ErrorKind::Stopped, "the end"))
             }
+            Request::GetPages { pages, .. } => {
+                Ok(Answer::Pages(pages.iter().map(|(page, _)| page.0.to_le_bytes().to_vec()).collect()))
+            }
             Request::GetPage { page, .. } => Ok(Answer::Page(page.0.to_le_bytes().repeat(1024))),
             _ => Err(Error::new(ErrorKind::NotSupported, "no")),
         }
@@ -88,7 +91,7 @@ fn another_database_and_other_versions_are_refused() {
     let mut connection = Connection::open(&address, ME, TIME).unwrap();
     // Neighbouring versions work together; it is the highest that both know.
     for (oldest, newest, fits) in
-        [(1, 1, Some(1)), (1, 2, Some(2)), (2, 3, Some(2)), (3, 4, None), (0, 0, None), (0, 9, Some(2))]
+        [(1, 1, Some(1)), (2, 3, Some(3)), (3, 4, Some(3)), (4, 5, None), (0, 0, None), (0, 9, Some(3))]
     {
         let hello = Request::Hello { oldest, newest, role: Role::Client, database: DATABASE };
         match connection.call(&hello, TIME).unwrap() {
@@ -97,6 +100,44 @@ fn another_database_and_other_versions_are_refused() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// What a neighbour of an earlier version does not know is not sent to it, and not taken from it.
+#[test]
+fn neighbours_agree_on_what_can_be_asked() {
+    let pages = Request::GetPages { pages: vec![(PageId(5), Lsn(1)), (PageId(6), Lsn(1))], wait_ms: 0 };
+    let new = start(ServerConfig::default());
+    let client = Client::new(&new.address().to_string(), ME);
+    let Answer::Pages(answer) = client.call(&pages, TIME).unwrap() else { panic!("no pages") };
+    assert_eq!((answer.len(), &answer[1][..]), (2, &6u64.to_le_bytes()[..]));
+    // A client of the version before, which sends it all the same.
+    let mut connection = Connection::open(&new.address().to_string(), ME, TIME).unwrap();
+    let hello = Request::Hello { oldest: 1, newest: 2, role: Role::Client, database: DATABASE };
+    assert!(matches!(connection.call(&hello, TIME).unwrap(), Answer::Hello(hello) if hello.version == 2));
+    let Answer::Error(error) = connection.call(&pages, TIME).unwrap() else { panic!("it was answered") };
+    assert_eq!(error.kind(), ErrorKind::InvalidParameter);
+    is_page(connection.call(&page(7), TIME), 7);
+    // A server of the version before.
+    let old = start(ServerConfig { newest: 2, ..ServerConfig::default() });
+    let client = Client::new(&old.address().to_string(), ME);
+    for _ in 0..2 {
+        assert_eq!(client.call(&pages, TIME).unwrap_err().kind(), ErrorKind::NotSupported);
+        is_page(client.call(&page(8), TIME), 8);
+    }
+    assert_eq!((old.stats().connections, old.stats().errors), (1, 0), "the connection is as good as before");
+}
+
+/// Who waits is told to stop, and goes on at once.
+#[test]
+fn a_wait_is_stopped() {
+    let server = start(ServerConfig::default());
+    let client = Client::new(&server.address().to_string(), ME);
+    is_page(client.call_unless(&page(1), TIME, &|| false), 1);
+    let begun = Instant::now();
+    let stop = || begun.elapsed() > Duration::from_millis(100);
+    assert_eq!(client.call_unless(&page(14), TIME, &stop).unwrap_err().kind(), ErrorKind::Io);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    is_page(client.call(&page(2), TIME), 2);
 }
 
 #[test]

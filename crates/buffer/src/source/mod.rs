@@ -33,6 +33,7 @@ mod tests;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use parking_lot::RwLock;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
@@ -43,6 +44,7 @@ use resurgam_vfs::File;
 use crate::files::Files;
 use crate::images::Images;
 use crate::openings::{OTHER_FILES, Openings};
+use crate::patience;
 use crate::planted::Planted;
 use crate::stats::{Counters, bump};
 use last_written::{LastWritten, Written};
@@ -214,8 +216,11 @@ impl Sources {
     /// used and the page could not be rebuilt.
     pub fn load(&self, page: PageId, buf: &mut PageBuf, counters: &Counters) -> Result<Loaded> {
         if let Some(remote) = self.remote() {
-            remote.load(page, buf, self.log.end_lsn())?;
-            return Ok(Loaded::from_file(0, Lsn::NONE));
+            let (wait, begun) = (patience::Wait::begin(), Instant::now());
+            let outcome = remote.load(page, buf, self.log.end_lsn(), &|| wait.check());
+            bump(&counters.remote_wait_micros, begun.elapsed().as_micros() as u64);
+            bump(&counters.remote_pages, u64::from(outcome.is_ok()));
+            return outcome.map(|()| Loaded::from_file(0, Lsn::NONE));
         }
         let (file, offset) = self.files.locate(page)?;
         let file = &*file;

@@ -11,30 +11,47 @@
 //! 2. A bucket never goes down. After a restart it begins at a floor that no page changed before the last checkpoint can
 //!    be above, and each page that analysis has met is raised to its last record.
 //! 3. What a page server sends is not trusted: checksum, page id, and the LSN are looked at.
+//! 4. How new a page must be is found out while its frame is latched and can be found: nobody else has the page, changes it, and evicts it
+//!    between that and its coming. Pages that are asked for ahead (`ahead.rs`) are no exception.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
 
+use crate::patience::LOOK;
+
 /// Buckets of the map: half a megabyte.
 const BUCKETS: usize = 1 << 16;
 
 /// Where pages come from that are in no file of this process.
 pub trait RemotePages: Send + Sync {
-    /// Fills `buf` with the page as it is with its record at `at_least`, or with later ones. Waits until that is applied.
+    /// Fills `buf` with the page as it is with its record at `at_least`, or with later ones. Waits until that is applied; asks `stop`
+    /// meanwhile, some ten times a second, and ends with its error.
     ///
     /// # Errors
-    /// `Io` when it cannot be had now and may be later; `Corrupt` when it is damaged there, and was not mended.
-    fn get_page(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()>;
+    /// `Io` when it cannot be had now and may be later; `Corrupt` when it is damaged there, and was not mended; that of `stop`.
+    fn get_page(&self, page: PageId, at_least: Lsn, stop: &dyn Fn() -> Result<()>, buf: &mut PageBuf) -> Result<()>;
+
+    /// How many pages can be asked for in one request; 0: only one by one.
+    fn most_at_once(&self) -> usize {
+        0
+    }
+
+    /// Asks for pages that nobody waits for yet, each as in [`RemotePages::get_page`], in one request. Gives `got` those that are had without
+    /// much waiting, by their place in the list; what fails is not told.
+    fn get_pages(&self, _: &[(PageId, Lsn)], _stop: &dyn Fn() -> Result<()>, _got: &mut dyn FnMut(usize, &[u8])) {}
 }
 
 /// The page servers, and how new the pages are that they are asked for.
 pub(crate) struct Remote {
     pages: Arc<dyn RemotePages>,
+    blocking: fn(&mut dyn FnMut()),
     floor: Lsn,
     buckets: Box<[AtomicU64]>,
     /// The last record of each page that analysis has met, until the page is read: more is known of it than its bucket says.
@@ -47,10 +64,10 @@ fn bucket(page: PageId) -> usize {
 
 impl Remote {
     /// No page that analysis does not name ([`Remote::analysed`]) has a record at or behind `floor`.
-    pub fn new(pages: Arc<dyn RemotePages>, floor: Lsn) -> Self {
+    pub fn new(pages: Arc<dyn RemotePages>, blocking: fn(&mut dyn FnMut()), floor: Lsn) -> Self {
         let mut buckets = Vec::new();
         buckets.resize_with(BUCKETS, || AtomicU64::new(0));
-        Self { pages, floor, buckets: buckets.into_boxed_slice(), analysed: RwLock::default() }
+        Self { pages, blocking, floor, buckets: buckets.into_boxed_slice(), analysed: RwLock::default() }
     }
 
     /// Recovery has found that the page's last record is there. Before pages are read.
@@ -74,13 +91,52 @@ impl Remote {
         self.analysed.read().get(&page).copied().unwrap_or(self.floor)
     }
 
-    /// Fills `buf` with the page. `end`: where the log ends now.
+    /// See [`RemotePages`].
+    pub fn pages(&self) -> &dyn RemotePages {
+        &*self.pages
+    }
+
+    /// Fills `buf` with the page, whose frame is the caller's. `end`: where the log ends now.
     ///
     /// # Errors
-    /// Those of [`RemotePages::get_page`]; `Corrupt`, naming the page, for an answer that cannot be.
-    pub fn load(&self, page: PageId, buf: &mut PageBuf, end: Lsn) -> Result<()> {
-        let at_least = self.at_least(page);
-        self.pages.get_page(page, at_least, buf)?;
+    /// Those of [`RemotePages::get_page`]; `Io`, naming the page, for an answer that cannot be.
+    pub fn load(&self, page: PageId, buf: &mut PageBuf, end: Lsn, stop: &dyn Fn() -> Result<()>) -> Result<()> {
+        let (at_least, begun, is_long) = (self.at_least(page), Instant::now(), Cell::new(false));
+        let stop_if_long = || {
+            stop()?;
+            if begun.elapsed() > LOOK {
+                is_long.set(true);
+                return Err(Error::internal("it is asked for again"));
+            }
+            Ok(())
+        };
+        match self.pages.get_page(page, at_least, &stop_if_long, buf) {
+            // Once more, where it holds up nobody: it is seldom that a page takes so long.
+            Err(_) if is_long.get() => self.long(|| self.pages.get_page(page, at_least, stop, buf))?,
+            outcome => outcome?,
+        }
+        self.accept(page, buf, end)
+    }
+
+    /// Does what keeps the thread waiting for long.
+    pub fn long<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (mut work, mut done) = (Some(work), None);
+        (self.blocking)(&mut || {
+            if let Some(work) = work.take() {
+                done = Some(work());
+            }
+        });
+        match done {
+            Some(done) => done,
+            None => unreachable!("it is run once"),
+        }
+    }
+
+    /// Looks at a page that has come; `end` is where the log ended before it was asked for.
+    ///
+    /// # Errors
+    /// `Io`, naming the page, for what cannot be.
+    pub fn accept(&self, page: PageId, buf: &PageBuf, end: Lsn) -> Result<()> {
         let bad = |what: String| {
             // Another page server, or this one later, may have a good one.
             Err(Error::new(ErrorKind::Io, format!("page {page} came from a page server as {what}")))
@@ -117,7 +173,7 @@ mod tests {
     struct One(Mutex<(Option<PageBuf>, Vec<(PageId, Lsn)>)>);
 
     impl RemotePages for One {
-        fn get_page(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()> {
+        fn get_page(&self, page: PageId, at_least: Lsn, _: &dyn Fn() -> Result<()>, buf: &mut PageBuf) -> Result<()> {
             let mut state = self.0.lock();
             state.1.push((page, at_least));
             match &state.0 {
@@ -138,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_page_is_asked_for_as_new_as_it_was() {
-        let remote = Remote::new(Arc::new(One::default()), Lsn(100));
+        let remote = Remote::new(Arc::new(One::default()), |work| work(), Lsn(100));
         let (a, b) = (PageId(5), PageId(6));
         assert_eq!((remote.at_least(a), remote.at_least(b)), (Lsn(100), Lsn(100)));
         remote.analysed(a, Lsn(300));
@@ -161,13 +217,13 @@ mod tests {
     #[test]
     fn answers_are_not_trusted() {
         let server = Arc::new(One::default());
-        let remote = Remote::new(Arc::clone(&server) as Arc<dyn RemotePages>, Lsn(100));
+        let remote = Remote::new(Arc::clone(&server) as Arc<dyn RemotePages>, |work| work(), Lsn(100));
         let (id, end) = (PageId(5), Lsn(1000));
         remote.analysed(id, Lsn(300));
         let mut buf = PageBuf::zeroed();
         let mut give = |given: Option<PageBuf>| {
             server.0.lock().0 = given;
-            remote.load(id, &mut buf, end)
+            remote.load(id, &mut buf, end, &|| Ok(()))
         };
         assert_eq!(give(None).unwrap_err().kind(), ErrorKind::Io, "nothing");
         assert_eq!(give(Some(page(PageId(6), Lsn(300)))).unwrap_err().kind(), ErrorKind::Io, "another page");

@@ -37,6 +37,7 @@ pub struct Cluster {
     pub xlog: Option<(String, String)>,
     pub log_bytes_max: u64,
     pub buffer_pages: usize,
+    pub read_ahead_pages: usize,
 }
 
 /// Whatever can be done to a record, until it is out of reach.
@@ -160,6 +161,7 @@ impl Cluster {
             xlog: None,
             log_bytes_max: 1 << 30,
             buffer_pages: 64,
+            read_ahead_pages: 128,
         }
     }
 
@@ -210,6 +212,7 @@ impl Cluster {
         let text = |name: &str| self.path(name).to_str().expect("a path").to_owned();
         Options {
             buffer_bytes: self.buffer_pages * limits::PAGE_SIZE,
+            read_ahead_pages: self.read_ahead_pages,
             log_segment_bytes: 1 << 20,
             archive: Some(text("archive")),
             backups: Some(text("backups")),
@@ -269,8 +272,37 @@ impl Rows {
         Ok(())
     }
 
-    /// Every row is what was committed last.
+    /// Every row is what was committed last, one by one and in a scan.
     pub fn check(&self, db: &Database) -> Result<()> {
+        self.check_one_by_one(db)?;
+        for direction in [Direction::Forward, Direction::Backward] {
+            let tx = db.begin(Isolation::ReadCommitted);
+            let found = self.scan(&tx.statement(StatementKind::Read)?, direction)?;
+            let expected = self.values.iter().enumerate().map(|(id, n)| (id as i64, *n));
+            assert_eq!(found, expected.collect::<Vec<_>>(), "{direction:?}");
+        }
+        Ok(())
+    }
+
+    /// All rows, in the order of their ids.
+    pub fn scan(&self, view: &ReadView, direction: Direction) -> Result<Vec<(i64, i64)>> {
+        let mut cursor = view.scan(&self.table, KeyRange::all(), direction);
+        let (mut batch, mut found) = (RowBatch::default(), Vec::new());
+        while cursor.next_batch(&mut batch, 1000)? {
+            for at in 0..batch.len() {
+                let column = |column| self.table.column(batch.row(at), column);
+                let (DatumRef::Int8(id), DatumRef::Int8(n)) = (column(0)?, column(1)?) else { panic!("no numbers") };
+                found.push((id, n));
+            }
+            batch.clear();
+        }
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        Ok(found)
+    }
+
+    fn check_one_by_one(&self, db: &Database) -> Result<()> {
         let tx = db.begin(Isolation::ReadCommitted);
         let view = tx.statement(StatementKind::Read)?;
         let mut row = RowBuf::default();

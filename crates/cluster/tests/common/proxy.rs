@@ -1,10 +1,11 @@
-//! A bad network: forwards what comes to an address, and cuts, delays and damages it by a seed.
+//! A bad network: forwards what comes to an address, and cuts, delays and damages it by a seed; or a long one, on which all takes a while.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -37,6 +38,44 @@ impl Proxy {
         });
         Self { address, silent, faults }
     }
+}
+
+/// Forwards what comes to an address, all of it `later`; returns where.
+#[allow(dead_code)]
+pub fn distant(to: &str, later: Duration) -> String {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("its address").to_string();
+    let to = to.to_owned();
+    std::thread::spawn(move || {
+        for here in socket.incoming().flatten() {
+            let Ok(there) = TcpStream::connect(&to) else { continue };
+            let _ = (here.set_nodelay(true), there.set_nodelay(true));
+            for (from, to) in [(&here, &there), (&there, &here)] {
+                let (Ok(mut from), Ok(mut to)) = (from.try_clone(), to.try_clone()) else { continue };
+                // What comes meanwhile is on its way, too.
+                let (sender, way) = mpsc::channel::<(Instant, Vec<u8>)>();
+                std::thread::spawn(move || {
+                    let mut buf = vec![0; 64 << 10];
+                    while let Ok(read @ 1..) = from.read(&mut buf) {
+                        let _ = sender.send((Instant::now() + later, buf[..read].to_vec()));
+                    }
+                });
+                std::thread::spawn(move || {
+                    for (due, bytes) in way {
+                        // Shorter than a sleep is exact.
+                        while Instant::now() < due {
+                            std::thread::sleep(Duration::from_micros(10));
+                        }
+                        if to.write_all(&bytes).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    address
 }
 
 fn forward(

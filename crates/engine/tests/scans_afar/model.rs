@@ -1,0 +1,192 @@
+//! Scans of a table that is larger than memory, over a page server that is as far behind as it may be, among changes and crashes: each is compared with
+//! an ordered map. (The tables of the other schedules have few leaves: nothing is asked for ahead there.)
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_engine::*;
+use resurgam_vfs::{SimConfig, SimVfs, Vfs};
+
+use crate::remote::{Beside, PlantedInPages};
+use crate::rng::Rng;
+use crate::schedule::{ARCHIVE, BACKUPS};
+
+const ROWS: i64 = 2_000;
+const STEPS: u64 = 60;
+const DIR: &str = "/db";
+
+/// Of one schedule.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Met {
+    pub scans: u64,
+    pub crashes: u64,
+    /// Pages that came ahead and were used.
+    pub used_ahead: u64,
+}
+
+struct World {
+    rng: Rng,
+    vfs: SimVfs,
+    db: Database,
+    table: Arc<Table>,
+    rows: BTreeMap<i64, i64>,
+    met: Met,
+}
+
+fn open(vfs: &SimVfs) -> Result<Database> {
+    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let beside = Arc::new(Beside::new(Arc::clone(&vfs), PlantedInPages::None));
+    let options = Options {
+        buffer_bytes: 64 * limits::PAGE_SIZE,
+        log_segment_bytes: 1 << 20,
+        archive: Some(ARCHIVE.into()),
+        backups: Some(BACKUPS.into()),
+        pages: Some(PageServiceHandle(beside)),
+        background: false,
+        ..Options::default()
+    };
+    Database::open_with(vfs, Path::new(DIR), options, |_| {})
+}
+
+fn table(db: &Database) -> Result<Arc<Table>> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    tx.table("public", "t")?.ok_or_else(|| Error::new(ErrorKind::UndefinedTable, "t"))
+}
+
+/// Runs one schedule. The error says what was broken.
+pub fn run(seed: u64) -> std::result::Result<Met, String> {
+    let told = |error: Error| format!("{error:?}");
+    let mut world = World::new(seed).map_err(told)?;
+    for step in 0..STEPS {
+        match world.step().map_err(told)? {
+            None => {}
+            Some(what) => return Err(format!("step {step}: {what}")),
+        }
+    }
+    world.ends();
+    Ok(world.met)
+}
+
+impl World {
+    fn new(seed: u64) -> Result<Self> {
+        let mut rng = Rng::new(seed);
+        let vfs = SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: 512 });
+        for disk in ["/disk5", "/disk6", "/disk7"] {
+            vfs.make_folder(Path::new(disk))?;
+        }
+        let db = open(&vfs)?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let spec = TableSpec::new("public", "t").column("id", ColumnType::Int8).column("n", ColumnType::Int8);
+        let table = tx.create_table(spec.column("pad", ColumnType::Text).primary_key(&["id"]))?.done()?;
+        tx.commit(Durability::Sync)?.wait()?;
+        let mut world = Self { rng, vfs, db, table, rows: BTreeMap::new(), met: Met::default() };
+        world.write(|world, tx| {
+            for id in 0..ROWS {
+                world.put(tx, id * 2, 0)?;
+            }
+            Ok(true)
+        })?;
+        // What a crash takes of the page server's file is made from the archive, which nobody fills by himself here.
+        world.db.archive_now()?;
+        Ok(world)
+    }
+
+    fn key(&self, id: i64) -> Result<Vec<u8>> {
+        let mut key = Vec::new();
+        self.table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
+        Ok(key)
+    }
+
+    /// A transaction, which commits if it says so; else all is as before.
+    fn write(&mut self, work: impl FnOnce(&mut Self, &Transaction) -> Result<bool>) -> Result<()> {
+        let before = self.rows.clone();
+        let tx = self.db.begin(Isolation::ReadCommitted);
+        tx.statement(StatementKind::PointWrite)?;
+        if work(self, &tx)? {
+            tx.commit(Durability::Sync)?.wait()
+        } else {
+            self.rows = before;
+            tx.rollback()
+        }
+    }
+
+    fn put(&mut self, tx: &Transaction, id: i64, n: i64) -> Result<()> {
+        let pad = "p".repeat(self.rng.range(150, 350) as usize);
+        let row = [DatumRef::Int8(id), DatumRef::Int8(n), DatumRef::Text(&pad)];
+        if self.rows.insert(id, n).is_some() {
+            tx.update(&self.table, &self.key(id)?, Seen::Snapshot, &row)?.done()?;
+        } else {
+            tx.insert(&self.table, &row)?.done()?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<Option<String>> {
+        match self.rng.below(16) {
+            0 => self.db.checkpoint()?,
+            1 => self.db.archive_now().map(drop)?,
+            2 => {
+                self.ends();
+                self.met.crashes += 1;
+                // The files of the one that is gone are of the disk before the crash.
+                self.vfs = self.vfs.crash();
+                self.db = open(&self.vfs)?;
+                self.table = table(&self.db)?;
+            }
+            3..8 => {
+                let commits = !self.rng.one_in(6);
+                let n = self.rng.next() as i64 >> 1;
+                self.write(|world, tx| {
+                    for _ in 0..world.rng.range(1, 40) {
+                        let id = world.rng.below(2 * ROWS as u64) as i64;
+                        world.put(tx, id, n)?;
+                    }
+                    Ok(commits)
+                })?;
+            }
+            _ => return self.scan(),
+        }
+        Ok(None)
+    }
+
+    fn ends(&mut self) {
+        self.met.used_ahead += self.db.stats().pool.ahead_used;
+    }
+
+    fn scan(&mut self) -> Result<Option<String>> {
+        self.met.scans += 1;
+        let from = if self.rng.one_in(3) { self.rng.below(2 * ROWS as u64) as i64 } else { 0 };
+        let to = if self.rng.one_in(3) { from + self.rng.below(2000) as i64 } else { 2 * ROWS };
+        let direction = if self.rng.one_in(2) { Direction::Forward } else { Direction::Backward };
+        let range = KeyRange { low: Bound::Included(self.key(from)?), high: Bound::Excluded(self.key(to)?) };
+        let most = self.rng.range(1, 400) as usize;
+        let tx = self.db.begin(Isolation::ReadCommitted);
+        let mut cursor = tx.statement(StatementKind::Read)?.scan(&self.table, range, direction);
+        let (mut batch, mut found) = (RowBatch::default(), Vec::new());
+        while cursor.next_batch(&mut batch, most)? {
+            for at in 0..batch.len() {
+                let column = |column| self.table.column(batch.row(at), column);
+                let (DatumRef::Int8(id), DatumRef::Int8(n)) = (column(0)?, column(1)?) else {
+                    return Ok(Some("a row without numbers".to_owned()));
+                };
+                found.push((id, n));
+            }
+            batch.clear();
+        }
+        if direction == Direction::Backward {
+            found.reverse();
+        }
+        let expected: Vec<_> = self.rows.range(from..to).map(|(id, n)| (*id, *n)).collect();
+        if found == expected {
+            return Ok(None);
+        }
+        let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+        Ok(Some(format!(
+            "{direction:?} from {from} to {to}: {} rows, {} expected; {differs:?}",
+            found.len(),
+            expected.len()
+        )))
+    }
+}
