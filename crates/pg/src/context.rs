@@ -52,6 +52,8 @@ pub struct Activity {
     /// `active`, `idle`, `idle in transaction`, `idle in transaction (aborted)`.
     pub state: String,
     pub query: String,
+    /// It waits for a page.
+    pub waits_for_page: bool,
     pub backend_xid: Option<u64>,
     /// The newest commit that the snapshot that it holds sees.
     pub snapshot: Option<u64>,

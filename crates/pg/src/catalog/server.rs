@@ -239,6 +239,10 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("backend_type", "client backend".into()),
                 ];
                 of_client.into_iter().for_each(|(name, value)| rows.put(name, value));
+                if session.waits_for_page {
+                    rows.put("wait_event_type", "IO".into());
+                    rows.put("wait_event", "DataFileRead".into());
+                }
             }
         }
         "pg_stat_progress_create_index" => {

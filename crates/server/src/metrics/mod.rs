@@ -6,7 +6,7 @@
 
 mod exposition;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use resurgam_engine::limits::PAGE_SIZE;
 use resurgam_engine::{CheckpointStats, Database, LogStats, LogStatus, PaceReason, Stats};
@@ -649,6 +649,29 @@ fn buffers(out: &mut Exposition, stats: &Stats) {
         "Times a reader or writer had to write pages itself because no clean one was left to make room.",
         pool.foreground_cleans,
     );
+    out.counter(
+        "resurgam_remote_pages_total",
+        "Pages that were had from page servers when they were needed.",
+        pool.remote_pages,
+    );
+    out.counter(
+        "resurgam_remote_wait_seconds_total",
+        "Time that those who needed them waited.",
+        Duration::from_micros(pool.remote_wait_micros),
+    );
+    out.counter(
+        "resurgam_page_waits_given_up_total",
+        "Waits for a page that ended because their statement had to stop.",
+        pool.page_waits_given_up,
+    );
+    out.counter(
+        "resurgam_read_ahead_pages_total",
+        "Pages that scans have asked page servers for before they needed them.",
+        pool.ahead_asked,
+    );
+    out.counter("resurgam_read_ahead_used_total", "Of these, those that were used.", pool.ahead_used);
+    out.counter("resurgam_read_ahead_wasted_total", "Those that left memory unused.", pool.ahead_wasted);
+    out.counter("resurgam_read_ahead_not_had_total", "Those that did not come.", pool.ahead_not_had);
     out.counter("resurgam_redo_pages_total", "Pages brought up to date from the log.", pool.redone_pages);
     out.counter("resurgam_redo_records_total", "Log records applied in doing so.", pool.redone_records);
     out.counter("resurgam_space_pages_allocated_total", "Pages allocated.", pool.pages_allocated);

@@ -37,7 +37,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::Statement;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use resurgam_engine::{Durability, ErrorKind, Isolation, RowBuf, Savepoint, StatementKind, Transaction};
+use resurgam_engine::{Durability, ErrorKind, Interrupt, Isolation, RowBuf, Savepoint, StatementKind, Transaction};
 use tokio::time::Instant;
 
 use crate::ddl::database::Closing;
@@ -600,8 +600,14 @@ impl Session {
     /// time, or the session ends. Between statements (a rollback) nothing stops it.
     pub(crate) fn engine_transaction(&self, isolation: Isolation) -> Transaction {
         let txn = self.db.engine.begin(isolation);
+        txn.set_interrupt(Some(self.interrupt()));
+        txn
+    }
+
+    /// What long work and waits of the engine ask whether the statement has to stop.
+    pub(crate) fn interrupt(&self) -> Interrupt {
         let stop = Arc::clone(&self.shared.stop);
-        txn.set_interrupt(Some(Arc::new(move || {
+        Arc::new(move || {
             if !stop.is_running() {
                 return Ok(());
             }
@@ -609,8 +615,7 @@ impl Session {
                 let kind = if error.sqlstate == "57P01" { ErrorKind::Stopped } else { ErrorKind::Cancelled };
                 resurgam_base::Error::new(kind, error.into_fields().message)
             })
-        })));
-        txn
+        })
     }
 
     /// The statement is of a transaction that need not be there; see [`Session::select_plainly`].

@@ -408,6 +408,7 @@ impl SessionShared {
             state_change: time(self.statement_start()),
             state: state.to_owned(),
             query: query.to_string(),
+            waits_for_page: txn.as_ref().is_some_and(Transaction::waits_for_page),
             snapshot: txn.as_ref().and_then(Transaction::snapshot_if_free).map(|ts| ts.0),
             backend_xid: txn.as_ref().and_then(Transaction::id_if_free).map(|id| id.0),
         }

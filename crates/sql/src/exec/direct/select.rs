@@ -164,7 +164,7 @@ impl Session {
         }
         let Some(Located::One(key)) = select.rows.locate(params)? else { return Ok(None) };
         self.begin_plainly();
-        let view = self.db.engine.plain_view();
+        let view = self.db.engine.plain_view().interrupted_by(|| self.interrupt());
         let mut row = std::mem::take(&mut self.row_unused);
         let found = match select.rows.one(&view, &key, params, &mut row) {
             // Planned and run again by who can.
