@@ -188,6 +188,7 @@ fn engine_options(settings: &Settings) -> Result<Options, String> {
         max_prepared_transactions: settings.max_prepared_transactions as usize,
         wal_writer_delay: settings.wal_writer_delay,
         cleaner_interval_s: settings.cleaner_interval.as_secs_f64(),
+        read_ahead_pages: settings.read_ahead_pages as usize,
         analyze_interval_s: settings.analyze_interval.as_secs_f64(),
         versions: resurgam_engine::VersionCaps {
             in_row: settings.in_row_versioning,

@@ -146,6 +146,8 @@ settings! {
     page_server_lease: Duration, "page-server-lease", "RESURGAM_PAGE_SERVER_LEASE", "10min";
     /// How long a statement waits for a page that no page server gives.
     page_server_patience: Duration, "page-server-patience", "RESURGAM_PAGE_SERVER_PATIENCE", "1min";
+    /// For the role primary with page servers: most pages that a scan asks them for at once, before it comes to them; 0: each when it is needed.
+    read_ahead_pages: u32, "read-ahead-pages", "RESURGAM_READ_AHEAD_PAGES", "128";
     /// For the role pageserver without log services: address and port where the primary gives the log (its --log-listen).
     primary: String, "primary", "RESURGAM_PRIMARY", "127.0.0.1:5434";
     /// Address and port of the HTTP endpoint with /metrics (Prometheus), /health and /ready, for instance 127.0.0.1:9187. It asks for no password: give it an address that only your monitoring reaches. Empty: none.
