@@ -82,19 +82,40 @@ async fn sorts_aggregates_and_windows_spill() {
     assert_eq!(rows(&mut session, spilling[0].0).await, ["29999"]);
 }
 
+/// Joins of tables that do not fit.
+const JOINS: [&str; 6] = [
+    "SELECT count(*) || ' ' || sum(length(a.t)) || ' ' || sum(b.id) FROM w a JOIN w b ON a.k || '' = b.k || ''",
+    "SELECT count(*) || ' ' || count(b.t) FROM w a LEFT JOIN w b ON a.k || '' = b.k || '' AND b.id % 3 = 0",
+    "SELECT count(*) || ' ' || count(b.t) FROM w a FULL JOIN w b ON a.id + 7 = b.id + 0 AND a.t || '' < b.t",
+    "SELECT count(*) FROM w a WHERE EXISTS (SELECT FROM w b WHERE a.t || '' = b.t || '' AND b.id > 100)",
+    "SELECT count(*) FROM w a WHERE NOT EXISTS (SELECT FROM w b WHERE a.t || '' = b.t || '' AND b.id > 100)",
+    // Rows without a partner have no values of columns that are NOT NULL.
+    "SELECT count(*) || ' ' || sum(length(b.t)) || ' ' || count(c.t) FROM w b \
+     LEFT JOIN w c ON c.id + 0 = nullif(b.id % 200, 7) AND c.id + b.id <> 26",
+];
+
+/// What sorts lay by follows the memory that there is: a join has two of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn joins_spill_in_little_memory() {
+    let (_dir, large) = open(2 << 30);
+    let mut wanted = session(&large);
+    wide(&mut wanted, 20_000).await;
+    for megabytes in [32, 40, 64] {
+        let (_dir, small) = open(megabytes << 20);
+        let mut got = session(&small);
+        wide(&mut got, 20_000).await;
+        rows(&mut got, "SET work_mem = '1MB'").await;
+        let before = small.temp_totals().bytes;
+        for sql in JOINS {
+            assert_eq!(rows(&mut got, sql).await, rows(&mut wanted, sql).await, "{megabytes} MB: {sql}");
+        }
+        assert!(small.temp_totals().bytes > before, "{megabytes} MB: nothing spilled");
+    }
+}
+
 /// A hash join whose side is more than there is becomes a merge of sorts; answers are those of more memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn joins_that_do_not_fit_spill() {
-    let queries = [
-        "SELECT count(*) || ' ' || sum(length(a.t)) || ' ' || sum(b.id) FROM w a JOIN w b ON a.k || '' = b.k || ''",
-        "SELECT count(*) || ' ' || count(b.t) FROM w a LEFT JOIN w b ON a.k || '' = b.k || '' AND b.id % 3 = 0",
-        "SELECT count(*) || ' ' || count(b.t) FROM w a FULL JOIN w b ON a.id + 7 = b.id + 0 AND a.t || '' < b.t",
-        "SELECT count(*) FROM w a WHERE EXISTS (SELECT FROM w b WHERE a.t || '' = b.t || '' AND b.id > 100)",
-        "SELECT count(*) FROM w a WHERE NOT EXISTS (SELECT FROM w b WHERE a.t || '' = b.t || '' AND b.id > 100)",
-        // Rows without a partner have no values of columns that are NOT NULL.
-        "SELECT count(*) || ' ' || sum(length(b.t)) || ' ' || count(c.t) FROM w b \
-         LEFT JOIN w c ON c.id + 0 = nullif(b.id % 200, 7) AND c.id + b.id <> 26",
-    ];
     let (_dir, large) = open(2 << 30);
     let mut wanted = session(&large);
     wide(&mut wanted, 40_000).await;
@@ -103,12 +124,12 @@ async fn joins_that_do_not_fit_spill() {
     wide(&mut got, 40_000).await;
     rows(&mut got, "SET work_mem = '8MB'").await;
     let mut spilled = 0;
-    for sql in queries {
+    for sql in JOINS {
         let before = small.temp_totals().bytes;
         assert_eq!(rows(&mut got, sql).await, rows(&mut wanted, sql).await, "{sql}");
         spilled += usize::from(small.temp_totals().bytes > before);
     }
-    assert!(spilled >= 3, "{spilled} of {} spilled", queries.len());
+    assert!(spilled >= 3, "{spilled} of {} spilled", JOINS.len());
     assert_eq!(large.temp_totals().files, 0);
     // So is the query of a statement that writes.
     rows(&mut got, "CREATE TABLE s (id int, n int)").await;
@@ -116,7 +137,7 @@ async fn joins_that_do_not_fit_spill() {
     rows(&mut got, insert).await;
     assert_eq!(rows(&mut got, "SELECT count(*) || ' ' || sum(n) FROM s").await, ["40000 160000000"]);
     rows(&mut got, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
-    assert_eq!(rows(&mut got, queries[0]).await, rows(&mut wanted, queries[0]).await);
+    assert_eq!(rows(&mut got, JOINS[0]).await, rows(&mut wanted, JOINS[0]).await);
     rows(&mut got, "COMMIT").await;
     // The next statement of the session begins as any other.
     assert_eq!(rows(&mut got, "SELECT count(*) FROM w a JOIN w b USING (id)").await, ["40000"]);

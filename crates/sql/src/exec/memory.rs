@@ -31,6 +31,9 @@ use crate::wire::SqlError;
 const LEAST_BYTES: usize = 16 << 20;
 /// What a statement may have allocated beyond what may be reserved.
 pub(crate) const SLACK_BYTES: usize = 64 << 20;
+/// The share of a statement's memory that a sort lays by for the merge of what it has spilled, and the most of it.
+const MERGE_SHARE: usize = 16;
+const MERGE_MOST: usize = 10 << 20;
 /// The share of a statement's memory that the longest value, or the column of one function, may have.
 const VALUE_SHARE: usize = 4;
 /// What it may have in any case.
@@ -67,6 +70,11 @@ impl ServerPool {
     /// That of a runtime which [`server`] made.
     pub(crate) fn of(runtime: &RuntimeEnv) -> Option<&Self> {
         runtime.memory_pool.downcast_ref()
+    }
+
+    /// What a sort that may spill lays by before it has a row. A join that spills has two of them.
+    pub(crate) fn merge_bytes(&self) -> usize {
+        (self.statement_bytes / MERGE_SHARE).min(MERGE_MOST)
     }
 }
 

@@ -33,7 +33,7 @@ use crate::exec::cell::{ParamCell, made_without_values};
 use crate::exec::compute::{Pace, aside, beside};
 use crate::exec::context::{StatementContext, StopFlag};
 use crate::exec::filter::ByteFilters;
-use crate::exec::memory;
+use crate::exec::memory::{self, ServerPool};
 use crate::exec::once::OnceTable;
 use crate::exec::pieces::Pieces;
 use crate::exec::planners::plan_apart;
@@ -66,8 +66,11 @@ pub(crate) const TARGET: &str = "resurgam$target";
 /// Kept physical plans of one statement, for as many concurrent executions.
 const INSTANCES_MAX: usize = 16;
 
-fn config() -> SessionConfig {
+fn config(runtime: &RuntimeEnv) -> SessionConfig {
     let mut options = ConfigOptions::new();
+    if let Some(pool) = ServerPool::of(runtime) {
+        options.execution.sort_spill_reservation_bytes = pool.merge_bytes();
+    }
     options.execution.target_partitions = 1;
     options.execution.collect_statistics = false;
     options.execution.time_zone = Some("UTC".to_owned());
@@ -103,7 +106,7 @@ pub(crate) fn session_state(
     let mut builder = SessionStateBuilder::new()
         .with_analyzer_rules(rules::rules())
         .with_config(
-            config()
+            config(runtime)
                 .with_extension(Arc::new(planning))
                 .with_extension(Arc::clone(stop))
                 .with_extension(Arc::new(estimate::table::Asked(Arc::clone(cx)))),

@@ -1,12 +1,10 @@
 //! Policies: objects of the catalog with a query. Transactional by savepoint, snapshot and crash, found by their table,
 //! and in the way of what they read.
 
-mod common;
-
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::open;
+use crate::common::open::open;
 
 fn object(table: &Table, body: &str) -> CatalogObject {
     CatalogObject { kind: ObjectKind::POLICY, needs: vec![table.id], body: body.as_bytes().to_vec() }

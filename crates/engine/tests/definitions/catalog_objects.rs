@@ -1,14 +1,12 @@
 //! Objects of the catalog that are no relations: transactional like definitions, by savepoint, snapshot and crash; and kept
 //! from going while something needs them.
 
-mod common;
-
 use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::open;
+use crate::common::open::open;
 
 fn role(body: &str) -> CatalogObject {
     CatalogObject::new(ObjectKind::ROLE, body.as_bytes().to_vec())

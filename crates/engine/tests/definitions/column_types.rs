@@ -1,14 +1,12 @@
 //! Columns of types that a layer above has made: labels as numbers in rows and keys, domains of columns; kept from being
 //! dropped, rolled back, and found again after a crash.
 
-mod common;
-
 use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::open;
+use crate::common::open::open;
 
 fn make(tx: &Transaction, name: &str) -> Result<Arc<Table>> {
     tx.create_object("public", name, CatalogObject::new(ObjectKind::TYPE, name.as_bytes().to_vec()))?.done()

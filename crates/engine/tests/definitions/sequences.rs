@@ -1,14 +1,12 @@
 //! Values of sequences: never given out twice, whatever is rolled back or lost in a crash.
 
-mod common;
-
 use std::collections::HashSet;
 use std::sync::Mutex;
 
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::{open_as, small};
+use crate::common::open::{open_as, small};
 
 fn open(vfs: &SimVfs, traditional: bool, background: bool) -> Result<Database> {
     open_as(vfs, Options { background, ..small(traditional) })

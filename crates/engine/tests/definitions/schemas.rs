@@ -1,12 +1,10 @@
 //! Schemas as the engine has them: relations move between them with all their names, and who makes something in one and who
 //! drops it find each other.
 
-mod common;
-
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::open;
+use crate::common::open::open;
 
 fn spec(schema: &str, name: &str) -> TableSpec {
     let mut spec = TableSpec::new(schema, name).column("id", ColumnType::Int8).column("n", ColumnType::Int4);

@@ -1,14 +1,12 @@
 //! Owners and rights in definitions: transactional like the rest of them, by savepoint, snapshot and crash, of tables, views,
 //! sequences and objects that are no relations.
 
-mod common;
-
 use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::open;
+use crate::common::open::open;
 
 fn access(owner: u32, columns: &[usize]) -> Access {
     let grant = Grant { grantee: 0, grantor: owner, privileges: 2, options: 0 };

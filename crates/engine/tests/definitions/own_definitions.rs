@@ -1,11 +1,9 @@
 //! What a transaction sees of the catalog after changes of its own, which is kept in memory,
 //! against what the catalog's rows say: random changes, savepoints, and others beside it.
 
-#[path = "harness/rng.rs"]
+#[path = "../harness/rng.rs"]
 #[allow(dead_code)]
 mod rng;
-
-mod common;
 
 use std::sync::Arc;
 
@@ -13,7 +11,7 @@ use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 use rng::Rng;
 
-use common::open::open_as;
+use crate::common::open::open_as;
 
 fn open(vfs: &SimVfs, accelerated: bool) -> Result<Database> {
     let options = Options {

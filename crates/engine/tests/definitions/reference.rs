@@ -1,13 +1,11 @@
 //! What foreign keys ask of the newest state of rows, and foreign keys in definitions.
 
-mod common;
-
 use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::{is_traditional, open_as, small_log};
+use crate::common::open::{is_traditional, open_as, small_log};
 
 fn options() -> Options {
     small_log(is_traditional())

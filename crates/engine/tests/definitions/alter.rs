@@ -2,8 +2,6 @@
 //! a rollback (whole, or to a savepoint) and after a crash at any moment, and that no page is
 //! lost on the way.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
 
-use common::open::{is_traditional, open_as, small_log};
+use crate::common::open::{is_traditional, open_as, small_log};
 
 fn options() -> Options {
     small_log(is_traditional())

@@ -1,15 +1,13 @@
 //! Numerics that show digits of their own, as keys of the clustered tree and of indexes: random values beside a
 //! comparison of their decimal texts, which shares nothing with the encoding.
 
-mod common;
-
 use std::cmp::Ordering;
 
 use resurgam_engine::*;
 use resurgam_numeric::Numeric;
 use resurgam_vfs::SimVfs;
 
-use common::open::{is_traditional, open_as, small_log};
+use crate::common::open::{is_traditional, open_as, small_log};
 
 fn open(vfs: &SimVfs) -> Result<Database> {
     open_as(vfs, small_log(is_traditional()))

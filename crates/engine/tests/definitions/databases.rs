@@ -1,12 +1,10 @@
 //! Databases in one: the same names in several, ids that no other one finds, and a dropped one's contents that go over
 //! crashes at any moment, with their pages.
 
-mod common;
-
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs};
 
-use common::open::{is_traditional, open_as, small_log};
+use crate::common::open::{is_traditional, open_as, small_log};
 
 const OTHER: u32 = 70_000;
 const THIRD: u32 = 70_001;
