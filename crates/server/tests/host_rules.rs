@@ -398,9 +398,13 @@ fn connections_statements_and_failures_are_logged() {
     }
     let target = format!("host=127.0.0.1 port={} user=guarded dbname=shop", server.port);
     let psql = Command::new("psql").args(["-X", "-w", "-c", "select 1", &target]).env("PGPASSWORD", "wrong").output();
-    if psql.is_ok() {
-        let line = server.line(&["login failed: 28P01 password authentication failed for user \"guarded\""]);
-        assert!(line.contains("user=guarded") && line.contains("database=shop") && line.contains("line 2"), "{line}");
+    match psql {
+        Ok(_) => {
+            let line = server.line(&["login failed: 28P01 password authentication failed for user \"guarded\""]);
+            let told = ["user=guarded", "database=shop", "line 2"];
+            assert!(told.iter().all(|part| line.contains(part)), "{line}");
+        }
+        Err(error) => println!("skipped: psql could not be started ({error})"),
     }
     let log = server.log.lock().unwrap().join("\n");
     for never in ["open sesame", "wrong", "hunter2", "'quick'"] {

@@ -17,7 +17,10 @@ fn psql(server: &TestServer, user: &str, password: &str, sql: &str) -> Option<(b
             let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
             Some((status.success(), text.trim().to_owned()))
         }
-        Err(_) => None,
+        Err(error) => {
+            println!("skipped: psql could not be started ({error})");
+            None
+        }
     }
 }
 
