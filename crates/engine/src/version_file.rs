@@ -24,6 +24,10 @@ use crate::options::Options;
 /// Name of the file in the spare folder that takes the place of one whose device died.
 pub(crate) const REPLACEMENT: &str = "version-store-file";
 
+/// Names in the data folder that are the database's own, though the files may not be there yet (`database.rs` lists them).
+const OWN_NAMES: [&str; 9] =
+    ["lock", "control", "data", "doublewrite", "log", "log-place", VERSION_RECORD, "creating", "restoring"];
+
 /// The file to use.
 pub(crate) struct Attached {
     /// As opened: in full, or relative to the working directory as the data folder is.
@@ -80,6 +84,15 @@ impl Search<'_> {
         let Some(path) = self.options.version_store_path.as_deref() else { return Ok(None) };
         let full = self.at(path);
         // Checked before anything is made.
+        if full.parent() == Some(self.dir)
+            && full.file_name().is_some_and(|name| OWN_NAMES.iter().any(|own| name == *own))
+        {
+            let text =
+                format!("the version store cannot be \"{}\": the database has another file there", full.display());
+            return Err(
+                Error::new(ErrorKind::InvalidParameter, text).with_hint("Give version_store_path another name.")
+            );
+        }
         let record = VersionRecord { number: number + 1, path: Some(path.to_path_buf()) };
         if !self.vfs.exists(&full)? {
             self.create(&full, number + 1)?;

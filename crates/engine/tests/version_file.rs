@@ -47,6 +47,21 @@ fn refused(sim: &SimVfs, path: Option<&str>) -> (ErrorKind, String) {
     }
 }
 
+/// It would be written over by what the database keeps under that name, and be found to be no version store at the next open.
+#[test]
+fn a_name_that_the_database_has_itself_is_refused() -> Result<()> {
+    for path in ["version-store", "/db/version-store", "./log-place", "/db/creating", "data"] {
+        let (kind, text) = refused(&disk()?, Some(path));
+        assert_eq!(kind, ErrorKind::InvalidParameter, "{path}: {text}");
+        assert!(text.contains("another file there") && text.contains("version_store_path"), "{text}");
+    }
+    let sim = disk()?;
+    for _ in 0..2 {
+        open(&sim, Some("/db/versions"))?.close()?;
+    }
+    Ok(())
+}
+
 const ROWS: i32 = 60;
 
 fn fill(db: &Database) -> Result<Arc<Table>> {

@@ -55,8 +55,8 @@ enum With {
     Crash,
 }
 
-const VERSION_FILE: &str = "/disk2/versions";
-const ARCHIVE: &str = "/disk3/archive";
+const VERSION_FILE: &str = "/db/versions";
+const ARCHIVE: &str = "/disk2/archive";
 
 const fn fault(path: &'static str, calls: &'static str, with: With) -> Fault {
     Fault { path, calls, with }
@@ -384,15 +384,19 @@ impl Case {
 pub fn run(options: &Options) -> Result<()> {
     let mut cases = Vec::new();
     for traditional in [false, true] {
-        let found: Vec<EngineResult<Case>> = std::thread::scope(|scope| {
-            let one = |(at, case)| scope.spawn(move || one(at, traditional, case, options.seconds));
+        let found: Vec<Result<Case>> = std::thread::scope(|scope| {
+            let one = |(at, fault): (usize, Fault)| {
+                scope.spawn(move || {
+                    one(at, traditional, fault, options.seconds).map_err(|e| format!("{}: {e}", fault.name()))
+                })
+            };
             let of_mode = FAULTS.into_iter().filter(|fault| fault.is_of(traditional));
             let running: Vec<_> = of_mode.enumerate().map(one).collect();
-            let panicked = || Err(resurgam_engine::Error::internal("a case panicked"));
+            let panicked = || Err("a case panicked".to_owned());
             running.into_iter().map(|case| case.join().unwrap_or_else(|_| panicked())).collect()
         });
         for case in found {
-            cases.push(case.map_err(|e| e.to_string())?);
+            cases.push(case?);
         }
     }
     let show = |seconds: &Option<f64>| seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.2}"));
