@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, PageId, Result, TxId};
-use resurgam_page::types::{ColumnType, DatumRef, SECOND_DIGITS_MAX};
+use resurgam_page::types::{ColumnType, DatumRef, OrderedType, SECOND_DIGITS_MAX};
 use resurgam_txn::{ActiveTx, Status};
 use resurgam_versions::PendingFree;
 
@@ -61,7 +61,19 @@ pub fn is_stored_alike(from: ColumnType, to: ColumnType) -> bool {
             let digits = |digits: Option<u8>| digits.unwrap_or(SECOND_DIGITS_MAX);
             digits(p) <= digits(q)
         }
+        (T::Ordered(from), T::Ordered(to)) => is_ordered_alike(from, to),
         _ => false,
+    }
+}
+
+/// The same of types of ordered bytes.
+fn is_ordered_alike(from: OrderedType, to: OrderedType) -> bool {
+    use OrderedType as O;
+    match (from, to) {
+        (O::TimeTz(p), O::TimeTz(q)) => p.unwrap_or(SECOND_DIGITS_MAX) <= q.unwrap_or(SECOND_DIGITS_MAX),
+        (O::Bit(_) | O::VarBit(_), O::Bit(None) | O::VarBit(None)) => true,
+        (O::Bit(Some(n)) | O::VarBit(Some(n)), O::VarBit(Some(m))) => n <= m,
+        _ => from == to,
     }
 }
 

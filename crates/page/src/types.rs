@@ -8,7 +8,8 @@
 //! 18 VarNumeric     19 VarNumeric with a limit: precision u16, scale i16
 //! 20 Time, 21 Timestamp, 22 TimestampTz with a number of digits: u8
 //! 23 Jsonb     24 Interval     25 Interval with a limit: u32     26 Array: the elements' type, which is no array
-//! 27 Enum: id of the type u32     28 Ordered: kind u8 (1 inet, 2 cidr, 3 macaddr, 4 macaddr8)
+//! 27 Enum: id of the type u32     28 Ordered: kind u8 (1 inet, 2 cidr, 3 macaddr, 4 macaddr8, 5 timetz: digits u8, 255 for none;
+//!    6 bit, 7 varbit: bits u32, u32::MAX for none)
 //! ```
 
 use crate::codec::Reader;
@@ -46,10 +47,18 @@ pub enum OrderedType {
     /// The address of a network interface, of 6 bytes and of 8.
     MacAddr,
     MacAddr8,
+    /// A time of day with a zone, and how many digits its seconds have if that is limited.
+    TimeTz(Option<u8>),
+    /// Bits, of which there are so many; `None`: of any length each.
+    Bit(Option<u32>),
+    /// Bits, so many at most.
+    VarBit(Option<u32>),
 }
 
 impl OrderedType {
-    pub const ALL: [Self; 4] = [Self::Inet, Self::Cidr, Self::MacAddr, Self::MacAddr8];
+    /// No limit of digits, and of bits.
+    const ANY_DIGITS: u8 = u8::MAX;
+    const ANY_BITS: u32 = u32::MAX;
 
     /// The SQL name.
     pub const fn name(self) -> &'static str {
@@ -58,17 +67,60 @@ impl OrderedType {
             Self::Cidr => "cidr",
             Self::MacAddr => "macaddr",
             Self::MacAddr8 => "macaddr8",
+            Self::TimeTz(_) => "time with time zone",
+            Self::Bit(_) => "bit",
+            Self::VarBit(_) => "bit varying",
         }
     }
 
-    /// The number by which the catalog knows it.
-    const fn number(self) -> u8 {
+    /// The type without its limits: types that are the same without them have values of one form.
+    #[must_use]
+    pub const fn unlimited(self) -> Self {
         match self {
+            Self::TimeTz(_) => Self::TimeTz(None),
+            Self::Bit(_) => Self::Bit(None),
+            Self::VarBit(_) => Self::VarBit(None),
+            other => other,
+        }
+    }
+
+    /// The number by which the catalog knows it, and its limit.
+    fn encode_into(self, out: &mut Vec<u8>) {
+        let number = match self {
             Self::Inet => 1,
             Self::Cidr => 2,
             Self::MacAddr => 3,
             Self::MacAddr8 => 4,
+            Self::TimeTz(_) => 5,
+            Self::Bit(_) => 6,
+            Self::VarBit(_) => 7,
+        };
+        out.push(number);
+        match self {
+            Self::TimeTz(digits) => out.push(digits.unwrap_or(Self::ANY_DIGITS)),
+            Self::Bit(bits) | Self::VarBit(bits) => {
+                out.extend_from_slice(&bits.unwrap_or(Self::ANY_BITS).to_le_bytes());
+            }
+            _ => {}
         }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let bits = |r: &mut Reader<'_>| r.u32().map(|bits| Some(bits).filter(|bits| *bits != Self::ANY_BITS));
+        Ok(match r.u8()? {
+            1 => Self::Inet,
+            2 => Self::Cidr,
+            3 => Self::MacAddr,
+            4 => Self::MacAddr8,
+            5 => match r.u8()? {
+                Self::ANY_DIGITS => Self::TimeTz(None),
+                digits if digits <= SECOND_DIGITS_MAX => Self::TimeTz(Some(digits)),
+                _ => return Err(r.bad("impossible number of digits of seconds")),
+            },
+            6 => Self::Bit(bits(r)?),
+            7 => Self::VarBit(bits(r)?),
+            _ => return Err(r.bad("unknown type of ordered bytes")),
+        })
     }
 }
 
@@ -122,19 +174,22 @@ pub enum ColumnType {
 /// Type of an array's elements: any column type but an array, in the form that the catalog has of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ElementType {
-    encoded: [u8; 5],
+    encoded: [u8; Self::SIZE],
     len: u8,
 }
 
 impl ElementType {
+    /// Bytes of the longest form in the catalog.
+    const SIZE: usize = 6;
+
     /// The type of elements; `None` if these would be arrays.
     pub fn of(ty: ColumnType) -> Option<Self> {
         if matches!(ty, ColumnType::Array(_)) {
             return None;
         }
-        let mut bytes = Vec::with_capacity(5);
+        let mut bytes = Vec::with_capacity(Self::SIZE);
         ty.encode_into(&mut bytes);
-        let mut encoded = [0; 5];
+        let mut encoded = [0; Self::SIZE];
         encoded.get_mut(..bytes.len())?.copy_from_slice(&bytes);
         Some(Self { encoded, len: bytes.len() as u8 })
     }
@@ -142,7 +197,7 @@ impl ElementType {
     /// The elements' type.
     pub fn column_type(self) -> ColumnType {
         // It was made of one, so that reading it back cannot fail.
-        let bytes = &self.encoded[..usize::from(self.len).min(5)];
+        let bytes = &self.encoded[..usize::from(self.len).min(Self::SIZE)];
         ColumnType::decode(&mut Reader::new(bytes, "element type")).unwrap_or(ColumnType::Bytes)
     }
 }
@@ -283,7 +338,7 @@ impl ColumnType {
             Interval(Some(limit)) => out.extend_from_slice(&limit.to_le_bytes()),
             Array(element) => element.column_type().encode_into(out),
             Enum(id) => out.extend_from_slice(&id.to_le_bytes()),
-            Ordered(ty) => out.push(ty.number()),
+            Ordered(ty) => ty.encode_into(out),
             _ => {}
         }
     }
@@ -343,13 +398,7 @@ impl ColumnType {
                 }
             }
             27 => Enum(r.u32()?),
-            28 => {
-                let number = r.u8()?;
-                match OrderedType::ALL.into_iter().find(|ty| ty.number() == number) {
-                    Some(ty) => Ordered(ty),
-                    None => return Err(r.bad("unknown type of ordered bytes")),
-                }
-            }
+            28 => Ordered(OrderedType::decode(r)?),
             _ => return Err(r.bad("unknown column type")),
         })
     }
@@ -636,6 +685,9 @@ pub(crate) mod strategies {
             Just(Bytes),
             Just(Ordered(OrderedType::Inet)),
             Just(Ordered(OrderedType::MacAddr8)),
+            Just(Ordered(OrderedType::TimeTz(Some(3)))),
+            Just(Ordered(OrderedType::Bit(None))),
+            Just(Ordered(OrderedType::VarBit(Some(9)))),
             Just(Date),
             Just(Time(None)),
             Just(Timestamp(None)),

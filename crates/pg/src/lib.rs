@@ -34,6 +34,7 @@
 
 pub mod advisory;
 pub mod arrow;
+pub mod bits;
 pub mod bounded;
 pub mod catalog;
 pub mod collation;
@@ -54,12 +55,14 @@ pub mod naming;
 pub mod network;
 pub mod notify;
 pub mod operator_classes;
+pub mod ordered;
 pub mod policies;
 pub mod random;
 pub mod roles;
 pub mod running;
 pub mod search_path;
 pub mod sequence_names;
+pub mod timetz;
 pub mod types;
 pub mod user_functions;
 pub mod user_types;

@@ -27,8 +27,9 @@ const fn class(oid: u32, name: &'static str, family: u32, input: u32, is_default
 }
 
 /// Those of the types that columns can have, as PostgreSQL 15 numbers them.
-pub const OPERATOR_CLASSES: [OperatorClass; 30] = [
+pub const OPERATOR_CLASSES: [OperatorClass; 33] = [
     class(10_000, "array_ops", 397, ANY_ARRAY, true),
+    class(10_002, "bit_ops", 423, oid::BIT, true),
     class(10_003, "bool_ops", 424, oid::BOOL, true),
     class(10_004, "bpchar_ops", 426, oid::BPCHAR, true),
     class(4219, "bpchar_pattern_ops", 2097, oid::BPCHAR, false),
@@ -55,14 +56,17 @@ pub const OPERATOR_CLASSES: [OperatorClass; 30] = [
     class(10_038, "time_ops", 1996, oid::TIME, true),
     class(3128, "timestamp_ops", 434, oid::TIMESTAMP, true),
     class(3127, "timestamptz_ops", 434, oid::TIMESTAMPTZ, true),
+    class(10_041, "timetz_ops", 2000, oid::TIMETZ, true),
     class(10_065, "uuid_ops", 2968, oid::UUID, true),
+    class(10_043, "varbit_ops", 2002, oid::VARBIT, true),
     class(10_044, "varchar_ops", 1994, oid::TEXT, false),
     class(4218, "varchar_pattern_ops", 2095, oid::TEXT, false),
 ];
 
 /// Rows of `pg_opfamily`: the families of these classes.
-pub const FAMILIES: [(u32, &str); 21] = [
+pub const FAMILIES: [(u32, &str); 24] = [
     (397, "array_ops"),
+    (423, "bit_ops"),
     (424, "bool_ops"),
     (426, "bpchar_ops"),
     (428, "bytea_ops"),
@@ -77,6 +81,8 @@ pub const FAMILIES: [(u32, &str); 21] = [
     (1989, "oid_ops"),
     (1994, "text_ops"),
     (1996, "time_ops"),
+    (2000, "timetz_ops"),
+    (2002, "varbit_ops"),
     (2095, "text_pattern_ops"),
     (2097, "bpchar_pattern_ops"),
     (2968, "uuid_ops"),

@@ -65,7 +65,8 @@ fn binary_there_and_back() {
     ok(&mut client, "create domain small as int check (value < 1000)");
     let columns = "id int primary key, a smallint, b bigint, c real, d double precision, e numeric, f numeric(10,2), g text, \
                    h varchar(5), i char(4), j bytea, k date, l time, m timestamp, n timestamptz, o interval, p uuid, q json, \
-                   r jsonb, s boolean, t mood, u small, v int[], w text[], x inet, y macaddr, z timestamp(1)";
+                   r jsonb, s boolean, t mood, u small, v int[], w text[], x inet, y macaddr, z timestamp(1), \
+                   aa timetz, ab timetz(2), ac bit(5), ad varbit(40), ae bit(3)[], af timetz[], ag varbit";
     ok(&mut client, &format!("create table t ({columns})"));
     ok(&mut client, &format!("create table u ({columns})"));
     ok(
@@ -73,9 +74,10 @@ fn binary_there_and_back() {
         "insert into t values (1, -3, 1099511627776, 1.5, 'NaN', 123456789012345678901234567890.12345, 12.30, E'tab\\t\"\\\\', 'abcde', 'ab', \
          '\\x00ff', '2024-02-29', '23:59:59.999999', 'infinity', '2001-01-01 12:00+02', '1 mon -2 days 03:04:05.6', \
          'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{\"a\" : 1}', '{\"b\": [1.50, null]}', true, 'happy', 7, '{1,NULL,3}', '{\"x y\",NULL}', \
-         '10.0.0.1/8', '08:00:2b:01:02:03', '2020-01-01 00:00:00.17'), \
+         '10.0.0.1/8', '08:00:2b:01:02:03', '2020-01-01 00:00:00.17', '12:00:00.123456+05:30', '24:00-15:59:59', B'10110', B'101100111000111100001', \
+         '{101,NULL,010}', '{12:00+02,NULL}', B''), \
          (3, 32767, 0, '-Infinity', 1e300, 0.000, -0.01, '', '', '', '', '4713-01-01 BC', '24:00', '0001-01-01 BC', '-infinity', '0', null, 'null', \
-         '\"\"', false, 'sad', null, '{}', '{}', '::1', null, 'infinity')",
+         '\"\"', false, 'sad', null, '{}', '{}', '::1', null, 'infinity', '00:00+15', null, B'00000', B'1', '{}', '{}', X'00FF')",
     );
     ok(&mut client, "insert into t (id) values (2)");
     let (rows, _) = copied(&mut client, "copy t to stdout (format binary)");
@@ -91,6 +93,36 @@ fn binary_there_and_back() {
     let (rows, _) = copied(&mut client, "copy t (g, id) to stdout binary");
     assert_eq!(loaded(&mut client, "copy u (g, id) from stdin binary", &rows.concat(), 64)[1].text(), "COPY 3");
     assert_eq!(client.rows("select count(*) from t join u using (id) where t.g is not distinct from u.g"), ["3"]);
+}
+
+/// The bytes are PostgreSQL's: a time and its zone to the west; how many bits there are, and the bits.
+#[test]
+fn times_with_zones_and_bits_in_binary() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let (rows, _) =
+        copied(&mut client, "copy (select timetz '12:00+02', B'101', varbit 'xFF0', array[B'1']) to stdout binary");
+    let row =
+        b"\0\x04\0\0\0\x0c\0\0\0\x0a\x0e\xeb\xb0\0\xff\xff\xe3\xe0\0\0\0\x05\0\0\0\x03\xa0\0\0\0\x06\0\0\0\x0c\xff\0\
+                \0\0\0\x1d\0\0\0\x01\0\0\0\0\0\0\x06\x18\0\0\0\x01\0\0\0\x01\0\0\0\x05\0\0\0\x01\x80";
+    assert_eq!(rows[0][19..], *row);
+    ok(&mut client, "create table t (b bit(5), v varbit(5), z timetz)");
+    for (column, value, state) in [
+        ("b", &[0, 0, 0, 3, 0xa0][..], "22026"),
+        ("b", &[0, 0, 0, 5][..], "08P01"),
+        ("v", &[0, 0, 0, 6, 0xff][..], "22001"),
+        ("v", &[0xff; 5][..], "22P03"),
+        ("z", &[0x7f; 12][..], "22008"),
+        ("z", &[0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 0, 0, 0][..], "22009"),
+    ] {
+        let mut data = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x01\0\0\0".to_vec();
+        data.push(value.len() as u8);
+        data.extend(value);
+        data.extend([0xff, 0xff]);
+        let messages = loaded(&mut client, &format!("copy t ({column}) from stdin binary"), &data, 64);
+        assert_eq!(error(&messages).sqlstate(), state, "{column} {value:?}");
+    }
+    assert_eq!(client.rows("select count(*) from t"), ["0"]);
 }
 
 #[test]

@@ -43,6 +43,7 @@ pub fn assignment_cast(array: &ArrayRef, ty: &ColumnType, zone: &Zone) -> Result
         ColumnType::Varchar(_) | ColumnType::Char(_) => fit_array(&cast, ty, false),
         ColumnType::VarNumeric(Some(_)) => limited(&cast, ty),
         ColumnType::Interval(Some(limit)) => Ok(at_precision(&cast, *limit as i32)),
+        ColumnType::Ordered(ty) => crate::ordered::fitted(&cast, *ty),
         // Each element by the rules of its own type.
         ColumnType::Array(element) if column_typmod(ty) != -1 => {
             let lists = cast.as_list::<i32>();
@@ -130,7 +131,7 @@ pub fn fit_text<'a>(text: &'a str, ty: &ColumnType, explicit: bool) -> Result<&'
 /// # Errors
 /// As [`assignment_cast`]; `42846` where there is no cast.
 pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) -> Result<ArrayRef, SqlError> {
-    if let Some(done) = crate::network::cast(array, target) {
+    if let Some(done) = crate::ordered::cast(array, target, zone) {
         return done;
     }
     let source = array.data_type();
@@ -142,7 +143,8 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         }
         _ => {}
     }
-    if source == target {
+    // Arrays of texts may hold what are no bits.
+    if source == target && !matches!(oid, oid::BIT_ARRAY | oid::VARBIT_ARRAY) {
         return Ok(array.clone());
     }
     if let Some(done) = cast_dynamic(array, target)? {
@@ -209,7 +211,9 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 let message = "columns do not hold multidimensional arrays yet";
                 return Err(SqlError::unsupported(message));
             }
-            let element = type_by_oid(oid).map_or(0, |ty| ty.elem);
+            // Arrays of several dimensions are of one type.
+            let is_nested = lists.values().data_type().is_list();
+            let element = if is_nested { oid } else { type_by_oid(oid).map_or(0, |ty| ty.elem) };
             let values = cast_array(lists.values(), item.data_type(), element, zone)?;
             let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
             let out = ListArray::try_new(Arc::clone(item), offsets, values, nulls);
@@ -457,6 +461,10 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
                     decode::check_json(text)?;
                 }
                 views.clone()
+            }
+            oid if let Some(ty) = crate::ordered::type_of_oid(oid) => {
+                let read = texts.iter().map(|text| text.map(|text| crate::bits::parse(text, ty)).transpose());
+                Arc::new(read.collect::<Result<StringViewArray, SqlError>>()?)
             }
             _ => views.clone(),
         },

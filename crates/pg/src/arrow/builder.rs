@@ -10,7 +10,7 @@ use resurgam_engine::{ColumnType, DatumRef};
 
 use crate::datetime::{days_from_engine, us_from_engine};
 use crate::encode::uuid_bytes;
-use crate::network;
+use crate::ordered;
 use crate::types::UTC;
 use crate::wire::SqlError;
 
@@ -32,7 +32,7 @@ enum Inner {
     VarNumeric(LargeBinaryBuilder),
     Text(StringViewBuilder),
     Bytes(BinaryViewBuilder),
-    Ordered(network::Builder),
+    Ordered(ordered::Builder),
     Date(Date32Builder),
     Time(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder),
@@ -71,7 +71,7 @@ impl ColumnBuilder {
             ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Json | ColumnType::Uuid => {
                 Inner::Text(StringViewBuilder::with_capacity(capacity))
             }
-            ColumnType::Ordered(ty) => Inner::Ordered(network::Builder::new(ty, capacity)),
+            ColumnType::Ordered(ty) => Inner::Ordered(ordered::Builder::new(ty, capacity)),
             ColumnType::Bytes => Inner::Bytes(BinaryViewBuilder::with_capacity(capacity)),
             ColumnType::Date => Inner::Date(Date32Builder::with_capacity(capacity)),
             ColumnType::Time(_) => Inner::Time(Time64MicrosecondBuilder::with_capacity(capacity)),
@@ -194,7 +194,7 @@ impl ColumnBuilder {
             Inner::VarNumeric(b) => Arc::new(b.finish()),
             Inner::Text(b) => Arc::new(b.finish()),
             Inner::Bytes(b) => Arc::new(b.finish()),
-            Inner::Ordered(b) => Arc::new(b.finish()),
+            Inner::Ordered(b) => b.finish(),
             Inner::Date(b) => Arc::new(b.finish()),
             Inner::Time(b) => Arc::new(b.finish()),
             Inner::Timestamp(b) => Arc::new(b.finish()),

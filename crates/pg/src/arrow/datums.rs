@@ -5,13 +5,13 @@ use std::sync::Arc;
 use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::*;
 use datafusion::common::ScalarValue;
-use resurgam_engine::{ColumnType, Datum, DatumRef, Interval, OrderedType, array};
+use resurgam_engine::{ColumnType, Datum, DatumRef, Interval, array};
 
 use super::assign::{assignment_cast, fit_text, local_us};
 use crate::datetime::{Zone, days_from_engine, days_to_engine, us_from_engine, us_to_engine};
 use crate::decode::{self, parse_uuid};
 use crate::encode::uuid_text;
-use crate::network;
+use crate::ordered;
 use crate::types::{UTC, arrow_type};
 use crate::user_types::enum_of_data;
 use crate::wire::SqlError;
@@ -34,7 +34,7 @@ enum Kind<'a> {
     Text(&'a StringViewArray),
     Uuid(&'a StringViewArray),
     Bytes(&'a BinaryViewArray),
-    Ordered(&'a FixedSizeBinaryArray, OrderedType),
+    Ordered(ordered::Stored<'a>),
     Date(&'a [i32]),
     Time(&'a [i64]),
     Timestamp(&'a [i64]),
@@ -72,7 +72,7 @@ impl<'a> DatumColumn<'a> {
             }
             ColumnType::Uuid => Kind::Uuid(array.as_string_view()),
             ColumnType::Bytes => Kind::Bytes(array.as_binary_view()),
-            ColumnType::Ordered(ty) => Kind::Ordered(array.as_fixed_size_binary(), *ty),
+            ColumnType::Ordered(ty) => Kind::Ordered(ordered::Stored::of(*ty, array)?),
             ColumnType::Date => Kind::Date(array.as_primitive::<Date32Type>().values()),
             ColumnType::Time(_) => Kind::Time(array.as_primitive::<Time64MicrosecondType>().values()),
             ColumnType::Timestamp(_) => Kind::Timestamp(array.as_primitive::<TimestampMicrosecondType>().values()),
@@ -104,7 +104,7 @@ impl<'a> DatumColumn<'a> {
             Kind::Text(array) => DatumRef::Text(array.value(row)),
             Kind::Uuid(array) => DatumRef::Uuid(parse_uuid(array.value(row))?),
             Kind::Bytes(array) => DatumRef::Bytes(array.value(row)),
-            Kind::Ordered(array, ty) => DatumRef::Bytes(network::stored(*ty, array.value(row))),
+            Kind::Ordered(values) => DatumRef::Bytes(values.value(row)),
             Kind::Date(values) => DatumRef::Date(days_to_engine(values[row])),
             Kind::Time(values) => DatumRef::Time(values[row]),
             Kind::Timestamp(values) => DatumRef::Timestamp(us_to_engine(values[row])),
@@ -244,7 +244,7 @@ pub fn scalar_of_datum(datum: DatumRef<'_>, ty: &ColumnType) -> Result<ScalarVal
             ScalarValue::try_from_array(&array, 0).map_err(|error| crate::errors::from_datafusion(error, ""))?
         }
         DatumRef::Interval(_) => return Err(SqlError::internal("an interval in a column of another type")),
-        DatumRef::Bytes(v) if let ColumnType::Ordered(ty) = ty => network::scalar(*ty, Some(v.to_vec())),
+        DatumRef::Bytes(v) if let ColumnType::Ordered(ty) = ty => ordered::scalar(*ty, Some(v))?,
         DatumRef::Bytes(v) => ScalarValue::BinaryView(Some(v.to_vec())),
         DatumRef::Date(v) => ScalarValue::Date32(Some(days_from_engine(v))),
         DatumRef::Time(v) => ScalarValue::Time64Microsecond(Some(v)),

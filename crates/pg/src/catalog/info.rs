@@ -1,6 +1,6 @@
 //! `information_schema`.
 
-use resurgam_engine::{CheckOption, ColumnType, Identity, Sequence};
+use resurgam_engine::{CheckOption, ColumnType, Identity, OrderedType, Sequence};
 
 use super::defs::system_relations;
 use super::functions;
@@ -268,11 +268,22 @@ pub(super) fn precision(ty: &ColumnType) -> (Option<i64>, Option<i64>, Option<i6
         ColumnType::Time(digits) | ColumnType::Timestamp(digits) | ColumnType::TimestampTz(digits) => {
             (None, None, None, Some(digits.unwrap_or(6).into()))
         }
+        ColumnType::Ordered(OrderedType::TimeTz(digits)) => (None, None, None, Some(digits.unwrap_or(6).into())),
         ColumnType::Interval(limit) => {
             let digits = limit.map_or(6, |limit| limit & 0xffff);
             (None, None, None, Some(if digits > 6 { 6 } else { digits.into() }))
         }
         _ => (None, None, None, None),
+    }
+}
+
+/// Most characters or bits of a type's values, and most bytes of its texts.
+pub(super) fn lengths(ty: &ColumnType) -> (Option<i64>, Option<i64>) {
+    match *ty {
+        ColumnType::Text => (None, Some(1_073_741_824)),
+        ColumnType::Varchar(n) | ColumnType::Char(n) => (Some(n.into()), Some(i64::from(n) * 4)),
+        ColumnType::Ordered(OrderedType::Bit(Some(n)) | OrderedType::VarBit(Some(n))) => (Some(n.into()), None),
+        _ => (None, None),
     }
 }
 
@@ -316,14 +327,7 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
             let (udt_schema, udt_name, _) = user_types::udt(column.oid);
             let stored = crate::types::column_type_of_oid(column.oid, column.typmod);
             let (precision, radix, scale, time) = stored.as_ref().map_or((None, None, None, None), precision);
-            let characters = match stored {
-                Some(ColumnType::Varchar(n) | ColumnType::Char(n)) => Some(i64::from(n)),
-                _ => None,
-            };
-            let octets = match stored {
-                Some(ColumnType::Text) => Some(1_073_741_824),
-                _ => characters.map(|n| n * 4),
-            };
+            let (characters, octets) = stored.as_ref().map_or((None, None), lengths);
             rows.add([
                 ("table_catalog", database.into()),
                 ("table_schema", view.schema.as_str().into()),
@@ -362,10 +366,7 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
             let sequence = model.identity_sequence(table, at);
             let value = |of: fn(&Sequence) -> i64| sequence.map(|sequence| of(sequence).to_string());
             let (precision, radix, scale, time) = precision(&column.ty);
-            let characters = match column.ty {
-                ColumnType::Varchar(n) | ColumnType::Char(n) => Some(i64::from(n)),
-                _ => None,
-            };
+            let (characters, octets) = lengths(&column.ty);
             let data_type = match column.ty {
                 ColumnType::Array(_) => "ARRAY".to_owned(),
                 ColumnType::Enum(_) => "USER-DEFINED".to_owned(),
@@ -383,10 +384,6 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                         .filter(|f| !f.is_empty())
                 }
                 _ => None,
-            };
-            let octets = match column.ty {
-                ColumnType::Text => Some(1_073_741_824),
-                _ => characters.map(|n| n * 4),
             };
             let collation = Some(collation::of_column(table, at)).filter(|oid| *oid != collation::DEFAULT);
             let collation = collation.and_then(collation::name_of);

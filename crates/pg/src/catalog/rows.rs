@@ -127,7 +127,7 @@ impl<'a> Rows<'a> {
             .map(|(at, values)| {
                 let field = self.relation.schema.field(at);
                 let texts = array(&text_form(field), values)?;
-                crate::network::cast(&texts, field.data_type()).unwrap_or(Ok(texts))
+                crate::ordered::cast(&texts, field.data_type(), &crate::datetime::Zone::Utc).unwrap_or(Ok(texts))
             })
             .collect::<Result<Vec<_>, SqlError>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.count));
@@ -138,7 +138,7 @@ impl<'a> Rows<'a> {
 
 /// In what form a column's values are written down before it has its own: addresses are written as text.
 fn text_form(field: &Field) -> DataType {
-    match crate::network::type_of_data(field.data_type()) {
+    match crate::ordered::type_of_data(field.data_type()) {
         Some(_) => TEXT,
         None => field.data_type().clone(),
     }

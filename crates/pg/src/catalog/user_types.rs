@@ -190,14 +190,7 @@ fn domain_row(rows: &mut Rows<'_>, database: &str, ty: &UserType) {
         _ => format_type(domain.base, None),
     };
     let stored = column_type_of_oid(domain.base, domain.typmod).filter(|_| !own);
-    let characters = match stored {
-        Some(resurgam_engine::ColumnType::Varchar(n) | resurgam_engine::ColumnType::Char(n)) => Some(i64::from(n)),
-        _ => None,
-    };
-    let octets = match stored {
-        Some(resurgam_engine::ColumnType::Text) => Some(1_073_741_824),
-        _ => characters.map(|n| n * 4),
-    };
+    let (characters, octets) = stored.as_ref().map_or((None, None), super::info::lengths);
     let (precision, radix, scale, time) = stored.as_ref().map_or((None, None, None, None), super::info::precision);
     let row: [(&str, V); 16] = [
         ("domain_catalog", database.into()),

@@ -11,7 +11,7 @@ use super::{check_json, parse_array, utf8};
 use crate::datetime::DAY_US;
 use crate::encode::uuid_text;
 use crate::functions::numeric::column::numeric_error;
-use crate::network;
+use crate::ordered;
 use crate::types::{UTC, field_of_oid, oid, type_by_oid};
 use crate::user_types;
 use crate::wire::SqlError;
@@ -75,7 +75,7 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
         },
         oid::UUID => ScalarValue::Utf8View(Some(uuid_text(&fixed(bytes, ty)?))),
         oid::BYTEA => ScalarValue::BinaryView(Some(bytes.to_vec())),
-        ty if let Some(ty) = network::type_of_oid(ty) => network::scalar(ty, Some(network::receive(ty, bytes)?)),
+        ty if let Some(ty) = ordered::type_of_oid(ty) => ordered::scalar(ty, Some(&ordered::receive(ty, bytes)?))?,
         oid::DATE => ScalarValue::Date32(Some(received_date(i32::from_be_bytes(fixed(bytes, ty)?))?)),
         oid::TIME => {
             let us = i64::from_be_bytes(fixed(bytes, ty)?);

@@ -15,7 +15,7 @@ mod param;
 pub use array::parse_array;
 pub use binary::decode_binary;
 pub(crate) use datetime::{displacement, words::token};
-pub use datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
+pub use datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz, parse_timetz};
 pub use interval::{Interval, cut as cut_interval, interval_value, parse_interval, parse_interval_of, range};
 pub use numbers::{parse_bool, parse_float4, parse_float8, parse_int, parse_numeric, parse_oid, rescale};
 pub use param::{decode_datum, decode_param, infer_param, parse_datum, scalar_text};

@@ -15,7 +15,7 @@ use crate::arrow::{datum_of_scalar, fit_text};
 use crate::datetime::{Zone, days_to_engine, round_seconds, us_to_engine};
 use crate::encode::{TextStyle, uuid_text};
 use crate::functions::numeric::column::numeric_error;
-use crate::network;
+use crate::ordered;
 use crate::types::{UTC, column_oid, numeric_limits, oid, type_by_name};
 use crate::user_types::{self, labels_of};
 use crate::wire::{Format, SqlError};
@@ -68,7 +68,7 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
             ScalarValue::Utf8View(Some(text.to_owned()))
         }
         oid::UUID => ScalarValue::Utf8View(Some(uuid_text(&parse_uuid(text)?))),
-        ty if let Some(ty) = network::type_of_oid(ty) => network::scalar(ty, Some(network::parse(ty, text)?)),
+        ty if let Some(ty) = ordered::type_of_oid(ty) => ordered::scalar_of_text(ty, text, zone)?,
         oid::BYTEA => {
             let mut bytes = Vec::new();
             parse_bytea(text, &mut bytes)?;
@@ -221,7 +221,7 @@ pub fn parse_datum<'a>(
         ColumnType::Enum(id) => DatumRef::Int8(labels_of(id, None)?.number(text)?),
         ColumnType::Uuid => DatumRef::Uuid(parse_uuid(text)?),
         ColumnType::Ordered(ty) => {
-            *scratch = network::parse(ty, text)?;
+            *scratch = ordered::parse(ty, text, zone)?;
             DatumRef::Bytes(scratch)
         }
         ColumnType::Jsonb => {

@@ -43,7 +43,9 @@ impl<'a> ListCells<'a> {
         };
         let element_oid = match type_by_oid(look.oid) {
             Some(ty) if ty.elem != 0 && arrow_oid(values.data_type()) == ty.elem => ty.elem,
-            Some(ty) if matches!(ty.elem, oid::VARCHAR | oid::BPCHAR) && field_oid(field) == oid::TEXT => ty.elem,
+            // What the array's type says of texts that do not say it themselves, in all its dimensions.
+            Some(ty) if is_of_texts(ty.elem) && field_oid(field) == oid::TEXT => ty.elem,
+            Some(ty) if is_of_texts(ty.elem) && field_oid(field) == oid::TEXT_ARRAY => look.oid,
             Some(ty) if ty.elem == oid::BPCHAR && values.data_type() == &PADDED => ty.elem,
             _ => field_oid(field),
         };
@@ -59,6 +61,11 @@ impl<'a> ListCells<'a> {
             vector: matches!(look.oid, oid::INT2VECTOR | oid::OIDVECTOR),
         })
     }
+}
+
+/// Types whose values are texts in plans, and are sent as their own.
+fn is_of_texts(elem: u32) -> bool {
+    matches!(elem, oid::VARCHAR | oid::BPCHAR | oid::BIT | oid::VARBIT | oid::UUID)
 }
 
 pub(super) fn put_list_text(list: &ListCells<'_>, row: usize, out: &mut BytesMut) -> Result<(), SqlError> {

@@ -16,7 +16,7 @@ use resurgam_engine::OrderedType;
 
 use crate::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::functions::numeric::column::numeric_error;
-use crate::network;
+use crate::ordered;
 use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, field_oid, oid};
 use crate::user_types::{Labels, enum_of_data, labels_of};
 use crate::wire::SqlError;
@@ -95,6 +95,8 @@ pub(super) enum TextKind {
     Padded(usize),
     /// Canonical text in Arrow, 16 bytes in binary.
     Uuid,
+    /// Zeros and ones, eight in a byte in binary.
+    Bits,
 }
 
 /// A time unit as a factor to microseconds.
@@ -137,6 +139,7 @@ impl<'a> Cell<'a> {
         let text = match look.oid {
             oid::BPCHAR if look.typmod > 4 => TextKind::Padded((look.typmod - 4) as usize),
             oid::UUID => TextKind::Uuid,
+            oid::BIT | oid::VARBIT => TextKind::Bits,
             _ => TextKind::Plain,
         };
         let data = match array.data_type() {
@@ -163,7 +166,7 @@ impl<'a> Cell<'a> {
             DataType::Binary => Data::Document(down(array)?),
             DataType::LargeBinary => Data::Numeric(down(array)?),
             DataType::BinaryView => Data::BytesView(down(array)?),
-            DataType::FixedSizeBinary(_) => match network::type_of_data(array.data_type()) {
+            DataType::FixedSizeBinary(_) => match ordered::type_of_data(array.data_type()) {
                 Some(ty) => Data::Ordered(down(array)?, ty),
                 None => Data::FixedBytes(down(array)?),
             },
@@ -289,7 +292,7 @@ impl<'a> Cell<'a> {
             Data::Document(array) => out.put_slice(crate::jsonb::to_text(array.value(row))?.as_bytes()),
             Data::Numeric(array) => put_dynamic(out, array.value(row))?,
             Data::BytesView(array) => put_bytea(out, array.value(row)),
-            Data::Ordered(array, ty) => out.put_slice(network::to_text(*ty, array.value(row))?.as_bytes()),
+            Data::Ordered(array, ty) => out.put_slice(ordered::to_text(*ty, array.value(row))?.as_bytes()),
             Data::FixedBytes(array) => put_bytea(out, array.value(row)),
             Data::Date(array) => put_date(out, array.value(row)),
             Data::Date64(array) => put_date(out, date64(array.value(row))),
@@ -351,7 +354,7 @@ impl<'a> Cell<'a> {
             }
             Data::Numeric(array) => put_dynamic_binary(out, array.value(row))?,
             Data::BytesView(array) => out.put_slice(array.value(row)),
-            Data::Ordered(array, ty) => out.put_slice(&network::send(*ty, array.value(row))?),
+            Data::Ordered(array, ty) => out.put_slice(&ordered::send(*ty, array.value(row))?),
             Data::FixedBytes(array) => out.put_slice(array.value(row)),
             Data::Date(array) => out.put_i32(days_to_engine(array.value(row))),
             Data::Date64(array) => out.put_i32(days_to_engine(date64(array.value(row)))),
@@ -440,6 +443,7 @@ pub(super) fn put_str_binary(out: &mut BytesMut, value: &str, kind: TextKind) ->
     match kind {
         TextKind::Plain | TextKind::Padded(_) => put_str(out, value, kind),
         TextKind::Uuid => out.put_slice(&crate::decode::parse_uuid(value)?),
+        TextKind::Bits => out.put_slice(&crate::bits::send(value)),
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::cell::{
 };
 use super::text::*;
 use crate::datetime::{Zone, days_from_engine, us_from_engine};
-use crate::network;
+use crate::ordered;
 use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, column_oid};
 use crate::user_types::labels_of;
 use crate::wire::{Format, SqlError};
@@ -83,7 +83,7 @@ pub fn put_datum_text(datum: DatumRef<'_>, ty: &ColumnType, zone: &Zone, out: &m
         }
         DatumRef::Bytes(_) if matches!(ty, ColumnType::Array(_)) => put_array(datum, ty, Format::Text, zone, out)?,
         DatumRef::Bytes(value) if let ColumnType::Ordered(ty) = ty => {
-            out.put_slice(network::to_text(*ty, value)?.as_bytes());
+            out.put_slice(ordered::to_text(*ty, value)?.as_bytes());
         }
         DatumRef::Interval(value) => put_interval(out, value.months, value.days, value.micros),
         DatumRef::Bytes(value) => put_bytea(out, value),
@@ -124,7 +124,7 @@ fn put_datum_binary(datum: DatumRef<'_>, ty: &ColumnType, out: &mut BytesMut) ->
         DatumRef::Bytes(_) if matches!(ty, ColumnType::Array(_)) => {
             put_array(datum, ty, Format::Binary, &Zone::Utc, out)?;
         }
-        DatumRef::Bytes(value) if let ColumnType::Ordered(ty) = ty => out.put_slice(&network::send(*ty, value)?),
+        DatumRef::Bytes(value) if let ColumnType::Ordered(ty) = ty => out.put_slice(&ordered::send(*ty, value)?),
         DatumRef::Interval(value) => put_interval_binary(out, value.months, value.days, value.micros),
         DatumRef::Bytes(value) => out.put_slice(value),
         DatumRef::Date(value) => out.put_i32(value),

@@ -25,7 +25,7 @@ pub use row::RowEncoder;
 pub(crate) use text::uuid_bytes;
 pub use text::{
     put_bytea, put_date, put_float4, put_float8, put_int, put_interval, put_numeric, put_time, put_timestamp,
-    put_timestamptz, put_uint, put_uuid, uuid_text,
+    put_timestamptz, put_uint, put_uuid, put_zone, uuid_text,
 };
 
 use crate::context::PgContext;

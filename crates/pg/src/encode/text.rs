@@ -298,6 +298,21 @@ pub fn put_timestamp(out: &mut BytesMut, us: i64) {
     }
 }
 
+/// A distance from Greenwich, in seconds to the east.
+pub fn put_zone(out: &mut BytesMut, east: i32) {
+    out.put_u8(if east < 0 { b'-' } else { b'+' });
+    let offset = east.unsigned_abs();
+    put_2(out, offset / 3600);
+    if !offset.is_multiple_of(3600) {
+        out.put_u8(b':');
+        put_2(out, offset / 60 % 60);
+    }
+    if !offset.is_multiple_of(60) {
+        out.put_u8(b':');
+        put_2(out, offset % 60);
+    }
+}
+
 /// `timestamptz` in a zone; microseconds since 1970 UTC.
 pub fn put_timestamptz(out: &mut BytesMut, us: i64, zone: &Zone) {
     match us {
@@ -306,17 +321,7 @@ pub fn put_timestamptz(out: &mut BytesMut, us: i64, zone: &Zone) {
         _ => {
             let offset = zone.offset_at(us);
             let before_christ = put_local(out, us.saturating_add(i64::from(offset) * SECOND_US));
-            out.put_u8(if offset < 0 { b'-' } else { b'+' });
-            let offset = offset.unsigned_abs();
-            put_2(out, offset / 3600);
-            if !offset.is_multiple_of(3600) {
-                out.put_u8(b':');
-                put_2(out, offset / 60 % 60);
-            }
-            if !offset.is_multiple_of(60) {
-                out.put_u8(b':');
-                put_2(out, offset % 60);
-            }
+            put_zone(out, offset);
             if before_christ {
                 out.put_slice(b" BC");
             }

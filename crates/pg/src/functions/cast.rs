@@ -43,7 +43,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<ScalarUDF> {
 pub(super) fn one(cx: &Arc<dyn PgContext>, ty: u32) -> Option<ScalarUDF> {
     let volatility = match ty {
         // words such as 'now', the session's zone
-        oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::TEXT | oid::VARCHAR => Volatility::Stable,
+        oid::DATE | oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ => Volatility::Stable,
+        oid::TEXT | oid::VARCHAR => Volatility::Stable,
         oid::REGCLASS | oid::REGNAMESPACE | oid::REGROLE => Volatility::Stable,
         _ => Volatility::Immutable,
     };
@@ -112,6 +113,8 @@ impl PgCast {
                 // not a change of type, only of name: but a uuid must be one
                 oid::TEXT | oid::VARCHAR | oid::UNKNOWN => !is_reg(from_oid),
                 oid::NAME | oid::CHAR | oid::BPCHAR | oid::UUID | oid::JSON => from_oid == self.oid,
+                oid::BIT | oid::VARBIT => matches!(from_oid, oid::BIT | oid::VARBIT),
+                oid::BIT_ARRAY | oid::VARBIT_ARRAY => matches!(from_oid, oid::BIT_ARRAY | oid::VARBIT_ARRAY),
                 // Of numerics whose digits are their own any limit is one.
                 oid::NUMERIC => typmod < 4 || target.data_type() != &super::numeric::DYNAMIC,
                 ty => !is_reg(ty) || from_oid == ty,
@@ -185,6 +188,25 @@ impl PgCast {
             oid::INTERVAL | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if typmod >= 0 => {
                 Ok(at_precision(&out, typmod))
             }
+            oid::BIT | oid::VARBIT if typmod > 0 => {
+                let (length, is_padded) = (typmod as usize, self.oid == oid::BIT);
+                crate::memory::value(length)?;
+                let texts = out.as_string_view().iter();
+                let mut bytes = 0usize;
+                let fitted = texts.map(|bits| {
+                    let Some(bits) = bits else { return Ok(None) };
+                    if is_padded {
+                        bytes = bytes.saturating_add(length);
+                        crate::memory::column(out.len(), bytes)?;
+                    }
+                    Ok::<_, SqlError>(Some(crate::bits::with_length(bits, length, is_padded)))
+                });
+                Ok(Arc::new(fitted.collect::<Result<StringViewArray, _>>()?))
+            }
+            oid::TIMETZ if typmod >= 0 => match crate::ordered::type_of(self.oid, typmod) {
+                Some(ty) => crate::ordered::fitted(&out, ty),
+                None => Ok(out),
+            },
             // With more digits than a fixed one has.
             oid::NUMERIC if typmod >= 4 && target == &super::numeric::DYNAMIC => {
                 let modifiers: ArrayRef = Arc::new(Int32Array::from(vec![typmod; out.len()]));

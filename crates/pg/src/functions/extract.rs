@@ -12,6 +12,7 @@ use datafusion::arrow::datatypes::{
     DataType, Date32Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType,
     TimeUnit, TimestampMicrosecondType,
 };
+use resurgam_engine::OrderedType;
 use resurgam_numeric::Numeric;
 
 use super::define::{Call, P, PgFunction, Returns, f, oid};
@@ -20,6 +21,8 @@ use super::numeric::column::{NumericBuilder, numeric_error};
 use crate::arrow::cast_array;
 use crate::context::PgContext;
 use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil};
+use crate::ordered;
+use crate::timetz::TimeTz;
 use crate::types::{arrow_oid, format_type, oid as t, timestamptz};
 use crate::wire::SqlError;
 
@@ -226,6 +229,18 @@ fn of_timestamp(us: i64, offset: Option<i32>, field: Field) -> Option<Part> {
     }
 }
 
+/// Fields of a time of day with a zone.
+fn of_zoned_time(time: TimeTz, field: Field) -> Option<Part> {
+    let east = i64::from(time.west).checked_neg()?;
+    match field {
+        Field::Epoch => Some(Part::Scaled(time.utc_us(), 6)),
+        Field::Zone => Some(whole(east)),
+        Field::ZoneHour => Some(whole(east / 3600)),
+        Field::ZoneMinute => Some(whole(east / 60 % 60)),
+        field => of_time(time.us, field),
+    }
+}
+
 fn of_date(days: i32, field: Field) -> Option<Part> {
     use Field as F;
     if days == i32::MAX || days == i32::MIN {
@@ -266,6 +281,7 @@ fn of_interval(value: IntervalMonthDayNano, field: Field) -> Option<Part> {
 fn parts(call: &Call<'_>, zone: &Zone, dates: bool) -> Result<Vec<Part>, SqlError> {
     let array = &call.arrays[1];
     let type_name = || format_type(arrow_oid(array.data_type()), None);
+    let is_time = matches!(array.data_type(), DataType::Time64(_) | DataType::FixedSizeBinary(_));
     let each = |value: &dyn Fn(usize, Field) -> Option<Part>| {
         (0..call.rows)
             .map(|row| {
@@ -274,6 +290,9 @@ fn parts(call: &Call<'_>, zone: &Zone, dates: bool) -> Result<Vec<Part>, SqlErro
                 let unknown =
                     || SqlError::new("22023", format!("unit \"{name}\" not recognized for type {}", type_name()));
                 let field = field(&name).ok_or_else(unknown)?;
+                if field == Field::Word && is_time {
+                    return Err(unknown());
+                }
                 value(row, field).ok_or_else(|| {
                     SqlError::unsupported(format!("unit \"{name}\" not supported for type {}", type_name()))
                 })
@@ -295,6 +314,12 @@ fn parts(call: &Call<'_>, zone: &Zone, dates: bool) -> Result<Vec<Part>, SqlErro
                 Field::Epoch => Some(Part::Scaled(values.value(row), 6)),
                 field => of_time(values.value(row), field),
             })
+        }
+        ty if ordered::type_of_data(ty) == Some(OrderedType::TimeTz(None)) => {
+            let held = array.as_fixed_size_binary();
+            let values = held.iter().map(|stored| stored.map(TimeTz::of_stored).transpose());
+            let values = values.collect::<Result<Vec<_>, SqlError>>()?;
+            each(&|row, field| of_zoned_time(values.get(row).copied().flatten()?, field))
         }
         DataType::Date32 if dates => {
             let values = array.as_primitive::<Date32Type>();

@@ -14,8 +14,10 @@
 //! - `fields`: `date_trunc`
 //! - `floats`: floating-point arithmetic and functions
 //! - `moments`: arithmetic of dates, times and intervals
+//! - `zoned_times`: `time with time zone`
 //! - `to_char`: `to_char`, `to_date`, `to_timestamp`; `format_number`, `format_time`, `parse_time`: its templates
 //! - `are`: regular expressions
+//! - `bits`: `bit` and `bit varying`
 //! - `arrays`, `math`: what their names say
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
 //! - `advisory`: advisory locks
@@ -40,6 +42,7 @@ mod are;
 pub mod array_blanks;
 mod array_slice;
 mod arrays;
+mod bits;
 mod call_name;
 pub(crate) mod cast;
 mod catalog;
@@ -85,6 +88,7 @@ mod to_char;
 mod user_types;
 mod uuids;
 mod window_values;
+mod zoned_times;
 
 use std::sync::Arc;
 
@@ -94,12 +98,12 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ScalarUDF;
 
 pub use are::OPERATORS as REGEX_OPERATORS;
+pub use bits::bits_aggregate;
 pub use call_name::call_name;
 pub use checked::checked_arithmetic;
 pub use float_extremes::float_extreme;
 pub use interval_aggregate::interval_aggregate;
 pub use moments::time_operator;
-pub use network::is_of_network;
 pub use series::{SeriesFunction, SeriesRows, series_call_name, series_function};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
@@ -171,6 +175,11 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     Ok(())
 }
 
+/// Whether a function is known here by what computes it in PostgreSQL (`pg_proc.prosrc`), as several types' share a name.
+pub fn is_by_source(source: &str) -> bool {
+    network::is_of_network(source) || zoned_times::NAMES.contains(&source) || bits::NAMES.contains(&source)
+}
+
 /// The function whose values intervals compare by.
 pub fn interval_key() -> ScalarUDF {
     moments::interval_key_function().into_udf()
@@ -232,6 +241,8 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(encodings::all());
     out.extend(uuids::all());
     out.extend(network::all());
+    out.extend(zoned_times::all(cx));
+    out.extend(bits::all());
     out.extend(pgcrypto::all());
     out.extend(crypt::all());
     out.extend(nullable::all());

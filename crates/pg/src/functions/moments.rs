@@ -40,6 +40,11 @@ pub fn time_operator(left: u32, operator: &str, right: u32) -> Option<(&'static 
         (t::INTERVAL, "+", t::TIME) => ("time_pl_interval", true),
         (t::TIME, "-", t::INTERVAL) => ("time_mi_interval", false),
         (t::TIME, "-", t::TIME) => ("time_mi_time", false),
+        (t::TIMETZ, "+", t::INTERVAL) => ("timetz_pl_interval", false),
+        (t::INTERVAL, "+", t::TIMETZ) => ("timetz_pl_interval", true),
+        (t::TIMETZ, "-", t::INTERVAL) => ("timetz_mi_interval", false),
+        (t::DATE, "+", t::TIMETZ) => ("datetimetz_timestamptz", false),
+        (t::TIMETZ, "+", t::DATE) => ("datetimetz_timestamptz", true),
         (t::TIMESTAMP, "+", t::INTERVAL) => ("timestamp_pl_interval", false),
         (t::INTERVAL, "+", t::TIMESTAMP) => ("timestamp_pl_interval", true),
         (t::TIMESTAMP, "-", t::INTERVAL) => ("timestamp_mi_interval", false),
@@ -337,8 +342,19 @@ fn midnight(days: i64) -> Result<i64, SqlError> {
     }
 }
 
+/// The instant so far behind a day's begin in Greenwich.
+pub(super) fn zoned_moment(days: i64, us: i64) -> Result<i64, SqlError> {
+    match midnight(days)? {
+        midnight if is_infinite(midnight) => Ok(midnight),
+        midnight => {
+            let instant = midnight.checked_add(us).and_then(|us| timestamp(us).ok());
+            instant.ok_or_else(|| SqlError::new("22008", "date out of range for timestamp"))
+        }
+    }
+}
+
 impl Call<'_> {
-    fn date(&self, at: usize, row: usize) -> Option<i64> {
+    pub(super) fn date(&self, at: usize, row: usize) -> Option<i64> {
         let array = self.arrays.get(at)?.as_primitive_opt::<Date32Type>()?;
         array.is_valid(row).then(|| array.value(row).into())
     }
@@ -386,7 +402,7 @@ impl Call<'_> {
 }
 
 /// A result of two arguments, null if one is.
-fn both<A, B, R>(
+pub(super) fn both<A, B, R>(
     a: Option<A>,
     b: Option<B>,
     value: impl Fn(A, B) -> Result<R, SqlError>,

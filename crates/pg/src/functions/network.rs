@@ -10,12 +10,13 @@ use resurgam_engine::OrderedType;
 
 use super::define::{Call, P, PgFunction, Returns, f, oid};
 use crate::network::address::Address;
-use crate::network::{self, mac, text};
+use crate::network::{mac, text};
+use crate::ordered;
 use crate::types::oid as t;
 use crate::wire::SqlError;
 
 /// Whether a function of this source is one of these types.
-pub fn is_of_network(source: &str) -> bool {
+pub(super) fn is_of_network(source: &str) -> bool {
     static SOURCES: LazyLock<HashSet<&'static str>> =
         LazyLock::new(|| all().iter().map(PgFunction::proc_name).collect());
     SOURCES.contains(source)
@@ -28,9 +29,9 @@ impl Call<'_> {
     }
     /// Values of the type that the function returns.
     fn ordered(&self, value: impl Fn(usize) -> Result<Option<Vec<u8>>, SqlError>) -> Result<ArrayRef, SqlError> {
-        let ty = network::type_of_data(self.returns.data_type());
+        let ty = ordered::type_of_data(self.returns.data_type());
         let ty = ty.ok_or_else(|| SqlError::internal("a function of addresses that gives none"))?;
-        network::column(ty, (0..self.rows).map(value))
+        ordered::column(ty, (0..self.rows).map(value))
     }
     fn address(&self, at: usize, row: usize) -> Result<Option<Address>, SqlError> {
         self.stored(at, row).map(Address::of_stored).transpose()
@@ -266,5 +267,5 @@ pub(super) fn all() -> Vec<PgFunction> {
 /// # Errors
 /// `22P02`
 pub(super) fn inet_of(address: &str) -> Result<ScalarValue, SqlError> {
-    Ok(network::scalar(OrderedType::Inet, Some(text::parse(address, false)?.to_stored())))
+    ordered::scalar(OrderedType::Inet, Some(&text::parse(address, false)?.to_stored()))
 }

@@ -32,7 +32,7 @@ fn column_type(ty: &DataType) -> Option<ColumnType> {
         DataType::LargeBinary => ColumnType::VarNumeric(None),
         DataType::Utf8View => ColumnType::Text,
         DataType::BinaryView => ColumnType::Bytes,
-        DataType::FixedSizeBinary(_) => ColumnType::Ordered(crate::network::type_of_data(ty)?),
+        DataType::FixedSizeBinary(_) => ColumnType::Ordered(crate::ordered::type_of_data(ty)?),
         DataType::Binary => ColumnType::Jsonb,
         DataType::Date32 => ColumnType::Date,
         DataType::Time64(TimeUnit::Microsecond) => ColumnType::Time(None),

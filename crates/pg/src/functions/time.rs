@@ -15,6 +15,7 @@ use crate::arrow::cast_array;
 use crate::context::PgContext;
 use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us};
 use crate::errors::to_datafusion;
+use crate::timetz::TimeTz;
 use crate::types::{UTC, oid as t, timestamptz};
 use crate::wire::SqlError;
 
@@ -29,6 +30,7 @@ pub(super) const SESSION_NAMES: &[&str] = &[
     "current_date",
     "current_time",
     "timezone",
+    "timetz_zone",
     "age",
     "timestamptz_pl_interval",
     "timestamptz_mi_interval",
@@ -74,12 +76,10 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("current_date", t::DATE, |cx| ScalarValue::Date32(Some(
         local(cx, cx.transaction_start()).div_euclid(DAY_US) as i32
     ))));
-    out.push(
-        add!("localtime", t::TIME, |cx| ScalarValue::Time64Microsecond(Some(
-            local(cx, cx.transaction_start()).rem_euclid(DAY_US)
-        )))
-        .alias("current_time"),
-    );
+    out.push(add!("localtime", t::TIME, |cx| ScalarValue::Time64Microsecond(Some(
+        local(cx, cx.transaction_start()).rem_euclid(DAY_US)
+    ))));
+    out.push(add!("current_time", t::TIMETZ, |cx| TimeTz::at(cx.transaction_start(), &cx.zone()).scalar()));
     out.push(
         f("timeofday", &[], oid(t::TEXT), |call| {
             call.texts(|_| {

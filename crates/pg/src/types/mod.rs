@@ -5,7 +5,8 @@
 //!   has no 2 GB limit, and filters and sorts copy 16 bytes a value instead of the text.
 //! - `uuid` is its canonical lower-case text: byte order of the text is the
 //!   order of the 16 bytes, and comparisons with string literals need no special case.
-//! - `bytea` is `BinaryView`; types whose bytes order as their values do are `FixedSizeBinary`, each of its own width ([`crate::network`]).
+//! - `bytea` is `BinaryView`; types whose bytes order as their values do are `FixedSizeBinary`, each of its own width, and bits are
+//!   texts of zeros and ones ([`crate::ordered`]).
 //! - `char(n)` is held without its padding, so that comparison and every text
 //!   function see what PostgreSQL's see; the padding comes back at the edge.
 //!   What mixes several lengths has them: [`PADDED`].
@@ -30,10 +31,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
-use resurgam_engine::{ColumnType, ElementType, NumericLimit};
+use resurgam_engine::{ColumnType, ElementType, NumericLimit, OrderedType};
 use resurgam_numeric::Typmod;
 
-use crate::network;
+use crate::ordered;
 use crate::user_types::{self, definition::Kind};
 
 pub use names::{PgType, TYPES, format_type, interval_fields, type_by_name, type_by_oid};
@@ -93,7 +94,7 @@ pub fn column_oid(ty: &ColumnType) -> u32 {
         ColumnType::Jsonb => oid::JSONB,
         ColumnType::Interval(_) => oid::INTERVAL,
         ColumnType::Enum(id) => *id,
-        ColumnType::Ordered(ty) => network::oid_of(*ty),
+        ColumnType::Ordered(ty) => ordered::oid_of(*ty),
         ColumnType::Array(element) => {
             type_by_oid(column_oid(&element.column_type())).map_or(oid::TEXT_ARRAY, |ty| ty.array)
         }
@@ -128,7 +129,7 @@ pub fn column_type_of_oid(oid: u32, typmod: i32) -> Option<ColumnType> {
         oid::TIMESTAMP => ColumnType::Timestamp(second_digits(typmod)),
         oid::TIMESTAMPTZ => ColumnType::TimestampTz(second_digits(typmod)),
         oid::UUID => ColumnType::Uuid,
-        oid if let Some(ty) = network::type_of_oid(oid) => ColumnType::Ordered(ty),
+        oid if let Some(ty) = ordered::type_of(oid, typmod) => ColumnType::Ordered(ty),
         oid::JSON => ColumnType::Json,
         oid::JSONB => ColumnType::Jsonb,
         oid::INTERVAL => ColumnType::Interval(u32::try_from(typmod).ok()),
@@ -189,6 +190,7 @@ pub fn column_typmod(ty: &ColumnType) -> i32 {
         | ColumnType::Timestamp(Some(digits))
         | ColumnType::TimestampTz(Some(digits)) => digits.into(),
         ColumnType::Interval(Some(limit)) => limit as i32,
+        ColumnType::Ordered(ty) => ordered::typmod_of(ty),
         ColumnType::Array(element) => column_typmod(&element.column_type()),
         _ => -1,
     }
@@ -216,7 +218,7 @@ pub fn arrow_type(ty: &ColumnType) -> DataType {
         ColumnType::VarNumeric(_) => crate::functions::numeric::DYNAMIC,
         ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Uuid | ColumnType::Json => TEXT,
         ColumnType::Bytes => DataType::BinaryView,
-        ColumnType::Ordered(ty) => network::data_type(ty),
+        ColumnType::Ordered(ty) => ordered::data_type(ty),
         ColumnType::Date => DataType::Date32,
         ColumnType::Time(_) => DataType::Time64(TimeUnit::Microsecond),
         ColumnType::Timestamp(_) => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -235,7 +237,12 @@ pub fn arrow_type(ty: &ColumnType) -> DataType {
 pub fn arrow_field(name: &str, ty: &ColumnType, nullable: bool) -> Field {
     let field = Field::new(name, arrow_type(ty), nullable);
     match ty {
-        ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Uuid | ColumnType::Json | ColumnType::Array(_) => {
+        ColumnType::Varchar(_)
+        | ColumnType::Char(_)
+        | ColumnType::Uuid
+        | ColumnType::Json
+        | ColumnType::Array(_)
+        | ColumnType::Ordered(OrderedType::Bit(_) | OrderedType::VarBit(_)) => {
             with_pg_type(field, column_oid(ty), column_typmod(ty))
         }
         _ if column_typmod(ty) != -1 => with_pg_type(field, column_oid(ty), column_typmod(ty)),
@@ -291,7 +298,7 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         | oid::PG_NODE_TREE
         | oid::ACLITEM => TEXT,
         oid::BYTEA => DataType::BinaryView,
-        oid if let Some(ty) = network::type_of_oid(oid) => network::data_type(ty),
+        oid if let Some(ty) = ordered::type_of_oid(oid) => ordered::data_type(ty),
         oid::JSONB => JSONB,
         oid::DATE => DataType::Date32,
         oid::TIME => DataType::Time64(TimeUnit::Microsecond),
@@ -334,7 +341,10 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
 /// Field of a list's elements of that type.
 pub fn element_field(elem: u32) -> Option<Field> {
     // One form with those of texts, so that what mixes both is of one type; the array's own type says which it is.
-    let elem = if matches!(elem, oid::VARCHAR | oid::BPCHAR) { oid::TEXT } else { elem };
+    let elem = match elem {
+        oid::VARCHAR | oid::BPCHAR | oid::BIT | oid::VARBIT => oid::TEXT,
+        elem => elem,
+    };
     field_of_oid("item", elem, -1)
 }
 
@@ -365,7 +375,7 @@ pub fn arrow_oid(ty: &DataType) -> u32 {
         // Nothing else is kept so; see `functions::numeric`.
         DataType::LargeBinary => oid::NUMERIC,
         DataType::Binary => oid::JSONB,
-        DataType::FixedSizeBinary(_) if let Some(ty) = network::type_of_data(ty) => network::oid_of(ty),
+        DataType::FixedSizeBinary(_) if let Some(ty) = ordered::type_of_data(ty) => ordered::oid_of(ty),
         DataType::BinaryView | DataType::FixedSizeBinary(_) => oid::BYTEA,
         DataType::Date32 | DataType::Date64 => oid::DATE,
         DataType::Time32(_) | DataType::Time64(_) => oid::TIME,
@@ -422,6 +432,8 @@ fn compatible(marked: u32, implied: u32) -> bool {
                     | oid::CHAR
                     | oid::UUID
                     | oid::JSON
+                    | oid::BIT
+                    | oid::VARBIT
                     | oid::UNKNOWN
                     | oid::CSTRING
                     | oid::REGPROC
@@ -432,7 +444,11 @@ fn compatible(marked: u32, implied: u32) -> bool {
             oid::OID => {
                 matches!(marked, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID)
             }
-            oid::TEXT_ARRAY => matches!(marked, oid::VARCHAR_ARRAY | oid::BPCHAR_ARRAY),
+            // Constants of these are put together as texts.
+            oid::TEXT_ARRAY => matches!(
+                marked,
+                oid::VARCHAR_ARRAY | oid::BPCHAR_ARRAY | oid::BIT_ARRAY | oid::VARBIT_ARRAY | oid::UUID_ARRAY
+            ),
             oid::INT2_ARRAY => marked == oid::INT2VECTOR,
             oid::OID_ARRAY => marked == oid::OIDVECTOR,
             _ => false,

@@ -35,8 +35,10 @@ const fn base(
     category: char,
     array: u32,
 ) -> PgType {
-    let preferred =
-        matches!(oid, oid::BOOL | oid::TEXT | oid::FLOAT8 | oid::OID | oid::TIMESTAMPTZ | oid::INTERVAL | oid::INET);
+    let preferred = matches!(
+        oid,
+        oid::BOOL | oid::TEXT | oid::FLOAT8 | oid::OID | oid::TIMESTAMPTZ | oid::INTERVAL | oid::INET | oid::VARBIT
+    );
     let by_value = matches!(len, 1 | 2 | 4 | 8) && oid != oid::MACADDR8;
     PgType { oid, name, sql_name, len, by_value, align, category, preferred, array, elem: 0 }
 }
@@ -125,7 +127,13 @@ pub static TYPES: &[PgType] = &[
     base(oid::INTERVAL, "interval", "interval", 16, 'd', 'T', oid::INTERVAL_ARRAY),
     array(oid::INTERVAL_ARRAY, "_interval", "interval[]", oid::INTERVAL, 'd'),
     array(oid::NUMERIC_ARRAY, "_numeric", "numeric[]", oid::NUMERIC, 'i'),
+    base(oid::TIMETZ, "timetz", "time with time zone", 12, 'd', 'D', oid::TIMETZ_ARRAY),
+    array(oid::TIMETZ_ARRAY, "_timetz", "time with time zone[]", oid::TIMETZ, 'd'),
     array(oid::CSTRING_ARRAY, "_cstring", "cstring[]", oid::CSTRING, 'i'),
+    base(oid::BIT, "bit", "bit", -1, 'i', 'V', oid::BIT_ARRAY),
+    array(oid::BIT_ARRAY, "_bit", "bit[]", oid::BIT, 'i'),
+    base(oid::VARBIT, "varbit", "bit varying", -1, 'i', 'V', oid::VARBIT_ARRAY),
+    array(oid::VARBIT_ARRAY, "_varbit", "bit varying[]", oid::VARBIT, 'i'),
     base(oid::NUMERIC, "numeric", "numeric", -1, 'i', 'N', oid::NUMERIC_ARRAY),
     base(oid::REGPROCEDURE, "regprocedure", "regprocedure", 4, 'i', 'N', 0),
     base(oid::REGCLASS, "regclass", "regclass", 4, 'i', 'N', oid::REGCLASS_ARRAY),
@@ -200,6 +208,8 @@ fn builtin_by_name(name: &str) -> Option<&'static PgType> {
         "timestamp with time zone" => "timestamptz",
         "timestamp without time zone" => "timestamp",
         "time without time zone" => "time",
+        "time with time zone" => "timetz",
+        "bit varying" => "varbit",
         other => other,
     };
     let found = TYPES.iter().find(|ty| ty.name == alias || ty.sql_name == alias)?;
@@ -215,6 +225,8 @@ pub fn format_type(oid: u32, typmod: Option<i32>) -> String {
     let typmod = match typmod {
         Some(m) if m >= 0 => m,
         Some(_) if oid == oid::BPCHAR => return "bpchar".to_owned(),
+        // Without a length it would be read as one of a bit.
+        Some(_) if oid == oid::BIT => return "\"bit\"".to_owned(),
         _ => return ty.sql_name.to_owned(),
     };
     match oid {
@@ -227,6 +239,8 @@ pub fn format_type(oid: u32, typmod: Option<i32>) -> String {
             )
         }
         oid::TIME => format!("time({typmod}) without time zone"),
+        oid::TIMETZ => format!("time({typmod}) with time zone"),
+        oid::BIT | oid::VARBIT if typmod > 0 => format!("{}({typmod})", ty.sql_name),
         oid::TIMESTAMP => format!("timestamp({typmod}) without time zone"),
         oid::TIMESTAMPTZ => format!("timestamp({typmod}) with time zone"),
         oid::INTERVAL => match typmod & 0xffff {

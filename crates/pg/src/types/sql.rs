@@ -15,6 +15,8 @@ use crate::wire::SqlError;
 
 /// Longest `varchar(n)` and `char(n)`, in characters, as in PostgreSQL.
 const CHARACTERS_MAX: u64 = 10_485_760;
+/// Longest `bit(n)` and `bit varying(n)`, as in PostgreSQL.
+const BITS_MAX: u64 = CHARACTERS_MAX * 8;
 
 /// A SQL type by oid and modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,12 +96,15 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         T::Bytea => Resolved::plain(oid::BYTEA),
         T::Date => Resolved::plain(oid::DATE),
         T::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => seconds(oid::TIME, *digits),
-        T::Time(..) => return Err(SqlError::unsupported("type time with time zone is not supported")),
+        T::Time(digits, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => seconds(oid::TIMETZ, *digits),
         T::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => seconds(oid::TIMESTAMP, *digits),
         T::Timestamp(digits, _) => seconds(oid::TIMESTAMPTZ, *digits),
         T::Interval { fields, precision } => {
             Resolved { oid: oid::INTERVAL, typmod: interval_typmod(fields.as_ref(), *precision) }
         }
+        T::Bit(n) => Resolved { oid: oid::BIT, typmod: bits("bit", n.unwrap_or(1))? },
+        T::VarBit(None) | T::BitVarying(None) => Resolved::plain(oid::VARBIT),
+        T::VarBit(Some(n)) | T::BitVarying(Some(n)) => Resolved { oid: oid::VARBIT, typmod: bits("varbit", *n)? },
         T::Uuid => Resolved::plain(oid::UUID),
         T::JSON => Resolved::plain(oid::JSON),
         T::JSONB => Resolved::plain(oid::JSONB),
@@ -169,7 +174,7 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
     })
 }
 
-/// A type that the parser has a word for and PostgreSQL has not (`uint64`, `datetime`, `bit(3)`): to PostgreSQL these are names as others.
+/// A type that the parser has a word for and PostgreSQL has not (`uint64`, `datetime`): to PostgreSQL these are names as others.
 fn by_name(ty: &SqlType) -> Option<SqlType> {
     use SqlType as T;
     let is_own = matches!(
@@ -264,7 +269,8 @@ fn custom(name: &str, quoted: bool, modifiers: &[String]) -> Option<Resolved> {
     }?;
     let typmod = match (row.oid, modifier) {
         (oid::VARCHAR | oid::BPCHAR, Some(n)) if n > 0 => n.saturating_add(4),
-        (oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ, Some(n)) if n >= 0 => n.min(6),
+        (oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ, Some(n)) if n >= 0 => n.min(6),
+        (oid::BIT | oid::VARBIT, Some(n)) if n > 0 => n,
         (oid::NUMERIC, Some(p)) if (1..=1000).contains(&p) => {
             let scale = modifiers.get(1).and_then(|m| m.parse().ok()).unwrap_or(0);
             numeric_typmod_of(p, scale)
@@ -287,6 +293,15 @@ fn length(name: &str, n: Option<&CharacterLength>, default: i32) -> Result<i32, 
         return Err(invalid(format!("length for type {name} cannot exceed {CHARACTERS_MAX}")));
     }
     Ok(n as i32 + 4)
+}
+
+/// The modifier of a type of so many bits.
+fn bits(name: &str, n: u64) -> Result<i32, SqlError> {
+    match n {
+        0 => Err(invalid(format!("length for type {name} must be at least 1"))),
+        _ if n > BITS_MAX => Err(invalid(format!("length for type {name} cannot exceed {BITS_MAX}"))),
+        _ => Ok(n as i32),
+    }
 }
 
 fn numeric(info: &ExactNumberInfo) -> Result<Resolved, SqlError> {
@@ -314,7 +329,7 @@ fn unknown(ty: &SqlType) -> SqlError {
     let word = text.strip_prefix("pg_catalog.").unwrap_or(&text);
     let word = word.split(['(', '[']).next().unwrap_or(word).trim();
     let is_postgres = Catalog::postgres().types().iter().any(|known| known.name == word && known.relation == 0);
-    if is_postgres || matches!(word, "bit varying") {
+    if is_postgres {
         return SqlError::unsupported(format!("type {text} is not supported"));
     }
     SqlError::new("42704", format!("type \"{text}\" does not exist"))
@@ -328,7 +343,7 @@ fn invalid(message: impl Into<String>) -> SqlError {
 mod tests {
     use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
     use datafusion::sql::sqlparser::parser::Parser;
-    use resurgam_engine::NumericLimit;
+    use resurgam_engine::{NumericLimit, OrderedType};
 
     use super::*;
 
@@ -369,6 +384,14 @@ mod tests {
             ("interval", ColumnType::Interval(None)),
             ("int[]", array(ColumnType::Int4)),
             ("varchar(5)[][]", array(ColumnType::Varchar(5))),
+            ("time with time zone", ColumnType::Ordered(OrderedType::TimeTz(None))),
+            ("timetz(3)", ColumnType::Ordered(OrderedType::TimeTz(Some(3)))),
+            ("time(9) with time zone", ColumnType::Ordered(OrderedType::TimeTz(Some(6)))),
+            ("bit", ColumnType::Ordered(OrderedType::Bit(Some(1)))),
+            ("bit(5)", ColumnType::Ordered(OrderedType::Bit(Some(5)))),
+            ("\"bit\"", ColumnType::Ordered(OrderedType::Bit(None))),
+            ("bit varying", ColumnType::Ordered(OrderedType::VarBit(None))),
+            ("varbit(7)", ColumnType::Ordered(OrderedType::VarBit(Some(7)))),
             ("numeric(5,2)[3]", array(ColumnType::VarNumeric(Some(NumericLimit { precision: 5, scale: 2 })))),
         ] {
             assert_eq!(column_type_from_sql(&parse(text)).expect(text), ty, "{text}");
@@ -382,6 +405,8 @@ mod tests {
             ("varchar(0)", "22023"),
             ("numeric(1001,2)", "22023"),
             ("serial", "0A000"),
+            ("bit(0)", "22023"),
+            ("bit varying(83886081)", "22023"),
             ("char(3)[]", "0A000"),
         ] {
             assert_eq!(column_type_from_sql(&parse(text)).unwrap_err().sqlstate, state, "{text}");

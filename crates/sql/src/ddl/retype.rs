@@ -12,7 +12,9 @@ use datafusion::sql::sqlparser::ast::{
     DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Value, ValueWithSpan, Visitor,
 };
 use resurgam_ast::AstWalk;
-use resurgam_engine::{ColumnSpec, ColumnType, DatumRef, RowBatch, Table, TableChange, Transaction, is_stored_alike};
+use resurgam_engine::{
+    ColumnSpec, ColumnType, DatumRef, OrderedType, RowBatch, Table, TableChange, Transaction, is_stored_alike,
+};
 
 use crate::exec::bridge::RowColumns;
 use crate::pg::arrow::{DatumColumn, assignment_cast};
@@ -226,8 +228,12 @@ fn is_comparable(from: ColumnType, to: ColumnType) -> bool {
         T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 => 1,
         T::Text | T::Varchar(_) => 2,
         T::Date | T::Timestamp(_) | T::TimestampTz(_) => 3,
+        T::Ordered(OrderedType::Bit(_) | OrderedType::VarBit(_)) => 4,
         _ => 0,
     };
+    if let (T::Ordered(from), T::Ordered(to)) = (from, to) {
+        return from.unlimited() == to.unlimited() || kind(T::Ordered(from)) > 0 && kind(T::Ordered(to)) > 0;
+    }
     std::mem::discriminant(&from) == std::mem::discriminant(&to) || kind(from) > 0 && kind(from) == kind(to)
 }
 

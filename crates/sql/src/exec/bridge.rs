@@ -19,7 +19,7 @@ use crate::pg::context::PgContext;
 use crate::pg::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::pg::encode::encode_datum;
 use crate::pg::errors;
-use crate::pg::network;
+use crate::pg::ordered;
 use crate::wire::{Format, SqlError};
 
 /// An engine error on its way through DataFusion.
@@ -184,11 +184,10 @@ pub(crate) fn key_value(value: &ScalarValue, ty: &ColumnType) -> Result<KeyValue
         (ScalarValue::Binary(Some(v)) | ScalarValue::BinaryView(Some(v)), ColumnType::Bytes) => {
             KeyValue::Exact(Datum::Bytes(v.clone()))
         }
-        (ScalarValue::FixedSizeBinary(_, Some(v)), ColumnType::Ordered(ty))
-            if network::type_of_data(&value.data_type()) == Some(*ty) =>
-        {
-            KeyValue::Exact(Datum::Bytes(network::stored(*ty, v).to_vec()))
-        }
+        (value, ColumnType::Ordered(ty)) => match ordered::stored_of_scalar(*ty, value) {
+            Some(stored) => KeyValue::Exact(Datum::Bytes(stored)),
+            None => KeyValue::Unknown,
+        },
         (
             ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)) | ScalarValue::LargeUtf8(Some(v)),
             ColumnType::Uuid,

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use crate::wire::SqlError;
 
 /// Words in a row (the last may be a parenthesis), and what they are.
-const PHRASES: [(&[&str], &str); 34] = [
+const PHRASES: [(&[&str], &str); 33] = [
     (&["rows", "from", "("], "ROWS FROM"),
     (&["using", ""], "ORDER BY ... USING"),
     (&["variadic"], "VARIADIC in calls"),
@@ -40,7 +40,6 @@ const PHRASES: [(&[&str], &str); 34] = [
     (&["do", ""], "DO"),
     (&["cycle"], "CYCLE"),
     (&["similar", ""], "SIMILAR in substring"),
-    (&["bit", "varying"], "the type bit varying"),
 ];
 
 /// What a text that could not be parsed has of such syntax.

@@ -86,7 +86,7 @@ fn is_shown_alike(ty: u32) -> bool {
     let numbers = [t::INT2, t::INT4, t::INT8, t::NUMERIC, t::FLOAT4, t::FLOAT8, t::BOOL];
     numbers.contains(&ty)
         || [t::TEXT, t::VARCHAR, t::BPCHAR, t::UUID, t::JSON, t::JSONB].contains(&ty)
-        || crate::pg::network::type_of_oid(ty).is_some()
+        || crate::pg::ordered::type_of_oid(ty).is_some()
 }
 
 impl TableExpr {

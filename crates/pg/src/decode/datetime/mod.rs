@@ -12,7 +12,11 @@ use decode::{Decoded, Meant, TextZone};
 pub(super) use decode::{Wrong, clock};
 
 use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us, days_from_civil, days_from_engine, us_from_engine};
+use crate::timetz::TimeTz;
 use crate::wire::SqlError;
+
+/// The name of the type of times with a zone.
+const TIMETZ: &str = "time with time zone";
 
 /// Julian day 0, 4714-11-24 BC: what PostgreSQL's dates and timestamps begin with.
 const FIRST_DAY: i64 = -2_440_588;
@@ -61,7 +65,7 @@ fn parts(text: &str, ty: &str, room: usize, zone: &Zone) -> Result<Decoded, SqlE
     };
     words::fields(text, room)
         .ok_or(Wrong::Format)
-        .and_then(|fields| decode::decode(&fields, ty == "time", local_now))
+        .and_then(|fields| decode::decode(&fields, matches!(ty, "time" | TIMETZ), local_now))
         .map_err(|why| wrong(why, ty, text))
 }
 
@@ -115,6 +119,30 @@ pub fn received_timestamp(us: i64) -> Result<i64, SqlError> {
 /// Microseconds since midnight.
 pub fn parse_time(text: &str) -> Result<i64, SqlError> {
     Ok(parts(text, "time", ROOM, &Zone::Utc)?.time_us())
+}
+
+/// A time with its zone; one that names none is of today in `zone`.
+pub fn parse_timetz(text: &str, zone: &Zone) -> Result<TimeTz, SqlError> {
+    let parts = parts(text, TIMETZ, ROOM, zone)?;
+    let us = parts.time_us();
+    if let Some(TextZone::Offset(east)) = &parts.zone {
+        return Ok(TimeTz { us, west: -east });
+    }
+    let day = match parts.month {
+        0 => {
+            let now = clock_us();
+            (now + i64::from(zone.offset_at(now)) * SECOND_US).div_euclid(DAY_US)
+        }
+        _ => days_of(&parts).ok_or_else(|| wrong(Wrong::Field, TIMETZ, text))?,
+    };
+    Ok(match &parts.zone {
+        Some(TextZone::Named(named)) => TimeTz::of_day(day, us, named),
+        Some(TextZone::Abbreviation(name, named)) => {
+            let instant = named.local_to_utc(day.saturating_mul(DAY_US).saturating_add(us));
+            TimeTz { us, west: -named.offset_of(name, instant) }
+        }
+        _ => TimeTz::of_day(day, us, zone),
+    })
 }
 
 /// Microseconds since 1970 without regard to a zone; a zone in the text is ignored, as

@@ -1,6 +1,6 @@
 //! Values of one side of a foreign key as values of the other: equal ones, or none.
 
-use resurgam_engine::{ColumnType, Datum, DatumRef};
+use resurgam_engine::{ColumnType, Datum, DatumRef, OrderedType};
 use resurgam_numeric::{Numeric, Typmod, key};
 
 use crate::pg::types::numeric_limits;
@@ -18,6 +18,7 @@ pub(crate) enum Comparable {
 /// As PostgreSQL's operators and implicit casts have it: `child` to `parent`.
 pub(crate) fn comparable(child: &ColumnType, parent: &ColumnType) -> Comparable {
     use ColumnType as T;
+    use OrderedType as O;
     let integer = |ty: &T| matches!(ty, T::Int2 | T::Int4 | T::Int8);
     let float = |ty: &T| matches!(ty, T::Float4 | T::Float8);
     let numeric = |ty: &T| matches!(ty, T::Numeric { .. } | T::VarNumeric(_));
@@ -33,8 +34,15 @@ pub(crate) fn comparable(child: &ColumnType, parent: &ColumnType) -> Comparable 
         (T::Jsonb, T::Jsonb) | (T::Interval(_), T::Interval(_)) | (T::Array(_), T::Array(_)) => Comparable::NotYet,
         (a, b) if a == b => Comparable::Yes,
         (a, b) if (integer(a) || numeric(a)) && float(b) => Comparable::NotYet,
-        // Networks and addresses are equal where their bytes are; an address of six bytes is widened.
-        (T::Ordered(_), T::Ordered(_)) => Comparable::NotYet,
+        (T::Ordered(a), T::Ordered(b)) => match (a.unlimited(), b.unlimited()) {
+            // Their bytes are alike, but not what a cascade would write: a limit may forbid it.
+            (O::TimeTz(_), O::TimeTz(_)) | (O::Bit(_) | O::VarBit(_), O::Bit(_) | O::VarBit(_)) => Comparable::NotYet,
+            (O::Bit(_) | O::VarBit(_) | O::TimeTz(_), _) | (_, O::Bit(_) | O::VarBit(_) | O::TimeTz(_)) => {
+                Comparable::No
+            }
+            // Networks and addresses are equal where their bytes are; an address of six bytes is widened.
+            _ => Comparable::NotYet,
+        },
         (a, T::Char(_)) | (T::Char(_), a) if text(a) => Comparable::NotYet,
         (a, b) if time(a) && time(b) => Comparable::NotYet,
         _ => Comparable::No,

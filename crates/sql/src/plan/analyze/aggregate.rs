@@ -453,6 +453,12 @@ impl Analyzer<'_> {
         if known == "string_agg" && first == Some(oid::BYTEA) {
             return unknown("string_agg of bytea");
         }
+        if first == Some(oid::BIT)
+            && let Some(function) = crate::pg::functions::bits_aggregate(known)
+        {
+            let exprs = args.into_iter().map(|arg| arg.expr).collect();
+            return Ok((function, exprs, result.data()));
+        }
         if matches!(known, "sum" | "avg" | "min" | "max")
             && first == Some(oid::INTERVAL)
             && let Some(function) = crate::pg::functions::interval_aggregate(known)

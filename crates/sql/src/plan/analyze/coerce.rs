@@ -90,6 +90,31 @@ fn is_of_names(ty: u32) -> bool {
     matches!(ty, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE)
 }
 
+pub(super) const fn is_of_bits(ty: u32) -> bool {
+    matches!(ty, oid::BIT | oid::VARBIT)
+}
+
+/// What makes a number of bits, or bits of a number.
+const fn between_bits_and_numbers(from: u32, to: u32) -> Option<&'static str> {
+    Some(match (from, to) {
+        (oid::BIT | oid::VARBIT, oid::INT4) => "bittoint4",
+        (oid::BIT | oid::VARBIT, oid::INT8) => "bittoint8",
+        (oid::INT4, oid::BIT) => "bitfromint4",
+        (oid::INT8, oid::BIT) => "bitfromint8",
+        _ => return None,
+    })
+}
+
+/// `0A000` for arrays of numbers as arrays of bits, and the other way: elements are read as texts there.
+fn refuse_arrays_of_bits(from: Type, to: Type) -> Result<()> {
+    let element = |ty: Type| catalog().element_type(ty.id()).map(|element| element.0);
+    let (Some(a), Some(b)) = (element(from), element(to)) else { return Ok(()) };
+    match between_bits_and_numbers(a, b) {
+        Some(_) => unknown(format!("a cast from {} to {}", from.name(), to.name())),
+        None => Ok(()),
+    }
+}
+
 /// Words that a date or time can be, whose values are those of the day.
 fn is_of_the_day(text: &str) -> bool {
     let text = text.trim().to_ascii_lowercase();
@@ -226,8 +251,8 @@ impl Analyzer<'_> {
             return Ok(sequence.at(span));
         }
         let by_session = match to.oid {
-            oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if is_of_the_day(&text) => true,
-            oid::TIMESTAMPTZ => {
+            oid::DATE | oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ if is_of_the_day(&text) => true,
+            oid::TIMESTAMPTZ | oid::TIMETZ => {
                 let elsewhere = Zone::parse("Asia/Tokyo").unwrap_or_default();
                 let read = |zone: &Zone| decode_param(to.oid, Format::Text, Some(text.as_bytes()), zone).ok();
                 read(&Zone::Utc) != read(&elsewhere)
@@ -344,6 +369,15 @@ impl Analyzer<'_> {
                 return Ok(Bound::with_data(self.folded(cast(bound.expr, form.clone())), to, form));
             }
         }
+        if let Some(function) = between_bits_and_numbers(bound.ty.oid, to.oid) {
+            let span = bound.span;
+            let mut args = vec![bound];
+            if is_of_bits(to.oid) {
+                args.push(Bound::new(lit(to.typmod), Type::INT4));
+            }
+            return Ok(self.call_named(function, args, to)?.at(span));
+        }
+        refuse_arrays_of_bits(bound.ty, to)?;
         if bound.data == data && bound.ty.oid == to.oid && to.typmod < 0 {
             return Ok(Bound { ty: to, ..bound });
         }

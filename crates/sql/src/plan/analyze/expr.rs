@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use resurgam_dialect::CastContext;
 
 use super::bound::{Bound, Relation, Type};
-use super::coerce::catalog;
+use super::coerce::{catalog, is_of_bits};
 use super::condition::is_row;
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
@@ -290,7 +290,11 @@ impl Analyzer<'_> {
             }
             E::TypedString(typed) => {
                 let domain = types::domain_from_sql(&typed.data_type);
-                let to = self.type_of(&typed.data_type)?;
+                let to = match &typed.data_type {
+                    // Before a constant it is of any length.
+                    ast::DataType::Bit(None) => Type::of(oid::BIT),
+                    ty => self.type_of(ty)?,
+                };
                 let bound = self.literal(&typed.value.value, typed.value.span, false)?;
                 if let Some(domain) = domain {
                     return self.cast_to_domain(bound, domain, CastContext::Explicit);
@@ -332,7 +336,7 @@ impl Analyzer<'_> {
                 let (part, whole) = (self.expr(part, scope, clause)?, self.expr(r#in, scope, clause)?);
                 self.call("position", vec![whole, part], span())
             }
-            E::Substring { expr: text, substring_from, substring_for, .. } => {
+            E::Substring { expr: text, substring_from, substring_for, shorthand, .. } => {
                 let mut args = vec![self.expr(text, scope, clause)?];
                 match (substring_from, substring_for) {
                     (Some(from), length) => {
@@ -347,7 +351,9 @@ impl Analyzer<'_> {
                     }
                     (None, None) => {}
                 }
-                self.call("substring", args, span())
+                // Of bits there is no substr.
+                let is_substr = *shorthand && args.first().is_some_and(|arg| is_of_bits(arg.ty.oid));
+                self.call(if is_substr { "substr" } else { "substring" }, args, span())
             }
             E::Trim { trim_where, trim_what, expr: text, trim_characters } => {
                 let name = match trim_where {

@@ -78,7 +78,7 @@ impl Analyzer<'_> {
             }
             (oid::DATE | oid::TIMESTAMP, _) => (timestamp(None), Type::of(oid::INTERVAL)),
             (oid::TIMESTAMPTZ, data) => (data.clone(), Type::of(oid::INTERVAL)),
-            (oid::NUMERIC | oid::TIME | oid::INTERVAL, _) => {
+            (oid::NUMERIC | oid::TIME | oid::TIMETZ | oid::INTERVAL, _) => {
                 return unknown(format!("RANGE with an offset over {}", ty.name()));
             }
             _ => {

@@ -21,7 +21,7 @@ use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
 use crate::access::needs::denied;
 use crate::pg::definition::cast_function_oid;
-use crate::pg::functions::{is_of_network, numeric, series_call_name};
+use crate::pg::functions::{is_by_source, numeric, series_call_name};
 use crate::pg::types::{self, oid};
 use crate::pg::user_functions::{UserFunction, marked};
 use crate::plan::lookup::{has_schema, no_schema};
@@ -316,9 +316,7 @@ impl Analyzer<'_> {
     pub(super) fn call_special(&mut self, word: &str, span: Span) -> Result<Bound> {
         let ty = match word {
             "current_date" => Type::of(oid::DATE),
-            "current_time" => {
-                return Err(self.at(SqlError::unsupported("type time with time zone is not supported"), span));
-            }
+            "current_time" => Type::of(oid::TIMETZ),
             "current_timestamp" => Type::of(oid::TIMESTAMPTZ),
             "localtime" => Type::of(oid::TIME),
             _ => Type::of(oid::TIMESTAMP),
@@ -510,7 +508,7 @@ impl Analyzer<'_> {
         matches!(name, "position" | "substring" | "char_length" | "character_length")
             || self.names.state.scalar_functions().contains_key(name)
             || numeric::by_proc_name(source).is_some()
-            || is_of_network(source)
+            || is_by_source(source)
     }
 
     /// The expression that computes a function.
@@ -602,13 +600,14 @@ impl Analyzer<'_> {
             args = args.into_iter().map(|arg| self.without_blanks(arg)).collect::<Result<_>>()?;
         }
         let known = match name {
+            _ if is_by_source(source) => source,
             "position" => "strpos",
             "substring" if source == "textregexsubstr" => source,
             "substring" if args.get(1).is_some_and(|arg| arg.ty.oid == oid::TEXT) => {
                 return unknown("substring by a pattern of SQL");
             }
             "char_length" | "character_length" if source == "textlen" => "character_length",
-            _ if is_of_network(source) => source,
+            "bit_length" if args.first().is_some_and(|arg| arg.ty.oid == oid::BIT) => "bitlength",
             other => other,
         };
         let registered = self.names.state.scalar_functions().get(known).cloned();
@@ -686,5 +685,7 @@ pub(super) fn is_vector(ty: Type) -> bool {
 
 /// Whether the form of a value does not tell its type, so that only the analysis knows it.
 fn is_only_named(bound: &Bound) -> bool {
-    bound.is_padded() || matches!(bound.ty.oid, oid::BPCHAR_ARRAY | oid::VARCHAR_ARRAY)
+    bound.is_padded()
+        || matches!(bound.ty.oid, oid::BPCHAR_ARRAY | oid::VARCHAR_ARRAY | oid::UUID_ARRAY | oid::BIT_ARRAY)
+        || matches!(bound.ty.oid, oid::UUID | oid::BIT | oid::VARBIT | oid::VARBIT_ARRAY)
 }

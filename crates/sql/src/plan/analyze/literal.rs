@@ -66,6 +66,8 @@ impl Analyzer<'_> {
             | Value::UnicodeStringLiteral(text)
             | Value::NationalStringLiteral(text) => self.text_literal(text)?,
             Value::DollarQuotedString(text) => self.text_literal(&text.value)?,
+            Value::SingleQuotedByteStringLiteral(text) => self.bits_literal('b', text, span)?,
+            Value::HexStringLiteral(text) => self.bits_literal('x', text, span)?,
             Value::Boolean(value) => Bound::literal(ScalarValue::Boolean(Some(*value)), Type::BOOL),
             Value::Null => Bound {
                 expr: datafusion::logical_expr::lit(ScalarValue::Utf8View(None)),
@@ -80,6 +82,12 @@ impl Analyzer<'_> {
             _ => return unknown("this kind of literal"),
         }
         .at(span))
+    }
+
+    /// `B'101'`, `X'1F'`
+    fn bits_literal(&mut self, base: char, digits: &str, span: Span) -> Result<Bound> {
+        let text = self.text_literal(&format!("{base}{digits}"))?.at(span);
+        self.read(text, Type::of(oid::BIT))
     }
 
     fn text_literal(&self, text: &str) -> Result<Bound> {

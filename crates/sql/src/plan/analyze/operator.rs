@@ -12,8 +12,8 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::{Analyzer, Result, unknown};
-use crate::pg::functions::{REGEX_OPERATORS, is_of_network, numeric, time_operator};
-use crate::pg::network::type_of_oid;
+use crate::pg::functions::{REGEX_OPERATORS, is_by_source, numeric, time_operator};
+use crate::pg::ordered::type_of_oid;
 use crate::pg::types::oid;
 use crate::pg::user_types::FIRST_USER_OID;
 
@@ -206,7 +206,7 @@ impl Analyzer<'_> {
         span: Span,
     ) -> Result<Bound> {
         let (l, r) = (left.ty, right.ty);
-        if code.starts_with("jsonb_") || code.starts_with("json_") || is_of_network(code) {
+        if code.starts_with("jsonb_") || code.starts_with("json_") || is_by_source(code) {
             return self.call_named(code, vec![left, right], result);
         }
         let arithmetic = match name {
@@ -359,7 +359,7 @@ impl Analyzer<'_> {
         let result = Type::of(resolved.result.0);
         let operand = self.operand(operand, Type::of(resolved.right.0))?;
         let code = super::coerce::builtin().function(resolved.function).map_or("", |function| function.source);
-        if is_of_network(code) {
+        if is_by_source(code) {
             return Ok(self.call_named(code, vec![operand], result)?.at(span));
         }
         let data = operand.data.clone();
