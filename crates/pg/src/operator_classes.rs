@@ -99,6 +99,7 @@ impl OperatorClass {
             ANY_ENUM => type_by_oid(ty).is_some_and(|ty| ty.category == 'E'),
             oid::TEXT => matches!(ty, oid::TEXT | oid::VARCHAR),
             oid::INET => matches!(ty, oid::INET | oid::CIDR),
+            oid::BIT | oid::VARBIT => matches!(ty, oid::BIT | oid::VARBIT),
             input => input == ty,
         }
     }
@@ -111,7 +112,9 @@ pub fn class_of(oid: u32) -> Option<&'static OperatorClass> {
 
 /// The class that an index has of a column of a type, where none is named; 0: there is none.
 pub fn default_class(ty: u32) -> u32 {
-    OPERATOR_CLASSES.iter().find(|class| class.is_default && class.accepts(ty)).map_or(0, |class| class.oid)
+    let mut defaults = OPERATOR_CLASSES.iter().filter(|class| class.is_default);
+    let own = defaults.clone().find(|class| class.input == ty);
+    own.or_else(|| defaults.find(|class| class.accepts(ty))).map_or(0, |class| class.oid)
 }
 
 /// `42804` where a class is not for values of a type.

@@ -57,10 +57,10 @@ impl TimeTz {
         self.us + self.west as i64 * SECOND_US
     }
 
-    /// The same instant in another zone.
+    /// The same instant in another zone. Of zones that are farther apart than 68 years PostgreSQL takes the difference's lower bits.
     #[must_use]
     pub const fn moved_to(self, west: i32) -> Self {
-        let us = self.us + (self.west as i64 - west as i64) * SECOND_US;
+        let us = self.us + self.west.wrapping_sub(west) as i64 * SECOND_US;
         Self { us: us.rem_euclid(DAY_US), west }
     }
 
@@ -203,5 +203,6 @@ mod tests {
         assert_eq!(TimeTz { us: DAY_US, west: 5400 }.to_text(), "24:00:00-01:30");
         assert_eq!(hour(23, 0).moved_to(-7200).to_text(), "01:00:00+02");
         assert_eq!(hour(23, 1).plus(2 * 3600 * SECOND_US).to_text(), "01:00:00+01");
+        assert_eq!(hour(12, 0).moved_to(-2_000_000_000).to_text(), "15:33:20+555555:33:20");
     }
 }

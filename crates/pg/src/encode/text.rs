@@ -298,11 +298,14 @@ pub fn put_timestamp(out: &mut BytesMut, us: i64) {
     }
 }
 
-/// A distance from Greenwich, in seconds to the east.
+/// A distance from Greenwich, in seconds to the east. Of an interval as a zone it may have any number of hours.
 pub fn put_zone(out: &mut BytesMut, east: i32) {
     out.put_u8(if east < 0 { b'-' } else { b'+' });
     let offset = east.unsigned_abs();
-    put_2(out, offset / 3600);
+    match offset / 3600 {
+        hours @ ..100 => put_2(out, hours),
+        hours => put_int(out, hours.into()),
+    }
     if !offset.is_multiple_of(3600) {
         out.put_u8(b':');
         put_2(out, offset / 60 % 60);

@@ -92,6 +92,12 @@ pub(super) fn field(name: &str) -> Option<Field> {
 enum Part {
     /// An integer over a power of ten.
     Scaled(i64, i32),
+    /// Seconds and microseconds, together over that power of ten. As floats PostgreSQL adds the two.
+    Seconds {
+        whole: i64,
+        us: i64,
+        scale: i32,
+    },
     Julian {
         day: i64,
         us: i64,
@@ -108,6 +114,9 @@ impl Part {
     fn numeric(self) -> Result<Option<Numeric>, SqlError> {
         match self {
             Self::Scaled(value, scale) => Numeric::from_scaled(value.into(), scale).map(Some),
+            Self::Seconds { whole, us, scale } => {
+                Numeric::from_scaled(i128::from(whole) * i128::from(SECOND_US) + i128::from(us), scale).map(Some)
+            }
             Self::Julian { day, us } => {
                 Numeric::from(us).div(&Numeric::from(DAY_US)).and_then(|part| Numeric::from(day).add(&part)).map(Some)
             }
@@ -121,6 +130,7 @@ impl Part {
         Some(match self {
             Self::Scaled(value, 0) => value as f64,
             Self::Scaled(value, scale) => value as f64 / 10f64.powi(scale),
+            Self::Seconds { whole, us, scale } => whole as f64 * 10f64.powi(6 - scale) + us as f64 / 10f64.powi(scale),
             Self::Julian { day, us } => day as f64 + us as f64 / SECOND_US as f64 / 86_400.0,
             Self::Infinite(true) => f64::NEG_INFINITY,
             Self::Infinite(false) => f64::INFINITY,
@@ -201,10 +211,11 @@ fn of_day(days: i64, field: Field) -> Option<Part> {
 fn of_time(us: i64, field: Field) -> Option<Part> {
     use Field as F;
     let second = us % (60 * SECOND_US);
+    let seconds = |scale| Part::Seconds { whole: second / SECOND_US, us: second % SECOND_US, scale };
     Some(match field {
         F::Microsecond => whole(second),
-        F::Millisecond => Part::Scaled(second, 3),
-        F::Second => Part::Scaled(second, 6),
+        F::Millisecond => seconds(3),
+        F::Second => seconds(6),
         F::Minute => whole(us / (60 * SECOND_US) % 60),
         F::Hour => whole(us / (3600 * SECOND_US)),
         _ => return None,
@@ -233,7 +244,7 @@ fn of_timestamp(us: i64, offset: Option<i32>, field: Field) -> Option<Part> {
 fn of_zoned_time(time: TimeTz, field: Field) -> Option<Part> {
     let east = i64::from(time.west).checked_neg()?;
     match field {
-        Field::Epoch => Some(Part::Scaled(time.utc_us(), 6)),
+        Field::Epoch => Some(Part::Seconds { whole: time.west.into(), us: time.us, scale: 6 }),
         Field::Zone => Some(whole(east)),
         Field::ZoneHour => Some(whole(east / 3600)),
         Field::ZoneMinute => Some(whole(east / 60 % 60)),
@@ -389,6 +400,8 @@ mod tests {
         assert_eq!(shown(of_timestamp(i64::MAX, None, Field::Month)), "NULL");
         assert_eq!(shown(of_date(0, Field::Hour)), "unsupported");
         assert_eq!(shown(of_timestamp(us, None, Field::Zone)), "unsupported");
+        assert_eq!(of_time(15_534_446, Field::Second).and_then(Part::float), Some(15.534_445_999_999_999));
+        assert_eq!(of_time(2_150_481, Field::Millisecond).and_then(Part::float), Some(2_150.480_999_999_999_8));
         assert_eq!(field("centimetre"), None);
         let bc = days_from_civil(-10, 5, 1);
         assert_eq!(shown(of_day(bc, Field::Year)), "-11");

@@ -89,8 +89,9 @@ fn zone_of_interval(span: Interval) -> Result<i32, SqlError> {
         let message = format!("interval time zone \"{shown}\" must not include months or days");
         return Err(SqlError::new("22023", message));
     }
-    // PostgreSQL takes the lower bits.
-    Ok(-(span.us / crate::datetime::SECOND_US) as i32)
+    // Beyond that PostgreSQL takes the lower bits, and shows numbers that are none.
+    let west = i32::try_from(-(span.us / crate::datetime::SECOND_US)).ok().filter(|west| *west > i32::MIN);
+    west.ok_or_else(|| SqlError::unsupported("an interval of more than 68 years as a time zone"))
 }
 
 pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {

@@ -491,6 +491,11 @@ pub fn column_type_name(ty: &ColumnType) -> String {
     format_type(column_oid(ty), Some(column_typmod(ty)))
 }
 
+/// The same without its modifier.
+pub fn bare_type_name(ty: &ColumnType) -> String {
+    format_type(column_oid(ty), None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

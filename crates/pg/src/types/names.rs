@@ -227,6 +227,7 @@ pub fn format_type(oid: u32, typmod: Option<i32>) -> String {
         Some(_) if oid == oid::BPCHAR => return "bpchar".to_owned(),
         // Without a length it would be read as one of a bit.
         Some(_) if oid == oid::BIT => return "\"bit\"".to_owned(),
+        Some(m) if matches!(ty.elem, oid::BIT | oid::BPCHAR) => return format!("{}[]", format_type(ty.elem, Some(m))),
         _ => return ty.sql_name.to_owned(),
     };
     match oid {

@@ -21,7 +21,7 @@ use crate::pg::arrow::{DatumColumn, assignment_cast};
 use crate::pg::catalog::declared;
 use crate::pg::errors;
 use crate::pg::functions::quote_ident;
-use crate::pg::types::{column_oid, column_type_from_sql, column_type_name, domain_from_sql};
+use crate::pg::types::{bare_type_name, column_oid, column_type_from_sql, column_type_name, domain_from_sql};
 use crate::pg::{collation, operator_classes};
 use crate::plan::analyze::is_assignable;
 use crate::plan::expression::{Place, TableExpr};
@@ -58,7 +58,7 @@ impl Session {
                     let type_name = column_type_name(&to);
                     return Err(SqlError::new(
                         "42804",
-                        format!("column \"{name}\" cannot be cast automatically to type {type_name}"),
+                        format!("column \"{name}\" cannot be cast automatically to type {}", bare_type_name(&to)),
                     )
                     .with_hint(format!("You might need to specify \"USING {}::{type_name}\".", quote_ident(&name))));
                 }
@@ -72,7 +72,7 @@ impl Session {
         if column.default_sql.is_some() && !is_assignable(from, to) {
             return Err(SqlError::new(
                 "42804",
-                format!("default for column \"{name}\" cannot be cast automatically to type {}", column_type_name(&to)),
+                format!("default for column \"{name}\" cannot be cast automatically to type {}", bare_type_name(&to)),
             ));
         }
         let new = if matches!(value, NewValue::Cast) && is_stored_alike(from, to) {

@@ -7,7 +7,8 @@ use datafusion::sql::sqlparser::ast::{
     self, ConstraintReferenceMatchKind, DeferrableInitial, ForeignKeyConstraint, Ident,
 };
 use resurgam_engine::{
-    Direction, ForeignKey, KeyRange, Presence, ReferentialAction, RowBatch, RowBuf, Table, TableChange, Transaction,
+    ColumnType, Direction, ForeignKey, KeyRange, Presence, ReferentialAction, RowBatch, RowBuf, Table, TableChange,
+    Transaction,
 };
 
 use super::value::{Comparable, comparable};
@@ -16,7 +17,7 @@ use crate::ddl::alter::{constraint_exists, is_constraint};
 use crate::ddl::needed::{Needed, needed, needing_views};
 use crate::ddl::{free_name, full_name, name_of, unsupported};
 use crate::pg::functions::quote_ident;
-use crate::pg::types::column_type_name;
+use crate::pg::types::{bare_type_name, column_type_name};
 use crate::plan::lookup::Lookup;
 use crate::session::Session;
 use crate::wire::SqlError;
@@ -111,10 +112,12 @@ fn find_key(parent: &Table, idents: &[Ident], own: usize) -> Result<(Option<u32>
 fn check_types(child: &Table, parent: &Table, foreign: &ForeignKey, referenced: &[usize]) -> Result<(), SqlError> {
     for (&from, &to) in foreign.columns.iter().zip(referenced) {
         let (from, to) = (&child.columns[from], &parent.columns[to]);
-        let types = || format!("{} and {}", column_type_name(&from.ty), column_type_name(&to.ty));
+        let types = |name: fn(&ColumnType) -> String| format!("{} and {}", name(&from.ty), name(&to.ty));
         match comparable(&from.ty, &to.ty) {
             Comparable::Yes => {}
-            Comparable::NotYet => return Err(unsupported(&format!("a foreign key between types {}", types()))),
+            Comparable::NotYet => {
+                return Err(unsupported(&format!("a foreign key between types {}", types(column_type_name))));
+            }
             Comparable::No => {
                 return Err(SqlError::new(
                     "42804",
@@ -124,7 +127,7 @@ fn check_types(child: &Table, parent: &Table, foreign: &ForeignKey, referenced: 
                     "Key columns \"{}\" and \"{}\" are of incompatible types: {}.",
                     from.name,
                     to.name,
-                    types()
+                    types(bare_type_name)
                 )));
             }
         }
