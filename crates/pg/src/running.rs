@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use crate::datetime::clock_us;
 use crate::memory;
 use crate::user_types::UserTypes;
 use crate::wire::SqlError;
@@ -32,6 +33,10 @@ pub trait Stop: Send + Sync {
     }
     /// The types of users that are meant in it.
     fn types(&self) -> Option<Arc<UserTypes>> {
+        None
+    }
+    /// When the transaction began that it is in, in microseconds since 1970.
+    fn transaction_start(&self) -> Option<i64> {
         None
     }
     /// Whether a value of so many bytes may be made now, when it has allocated `had` more than it was told of.
@@ -78,6 +83,13 @@ pub fn types() -> Option<Arc<UserTypes>> {
 /// The name of the database of the statement which this thread runs; `None` if it runs none.
 pub fn database() -> Option<String> {
     CURRENT.with_borrow(Clone::clone)?.database()
+}
+
+/// The moment that `now` means: when the transaction began of the statement which this thread runs, in microseconds since
+/// 1970; the present if it runs none.
+pub fn transaction_start() -> i64 {
+    let stop = CURRENT.with_borrow(Clone::clone);
+    stop.and_then(|stop| stop.transaction_start()).unwrap_or_else(clock_us)
 }
 
 /// Whether this thread runs a statement that may be told to stop.

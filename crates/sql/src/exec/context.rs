@@ -156,6 +156,9 @@ impl Stop for StopFlag {
     fn database(&self) -> Option<String> {
         self.types.get()?.upgrade()?.database()
     }
+    fn transaction_start(&self) -> Option<i64> {
+        Some(self.types.get()?.upgrade()?.transaction_start())
+    }
     fn check(&self) -> Result<(), SqlError> {
         self.check_time()
     }

@@ -134,6 +134,9 @@ impl Stop for Run {
     fn database(&self) -> Option<String> {
         self.statement.database()
     }
+    fn transaction_start(&self) -> Option<i64> {
+        self.statement.transaction_start()
+    }
     fn check(&self) -> Result<(), SqlError> {
         match self.left.load(Ordering::Relaxed) {
             true => Err(SqlError::new("57014", "canceling statement due to user request")),

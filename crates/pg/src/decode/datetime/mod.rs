@@ -11,7 +11,8 @@ pub(crate) mod words;
 use decode::{Decoded, Meant, TextZone};
 pub(super) use decode::{Wrong, clock};
 
-use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us, days_from_civil, days_from_engine, us_from_engine};
+use crate::datetime::{DAY_US, SECOND_US, Zone, days_from_civil, days_from_engine, us_from_engine};
+use crate::running;
 use crate::timetz::TimeTz;
 use crate::wire::SqlError;
 
@@ -59,7 +60,7 @@ const TIMESTAMP_ROOM: usize = 152;
 
 fn parts(text: &str, ty: &str, room: usize, zone: &Zone) -> Result<Decoded, SqlError> {
     let local_now = || {
-        let now = clock_us();
+        let now = running::transaction_start();
         let local = now + i64::from(zone.offset_at(now)) * SECOND_US;
         (local.div_euclid(DAY_US), local.rem_euclid(DAY_US))
     };
@@ -130,7 +131,7 @@ pub fn parse_timetz(text: &str, zone: &Zone) -> Result<TimeTz, SqlError> {
     }
     let day = match parts.month {
         0 => {
-            let now = clock_us();
+            let now = running::transaction_start();
             (now + i64::from(zone.offset_at(now)) * SECOND_US).div_euclid(DAY_US)
         }
         _ => days_of(&parts).ok_or_else(|| wrong(Wrong::Field, TIMETZ, text))?,
