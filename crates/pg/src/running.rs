@@ -8,7 +8,6 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::datetime::clock_us;
 use crate::memory;
 use crate::user_types::UserTypes;
 use crate::wire::SqlError;
@@ -85,11 +84,10 @@ pub fn database() -> Option<String> {
     CURRENT.with_borrow(Clone::clone)?.database()
 }
 
-/// The moment that `now` means: when the transaction began of the statement which this thread runs, in microseconds since
-/// 1970; the present if it runs none.
-pub fn transaction_start() -> i64 {
-    let stop = CURRENT.with_borrow(Clone::clone);
-    stop.and_then(|stop| stop.transaction_start()).unwrap_or_else(clock_us)
+/// When the transaction began of the statement which this thread runs, in microseconds since 1970; `None` if it runs none.
+pub fn transaction_start() -> Option<i64> {
+    let stop = CURRENT.with_borrow(Clone::clone)?;
+    stop.transaction_start()
 }
 
 /// Whether this thread runs a statement that may be told to stop.

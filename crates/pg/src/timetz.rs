@@ -14,7 +14,7 @@ use resurgam_engine::OrderedType;
 use crate::datetime::{DAY_US, SECOND_US, Zone, round_seconds};
 use crate::encode::{put_time, put_zone};
 use crate::ordered;
-use crate::running;
+use crate::user_types;
 use crate::wire::SqlError;
 
 /// Seconds that a zone is less far away than.
@@ -42,7 +42,7 @@ impl TimeTz {
 
     /// A time of today in a zone: in summer it has the zone's offset of summer.
     pub fn of_today(us: i64, zone: &Zone) -> Self {
-        let now = running::transaction_start();
+        let now = user_types::transaction_start();
         let today = (now + i64::from(zone.offset_at(now)) * SECOND_US).div_euclid(DAY_US);
         Self::of_day(today, us, zone)
     }

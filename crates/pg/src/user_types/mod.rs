@@ -27,7 +27,7 @@ use resurgam_dialect::{Catalog, TypeId, UserKind, UserType as DialectType, inter
 pub use carrier::{enum_data, enum_of_data};
 pub use definition::{Body, DomainCheck, DomainType, EnumType, Label, LabelPlace, UserType};
 pub use labels::{Labels, labels_of, text_of};
-pub use scope::{TypeSource, current, database, scope, with};
+pub use scope::{TypeSource, current, database, scope, transaction_start, with};
 
 use crate::extensions::{Installed, functions_of};
 use crate::search_path::SearchPath;

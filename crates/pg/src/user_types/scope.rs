@@ -16,6 +16,10 @@ pub trait TypeSource: Debug + Send + Sync {
     fn database(&self) -> Option<String> {
         None
     }
+    /// When its transaction began, in microseconds since 1970.
+    fn transaction_start(&self) -> Option<i64> {
+        None
+    }
 }
 
 thread_local! {
@@ -63,6 +67,14 @@ impl<F: Future> Future for Scope<F> {
 /// The name of the database of the session whose work this is; `None`: it is nobody's.
 pub fn database() -> Option<String> {
     crate::running::database().or_else(|| SOURCE.with_borrow(Clone::clone)?.database())
+}
+
+/// The moment that `now` means here, in microseconds since 1970: when the transaction began of the statement that computes on
+/// this thread, or of the session whose work this is; the present if it is nobody's.
+pub fn transaction_start() -> i64 {
+    let of_statement = crate::running::transaction_start();
+    let of_session = || SOURCE.with_borrow(Clone::clone)?.transaction_start();
+    of_statement.or_else(of_session).unwrap_or_else(crate::datetime::clock_us)
 }
 
 /// The types that are meant here: of the statement that computes on this thread, else of the session whose work this is.

@@ -157,7 +157,7 @@ impl Stop for StopFlag {
         self.types.get()?.upgrade()?.database()
     }
     fn transaction_start(&self) -> Option<i64> {
-        Some(self.types.get()?.upgrade()?.transaction_start())
+        self.types.get()?.upgrade()?.transaction_start()
     }
     fn check(&self) -> Result<(), SqlError> {
         self.check_time()

@@ -75,6 +75,12 @@ impl TypeSource for SessionShared {
     fn database(&self) -> Option<String> {
         Some(self.database_name.clone())
     }
+    fn transaction_start(&self) -> Option<i64> {
+        // Parameters may be read before the transaction of their statement has begun.
+        let is_open = self.txn.lock().is_some();
+        let start = if is_open { PgContext::transaction_start(self) } else { PgContext::statement_start(self) };
+        Some(start).filter(|start| *start > 0)
+    }
 }
 
 impl SessionShared {

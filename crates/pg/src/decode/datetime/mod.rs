@@ -12,8 +12,8 @@ use decode::{Decoded, Meant, TextZone};
 pub(super) use decode::{Wrong, clock};
 
 use crate::datetime::{DAY_US, SECOND_US, Zone, days_from_civil, days_from_engine, us_from_engine};
-use crate::running;
 use crate::timetz::TimeTz;
+use crate::user_types;
 use crate::wire::SqlError;
 
 /// The name of the type of times with a zone.
@@ -60,7 +60,7 @@ const TIMESTAMP_ROOM: usize = 152;
 
 fn parts(text: &str, ty: &str, room: usize, zone: &Zone) -> Result<Decoded, SqlError> {
     let local_now = || {
-        let now = running::transaction_start();
+        let now = user_types::transaction_start();
         let local = now + i64::from(zone.offset_at(now)) * SECOND_US;
         (local.div_euclid(DAY_US), local.rem_euclid(DAY_US))
     };
@@ -131,7 +131,7 @@ pub fn parse_timetz(text: &str, zone: &Zone) -> Result<TimeTz, SqlError> {
     }
     let day = match parts.month {
         0 => {
-            let now = running::transaction_start();
+            let now = user_types::transaction_start();
             (now + i64::from(zone.offset_at(now)) * SECOND_US).div_euclid(DAY_US)
         }
         _ => days_of(&parts).ok_or_else(|| wrong(Wrong::Field, TIMETZ, text))?,
