@@ -38,6 +38,12 @@ fn truncate(us: i64, unit: &str) -> Option<i64> {
     })
 }
 
+/// Whether a unit is of days, which begin when a zone says so.
+fn is_of_days(unit: &str) -> bool {
+    use Field::{Hour, Microsecond, Millisecond, Minute, Second};
+    !matches!(super::extract::field(unit), Some(Microsecond | Millisecond | Second | Minute | Hour))
+}
+
 /// `timestamptz` stays, what else is a time is `timestamp`, an interval stays.
 fn truncated(fields: &[FieldRef]) -> FieldRef {
     let ty = match fields.get(1).map(|field| field.data_type()) {
@@ -99,7 +105,12 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     };
                     let local = us.saturating_add(i64::from(zone.offset_at(us)) * SECOND_US);
                     let cut = truncate(local, &unit).ok_or_else(|| no_unit(&unit, true))?;
-                    Ok(Some(zone.local_to_utc(cut)))
+                    // Within a day its distance from Greenwich stays, which an hour that comes twice has two of
+                    // (timestamptz_trunc_internal in PostgreSQL).
+                    Ok(Some(match is_of_days(&unit) {
+                        true => zone.local_to_utc(cut),
+                        false => cut.saturating_sub(local - us),
+                    }))
                 })
                 .collect::<Result<_, SqlError>>()?;
             Ok(if instant { Arc::new(out.with_timezone(UTC)) as ArrayRef } else { Arc::new(out) })

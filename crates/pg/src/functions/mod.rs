@@ -25,6 +25,7 @@
 //! - `nullable`: `pg_nullable`
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
 //! - `percentile`: `percentile_cont`, `percentile_disc`, `mode`
+//! - `int_xor`: `#` of integers
 //! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
 //! - `float_extremes`: `min` and `max` of floats by groups
 //! - `json`: values as JSON
@@ -58,6 +59,7 @@ mod floats;
 mod format_number;
 mod format_time;
 mod growing;
+mod int_xor;
 mod interval_aggregate;
 mod json;
 mod json_parts;
@@ -102,6 +104,7 @@ pub use bits::bits_aggregate;
 pub use call_name::call_name;
 pub use checked::checked_arithmetic;
 pub use float_extremes::float_extreme;
+pub use int_xor::INT_XOR;
 pub use interval_aggregate::interval_aggregate;
 pub use moments::time_operator;
 pub use series::{SeriesFunction, SeriesRows, series_call_name, series_function};
@@ -234,6 +237,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(arrays::all());
     out.extend(array_blanks::all());
     out.extend(math::all());
+    out.extend(int_xor::all());
     out.extend(floats::all());
     out.extend(are::all());
     out.extend(letters::all());

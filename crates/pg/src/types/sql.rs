@@ -40,6 +40,8 @@ pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
     let resolved = resolve(ty)?;
     match resolved.oid {
         oid::OID => None,
+        // Blanks at its end would count in comparisons.
+        oid::BPCHAR if resolved.typmod < 0 => None,
         oid => super::column_type_of_oid(oid, resolved.typmod),
     }
     .ok_or_else(|| SqlError::unsupported(format!("columns of type {ty} are not supported")))

@@ -15,6 +15,7 @@
 //! | `key_order` | A physical rule that knows the order of trees (and calls the one about joins) |
 //! | `lookup` | Which relation a name means |
 //! | `merge_join` | Joins that go to temporary files |
+//! | `order_claims` | What DataFusion holds for ordered by a comparison, which is not believed |
 //! | `params` | Placeholders in logical plans |
 //! | `planner` | From syntax to plans |
 //! | `planning` | What this crate's own planning does beyond DataFusion's |
@@ -36,6 +37,7 @@ pub(crate) mod join_order;
 pub(crate) mod key_order;
 pub(crate) mod lookup;
 pub(crate) mod merge_join;
+pub(crate) mod order_claims;
 pub(crate) mod params;
 pub(crate) mod planner;
 pub(crate) mod planning;

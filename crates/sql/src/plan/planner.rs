@@ -80,6 +80,11 @@ fn config(runtime: &RuntimeEnv) -> SessionConfig {
     options.optimizer.enable_topk_dynamic_filter_pushdown = false;
     options.optimizer.enable_join_dynamic_filter_pushdown = false;
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    // It takes the limit of a sort for one of the groups below, also below windows, which need all groups, and below columns that are
+    // called as one of these. And it makes room for as many groups as the limit says, without asking whether there is any.
+    options.optimizer.enable_topk_aggregation = false;
+    // Of windows over each other it adds no frames up.
+    options.optimizer.enable_window_limits = false;
     // It would refuse plans over a promise about NULLs that an optimiser rule has made or taken back.
     options.execution.skip_physical_aggregate_schema_check = true;
     options.optimizer.repartition_joins = false;

@@ -271,6 +271,11 @@ impl Analyzer<'_> {
                 *expr = std::mem::take(expr).alias(name);
             }
         }
+        let mut taken = HashSet::new();
+        if !matches!(group_exprs.as_slice(), [Expr::GroupingSet(_)]) {
+            self.name_apart(&mut group_exprs, &mut taken);
+        }
+        self.name_apart(&mut aggregates, &mut taken);
         let keys: Vec<Expr> = match group_exprs.as_slice() {
             [Expr::GroupingSet(set)] => set.distinct_expr().into_iter().cloned().collect(),
             plain => plain.to_vec(),
@@ -284,6 +289,16 @@ impl Analyzer<'_> {
             self.check_grouped(expr, &input, &plan, scope)?;
         }
         Ok(plan)
+    }
+
+    /// Gives those a name of their own that would be named as another one is: DataFusion names a cast as what is cast.
+    fn name_apart(&mut self, exprs: &mut [Expr], taken: &mut HashSet<String>) {
+        for expr in exprs {
+            if !taken.insert(expr.schema_name().to_string()) {
+                let name = self.qualifier(&format!("{}group", crate::naming::MARK));
+                *expr = std::mem::take(expr).alias(name);
+            }
+        }
     }
 
     /// `plan` with a column for each expression of grouping sets that is none; these become the sets', and what stands for the

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::{Analyzer, Result, unknown};
-use crate::pg::functions::{REGEX_OPERATORS, is_by_source, numeric, time_operator};
+use crate::pg::functions::{INT_XOR, REGEX_OPERATORS, is_by_source, numeric, time_operator};
 use crate::pg::ordered::type_of_oid;
 use crate::pg::types::oid;
 use crate::pg::user_types::FIRST_USER_OID;
@@ -290,6 +290,9 @@ impl Analyzer<'_> {
             let shifts = matches!(op, Operator::BitwiseShiftLeft | Operator::BitwiseShiftRight);
             let right = if shifts { self.converted(right, Type::of(l.oid))? } else { right };
             let (left, right) = self.one_form_pair(left, right)?;
+            if op == Operator::BitwiseXor {
+                return self.call_named(INT_XOR, vec![left, right], result);
+            }
             let data = left.data.clone();
             return Ok(Bound::with_data(binary_expr(left.expr, op, right.expr), result, data));
         }
@@ -377,7 +380,8 @@ impl Analyzer<'_> {
             "||/" => self.call_named("cbrt", vec![operand], result)?,
             "~" if is_integer(operand.ty) => {
                 let ones = datafusion::common::ScalarValue::new_negative_one(&data)?;
-                Bound::with_data(binary_expr(operand.expr, Operator::BitwiseXor, lit(ones)), result, data)
+                let ones = Bound::with_data(lit(ones), operand.ty, data);
+                self.call_named(INT_XOR, vec![operand, ones], result)?
             }
             _ => return unknown(format!("the operator {name} of {}", operand.ty.name())),
         };
