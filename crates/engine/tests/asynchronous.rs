@@ -82,28 +82,34 @@ fn silence_makes_asynchronous_commits_durable() -> Result<()> {
 /// saw it, and it sees the second's as soon as that is acknowledged.
 #[test]
 fn an_asynchronous_commit_shows_nobody_elses_before_it_is_durable() -> Result<()> {
-    let vfs = SimVfs::new(2);
-    let db = open(&vfs, Options::default())?;
-    table(&db)?;
-    let mut early = 0;
-    for round in 0..300i64 {
-        let (sync, other) = (round * 2 + 1, round * 2 + 2);
-        let (first, second) = (insert(&db, sync)?, insert(&db, other)?);
-        let ticket = first.commit(Durability::Sync)?;
-        let acknowledged = second.commit(Durability::Async)?;
-        early += usize::from(!acknowledged.is_done());
-        let seen = ids(&db)?.contains(&sync);
-        let kept = open(&vfs.crash_clone(round as u64), Options { background: false, ..Options::default() });
-        if seen {
-            assert!(ids(&kept?)?.contains(&sync), "round {round}: seen, and a power loss takes it back");
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(2);
+        let options = || Options { accelerated_database_recovery: !traditional, ..Options::default() };
+        let db = open(&vfs, options())?;
+        table(&db)?;
+        let mut early = 0;
+        for round in 0..300i64 {
+            let (sync, other) = (round * 2 + 1, round * 2 + 2);
+            let (first, second) = (insert(&db, sync)?, insert(&db, other)?);
+            let ticket = first.commit(Durability::Sync)?;
+            let acknowledged = second.commit(Durability::Async)?;
+            early += usize::from(!acknowledged.is_done());
+            let seen = ids(&db)?.contains(&sync);
+            let kept = open(&vfs.crash_clone(round as u64), Options { background: false, ..options() });
+            if seen {
+                assert!(
+                    ids(&kept?)?.contains(&sync),
+                    "traditional: {traditional}, round {round}: seen, and a power loss takes it back"
+                );
+            }
+            acknowledged.wait()?;
+            assert!(ids(&db)?.contains(&other), "traditional: {traditional}, round {round}: acknowledged and not seen");
+            ticket.wait()?;
+            if round % 20 == 19 {
+                db.checkpoint()?;
+            }
         }
-        acknowledged.wait()?;
-        assert!(ids(&db)?.contains(&other), "round {round}: acknowledged and not seen");
-        ticket.wait()?;
-        if round % 20 == 19 {
-            db.checkpoint()?;
-        }
+        assert!(early > 0, "traditional: {traditional}: no asynchronous commit came while another was not durable");
     }
-    assert!(early > 0, "no asynchronous commit came while another was not durable");
     Ok(())
 }

@@ -155,24 +155,28 @@ fn what_is_tried_again_goes_on_when_the_device_does() -> Result<()> {
 /// What is on the disk is not known: nothing more is acknowledged, and a restart finds all that was.
 #[test]
 fn what_leaves_the_disk_uncertain_stops_the_database() -> Result<()> {
-    for (at, (path, what)) in [("/db/log", "w"), ("/db/log", "s"), ("/db/data", "s")].into_iter().enumerate() {
+    let cases = [("/db/log", "w"), ("/db/log", "s"), ("/db/data", "s")];
+    let cases = cases.into_iter().flat_map(|case| [(false, case), (true, case)]);
+    for (at, (traditional, (path, what))) in cases.enumerate() {
+        let case = format!("{what} of {path}, traditional: {traditional}");
         let vfs = SimVfs::new(at as u64);
-        let db = made(&vfs, false)?;
+        let db = made(&vfs, traditional)?;
         for id in 0..500 {
             insert(&db, id)?;
         }
         vfs.set_faults(failing(path, what));
         let (mut acknowledged, begun) = (500, Instant::now());
         while db.check_running().is_ok() {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{what} of {path}: it goes on");
+            assert!(begun.elapsed() < Duration::from_secs(20), "{case}: it goes on");
             acknowledged += usize::from(insert(&db, acknowledged as i64).is_ok());
         }
         vfs.set_faults(FaultPlan::default());
         assert_eq!(insert(&db, -1).expect_err("stopped").kind(), ErrorKind::Stopped);
         drop(db);
-        let db = open(&vfs.crash(), false)?;
-        assert!(count(&db)? >= acknowledged, "{what} of {path}");
-        assert_eq!(db.verify()?, Vec::<String>::new(), "{what} of {path}");
+        let db = open(&vfs.crash(), traditional)?;
+        db.finish_recovery()?;
+        assert!(count(&db)? >= acknowledged, "{case}");
+        assert_eq!(db.verify()?, Vec::<String>::new(), "{case}");
     }
     Ok(())
 }

@@ -179,33 +179,35 @@ fn a_page_of_a_lost_log_is_refused_for_ever() -> Result<()> {
 /// are used again, by others.
 #[test]
 fn pages_of_openings_to_come_are_refused() -> Result<()> {
-    let vfs = SimVfs::new(2);
-    let db = made(&vfs, false)?;
-    db.close()?;
-    drop(db);
-    let before = vfs.fork(1);
-    for turn in 0..3 {
-        let db = open(&vfs, false)?;
-        update(&db, 500, -turn)?;
-        settle(&db)?;
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(2);
+        let db = made(&vfs, traditional)?;
         db.close()?;
-    }
-    let boot = read(&before, "/db/data")?[..limits::PAGE_SIZE].to_vec();
-    copy_log(&before, &vfs)?;
-    vfs.remove(Path::new("/db/doublewrite"))?;
-    // The file as a whole is refused; so is each such page where only the boot page is the right one.
-    let error = open(&vfs, false).err().expect("it opened");
-    assert!(error.kind() == ErrorKind::Corrupt && error.message().contains("newer"), "{error}");
-    vfs.open(Path::new("/db/data"), OpenMode::ReadWrite)?.write_at(&boot, 0)?;
-    for _ in 0..6 {
-        let db = open(&vfs, false)?;
-        for turn in 0..100 {
-            update(&db, 1500, turn)?;
+        drop(db);
+        let before = vfs.fork(1);
+        for turn in 0..3 {
+            let db = open(&vfs, traditional)?;
+            update(&db, 500, -turn)?;
+            settle(&db)?;
+            db.close()?;
         }
-        settle(&db)?;
-        assert_eq!(value(&db, 500).expect_err("a page of another log was read").kind(), ErrorKind::Corrupt);
-        assert_eq!(value(&db, 1500)?, 99);
-        db.close()?;
+        let boot = read(&before, "/db/data")?[..limits::PAGE_SIZE].to_vec();
+        copy_log(&before, &vfs)?;
+        vfs.remove(Path::new("/db/doublewrite"))?;
+        // The file as a whole is refused; so is each such page where only the boot page is the right one.
+        let error = open(&vfs, traditional).err().expect("it opened");
+        assert!(error.kind() == ErrorKind::Corrupt && error.message().contains("newer"), "{error}");
+        vfs.open(Path::new("/db/data"), OpenMode::ReadWrite)?.write_at(&boot, 0)?;
+        for _ in 0..6 {
+            let db = open(&vfs, traditional)?;
+            for turn in 0..100 {
+                update(&db, 1500, turn)?;
+            }
+            settle(&db)?;
+            assert_eq!(value(&db, 500).expect_err("a page of another log was read").kind(), ErrorKind::Corrupt);
+            assert_eq!(value(&db, 1500)?, 99);
+            db.close()?;
+        }
     }
     Ok(())
 }
