@@ -21,13 +21,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hashbrown::HashSet;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
 
 use crate::frame::Frame;
 use crate::planted::Planted;
 use crate::pool::{BufferPool, NotHad};
-use crate::source::{RedoEntry, Restoring, Segment};
+use crate::source::{RedoEntry, Restoring, Segment, StuckPage};
 use crate::stats::bump;
 
 /// Pages without protection that may be unsynced when a batch begins.
@@ -450,13 +451,37 @@ impl BufferPool {
         std::mem::take(&mut *wanted)
     }
 
+    /// Sets aside the pages that cannot be brought up to date and need log from before `lsn`, and returns them. Those that could not be
+    /// read are tried once more: that may have been the device's fault, which is well again, or of which nothing can be read now.
+    pub fn set_aside(&self, lsn: Lsn) -> Vec<StuckPage> {
+        let pending = &self.sources.pending;
+        let mut spared = HashSet::new();
+        for page in pending.unread_before(lsn) {
+            if self.sources.is_whole_file_unread(page) {
+                spared.insert(page);
+                continue;
+            }
+            match self.read_or_why(page, crate::Access::Scan) {
+                Ok(guard) => {
+                    drop(guard);
+                    pending.done(page);
+                }
+                Err(NotHad::Page(error)) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt) => {}
+                // Nothing is known of the page.
+                Err(_) => _ = spared.insert(page),
+            }
+        }
+        pending.set_aside(lsn, &spared)
+    }
+
     /// Brings up to `limit` pages that still await redo into memory (background redo).
     /// Returns how many remain to be tried. A page that turns out to be damaged, or cannot be read, is
     /// handed to `damaged` and left pending; one that cannot be read is tried a few times.
     ///
     /// # Errors
     /// Those that do not concern one page only: also those of writing other pages to make room for one, and of a device
-    /// that is dead and not replaced yet. Nothing is said of a page for them, which may in the end cost its log.
+    /// that is dead and not replaced yet, or of which nothing can be read now. Nothing is said of a page for them, which may in the end
+    /// cost its log.
     pub fn redo_some(&self, limit: usize, mut damaged: impl FnMut(PageId, &Error)) -> Result<u64> {
         for page in self.sources.pending.next(limit) {
             let is_dead = || self.dead_devices().iter().any(|(of, _)| *of == page.file());
@@ -468,7 +493,9 @@ impl BufferPool {
                     self.sources.pending.give_up(page, &error);
                     continue;
                 }
-                Err(NotHad::Page(error)) if error.kind() == ErrorKind::Io && !is_dead() => {
+                Err(NotHad::Page(error))
+                    if error.kind() == ErrorKind::Io && !is_dead() && !self.sources.is_whole_file_unread(page) =>
+                {
                     self.check_poisoned()?;
                     self.log.check_running()?;
                     damaged(page, &error);

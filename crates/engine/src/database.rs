@@ -783,7 +783,7 @@ impl Database {
         let needed = Lsn(inner.log.end_lsn().0.saturating_sub(self.log_wanted() / 2));
         // What others hold is there all the same: giving up a page would shorten nothing.
         let needed = inner.log.lowest_holder().map_or(needed, |holder| holder.lsn.min(needed));
-        for stuck in inner.pool.pending_redo().set_aside(needed) {
+        for stuck in inner.pool.set_aside(needed) {
             tracing::error!("page {} is set aside, its log is kept no longer: {}", stuck.page, stuck.error);
         }
     }

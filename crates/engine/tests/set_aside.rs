@@ -323,3 +323,84 @@ fn no_page_is_set_aside_because_others_cannot_be_written() -> Result<()> {
     }
     Ok(())
 }
+
+/// Recovery meets a device that cannot be read for long, there is no archive, and the log gets long meanwhile: that is no fault
+/// of the pages, none of which loses its log.
+#[test]
+fn no_page_is_set_aside_because_the_device_cannot_be_read() -> Result<()> {
+    const ROWS: i64 = 3000;
+    const WANTED: u64 = 1 << 20;
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(4);
+        let open = |vfs: &SimVfs| {
+            let options = Options {
+                buffer_bytes: 1024 * PAGE,
+                log_segment_bytes: 512 << 10,
+                log_bytes_wanted: WANTED,
+                log_bytes_max: 32 << 20,
+                background: false,
+                accelerated_database_recovery: !traditional,
+                ..Options::default()
+            };
+            open_as(vfs, options)
+        };
+        let db = open(&vfs)?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let t = tx.create_table(table())?.done()?;
+        (0..ROWS).try_for_each(|id| tx.insert(&t, &row(id, id, &"x".repeat(400)))?.done().map(|_| ()))?;
+        tx.commit(Durability::Sync)?.wait()?;
+        db.clean()?;
+        settle(&db)?;
+        write(&db, |tx, t| {
+            (0..ROWS).try_for_each(|id| {
+                tx.update(t, &key(t, id)?, Seen::Snapshot, &row(id, -id, &"x".repeat(400)))?.done().map(|_| ())
+            })
+        })?;
+        let vfs = vfs.crash();
+        drop(db);
+        let db = open(&vfs)?;
+        // What is written to meanwhile is in memory.
+        let update = |id: i64, v: i64| {
+            write(&db, |tx, t| {
+                tx.update(t, &key(t, id)?, Seen::Snapshot, &row(id, v, &"x".repeat(400)))?.done().map(|_| ())
+            })
+        };
+        update(1, 0)?;
+        let awaiting = db.stats().pages_awaiting_redo;
+        assert!(awaiting > 100, "{awaiting} pages await redo");
+        let failing = Failing { path: "/db/data".into(), reads: true, writes: false, syncs: false };
+        vfs.set_faults(FaultPlan { failing: vec![failing], ..FaultPlan::default() });
+        let (begin, mut round) = (db.log_status().end.0, 0);
+        while db.log_status().end.0 < begin + 6 * WANTED {
+            round += 1;
+            update(1, round)?;
+            if round % 2000 == 0 {
+                // As the background does every few seconds.
+                let outcome = db.finish_recovery().map_err(|error| error.kind());
+                assert_eq!(
+                    outcome,
+                    Err(ErrorKind::Io),
+                    "traditional: {traditional}: {:?}",
+                    db.damaged_page_list().first()
+                );
+                settle(&db)?;
+            }
+        }
+        let set_aside = db.damaged_page_list().iter().filter(|page| page.set_aside).count();
+        assert_eq!(set_aside, 0, "traditional: {traditional}: of {awaiting} pages that await redo");
+        assert!(db.stats().log_bytes_in_use > 6 * WANTED, "their log is kept");
+        // It is well again.
+        vfs.set_faults(FaultPlan::default());
+        db.finish_recovery()?;
+        assert_eq!((db.damaged_page_list().len(), db.stats().pages_awaiting_redo), (0, 0));
+        assert_eq!(value(&db, 1)?, round);
+        for id in 2..ROWS {
+            assert_eq!(value(&db, id)?, -id);
+        }
+        settle(&db)?;
+        settle(&db)?;
+        assert!(db.stats().log_bytes_in_use < 3 * WANTED, "their log goes with them");
+        assert_eq!(db.verify()?, Vec::<String>::new());
+    }
+    Ok(())
+}

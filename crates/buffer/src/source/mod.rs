@@ -264,7 +264,12 @@ impl Sources {
                     self.repair(file, page, buf, &fault, counters, Some(entry), written)
                 }
                 Err(error) if error.kind() == ErrorKind::Corrupt && self.history.get().is_some() => {
-                    self.repair(file, page, buf, &Fault::Redo(error), counters, Some(entry), written)
+                    let fault = match fault {
+                        // That the log does not make up for what cannot be read is no fault of the page.
+                        Some(Fault::Unread(unread)) => Fault::Unread(unread),
+                        _ => Fault::Redo(error),
+                    };
+                    self.repair(file, page, buf, &fault, counters, Some(entry), written)
                 }
                 Err(error) => Err(error),
             },

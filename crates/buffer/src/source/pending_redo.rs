@@ -6,6 +6,9 @@
 //! too long for that the page is *set aside*: the log goes, but that the page lacks records is said by
 //! every checkpoint from then on. So what the file holds of it is never taken for current, unless it is:
 //! an image from elsewhere that is as new as the page was mends it. So does formatting it anew.
+//!
+//! A device that fails is not the page's fault: while nothing else of the file can be read either no page is tried in vain, and none is
+//! set aside; and one that could not be read is tried once more before it is ([`BufferPool::set_aside`](crate::BufferPool::set_aside)).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -125,8 +128,16 @@ impl PendingRedo {
             self.stuck.lock().insert(page, error.to_string());
         }
     }
-    /// Sets aside the stuck pages that need log from before `lsn`, and returns them.
-    pub fn set_aside(&self, lsn: Lsn) -> Vec<StuckPage> {
+    /// The stuck pages that need log from before `lsn` and could not be read when they were tried last.
+    pub(crate) fn unread_before(&self, lsn: Lsn) -> Vec<PageId> {
+        let pages = self.pages.lock();
+        let stuck = self.stuck.lock();
+        let unread = self.unread.lock();
+        let is_due = |page: &PageId| pages.get(page).is_some_and(|entry| entry.rec_lsn < lsn && !entry.aside);
+        unread.keys().filter(|page| stuck.contains_key(*page) && is_due(page)).copied().collect()
+    }
+    /// Sets aside the stuck pages that need log from before `lsn`, but for those that are `spared`, and returns them.
+    pub(crate) fn set_aside(&self, lsn: Lsn, spared: &HashSet<PageId>) -> Vec<StuckPage> {
         let mut pages = self.pages.lock();
         let stuck = self.stuck.lock();
         let mut set = Vec::new();
@@ -134,6 +145,7 @@ impl PendingRedo {
             if let Some(entry) = pages.get_mut(page)
                 && entry.rec_lsn < lsn
                 && !entry.aside
+                && !spared.contains(page)
             {
                 entry.aside = true;
                 set.push(StuckPage { page: *page, entry: *entry, error: error.clone() });
