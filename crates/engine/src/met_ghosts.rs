@@ -109,7 +109,7 @@ impl MetGhosts {
                 self.last_unneeded = false;
                 true
             }
-            Status::Active(_) | Status::Aborted => {
+            Status::Active(_) | Status::Aborted | Status::Unknown => {
                 self.last_unneeded = false;
                 false
             }

@@ -151,7 +151,7 @@ fn sweep(events: &mut Events, txs: &TxManager) {
     let is_wanted = |xid: TxId| match txs.status(xid) {
         Status::Active(_) => true,
         Status::Committed(ts) => ts > horizon,
-        Status::Aborted => false,
+        Status::Aborted | Status::Unknown => false,
     };
     let (mut entries, mut bytes) = (0, 0);
     events.by_key.retain(|(_, from), list| {
@@ -197,7 +197,7 @@ impl Transaction {
         let is_decided = |xid: TxId| match txs.status(xid) {
             Status::Committed(_) => true,
             Status::Active(top) => top == context.active.id,
-            Status::Aborted => false,
+            Status::Aborted | Status::Unknown => false,
         };
         // The snapshot saw what was there after what it sees had happened.
         let is_new = |xid: TxId| is_decided(xid) && !view.sees(xid);

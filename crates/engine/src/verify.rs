@@ -137,6 +137,9 @@ impl Database {
                                 Status::Committed(_) => dropped_rows.push((*tree, PendingFree::layout(widths))),
                                 Status::Active(_) => left_in_doubt.push((*tree, PendingFree::layout(widths))),
                                 Status::Aborted => {}
+                                Status::Unknown => {
+                                    census.problem(format!("a pending free is of transaction {tx}, which never was"));
+                                }
                             }
                         }
                         trees

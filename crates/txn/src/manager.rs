@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
-use resurgam_base::{CommitTs, Lsn, Result, TxId};
+use resurgam_base::{CommitTs, Error, Lsn, Result, TxId};
 
 use crate::atm_details::{AbortedDetails, AbortedTx};
 use crate::ended::EndedIds;
@@ -439,8 +439,29 @@ impl TxManager {
     }
 
     /// The state of `id`.
+    #[inline]
     pub fn status(&self, id: TxId) -> Status {
-        self.status.status(id)
+        match self.status.status(id) {
+            // Of which the table knows nothing. (An id is given out before anything is written under it, and a restart gives out
+            // ids above all that the log and the checkpoint name.)
+            Status::Committed(CommitTs::NONE) if id >= self.next_id() => Status::Unknown,
+            status => status,
+        }
+    }
+
+    /// Refuses an id that was never given out.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn check_known(&self, id: TxId) -> Result<()> {
+        if id < self.next_id() {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!(
+            "a row version is said to be of transaction {id}, and the next transaction will be {}: the files are not of the same \
+             history, or damaged",
+            self.next_id()
+        )))
     }
 
     /// Active transactions and the next id, consistent with each other, for a checkpoint.
@@ -501,7 +522,24 @@ impl TxManager {
 
 #[cfg(test)]
 mod tests {
+    use resurgam_base::ErrorKind;
+
     use super::*;
+
+    /// Nothing is committed that was never given out, whatever a page says.
+    #[test]
+    fn ids_that_were_never_given_out() {
+        let txs = TxManager::new(TxId(50));
+        assert_eq!(txs.status(TxId(49)), Status::Committed(CommitTs::NONE), "before a restart");
+        assert!(txs.check_known(TxId(49)).is_ok());
+        for id in [50, 51, 5000, u64::MAX] {
+            assert_eq!(txs.status(TxId(id)), Status::Unknown, "{id}");
+            assert_eq!(txs.check_known(TxId(id)).err().map(|error| error.kind()), Some(ErrorKind::Corrupt), "{id}");
+        }
+        let tx = txs.begin();
+        assert_eq!((tx.id, txs.status(tx.id)), (TxId(50), Status::Active(tx.id)));
+        assert!(txs.check_known(tx.id).is_ok());
+    }
 
     #[test]
     fn decided_is_not_visible_until_durable() {

@@ -1,7 +1,7 @@
 //! The state of transaction ids, for readers who ask it of every tagged row.
 //!
 //! Ids are grouped into segments. A segment is kept while any of its transactions is
-//! unfinished or was committed after the horizon; of all other ids it is known without
+//! unfinished or was committed after the horizon; of all other ids that were given out it is known without
 //! a table that they are committed and visible to everyone, unless the
 //! aborted-transaction map names them.
 //!
@@ -34,6 +34,9 @@ pub enum Status {
     /// Committed at this time; 0 = before every snapshot in use.
     Committed(CommitTs),
     Aborted,
+    /// It was never given out: what names it is damaged, or from another history. [`TxManager::status`](crate::TxManager::status)
+    /// tells; the table does not know which ids there are.
+    Unknown,
 }
 
 struct Segment {

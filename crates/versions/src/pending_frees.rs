@@ -326,7 +326,7 @@ impl PendingFrees {
                             due.insert(tree.object);
                         }
                     }
-                    Status::Committed(_) | Status::Active(_) => whole.push(tree),
+                    Status::Committed(_) | Status::Active(_) | Status::Unknown => whole.push(tree),
                 }
             }
         }

@@ -171,6 +171,12 @@ impl Plan {
                     plan.report.remaining += 1;
                     continue;
                 }
+                // The page is passed over as a damaged one.
+                Status::Unknown => {
+                    txs.check_known(record.xid)?;
+                    plan.report.remaining += 1;
+                    continue;
+                }
             };
             if treatment == Treatment::RevertTagged {
                 plan.report.remaining += 1;

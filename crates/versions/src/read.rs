@@ -98,7 +98,11 @@ pub fn seen_at_sight(
 }
 
 /// What the view sees of a record whose own version it does not.
+///
+/// # Errors
+/// `Corrupt` also where a version is of a transaction that never was: it is neither committed nor aborted.
 fn earlier_seen(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: &mut Vec<u8>) -> Result<Visible> {
+    view.txs.check_known(record.xid)?;
     let mut next = match step(record, view, out)? {
         Step::Found(found) => return Ok(found),
         Step::Follow(pointer) => pointer,
@@ -116,6 +120,7 @@ fn earlier_seen(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out
             out.extend_from_slice(earlier.value);
             return Ok(Visible::Rebuilt);
         }
+        view.txs.check_known(earlier.xid)?;
         match step(&earlier, view, out)? {
             Step::Found(found) => return Ok(found),
             Step::Follow(pointer) => next = pointer,
@@ -142,6 +147,7 @@ fn step(record: &LeafRecord<'_>, view: &View<'_>, out: &mut Vec<u8>) -> Result<S
                 leaf::rebuild_earlier(record.value, diff, out)?;
                 Step::Found(Visible::Rebuilt)
             } else {
+                view.txs.check_known(tag.xid)?;
                 tag.offrow.map_or(Step::Found(Visible::No), Step::Follow)
             }
         }
@@ -234,6 +240,19 @@ pub(crate) fn newest_but(
     record: &LeafRecord<'_>,
     is_undone: &dyn Fn(TxId) -> bool,
 ) -> Result<Option<Version>> {
+    let newest = walk_past(pool, txs, record, is_undone)?;
+    if let Some(version) = &newest {
+        txs.check_known(version.xid)?;
+    }
+    Ok(newest)
+}
+
+fn walk_past(
+    pool: &BufferPool,
+    txs: &TxManager,
+    record: &LeafRecord<'_>,
+    is_undone: &dyn Fn(TxId) -> bool,
+) -> Result<Option<Version>> {
     let aborted = |xid: TxId| xid.is_some() && (txs.status(xid) == Status::Aborted || is_undone(xid));
     if !aborted(record.xid) {
         return Ok(Some(owned(record)));
@@ -301,6 +320,9 @@ pub fn values_in_use(
     let horizon = txs.horizon();
     let mut note = |ghost: bool, xid: TxId, value: &[u8]| -> Result<bool> {
         let status = if xid.is_none() { Status::Committed(CommitTs::NONE) } else { txs.status(xid) };
+        if status == Status::Unknown {
+            txs.check_known(xid)?;
+        }
         let wider = |value| Ok::<_, Error>(passes_wider && RowLayout::stored_columns(value)? > layout.len());
         if status != Status::Aborted && !ghost && !wider(value)? {
             for i in 0..layout.len() {
@@ -343,7 +365,7 @@ pub fn newest(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: 
     let foreign = |xid: TxId| match view.txs.status(xid) {
         Status::Aborted => true,
         Status::Active(top) => top != view.own,
-        Status::Committed(_) => false,
+        Status::Committed(_) | Status::Unknown => false,
     };
     let skip = |xid: TxId| xid.is_some() && foreign(xid);
     let version = if !skip(record.xid) {
@@ -364,6 +386,9 @@ pub fn newest(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: 
             }
         }
     };
+    if let Some(version) = &version {
+        view.txs.check_known(version.xid)?;
+    }
     Ok(version.filter(|v| !v.ghost).map(|v| {
         out.clear();
         out.extend_from_slice(&v.value);
@@ -401,6 +426,7 @@ pub fn possible(
             Status::Aborted => return Ok(false),
             Status::Active(top) => top != view.own || view.own.is_none(),
             Status::Committed(_) => false,
+            Status::Unknown => return view.txs.check_known(xid).map(|()| true),
         };
         if pending {
             holder.get_or_insert(xid);

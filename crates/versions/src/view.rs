@@ -32,7 +32,8 @@ impl View<'_> {
             }
             Status::Committed(_) => false,
             Status::Active(top) => top == self.own && self.own.is_some() && xid < self.hidden_from,
-            Status::Aborted => false,
+            // Whoever looks at what was before it is told of an id that was never given out.
+            Status::Aborted | Status::Unknown => false,
         }
     }
 }

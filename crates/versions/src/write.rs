@@ -264,7 +264,8 @@ impl RowWriter<'_> {
                     _ => return None,
                 }
             }
-            Status::Committed(_) | Status::Aborted => {}
+            // (The newest version is none of a transaction that never was: that is an error.)
+            Status::Committed(_) | Status::Aborted | Status::Unknown => {}
         }
         match action {
             Action::Insert(_) if !prior.ghost => Some(Outcome::Duplicate),
