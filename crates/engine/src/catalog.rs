@@ -591,14 +591,26 @@ impl Transaction {
         Ok(wrong)
     }
 
+    /// Writes a part of a definition. At the bound of the log it waits, so its caller has nothing locked that others need in order
+    /// to go on: no latch, no mutex.
     fn with_catalog_writer<R>(&self, f: impl FnOnce(&RowWriter<'_>, Tree) -> Result<R>) -> Result<R> {
-        let result = self.with_catalog_writer_aside(f)?;
+        self.throttle_definition()?;
+        let result = self.with_catalog_writer_at_once(f)?;
         self.0.state.lock().catalog.changed = true;
         Ok(result)
     }
 
     /// The same for what is no definition.
     pub(crate) fn with_catalog_writer_aside<R>(&self, f: impl FnOnce(&RowWriter<'_>, Tree) -> Result<R>) -> Result<R> {
+        self.0.db.throttle(self)?;
+        self.with_catalog_writer_at_once(f)
+    }
+
+    /// The same for who has waited already, and may have something locked.
+    pub(crate) fn with_catalog_writer_at_once<R>(
+        &self,
+        f: impl FnOnce(&RowWriter<'_>, Tree) -> Result<R>,
+    ) -> Result<R> {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         let writer = RowWriter {

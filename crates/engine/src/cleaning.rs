@@ -169,10 +169,14 @@ impl Database {
     }
 
     /// Frees off-row versions that nobody needs any more, without a sweep. Returns how many
-    /// pages. Done in the background about once a second.
+    /// pages. Done in the background about once a second. At the bound of the log it waits as a sweep does.
     pub fn free_versions(&self) -> Result<u64> {
         let inner = self.inner();
-        let stop = || inner.stopping.load(Ordering::Relaxed);
+        let stop = || {
+            let stop = || inner.stopping.load(Ordering::Relaxed);
+            self.cleaner_waits(&stop);
+            stop()
+        };
         inner.cleaner.free_versions(&inner.pool, &inner.txs, &inner.versions, &stop)
     }
 

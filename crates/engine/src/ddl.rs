@@ -93,6 +93,7 @@ impl Transaction {
     }
 
     pub(crate) fn new_tree(&self) -> Result<Tree> {
+        self.throttle_definition()?;
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         let object = ObjectId(self.next_object()?);
@@ -110,6 +111,7 @@ impl Transaction {
     }
 
     pub(crate) fn drop_tree(&self, tree: Tree) -> Result<()> {
+        self.throttle_definition()?;
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         context.active.logged_aside(inner.pending_frees.add(
@@ -125,6 +127,7 @@ impl Transaction {
         if !table.may_hold_external() {
             return self.drop_tree(table.tree);
         }
+        self.throttle_definition()?;
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         let widths = table.value_types.iter().map(|t| t.fixed_width().map_or(0, |w| w as u8)).collect();

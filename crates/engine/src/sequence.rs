@@ -9,7 +9,8 @@
 //!    out, [`LOGGED_AHEAD`] ahead: a small transaction of its own that commits without waiting for the disk. Whoever
 //!    commits a value has his COMMIT behind it in the log, so the one is never durable without the other; a
 //!    transaction that wrote nothing waits for that place of the log when it ends
-//!    ([`Transaction::commit`](crate::Transaction::commit)).
+//!    ([`Transaction::commit`](crate::Transaction::commit)). Who has to write to the log waits at its bound before the sequence
+//!    is locked: others read where it is meanwhile, and take what is logged already.
 //! 2. *One at a time.* Values are given out under the sequence's own mutex, which also orders the writes of its row.
 //! 3. A restart goes on behind what the row says: it may lose values of a stride, never repeat one.
 //! 4. A definition that changes without beginning anew (ALTER SEQUENCE … INCREMENT) goes on with the same row, for those who
@@ -133,6 +134,11 @@ impl Sequence {
 }
 
 impl SequenceState {
+    /// Whether the next value is not given out before the log is written to.
+    fn is_to_be_logged(&self) -> bool {
+        self.ahead == 0 || !self.called
+    }
+
     /// The stored form: what a restart goes on from.
     pub(crate) fn encode(last: i64, called: bool) -> Vec<u8> {
         let mut out = last.to_le_bytes().to_vec();
@@ -215,7 +221,7 @@ impl Database {
         let mut row = RowBuf::default();
         loop {
             let seen = txn.latest(&carrier, &key, &mut row)?;
-            let outcome = txn.with_catalog_writer_aside(|writer, tree| match seen {
+            let outcome = txn.with_catalog_writer_at_once(|writer, tree| match seen {
                 Some(seen) => writer.update(tree, &key, &value, seen),
                 None => writer.insert(tree, &key, &value, &mut None),
             })?;
@@ -243,14 +249,23 @@ impl Transaction {
         let definition = definition(sequence)?;
         let db = &self.0.db;
         let live = db.inner().sequences.of(definition.values);
-        let mut live = live.lock();
-        let state = db.sequence_state(definition, &mut live)?;
+        let mut has_waited = false;
+        let (mut live, state) = loop {
+            let mut locked = live.lock();
+            let state = db.sequence_state(definition, &mut locked)?;
+            if has_waited || !state.is_to_be_logged() {
+                break (locked, state);
+            }
+            drop(locked);
+            db.throttle(self)?;
+            has_waited = true;
+        };
         let next = match state.called {
             false => state.last,
             true => definition.after(state.last).ok_or_else(|| at_end(sequence, definition))?,
         };
         let mut ahead = state.ahead;
-        if ahead == 0 || !state.called {
+        if state.is_to_be_logged() {
             let mut furthest = next;
             ahead = 0;
             while ahead < LOGGED_AHEAD
@@ -285,6 +300,7 @@ impl Transaction {
             ));
         }
         let db = &self.0.db;
+        db.throttle(self)?;
         let live = db.inner().sequences.of(definition.values);
         let mut live = live.lock();
         live.end = db.log_sequence(definition.values, last, called)?;

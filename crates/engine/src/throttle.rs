@@ -7,8 +7,9 @@
 //!            for the log's sake  longer           wait             must go on
 //! ```
 //!
-//! Whoever waits here has nothing latched and has written nothing of the row in hand; what shortens the
-//! log (write-back, checkpoints, pages that are set aside) needs no writer. So the wait ends when the disk
+//! *Writers* are all who write rows, definitions and whatever else the catalog has, and values of sequences.
+//! Whoever waits here has nothing latched or locked that others need to go on, and has written nothing of the row in hand (or of the
+//! definition's part); what shortens the log (write-back, checkpoints, pages that are set aside) needs no writer. So the wait ends when the disk
 //! has caught up. Where that takes longer than [`Options::log_wait_max`](crate::Options::log_wait_max)
 //! the write fails, and its transaction may be rolled back: in the traditional mode it may be the one
 //! that holds the log. Where somebody outside holds the log (a holder, `log/src/holds.rs`: the archive), no
@@ -18,7 +19,8 @@
 //!
 //! What is counted is the log from the oldest position that is kept to its end. On the disk are
 //! besides the rest of the last segment and the segments that were made ready, and in the traditional mode what
-//! unfinished transactions need to be undone.
+//! unfinished transactions need to be undone, and what undoing them logs: it does not wait, since nobody else gives their log
+//! back. For a change it is a record that brings back what the change's own has replaced, so about as much as that again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -45,7 +47,7 @@ pub(crate) struct Throttle {
 }
 
 impl Database {
-    /// Called before a row is written, with nothing latched: when the log comes near its bound
+    /// Called before a row is written, of a table or of the catalog, with nothing latched: when the log comes near its bound
     /// writers are slowed down, the more the nearer, so that write-back and checkpoints catch
     /// up; at the bound they wait.
     ///

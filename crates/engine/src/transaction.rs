@@ -545,6 +545,19 @@ impl Transaction {
         Ok(newest == table.generation)
     }
 
+    /// [`Database::throttle`] before a part of a definition is written. Where other parts may be written by now, who is told to stop
+    /// must not commit them.
+    pub(crate) fn throttle_definition(&self) -> Result<()> {
+        self.0.db.throttle(self).inspect_err(|_| {
+            let mut state = self.0.state.lock();
+            let xid = state.xid;
+            // Since a savepoint that was set just now nothing was.
+            if state.catalog.changed && !state.fresh_id {
+                state.broken_off.get_or_insert(xid);
+            }
+        })
+    }
+
     /// A write failed between its steps: the transaction, or the savepoint that it is under,
     /// can only be rolled back.
     pub(crate) fn broken_off(&self, xid: TxId) {

@@ -2,11 +2,14 @@
 //! needed to roll the transaction back. (In the traditional mode it is, and small
 //! transactions are what the log is bounded beside.)
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use common::hooked::{Call, Hooked};
 use resurgam_engine::*;
 use resurgam_vfs::{Failing, FaultPlan, SimVfs, Vfs};
 
@@ -29,7 +32,10 @@ fn made(vfs: &SimVfs, accelerated: bool) -> Result<(Database, Arc<Table>)> {
 }
 
 fn made_with(vfs: &SimVfs, options: Options) -> Result<(Database, Arc<Table>)> {
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    made_on(Arc::new(vfs.clone()), options)
+}
+
+fn made_on(shared: Arc<dyn Vfs>, options: Options) -> Result<(Database, Arc<Table>)> {
     let db = Database::open_with(shared, Path::new("/db"), options, |_| {})?;
     let tx = db.begin(Isolation::ReadCommitted);
     let spec = TableSpec::new("public", "t")
@@ -159,6 +165,55 @@ fn the_bound_holds_while_pages_cannot_be_written() -> Result<()> {
             Ok(())
         })?;
         eprintln!("accelerated: {accelerated}: {most} bytes of log at one time");
+        assert!(most <= BOUND, "accelerated: {accelerated}: {most} bytes of log, the bound is {BOUND}");
+    }
+    Ok(())
+}
+
+/// The disk takes pages, all the time, and much slower than they are changed: the log stays below its bound, and the writers go on at the
+/// disk's pace.
+#[test]
+fn the_bound_holds_while_pages_are_written_slowly() -> Result<()> {
+    const ROWS: i64 = 20_000;
+    for accelerated in [true, false] {
+        let slow = Arc::new(AtomicBool::new(false));
+        let hook = {
+            let slow = Arc::clone(&slow);
+            move |call: Call, path: &Path| {
+                let of_pages = path.ends_with("doublewrite") || path.ends_with("data");
+                if call != Call::Read && of_pages && slow.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(30));
+                }
+            }
+        };
+        let shared: Arc<dyn Vfs> = Arc::new(Hooked::new(SimVfs::new(6), hook));
+        let (db, table) = made_on(shared, Options { buffer_bytes: 64 << 20, ..options(accelerated) })?;
+        let filler = "f".repeat(1000);
+        slow.store(true, Ordering::Relaxed);
+        let (next, stop, mut most) = (AtomicI64::new(0), AtomicBool::new(false), 0);
+        std::thread::scope(|scope| -> Result<()> {
+            let _stop = Stop(&stop);
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        // Far apart: each changes a page of its own.
+                        let id = next.fetch_add(1, Ordering::Relaxed) * 7919 % ROWS;
+                        let _ = write_one(&db, &table, id, &filler);
+                    }
+                });
+            }
+            let begun = Instant::now();
+            while db.stats().log.written_bytes < 4 * BOUND {
+                most = most.max(db.log_status().bytes_in_use);
+                assert!(begun.elapsed() < Duration::from_secs(300), "writers do not go on: {:?}", db.log_status());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        })?;
+        slow.store(false, Ordering::Relaxed);
+        let slowed = db.log_status().writers_slowed;
+        eprintln!("accelerated: {accelerated}: {most} bytes of log at one time; slowed down {slowed} times");
+        assert!(slowed > 0, "the disk was not slow enough to be waited for");
         assert!(most <= BOUND, "accelerated: {accelerated}: {most} bytes of log, the bound is {BOUND}");
     }
     Ok(())

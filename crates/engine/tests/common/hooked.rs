@@ -11,6 +11,7 @@ use resurgam_vfs::{File, FileLock, OpenMode, Vfs, VfsStats};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     Read,
+    Write,
     Sync,
 }
 
@@ -37,6 +38,7 @@ impl File for HookedFile {
         self.0.read_at(buf, offset)
     }
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        (self.1)(Call::Write, self.0.path());
         self.0.write_at(buf, offset)
     }
     fn sync(&self) -> Result<()> {
