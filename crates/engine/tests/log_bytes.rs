@@ -9,6 +9,11 @@ use common::open::{open_as, small};
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
+/// Bytes of log since it was `before`.
+fn since(db: &Database, before: u64) -> u64 {
+    db.stats().log.record_bytes - before
+}
+
 /// Bytes of a row; then what it costs with versions, and in the traditional mode: an insert, an update, a deletion.
 type Cost = (usize, [f64; 3], [f64; 3]);
 
@@ -57,12 +62,45 @@ impl Subject {
             self.table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
             each(&tx, id, &key)?;
         }
-        let bytes = self.db.stats().log.record_bytes - before;
+        let bytes = since(&self.db, before);
         tx.commit(Durability::Sync)?.wait()?;
         // The first change of a row without versions is what is measured.
         while self.db.clean()?.pages > 0 {}
         Ok(bytes as f64 / ROWS as f64)
     }
+}
+
+/// What `log_bytes_max` does not bound: a rollback of the traditional mode logs a third more than what it undoes did, at most.
+#[test]
+fn undoing_a_change_costs_little_more_than_the_change() -> Result<()> {
+    for (size, ..) in COSTS {
+        let subject = Subject::new(size, true)?;
+        let (db, table) = (&subject.db, &subject.table);
+        subject.measured(|tx, id, _| tx.insert(table, &subject.row(id, 0))?.done())?;
+        let insert = |tx: &Transaction, id: i64, _: &[u8]| tx.insert(table, &subject.row(id + ROWS, 0))?.done();
+        let update = |tx: &Transaction, id: i64, key: &[u8]| {
+            tx.update(table, key, Seen::Snapshot, &subject.row(id, 7))?.done().map(|_| ())
+        };
+        let delete = |tx: &Transaction, _: i64, key: &[u8]| tx.delete(table, key, Seen::Snapshot)?.done().map(|_| ());
+        type Work<'w> = &'w dyn Fn(&Transaction, i64, &[u8]) -> Result<()>;
+        for (what, work) in [("insert", &insert as Work<'_>), ("update", &update), ("delete", &delete)] {
+            let before = db.stats().log.record_bytes;
+            let tx = db.begin(Isolation::ReadCommitted);
+            tx.statement(StatementKind::BulkWrite)?;
+            let mut key = Vec::new();
+            for id in 0..ROWS {
+                key.clear();
+                table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
+                work(&tx, id, &key)?;
+            }
+            let (written, before) = (since(db, before), db.stats().log.record_bytes);
+            tx.rollback()?;
+            let undone = since(db, before);
+            eprintln!("rows of {size} bytes, {what}: {written} bytes, {undone} to undo it");
+            assert!(undone * 3 <= written * 4, "{what} of {size}: {written} bytes, {undone} to undo it");
+        }
+    }
+    Ok(())
 }
 
 #[test]
