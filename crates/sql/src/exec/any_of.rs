@@ -27,6 +27,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, InListExpr};
 use parking_lot::Mutex;
 
+use crate::exec::apply::is_call;
 use crate::exec::cell::{ParamCell, ParamFunction};
 use crate::plan::access::{constant, evaluate_constant, is_constant};
 
@@ -111,11 +112,11 @@ fn has_parameter(expr: &Expr) -> bool {
 }
 
 /// Whether it has one value in all of a run. A column of a query around it is read as a parameter is, but it
-/// changes with the rows of that query.
+/// changes with the rows of that query. And a subquery gets its plan when the whole statement does, which is later.
 fn is_fixed(expr: &Expr) -> bool {
     let is_outer =
         |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if call.name() == "$") && parameter(expr).is_none();
-    is_constant(expr) && !expr.exists(|expr| Ok(is_outer(expr))).unwrap_or(true)
+    is_constant(expr) && !expr.exists(|expr| Ok(is_outer(expr) || is_call(expr))).unwrap_or(true)
 }
 
 /// What an item of a list of constants becomes: a set of floats goes by their bits, so that zero is in it with
