@@ -45,8 +45,6 @@ const CLIENTS_MAX: usize = 5;
 const REPLACING: &str = "replacing a dead device";
 /// See [`Met::hardly`].
 const FULL_DISKS: f64 = 0.01;
-/// The same: so seldom that schedules end before (none in 200).
-const BACKUPS_BESIDE: f64 = 0.0;
 
 /// What a schedule does, besides its seed.
 #[derive(Clone, Debug)]
@@ -174,7 +172,7 @@ pub struct Met {
 impl Met {
     /// What was met so much more seldom than when this was written that the schedules have become blind to it.
     /// (How often a schedule met each then, in whichever mode it is more seldom.)
-    pub fn hardly(&self, schedules: u64, background: bool) -> Vec<String> {
+    pub fn hardly(&self, schedules: u64) -> Vec<String> {
         [
             ("crashes", self.crashes, 2.3),
             ("crashes in recovery", self.crashes_in_recovery, 2.0),
@@ -202,7 +200,7 @@ impl Met {
             ("found in doubt", self.found_in_doubt, 1.0),
             ("version-store files moved", self.version_files_moved, 0.38),
             ("crashes in sweeps", self.crashes_in_sweeps, 0.35),
-            ("backups", self.backups, if background { BACKUPS_BESIDE } else { 0.5 }),
+            ("backups", self.backups, 0.5),
             ("pages that cannot be read", self.spoilt, 2.2),
             ("pages rebuilt", self.rebuilt, 0.12),
         ]
