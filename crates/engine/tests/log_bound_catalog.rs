@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::open::open_as;
-use common::{row, rows_table};
+use common::{ascending, row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::{Failing, FaultPlan, SimVfs};
 
@@ -31,22 +31,6 @@ fn options(traditional: bool) -> Options {
     }
 }
 
-fn sequence() -> Sequence {
-    Sequence {
-        width: 8,
-        start: 1,
-        increment: 1,
-        min: 1,
-        max: i64::MAX,
-        cache: 1,
-        cycle: false,
-        values: 0,
-        begin: 1,
-        begin_called: false,
-        owner: None,
-    }
-}
-
 /// A database with a table, and for each session one of several hundred texts and a sequence.
 fn made(vfs: &SimVfs, traditional: bool) -> Result<Database> {
     let db = open_as(vfs, options(traditional))?;
@@ -58,7 +42,7 @@ fn made(vfs: &SimVfs, traditional: bool) -> Result<Database> {
         for id in 0..400 {
             tx.insert(&analyzed, &row(id, id, &format!("{id} {}", "x".repeat(150))))?.done()?;
         }
-        tx.create_sequence("public", &format!("s{session}"), sequence())?.done()?;
+        tx.create_sequence("public", &format!("s{session}"), ascending())?.done()?;
     }
     tx.commit(Durability::Sync)?.wait()?;
     Ok(db)

@@ -18,6 +18,23 @@ pub fn rows_table(name: &str) -> TableSpec {
         .primary_key(&["id"])
 }
 
+/// A sequence from 1 on.
+pub fn ascending() -> Sequence {
+    Sequence {
+        width: 8,
+        start: 1,
+        increment: 1,
+        min: 1,
+        max: i64::MAX,
+        cache: 1,
+        cycle: false,
+        values: 0,
+        begin: 1,
+        begin_called: false,
+        owner: None,
+    }
+}
+
 /// A row of such a table.
 pub fn row(id: i64, v: i64, note: &str) -> [DatumRef<'_>; 3] {
     [DatumRef::Int8(id), DatumRef::Int8(v), DatumRef::Text(note)]

@@ -6,26 +6,11 @@ use std::sync::Mutex;
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
+use crate::common::ascending;
 use crate::common::open::{open_as, small};
 
 fn open(vfs: &SimVfs, traditional: bool, background: bool) -> Result<Database> {
     open_as(vfs, Options { background, ..small(traditional) })
-}
-
-fn ascending() -> Sequence {
-    Sequence {
-        width: 8,
-        start: 1,
-        increment: 1,
-        min: 1,
-        max: i64::MAX,
-        cache: 1,
-        cycle: false,
-        values: 0,
-        begin: 1,
-        begin_called: false,
-        owner: None,
-    }
 }
 
 fn make(db: &Database, name: &str) -> Result<()> {
