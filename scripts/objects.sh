@@ -23,7 +23,7 @@ install_store() { # program module
     command -v go >/dev/null || return 1
     mkdir -p "$bin" && GOBIN=$bin timeout 900 go install "$2" >"$work/$1.install.log" 2>&1
 }
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+. scripts/free_port.sh
 answers() { for _ in $(seq 100); do (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return 0; sleep 0.1; done; return 1; }
 
 export AWS_ACCESS_KEY_ID=resurgam AWS_SECRET_ACCESS_KEY=a-secret-of-tests AWS_REGION=us-east-1 AWS_ALLOW_HTTP=true

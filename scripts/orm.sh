@@ -10,7 +10,8 @@ here=$(dirname "$0")
 known="sqlalchemy:serializable"
 "$python" -c 'import sqlalchemy, django, psycopg' 2>/dev/null || { echo "skipped: SQLAlchemy, Django or psycopg is not installed"; exit 0; }
 work=$(mktemp -d)
-port=$((20000 + RANDOM % 20000))
+. "$here/free_port.sh"
+port=$(free_port)
 "$binary" serve --data "$work/data" --listen "127.0.0.1:$port" >"$work/log" 2>&1 &
 server=$!
 trap 'kill -9 "$server" 2>/dev/null; rm -rf "$work"' EXIT

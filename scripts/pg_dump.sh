@@ -9,10 +9,7 @@ here=$(dirname "$0")
 bin=/usr/lib/postgresql/15/bin
 [ -x "$bin/postgres" ] && [ -x "$bin/pg_dump" ] || { echo "skipped: PostgreSQL 15 is not installed"; exit 0; }
 work=$(mktemp -d)
-port=$((20000 + RANDOM % 20000))
-other=$((port + 1))
-made=$((port + 2))
-again=$((port + 3))
+. "$here/free_port.sh"
 servers=()
 as_owner=()
 if [ "$(id -u)" = 0 ]; then
@@ -21,7 +18,8 @@ if [ "$(id -u)" = 0 ]; then
 fi
 trap 'kill -9 "${servers[@]}" 2>/dev/null; "${as_owner[@]}" "$bin/pg_ctl" -D "$work/pg" -m immediate stop >/dev/null 2>&1; rm -rf "$work"' EXIT
 "${as_owner[@]}" "$bin/initdb" -D "$work/pg" -A trust -U postgres -E UTF8 --locale=C >/dev/null
-"${as_owner[@]}" "$bin/pg_ctl" -D "$work/pg" -o "-p $other -k $work -c listen_addresses=127.0.0.1 -c fsync=off" -l "$work/pg.log" -w start >/dev/null
+other=$(free_port)
+"${as_owner[@]}" "$bin/pg_ctl" -D "$work/pg" -o "-p $other -k $work -c listen_addresses=127.0.0.1 -c fsync=off" -l "$work/pg.log" -w start >/dev/null || { cat "$work/pg.log"; exit 1; }
 # Servers into which the database is loaded, in which it is made, and which gets what another has.
 begin() { # port
     "$binary" serve --data "$work/data$1" --listen "127.0.0.1:$1" >"$work/log$1" 2>&1 &
@@ -33,9 +31,9 @@ begin() { # port
     cat "$work/log$1"
     exit 1
 }
-begin "$port"
-begin "$made"
-begin "$again"
+port=$(free_port) && begin "$port"
+made=$(free_port) && begin "$made"
+again=$(free_port) && begin "$again"
 # port, database, file
 load() { psql -X -q -h 127.0.0.1 -p "$1" -U postgres -v ON_ERROR_STOP=1 -f "$3" "$2" >/dev/null; }
 sql() { psql -X -q -h 127.0.0.1 -p "$1" -U postgres -v ON_ERROR_STOP=1 -c "$3" "$2"; }

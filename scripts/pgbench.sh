@@ -35,6 +35,7 @@ for program in pgbench psql; do
 done
 
 root=$(cd "$(dirname "$0")/.." && pwd)
+. "$root/scripts/free_port.sh"
 binary=${RESURGAM_BIN:-$root/target/release/resurgam}
 work=$(mktemp -d)
 server=''
@@ -81,7 +82,7 @@ balances() {
 
 if [ -z "$host$port" ]; then
   host=127.0.0.1
-  port=${RESURGAM_PORT:-$((20000 + RANDOM % 20000))}
+  port=${RESURGAM_PORT:-$(free_port)}
   start
 else
   [ "$crash" = no ] || { echo "-k needs a server that this script starts" >&2; exit 2; }

@@ -5,7 +5,8 @@ set -euo pipefail
 binary=$1
 command -v psql >/dev/null || { echo "skipped: psql is not installed"; exit 0; }
 work=$(mktemp -d)
-port=$((20000 + RANDOM % 20000))
+. "$(dirname "$0")/free_port.sh"
+port=$(free_port)
 server=
 trap '[ -n "$server" ] && kill -9 "$server" 2>/dev/null; rm -rf "$work"' EXIT
 start() {

@@ -12,6 +12,7 @@ shift
 what=${*:-sqlalchemy django}
 pgx_version=v5.13.0
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/free_port.sh"
 django_suites=${DJANGO_SUITES:-basic schema migrations queries aggregation expressions transactions lookup backends constraints indexes inspectdb introspection}
 work=$(mktemp -d)
 cache=${SUITES_CACHE:-$work/cache} out=${SUITES_OUT:-$work/out}
@@ -47,14 +48,14 @@ start() { # a fresh server, at `port`
             mkdir "$work/pg"
             [ "$(id -u)" != 0 ] || chown postgres "$work/pg"
             as_postgres "$postgres/initdb" -D "$work/pg/d" -A trust -U postgres >/dev/null
-            port=$((20000 + RANDOM % 10000))
+            port=$(free_port)
             as_postgres "$postgres/pg_ctl" -w -D "$work/pg/d" -o "-p $port -k $work/pg -c fsync=off" -l "$work/pg/log" start >/dev/null
         fi
         return
     fi
     stop
     rm -rf "$work/data"
-    port=$((20000 + RANDOM % 10000))
+    port=$(free_port)
     "$binary" serve --data "$work/data" --listen "127.0.0.1:$port" --synchronous-commit=off >"$out/server.log" 2>&1 &
     servers+=("$!")
     for _ in $(seq 100); do
