@@ -37,6 +37,8 @@ fn a_small_clean_database_is_sound() {
     assert!(report.problems.is_empty(), "{text}");
     assert_eq!((report.counts.tables, report.counts.rows, report.counts.trees), (1, 2, 5), "{text}");
     assert!(text.ends_with("no problems\n"), "{text}");
+    // Three rows (one is deleted) name who wrote them, in eight bytes; two have an earlier version besides.
+    assert!((3 * 8 + 2..3 * 8 + 2 * 20).contains(&report.counts.version_bytes_in_rows), "{text}");
 }
 
 #[test]
@@ -45,6 +47,8 @@ fn a_busy_database_is_sound_when_closed_killed_crashed_and_recovered() {
     let (report, text) = checked(&vfs.fork(1));
     assert!(report.problems.is_empty(), "{text}");
     assert!(report.counts.pages_to_redo > 50 && report.counts.versions > 20 && report.counts.values == 29, "{text}");
+    // A writer's tag of eight bytes at least in each row that was written.
+    assert!(report.counts.version_bytes_in_rows >= 8 * 1500, "{text}");
     assert_eq!((report.counts.tables, report.counts.rows), (2, 1500 + 30), "{text}");
     assert!(report.counts.awaiting_cleaner >= 6, "{text}");
 
@@ -62,6 +66,7 @@ fn a_busy_database_is_sound_when_closed_killed_crashed_and_recovered() {
         let (report, text) = checked(&crashed);
         assert!(report.problems.is_empty(), "seed {seed}, cleaned: {text}");
         assert_eq!((report.counts.rows, report.counts.awaiting_cleaner), (1530, 0), "seed {seed}: {text}");
+        assert_eq!(report.counts.version_bytes_in_rows, 0, "seed {seed}, cleaned: {text}");
     }
     db.close().unwrap();
     let (report, text) = checked(&vfs);

@@ -360,6 +360,14 @@ impl Server {
         }
     }
 
+    /// Bytes of rows that are there for versions, by `resurgam check` of the data of a server that does not run.
+    pub fn version_bytes_in_rows(&self) -> Result<u64> {
+        let said = output(Command::new(&self.common.resurgam).arg("check").arg(&self.dir))?;
+        let before = said.split(" bytes of such in rows").next().unwrap_or_default();
+        let digits = before.rsplit('(').next().unwrap_or_default();
+        digits.parse().map_err(|_| format!("`resurgam check` says nothing of versions in rows:\n{said}"))
+    }
+
     /// `resurgam check` of the data of a server that was stopped cleanly: no damage, no leaked page.
     pub fn check(&self) -> Result<()> {
         let said = output(Command::new(&self.common.resurgam).arg("check").arg(&self.dir))?;

@@ -168,6 +168,11 @@ impl<'a> LeafRecord<'a> {
             _ => Earlier::None,
         }
     }
+    /// Bytes of the record that are there for versions: the writer, and the earlier version or what leads to it. 0 once the row is committed
+    /// and visible to all.
+    pub fn version_bytes(&self) -> usize {
+        self.to_builder().encoded_len() - LeafBuilder::plain(self.key, self.value).encoded_len()
+    }
     /// Rebuilds the in-row earlier version's value into `out` (cleared first).
     /// `false` if the earlier version is not in the row.
     pub fn rebuild_earlier(&self, out: &mut Vec<u8>) -> Result<bool> {

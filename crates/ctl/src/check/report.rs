@@ -66,6 +66,8 @@ pub struct Counts {
     pub index_entries: u64,
     /// Records on version pages.
     pub versions: u64,
+    /// Bytes of the rows of tables that are there for versions ([`resurgam_page::LeafRecord::version_bytes`]).
+    pub version_bytes_in_rows: u64,
     /// Values on overflow pages.
     pub values: u64,
     /// Pages that the cleaner has yet to free.
@@ -180,8 +182,8 @@ impl<'r> Reporter<'r> {
             self.print(format_args!("and {unprinted} more problems"));
         }
         self.print(format_args!(
-            "checked {} pages ({} with changes still in the log), {} log records, {} tables, {} trees, {} rows, {} index entries, {} versions, {} large values",
-            c.pages, c.pages_to_redo, c.log_records, c.tables, c.trees, c.rows, c.index_entries, c.versions, c.values
+            "checked {} pages ({} with changes still in the log), {} log records, {} tables, {} trees, {} rows, {} index entries, {} versions ({} bytes of such in rows), {} large values",
+            c.pages, c.pages_to_redo, c.log_records, c.tables, c.trees, c.rows, c.index_entries, c.versions, c.version_bytes_in_rows, c.values
         ));
         if c.awaiting_cleaner > 0 {
             self.print(format_args!("{} pages wait for the cleaner", c.awaiting_cleaner));

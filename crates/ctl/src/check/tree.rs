@@ -300,6 +300,7 @@ impl TreeVisitor<'_, '_, '_> {
                 index_entry(table, index, record)
             }
             Kind::Table(layout, key_columns) => {
+                self.trees.r.report.counts.version_bytes_in_rows += record.version_bytes() as u64;
                 key::decode(record.key, key_columns).map_err(|e| format!("key: {}", e.message()))?;
                 let (on_top, value) = match current(image, self.tree.object, record)? {
                     Current::Row(value) => (true, Some(value)),

@@ -38,6 +38,8 @@ pub const BACKUPS: &str = "/disk6/backups";
 pub const PAGES: &str = "/disk7/pages";
 /// Steps from one backup to the next.
 const BACKUP_EVERY: u64 = 41;
+/// The same where the database's own threads run: a backup then waits for the archive's, which takes its time.
+const BACKUP_EVERY_BESIDE: u64 = 97;
 /// Steps from one look for something to archive to the next.
 const ARCHIVE_EVERY: u64 = 7;
 const CLIENTS_MAX: usize = 5;
@@ -634,8 +636,7 @@ impl World {
                 return self.judge_any(error, "archive");
             }
         }
-        // With threads it waits for the archive's, which takes its time.
-        let every = if self.db.options().background { 8 * BACKUP_EVERY } else { BACKUP_EVERY };
+        let every = if self.db.options().background { BACKUP_EVERY_BESIDE } else { BACKUP_EVERY };
         if self.hold.is_some() && self.turn.is_multiple_of(every) {
             let outcome = self.db.backup(self.turn.is_multiple_of(3 * every), &|| false);
             self.log(|| format!("backup: {outcome:?}"));

@@ -2,11 +2,10 @@
 //! paper's table 1).
 //!
 //! The rows are inserted in one transaction into an empty table and committed; all are
-//! deleted in one transaction, which is rolled back and cleaned up; all are updated in one.
-//! Each is measured before it ends. The space of row versions is what the database's pages
-//! grew by: off-row versions by the server's count of their pages, in-row versions by the
-//! growth of the rest. An insert's growth is the rows themselves; what versions add to it is
-//! its growth beyond the traditional mode's.
+//! deleted in one transaction, which a crash ends, and cleaned up; all are updated in one, which a crash ends as well.
+//! Log and pages are measured before each ends. Row versions are counted as bytes in pages: off-row versions by the server's
+//! count of their pages; those in rows, once the server was killed, by `resurgam check`, which counts the bytes of every row that
+//! are neither key nor value (an insert's are the writers' tags). It does not matter whether pages had room for them.
 
 use std::path::PathBuf;
 
@@ -74,6 +73,8 @@ struct Case {
     files_peak: u64,
     /// Off-row versions (InnoDB: its undo log).
     off_row: u64,
+    /// Bytes of rows that are there for versions; of Resurgam only.
+    in_rows: Option<u64>,
     /// Growth of the table (of Resurgam: of all pages but the off-row versions').
     growth: i64,
 }
@@ -162,6 +163,7 @@ fn measured(server: &Server, session: &mut Session, op: Op, rows: u64) -> Result
         written: after.written.saturating_sub(before.written),
         files_peak,
         off_row: after.off_row.saturating_sub(before.off_row),
+        in_rows: None,
         growth: after.table as i64 - before.table as i64,
     };
     eprintln!("{}, {} of {rows} rows: {seconds:.1} s, log {:.0} MB at most", kind.name(), op.name(), mb(case.log_peak));
@@ -181,17 +183,29 @@ fn one(kind: Kind, options: &Options, setup: &mut Setup, cases: &mut Vec<Case>) 
             server.start()?;
         }
         let mut session = server.session()?;
-        cases.push(measured(&server, &mut session, op, rows)?);
+        let mut case = measured(&server, &mut session, op, rows)?;
+        if op == Op::Insert {
+            session.query("commit")?;
+        }
+        if kind.is_resurgam() {
+            // Before the cleaner takes away what nobody needs.
+            server.kill();
+            case.in_rows = Some(server.version_bytes_in_rows()?);
+            server.start()?;
+            session = server.session()?;
+        }
+        cases.push(case);
         match op {
             Op::Insert => {
-                session.query("commit")?;
                 // So that as little as may be of this one's log is in use when the next begins.
                 if kind != Kind::MariaDb {
                     session.query("checkpoint")?;
                 }
             }
             Op::Delete => {
-                session.query("rollback")?;
+                if !kind.is_resurgam() {
+                    session.query("rollback")?;
+                }
                 clean(&server)?;
                 let found = session.query(&format!("select count(*) from t where id >= {BASE}"))?;
                 if found != Some(rows.to_string()) {
@@ -230,14 +244,9 @@ fn find(cases: &[Case], kind: Kind, op: Op) -> Option<&Case> {
     cases.iter().find(|case| case.kind == kind && case.op == op)
 }
 
-/// What versions take in the rows, in megabytes; `None` if it cannot be told (inserts, when
-/// the traditional mode was not measured).
-fn in_row_mb(cases: &[Case], case: &Case) -> Option<f64> {
-    let plain = match case.op {
-        Op::Insert => find(cases, Kind::Traditional, Op::Insert)?.growth,
-        Op::Update | Op::Delete => 0,
-    };
-    Some((case.growth - plain).max(0) as f64 / 1e6)
+/// What versions take, in rows and in pages of their own, in megabytes.
+fn versions_mb(case: &Case) -> Option<f64> {
+    case.in_rows.map(|bytes| mb(bytes) + mb(case.off_row))
 }
 
 fn report(options: &Options, setup: &Setup, notes: &Notes, cases: &[Case]) -> (String, String) {
@@ -250,8 +259,11 @@ fn report(options: &Options, setup: &Setup, notes: &Notes, cases: &[Case]) -> (S
          from an empty log (Resurgam is stopped and started before each). Commits wait for the disk. MB are 10^6 bytes.\n\n\
          - log in use: sampled every 100 ms (Resurgam: `resurgam_log.bytes_in_use`; the peers: their log's files)\n\
          - off-row: pages of the version store (InnoDB: growth of its system tablespace, where the undo log is)\n\
-         - growth of the table: of updates and deletes it is what in-row versions take (PostgreSQL: new versions of \
-         rows); of inserts the rows themselves\n\n",
+         - versions in rows: bytes of the rows that are neither key nor value, by `resurgam check` after a kill (of an \
+         insert, just after its commit: the writers' tags, 8 bytes a row, until the cleaner has been there)\n\
+         - growth of the table: of updates and deletes what did not fit into the room that pages had (PostgreSQL: new \
+         versions of rows); of inserts the rows themselves\n\
+         - the traditional mode needs all log of an active transaction: its bound is raised, else it would refuse these\n\n",
         options.rows
     );
     text += &setup.text();
@@ -270,6 +282,7 @@ fn report(options: &Options, setup: &Setup, notes: &Notes, cases: &[Case]) -> (S
             "log written, MB",
             "log written, bytes a row",
             "off-row versions, MB",
+            "versions in rows, MB",
             "growth of the table, MB",
         ],
         &rows,
@@ -301,6 +314,7 @@ fn row(case: &Case) -> Vec<String> {
         format!("{:.0}", mb(case.written)),
         format!("{:.0}", case.written as f64 / case.rows.max(1) as f64),
         format!("{:.1}", mb(case.off_row)),
+        case.in_rows.map_or_else(|| "-".into(), |bytes| format!("{:.1}", mb(bytes))),
         format!("{:.1}", case.growth as f64 / 1e6),
     ]
 }
@@ -310,7 +324,7 @@ fn beside(cases: &[Case]) -> String {
     for op in [Op::Insert, Op::Update, Op::Delete] {
         let Some(on) = find(cases, Kind::Resurgam, op) else { continue };
         let (paper_on, paper_off, paper_versions) = paper(op);
-        let versions = in_row_mb(cases, on).map(|in_row| in_row + mb(on.off_row));
+        let versions = versions_mb(on);
         let log = mb(on.log_peak);
         rows.push(vec![
             format!("{}: log, MB", op.name()),
@@ -355,7 +369,7 @@ fn plot(cases: &[Case]) -> String {
     };
     let shown = [
         series("log, versions on", Kind::Resurgam, &|case| mb(case.log_peak)),
-        series("row versions", Kind::Resurgam, &|case| in_row_mb(cases, case).unwrap_or(0.0) + mb(case.off_row)),
+        series("row versions", Kind::Resurgam, &|case| versions_mb(case).unwrap_or(0.0)),
         series("log, traditional", Kind::Traditional, &|case| mb(case.log_peak)),
     ];
     let groups: Vec<String> =
