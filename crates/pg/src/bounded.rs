@@ -22,6 +22,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::grammar::{self, Postgres};
+use crate::keywords;
 use crate::running;
 use crate::wire::SqlError;
 
@@ -142,6 +143,10 @@ impl Dialect for Bounded {
                 self.within.set(false);
                 grammar::values(parser)
             }
+            None if keywords::is_name(parser) => {
+                self.within.set(false);
+                keywords::name(parser)
+            }
             None => parser.parse_prefix(),
         };
         self.within.set(false);
@@ -153,6 +158,12 @@ impl Dialect for Bounded {
     }
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
         self.labels
+    }
+    fn is_column_alias(&self, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
+        self.postgresql.is_column_alias(keyword, parser)
+    }
+    fn is_table_alias(&self, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
+        self.postgresql.is_table_alias(keyword, parser)
     }
     fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
         self.postgresql.identifier_quote_style(identifier)

@@ -48,6 +48,7 @@ pub fn parse_expression(text: &str) -> Result<ast::Expr, SqlError> {
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text)
         .tokenize_with_location()
         .map_err(|error| errors::from_parser(&error.into(), text))?;
+    let tokens = crate::keywords::as_postgresql(tokens);
     let dialect = Bounded::new(&tokens);
     let mut parser = Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX).with_tokens_with_locations(tokens);
     let mut expr = parser

@@ -7,6 +7,7 @@
 //!   LIKE, IN, BETWEEN and comparisons.
 //! - `a < ANY (SELECT …)` ends with the parenthesis; what follows has it for an operand.
 //! - `NOT EXISTS (…) < b` is `NOT (EXISTS (…) < b)`: NOT binds weaker than what follows.
+//! - Words are keywords where they are PostgreSQL's ([`keywords`](crate::keywords)).
 //! - `a ISNULL` is `a IS NULL`, and no name for a column of a select list.
 //!
 //! Everything else is the parser's own.
@@ -18,6 +19,8 @@ use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
+
+use crate::keywords;
 
 type Parsed<T> = Result<T, ParserError>;
 
@@ -66,6 +69,14 @@ impl Dialect for Postgres {
 
     fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Parsed<Expr>> {
         infix(parser, expr, precedence).transpose()
+    }
+
+    fn is_column_alias(&self, keyword: &Keyword, _: &mut Parser<'_>) -> bool {
+        keywords::is_column_alias(*keyword)
+    }
+
+    fn is_table_alias(&self, keyword: &Keyword, _: &mut Parser<'_>) -> bool {
+        keywords::is_table_alias(*keyword)
     }
 
     inherited! {

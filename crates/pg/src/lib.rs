@@ -20,6 +20,7 @@
 //! | [`computed`] | rows that are computed when a plan over them runs to DataFusion's tables |
 //! | [`grammar`] | what the parser reads otherwise than PostgreSQL |
 //! | [`jsonb`] | documents: from and to text, searched, changed |
+//! | [`keywords`] | which words are keywords |
 //! | [`naming`] | expressions to the names of result columns |
 //! | [`collation`] | the one order of texts, and its names |
 //! | [`operator_classes`] | what btree indexes name for their columns |
@@ -50,6 +51,7 @@ pub mod extensions;
 pub mod functions;
 pub mod grammar;
 pub mod jsonb;
+pub mod keywords;
 pub mod memory;
 pub mod naming;
 pub mod network;

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, ArrayElemTypeDef, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    Query, Select, SelectItem, SetExpr, TrimWhereField, Value, VisitorMut,
+    Query, Select, SelectItem, SetExpr, TrimWhereField, VisitorMut,
 };
 use resurgam_ast::AstWalkMut;
 
@@ -163,10 +163,6 @@ fn figure(expr: &Expr, subquery: &mut dyn FnMut(&Query) -> Option<String>) -> Na
         Expr::Array(_) => strong("array"),
         Expr::Tuple(_) => strong("row"),
         Expr::AtTimeZone { .. } => strong("timezone"),
-        Expr::Value(value) => match value.value {
-            Value::Boolean(_) => weak("bool"),
-            _ => None,
-        },
         Expr::Subquery(query) => {
             let known = subquery(query);
             strong(known.or_else(|| first_column(query)).unwrap_or_else(|| "?column?".to_owned()))
@@ -259,7 +255,7 @@ mod tests {
             ("(select a + 1 as z)", Some("z")),
             ("exists (select 1)", Some("exists")),
             ("not exists (select 1)", None),
-            ("true", Some("bool")),
+            ("true", None),
             ("true::text", Some("text")),
             ("a[1]", Some("a")),
             ("substr(a, 1)", Some("substr")),

@@ -8,11 +8,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_dialect::{Catalog, Schema};
 use resurgam_engine::{Table, View};
 
-use crate::bounded::PARSER_LEVELS_MAX;
+use crate::bounded::{Bounded, PARSER_LEVELS_MAX};
 use crate::functions::quote_ident;
 
 /// A name as an identifier, in quotes if it must be.
@@ -25,8 +26,11 @@ fn folded(ident: &Ident) -> String {
 }
 
 pub(crate) fn parsed(sql: &str) -> Option<Box<Query>> {
-    let parser = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(PARSER_LEVELS_MAX);
-    match parser.try_with_sql(sql).ok()?.parse_statements().ok()?.pop()? {
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().ok()?;
+    let tokens = crate::keywords::as_postgresql(tokens);
+    let dialect = Bounded::new(&tokens);
+    let parser = Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX);
+    match parser.with_tokens_with_locations(tokens).parse_statements().ok()?.pop()? {
         ast::Statement::Query(query) => Some(query),
         _ => None,
     }

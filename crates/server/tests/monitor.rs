@@ -4,14 +4,20 @@ mod common;
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::exposition::{self, Scrape};
 use common::http::{exchange, exchange_cut, get};
 use common::*;
+use resurgam_engine::{Database, Options};
 use resurgam_server::serve;
 use resurgam_server::server::{Server, stopper};
 use resurgam_server::settings::{Bytes, Settings};
+use resurgam_sql::SqlDatabase;
+use resurgam_vfs::{Failing, FaultPlan, SimVfs};
 
 fn watched() -> TestServer {
     TestServer::with(|settings| settings.metrics_listen = "127.0.0.1:0".into())
@@ -154,6 +160,66 @@ fn a_server_that_stops_says_so_while_it_waits() {
     server.stop();
     until("not ready", || get(http(&server), "/ready").status == 503);
     assert_eq!(get(http(&server), "/health").status, 200);
+}
+
+/// A device that fails stands in nobody's way at first, then it does; and all is well again when the device is.
+#[test]
+fn not_ready_while_writers_wait_for_a_device_that_fails() {
+    let mut settings = Settings::defaults().unwrap();
+    settings.listen = "127.0.0.1:0".into();
+    settings.metrics_listen = "127.0.0.1:0".into();
+    settings.shutdown_timeout = Duration::from_secs(1);
+    let runtime = serve::runtime(&settings).unwrap();
+    let server = runtime.block_on(Server::bind(settings.clone())).unwrap();
+    let (address, monitoring) = (server.address().unwrap(), server.endpoint().unwrap());
+    let ready = || get(monitoring.address(), "/ready");
+    let vfs = SimVfs::new(1);
+    let options = Options { buffer_bytes: 8 << 20, log_bytes_max: 8 << 20, ..Options::default() };
+    let database = Database::open_with(Arc::new(vfs.clone()), Path::new("/db"), options, |_| {}).unwrap();
+    let (stop, stopped) = stopper();
+    let sql = SqlDatabase::new(database.clone(), serve::sql_settings(&settings));
+    let running = runtime.spawn(server.run(sql, stopped));
+    until("ready", || ready().status == 200);
+    let mut client = Client::login(address);
+    client.stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    client.query("create table t (id serial primary key, v text)");
+
+    let data = Failing { path: "/db/data".into(), writes: true, ..Failing::default() };
+    vfs.set_faults(FaultPlan { failing: vec![data], ..FaultPlan::default() });
+    let ended = Arc::new(AtomicBool::new(false));
+    let writer = std::thread::spawn({
+        let ended = Arc::clone(&ended);
+        move || {
+            let mut written = 0;
+            while !ended.load(Ordering::Relaxed) {
+                // It waits for room in the log as long as that takes, up to a refusal.
+                let (_, said) = client.query("insert into t (v) select repeat('x', 1000) from generate_series(1, 100)");
+                written += usize::from(said.iter().all(|message| message.tag != b'E'));
+            }
+            (client, written)
+        }
+    });
+    until("warned of", || ready().body.starts_with("ready\nwarning: writing changed pages has failed "));
+    until("not ready", || {
+        let answer = ready();
+        answer.status == 503
+            && answer.body.starts_with("writers wait, the log is at its bound: writing changed pages has failed ")
+    });
+    assert_eq!(scrape(monitoring.address()).value("resurgam_ready"), 0.0);
+    assert_eq!(get(monitoring.address(), "/health").status, 200, "a restart would mend nothing");
+
+    vfs.set_faults(FaultPlan::default());
+    until("ready again", || {
+        let answer = ready();
+        answer.status == 200 && answer.body == "ready\n"
+    });
+    ended.store(true, Ordering::Relaxed);
+    let (mut client, written) = writer.join().unwrap();
+    assert_eq!(client.rows("select count(*) from t where length(v) = 1000"), [(100 * written).to_string()]);
+    drop(client);
+    stop.stop();
+    runtime.block_on(running).unwrap();
+    database.close().unwrap();
 }
 
 #[test]

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::*;
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
 use resurgam_engine::document::{Node, read};
 
 use super::define::{Call, P, PgFunction, f, oid};
 use super::json_sets::list_of;
+use crate::arrow::cast_array;
+use crate::datetime::Zone;
 use crate::jsonb::{self, Change, Value};
 use crate::memory;
 use crate::types::oid as t;
@@ -244,20 +246,36 @@ fn questions() -> Vec<PgFunction> {
     out
 }
 
+/// A document without the keys that an array lists.
+fn without_keys(c: &Call<'_>) -> Result<ArrayRef, SqlError> {
+    c.changed(|value, row| {
+        let Some(keys) = c.words(1, row)? else { return Ok(None) };
+        jsonb::delete_keys(value, &refuse_nulls(&keys, false)?).map(Some)
+    })
+}
+
 fn changes() -> Vec<PgFunction> {
     let mut out = vec![
         f("jsonb_concat", &[P::Any, P::Any], oid(t::JSONB), |c| {
             c.changed(|value, row| Ok(c.value(1, row)?.map(|other| jsonb::concat(value, other))))
         }),
-        f("jsonb_delete", &[P::Any, P::Text], oid(t::JSONB), |c| {
-            c.changed(|value, row| c.text(1, row).map(|key| jsonb::delete_keys(value, &[key])).transpose())
+        f("jsonb_delete", &[P::Any, P::Any], oid(t::JSONB), |c| {
+            let data = c.arrays[1].data_type();
+            if data.is_list() {
+                return without_keys(c);
+            }
+            if data.is_integer() {
+                let at = cast_array(&c.arrays[1], &DataType::Int64, t::INT8, &Zone::Utc)?;
+                let at = at.as_primitive::<Int64Type>();
+                let at = |row: usize| at.is_valid(row).then(|| at.value(row));
+                return c.changed(|value, row| at(row).map(|at| jsonb::delete_index(value, at)).transpose());
+            }
+            let keys = cast_array(&c.arrays[1], &DataType::Utf8View, t::TEXT, &Zone::Utc)?;
+            let keys = keys.as_string_view();
+            let key = |row: usize| keys.is_valid(row).then(|| keys.value(row));
+            c.changed(|value, row| key(row).map(|key| jsonb::delete_keys(value, &[key])).transpose())
         }),
-        f("jsonb_delete_array", &[P::Any, P::Any], oid(t::JSONB), |c| {
-            c.changed(|value, row| {
-                let Some(keys) = c.words(1, row)? else { return Ok(None) };
-                jsonb::delete_keys(value, &refuse_nulls(&keys, false)?).map(Some)
-            })
-        }),
+        f("jsonb_delete_array", &[P::Any, P::Any], oid(t::JSONB), without_keys),
         f("jsonb_delete_idx", &[P::Any, P::Int], oid(t::JSONB), |c| {
             c.changed(|value, row| c.int(1, row).map(|at| jsonb::delete_index(value, at)).transpose())
         }),

@@ -60,18 +60,11 @@ impl TestServer {
     }
 
     pub fn raw(&self) -> Client {
-        let stream = TcpStream::connect(self.address).expect("connect");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("timeout");
-        stream.set_nodelay(true).expect("nodelay");
-        Client { stream, process_id: 0, secret: 0, parameters: Vec::new() }
+        Client::connect(self.address)
     }
 
     pub fn client(&self) -> Client {
-        let mut client = self.raw();
-        client.startup(&[("user", "postgres"), ("database", "postgres")]);
-        let (_, messages) = client.until_ready();
-        assert!(!messages.iter().any(|message| message.tag == b'E'), "{messages:?}");
-        client
+        Client::login(self.address)
     }
 
     pub fn stop(&self) {
@@ -181,6 +174,23 @@ pub fn sync() -> Vec<u8> {
 }
 
 impl Client {
+    /// Connected, and nothing said yet.
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("connect");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("timeout");
+        stream.set_nodelay(true).expect("nodelay");
+        Self { stream, process_id: 0, secret: 0, parameters: Vec::new() }
+    }
+
+    /// A session of the first role in the first database.
+    pub fn login(address: SocketAddr) -> Self {
+        let mut client = Self::connect(address);
+        client.startup(&[("user", "postgres"), ("database", "postgres")]);
+        let (_, messages) = client.until_ready();
+        assert!(!messages.iter().any(|message| message.tag == b'E'), "{messages:?}");
+        client
+    }
+
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("send");
     }

@@ -26,8 +26,8 @@ use crate::exec::compact;
 use crate::exec::lookup_join::LookupJoinExec;
 use crate::exec::paced::PacedExec;
 use crate::exec::scan::ScanExec;
-use crate::plan::extremes;
 use crate::plan::planning::Planning;
+use crate::plan::{extremes, zeroes};
 
 pub(super) type Plan = Arc<dyn ExecutionPlan>;
 
@@ -84,11 +84,17 @@ fn options() -> ReplaceChildrenOptions {
 
 /// `plan` in the wanted order, if reading its table in some other way gives that.
 pub(super) fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<usize>) -> Result<Option<Plan>> {
-    let satisfies = |plan: &Plan| plan.equivalence_properties().ordering_satisfy(wanted.iter().cloned());
-    if satisfies(plan)? {
+    let satisfies = |plan: &Plan, wanted: &[PhysicalSortExpr]| {
+        plan.equivalence_properties().ordering_satisfy(wanted.iter().cloned())
+    };
+    if satisfies(plan, wanted)? {
         return Ok(Some(Arc::clone(plan)));
     }
     let Some(scan) = scan_below(plan) else { return Ok(None) };
+    let wanted = zeroes::without_marks(wanted)?;
+    if satisfies(plan, &wanted)? {
+        return Ok(Some(Arc::clone(plan)));
+    }
     let mut ways = vec![scan.reversed()?];
     if fetch.is_some_and(|rows| rows <= FETCHED_MAX) {
         let filtered = has_filter(plan);
@@ -102,7 +108,7 @@ pub(super) fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<us
     }
     for way in ways {
         let plan = with_scan(plan, Arc::new(way), ChildrenPropertiesMode::Recompute)?;
-        if satisfies(&plan)? {
+        if satisfies(&plan, &wanted)? {
             return Ok(Some(plan));
         }
     }

@@ -23,6 +23,7 @@
 //! | `projections` | Projections stay above filters |
 //! | `rules` | DataFusion's analyzer rules, with what has to be done before them |
 //! | `statement` | A prepared statement |
+//! | `zeroes` | Minus zero is zero wherever values are ordered or told apart |
 
 pub(crate) mod access;
 pub(crate) mod analyze;
@@ -45,3 +46,4 @@ pub(crate) mod plans;
 pub(crate) mod projections;
 pub(crate) mod rules;
 pub(crate) mod statement;
+pub(crate) mod zeroes;

@@ -209,6 +209,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let tokens = crate::parse::conflict::known(crate::parse::sequence::known(tokens));
     let tokens = crate::parse::element::known(crate::parse::merge::known(tokens))?;
     let parsed = |tokens: Vec<TokenWithSpan>| {
+        let tokens = crate::pg::keywords::as_postgresql(tokens);
         let nested = crate::parse::joins::in_parentheses(&tokens);
         let rows = crate::parse::spelling::rows_from(&tokens);
         let locking = crate::exec::locking::known(&tokens);

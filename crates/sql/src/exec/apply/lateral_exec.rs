@@ -33,7 +33,7 @@ use super::run::Ready;
 use crate::exec::bridge;
 use crate::exec::context::StatementContext;
 use crate::exec::sets::SetsPlanner;
-use crate::plan::order_claims;
+use crate::plan::{order_claims, zeroes};
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 8192;
@@ -47,7 +47,7 @@ impl QueryPlanner for Planner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         let planner =
             DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(LateralPlanner), Arc::new(SetsPlanner)]);
-        let plan = order_claims::without(lazy::conditions(plan.clone())?)?;
+        let plan = zeroes::equal(order_claims::without(lazy::conditions(plan.clone())?)?)?;
         planner.create_physical_plan(&plan, session).await
     }
 }

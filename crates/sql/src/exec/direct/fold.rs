@@ -23,6 +23,7 @@ use super::expr::{Input, Row, RowExpr, Values};
 use super::parts::{Grouping, Parts, unaliased};
 use crate::pg::arrow::ColumnBuilder;
 use crate::pg::errors;
+use crate::plan::zeroes;
 use crate::wire::SqlError;
 
 /// Groups of rows, and what is aggregated of each.
@@ -344,6 +345,7 @@ impl Sort {
         let mut columns = Vec::with_capacity(self.keys.len());
         for (expr, ty, options) in &self.keys {
             let values = array_over(expr, ty, rows.iter().copied(), params)?;
+            let values = zeroes::signless_array(&values).unwrap_or(values);
             columns.push(SortColumn { values, options: Some(*options) });
         }
         let order: UInt32Array = lexsort_to_indices(&columns, None).map_err(|error| errors::from_arrow(&error))?;

@@ -233,6 +233,9 @@ impl Analyzer<'_> {
             }
         }
         let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+        if name == "array_agg" {
+            args = args.into_iter().map(|arg| self.by_name(arg)).collect::<Result<_>>()?;
+        }
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let call = Call {
             star,

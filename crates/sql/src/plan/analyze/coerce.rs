@@ -369,6 +369,11 @@ impl Analyzer<'_> {
                 return Ok(Bound::with_data(self.folded(cast(bound.expr, form.clone())), to, form));
             }
         }
+        if bound.ty.oid == oid::CHAR && to.oid == oid::INT4 {
+            // Its byte, not the number that it may be a digit of.
+            let text = self.converted(bound, Type::TEXT)?;
+            return self.call_named("ascii", vec![text], to);
+        }
         if let Some(function) = between_bits_and_numbers(bound.ty.oid, to.oid) {
             let span = bound.span;
             let mut args = vec![bound];
@@ -392,6 +397,15 @@ impl Analyzer<'_> {
             return Ok(Bound::with_data(self.folded(cast(bound.expr, data.clone())), to, data));
         }
         self.call_cast(bound, to)
+    }
+
+    /// What shows itself by a name of the catalog (`regclass` and kin) as the text that it shows, for what makes a text of values without asking
+    /// of which type they are.
+    pub(super) fn by_name(&mut self, bound: Bound) -> Result<Bound> {
+        match is_of_names(bound.ty.oid) {
+            true => self.cast_as(bound, Type::TEXT, CastContext::Explicit),
+            false => Ok(bound),
+        }
     }
 
     /// A constant cast to another type is that constant.

@@ -396,6 +396,20 @@ impl Analyzer<'_> {
                 super::record::refuse_record(arg, &format!("the function {name}"))?;
             }
         }
+        let args = match name {
+            "concat" | "concat_ws" | "format" => {
+                args.into_iter().map(|arg| self.by_name(arg)).collect::<Result<Vec<_>>>()?
+            }
+            // In PostgreSQL they are functions in SQL with a cast in them.
+            "quote_literal" | "quote_nullable" => {
+                let text = |arg: Bound| match arg.ty.is_unknown() {
+                    true => Ok(arg),
+                    false => self.cast_as(arg, Type::TEXT, CastContext::Explicit),
+                };
+                args.into_iter().map(text).collect::<Result<Vec<_>>>()?
+            }
+            _ => args,
+        };
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
         let arg_names: Vec<&str> = form.names.iter().map(String::as_str).collect();

@@ -35,6 +35,8 @@ use crate::wire::SqlError;
 
 /// Operators of the plan of a WITH query, with those that it reads.
 const CTE_NODES_MAX: usize = 10_000;
+/// LIMIT and OFFSET beyond it are it: no relation has so many rows, and the two are added up.
+const COUNT_MAX: i64 = i64::MAX / 4;
 /// Terms of UNION that are an operator each.
 const UNION_FEW: usize = 16;
 
@@ -566,8 +568,11 @@ impl Analyzer<'_> {
         }
         let bound = self.assigned_to(bound, Type::INT8, &format!("argument of {clause} must be type bigint"))?;
         // A constant is known now.
-        let value =
+        let mut value =
             crate::plan::planner::simplified(self.names.state, bound.expr, &datafusion::common::DFSchema::empty())?;
+        if let Expr::Literal(datafusion::common::ScalarValue::Int64(Some(count)), _) = &mut value {
+            *count = (*count).min(COUNT_MAX);
+        }
         if let Expr::Literal(datafusion::common::ScalarValue::Int64(Some(count)), _) = &value
             && *count < 0
         {

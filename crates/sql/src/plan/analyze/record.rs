@@ -81,6 +81,7 @@ impl Analyzer<'_> {
         let (mut fields, mut values): (Vec<FieldRef>, Vec<Bound>) = (Vec::new(), Vec::new());
         for (name, bound) in given {
             let bound = self.settled(bound)?;
+            let bound = self.by_name(bound)?;
             fields.push(Arc::new(bound.ty.field(&name, &bound.data)));
             values.push(bound);
         }

@@ -107,12 +107,10 @@ impl Analyzer<'_> {
         if let ast::Expr::Identifier(ident) = expr
             && let Some(at) = self.target_named(&folded(ident), targets, clause, expr)?
         {
-            targets[at].bound = self.settled(targets[at].bound.clone())?;
-            return Ok(at);
+            return self.sorted_target(at, targets);
         }
         if let Some(at) = self.target_numbered(expr, targets, clause)? {
-            targets[at].bound = self.settled(targets[at].bound.clone())?;
-            return Ok(at);
+            return self.sorted_target(at, targets);
         }
         let bound = self.expr(expr, scope, Clause::OrderBy)?;
         let bound = self.settled(bound)?;
@@ -125,6 +123,13 @@ impl Analyzer<'_> {
                 Ok(targets.len() - 1)
             }
         }
+    }
+
+    /// A target that is named, once it has a type, which has to have an order.
+    fn sorted_target(&mut self, at: usize, targets: &mut [Target]) -> Result<usize> {
+        targets[at].bound = self.settled(targets[at].bound.clone())?;
+        self.check_sortable(&targets[at].bound)?;
+        Ok(at)
     }
 
     /// `42883` for a type that has no order.
