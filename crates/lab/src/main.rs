@@ -102,6 +102,8 @@ enum Experiment {
     Day(mix::day::Options),
     /// Random statements against PostgreSQL and Resurgam side by side; the exit status says whether they agree
     Fuzz(answers::fuzz::Options),
+    /// Every cast, operator, function, use of a type and word by itself, PostgreSQL beside; the exit status says whether all agree
+    Matrix(answers::matrix::Options),
     /// SQLite's corpus of queries by the simple and the extended protocol; the exit status says whether all passed
     Slt(answers::slt::Options),
     /// PostgreSQL's own regression SQL, statement by statement, compared with PostgreSQL's answers
@@ -162,6 +164,7 @@ fn main() -> ExitCode {
         Experiment::Backup(options) => mix::backup::run(&options),
         Experiment::Day(options) => mix::day::run(&options),
         Experiment::Fuzz(options) => answers::fuzz::run(&options),
+        Experiment::Matrix(options) => answers::matrix::run(&options),
         Experiment::Slt(options) => answers::slt::run(&options),
         Experiment::Regress(options) => answers::regress::run(&options),
         Experiment::Hostile(options) => hostile::run(&options),

@@ -26,8 +26,8 @@
 
 mod aggregate;
 mod canary;
-mod case;
-mod compare;
+pub(super) mod case;
+pub(super) mod compare;
 mod dml;
 mod expr;
 mod generator;
@@ -39,7 +39,7 @@ mod query;
 mod rare;
 mod scalar;
 mod schema;
-mod sides;
+pub(super) mod sides;
 mod summary;
 mod tree;
 mod types;

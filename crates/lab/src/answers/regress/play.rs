@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use super::contents;
 use super::judge::{self, Said, Verdict};
-use super::known::Known;
 use super::pair::Pair;
 use super::script::{Both, Item, Mark, Script, Variables};
 use super::stand_in;
@@ -15,6 +14,7 @@ use super::tally::{Finding, Tally};
 use super::words;
 use crate::Result;
 use crate::answers::client::Outcome;
+use crate::answers::known::Known;
 
 /// The root of differences that come from other rows in a table, whatever made them.
 const OTHER_CONTENTS: &str = "other rows in a table, after an earlier difference";

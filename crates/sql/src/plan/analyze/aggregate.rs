@@ -401,6 +401,7 @@ impl Analyzer<'_> {
             typed.push(self.settled(arg)?);
         }
         let sorted = typed.split_off(directs);
+        let result = super::blanks::given_back(result, &sorted);
         if !typed.iter().all(|arg| crate::plan::access::is_constant(&arg.expr)) {
             return unknown(format!("arguments of {name} that are not constants"));
         }
