@@ -424,17 +424,21 @@ pub(crate) const ANALYZE: &str = "analysing tables";
 /// Analyses tables that have changed.
 fn analyze(weak: &Weak<Inner>) {
     resurgam_vfs::lower_priority();
+    let mut again = None;
     while let Some(db) = alive(weak) {
         let interval = Duration::from_secs_f64(db.inner().options.analyze_interval_s.clamp(0.05, 1e6));
         drop(db);
-        if !pause(weak, interval) {
+        // What failed is tried again soon: else it would be told of as failing for long after it does.
+        if !pause(weak, again.take().unwrap_or(interval)) {
             return;
         }
         let Some(db) = alive(weak) else { return };
         if db.inner().pool.pending_redo().is_caught_up() {
             let is_stopped = || db.inner().stopping.load(Ordering::SeqCst);
-            if let Step::Stop = db.judge(ANALYZE, Analyzer::look(&db, &is_stopped)) {
-                return;
+            match db.judge(ANALYZE, Analyzer::look(&db, &is_stopped)) {
+                Step::Stop => return,
+                Step::Pause(pause) => again = Some(pause),
+                Step::Done => {}
             }
         }
     }

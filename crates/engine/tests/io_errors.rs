@@ -16,7 +16,12 @@ use resurgam_vfs::{Failing, FaultPlan, SimVfs};
 const RECOVERED_WITHIN: Duration = Duration::from_secs(10);
 
 fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
-    let options = Options {
+    open_as(vfs, options(traditional))
+}
+
+/// Little memory, and a log that is soon too short to make pages of.
+fn options(traditional: bool) -> Options {
+    Options {
         buffer_bytes: 1 << 20,
         log_segment_bytes: 512 << 10,
         checkpoint_log_bytes: 1 << 20,
@@ -24,8 +29,7 @@ fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
         log_bytes_max: 8 << 20,
         accelerated_database_recovery: !traditional,
         ..Options::default()
-    };
-    open_as(vfs, options)
+    }
 }
 
 fn made(vfs: &SimVfs, traditional: bool) -> Result<Database> {
@@ -70,6 +74,41 @@ impl Drop for Stop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Work that is done once in a while is tried again soon, not after its interval: it would count as failing for as long.
+#[test]
+fn what_is_done_seldom_is_tried_again_soon() -> Result<()> {
+    const INTERVAL: Duration = Duration::from_secs(5);
+    const ROWS: i64 = 30_000;
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(3);
+        made(&vfs, traditional)?.close()?;
+        let options = Options { analyze_interval_s: INTERVAL.as_secs_f64(), ..options(traditional) };
+        let db = open_as(&vfs, options)?;
+        // More than there is memory for.
+        for id in 0..ROWS {
+            insert(&db, id)?;
+        }
+        vfs.set_faults(failing("/db/data", "r"));
+        let analysis = || db.troubles().into_iter().find(|trouble| trouble.what == "analysing tables");
+        let wait = |what: &str, done: &dyn Fn() -> bool| {
+            let begun = Instant::now();
+            while !done() {
+                assert!(begun.elapsed() < Duration::from_secs(120), "not in two minutes: {what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        wait("it fails", &|| analysis().is_some());
+        let first = Instant::now();
+        wait("it is tried again", &|| analysis().is_some_and(|trouble| trouble.times >= 4));
+        assert!(first.elapsed() < INTERVAL, "three more tries took {:?}", first.elapsed());
+        vfs.set_faults(FaultPlan::default());
+        wait("it is over", &|| analysis().is_none());
+        assert_eq!(count(&db)?, usize::try_from(ROWS).expect("few"));
+        db.close()?;
+    }
+    Ok(())
 }
 
 /// Writers go on while the device fails and afterwards.

@@ -111,6 +111,12 @@ fn enlarge(dir: &Path, gigabytes: u64, kind: Pages) -> Result<()> {
     let next_object = analysis.next_object;
     let mut first = PageBuf::zeroed();
     said(pool.file().read_exact_at(first.as_bytes_mut(), 0))?;
+    // It belongs to this opening, as an open of the database would note.
+    first.set_written_by_epoch(control.epoch);
+    first.seal();
+    let file = said(vfs.open(&data, OpenMode::ReadWrite))?;
+    said(file.write_at(first.as_bytes(), 0))?;
+    said(file.sync())?;
     let identity = Identity::new(said(Boot::read(&first))?, &control, None);
     let (begin, _) = said(take_checkpoint(&log, &pool, &txs, || next_object, Vec::new, identity, None))?;
     said(log.close())?;
