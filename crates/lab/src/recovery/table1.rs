@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::watch::{Peaks, number};
-use super::workload::{BASE, Op, clean, create_table, timed};
+use super::workload::{BASE, Op, PACE, clean, create_table, timed, until};
 use super::{Notes, Subjects, verdict};
 use crate::report::{self, table};
 use crate::servers::{Kind, Server, Work};
@@ -193,6 +193,8 @@ fn one(kind: Kind, options: &Options, setup: &mut Setup, cases: &mut Vec<Case>) 
             case.in_rows = Some(server.version_bytes_in_rows()?);
             server.start()?;
             session = server.session()?;
+            // What awaits redo keeps its log.
+            until(PACE, || Ok(number(&mut session, "resurgam_recovery", "pages_awaiting_redo") == Some(0.0)))?;
         }
         cases.push(case);
         match op {
@@ -260,7 +262,7 @@ fn report(options: &Options, setup: &Setup, notes: &Notes, cases: &[Case]) -> (S
          - log in use: sampled every 100 ms (Resurgam: `resurgam_log.bytes_in_use`; the peers: their log's files)\n\
          - off-row: pages of the version store (InnoDB: growth of its system tablespace, where the undo log is)\n\
          - versions in rows: bytes of the rows that are neither key nor value, by `resurgam check` after a kill (of an \
-         insert, just after its commit: the writers' tags, 8 bytes a row, until the cleaner has been there)\n\
+         insert, just after its commit: the writers' tags, 8 bytes a row, in both modes, until the cleaner has been there)\n\
          - growth of the table: of updates and deletes what did not fit into the room that pages had (PostgreSQL: new \
          versions of rows); of inserts the rows themselves\n\
          - the traditional mode needs all log of an active transaction: its bound is raised, else it would refuse these\n\n",

@@ -142,11 +142,11 @@ impl Run<'_> {
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ self.options.seed, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
-        if (hash >> 20).is_multiple_of(self.options.every.max(1)) { self.judged(text) } else { Ok(()) }
+        if (hash >> 20).is_multiple_of(self.options.every.max(1)) { self.judged(text).map(drop) } else { Ok(()) }
     }
 
-    /// Runs a statement, and counts what differs.
-    fn judged(&mut self, text: &str) -> Result<()> {
+    /// Runs a statement, and counts what differs. Returns whether it was refused.
+    fn judged(&mut self, text: &str) -> Result<bool> {
         let (theirs, ours) = self.both(text)?;
         self.statements += 1;
         if self.statements.is_multiple_of(50_000) {
@@ -155,18 +155,18 @@ impl Run<'_> {
         let refused = |reply: &Reply| reply.error().is_some_and(|error| error.code == REFUSED);
         if refused(&ours) && !refused(&theirs) {
             self.count("refused");
-            return Ok(());
+            return Ok(true);
         }
         // The simple protocol gives texts, so the order of rows is compared as it is.
         let differs = compare(&theirs, &ours, CaseKind::Query { ordered: true });
-        let Some(differs) = differs else { return Ok(()) };
+        let Some(differs) = differs else { return Ok(false) };
         if differs.what == Difference::Code {
             self.count("another SQLSTATE");
-            return Ok(());
+            return Ok(false);
         }
         if self.known.reason(&format!("{:?}", self.family).to_lowercase(), text).is_some() {
             self.count("known");
-            return Ok(());
+            return Ok(false);
         }
         self.count("differ");
         self.found += 1;
@@ -177,7 +177,7 @@ impl Run<'_> {
                 differs.what, differs.theirs, differs.ours
             );
         }
-        Ok(())
+        Ok(false)
     }
 
     fn count(&mut self, what: &'static str) {

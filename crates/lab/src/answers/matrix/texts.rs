@@ -121,20 +121,6 @@ const USES: &[&str] = &[
     "select c::text, length(c::text), c || '' from t order by id",
     "select concat(c, 1), format('%s|%L', c, c) from t order by id",
     "select md5(c::text) from t order by id",
-    "create index ti on t (c)",
-    "select id from t where c = {v} order by id",
-    "select c = {v} from t where c >= {v} order by c, id limit 2",
-    "select max(c) = {w} from t where c < {w}",
-    "drop index ti",
-    "create table u as select distinct c from t",
-    "alter table u add unique (c)",
-    "insert into u values ({v})",
-    "insert into u values ({v}) on conflict do nothing",
-    "insert into u values ({v}) on conflict (c) do update set c = excluded.c returning c = {v}",
-    "select count(*) from u",
-    "update u set c = {w} where c = {w} returning c = {w}",
-    "delete from u where c = {v} returning c = {v}",
-    "drop table u",
     "create table d (id int, c {ty} default {v}, check (c = {v} or c is null))",
     "insert into d values (1)",
     "insert into d values (2, {w})",
@@ -144,17 +130,6 @@ const USES: &[&str] = &[
     "create view vv as select c, id from t",
     "select * from vv order by id",
     "drop view vv",
-    "create table r (c {ty} primary key, n int)",
-    "insert into r select distinct on (c) c, id from t where c is not null order by c, id",
-    "select n from r order by c",
-    "select count(*) from r where c = {v}",
-    "update r set n = 100 where c = {v} returning n",
-    "create table s (id int, c {ty} references r (c))",
-    "insert into s select id, c from t where c is not null",
-    "select count(*) from s join r using (c)",
-    "delete from r where c = {v}",
-    "drop table s",
-    "drop table r",
     "select pg_typeof(c), pg_column_size(c) > 0 from t limit 1",
     "select (select max(c) from t x where x.c = t.c) = c from t order by id",
     "select id from t where exists (select 1 from t b where b.c = t.c and b.id <> t.id) order by id",
@@ -178,6 +153,35 @@ const USES: &[&str] = &[
     "select c from t order by id",
 ];
 
+/// What is done with it as a key.
+const KEYS: &[&str] = &[
+    "create index ti on t (c)",
+    "select id from t where c = {v} order by id",
+    "select c = {v} from t where c >= {v} order by c, id limit 2",
+    "select max(c) = {w} from t where c < {w}",
+    "drop index ti",
+    "create table u as select distinct c from t",
+    "alter table u add unique (c)",
+    "insert into u values ({v})",
+    "insert into u values ({v}) on conflict do nothing",
+    "insert into u values ({v}) on conflict (c) do update set c = excluded.c returning c = {v}",
+    "select count(*) from u",
+    "update u set c = {w} where c = {w} returning c = {w}",
+    "delete from u where c = {v} returning c = {v}",
+    "drop table u",
+    "create table r (c {ty} primary key, n int)",
+    "insert into r select distinct on (c) c, id from t where c is not null order by c, id",
+    "select n from r order by c",
+    "select count(*) from r where c = {v}",
+    "update r set n = 100 where c = {v} returning n",
+    "create table s (id int, c {ty} references r (c))",
+    "insert into s select id, c from t where c is not null",
+    "select count(*) from s join r using (c)",
+    "delete from r where c = {v}",
+    "drop table s",
+    "drop table r",
+];
+
 /// Tables and views of the above.
 const MADE: &[&str] = &["view vv", "table s", "table d", "table u", "table r", "table t"];
 
@@ -198,9 +202,15 @@ pub fn uses(run: &mut Run<'_>) -> Result<()> {
         for (id, value) in values.enumerate() {
             run.judged(&format!("insert into t values ({}, {value})", id + 1))?;
         }
-        for text in USES {
+        // A column of `json` may be a key here, by its text: PostgreSQL refuses that.
+        let keys = if *ty == "json" { &[] } else { KEYS };
+        for text in USES.iter().chain(keys) {
             let text = text.replace("{v}", &value(ty, first)).replace("{w}", &value(ty, last)).replace("{ty}", ty);
-            run.judged(&text)?;
+            let refused = run.judged(&text)?;
+            // What follows is then about nothing on both sides.
+            if refused && text.starts_with("create table s ") {
+                run.theirs.query("drop table s")?;
+            }
         }
     }
     Ok(())
