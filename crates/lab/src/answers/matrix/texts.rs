@@ -188,6 +188,7 @@ const MADE: &[&str] = &["view vv", "table s", "table d", "table u", "table r", "
 /// Each type in each of these places, in their order.
 pub fn uses(run: &mut Run<'_>) -> Result<()> {
     for (ty, texts) in TYPES {
+        run.named(format!("uses:{}", ty.replace(' ', "_")));
         for made in MADE {
             run.both(&format!("drop {made} cascade"))?;
         }

@@ -398,7 +398,10 @@ impl Analyzer<'_> {
         }
         let args = match name {
             "concat" | "concat_ws" | "format" => {
-                args.into_iter().map(|arg| self.by_name(arg)).collect::<Result<Vec<_>>>()?
+                // The first of these two is a text by its declaration, and such a value is none by itself.
+                let texts = usize::from(name != "concat");
+                let shown = |(at, arg)| if at < texts { Ok(arg) } else { self.by_name(arg) };
+                args.into_iter().enumerate().map(shown).collect::<Result<Vec<_>>>()?
             }
             // In PostgreSQL they are functions in SQL with a cast in them.
             "quote_literal" | "quote_nullable" => {
