@@ -21,7 +21,8 @@
 //! | `zone.rs` | the lease on the landing zone, and blocks on their way to the log service | primary |
 //! | `xlog_node.rs` | the log service: its state machine with threads, files and sockets | log service |
 //! | `log_service.rs` | durable blocks for who pulls them, and the log that is kept for them | primary |
-//! | `page_client.rs` | pages from whichever page server answers best | primary |
+//! | `page_client.rs` | pages from whichever page server has them and answers best | primary |
+//! | `part.rs` | parts of the pages in messages, and which blocks of the log matter to one | all |
 //! | `primary.rs` | both, as what an open of the database asks for | primary |
 //! | `node.rs` | a page server that pulls, applies, checkpoints, fills and answers | page server |
 //!
@@ -34,6 +35,7 @@
 mod log_service;
 mod node;
 mod page_client;
+mod part;
 mod primary;
 mod xlog_node;
 mod zone;

@@ -5,17 +5,22 @@
 //! opened everything is held for a lease: consumers that the last process knew have yet to say where they are.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
-use resurgam_log::{Log, LogFollower, LogHold};
-use resurgam_rbio::{Answer, BlocksAnswer, Hello, Request, Role, Service};
+use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
+use resurgam_pageserver::Partitions;
+use resurgam_rbio::{Answer, Hello, PartOfBlocks, Request, Role, Service};
+
+use crate::part;
 
 /// Most bytes of blocks in an answer, whatever is asked for; one block is sent however long it is.
 const BYTES_MAX: usize = 16 << 20;
+/// Most bytes that are looked at for one that has few of them to get.
+const LOOKED_AT_MAX: usize = 64 << 20;
 /// Most blocks in an answer.
 const BLOCKS_MAX: usize = 4096;
 /// Longest wait on behalf of a request.
@@ -31,11 +36,14 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct LogServiceConfig {
     /// A consumer that has not asked for so long is forgotten, and log is no longer held for it.
     pub lease: Duration,
+    /// A mistake that tests make on purpose: of blocks that matter to who asks for a part of the log, every so many is left out.
+    #[doc(hidden)]
+    pub forgets: u32,
 }
 
 impl Default for LogServiceConfig {
     fn default() -> Self {
-        Self { lease: Duration::from_secs(600) }
+        Self { lease: Duration::from_secs(600), forgets: 0 }
     }
 }
 
@@ -75,6 +83,7 @@ pub(crate) struct LogService {
     config: LogServiceConfig,
     consumers: Mutex<Consumers>,
     closed: AtomicBool,
+    given: AtomicU32,
 }
 
 impl LogService {
@@ -84,7 +93,7 @@ impl LogService {
         let hold = log.hold("page servers that have not asked yet", log.oldest_lsn())?;
         let unknown = Some((hold, Instant::now() + config.lease));
         let consumers = Mutex::new(Consumers { all: HashMap::new(), unknown });
-        Ok(Self { log, database, first, config, consumers, closed: AtomicBool::new(false) })
+        Ok(Self { log, database, first, config, consumers, closed: AtomicBool::new(false), given: AtomicU32::new(0) })
     }
 
     /// The database is closed: who waits is told.
@@ -185,32 +194,50 @@ impl LogService {
         (name, from, durable): (&str, Lsn, Lsn),
         bytes_max: usize,
         wait: Duration,
+        part: Option<&Partitions>,
         goes_on: &dyn Fn() -> bool,
-    ) -> Result<BlocksAnswer> {
+    ) -> Result<PartOfBlocks> {
         let mut follower = self.begin(name, from, durable)?;
         let until = Instant::now() + wait;
-        let (mut blocks, mut bytes) = (Vec::new(), 0);
-        while blocks.len() < BLOCKS_MAX && bytes < bytes_max {
+        let (mut blocks, mut bytes, mut left_out, mut looked_at) = (Vec::new(), 0, 0, 0);
+        while blocks.len() < BLOCKS_MAX && bytes < bytes_max && looked_at < LOOKED_AT_MAX {
             self.check()?;
             let left = until.saturating_duration_since(Instant::now());
-            let next = follower.next(if blocks.is_empty() { left.min(LOOK) } else { Duration::ZERO })?;
+            let next =
+                follower.next(if blocks.is_empty() && left_out == 0 { left.min(LOOK) } else { Duration::ZERO })?;
             match next {
+                Some(block) if part.is_some_and(|part| self.leaves_out(&block, part)) => {
+                    left_out += 1;
+                    looked_at += block.payload_bytes();
+                }
                 Some(block) => {
                     let mut out = Vec::new();
                     block.put_bytes(&mut out);
                     bytes += out.len();
-                    blocks.push(out);
+                    blocks.push((block.lsn(), out));
                 }
-                None if blocks.is_empty() && !left.is_zero() && goes_on() => {}
+                None if blocks.is_empty() && left_out == 0 && !left.is_zero() && goes_on() => {}
                 None => break,
             }
         }
-        let answer = BlocksAnswer { blocks, complete_to: follower.position(), durable: self.log.flushed_lsn() };
+        let (complete_to, durable) = (follower.position(), self.log.flushed_lsn());
+        let answer = PartOfBlocks { blocks, complete_to, durable, left_out };
         if let Some(consumer) = self.consumers.lock().all.get_mut(name) {
             consumer.seen = Instant::now();
             consumer.follower = Some(follower);
         }
         Ok(answer)
+    }
+}
+
+impl LogService {
+    /// Whether a block has nothing for who has these pages.
+    fn leaves_out(&self, block: &LogBlock, part: &Partitions) -> bool {
+        if !part::matters(block.records(), part) {
+            return true;
+        }
+        let forgets = self.config.forgets;
+        forgets > 0 && self.given.fetch_add(1, Ordering::Relaxed) % forgets == forgets - 1
     }
 }
 
@@ -231,7 +258,14 @@ impl Service for LogService {
             Request::PullBlocks { consumer, from, durable, bytes_max, wait_ms } => {
                 let bytes_max = (*bytes_max as usize).clamp(1, BYTES_MAX);
                 let wait = Duration::from_millis(u64::from(*wait_ms)).min(WAIT_MAX);
-                self.pull((consumer, *from, *durable), bytes_max, wait, goes_on).map(Answer::Blocks)
+                let answer = self.pull((consumer, *from, *durable), bytes_max, wait, None, goes_on)?;
+                Ok(Answer::Blocks(part::whole(answer)))
+            }
+            Request::PullPart { consumer, from, durable, bytes_max, wait_ms, part } => {
+                let bytes_max = (*bytes_max as usize).clamp(1, BYTES_MAX);
+                let wait = Duration::from_millis(u64::from(*wait_ms)).min(WAIT_MAX);
+                let part = part::of_message(part)?;
+                self.pull((consumer, *from, *durable), bytes_max, wait, Some(&part), goes_on).map(Answer::PartOfBlocks)
             }
             Request::Position => {
                 let flushed = self.log.flushed_lsn();
@@ -239,6 +273,7 @@ impl Service for LogService {
             }
             Request::GetPage { .. }
             | Request::GetPages { .. }
+            | Request::Coverage
             | Request::Disseminate { .. }
             | Request::Hello { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "the primary gives no pages; page servers do"))

@@ -6,6 +6,7 @@
 //! | whoever gives the log cannot be reached | answers with what it has, and tries again, or the next one |
 //! | the log behind its position is not kept any more | begins anew, from archive and backup |
 //! | a sync of its file fails | the same: what the file has is not known |
+//! | it has some partitions only, and a record shows that one before it was left out of what it was given | applies all log since its last checkpoint again, and asks for whole log from there on |
 //! | archive or disk fail | applies no more until they do not; says why |
 //! | it is ahead of the primary's log | says so, and waits for an operator: one of the two is an old copy |
 
@@ -20,12 +21,17 @@ use parking_lot::{Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_log::Block;
 use resurgam_page::PageBuf;
-use resurgam_pageserver::{PageServer, PageServerConfig, PageServerStats, Seed};
+use resurgam_pageserver::{Gap, PageServer, PageServerConfig, PageServerStats, Partitions, Seed};
 use resurgam_rbio::{
-    Answer, BlocksAnswer, Connection, Hello, Peer, Request, Role, Server, ServerConfig, ServerStats, Service,
+    Answer, BlocksAnswer, Connection, Coverage, Hello, PartOfBlocks, Peer, Request, Role, Server, ServerConfig,
+    ServerStats, Service,
 };
 use resurgam_vfs::Vfs;
 
+use crate::part;
+
+/// The version of the messages that has parts of the pages.
+const PARTS_SINCE: u16 = 4;
 /// Longest wait for the log in one request.
 const PULL_WAIT: Duration = Duration::from_secs(1);
 /// Most of it in an answer, in bytes (one block, however long it is). After a failure it is asked for less at a time: over a network that
@@ -62,6 +68,10 @@ pub struct NodeConfig {
     pub checkpoint: Duration,
     /// Between two segments that nobody has asked for and that are fetched.
     pub fill_pause: Duration,
+    /// Which pages it has.
+    pub partitions: Partitions,
+    /// Only what matters to it of the log is asked for, where it does not have all pages.
+    pub filters_log: bool,
 }
 
 impl NodeConfig {
@@ -75,6 +85,8 @@ impl NodeConfig {
             memory_bytes: PageServerConfig::default().memory_bytes,
             checkpoint: Duration::from_secs(5),
             fill_pause: Duration::from_millis(5),
+            partitions: Partitions::all(),
+            filters_log: true,
         }
     }
 }
@@ -88,6 +100,9 @@ pub struct NodeStatus {
     pub primary_durable: Lsn,
     /// Times that it has begun anew since the start.
     pub made_anew: u64,
+    /// Blocks of the log that it was given, and that were left out for it.
+    pub blocks: u64,
+    pub blocks_left_out: u64,
     /// Why it applies nothing now.
     pub error: Option<String>,
     pub server: ServerStats,
@@ -104,6 +119,10 @@ struct Shared {
     /// Which of those that give the log is asked.
     log: AtomicUsize,
     made_anew: AtomicU64,
+    blocks: AtomicU64,
+    left_out: AtomicU64,
+    /// What is left out for it is not relied upon any more.
+    wants_all: AtomicBool,
     error: Mutex<Option<(Error, Instant)>>,
 }
 
@@ -130,9 +149,17 @@ impl PageServerNode {
             primary_durable: AtomicU64::new(0),
             log: AtomicUsize::new(0),
             made_anew: AtomicU64::new(0),
+            blocks: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
+            wants_all: AtomicBool::new(false),
             error: Mutex::default(),
         });
-        let server = Server::start(&listen, ServerConfig::default(), Arc::new(Pages(Arc::clone(&shared))))?;
+        let mut server_config = ServerConfig::default();
+        if !shared.config.partitions.is_all() {
+            // One that does not know of parts would ask it for any page.
+            server_config.oldest = PARTS_SINCE;
+        }
+        let server = Server::start(&listen, server_config, Arc::new(Pages(Arc::clone(&shared))))?;
         let mut this = Self { shared, server: Some(server), threads: Vec::new() };
         this.spawn("pull", |shared| shared.follow())?;
         this.spawn("keep", |shared| shared.keep())?;
@@ -161,6 +188,8 @@ impl PageServerNode {
             pages: shared.pages().map(|pages| pages.stats()),
             primary_durable: Lsn(shared.primary_durable.load(Ordering::SeqCst)),
             made_anew: shared.made_anew.load(Ordering::SeqCst),
+            blocks: shared.blocks.load(Ordering::SeqCst),
+            blocks_left_out: shared.left_out.load(Ordering::SeqCst),
             error: shared.error.lock().as_ref().map(|(error, _)| error.to_string()),
             server: self.server.as_ref().map(Server::stats).unwrap_or_default(),
         }
@@ -275,25 +304,92 @@ impl Shared {
         let mut before: Option<(Lsn, u32)> = None;
         while self.goes_on() {
             let (from, durable) = (pages.position(), pages.durable());
-            let request = Request::PullBlocks {
-                consumer: self.config.name.clone(),
-                from,
-                durable,
-                bytes_max: *bytes_max,
-                wait_ms: PULL_WAIT.as_millis() as u32,
-            };
-            let answer = match primary.call(&request, PULL_WAIT * 10)? {
-                Answer::Blocks(answer) => answer,
+            let request = self.pull(&hello, from, durable, *bytes_max);
+            let durable = match primary.call(&request, PULL_WAIT * 10)? {
+                Answer::Blocks(answer) => {
+                    self.apply(&pages, &answer, hello.segment_bytes, &mut before)?;
+                    answer.durable
+                }
+                Answer::PartOfBlocks(answer) => {
+                    if let Some(gap) = self.apply_part(&pages, &answer, hello.segment_bytes, &mut before)? {
+                        self.want_all(&pages, &gap);
+                        before = None;
+                        continue;
+                    }
+                    answer.durable
+                }
                 other => return Err(primary.unexpected(&other)),
             };
-            self.apply(&pages, &answer, hello.segment_bytes, &mut before)?;
-            self.primary_durable.fetch_max(answer.durable.0, Ordering::SeqCst);
+            self.primary_durable.fetch_max(durable.0, Ordering::SeqCst);
             *bytes_max = bytes_max.saturating_mul(2).min(PULL_BYTES_MAX);
             if self.error.lock().take().is_some() {
                 tracing::info!("the log is applied again, from LSN {from} on");
             }
         }
         Ok(())
+    }
+
+    /// What is asked for next: whole log, or what matters.
+    fn pull(&self, hello: &Hello, from: Lsn, durable: Lsn, bytes_max: u32) -> Request {
+        let (consumer, wait_ms) = (self.config.name.clone(), PULL_WAIT.as_millis() as u32);
+        let is_part = !self.config.partitions.is_all() && self.config.filters_log && hello.version >= PARTS_SINCE;
+        if is_part && !self.wants_all.load(Ordering::SeqCst) {
+            let part = part::to_message(&self.config.partitions);
+            return Request::PullPart { consumer, from, durable, bytes_max, wait_ms, part };
+        }
+        Request::PullBlocks { consumer, from, durable, bytes_max, wait_ms }
+    }
+
+    /// A record was left out that should not have been, or the device has lost a write.
+    fn want_all(&self, pages: &PageServer, gap: &Gap) {
+        self.wants_all.store(true, Ordering::SeqCst);
+        let from = pages.go_back();
+        tracing::error!(
+            "the record of page {} at LSN {} follows one at LSN {}, and what there is of the page is as of LSN {}: it was left out of the \
+             log that was asked for. All log from LSN {from} on is applied again, and from here on whole log is asked for",
+            gap.page,
+            gap.record,
+            gap.previous,
+            gap.have
+        );
+    }
+
+    /// As [`Shared::apply`], of blocks from which others were left out; a record that does not follow ends it.
+    fn apply_part(
+        &self,
+        pages: &PageServer,
+        answer: &PartOfBlocks,
+        segment_bytes: u64,
+        before: &mut Option<(Lsn, u32)>,
+    ) -> Result<Option<Gap>> {
+        for (lsn, bytes) in &answer.blocks {
+            let position = pages.position();
+            let block = Block::parse(bytes, *lsn, segment_bytes)?;
+            let header = block.header();
+            let follows = before.is_none_or(|(before, epoch)| {
+                header.epoch >= epoch && if *lsn == position { header.prev == before } else { header.prev > before }
+            });
+            if *lsn < position || !follows || block.next() > answer.durable.min(answer.complete_to) {
+                return Err(Error::corrupt(format!(
+                    "whoever gives the log has sent a block of the log at LSN {lsn} that does not follow, or is not durable"
+                )));
+            }
+            if let Some(gap) = pages.apply_filtered(block.lsn(), block.next(), block.records().map(Ok))? {
+                return Ok(Some(gap));
+            }
+            *before = Some((header.lsn, header.epoch));
+            self.blocks.fetch_add(1, Ordering::SeqCst);
+        }
+        if answer.complete_to < pages.position() || answer.complete_to > answer.durable {
+            return Err(Error::corrupt("whoever gives the log says that it is complete up to where it is not"));
+        }
+        if answer.complete_to > pages.position() {
+            pages.skip_to(answer.complete_to)?;
+            // The block before the next one is not known.
+            *before = None;
+        }
+        self.left_out.fetch_add(answer.left_out.into(), Ordering::SeqCst);
+        Ok(None)
     }
 
     /// `before`: the block that was applied last, and its epoch.
@@ -316,6 +412,7 @@ impl Shared {
             }
             pages.apply(block.lsn(), block.next(), block.records().map(Ok))?;
             *before = Some((header.lsn, header.epoch));
+            self.blocks.fetch_add(1, Ordering::SeqCst);
         }
         if pages.position() != answer.complete_to {
             return Err(Error::corrupt("the primary says that the log is complete up to where it is not"));
@@ -325,7 +422,11 @@ impl Shared {
 
     fn open(&self, hello: &Hello) -> Result<Arc<PageServer>> {
         let seed = (self.seeds)(hello.database, hello.first)?;
-        let config = PageServerConfig { memory_bytes: self.config.memory_bytes, ..PageServerConfig::default() };
+        let config = PageServerConfig {
+            memory_bytes: self.config.memory_bytes,
+            partitions: self.config.partitions.clone(),
+            ..PageServerConfig::default()
+        };
         let pages =
             PageServer::open(Arc::clone(&self.vfs), &self.config.dir, hello.database, hello.first, seed, config)?;
         let (position, missing) = (pages.position(), pages.stats().segments_missing);
@@ -391,7 +492,23 @@ impl Service for Pages {
 
     fn answer(&self, request: &Request, goes_on: &dyn Fn() -> bool) -> Result<Answer> {
         let (pages, _) = self.open()?;
+        let refused = match request {
+            Request::GetPage { page, .. } => !pages.has(*page),
+            // Each that it does not have is counted.
+            Request::GetPages { pages: wanted, .. } => {
+                wanted.iter().fold(false, |refused, (page, _)| !pages.has(*page) || refused)
+            }
+            _ => false,
+        };
+        if refused {
+            return Ok(Answer::Elsewhere(part::to_message(pages.partitions())));
+        }
         match request {
+            Request::Coverage => {
+                let PageServerStats { pages_missing, refused, .. } = pages.stats();
+                let part = part::to_message(pages.partitions());
+                Ok(Answer::Coverage(Coverage { part, missing: pages_missing, refused }))
+            }
             Request::GetPage { page, at_least, have, wait_ms } => {
                 let wait = Duration::from_millis(u64::from(*wait_ms)).min(WAIT_MAX);
                 get_page(&pages, *page, *at_least, *have, wait, goes_on)
@@ -403,7 +520,10 @@ impl Service for Pages {
                 ))
             }
             Request::Position => Ok(Answer::Position { applied: pages.position(), durable: pages.durable() }),
-            Request::PullBlocks { .. } | Request::Disseminate { .. } | Request::Hello { .. } => {
+            Request::PullBlocks { .. }
+            | Request::PullPart { .. }
+            | Request::Disseminate { .. }
+            | Request::Hello { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "a page server has no log to give, and takes none"))
             }
         }

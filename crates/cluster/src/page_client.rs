@@ -1,18 +1,24 @@
 //! Pages from whichever page server answers best.
 //!
-//! Every page server has all pages. The one that has answered fastest of late is asked; one that fails is left alone for a moment, which
+//! A page server says which partitions it has; it is asked again now and then, and says it with its refusal when it is asked for a page of
+//! another one. Of those that have a page the one that has answered fastest of late is asked; one that fails is left alone for a moment, which
 //! doubles while it fails. When none answers, the reader waits: a page server that dies is started again, or another one in its
 //! place, and statements do not fail meanwhile. A statement that is told to stop waits no longer.
 //!
-//! Pages that nobody waits for yet are asked for many at once, from one of them; what it does not give at once is left.
+//! Pages that nobody waits for yet are asked for many at once, from one of those who have them, for each partition; what is not given at once
+//! is left.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_engine::RemotePages;
 use resurgam_page::PageBuf;
-use resurgam_rbio::{Answer, Client, PAGES_MAX, Peer, Request, Role};
+use resurgam_pageserver::{PARTITION_PAGES_DEFAULT, Partitions};
+use resurgam_rbio::{Answer, Client, PAGES_MAX, Part, Peer, Request, Role};
+
+use crate::part;
 
 /// An answer is waited for for so long, before it is asked for again: the page server may have yet to apply log, or to fetch the page.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -28,17 +34,25 @@ const ALONE_MAX: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
 /// Every so many requests another server is asked than the best one: it may have become better.
 const EXPLORE: u64 = 64;
+/// What a page server has is asked again after so long; where nobody has a page, after this.
+const COVERAGE: Duration = Duration::from_secs(5);
+const COVERAGE_MISSED: Duration = Duration::from_millis(200);
 
 /// Settings.
 #[derive(Clone, Copy, Debug)]
 pub struct PageClientConfig {
     /// A reader waits for a page for so long when no page server answers; then its statement fails.
     pub patience: Duration,
+    /// Pages of a partition. A page server that has partitions of another size is not asked.
+    pub partition_pages: u64,
+    /// A mistake that tests make on purpose: pages of a batch that was split are given under their numbers in what was split off.
+    #[doc(hidden)]
+    pub splits_badly: bool,
 }
 
 impl Default for PageClientConfig {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(60) }
+        Self { patience: Duration::from_secs(60), partition_pages: PARTITION_PAGES_DEFAULT, splits_badly: false }
     }
 }
 
@@ -53,6 +67,23 @@ pub struct ReplicaStatus {
     pub latency: Duration,
     /// Why it is left alone now.
     pub error: Option<String>,
+    /// Which pages it has, how many of them it has to fetch yet, and how often it was asked for others, by anybody, as it has said last.
+    pub partitions: Option<Partitions>,
+    pub missing: u64,
+    pub refused: u64,
+    /// Times that it was asked from here for pages that it had no more.
+    pub elsewhere: u64,
+}
+
+/// What a page server has said of itself.
+#[derive(Default)]
+struct Said {
+    partitions: Option<Partitions>,
+    /// When it was asked last.
+    asked: Option<Instant>,
+    missing: u64,
+    refused: u64,
+    elsewhere: u64,
 }
 
 #[derive(Default)]
@@ -69,30 +100,54 @@ struct Health {
 struct Replica {
     client: Client,
     health: Mutex<Health>,
+    said: Mutex<Said>,
+    /// Pages of a partition of this database.
+    partition_pages: u64,
+}
+
+/// Who may have a page.
+enum Choice<'r> {
+    /// The best one, and how long to wait for its answer.
+    Ask(&'r Replica, Duration),
+    /// Nobody that can be asked now.
+    Wait,
+    /// Nobody that has said what it has.
+    Nobody,
 }
 
 /// See the module.
 pub(crate) struct PageClient {
     replicas: Vec<Replica>,
     config: PageClientConfig,
-    asked: std::sync::atomic::AtomicU64,
+    asked: AtomicU64,
+    /// Behind the highest page that was asked for.
+    end: AtomicU64,
 }
 
 impl PageClient {
     /// Nothing is connected yet.
     pub fn new(addresses: &[String], database: [u8; 16], config: PageClientConfig) -> Self {
         let me = Peer { role: Role::Primary, database };
-        let replicas =
-            addresses.iter().map(|address| Replica { client: Client::new(address, me), health: Mutex::default() });
-        Self { replicas: replicas.collect(), config, asked: Default::default() }
+        let replicas = addresses.iter().map(|address| Replica {
+            client: Client::new(address, me),
+            health: Mutex::default(),
+            said: Mutex::default(),
+            partition_pages: config.partition_pages,
+        });
+        Self { replicas: replicas.collect(), config, asked: Default::default(), end: Default::default() }
     }
 
     pub fn status(&self) -> Vec<ReplicaStatus> {
         self.replicas
             .iter()
             .map(|replica| {
+                let said = replica.said.lock();
                 let health = replica.health.lock();
                 ReplicaStatus {
+                    partitions: said.partitions.clone(),
+                    missing: said.missing,
+                    refused: said.refused,
+                    elsewhere: said.elsewhere,
                     address: replica.client.address().to_owned(),
                     pages: health.pages,
                     failures: health.failures,
@@ -103,30 +158,142 @@ impl PageClient {
             .collect()
     }
 
-    /// The best one of those that are not left alone, and how long to wait for its answer.
-    fn choose(&self) -> Option<(&Replica, Duration)> {
+    /// Behind the highest page that was asked for: the database is at least as long.
+    pub fn end(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// The best one of those that are not left alone and have the page, or have not said what they have.
+    fn choose(&self, page: PageId) -> Choice<'_> {
         let now = Instant::now();
-        let others = self.asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let mut up: Vec<_> = self
-            .replicas
-            .iter()
-            .filter_map(|replica| {
-                let health = replica.health.lock();
-                let alone = health.alone_until.is_some_and(|until| until > now);
-                (!alone).then_some((health.latency, replica))
-            })
-            .collect();
+        let others = self.asked.fetch_add(1, Ordering::Relaxed);
+        let mut up = Vec::new();
+        let mut nobody = true;
+        for replica in self.replicas.iter().filter(|replica| replica.may_have(page)) {
+            nobody = false;
+            let health = replica.health.lock();
+            if health.alone_until.is_none_or(|until| until <= now) {
+                up.push((health.latency, replica));
+            }
+        }
         let explored = (others % EXPLORE == EXPLORE - 1 && !up.is_empty())
             .then(|| up.swap_remove((others / EXPLORE) as usize % up.len()));
         let is_one_of_many = up.len() + usize::from(explored.is_some()) > 1;
-        let (latency, replica) = explored.or_else(|| up.into_iter().min_by_key(|(latency, _)| *latency))?;
-        let time = if is_one_of_many { (latency * SLOW).clamp(ANSWER_LEAST, ANSWER) } else { ANSWER };
-        Some((replica, time))
+        match explored.or_else(|| up.into_iter().min_by_key(|(latency, _)| *latency)) {
+            Some((latency, replica)) => {
+                let time = if is_one_of_many { (latency * SLOW).clamp(ANSWER_LEAST, ANSWER) } else { ANSWER };
+                Choice::Ask(replica, time)
+            }
+            None if nobody => Choice::Nobody,
+            None => Choice::Wait,
+        }
+    }
+
+    /// Nobody has the page: whether one of them says now that it does.
+    fn look_again(&self, page: PageId, stop: Stop<'_>) -> bool {
+        let mut found = false;
+        for replica in &self.replicas {
+            let is_up = replica.health.lock().alone_until.is_none_or(|until| until <= Instant::now());
+            let _ = is_up && replica.learn(page, COVERAGE_MISSED, ANSWER_LEAST, stop).is_ok();
+            found |= replica.may_have(page);
+        }
+        found
+    }
+
+    /// A page, with its partition where there are several.
+    fn name(&self, page: PageId) -> String {
+        if self.replicas.iter().all(|replica| replica.said.lock().partitions.as_ref().is_none_or(Partitions::is_all)) {
+            return format!("page {page}");
+        }
+        let pages = self.config.partition_pages;
+        let number = page.0 / pages;
+        let first = number * pages;
+        format!("page {page} of partition {number} (pages {first} to {})", first.saturating_add(pages - 1))
+    }
+
+    #[cold]
+    fn not_had(&self, page: PageId, nobody: bool) -> Error {
+        let (name, count, patience) = (self.name(page), self.replicas.len(), self.config.patience);
+        if nobody {
+            return Error::new(
+                ErrorKind::Io,
+                format!("{name} was not had within {patience:?}: none of the {count} page servers has that partition"),
+            )
+            .with_hint("Start a page server that has it (--partitions), or name the one that does (--page-servers); the statement can be tried again.");
+        }
+        let last = self.replicas.iter().find_map(|replica| replica.health.lock().error.clone());
+        let last = last.map_or_else(String::new, |error| format!(": {}", error.message()));
+        Error::new(
+            ErrorKind::Io,
+            format!("{name} was not had within {patience:?} from any of {count} page servers{last}"),
+        )
+        .with_hint("See that a page server runs, and that it can reach this server; the statement can be tried again.")
     }
 }
 
 impl Replica {
-    fn ask(&self, page: PageId, at_least: Lsn, time: Duration, stop: Stop<'_>, buf: &mut PageBuf) -> Result<()> {
+    /// Whether it has the page, as far as is known.
+    fn may_have(&self, page: PageId) -> bool {
+        self.said.lock().partitions.as_ref().is_none_or(|of| of.covers(page))
+    }
+
+    /// Asks what it has, if it has not said so, or not of late; whether it has the page.
+    fn learn(&self, page: PageId, after: Duration, time: Duration, stop: Stop<'_>) -> Result<bool> {
+        {
+            let mut said = self.said.lock();
+            let is_late = said.asked.is_none_or(|asked| asked.elapsed() >= after);
+            if !is_late && let Some(known) = &said.partitions {
+                return Ok(known.covers(page));
+            }
+            // Others go by what is known meanwhile.
+            said.asked = Some(Instant::now());
+        }
+        let outcome = match self.client.call_unless(&Request::Coverage, time, &|| stop().is_err()) {
+            Ok(Answer::Coverage(coverage)) => self.says(&coverage.part).map(|()| (coverage.missing, coverage.refused)),
+            Ok(_) => Err(Error::corrupt("an answer that is not which pages it has")),
+            // One of a version before there were partitions has all.
+            Err(error) if error.kind() == ErrorKind::NotSupported => {
+                self.said.lock().partitions = Some(Partitions::all());
+                Ok((0, 0))
+            }
+            Err(error) => {
+                stop()?;
+                Err(error)
+            }
+        };
+        let (missing, refused) = outcome.inspect_err(|error| self.failed(page, error))?;
+        let mut said = self.said.lock();
+        (said.missing, said.refused) = (missing, refused);
+        Ok(said.partitions.as_ref().is_some_and(|of| of.covers(page)))
+    }
+
+    /// It has said what it has.
+    fn says(&self, part: &Part) -> Result<()> {
+        let partitions = part::of_message(part)?;
+        part::check_size(&partitions, self.partition_pages)?;
+        let mut said = self.said.lock();
+        if said.partitions.as_ref().is_some_and(|known| *known != partitions) {
+            tracing::info!("the page server at {} has partitions {partitions} now", self.client.address());
+        }
+        said.partitions = Some(partitions);
+        Ok(())
+    }
+
+    /// It has refused one of these pages, and said what it has.
+    fn is_elsewhere(&self, wanted: &[(PageId, Lsn)], part: &Part) -> Result<()> {
+        self.says(part)?;
+        self.said.lock().elsewhere += 1;
+        if wanted.iter().all(|(page, _)| self.may_have(*page)) {
+            return Err(Error::corrupt("it has refused pages that it says it has"));
+        }
+        Ok(())
+    }
+
+    /// False: it does not have it, and says so.
+    fn ask(&self, page: PageId, at_least: Lsn, time: Duration, stop: Stop<'_>, buf: &mut PageBuf) -> Result<bool> {
+        if !self.learn(page, COVERAGE, time, stop)? {
+            return Ok(false);
+        }
         // It says that it has not applied enough before it is given up on.
         let wait_ms = (time / 2).as_millis() as u32;
         let request = Request::GetPage { page, at_least, have: Lsn::NONE, wait_ms };
@@ -135,8 +302,9 @@ impl Replica {
             Ok(Answer::Page(bytes)) if bytes.len() == PAGE_SIZE => {
                 buf.as_bytes_mut().copy_from_slice(&bytes);
                 // The reader looks at it once more. Here it is so that another server is asked for a good one.
-                buf.verify(page).map_err(|fault| Error::corrupt(format!("page {page}: {fault}")))
+                buf.verify(page).map(|()| true).map_err(|fault| Error::corrupt(format!("page {page}: {fault}")))
             }
+            Ok(Answer::Elsewhere(part)) => self.is_elsewhere(&[(page, at_least)], &part).map(|()| false),
             Ok(_) => Err(Error::corrupt("an answer that is no page")),
             Err(error) => {
                 // The server may be as good as any.
@@ -145,13 +313,15 @@ impl Replica {
             }
         };
         match &outcome {
-            Ok(()) => self.answered(1, Some(begun.elapsed())),
+            Ok(true) => self.answered(1, Some(begun.elapsed())),
+            Ok(false) => {}
             Err(error) => self.failed(page, error),
         }
         outcome
     }
 
-    /// Asks for pages, the first of which is named where it fails, and gives those that are had to `got`.
+    /// Asks for pages, the first of which is named where it fails, and gives those that are had to `got`. When it says that it does not have one
+    /// of them nothing is had.
     fn ask_for_many(
         &self,
         wanted: &[(PageId, Lsn)],
@@ -168,13 +338,15 @@ impl Replica {
                 self.answered(count as u64, None);
                 return Ok(());
             }
+            Ok(Answer::Elsewhere(part)) => self.is_elsewhere(wanted, &part),
             Ok(_) => Err(Error::corrupt("an answer that is not the pages asked for")),
             // One of the version before: one page after the other is better than each when it is needed.
             Err(error) if error.kind() == ErrorKind::NotSupported => {
                 let mut buf = PageBuf::zeroed();
                 for (at, (page, at_least)) in wanted.iter().enumerate() {
-                    self.ask(*page, *at_least, time, stop, &mut buf)?;
-                    got(at, buf.as_bytes());
+                    if self.ask(*page, *at_least, time, stop, &mut buf)? {
+                        got(at, buf.as_bytes());
+                    }
                 }
                 return Ok(());
             }
@@ -218,37 +390,40 @@ type Stop<'a> = &'a dyn Fn() -> Result<()>;
 impl RemotePages for PageClient {
     fn get_page(&self, page: PageId, at_least: Lsn, stop: Stop<'_>, buf: &mut PageBuf) -> Result<()> {
         let until = Instant::now() + self.config.patience;
-        let mut corrupt = 0;
+        self.end.fetch_max(page.0.saturating_add(1), Ordering::Relaxed);
+        let (mut corrupt, mut said) = (0, false);
         loop {
-            let outcome = match self.choose() {
-                Some((replica, time)) => replica.ask(page, at_least, time, stop, buf).map_err(|error| {
-                    let what = format!(
-                        "page {page} was not had from the page server at {}: {}",
-                        replica.client.address(),
-                        error.message()
-                    );
+            let choice = self.choose(page);
+            let outcome = match choice {
+                Choice::Ask(replica, time) => replica.ask(page, at_least, time, stop, buf).map_err(|error| {
+                    let (name, address) = (self.name(page), replica.client.address());
+                    let what = format!("{name} was not had from the page server at {address}: {}", error.message());
                     Error::new(error.kind(), what)
                 }),
-                None => {
+                Choice::Wait | Choice::Nobody => {
+                    let nobody = matches!(choice, Choice::Nobody);
+                    if nobody && self.look_again(page, stop) {
+                        continue;
+                    }
+                    if nobody && !said {
+                        tracing::warn!("{} is waited for: no page server has that partition", self.name(page));
+                        said = true;
+                    }
                     stop()?;
                     std::thread::sleep(LOOK);
                     if Instant::now() < until {
                         continue;
                     }
-                    let last = self.replicas.iter().find_map(|replica| replica.health.lock().error.clone());
-                    let last = last.map_or_else(String::new, |error| format!(": {}", error.message()));
-                    return Err(Error::new(
-                        ErrorKind::Io,
-                        format!("page {page} was not had within {:?} from any of {} page servers{last}", self.config.patience, self.replicas.len()),
-                    )
-                    .with_hint("See that a page server runs, and that it can reach this server; the statement can be tried again."));
+                    return Err(self.not_had(page, nobody));
                 }
             };
             if outcome.is_err() {
                 stop()?;
             }
             match outcome {
-                Ok(()) => return Ok(()),
+                Ok(true) => return Ok(()),
+                Ok(false) if Instant::now() >= until => return Err(self.not_had(page, true)),
+                Ok(false) => {}
                 // A page that none of them has sound.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     corrupt += 1;
@@ -267,9 +442,32 @@ impl RemotePages for PageClient {
     }
 
     fn get_pages(&self, wanted: &[(PageId, Lsn)], stop: Stop<'_>, got: &mut dyn FnMut(usize, &[u8])) {
-        if let Some((replica, time)) = self.choose() {
+        let mut rest: Vec<usize> = (0..wanted.len()).collect();
+        while let Some(first) = rest.first().copied() {
+            // Nobody is known to have it: it is looked for when it is needed.
+            let Choice::Ask(replica, time) = self.choose(wanted[first].0) else {
+                rest.remove(0);
+                continue;
+            };
+            if !matches!(replica.learn(wanted[first].0, COVERAGE, time, stop), Ok(true)) {
+                rest.remove(0);
+                continue;
+            }
+            let together = |at: &usize| replica.may_have(wanted[*at].0);
+            let (now, later): (Vec<_>, Vec<_>) = rest.into_iter().partition(together);
+            rest = later;
+            if now.is_empty() {
+                // It has said otherwise meanwhile.
+                continue;
+            }
+            let some: Vec<_> = now.iter().map(|at| wanted[*at]).collect();
             // They are more bytes than one.
-            let _ = replica.ask_for_many(wanted, (time * 2).min(ANSWER), stop, got);
+            let _ = replica.ask_for_many(&some, (time * 2).min(ANSWER), stop, &mut |at, page| {
+                got(if self.config.splits_badly { at } else { now[at] }, page);
+            });
+            if stop().is_err() {
+                return;
+            }
         }
     }
 }
@@ -281,7 +479,7 @@ mod tests {
     use parking_lot::Mutex;
     use resurgam_base::ObjectId;
     use resurgam_page::{PageType, op};
-    use resurgam_rbio::{Hello, Server, ServerConfig, Service};
+    use resurgam_rbio::{Coverage, Hello, Server, ServerConfig, Service};
 
     use super::*;
 
@@ -313,6 +511,9 @@ mod tests {
                     let even = |id: PageId| if id.0.is_multiple_of(2) { page(id) } else { Vec::new() };
                     Ok(Answer::Pages(pages.iter().map(|(id, _)| even(*id)).collect()))
                 }
+                Request::Coverage => {
+                    Ok(Answer::Coverage(Coverage { part: part::to_message(&Partitions::all()), ..Coverage::default() }))
+                }
                 _ => Err(Error::new(ErrorKind::NotSupported, "no")),
             }
         }
@@ -321,7 +522,9 @@ mod tests {
     /// A page server of this version gives many at once; one of the version before each by itself, all the same.
     #[test]
     fn neighbours_give_pages_ahead() {
-        for (newest, had, asked) in [(3, vec![0, 2, 4], (0, 1)), (2, vec![0, 1, 2, 3, 4], (5, 0))] {
+        for (newest, had, asked) in
+            [(4, vec![0, 2, 4], (0, 1)), (3, vec![0, 2, 4], (0, 1)), (2, vec![0, 1, 2, 3, 4], (5, 0))]
+        {
             let service = Arc::new(Even::default());
             let config = ServerConfig { newest, ..ServerConfig::default() };
             let server = Server::start("127.0.0.1:0", config, Arc::clone(&service) as _).expect("a server");

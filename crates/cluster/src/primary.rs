@@ -7,11 +7,15 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_engine::{Log, PageServerStatus, PageService, RemotePages};
 use resurgam_page::PageBuf;
+use resurgam_pageserver::Partitions;
 use resurgam_rbio::{Server, ServerConfig, ServerStats};
 
 use crate::log_service::{ConsumerStatus, LogService, LogServiceConfig};
 use crate::page_client::{PageClient, PageClientConfig, ReplicaStatus};
 use crate::zone::LandingZone;
+
+/// Ranges of pages of a page server that are shown.
+const RANGES_SHOWN: usize = 8;
 
 /// Settings of a primary.
 #[derive(Clone)]
@@ -32,6 +36,8 @@ pub struct PrimaryStatus {
     pub consumers: Vec<ConsumerStatus>,
     pub replicas: Vec<ReplicaStatus>,
     pub server: ServerStats,
+    /// The database has so many pages at least.
+    pub end: u64,
 }
 
 /// The page service of one database: to be given to its options.
@@ -62,6 +68,7 @@ impl Primary {
                 None => remote.log.iter().flat_map(|(log, _)| log.status()).collect(),
             },
             replicas: remote.pages.status(),
+            end: remote.pages.end(),
             server: remote.log.as_ref().map(|(_, server)| server.stats()).unwrap_or_default(),
         })
     }
@@ -93,11 +100,19 @@ impl PageService for Primary {
     }
 
     fn status(&self) -> Vec<PageServerStatus> {
-        let Some(PrimaryStatus { mut consumers, replicas, .. }) = Primary::status(self) else { return Vec::new() };
+        let Some(PrimaryStatus { mut consumers, replicas, end: remote_end, .. }) = Primary::status(self) else {
+            return Vec::new();
+        };
         let mut all: Vec<PageServerStatus> = replicas
             .into_iter()
             .map(|replica| PageServerStatus {
                 pages: replica.pages,
+                missing_pages: replica.partitions.as_ref().map(|_| replica.missing),
+                page_ranges: replica.partitions.as_ref().map(|of| ranges(of, remote_end)),
+                partition_pages: replica.partitions.as_ref().filter(|of| !of.is_all()).map(Partitions::pages),
+                partitions: replica.partitions.map(|of| of.to_string()),
+                refused: replica.refused,
+                elsewhere: replica.elsewhere,
                 failures: replica.failures,
                 latency: (replica.pages > 0).then_some(replica.latency),
                 error: replica.error,
@@ -121,6 +136,17 @@ impl PageService for Primary {
         }
         all
     }
+}
+
+/// The first ranges of pages, in a database of so many pages; it may grow, and they with it.
+fn ranges(of: &Partitions, end: u64) -> String {
+    if of.is_all() {
+        return "all".into();
+    }
+    let (ranges, _) = of.ranges(end, RANGES_SHOWN);
+    let mut text: Vec<String> = ranges.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+    text.push("…".into());
+    text.join(",")
 }
 
 fn of_consumer(server: &mut PageServerStatus, consumer: ConsumerStatus) {

@@ -18,13 +18,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
-use resurgam_log::{LogReader, oldest_segment};
-use resurgam_rbio::{Answer, BlocksAnswer, Consumer, Hello, Request, Role, Server, ServerConfig, ServerStats, Service};
+use resurgam_log::{Block, LogReader, oldest_segment};
+use resurgam_pageserver::Partitions;
+use resurgam_rbio::{Answer, Consumer, Hello, PartOfBlocks, Request, Role, Server, ServerConfig, ServerStats, Service};
 use resurgam_vfs::Vfs;
 use resurgam_xlog::{
     Cache, Control, Core, CoreConfig, CoreStatus, Input, LongTerm, Output, Piece, Position, Reader, Record,
 };
 use resurgam_xstore::Store;
+
+use crate::part;
 
 /// Longest wait on behalf of a request.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -219,6 +222,23 @@ impl Open {
         let mut pullers: Vec<Puller> = all.iter().map(of).collect();
         pullers.sort_by(|a, b| a.name.cmp(&b.name));
         pullers
+    }
+
+    /// One has asked.
+    fn note(&self, consumer: &str, from: Lsn, durable: Lsn) {
+        let mut pullers = self.pullers.lock();
+        if pullers.len() < CONSUMERS_MAX || pullers.contains_key(consumer) {
+            pullers.insert(consumer.to_owned(), (from, durable, Instant::now()));
+        }
+    }
+
+    /// Whether a block has something for who has these pages.
+    fn matters(&self, piece: &Piece, part: &Partitions) -> bool {
+        match Block::parse(&piece.bytes, piece.lsn, self.segment_bytes) {
+            Ok(block) => part::matters(block.records().map(Ok), part),
+            // Who gets it finds out.
+            Err(_) => true,
+        }
     }
 
     fn step(&self, input: Input) {
@@ -423,8 +443,9 @@ impl Log {
         from: Lsn,
         bytes_max: usize,
         wait: Duration,
+        part: Option<&Partitions>,
         goes_on: &dyn Fn() -> bool,
-    ) -> Result<BlocksAnswer> {
+    ) -> Result<PartOfBlocks> {
         let id = open.next_id.fetch_add(1, Ordering::SeqCst);
         let until = Instant::now() + wait + LOOK * 4;
         open.step(Input::Pull { id, from, bytes_max, wait });
@@ -440,11 +461,12 @@ impl Log {
         };
         drop(answers);
         match answer {
-            Some(Output::Answer { pieces, complete_to, hardened, .. }) => Ok(BlocksAnswer {
-                blocks: pieces.iter().map(|piece| piece.bytes.clone()).collect(),
-                complete_to,
-                durable: hardened,
-            }),
+            Some(Output::Answer { pieces, complete_to, hardened, .. }) => {
+                let goes = |piece: &&Arc<Piece>| part.is_none_or(|part| open.matters(piece, part));
+                let blocks: Vec<_> = pieces.iter().filter(goes).map(|piece| (piece.lsn, piece.bytes.clone())).collect();
+                let left_out = (pieces.len() - blocks.len()) as u32;
+                Ok(PartOfBlocks { blocks, complete_to, durable: hardened, left_out })
+            }
             Some(Output::Gone { oldest, .. }) => Err(Error::new(
                 ErrorKind::NotInPrerequisiteState,
                 format!("the log from LSN {from} on is not kept any more (kept is what is from LSN {oldest} on)"),
@@ -459,7 +481,7 @@ impl Log {
             None => {
                 open.step(Input::Forget { id });
                 open.answers.lock().remove(&id);
-                Ok(BlocksAnswer { blocks: Vec::new(), complete_to: from, durable: from })
+                Ok(PartOfBlocks { complete_to: from, durable: from, ..PartOfBlocks::default() })
             }
         }
     }
@@ -520,19 +542,22 @@ impl Service for Log {
             Request::PullBlocks { consumer, from, durable, bytes_max, wait_ms } => {
                 let bytes_max = (*bytes_max as usize).clamp(1, BYTES_MAX);
                 let wait = Duration::from_millis(u64::from(*wait_ms)).min(WAIT_MAX);
-                {
-                    let mut pullers = open.pullers.lock();
-                    if pullers.len() < CONSUMERS_MAX || pullers.contains_key(consumer) {
-                        pullers.insert(consumer.clone(), (*from, *durable, Instant::now()));
-                    }
-                }
-                self.pull(&open, *from, bytes_max, wait, goes_on).map(Answer::Blocks)
+                open.note(consumer, *from, *durable);
+                let answer = self.pull(&open, *from, bytes_max, wait, None, goes_on)?;
+                Ok(Answer::Blocks(part::whole(answer)))
+            }
+            Request::PullPart { consumer, from, durable, bytes_max, wait_ms, part } => {
+                let bytes_max = (*bytes_max as usize).clamp(1, BYTES_MAX);
+                let wait = Duration::from_millis(u64::from(*wait_ms)).min(WAIT_MAX);
+                let part = part::of_message(part)?;
+                open.note(consumer, *from, *durable);
+                self.pull(&open, *from, bytes_max, wait, Some(&part), goes_on).map(Answer::PartOfBlocks)
             }
             Request::Position => {
                 let status = open.core.lock().status();
                 Ok(Answer::Position { applied: status.disseminated, durable: status.destaged })
             }
-            Request::GetPage { .. } | Request::GetPages { .. } | Request::Hello { .. } => {
+            Request::GetPage { .. } | Request::GetPages { .. } | Request::Coverage | Request::Hello { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "the log service gives no pages; page servers do"))
             }
         }

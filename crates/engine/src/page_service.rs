@@ -55,6 +55,15 @@ pub struct PageServerStatus {
     pub silent: Option<Duration>,
     /// Why it is not asked now.
     pub error: Option<String>,
+    /// Which partitions it has (`all`, or numbers and what they are modulo), pages of one, and ranges of pages of them; none: it has not said so.
+    pub partitions: Option<String>,
+    pub partition_pages: Option<u64>,
+    pub page_ranges: Option<String>,
+    /// Pages that it has to fetch yet.
+    pub missing_pages: Option<u64>,
+    /// Requests for pages of other partitions: that it has refused, and that were made from here.
+    pub refused: u64,
+    pub elsewhere: u64,
 }
 
 impl Database {

@@ -1,4 +1,4 @@
-//! The covering cache: every page is in the file, at its number; those that were used last are in memory too, with what
+//! The covering cache: every page of the server's is in a file, at its place; those that were used last are in memory too, with what
 //! the log has changed since they were written (*Socrates*, section 4.6: stride-preserving, so that neighbouring pages
 //! are one read).
 //!
@@ -13,12 +13,11 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_page::{PageBuf, PageOp, op};
-use resurgam_vfs::File;
 
+use crate::files::PageFiles;
+use crate::partition::Partitions;
 use crate::seed::Seed;
 
-/// Pages of a segment: what is fetched at a time.
-pub(crate) const SEGMENT_PAGES: u64 = 128;
 const SHARDS: usize = 64;
 /// Pages that are written in one call, at most.
 const WRITE_PAGES: usize = 128;
@@ -32,6 +31,17 @@ pub(crate) struct PageRecord<'a> {
     /// The page's record before this one.
     pub previous: Lsn,
     pub body: &'a [u8],
+}
+
+/// A record came that does not follow the one before it of its page: one in between was left out, or a write of the page was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    pub page: PageId,
+    /// The record that came, and the one that it follows.
+    pub record: Lsn,
+    pub previous: Lsn,
+    /// What there is of the page.
+    pub have: Lsn,
 }
 
 struct Slot {
@@ -64,11 +74,13 @@ pub(crate) struct Counts {
 
 /// See the module.
 pub(crate) struct Cover {
-    file: Arc<dyn File>,
+    files: PageFiles,
     seed: Option<Arc<dyn Seed>>,
     shards: Vec<Mutex<Shard>>,
     /// Pages that a shard has in memory.
     shard_pages: usize,
+    /// Pages of a segment.
+    segment_pages: u64,
     /// Segments that existed when the server was seeded; those behind are there.
     seeded: u64,
     /// The highest LSN of pages that were seen in the file since the start, or written there, by bucket: what is made from the
@@ -83,31 +95,41 @@ fn bucket(page: PageId) -> usize {
     (page.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - WRITTEN_BUCKETS.trailing_zeros())) as usize
 }
 
-fn segment(page: PageId) -> u64 {
-    page.0 / SEGMENT_PAGES
-}
-
 impl Cover {
-    /// `there`: of the segments that existed when the server was seeded, which are there.
-    pub fn new(file: Arc<dyn File>, seed: Option<Arc<dyn Seed>>, memory_bytes: usize, there: &[bool]) -> Self {
+    /// `there`: of the segments that existed when the server was seeded, which are there, as far as they are its own.
+    pub fn new(
+        files: PageFiles,
+        partitions: &Partitions,
+        seed: Option<Arc<dyn Seed>>,
+        memory_bytes: usize,
+        there: &[bool],
+    ) -> Self {
         let mut shards: Vec<Mutex<Shard>> = Vec::new();
         shards.resize_with(SHARDS, Mutex::default);
-        for (number, _) in there.iter().enumerate().filter(|(_, there)| !**there) {
-            shards[number % SHARDS].get_mut().missing.insert(number as u64, ());
+        for (number, there) in (0..).zip(there) {
+            if !there && partitions.has_segment(number) {
+                shards[number as usize % SHARDS].get_mut().missing.insert(number, ());
+            }
         }
         let shard_pages = (memory_bytes / PAGE_SIZE / SHARDS).max(4);
         let mut written = Vec::new();
         written.resize_with(WRITTEN_BUCKETS, || AtomicU64::new(0));
         Self {
-            file,
+            files,
             seed,
             shards,
             shard_pages,
+            segment_pages: partitions.segment_pages(),
             seeded: there.len() as u64,
             written: written.into_boxed_slice(),
             failed: AtomicBool::new(false),
             counts: Counts::default(),
         }
+    }
+
+    /// The segment of a page.
+    pub fn segment(&self, page: PageId) -> u64 {
+        page.0 / self.segment_pages
     }
 
     fn shard(&self, segment: u64) -> MutexGuard<'_, Shard> {
@@ -119,7 +141,7 @@ impl Cover {
     /// # Errors
     /// `Corrupt`, naming the page, when it does not exist, or is damaged and cannot be mended; those of file and seed.
     pub fn copy(&self, page: PageId, buf: &mut PageBuf) -> Result<()> {
-        let mut shard = self.shard(segment(page));
+        let mut shard = self.shard(self.segment(page));
         let slot = self.load(&mut shard, page)?;
         slot.used = true;
         if slot.page.is_all_zero() && self.seed.is_some() {
@@ -134,11 +156,12 @@ impl Cover {
         Ok(())
     }
 
-    /// Applies records of pages of one segment, in order of LSNs.
+    /// Applies records of pages of one segment, in order of LSNs; returns how many changed a page. `filtered`: some may have been left out; the
+    /// first one that shows it is not applied, and nothing behind it.
     ///
     /// # Errors
     /// `Corrupt` when a record does not follow what there is of its page, and the page cannot be made anew; those of file and seed.
-    pub fn apply(&self, number: u64, records: &[PageRecord<'_>]) -> Result<u64> {
+    pub fn apply(&self, number: u64, records: &[PageRecord<'_>], filtered: bool) -> Result<(u64, Option<Gap>)> {
         let mut shard = self.shard(number);
         let mut applied = 0;
         for record in records {
@@ -150,6 +173,10 @@ impl Cover {
             if anew {
                 slot.page.as_bytes_mut().fill(0);
             } else if slot.page.lsn() != record.previous || slot.page.is_all_zero() {
+                if filtered {
+                    let (page, record, previous) = (record.page, record.lsn, record.previous);
+                    return Ok((applied, Some(Gap { page, record, previous, have: slot.page.lsn() })));
+                }
                 // What the file has of it is old: the device has lost a write.
                 self.mend(slot, record.page)?;
                 if slot.page.lsn() >= record.lsn {
@@ -174,7 +201,7 @@ impl Cover {
             }
             applied += 1;
         }
-        Ok(applied)
+        Ok((applied, None))
     }
 
     /// The page in memory: all zero if it does not exist.
@@ -187,11 +214,11 @@ impl Cover {
             }
             self.counts.hits.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.make_there(shard, segment(page))?;
+            self.make_there(shard, self.segment(page))?;
             self.make_room(shard)?;
             let mut slot = Slot { page: Box::new(PageBuf::zeroed()), dirty: false, used: false, broken: None };
             self.counts.reads.fetch_add(1, Ordering::Relaxed);
-            match self.file.read_at(slot.page.as_bytes_mut(), page.0 * PAGE_SIZE as u64) {
+            match self.files.read(page, slot.page.as_bytes_mut()) {
                 Ok(read) => {
                     slot.page.as_bytes_mut()[read..].fill(0);
                     if !slot.page.is_all_zero() {
@@ -272,13 +299,13 @@ impl Cover {
         }
         let Some(seed) = &self.seed else { return Err(Error::internal("a segment is missing, and there is no seed")) };
         // The boot page is nobody's to ask for.
-        let first = PageId((number * SEGMENT_PAGES).max(1));
-        let mut pages = vec![PageBuf::zeroed(); ((number + 1) * SEGMENT_PAGES - first.0) as usize];
+        let first = PageId((number * self.segment_pages).max(1));
+        let mut pages = vec![PageBuf::zeroed(); ((number + 1) * self.segment_pages - first.0) as usize];
         seed.make(first, &mut pages)?;
         let exists = |page: &PageBuf| !page.is_all_zero();
         if let Some(last) = pages.iter().rposition(exists) {
             let bytes: Vec<u8> = pages[..=last].iter().flat_map(|page| page.as_bytes().iter().copied()).collect();
-            self.file.write_at(&bytes, first.0 * PAGE_SIZE as u64)?;
+            self.files.write(first, &bytes)?;
         }
         shard.missing.remove(&number);
         self.counts.seeded_segments.fetch_add(1, Ordering::Relaxed);
@@ -301,7 +328,7 @@ impl Cover {
             if slot.dirty {
                 slot.page.seal();
                 self.note_written(page, slot.page.lsn());
-                if let Err(error) = self.file.write_at(slot.page.as_bytes(), page.0 * PAGE_SIZE as u64) {
+                if let Err(error) = self.files.write(page, slot.page.as_bytes()) {
                     shard.ring.push_front(page);
                     return Err(error);
                 }
@@ -371,7 +398,7 @@ impl Cover {
                         bytes.extend_from_slice(slot.page.as_bytes());
                     }
                 }
-                self.file.write_at(&bytes, first.0 * PAGE_SIZE as u64)?;
+                self.files.write(first, &bytes)?;
                 for page in now {
                     if let Some(slot) = shard.pages.get_mut(page) {
                         slot.dirty = false;
@@ -386,7 +413,7 @@ impl Cover {
         }
         // After a sync that failed the system may take what was not written for written: nothing that it says of this
         // file counts any more.
-        self.file.sync().inspect_err(|_| self.failed.store(true, Ordering::SeqCst))?;
+        self.files.sync().inspect_err(|_| self.failed.store(true, Ordering::SeqCst))?;
         Ok(there)
     }
 
@@ -396,13 +423,13 @@ impl Cover {
     }
 }
 
-/// The segment of a page, for who sorts records.
-pub(crate) fn segment_of(page: PageId) -> Result<u64> {
+/// Refuses pages that no page server has.
+pub(crate) fn check_file(page: PageId) -> Result<()> {
     if page.file() != 0 {
         return Err(Error::new(
             ErrorKind::NotSupported,
             format!("page {page} is in a version-store file; page servers have the pages of the data file"),
         ));
     }
-    Ok(segment(page))
+    Ok(())
 }

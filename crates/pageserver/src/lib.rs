@@ -11,7 +11,9 @@
 //! | file | concept |
 //! |---|---|
 //! | `server.rs` | the server: apply, get a page, checkpoint, fill |
-//! | `cover.rs` | the covering cache: every page in the file, the recent ones in memory |
+//! | `cover.rs` | the covering cache: every page in a file, the recent ones in memory |
+//! | `files.rs` | its files |
+//! | `partition.rs` | which pages a server has |
 //! | `seed.rs` | pages from archive and backup: a new server's, and those that a crash has torn |
 //! | `mark.rs` | what is durable: up to where the log is applied, and which segments are there |
 //! | `follow.rs` | the log of the same process as the source of blocks |
@@ -25,15 +27,21 @@
 //! 4. A segment that is not there has no record between the archive's end and the position, or it would have been fetched to
 //!    apply it. So it may be made as of any later end of the archive, and nothing needs to be kept for it.
 //! 5. Applying is idempotent by the page's LSN, and each record names the one before it: a gap is an error, never a page.
+//! 6. A page of a partition that the server does not have is never given, whatever a file of earlier times has of it; what the mark does not name
+//!    is not there.
 
 mod cover;
+mod files;
 mod follow;
 mod mark;
+mod partition;
 mod seed;
 mod server;
 #[cfg(test)]
 mod tests;
 
+pub use cover::Gap;
 pub use follow::LogTail;
+pub use partition::{PARTITION_COUNT_MAX, PARTITION_PAGES_DEFAULT, Partitions};
 pub use seed::{ArchiveSeed, Seed};
 pub use server::{PageServer, PageServerConfig, PageServerStats};

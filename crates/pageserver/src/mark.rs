@@ -2,8 +2,11 @@
 //! whole.
 //!
 //! ```text
-//! magic "RSPS" u32 | version u16 | zero u16 | database id | position u64 | segments u64 | a bit for each, in bytes | crc u32
+//! magic "RSPS" u32 | version u16 | zero u16 | database id | position u64 | segments u64 | a bit for each, in bytes |
+//!   from version 2 on: pages of a partition u64 | count u32 | a bit for each number below it, whether it is there, in bytes |
+//! crc u32
 //! ```
+//! Version 1 is of a server that has all pages, and is written for it.
 //!
 //! # Invariant
 //! It is written only when the file has all pages as of the position, synced, and the archive reaches at least as far.
@@ -14,9 +17,11 @@ use std::sync::Arc;
 use resurgam_base::{Error, ErrorKind, Lsn, Result, checksum};
 use resurgam_vfs::{Vfs, read_small, replace_small};
 
+use crate::partition::{PARTITION_COUNT_MAX, Partitions};
+
 const NAME: &str = "mark";
 const MAGIC: u32 = u32::from_le_bytes(*b"RSPS");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEAD: usize = 40;
 /// A mark is never longer: eight petabytes of pages.
 const BYTES_MAX: u64 = 1 << 30;
@@ -29,6 +34,8 @@ pub(crate) struct Mark {
     pub position: Lsn,
     /// Segments that existed when the server was seeded: whether each is there. All behind them are.
     pub there: Vec<bool>,
+    /// Which pages it has.
+    pub partitions: Partitions,
 }
 
 impl Mark {
@@ -85,15 +92,17 @@ impl Mark {
 
     fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_le_bytes().to_vec();
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let version = if self.partitions.is_all() { 1 } else { VERSION };
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&[0; 2]);
         out.extend_from_slice(&self.database);
         out.extend_from_slice(&self.position.0.to_le_bytes());
         out.extend_from_slice(&(self.there.len() as u64).to_le_bytes());
-        let at = out.len();
-        out.resize(at + self.there.len().div_ceil(8), 0);
-        for (number, _) in self.there.iter().enumerate().filter(|(_, there)| **there) {
-            out[at + number / 8] |= 1 << (number % 8);
+        put_bits(&mut out, self.there.iter().copied());
+        if version > 1 {
+            out.extend_from_slice(&self.partitions.pages().to_le_bytes());
+            out.extend_from_slice(&self.partitions.count().to_le_bytes());
+            put_bits(&mut out, (0..self.partitions.count()).map(|number| self.partitions.has(number.into())));
         }
         let crc = checksum(&out);
         out.extend_from_slice(&crc.to_le_bytes());
@@ -105,18 +114,42 @@ impl Mark {
         if checksum(body) != u32::from_le_bytes(*crc) {
             return None;
         }
-        let (head, bits) = body.split_at_checked(HEAD)?;
-        if head[..4] != MAGIC.to_le_bytes() || head[4..6] != VERSION.to_le_bytes() {
+        let (head, rest) = body.split_at_checked(HEAD)?;
+        let version = u16::from_le_bytes([head[4], head[5]]);
+        if head[..4] != MAGIC.to_le_bytes() || !(1..=VERSION).contains(&version) {
             return None;
         }
         let word = |at: usize| head[at..at + 8].try_into().ok().map(u64::from_le_bytes);
         let count = usize::try_from(word(32)?).ok()?;
-        if bits.len() != count.div_ceil(8) {
+        let (there, rest) = bits(rest, count)?;
+        let partitions = if version == 1 { Partitions::all() } else { partitions(rest)? };
+        if version == 1 && !rest.is_empty() {
             return None;
         }
-        let there = (0..count).map(|number| bits[number / 8] & 1 << (number % 8) != 0).collect();
-        Some(Self { database: head[8..24].try_into().ok()?, position: Lsn(word(24)?), there })
+        Some(Self { database: head[8..24].try_into().ok()?, position: Lsn(word(24)?), there, partitions })
     }
+}
+
+fn put_bits(out: &mut Vec<u8>, bits: impl ExactSizeIterator<Item = bool>) {
+    let at = out.len();
+    out.resize(at + bits.len().div_ceil(8), 0);
+    for (number, _) in bits.enumerate().filter(|(_, bit)| *bit) {
+        out[at + number / 8] |= 1 << (number % 8);
+    }
+}
+
+fn bits(bytes: &[u8], count: usize) -> Option<(Vec<bool>, &[u8])> {
+    let (bits, rest) = bytes.split_at_checked(count.div_ceil(8))?;
+    Some(((0..count).map(|number| bits[number / 8] & 1 << (number % 8) != 0).collect(), rest))
+}
+
+fn partitions(bytes: &[u8]) -> Option<Partitions> {
+    let (pages, rest) = bytes.split_first_chunk::<8>()?;
+    let (count, rest) = rest.split_first_chunk::<4>()?;
+    let count = Some(u32::from_le_bytes(*count)).filter(|count| *count <= PARTITION_COUNT_MAX)?;
+    let (mine, rest) = bits(rest, count as usize)?;
+    let numbers: Vec<u32> = (0..).zip(mine).filter(|(_, mine)| *mine).map(|(number, _)| number).collect();
+    Partitions::new(u64::from_le_bytes(*pages), count, &numbers).ok().filter(|_| rest.is_empty())
 }
 
 #[cfg(test)]
@@ -125,9 +158,10 @@ mod tests {
 
     #[test]
     fn round_trip_and_damage() {
-        for count in [0, 1, 8, 77] {
+        let some = Partitions::new(256, 11, &[0, 9]).unwrap();
+        for (count, partitions) in [0, 1, 8, 77].into_iter().flat_map(|n| [(n, Partitions::all()), (n, some.clone())]) {
             let there = (0..count).map(|n| n % 3 != 0).collect();
-            let mark = Mark { database: [3; 16], position: Lsn(77_000), there };
+            let mark = Mark { database: [3; 16], position: Lsn(77_000), there, partitions };
             let bytes = mark.encode();
             assert_eq!(Mark::decode(&bytes), Some(mark));
             for at in 0..bytes.len() {

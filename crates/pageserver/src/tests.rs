@@ -144,7 +144,7 @@ fn open(vfs: &SimVfs, seed: Option<&Arc<UpTo>>) -> Result<PageServer> {
         DATABASE,
         FIRST,
         seed,
-        PageServerConfig { memory_bytes: 0, early_mark: false },
+        PageServerConfig { memory_bytes: 0, ..PageServerConfig::default() },
     )
 }
 

@@ -34,5 +34,8 @@ mod server;
 mod tests;
 
 pub use client::{Client, Connection, Peer};
-pub use message::{Answer, BlocksAnswer, Consumer, Hello, PAGES_MAX, Request, Role, VERSION, VERSION_OLDEST};
+pub use message::{
+    Answer, BlocksAnswer, Consumer, Coverage, Hello, PAGES_MAX, PART_NUMBERS_MAX, Part, PartOfBlocks, Request, Role,
+    VERSION, VERSION_OLDEST,
+};
 pub use server::{Server, ServerConfig, ServerStats, Service};

@@ -9,13 +9,15 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use crate::frame::FRAME_HEADER_BYTES;
 
 /// The newest version of the messages that this program speaks, and the oldest.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 pub const VERSION_OLDEST: u16 = 1;
 
 /// Longest text in a message, in bytes: names and errors.
 const TEXT_BYTES_MAX: usize = 8 << 10;
 /// Most pages in a request.
 pub const PAGES_MAX: usize = 128;
+/// Most numbers in a [`Part`].
+pub const PART_NUMBERS_MAX: usize = 1024;
 /// Most blocks in an answer.
 const BLOCKS_MAX: usize = 1 << 16;
 
@@ -46,6 +48,14 @@ pub struct Hello {
     pub segment_bytes: u64,
 }
 
+/// Which pages: those of partitions of so many pages whose number, modulo `count`, is one of `numbers`. What it says need not make sense.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    pub pages: u64,
+    pub count: u32,
+    pub numbers: Vec<u32>,
+}
+
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -65,6 +75,10 @@ pub enum Request {
     /// Pages as in [`Request::GetPage`], each with what it must be as new as; from version 3 on. Those that cannot be had in that time, all
     /// together, are left out of the answer.
     GetPages { pages: Vec<(PageId, Lsn)>, wait_ms: u32 },
+    /// Which pages it has; from version 4 on.
+    Coverage,
+    /// As [`Request::PullBlocks`], of blocks with records of these pages; from version 4 on.
+    PullPart { consumer: String, from: Lsn, durable: Lsn, bytes_max: u32, wait_ms: u32, part: Part },
 }
 
 /// Blocks of the log.
@@ -76,6 +90,29 @@ pub struct BlocksAnswer {
     pub complete_to: Lsn,
     /// All log below is durable.
     pub durable: Lsn,
+}
+
+/// Those blocks of the log that matter to who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartOfBlocks {
+    /// In order, each with where it begins; header and records.
+    pub blocks: Vec<(Lsn, Vec<u8>)>,
+    /// All log below was asked for before, is in these blocks, or has no record of the pages that were named.
+    pub complete_to: Lsn,
+    /// All log below is durable.
+    pub durable: Lsn,
+    /// So many blocks were left out.
+    pub left_out: u32,
+}
+
+/// What a page server has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    pub part: Part,
+    /// Pages that it has to fetch yet.
+    pub missing: u64,
+    /// Requests for pages that it does not have, since its start.
+    pub refused: u64,
 }
 
 /// One that pulls the log from a log service.
@@ -110,6 +147,12 @@ pub enum Answer {
     },
     /// For each page that was asked for, in that order, its bytes; none: it cannot be had now. From version 3 on.
     Pages(Vec<Vec<u8>>),
+    /// From version 4 on.
+    Coverage(Coverage),
+    /// It does not have the page, or one of the pages, that were asked for: this is what it has. From version 4 on.
+    Elsewhere(Part),
+    /// From version 4 on.
+    PartOfBlocks(PartOfBlocks),
 }
 
 impl Request {
@@ -121,6 +164,7 @@ impl Request {
             Self::GetPage { .. } | Self::PullBlocks { .. } | Self::Position => 1,
             Self::Disseminate { .. } => 2,
             Self::GetPages { .. } => 3,
+            Self::Coverage | Self::PullPart { .. } => 4,
         }
     }
 
@@ -153,6 +197,12 @@ impl Request {
                     out.u64(page.0).u64(at_least.0);
                 }
             }
+            Self::Coverage => {
+                out.u8(7);
+            }
+            Self::PullPart { consumer, from, durable, bytes_max, wait_ms, part } => {
+                out.u8(8).text(consumer).u64(from.0).u64(durable.0).u32(*bytes_max).u32(*wait_ms).part(part);
+            }
         }
         out.0
     }
@@ -179,12 +229,7 @@ impl Request {
             4 => Self::Position,
             5 => {
                 let (epoch, start, hardened) = (from.u32()?, Lsn(from.u64()?), Lsn(from.u64()?));
-                let (zone_bound, count) = (from.u64()?, from.u32()? as usize);
-                if count > BLOCKS_MAX {
-                    return Err(Error::corrupt(format!("a request with {count} blocks of the log")));
-                }
-                let blocks =
-                    (0..count).map(|_| Ok((Lsn(from.u64()?), from.bytes()?.to_vec()))).collect::<Result<_>>()?;
+                let (zone_bound, blocks) = (from.u64()?, from.blocks("a request")?);
                 Self::Disseminate { epoch, start, hardened, zone_bound, blocks }
             }
             6 => {
@@ -195,6 +240,15 @@ impl Request {
                 let pages = (0..count).map(|_| Ok((PageId(from.u64()?), Lsn(from.u64()?)))).collect::<Result<_>>()?;
                 Self::GetPages { pages, wait_ms }
             }
+            7 => Self::Coverage,
+            8 => Self::PullPart {
+                consumer: from.text()?,
+                from: Lsn(from.u64()?),
+                durable: Lsn(from.u64()?),
+                bytes_max: from.u32()?,
+                wait_ms: from.u32()?,
+                part: from.part()?,
+            },
             kind => return Err(unknown("request", kind)),
         };
         from.end().map(|()| request)
@@ -238,6 +292,18 @@ impl Answer {
                 out.u8(8).u32(pages.len() as u32);
                 for page in pages {
                     out.bytes(page);
+                }
+            }
+            Self::Coverage(Coverage { part, missing, refused }) => {
+                out.u8(9).part(part).u64(*missing).u64(*refused);
+            }
+            Self::Elsewhere(part) => {
+                out.u8(10).part(part);
+            }
+            Self::PartOfBlocks(PartOfBlocks { blocks, complete_to, durable, left_out }) => {
+                out.u8(11).u64(complete_to.0).u64(durable.0).u32(*left_out).u32(blocks.len() as u32);
+                for (lsn, block) in blocks {
+                    out.u64(lsn.0).bytes(block);
                 }
             }
         }
@@ -302,6 +368,13 @@ impl Answer {
                 }
                 Self::Pages((0..count).map(|_| Ok(from.bytes()?.to_vec())).collect::<Result<_>>()?)
             }
+            9 => Self::Coverage(Coverage { part: from.part()?, missing: from.u64()?, refused: from.u64()? }),
+            10 => Self::Elsewhere(from.part()?),
+            11 => {
+                let (complete_to, durable, left_out) = (Lsn(from.u64()?), Lsn(from.u64()?), from.u32()?);
+                let blocks = from.blocks("an answer")?;
+                Self::PartOfBlocks(PartOfBlocks { blocks, complete_to, durable, left_out })
+            }
             kind => return Err(unknown("answer", kind)),
         };
         from.end().map(|()| answer)
@@ -362,6 +435,10 @@ impl Writer {
     fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.u32(bytes.len() as u32).raw(bytes)
     }
+    fn part(&mut self, Part { pages, count, numbers }: &Part) -> &mut Self {
+        self.u64(*pages).u32(*count).u32(numbers.len() as u32);
+        numbers.iter().fold(self, |out, number| out.u32(*number))
+    }
     /// Cut off where it is too long.
     fn text(&mut self, text: &str) -> &mut Self {
         self.bytes(&text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES_MAX)])
@@ -400,6 +477,21 @@ impl<'a> Reader<'a> {
         let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= TEXT_BYTES_MAX);
         text.map(str::to_owned).ok_or_else(|| Error::corrupt("a text in a message is too long, or no text"))
     }
+    fn part(&mut self) -> Result<Part> {
+        let (pages, count, numbers) = (self.u64()?, self.u32()?, self.u32()? as usize);
+        if numbers > PART_NUMBERS_MAX {
+            return Err(Error::corrupt(format!("a part of {numbers} numbers of partitions")));
+        }
+        Ok(Part { pages, count, numbers: (0..numbers).map(|_| self.u32()).collect::<Result<_>>()? })
+    }
+    /// Each with where it begins.
+    fn blocks(&mut self, what: &str) -> Result<Vec<(Lsn, Vec<u8>)>> {
+        let count = self.u32()? as usize;
+        if count > BLOCKS_MAX {
+            return Err(Error::corrupt(format!("{what} with {count} blocks of the log")));
+        }
+        (0..count).map(|_| Ok((Lsn(self.u64()?), self.bytes()?.to_vec()))).collect()
+    }
     fn role(&mut self) -> Result<Role> {
         match self.u8()? {
             1 => Ok(Role::Primary),
@@ -419,6 +511,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn part() -> Part {
+        Part { pages: 128, count: 7, numbers: vec![0, 3, 6] }
+    }
 
     fn requests() -> Vec<Request> {
         vec![
@@ -440,6 +536,15 @@ mod tests {
                 blocks: vec![(Lsn(5), vec![6, 7]), (Lsn(8), vec![])],
             },
             Request::GetPages { pages: vec![(PageId(5), Lsn(6)), (PageId(7), Lsn(8))], wait_ms: 9 },
+            Request::Coverage,
+            Request::PullPart {
+                consumer: "page server ö".into(),
+                from: Lsn(1),
+                durable: Lsn(2),
+                bytes_max: 3,
+                wait_ms: 4,
+                part: part(),
+            },
         ]
     }
 
@@ -459,6 +564,14 @@ mod tests {
                 consumers: vec![Consumer { name: "ä".into(), position: Lsn(3), durable: Lsn(4), silent_ms: 5 }],
             },
             Answer::Pages(vec![vec![1, 2, 3], vec![], vec![4]]),
+            Answer::Coverage(Coverage { part: part(), missing: 5, refused: 6 }),
+            Answer::Elsewhere(part()),
+            Answer::PartOfBlocks(PartOfBlocks {
+                blocks: vec![(Lsn(512), vec![1, 2]), (Lsn(2048), vec![3])],
+                complete_to: Lsn(5),
+                durable: Lsn(6),
+                left_out: 7,
+            }),
             Answer::Error(Error::new(ErrorKind::NotADatabase, "another one").with_hint("look").with_detail("what")),
         ]
     }
@@ -492,6 +605,10 @@ mod tests {
             let answer = Answer::Pages(vec![vec![1]; count]);
             assert_eq!(Answer::decode(&answer.encode()[FRAME_HEADER_BYTES..]).is_ok(), count <= PAGES_MAX);
         }
+        for count in [PART_NUMBERS_MAX, PART_NUMBERS_MAX + 1] {
+            let answer = Answer::Elsewhere(Part { pages: 1, count: 1, numbers: vec![0; count] });
+            assert_eq!(Answer::decode(&answer.encode()[FRAME_HEADER_BYTES..]).is_ok(), count <= PART_NUMBERS_MAX);
+        }
     }
 
     #[test]
@@ -505,7 +622,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 1u8..9) {
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 1u8..13) {
             let with_kind = [&[kind], &bytes[..]].concat();
             for bytes in [&bytes, &with_kind] {
                 if let Ok(request) = Request::decode(bytes) {

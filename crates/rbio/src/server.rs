@@ -33,6 +33,8 @@ pub struct ServerConfig {
     pub request_bytes_max: usize,
     /// The newest version of the messages that is spoken: an older one for tests of neighbours.
     pub newest: u16,
+    /// The oldest version that is spoken: a newer one where a client must know what came with it.
+    pub oldest: u16,
 }
 
 impl Default for ServerConfig {
@@ -42,6 +44,7 @@ impl Default for ServerConfig {
             idle: Duration::from_secs(600),
             request_bytes_max: REQUEST_BYTES_MAX,
             newest: VERSION,
+            oldest: VERSION_OLDEST,
         }
     }
 }
@@ -309,11 +312,12 @@ fn answer(message: &[u8], spoken: Option<u16>, shared: &Shared) -> Answer {
 
 fn greet(shared: &Shared, oldest: u16, newest: u16, role: Role, database: [u8; 16]) -> Result<Answer> {
     let version = newest.min(shared.config.newest);
-    if version < oldest.max(VERSION_OLDEST) {
+    let least = shared.config.oldest.max(VERSION_OLDEST);
+    if version < oldest.max(least) {
         return Err(Error::new(
             ErrorKind::NewerFormat,
             format!(
-                "versions {oldest} to {newest} of the messages are spoken on one side, {VERSION_OLDEST} to {} on the other",
+                "versions {oldest} to {newest} of the messages are spoken on one side, {least} to {} on the other",
                 shared.config.newest
             ),
         )

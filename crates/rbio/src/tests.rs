@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 
 use crate::frame::FRAME_HEADER_BYTES;
-use crate::message::{Answer, Hello, Request, Role};
+use crate::message::{Answer, Coverage, Hello, Part, Request, Role};
 use crate::{Client, Connection, Peer, Server, ServerConfig, Service};
 
 const DATABASE: [u8; 16] = [5; 16];
@@ -34,6 +34,10 @@ impl Service for Numbers {
             Request::GetPages { pages, .. } => {
                 Ok(Answer::Pages(pages.iter().map(|(page, _)| page.0.to_le_bytes().to_vec()).collect()))
             }
+            Request::Coverage => Ok(Answer::Coverage(Coverage {
+                part: Part { pages: 128, count: 4, numbers: vec![1, 3] },
+                ..Coverage::default()
+            })),
             Request::GetPage { page, .. } => Ok(Answer::Page(page.0.to_le_bytes().repeat(1024))),
             _ => Err(Error::new(ErrorKind::NotSupported, "no")),
         }
@@ -90,9 +94,15 @@ fn another_database_and_other_versions_are_refused() {
     assert!(Connection::open(&address, Peer { database: [0; 16], ..ME }, TIME).is_ok(), "whichever it is");
     let mut connection = Connection::open(&address, ME, TIME).unwrap();
     // Neighbouring versions work together; it is the highest that both know.
-    for (oldest, newest, fits) in
-        [(1, 1, Some(1)), (2, 3, Some(3)), (3, 4, Some(3)), (4, 5, None), (0, 0, None), (0, 9, Some(3))]
-    {
+    for (oldest, newest, fits) in [
+        (1, 1, Some(1)),
+        (2, 3, Some(3)),
+        (3, 4, Some(4)),
+        (4, 5, Some(4)),
+        (5, 6, None),
+        (0, 0, None),
+        (0, 9, Some(4)),
+    ] {
         let hello = Request::Hello { oldest, newest, role: Role::Client, database: DATABASE };
         match connection.call(&hello, TIME).unwrap() {
             Answer::Hello(hello) => assert_eq!(Some(hello.version), fits),
@@ -125,6 +135,25 @@ fn neighbours_agree_on_what_can_be_asked() {
         is_page(client.call(&page(8), TIME), 8);
     }
     assert_eq!((old.stats().connections, old.stats().errors), (1, 0), "the connection is as good as before");
+}
+
+/// A server that has a part of the pages says so to those who know what that is, and speaks to no others.
+#[test]
+fn a_server_may_ask_for_a_newer_client() {
+    let new = start(ServerConfig { oldest: 4, ..ServerConfig::default() });
+    let client = Client::new(&new.address().to_string(), ME);
+    let Answer::Coverage(coverage) = client.call(&Request::Coverage, TIME).unwrap() else { panic!("no coverage") };
+    assert_eq!(coverage.part.numbers, [1, 3]);
+    let mut connection = Connection::open(&new.address().to_string(), ME, TIME).unwrap();
+    let hello = Request::Hello { oldest: 1, newest: 3, role: Role::Client, database: DATABASE };
+    match connection.call(&hello, TIME).unwrap() {
+        Answer::Error(error) => assert_eq!(error.kind(), ErrorKind::NewerFormat, "{error}"),
+        other => panic!("{other:?}"),
+    }
+    let old = start(ServerConfig { newest: 3, ..ServerConfig::default() });
+    let client = Client::new(&old.address().to_string(), ME);
+    assert_eq!(client.call(&Request::Coverage, TIME).unwrap_err().kind(), ErrorKind::NotSupported);
+    is_page(client.call(&page(8), TIME), 8);
 }
 
 /// Who waits is told to stop, and goes on at once.

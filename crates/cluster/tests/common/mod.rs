@@ -12,7 +12,7 @@ use resurgam_cluster::{
     XlogConfig, XlogNode, ZoneConfig,
 };
 use resurgam_engine::*;
-use resurgam_pageserver::{ArchiveSeed, Seed};
+use resurgam_pageserver::{ArchiveSeed, Partitions, Seed};
 use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xlog::{Control, CoreConfig, StoreControl};
 use resurgam_xstore::{FolderStore, Store};
@@ -38,6 +38,11 @@ pub struct Cluster {
     pub log_bytes_max: u64,
     pub buffer_pages: usize,
     pub read_ahead_pages: usize,
+    /// Pages of a partition, and which partitions each page server has; none: all.
+    pub partition_pages: u64,
+    pub partitions: Vec<String>,
+    /// See [`LogServiceConfig`].
+    pub forgets: u32,
 }
 
 /// Whatever can be done to a record, until it is out of reach.
@@ -127,8 +132,8 @@ impl Cluster {
             listen: None,
             zone: Some(Arc::clone(&zone)),
             page_servers: self.pages_seen.clone(),
-            log: LogServiceConfig { lease: self.lease },
-            pages: PageClientConfig { patience: self.patience },
+            log: LogServiceConfig { lease: self.lease, forgets: self.forgets },
+            pages: self.client(),
         }));
         Zoned { primary, zone, record, lost }
     }
@@ -162,6 +167,17 @@ impl Cluster {
             log_bytes_max: 1 << 30,
             buffer_pages: 64,
             read_ahead_pages: 128,
+            partition_pages: 128,
+            partitions: Vec::new(),
+            forgets: 0,
+        }
+    }
+
+    fn client(&self) -> PageClientConfig {
+        PageClientConfig {
+            patience: self.patience,
+            partition_pages: self.partition_pages,
+            ..PageClientConfig::default()
         }
     }
 
@@ -178,6 +194,9 @@ impl Cluster {
         );
         config.memory_bytes = 1 << 20;
         config.checkpoint = Duration::from_millis(200);
+        if let Some(text) = self.partitions.get(number) {
+            config.partitions = Partitions::parse(text, self.partition_pages).expect("partitions");
+        }
         let (archive, backups) = (self.path("archive"), self.path("backups"));
         let seeds: SeedSource = Box::new(move |database, first| {
             let open = |path: &Path| -> Result<Arc<dyn Store>> {
@@ -198,8 +217,8 @@ impl Cluster {
             listen: Some(self.log.clone()),
             zone: None,
             page_servers: self.pages_seen.clone(),
-            log: LogServiceConfig { lease: self.lease },
-            pages: PageClientConfig { patience: self.patience },
+            log: LogServiceConfig { lease: self.lease, forgets: self.forgets },
+            pages: self.client(),
         }))
     }
 
