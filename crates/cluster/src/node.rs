@@ -195,6 +195,11 @@ impl PageServerNode {
         }
     }
 
+    /// Of its partitions those of which pages are missing, and how many at most; none where it has all pages.
+    pub fn missing_by_partition(&self) -> Vec<(u64, u64)> {
+        self.shared.pages().map(|pages| pages.missing_by_partition()).unwrap_or_default()
+    }
+
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         self.server = None;

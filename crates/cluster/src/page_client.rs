@@ -189,13 +189,12 @@ impl PageClient {
         }
     }
 
-    /// Nobody has the page: whether one of them says now that it does.
+    /// Nobody has the page who can be asked: whether one of the others says now that it does.
     fn look_again(&self, page: PageId, stop: Stop<'_>) -> bool {
         let mut found = false;
-        for replica in &self.replicas {
+        for replica in self.replicas.iter().filter(|replica| !replica.may_have(page)) {
             let is_up = replica.health.lock().alone_until.is_none_or(|until| until <= Instant::now());
-            let _ = is_up && replica.learn(page, COVERAGE_MISSED, ANSWER_LEAST, stop).is_ok();
-            found |= replica.may_have(page);
+            found |= is_up && replica.learn(page, COVERAGE_MISSED, ANSWER_LEAST, stop).is_ok_and(|has| has);
         }
         found
     }
@@ -402,7 +401,7 @@ impl RemotePages for PageClient {
                 }),
                 Choice::Wait | Choice::Nobody => {
                     let nobody = matches!(choice, Choice::Nobody);
-                    if nobody && self.look_again(page, stop) {
+                    if self.look_again(page, stop) {
                         continue;
                     }
                     if nobody && !said {
@@ -539,6 +538,120 @@ mod tests {
             let status = &client.status()[0];
             assert!(status.failures == 0 && status.pages > 0 && status.error.is_none(), "{status:?}");
         }
+    }
+
+    /// Has the pages of some partitions of four pages; those are others after a while.
+    struct Some(Mutex<(Partitions, u32)>);
+
+    impl Service for Some {
+        fn hello(&self, _: Role) -> Result<Hello> {
+            Ok(Hello { version: 0, role: Role::PageServer, database: [5; 16], first: Lsn(1), segment_bytes: 1 << 20 })
+        }
+        fn answer(&self, request: &Request, _: &dyn Fn() -> bool) -> Result<Answer> {
+            let mut state = self.0.lock();
+            let has = |id: &PageId| state.0.covers(*id);
+            match request {
+                Request::GetPage { page: id, .. } if has(id) => Ok(Answer::Page(page(*id))),
+                Request::GetPages { pages, .. } if pages.iter().all(|(id, _)| has(id)) => {
+                    state.1 += 1;
+                    Ok(Answer::Pages(pages.iter().map(|(id, _)| page(*id)).collect()))
+                }
+                Request::GetPage { .. } | Request::GetPages { .. } => Ok(Answer::Elsewhere(part::to_message(&state.0))),
+                Request::Coverage => {
+                    Ok(Answer::Coverage(Coverage { part: part::to_message(&state.0), ..Coverage::default() }))
+                }
+                _ => Err(Error::new(ErrorKind::NotSupported, "no")),
+            }
+        }
+    }
+
+    fn some(partitions: &[(u64, u32, &[u32])]) -> (Vec<Arc<Some>>, Vec<Server>, Vec<String>) {
+        let of = |(pages, count, numbers): &(u64, u32, &[u32])| {
+            Arc::new(Some(Mutex::new((Partitions::new(*pages, *count, numbers).expect("partitions"), 0))))
+        };
+        let services: Vec<_> = partitions.iter().map(of).collect();
+        let start = |service: &Arc<Some>| {
+            Server::start("127.0.0.1:0", ServerConfig::default(), Arc::clone(service) as _).expect("a server")
+        };
+        let servers: Vec<_> = services.iter().map(start).collect();
+        let addresses = servers.iter().map(|server| server.address().to_string()).collect();
+        (services, servers, addresses)
+    }
+
+    fn client(addresses: &[String], splits_badly: bool) -> PageClient {
+        let patience = Duration::from_millis(300);
+        PageClient::new(addresses, [5; 16], PageClientConfig { patience, partition_pages: 4, splits_badly })
+    }
+
+    /// What a batch over the borders of partitions brings, and whether each page is at its place.
+    fn batch(client: &PageClient, first: u64, count: u64) -> (usize, bool) {
+        let wanted: Vec<_> = (first..first + count).map(|id| (PageId(id), Lsn(1))).collect();
+        let (mut had, mut right) = (0, true);
+        client.get_pages(&wanted, &|| Ok(()), &mut |at, bytes| {
+            had += 1;
+            right &= bytes == page(wanted[at].0);
+        });
+        (had, right)
+    }
+
+    #[test]
+    fn a_batch_is_split_over_partitions() {
+        let (services, _servers, addresses) = some(&[(4, 3, &[0]), (4, 3, &[1]), (4, 3, &[2])]);
+        let right = client(&addresses, false);
+        assert_eq!(batch(&right, 2, 40), (40, true));
+        assert!(services.iter().all(|service| service.0.lock().1 == 1), "one request each");
+        // One of them is not there: what the others have comes all the same.
+        let addresses = [addresses[0].clone(), addresses[1].clone(), "127.0.0.1:1".to_owned()];
+        assert_eq!(batch(&client(&addresses, false), 0, 24), (16, true));
+        // A mistake is seen: pages at other places than their own.
+        let (had, is_right) = batch(&client(&addresses, true), 2, 40);
+        assert!(had > 0 && !is_right);
+    }
+
+    /// Whoever has other partitions than is believed says so, and is believed.
+    #[test]
+    fn a_stale_map_is_mended() {
+        let (services, _servers, addresses) = some(&[(4, 2, &[0]), (4, 2, &[1])]);
+        let client = client(&addresses, false);
+        let mut buf = PageBuf::zeroed();
+        let mut get = |id| client.get_page(PageId(id), Lsn(1), &|| Ok(()), &mut buf);
+        (0..64).for_each(|id| get(id).expect("a page"));
+        let swap = |a: u32, b: u32| {
+            services[0].0.lock().0 = Partitions::new(4, 2, &[a]).expect("partitions");
+            services[1].0.lock().0 = Partitions::new(4, 2, &[b]).expect("partitions");
+        };
+        swap(1, 0);
+        (0..64).for_each(|id| get(id).expect("a page"));
+        assert!(client.status().iter().any(|status| status.elsewhere > 0));
+        assert!(client.status().iter().all(|status| status.failures == 0));
+        // A batch that meets it is not insisted on; when the pages were needed the next one is right.
+        swap(0, 1);
+        assert!(batch(&client, 0, 16).1);
+        (0..16).for_each(|id| get(id).expect("a page"));
+        assert_eq!(batch(&client, 0, 16), (16, true));
+        // A partition that nobody has any more is said, in time, and is had when somebody has it.
+        services[1].0.lock().0 = Partitions::new(4, 2, &[0]).expect("partitions");
+        let begun = Instant::now();
+        let error = get(13).expect_err("nobody has it");
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        let text =
+            "page 13 of partition 3 (pages 12 to 15) was not had within 300ms: none of the 2 page servers has that";
+        assert!(error.kind() == ErrorKind::Io && error.message().starts_with(text), "{error}");
+        assert!(get(16).is_ok() && error.hint().is_some());
+        services[1].0.lock().0 = Partitions::all();
+        get(13).expect("a page");
+    }
+
+    /// Partitions of another size, or that cannot be, are refused by name.
+    #[test]
+    fn another_size_of_partitions_is_refused() {
+        let (_services, _servers, addresses) = some(&[(8, 2, &[0]), (4, 2, &[1])]);
+        let client = client(&addresses, false);
+        let mut buf = PageBuf::zeroed();
+        let error = client.get_page(PageId(1), Lsn(1), &|| Ok(()), &mut buf).expect_err("another size");
+        assert!(error.message().contains("partitions of 8 pages, and those of this database have 4"), "{error}");
+        client.get_page(PageId(4), Lsn(1), &|| Ok(()), &mut buf).expect("a page");
+        assert!(part::of_message(&Part { pages: 3, count: 2, numbers: vec![0] }).is_err());
     }
 
     /// One that does not answer is left alone, and so is what was asked of it.

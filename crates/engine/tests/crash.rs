@@ -105,7 +105,7 @@ fn schedules_with_background_threads() {
     eprintln!("{count} schedules with background threads: {met:?}");
 }
 
-/// The same where a page server has the pages, which dies with the database and comes back with it.
+/// The same where a page server has the pages, or several have some of them each, which die with the database and come back with it.
 #[test]
 fn schedules_with_a_page_server() {
     let plan = Plan { page_server: true, ..Plan::default() };
@@ -168,11 +168,17 @@ fn planted_bugs_are_caught() {
 /// A page server that makes a mistake is noticed.
 #[test]
 fn planted_bugs_of_page_servers_are_caught() {
-    for (planted, schedules, least) in
-        [(PlantedInPages::NoWait, 60, 40), (PlantedInPages::WaitShort, 100, 10), (PlantedInPages::EarlyMark, 200, 5)]
-    {
-        let caught = caught(&Plan { page_server: true, planted, ..Plan::default() }, schedules);
-        eprintln!("{planted:?}: caught in {caught} of {schedules} schedules");
-        assert!(caught > least, "{planted:?}: caught in {caught} of {schedules} schedules");
+    for (planted, page_servers, schedules, least) in [
+        (PlantedInPages::NoWait, 1, 60, 40),
+        (PlantedInPages::WaitShort, 1, 100, 10),
+        (PlantedInPages::EarlyMark, 1, 200, 5),
+        (PlantedInPages::NoWait, 3, 60, 40),
+        (PlantedInPages::EarlyMark, 3, 200, 5),
+        (PlantedInPages::Drops, 3, 60, 30),
+        (PlantedInPages::Elsewhere, 3, 60, 15),
+    ] {
+        let caught = caught(&Plan { page_server: true, page_servers, planted, ..Plan::default() }, schedules);
+        eprintln!("{planted:?}, {page_servers} of them: caught in {caught} of {schedules} schedules");
+        assert!(caught > least, "{planted:?}, {page_servers} of them: caught in {caught} of {schedules} schedules");
     }
 }

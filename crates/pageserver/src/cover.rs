@@ -356,6 +356,11 @@ impl Cover {
         Ok(self.missing())
     }
 
+    /// Which segments are missing, in no order.
+    pub fn missing_segments(&self) -> Vec<u64> {
+        self.shards.iter().flat_map(|shard| shard.lock().missing.keys().copied().collect::<Vec<_>>()).collect()
+    }
+
     /// Segments that are missing.
     pub fn missing(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().missing.len() as u64).sum()

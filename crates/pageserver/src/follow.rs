@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resurgam_base::Result;
-use resurgam_log::{Log, LogFollower, LogHold};
+use resurgam_log::{Log, LogFollower, LogHold, RecordRef};
 
 use crate::server::PageServer;
 
@@ -14,6 +14,16 @@ pub struct LogTail {
     log: Arc<Log>,
     hold: LogHold,
     follower: Option<LogFollower>,
+    /// See [`LogTail::filter`].
+    filter: Filter,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Filter {
+    Off,
+    On,
+    /// A mistake that tests make on purpose: every so many blocks that matter are left out, too.
+    Drops(u64),
 }
 
 impl LogTail {
@@ -23,7 +33,13 @@ impl LogTail {
     /// `NotInPrerequisiteState` when that is not kept any more: the server is to be made anew, from the archive.
     pub fn new(server: Arc<PageServer>, log: Arc<Log>) -> Result<Self> {
         let hold = log.hold("a page server", server.durable())?;
-        Ok(Self { server, log, hold, follower: None })
+        Ok(Self { server, log, hold, follower: None, filter: Filter::Off })
+    }
+
+    /// Blocks without a record of the server's pages are left out from here on, as a log service leaves them out for it; `drops`: and every so
+    /// many of the others, which is a mistake. After a record has shown that one was missing nothing is left out any more.
+    pub fn filter(&mut self, drops: Option<u64>) {
+        self.filter = drops.map_or(Filter::On, Filter::Drops);
     }
 
     /// Applies the next durable block; false when there was none for as long as `wait`.
@@ -40,7 +56,23 @@ impl LogTail {
             self.follower = Some(follower);
             return Ok(false);
         };
-        self.server.apply(block.lsn(), block.next(), block.records())?;
+        let matters = |record: Result<RecordRef<'_>>| {
+            record.map_or(true, |record| {
+                let header = record.header;
+                header.page.is_some() && header.kind.is_of_page() && self.server.partitions().covers(header.page)
+            })
+        };
+        let matters = self.filter == Filter::Off || block.records().any(matters);
+        let dropped = matches!(self.filter, Filter::Drops(each) if (block.lsn().0 / 512) % each == each - 1);
+        if !matters || dropped {
+            self.server.skip_to(block.next())?;
+        } else if self.filter == Filter::Off {
+            self.server.apply(block.lsn(), block.next(), block.records())?;
+        } else if self.server.apply_filtered(block.lsn(), block.next(), block.records())?.is_some() {
+            self.server.go_back();
+            self.filter = Filter::Off;
+            return Ok(true);
+        }
         self.follower = Some(follower);
         Ok(true)
     }

@@ -2,6 +2,7 @@
 //! drives it calls [`PageServer::apply`] with blocks in order, and [`PageServer::checkpoint`] and [`PageServer::fill`] now
 //! and then; anybody may ask for pages meanwhile.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -386,6 +387,19 @@ impl PageServer {
     /// Those of file and seed.
     pub fn fill(&self, limit: usize) -> Result<u64> {
         self.cover.fill(limit)
+    }
+
+    /// Of its partitions those of which pages are missing, and how many at most; none where it has all pages.
+    pub fn missing_by_partition(&self) -> Vec<(u64, u64)> {
+        if self.partitions.is_all() {
+            return Vec::new();
+        }
+        let mut all = BTreeMap::new();
+        let pages = self.partitions.segment_pages();
+        for number in self.cover.missing_segments() {
+            *all.entry(self.partitions.partition_of(PageId(number * pages))).or_insert(0) += pages;
+        }
+        all.into_iter().collect()
     }
 
     /// Where it is, and what it has done.

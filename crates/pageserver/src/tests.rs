@@ -13,7 +13,7 @@ use resurgam_log::{RecordHeader, RecordKind, RecordRef};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
-use crate::{PageServer, PageServerConfig, Seed};
+use crate::{Gap, PageServer, PageServerConfig, Partitions, Seed};
 
 const DATABASE: [u8; 16] = [7; 16];
 const DIR: &str = "/pages";
@@ -68,8 +68,24 @@ impl History {
 
     fn apply(&self, server: &PageServer) -> Result<()> {
         let at = server.position();
+        server.apply(at, Lsn(at.0 + BLOCK), self.records(at))
+    }
+
+    /// The next block with something for the server, as a log service gives it; false: there is none, and it is at the end.
+    fn apply_filtered(&self, server: &PageServer) -> Result<(bool, Option<Gap>)> {
+        let position = server.position();
+        for number in ((position.0 - FIRST.0) / BLOCK) as usize..self.blocks.len() {
+            let at = Self::block_lsn(number);
+            if self.blocks[number].iter().any(|(_, page, ..)| server.partitions().covers(*page)) {
+                return server.apply_filtered(at, Lsn(at.0 + BLOCK), self.records(at)).map(|gap| (true, gap));
+            }
+        }
+        server.skip_to(Self::block_lsn(self.blocks.len())).map(|()| (false, None))
+    }
+
+    fn records(&self, at: Lsn) -> impl Iterator<Item = Result<RecordRef<'_>>> {
         let records = &self.blocks[((at.0 - FIRST.0) / BLOCK) as usize];
-        let records = records.iter().map(|(lsn, page, prev_page, body)| {
+        records.iter().map(move |(lsn, page, prev_page, body)| {
             let header = RecordHeader {
                 len: body.len() as u32,
                 offset_in_block: (lsn.0 - at.0) as u32,
@@ -83,8 +99,7 @@ impl History {
                 prev_page: *prev_page,
             };
             Ok(RecordRef { lsn: *lsn, block: at, header, body })
-        });
-        server.apply(at, Lsn(at.0 + BLOCK), records)
+        })
     }
 
     /// Every page is what it is as of the server's position, or newer where pages ahead came from the seed.
@@ -92,6 +107,10 @@ impl History {
         let (position, mut buf) = (server.position(), PageBuf::zeroed());
         for page in self.pages.keys() {
             let got = server.get_page(*page, Lsn::NONE, Duration::ZERO, &mut buf);
+            if !server.partitions().covers(*page) {
+                assert_eq!(got.unwrap_err().kind(), ErrorKind::InvalidParameter, "page {page} is another server's");
+                continue;
+            }
             match self.page(*page, position) {
                 Some(expected) if buf.lsn() <= expected.lsn() || got.is_err() => {
                     got.unwrap();
@@ -136,6 +155,10 @@ impl Seed for UpTo {
 }
 
 fn open(vfs: &SimVfs, seed: Option<&Arc<UpTo>>) -> Result<PageServer> {
+    open_with(vfs, seed, &Partitions::all())
+}
+
+fn open_with(vfs: &SimVfs, seed: Option<&Arc<UpTo>>, partitions: &Partitions) -> Result<PageServer> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let seed = seed.map(|seed| Arc::clone(seed) as Arc<dyn Seed>);
     PageServer::open(
@@ -144,7 +167,7 @@ fn open(vfs: &SimVfs, seed: Option<&Arc<UpTo>>) -> Result<PageServer> {
         DATABASE,
         FIRST,
         seed,
-        PageServerConfig { memory_bytes: 0, ..PageServerConfig::default() },
+        PageServerConfig { memory_bytes: 0, partitions: partitions.clone(), ..PageServerConfig::default() },
     )
 }
 
@@ -216,6 +239,195 @@ fn pages_are_what_the_log_makes_of_them() {
         copy(&history).check(&server);
         assert_eq!(server.stats().segments_missing, 0);
     }
+}
+
+/// The same of some partitions, which are others now and then, from a log of which what does not matter is left out.
+#[test]
+fn partitions_are_what_the_log_makes_of_them() {
+    let (mut changed, mut gaps, mut refused) = (0, 0, 0);
+    for seed in seeds() {
+        let mut rng = SmallRng::seed_from_u64(seed + 1_000_000);
+        let history = Arc::new(Mutex::new(History::default()));
+        (0..rng.random_range(1..40)).for_each(|_| history.lock().add_block(&mut rng));
+        let blocks = history.lock().blocks.len();
+        let archive = Arc::new(UpTo { history: Arc::clone(&history), blocks: Mutex::new(rng.random_range(0..blocks)) });
+        let (pages, count) = ([4, 16, 128, 256][rng.random_range(0..4)], rng.random_range(2..5));
+        let some = |rng: &mut SmallRng| match rng.random_range(0..12) {
+            0 => Partitions::all(),
+            1 => Partitions::new(if pages == 4 { 8 } else { pages / 2 }, 2, &[rng.random_range(0..2)]).unwrap(),
+            _ => {
+                let first = rng.random_range(0..count);
+                Partitions::new(pages, count, &[first, rng.random_range(first..count)]).unwrap()
+            }
+        };
+        let mut partitions = some(&mut rng);
+        let (mut vfs, mut spoilt, mut filters) = (SimVfs::new(seed), false, true);
+        let mut server = open_with(&vfs, Some(&archive), &partitions).unwrap();
+        for _ in 0..300 {
+            match rng.random_range(0..20) {
+                0..=11 => {
+                    if server.position() == History::block_lsn(history.lock().blocks.len()) {
+                        history.lock().add_block(&mut rng);
+                        continue;
+                    }
+                    let outcome = match filters && rng.random_bool(0.8) {
+                        true => copy(&history).apply_filtered(&server).map(|(_, gap)| gap),
+                        false => copy(&history).apply(&server).map(|()| None),
+                    };
+                    match outcome {
+                        Ok(None) => {}
+                        // A page that cannot be read is as of the archive's end.
+                        Ok(Some(gap)) => {
+                            assert!(spoilt && gap.have < gap.previous, "{gap:?}");
+                            server.go_back();
+                            (filters, gaps) = (false, gaps + 1);
+                        }
+                        Err(error) => {
+                            assert!(spoilt && error.kind() == ErrorKind::Io, "{error}");
+                            *archive.blocks.lock() = history.lock().blocks.len();
+                        }
+                    }
+                }
+                12 => {
+                    let most = history.lock().blocks.len();
+                    let mut archived = archive.blocks.lock();
+                    *archived = rng.random_range(*archived..=most);
+                }
+                13 | 14 => drop(server.checkpoint().unwrap()),
+                15 => drop(server.fill(3).unwrap()),
+                16 => {
+                    if !spoilt {
+                        copy(&history).check(&server);
+                    }
+                    refused += server.stats().refused;
+                }
+                19 if rng.random_bool(0.3) => {
+                    // Sectors of a page cannot be read any more.
+                    let names = vfs.list(Path::new(DIR)).unwrap();
+                    let name = names.iter().find(|name| name.starts_with("pages")).cloned();
+                    let path = name.map(|name| Path::new(DIR).join(name));
+                    let from = rng.random_range(1..40) * PAGE_SIZE as u64;
+                    if let Some(path) = path
+                        && vfs.open(&path, OpenMode::ReadOnly).unwrap().len().unwrap() >= from + PAGE_SIZE as u64
+                    {
+                        vfs.make_unreadable(&path, from..from + 600).unwrap();
+                        spoilt = true;
+                    }
+                }
+                17..=19 => {
+                    drop(server);
+                    vfs = if rng.random_bool(0.8) { vfs.crash() } else { vfs.kill() };
+                    filters = true;
+                    if rng.random_bool(0.4) {
+                        partitions = some(&mut rng);
+                        changed += 1;
+                    }
+                    server = open_with(&vfs, Some(&archive), &partitions).unwrap();
+                    let names = vfs.list(Path::new(DIR)).unwrap();
+                    let has = |number: &str| number.parse().is_ok_and(|number| partitions.has(number));
+                    let strange = names.iter().filter_map(|name| name.strip_prefix("pages-")).find(|name| !has(name));
+                    assert!(
+                        strange.is_none() && (partitions.is_all() || !names.contains(&"pages".into())),
+                        "{names:?}"
+                    );
+                }
+                _ => {}
+            }
+        }
+        *archive.blocks.lock() = history.lock().blocks.len();
+        while server.position() < History::block_lsn(history.lock().blocks.len()) {
+            copy(&history).apply(&server).unwrap();
+        }
+        while server.fill(2).unwrap() > 0 {}
+        copy(&history).check(&server);
+        assert_eq!(server.stats().segments_missing, 0);
+    }
+    assert!(changed > 50 && refused > 1000, "{changed} changes, {gaps} gaps, {refused} refused");
+}
+
+/// A page of another partition that is given all the same is not what it should be.
+#[test]
+fn a_page_of_another_partition_that_is_given_is_noticed() {
+    let mut rng = SmallRng::seed_from_u64(5);
+    let history = Arc::new(Mutex::new(History::default()));
+    (0..150).for_each(|_| history.lock().add_block(&mut rng));
+    let archive = Arc::new(UpTo { history: Arc::clone(&history), blocks: Mutex::new(20) });
+    let config = PageServerConfig {
+        memory_bytes: 0,
+        partitions: Partitions::new(4, 2, &[1]).unwrap(),
+        gives_any: true,
+        ..PageServerConfig::default()
+    };
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+    let server = PageServer::open(vfs, Path::new(DIR), DATABASE, FIRST, Some(archive), config).unwrap();
+    while copy(&history).apply_filtered(&server).unwrap().0 {}
+    let history = copy(&history);
+    let (mut old, mut buf) = (0, PageBuf::zeroed());
+    for page in history.pages.keys().filter(|page| !server.partitions().covers(**page)) {
+        let last = history.page(*page, server.position()).map_or(Lsn::NONE, PageBuf::lsn);
+        let got = server.get_page(*page, last, Duration::ZERO, &mut buf);
+        old += u32::from(got.is_ok() && buf.lsn() < last);
+    }
+    assert!(old > 10, "{old} pages were given that are too old: a server that gives any page would not be noticed");
+}
+
+/// A filter that drops a record shows at the next one of its page; whole log from what is durable on makes the page right.
+#[test]
+fn a_filter_that_drops_a_record_is_noticed() {
+    let (mut noticed, mut unnoticed) = (0, 0);
+    for seed in 0..40 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut history = History::default();
+        (0..60).for_each(|_| history.add_block(&mut rng));
+        let server = open_with(&SimVfs::new(1), None, &Partitions::new(4, 2, &[0]).unwrap()).unwrap();
+        let mut dropping = history.clone();
+        let number = rng.random_range(1..50);
+        let Some(at) = dropping.blocks[number].iter().position(|(_, page, ..)| server.partitions().covers(*page))
+        else {
+            continue;
+        };
+        dropping.blocks[number].remove(at);
+        let gap = loop {
+            match dropping.apply_filtered(&server).unwrap() {
+                (_, Some(gap)) => break Some(gap),
+                (false, None) => break None,
+                (true, None) => {}
+            }
+        };
+        let Some(gap) = gap else {
+            unnoticed += 1;
+            continue;
+        };
+        assert!(gap.have < gap.previous && gap.previous < gap.record);
+        noticed += 1;
+        assert_eq!(server.go_back(), FIRST);
+        while server.position() < History::block_lsn(history.blocks.len()) {
+            history.apply(&server).unwrap();
+        }
+        history.check(&server);
+        assert_eq!(server.stats().gaps, 1);
+    }
+    // Where the page has no record behind it, or is made anew by the next one, there is nothing to be noticed by.
+    assert!(noticed > 15, "{noticed} noticed, {unnoticed} not");
+}
+
+/// Without an archive it begins where the database began; with one that is behind it waits.
+#[test]
+fn other_partitions_need_an_archive() {
+    let mut rng = SmallRng::seed_from_u64(9);
+    let history = Arc::new(Mutex::new(History::default()));
+    (0..20).for_each(|_| history.lock().add_block(&mut rng));
+    let archive = Arc::new(UpTo { history: Arc::clone(&history), blocks: Mutex::new(15) });
+    let vfs = SimVfs::new(1);
+    let of = |number: u32| Partitions::new(4, 3, &[number]).unwrap();
+    let server = open_with(&vfs, Some(&archive), &of(0)).unwrap();
+    assert_eq!(server.position(), History::block_lsn(15));
+    drop(server);
+    *archive.blocks.lock() = 10;
+    let behind = open_with(&vfs, Some(&archive), &of(1)).err().unwrap();
+    assert!(behind.kind() == ErrorKind::Io && behind.message().contains("1/3"), "{behind}");
+    let server = open_with(&vfs, None, &of(1)).unwrap();
+    assert_eq!(server.position(), FIRST);
 }
 
 /// A few pages.

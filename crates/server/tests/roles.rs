@@ -23,8 +23,14 @@ struct Dev {
 
 impl Dev {
     fn start(data: &Path, port: u16) -> Self {
+        Self::start_with(data, port, &["--page-servers", "2"])
+    }
+
+    fn start_with(data: &Path, port: u16, page_servers: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_resurgam"))
-            .args(["cluster", "dev", "--page-servers", "2", "--listen", &format!("127.0.0.1:{port}"), "--data"])
+            .args(["cluster", "dev", "--listen", &format!("127.0.0.1:{port}")])
+            .args(page_servers)
+            .arg("--data")
             .arg(data)
             .args(["--", "--buffer-bytes", "4MB"])
             .stdout(Stdio::piped())
@@ -94,12 +100,12 @@ impl Drop for Dev {
     }
 }
 
-/// Four ports in a row that nobody has.
+/// Five ports in a row that nobody has.
 fn free_ports() -> u16 {
     let listen = |port| TcpListener::bind(("127.0.0.1", port));
     for _ in 0..100 {
         let first = listen(0).and_then(|socket| socket.local_addr()).expect("a port").port();
-        if first < u16::MAX - 4 && (first..first + 4).all(|port| listen(port).is_ok()) {
+        if first < u16::MAX - 5 && (first..first + 5).all(|port| listen(port).is_ok()) {
             return first;
         }
     }
@@ -156,6 +162,53 @@ fn parts_are_killed_and_come_back() {
     let dev = Dev::start(dir.path(), free_ports());
     assert_eq!(dev.client().rows("select sum(n) || ',' || count(*) from t"), ["50000,50000"]);
     dev.stop();
+}
+
+/// Page servers with some partitions each: one is killed, others go on; it comes back, empty, and so do its pages. Then they are others.
+#[test]
+fn partitions_are_killed_and_come_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let layout = ["--page-servers", "3", "--partitions", "3", "--partition-bytes", "1MB"];
+    let dev = Dev::start_with(dir.path(), free_ports(), &layout);
+    let mut client = dev.client();
+    client.rows("create table t (id int primary key, n int, text text)");
+    client.rows("insert into t select i, 0, repeat('x', 300) from generate_series(1, 50000) i");
+    for round in 1..=6 {
+        let name = format!("pageserver-{}", round % 3 + 1);
+        dev.kill(&name);
+        if round > 3 {
+            fs::remove_dir_all(dir.path().join(&name)).expect("its folder");
+        }
+        client.rows(&format!("update t set n = n + 1 where id % 4 = {}", round % 4));
+        assert_eq!(client.rows("select sum(n) || ',' || count(*) from t"), [format!("{},50000", 12500 * round)]);
+    }
+    let shown =
+        "select string_agg(partitions || ' ' || partition_bytes, ', ' order by partitions) from resurgam_page_servers";
+    until(&mut client, shown, "0/3 1048576, 1/3 1048576, 2/3 1048576");
+    let ranges = "select split_part(page_ranges, ',', 1) || ' ' || split_part(page_ranges, ',', 2) from resurgam_page_servers \
+                  where partitions = '1/3'";
+    assert_eq!(client.rows(ranges), ["128-255 512-639"]);
+    // Each has its own pages, and some.
+    for number in 0..3u64 {
+        let files = fs::read_dir(dir.path().join(format!("pageserver-{}", number + 1))).expect("its folder").flatten();
+        let names = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let partitions: Vec<u64> = names.filter_map(|name| name.strip_prefix("pages-")?.parse().ok()).collect();
+        assert!(partitions.len() > 2 && partitions.iter().all(|of| of % 3 == number), "{number}: {partitions:?}");
+    }
+    drop(client);
+    dev.stop();
+    // Two of them now, and then all pages with each.
+    for layout in
+        [&["--page-servers", "2", "--partitions", "2", "--partition-bytes", "1MB"][..], &["--page-servers", "2"]]
+    {
+        let dev = Dev::start_with(dir.path(), free_ports(), layout);
+        let mut client = dev.client();
+        assert_eq!(client.rows("select sum(n) || ',' || count(*) from t"), ["75000,50000"]);
+        client.rows("update t set n = n + 1 where id % 5 = 1");
+        client.rows("update t set n = n - 1 where id % 5 = 1");
+        drop(client);
+        dev.stop();
+    }
 }
 
 fn until(client: &mut Client, sql: &str, expected: &str) {
@@ -243,6 +296,13 @@ fn what_cannot_be_is_refused() {
             "give one of them",
         ),
         (vec!["--role", "pageserver"], "needs an archive"),
+        (vec!["--role", "pageserver", "--archive", &place, "--partitions", "2/2"], "there is no partition 2 modulo 2"),
+        (vec!["--role", "pageserver", "--archive", &place, "--partitions", "half"], "names no partitions"),
+        (
+            vec!["--role", "pageserver", "--archive", &place, "--partitions", "0/2", "--partition-bytes", "1500kB"],
+            "whole megabytes",
+        ),
+        (vec!["--partitions", "0/2"], "for the role pageserver"),
         (vec!["--page-servers", "127.0.0.1:7000"], "needs an archive"),
         (vec!["--page-servers", "nowhere", "--archive", &place], "is not an address and port"),
         (

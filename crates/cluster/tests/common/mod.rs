@@ -43,6 +43,7 @@ pub struct Cluster {
     pub partitions: Vec<String>,
     /// See [`LogServiceConfig`].
     pub forgets: u32,
+    pub checkpoint: Duration,
 }
 
 /// Whatever can be done to a record, until it is out of reach.
@@ -170,6 +171,7 @@ impl Cluster {
             partition_pages: 128,
             partitions: Vec::new(),
             forgets: 0,
+            checkpoint: Duration::from_millis(200),
         }
     }
 
@@ -193,7 +195,7 @@ impl Cluster {
             &format!("page server {number}"),
         );
         config.memory_bytes = 1 << 20;
-        config.checkpoint = Duration::from_millis(200);
+        config.checkpoint = self.checkpoint;
         if let Some(text) = self.partitions.get(number) {
             config.partitions = Partitions::parse(text, self.partition_pages).expect("partitions");
         }

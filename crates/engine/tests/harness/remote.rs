@@ -1,5 +1,5 @@
-//! A page server beside the database, on a disk of its own: it dies and comes back with it, and its pages are compared with
-//! what archive and backups make.
+//! A page server beside the database, or several with some of the pages each, on a disk of their own: they die and come back with it, and
+//! their pages are compared with what archive and backups make.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use resurgam_archive::{Archive, PageBase, PageMaker};
 use resurgam_engine::{Error, ErrorKind, Log, Lsn, PageId, PageService, RemotePages, Result};
 use resurgam_page::PageBuf;
-use resurgam_pageserver::{ArchiveSeed, LogTail, PageServer, PageServerConfig, Seed};
+use resurgam_pageserver::{ArchiveSeed, LogTail, PageServer, PageServerConfig, Partitions, Seed};
 use resurgam_vfs::Vfs;
 use resurgam_xstore::{FolderStore, Store};
 
@@ -27,24 +27,40 @@ pub enum PlantedInPages {
     WaitShort,
     /// The mark is written, and the pages are not.
     EarlyMark,
+    /// Of several: what is left out for one has blocks that matter to it.
+    Drops,
+    /// Of several: a page is given by one that does not have it.
+    Elsewhere,
 }
 
 /// What an open of the database asks for its pages.
 pub struct Beside {
     vfs: Arc<dyn Vfs>,
     planted: PlantedInPages,
+    /// What each server has.
+    partitions: Vec<Partitions>,
     /// Of the last open.
     pub now: Mutex<Option<Arc<Pages>>>,
 }
 
-/// A page server and the log that it follows, driven by who asks for pages. One whose file has failed is made anew.
+/// Page servers and the log that they follow, driven by who asks for pages. One whose file has failed is made anew.
 pub struct Pages {
-    open: Box<dyn Fn() -> Result<(Arc<PageServer>, LogTail)> + Send + Sync>,
-    now: Mutex<Option<(Arc<PageServer>, LogTail)>>,
+    servers: Vec<Server>,
     planted: PlantedInPages,
     asked: AtomicU64,
     /// Pages that were given before anybody needed them.
     pub ahead: AtomicU64,
+}
+
+struct Server {
+    partitions: Partitions,
+    open: Box<dyn Fn() -> Result<(Arc<PageServer>, LogTail)> + Send + Sync>,
+    now: Mutex<Option<(Arc<PageServer>, LogTail)>>,
+}
+
+/// The folder of one of so many servers.
+pub fn folder(number: usize, count: usize) -> String {
+    if count == 1 { PAGES.to_owned() } else { format!("{PAGES}-{number}") }
 }
 
 fn store(vfs: &Arc<dyn Vfs>, place: &str) -> Result<Arc<dyn Store>> {
@@ -52,32 +68,45 @@ fn store(vfs: &Arc<dyn Vfs>, place: &str) -> Result<Arc<dyn Store>> {
 }
 
 impl Beside {
-    pub fn new(vfs: Arc<dyn Vfs>, planted: PlantedInPages) -> Self {
-        Self { vfs, planted, now: Mutex::default() }
+    pub fn new(vfs: Arc<dyn Vfs>, planted: PlantedInPages, partitions: Vec<Partitions>) -> Self {
+        Self { vfs, planted, partitions, now: Mutex::default() }
     }
 }
 
 impl PageService for Beside {
     fn open(&self, database: [u8; 16], log: &Arc<Log>, first: Lsn) -> Result<Arc<dyn RemotePages>> {
-        let (vfs, log, planted) = (Arc::clone(&self.vfs), Arc::clone(log), self.planted);
-        let open = move || {
-            let seed = ArchiveSeed::new(store(&vfs, ARCHIVE)?, Some(store(&vfs, BACKUPS)?), database, first);
-            let config = PageServerConfig { memory_bytes: 0, early_mark: planted == PlantedInPages::EarlyMark };
-            let seed: Arc<dyn Seed> = Arc::new(seed);
-            let server =
-                Arc::new(PageServer::open(Arc::clone(&vfs), Path::new(PAGES), database, first, Some(seed), config)?);
-            let tail = LogTail::new(Arc::clone(&server), Arc::clone(&log))?;
-            Ok((server, tail))
-        };
-        let now = Mutex::new(Some(open()?));
+        let mut servers = Vec::new();
+        for (number, partitions) in self.partitions.iter().enumerate() {
+            let (vfs, log, planted) = (Arc::clone(&self.vfs), Arc::clone(log), self.planted);
+            let (place, of) = (folder(number, self.partitions.len()), partitions.clone());
+            let open = move || {
+                let seed = ArchiveSeed::new(store(&vfs, ARCHIVE)?, Some(store(&vfs, BACKUPS)?), database, first);
+                let config = PageServerConfig {
+                    memory_bytes: 0,
+                    partitions: of.clone(),
+                    gives_any: planted == PlantedInPages::Elsewhere,
+                    early_mark: planted == PlantedInPages::EarlyMark,
+                };
+                let seed: Arc<dyn Seed> = Arc::new(seed);
+                let (vfs, place) = (Arc::clone(&vfs), Path::new(&place));
+                let server = Arc::new(PageServer::open(vfs, place, database, first, Some(seed), config)?);
+                let mut tail = LogTail::new(Arc::clone(&server), Arc::clone(&log))?;
+                if !of.is_all() {
+                    tail.filter((planted == PlantedInPages::Drops).then_some(23));
+                }
+                Ok((server, tail))
+            };
+            let now = Mutex::new(Some(open()?));
+            servers.push(Server { partitions: partitions.clone(), open: Box::new(open), now });
+        }
         let pages =
-            Arc::new(Pages { open: Box::new(open), now, planted, asked: AtomicU64::new(0), ahead: AtomicU64::new(0) });
+            Arc::new(Pages { servers, planted: self.planted, asked: AtomicU64::new(0), ahead: AtomicU64::new(0) });
         *self.now.lock() = Some(Arc::clone(&pages));
         Ok(pages)
     }
 }
 
-impl Pages {
+impl Server {
     /// The server of now, which is made anew if its file has failed.
     fn with<T>(&self, call: impl FnOnce(&PageServer, &mut LogTail) -> Result<T>) -> Result<T> {
         let mut now = self.now.lock();
@@ -108,12 +137,25 @@ impl Pages {
     }
 
     /// The server, to be looked at.
-    pub fn server(&self) -> Result<Arc<PageServer>> {
+    fn server(&self) -> Result<Arc<PageServer>> {
         self.catch_up()?;
         let now = self.now.lock();
         now.as_ref()
             .map(|(server, _)| Arc::clone(server))
             .ok_or_else(|| Error::new(ErrorKind::Internal, "no page server"))
+    }
+}
+
+impl Pages {
+    /// Applies what is durable.
+    pub fn catch_up(&self) -> Result<()> {
+        self.servers.iter().try_for_each(Server::catch_up)
+    }
+
+    /// Who has the page.
+    fn of(&self, page: PageId) -> Result<&Server> {
+        let has = |server: &&Server| server.partitions.covers(page);
+        self.servers.iter().find(has).ok_or_else(|| Error::new(ErrorKind::Internal, "nobody has the page"))
     }
 }
 
@@ -147,7 +189,11 @@ impl Pages {
             PlantedInPages::WaitShort => Lsn(at_least.0.saturating_sub(512)),
             _ => at_least,
         };
-        self.with(|server, tail| {
+        // One that does not have it, now and then.
+        let other =
+            (self.planted == PlantedInPages::Elsewhere && asked % 9 == 4).then(|| self.servers.last()).flatten();
+        let of = other.map_or_else(|| self.of(page), Ok)?;
+        of.with(|server, tail| {
             if asked % 5 == 2 {
                 tail.checkpoint()?;
             }
@@ -169,11 +215,18 @@ impl Pages {
 /// That the page server has what archive and backups make, page by page. Returns how many were compared.
 pub fn compare(vfs: &Arc<dyn Vfs>, pages: &Pages, first: Lsn) -> std::result::Result<u64, String> {
     let told = |e: Error| format!("the page server at last: {e}");
-    let server = pages.server().map_err(told)?;
-    while server.fill(4).map_err(told)? > 0 {}
+    let mut servers = Vec::new();
+    for of in &pages.servers {
+        let server = of.server().map_err(told)?;
+        while server.fill(4).map_err(told)? > 0 {}
+        if pages.planted == PlantedInPages::Drops && server.stats().gaps > 0 {
+            return Err("a record that was left out was noticed".into());
+        }
+        servers.push(server);
+    }
     let view = Archive::open_view(store(vfs, ARCHIVE).map_err(told)?, None).map_err(told)?.ok_or("no archive")?;
-    if server.position() < view.end() {
-        return Err(format!("the page server is at LSN {}, the archive at {}", server.position(), view.end()));
+    if let Some(server) = servers.iter().find(|server| server.position() < view.end()) {
+        return Err(format!("a page server is at LSN {}, the archive at {}", server.position(), view.end()));
     }
     let backups = store(vfs, BACKUPS).map_err(told)?;
     let base = PageBase::newest(Some(&backups), &view, view.end(), first).map_err(told)?;
@@ -183,6 +236,10 @@ pub fn compare(vfs: &Arc<dyn Vfs>, pages: &Pages, first: Lsn) -> std::result::Re
     let mut compared = 0;
     for (i, made) in made.iter().enumerate() {
         let (id, mut page) = (PageId(1 + i as u64), PageBuf::zeroed());
+        let mut having = servers.iter().filter(|server| server.partitions().covers(id));
+        let (Some(server), None) = (having.next(), having.next()) else {
+            return Err(format!("page {id} is not with one page server"));
+        };
         match server.get_page(id, Lsn::NONE, Duration::ZERO, &mut page) {
             // It has log that the archive does not have yet.
             Ok(()) if page.lsn() >= view.end() => {}

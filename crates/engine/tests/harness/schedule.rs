@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use resurgam_engine::*;
+use resurgam_pageserver::Partitions;
 use resurgam_vfs::{Failing, FaultPlan, OpenMode, SimConfig, SimVfs, Vfs};
 use resurgam_xstore::FolderStore;
 
@@ -20,7 +21,7 @@ use super::Found;
 use super::check::{Trouble, check_all, check_table};
 use super::client::Client;
 use super::model::*;
-use super::remote::{Beside, PlantedInPages};
+use super::remote::{Beside, PlantedInPages, folder};
 use super::rng::Rng;
 use crate::broken;
 
@@ -36,6 +37,8 @@ pub const ARCHIVE: &str = "/disk5/archive";
 pub const BACKUPS: &str = "/disk6/backups";
 /// Where a page server keeps its pages in schedules that have one.
 pub const PAGES: &str = "/disk7/pages";
+/// Of page servers that have some of the pages each.
+const PARTITION_PAGES: u64 = 8;
 /// Steps from one backup to the next.
 const BACKUP_EVERY: u64 = 41;
 /// The same where the database's own threads run: a backup then waits for the archive's, which takes its time.
@@ -73,6 +76,8 @@ pub struct Plan {
     pub background: bool,
     /// A page server has the pages, and no file of the database does.
     pub page_server: bool,
+    /// There are so many of them, and each has some of the pages; 0: it is decided by the seed.
+    pub page_servers: u32,
     /// And it makes this mistake.
     pub planted: PlantedInPages,
     /// Says every step on stderr.
@@ -88,6 +93,11 @@ impl Plan {
             skip_sync_of: self.skip_version_sync.then(|| VERSION_FILES[0].into()),
             ..FaultPlan::default()
         }
+    }
+    /// Of each page server.
+    fn partitions(&self) -> Vec<Partitions> {
+        let of = |number| Partitions::new(PARTITION_PAGES, self.page_servers, &[number]).expect("partitions");
+        (0..self.page_servers).map(of).collect()
     }
     fn is_broken(&self) -> bool {
         self.skip_sync || self.skip_double_write || self.skip_version_sync
@@ -107,6 +117,7 @@ impl Default for Plan {
             sweeps_beside: true,
             background: false,
             page_server: false,
+            page_servers: 0,
             planted: PlantedInPages::None,
             trace: false,
         }
@@ -278,6 +289,7 @@ pub enum Fault {
 pub struct World {
     pub db: Database,
     pub beside: Option<Arc<Beside>>,
+    pub page_servers: u32,
     pub vfs: SimVfs,
     pub model: Model,
     pub clients: Vec<Client>,
@@ -380,7 +392,7 @@ fn options(rng: &mut Rng) -> Options {
 fn open(vfs: &SimVfs, options: &Options, plan: &Plan) -> Result<(Database, Option<Arc<Beside>>)> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let mut options = options.clone();
-    let beside = plan.page_server.then(|| Arc::new(Beside::new(Arc::clone(&vfs), plan.planted)));
+    let beside = plan.page_server.then(|| Arc::new(Beside::new(Arc::clone(&vfs), plan.planted, plan.partitions())));
     if let Some(beside) = &beside {
         options.pages = Some(PageServiceHandle(Arc::clone(beside) as Arc<dyn PageService>));
     }
@@ -832,7 +844,15 @@ impl World {
     /// Some pages of the data file cannot be read any more.
     fn spoil(&mut self) -> Result<()> {
         let path = match self.db.options().pages {
-            Some(_) => Path::new(PAGES).join("pages"),
+            Some(_) => {
+                // Of several page servers one of the files.
+                let count = self.page_servers as usize;
+                let dir = folder(self.turn as usize % count, count);
+                let mut names = self.vfs.fork(1).list(Path::new(&dir))?;
+                names.retain(|name| name.starts_with("pages"));
+                let Some(name) = names.get(self.turn as usize / count % names.len().max(1)) else { return Ok(()) };
+                Path::new(&dir).join(name)
+            }
             None => Path::new(DIR).join("data"),
         };
         let file = self.vfs.fork(1).open(&path, resurgam_vfs::OpenMode::ReadOnly)?;
@@ -865,7 +885,8 @@ impl World {
         }
         archive.push(backups);
         let own = [DIR, &format!("{DIR}/log"), LOG_DIR, "/disk2", "/disk3", PAGES].map(str::to_owned);
-        for dir in own.into_iter().chain(archive) {
+        let own = own.into_iter().chain((0..self.page_servers as usize).map(|number| folder(number, 2)));
+        for dir in own.chain(archive) {
             for name in self.vfs.list(Path::new(&dir)).unwrap_or_default() {
                 let path = format!("{dir}/{name}");
                 if let Ok(file) = self.vfs.open(Path::new(&path), resurgam_vfs::OpenMode::ReadOnly) {
@@ -940,6 +961,7 @@ fn open_again(
         let mut world = World {
             db,
             beside,
+            page_servers: plan.page_servers,
             vfs: vfs.clone(),
             model,
             clients: Vec::new(),
@@ -1013,7 +1035,9 @@ fn open_again(
 pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     let mut rng = Rng::new(seed);
     let small_disk = (!plan.is_broken() && rng.one_in(6)).then(|| rng.range(5, 40) * limits::PAGE_SIZE as u64);
-    let plan = &Plan { small_disk, ..plan.clone() };
+    // No draw: the seeds stay what they were.
+    let page_servers = if plan.page_servers == 0 { [1, 3, 1, 2][seed as usize % 4] } else { plan.page_servers };
+    let plan = &Plan { small_disk, page_servers, ..plan.clone() };
     let mut options = options(&mut rng);
     if plan.sweeps_beside && !plan.is_broken() && rng.one_in(3) {
         options.cleaner_threads = 3;

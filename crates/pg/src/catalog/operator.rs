@@ -1,7 +1,7 @@
 //! Resurgam's own views: what recovery, versions, log and cleaner do.
 //! `docs/operations.md` says what each column means.
 
-use resurgam_engine::{Database, SweepPhase, SweepReport};
+use resurgam_engine::{Database, SweepPhase, SweepReport, limits::PAGE_SIZE};
 
 use super::rows::{Rows, V};
 use crate::context::PgContext;
@@ -107,6 +107,12 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("lag_bytes", lag.into()),
                     ("silent_seconds", server.silent.map(|time| time.as_secs_f64()).into()),
                     ("error", server.error.into()),
+                    ("partitions", server.partitions.into()),
+                    ("partition_bytes", server.partition_pages.map(|pages| pages * PAGE_SIZE as u64).into()),
+                    ("page_ranges", server.page_ranges.into()),
+                    ("missing_bytes", server.missing_pages.map(|pages| pages * PAGE_SIZE as u64).into()),
+                    ("refused", server.refused.into()),
+                    ("elsewhere", server.elsewhere.into()),
                 ]);
             }
         }

@@ -45,6 +45,7 @@ pub fn gather(monitor: &Monitor) -> String {
         archive(&mut out, &database);
         backups(&mut out, &database);
         log_service(&mut out, &database);
+        page_servers(&mut out, &database);
         restore(&mut out, &database);
     }
     if let Some(totals) = monitor.plans() {
@@ -560,6 +561,31 @@ fn backups(out: &mut Exposition, db: &Database) {
 }
 
 /// Nothing without a landing zone.
+fn page_servers(out: &mut Exposition, db: &Database) {
+    let servers = db.page_servers();
+    if servers.is_empty() {
+        return;
+    }
+    let failing = servers.iter().filter(|server| server.error.is_some()).count();
+    let missing: u64 = servers.iter().filter_map(|server| server.missing_pages).sum();
+    out.gauge("resurgam_page_servers_failing", "Page servers that are not asked for pages now.", failing as u64);
+    out.gauge(
+        "resurgam_page_servers_missing_bytes",
+        "Pages that page servers have yet to fetch from archive and backups, as they have said last.",
+        missing * PAGE_SIZE as u64,
+    );
+    out.counter(
+        "resurgam_page_servers_elsewhere_total",
+        "Requests for pages of a partition that the page server had no more; another one was asked then.",
+        servers.iter().map(|server| server.elsewhere).sum::<u64>(),
+    );
+    out.gauge(
+        "resurgam_page_servers_refused",
+        "Requests for pages of other partitions that page servers have refused since their start, as they have said last.",
+        servers.iter().map(|server| server.refused).sum::<u64>(),
+    );
+}
+
 fn log_service(out: &mut Exposition, db: &Database) {
     let Some(status) = db.log_service() else { return };
     out.gauge("resurgam_landing_zone_epoch", "Epoch under which this primary has the log.", u64::from(status.epoch));

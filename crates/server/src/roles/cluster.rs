@@ -56,7 +56,25 @@ pub fn command() -> Command {
                 .value_name("N")
                 .default_value("1")
                 .value_parser(clap::value_parser!(u16).range(1..=i64::from(PAGE_SERVERS_MAX)))
-                .help("How many page servers; each has all pages"),
+                .help("How many page servers"),
+        )
+        .arg(
+            Arg::new("partitions")
+                .long("partitions")
+                .value_name("P")
+                .default_value("1")
+                .value_parser(clap::value_parser!(u16).range(1..=i64::from(PAGE_SERVERS_MAX)))
+                .help(
+                    "Page servers have every P-th partition of the pages each, and where there are more of them than P several \
+                     have the same; 1: each has all pages",
+                ),
+        )
+        .arg(
+            Arg::new("partition-bytes")
+                .long("partition-bytes")
+                .value_name("BYTES")
+                .default_value("64MB")
+                .help("Size of a partition, where there are several"),
         )
         .arg(
             Arg::new("settings")
@@ -99,8 +117,13 @@ fn dev(matches: &ArgMatches) -> Result<ExitCode, String> {
     std::fs::create_dir_all(&data).map_err(|error| format!("could not make the folder {}: {error}", data.display()))?;
     let listen = matches.get_one::<String>("listen").cloned().unwrap_or_default();
     let count = matches.get_one::<u16>("page-servers").copied().unwrap_or(1);
+    let partitions = Layout {
+        count,
+        partitions: matches.get_one::<u16>("partitions").copied().unwrap_or(1),
+        bytes: matches.get_one::<String>("partition-bytes").cloned().unwrap_or_default(),
+    };
     let more: Vec<String> = matches.get_many::<String>("settings").into_iter().flatten().cloned().collect();
-    let mut parts = parts(&data, &listen, count, &more)?;
+    let mut parts = parts(&data, &listen, &partitions, &more)?;
     let stopping = Arc::new(AtomicBool::new(false));
     watch_signals(&stopping)?;
     say(&format!(
@@ -122,8 +145,15 @@ fn dev(matches: &ArgMatches) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Page servers, and what each of them has.
+struct Layout {
+    count: u16,
+    partitions: u16,
+    bytes: String,
+}
+
 /// The log service first, then page servers, the primary last.
-fn parts(data: &Path, listen: &str, count: u16, more: &[String]) -> Result<Vec<Part>, String> {
+fn parts(data: &Path, listen: &str, layout: &Layout, more: &[String]) -> Result<Vec<Part>, String> {
     let address = listen
         .to_socket_addrs()
         .map_err(|error| format!("the address to listen on, {listen:?}, is not usable: {error}"))?
@@ -136,8 +166,17 @@ fn parts(data: &Path, listen: &str, count: u16, more: &[String]) -> Result<Vec<P
     };
     let path = |name: &str| data.join(name).display().to_string();
     let log = port(1)?;
-    let pages = (0..count).map(|number| port(2 + number)).collect::<Result<Vec<_>, _>>()?;
-    let common = ["--archive".to_owned(), path("archive"), "--backups".to_owned(), path("backups")];
+    if layout.partitions > layout.count {
+        return Err(format!(
+            "{} partitions need as many page servers, and there are {}: give --page-servers",
+            layout.partitions, layout.count
+        ));
+    }
+    let pages = (0..layout.count).map(|number| port(2 + number)).collect::<Result<Vec<_>, _>>()?;
+    let mut common = vec!["--archive".to_owned(), path("archive"), "--backups".to_owned(), path("backups")];
+    if layout.partitions > 1 {
+        common.extend(["--partition-bytes".to_owned(), layout.bytes.clone()]);
+    }
     // One that was made before there was a log service has its log with the primary, and keeps it there.
     let has_zone = data.join("zone").exists() || !data.join("primary-1").join("control").exists();
     let mut parts = Vec::new();
@@ -148,12 +187,17 @@ fn parts(data: &Path, listen: &str, count: u16, more: &[String]) -> Result<Vec<P
         let own = own.into_iter().map(str::to_owned);
         parts.push(Part::new(name, own.chain(zone.clone()).collect()));
     }
-    for (number, address) in (1..).zip(&pages) {
+    for (number, address) in (1u16..).zip(&pages) {
         let name = format!("pageserver-{number}");
         let from = if has_zone { "--log-services" } else { "--primary" };
         let own = ["--role", "pageserver", "--data", &path(&name), "--listen", address, from, &log];
         let own = own.into_iter().chain(["--buffer-bytes", "256MB"]).map(str::to_owned);
-        parts.push(Part::new(name, own.chain(common.clone()).collect()));
+        let which = match layout.partitions {
+            1 => Vec::new(),
+            // One behind the other: those behind the first P have the same once more.
+            of => vec!["--partitions".to_owned(), format!("{}/{of}", (number - 1) % of)],
+        };
+        parts.push(Part::new(name, own.chain(common.clone()).chain(which).collect()));
     }
     let name = "primary-1".to_owned();
     let to = if has_zone { "--log-services" } else { "--log-listen" };
@@ -283,7 +327,9 @@ mod tests {
 
     #[test]
     fn parts_have_ports_and_folders_of_their_own() {
-        let parts = parts(Path::new("/d"), "0.0.0.0:6000", 2, &["--work-mem".into(), "1MB".into()]).unwrap();
+        let layout = |count, partitions| Layout { count, partitions, bytes: "16MB".into() };
+        let parts =
+            parts(Path::new("/d"), "0.0.0.0:6000", &layout(2, 1), &["--work-mem".into(), "1MB".into()]).unwrap();
         let lines: Vec<String> = parts.iter().map(|part| part.arguments.join(" ")).collect();
         assert_eq!(
             parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>(),
@@ -298,6 +344,15 @@ mod tests {
              127.0.0.1:6002,127.0.0.1:6003"
         ));
         assert!(lines[3].ends_with("--work-mem 1MB"), "{}", lines[3]);
-        assert!(super::parts(Path::new("/d"), "127.0.0.1:65535", 1, &[]).is_err());
+        assert!(!lines.iter().any(|line| line.contains("partition")), "{lines:?}");
+        assert!(super::parts(Path::new("/d"), "127.0.0.1:65535", &layout(1, 1), &[]).is_err());
+        let parts = super::parts(Path::new("/d"), "127.0.0.1:6000", &layout(3, 2), &[]).unwrap();
+        let lines: Vec<String> = parts.iter().map(|part| part.arguments.join(" ")).collect();
+        for (line, ends) in [(1, "0/2"), (2, "1/2"), (3, "0/2")] {
+            let expected = format!("--partition-bytes 16MB --partitions {ends}");
+            assert!(lines[line].ends_with(&expected), "{}", lines[line]);
+        }
+        assert!(lines[4].contains("--partition-bytes 16MB") && !lines[4].contains("--partitions"), "{}", lines[4]);
+        assert!(super::parts(Path::new("/d"), "127.0.0.1:6000", &layout(1, 2), &[]).is_err());
     }
 }

@@ -16,10 +16,12 @@ use resurgam_xstore::{Access, Place, Store};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::serve::{place, say};
-use crate::settings::{ServerRole, Settings};
+use crate::settings::{ServerRole, Settings, Value};
 
 /// How often it says how far it is, while it is behind or pages are missing.
 pub(super) const SAY: Duration = Duration::from_secs(10);
+/// Partitions that are named at most.
+const PARTITIONS_SAID: usize = 8;
 
 /// Where a primary's pages are, if not in its data folder.
 pub fn pages_of(settings: &Settings, zone: Option<&Arc<LandingZone>>) -> Option<PageServiceHandle> {
@@ -31,8 +33,12 @@ pub fn pages_of(settings: &Settings, zone: Option<&Arc<LandingZone>>) -> Option<
         listen: zone.is_none().then(|| settings.log_listen.clone()),
         zone: zone.cloned(),
         page_servers,
-        log: LogServiceConfig { lease: settings.page_server_lease },
-        pages: PageClientConfig { patience: settings.page_server_patience },
+        log: LogServiceConfig { lease: settings.page_server_lease, ..LogServiceConfig::default() },
+        pages: PageClientConfig {
+            patience: settings.page_server_patience,
+            partition_pages: settings.partition_pages(),
+            ..PageClientConfig::default()
+        },
     };
     Some(PageServiceHandle(Arc::new(Primary::new(config))))
 }
@@ -77,10 +83,20 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
         services => services,
     };
     let mut config = NodeConfig::new(dir, &settings.listen, logs.clone(), &format!("page server {}", settings.listen));
+    config.partitions = settings.partitions()?;
+    let partitions = config.partitions.clone();
     config.memory_bytes = usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX);
     let node = PageServerNode::start(Arc::new(RealVfs::new()), config, seeds(settings))
         .map_err(|error| format!("the page server does not start: {error}"))?;
-    say(&format!("Page server on {}, of the database whose log is at {}.", settings.listen, logs.join(", ")));
+    let has = match partitions.is_all() {
+        true => "all pages".to_owned(),
+        false => format!("partitions {partitions} of {} each", settings.partition_bytes.show()),
+    };
+    say(&format!(
+        "Page server on {}, with {has} of the database whose log is at {}.",
+        settings.listen,
+        logs.join(", ")
+    ));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -109,8 +125,9 @@ async fn until_told(node: &PageServerNode) -> std::io::Result<()> {
             (_, Some(error)) => format!("The log is not applied now: {error}"),
             (None, None) => "Waiting for the log.".to_owned(),
             (Some(pages), None) if pages.segments_missing > 0 => format!(
-                "Fetching pages: {} segments of 1 MB are missing; those that are asked for come first.",
-                pages.segments_missing
+                "Fetching pages: {} segments of 1 MB are missing{}; those that are asked for come first.",
+                pages.segments_missing,
+                in_partitions(&node.missing_by_partition())
             ),
             (Some(pages), None) if status.primary_durable.0 > pages.applied.0 + (64 << 20) => {
                 format!("Applying the log: {} MB behind.", (status.primary_durable.0 - pages.applied.0) >> 20)
@@ -120,6 +137,19 @@ async fn until_told(node: &PageServerNode) -> std::io::Result<()> {
         if line != said {
             say(&line);
             said = line;
+        }
+    }
+}
+
+/// The first of the partitions in which pages are missing.
+fn in_partitions(missing: &[(u64, u64)]) -> String {
+    let shown: Vec<_> =
+        missing.iter().take(PARTITIONS_SAID).map(|(number, pages)| format!("{number}: {pages}")).collect();
+    match shown.is_empty() {
+        true => String::new(),
+        false => {
+            let more = if missing.len() > PARTITIONS_SAID { ", …" } else { "" };
+            format!(" (pages by partition: {}{more})", shown.join(", "))
         }
     }
 }

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
+use resurgam_engine::limits::PAGE_SIZE;
+use resurgam_pageserver::Partitions;
 
 use crate::files;
 pub use value::{
@@ -146,6 +148,10 @@ settings! {
     page_server_lease: Duration, "page-server-lease", "RESURGAM_PAGE_SERVER_LEASE", "10min";
     /// How long a statement waits for a page that no page server gives.
     page_server_patience: Duration, "page-server-patience", "RESURGAM_PAGE_SERVER_PATIENCE", "1min";
+    /// For a database over page servers, the same for all of its parts: bytes of a partition, whole megabytes. Page servers have some partitions each, or all pages.
+    partition_bytes: Bytes, "partition-bytes", "RESURGAM_PARTITION_BYTES", "128GB";
+    /// For the role pageserver: which partitions it has. Partitions are counted from the first page on, and as many as the database needs: 0/2 is every other one, 0,2-3/8 those whose number modulo 8 is 0, 2 or 3. all: all pages.
+    partitions: String, "partitions", "RESURGAM_PARTITIONS", "all";
     /// For the role primary with page servers: most pages that a scan asks them for at once, before it comes to them; 0: each when it is needed.
     read_ahead_pages: u32, "read-ahead-pages", "RESURGAM_READ_AHEAD_PAGES", "128";
     /// For the role pageserver without log services: address and port where the primary gives the log (its --log-listen).
@@ -435,6 +441,10 @@ impl Settings {
         if self.role == ServerRole::PageServer && has_pages_elsewhere {
             return Err("page_servers is for the role primary: a page server has the pages itself".into());
         }
+        let partitions = self.partitions().map_err(|error| format!("partitions: {error}"))?;
+        if self.role != ServerRole::PageServer && !partitions.is_all() {
+            return Err("partitions is for the role pageserver: a primary asks page servers which they have".into());
+        }
         let has_zone = !self.landing_zone.as_os_str().is_empty();
         match self.role {
             ServerRole::Xlog if !has_zone || self.long_term_log.trim().is_empty() => {
@@ -478,6 +488,22 @@ impl Settings {
     /// The single addresses of `page_servers`.
     pub fn page_server_addresses(&self) -> Vec<String> {
         addresses(&self.page_servers)
+    }
+
+    /// Pages of a partition.
+    pub fn partition_pages(&self) -> u64 {
+        self.partition_bytes.0 / PAGE_SIZE as u64
+    }
+
+    /// Which partitions a page server has.
+    ///
+    /// # Errors
+    /// A sentence for the terminal.
+    pub fn partitions(&self) -> Result<Partitions, String> {
+        if !self.partition_bytes.0.is_multiple_of(1 << 20) || self.partition_bytes.0 == 0 {
+            return Err(format!("partition_bytes must be whole megabytes, not {}", self.partition_bytes.show()));
+        }
+        Partitions::parse(&self.partitions, self.partition_pages()).map_err(|error| error.message().to_owned())
     }
 
     /// The single addresses of `log_services`.
