@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_engine::*;
+use resurgam_pageserver::Partitions;
 use resurgam_vfs::{SimConfig, SimVfs, Vfs};
 
 use crate::remote::{Beside, PlantedInPages};
@@ -37,7 +38,7 @@ struct World {
 
 fn open(vfs: &SimVfs) -> Result<Database> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let beside = Arc::new(Beside::new(Arc::clone(&vfs), PlantedInPages::None));
+    let beside = Arc::new(Beside::new(Arc::clone(&vfs), PlantedInPages::None, vec![Partitions::all()]));
     let options = Options {
         buffer_bytes: 64 * limits::PAGE_SIZE,
         log_segment_bytes: 1 << 20,
