@@ -3,11 +3,12 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Cluster, Rows, until};
 use resurgam_cluster::PageServerNode;
 use resurgam_engine::*;
+use resurgam_rbio::{Answer, Connection, Part, Peer, Request, Role};
 
 /// Some five hundred pages, in partitions of 128.
 const ROWS: i64 = 20_000;
@@ -73,7 +74,7 @@ fn each_has_its_own_pages() -> Result<()> {
         let status =
             zoned.as_ref().map_or_else(|| primary.as_ref().expect("a primary"), |zoned| &zoned.primary).clone();
         let shown = PageService::status(&*status);
-        for (number, server) in shown.iter().enumerate() {
+        for (number, server) in shown.iter().filter(|server| server.address.is_some()).enumerate() {
             assert_eq!(server.partitions.as_deref(), Some(format!("{number}/3").as_str()), "{server:?}");
             let ranges = server.page_ranges.as_deref().unwrap_or_default();
             let first = format!("{}-{},{}-", number * 64, number * 64 + 63, (number + 3) * 64);
@@ -225,5 +226,59 @@ fn a_scan_asks_ahead_over_borders() -> Result<()> {
     assert!(asked > 2000 && used * 10 > asked * 9, "{asked} asked for ahead, {used} of them used");
     assert!(alone * 2 < used, "{alone} one by one, {used} ahead");
     drop(nodes);
+    db.close()
+}
+
+/// What leaving out costs: `cargo test --release -p resurgam-cluster --test partitions -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn the_filter_measured() -> Result<()> {
+    let mut cluster = cluster(&["all"]);
+    cluster.buffer_pages = 1 << 16;
+    let node = cluster.page_server(0);
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let from = db.log_status().flushed;
+    let mut rows = Rows::create(&db, 400_000)?;
+    // Long transactions, whose blocks are of few partitions, and short ones.
+    for round in 0..2_000 {
+        rows.change(&db, round * 200..round * 200 + 3, round)?;
+    }
+    let end = db.log_status().flushed;
+    let log = (end.0 - from.0) as f64 / 1e6;
+    let me = Peer { role: Role::PageServer, database: [0; 16] };
+    let of = |count, pages| Part { pages, count, numbers: vec![1] };
+    for part in [None, Some(of(2, 128)), Some(of(4, 128)), Some(of(4, 8192)), Some(of(1024, 1 << 20))] {
+        let mut connection = Connection::open(&cluster.log, me, Duration::from_secs(5))?;
+        let (mut at, mut bytes, mut blocks, mut left_out, begun) = (from, 0, 0, 0, Instant::now());
+        while at < end {
+            let (consumer, durable, bytes_max, wait_ms) = ("a measurement".to_owned(), Lsn(0), 4 << 20, 100);
+            let request = match part.clone() {
+                None => Request::PullBlocks { consumer, from: at, durable, bytes_max, wait_ms },
+                Some(part) => Request::PullPart { consumer, from: at, durable, bytes_max, wait_ms, part },
+            };
+            match connection.call(&request, Duration::from_secs(10))? {
+                Answer::Blocks(answer) => {
+                    bytes += answer.blocks.iter().map(Vec::len).sum::<usize>();
+                    blocks += answer.blocks.len();
+                    at = answer.complete_to;
+                }
+                Answer::PartOfBlocks(answer) => {
+                    bytes += answer.blocks.iter().map(|(_, block)| block.len()).sum::<usize>();
+                    blocks += answer.blocks.len();
+                    left_out += answer.left_out;
+                    at = answer.complete_to;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let took = begun.elapsed().as_secs_f64();
+        eprintln!(
+            "{part:?}: {log:.0} MB of log in {took:.3} s ({:.0} MB/s), {:.0} MB sent, {blocks} blocks, {left_out} left out",
+            log / took,
+            bytes as f64 / 1e6
+        );
+    }
+    drop(node);
     db.close()
 }
