@@ -173,9 +173,8 @@ fn planted_bugs_of_page_servers_are_caught() {
         (PlantedInPages::WaitShort, 1, 100, 10),
         (PlantedInPages::EarlyMark, 1, 200, 5),
         (PlantedInPages::NoWait, 3, 60, 40),
-        (PlantedInPages::EarlyMark, 3, 200, 5),
         (PlantedInPages::Drops, 3, 60, 30),
-        (PlantedInPages::Elsewhere, 3, 60, 15),
+        (PlantedInPages::Elsewhere, 3, 120, 10),
     ] {
         let caught = caught(&Plan { page_server: true, page_servers, planted, ..Plan::default() }, schedules);
         eprintln!("{planted:?}, {page_servers} of them: caught in {caught} of {schedules} schedules");

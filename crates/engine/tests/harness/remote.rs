@@ -76,9 +76,14 @@ impl Beside {
 impl PageService for Beside {
     fn open(&self, database: [u8; 16], log: &Arc<Log>, first: Lsn) -> Result<Arc<dyn RemotePages>> {
         let mut servers = Vec::new();
-        for (number, partitions) in self.partitions.iter().enumerate() {
+        let count = self.partitions.len();
+        // They are others at some opens: a number of the schedule's own, without a draw from it.
+        let turn = (log.flushed_lsn().0 / 512).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        let turn = if turn % 2 == 0 { 0 } else { turn as usize / 2 };
+        for number in 0..count {
+            let partitions = &self.partitions[(number + turn) % count];
             let (vfs, log, planted) = (Arc::clone(&self.vfs), Arc::clone(log), self.planted);
-            let (place, of) = (folder(number, self.partitions.len()), partitions.clone());
+            let (place, of) = (folder(number, count), partitions.clone());
             let open = move || {
                 let seed = ArchiveSeed::new(store(&vfs, ARCHIVE)?, Some(store(&vfs, BACKUPS)?), database, first);
                 let config = PageServerConfig {
