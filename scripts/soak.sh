@@ -30,7 +30,7 @@ if [[ "$*" != *off* ]]; then
     "$lab" soak --server "$binary" --minutes "$half" --dir "$work/parts" --page-servers 2 "$@"
     "$lab" soak --server "$binary" --minutes "$half" --dir "$work/parts-power" --page-servers 2 --power-loss "$@"
     echo "== the log goes through a landing zone and a log service, which come and go as well, and the server loses its folder"
-    "$lab" soak --server "$binary" --minutes "$half" --dir "$work/log" --page-servers 2 --log-service "$@"
+    "$lab" soak --server "$binary" --minutes "$half" --dir "$work/log" --page-servers 3 --partitions 2 --log-service "$@"
     "$lab" soak --server "$binary" --minutes "$half" --dir "$work/log-power" --page-servers 1 --log-service --power-loss "$@"
 fi
 

@@ -92,6 +92,9 @@ pub struct Options {
     /// The pages are with so many page servers, which are killed, stopped, and lose their folders under the load
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["io_errors", "dead_device"])]
     page_servers: usize,
+    /// Each of them has every so many of the partitions of the pages (of 1 MB); 1: all pages
+    #[arg(long, value_name = "P", default_value_t = 1, requires = "page_servers")]
+    partitions: usize,
     /// The log goes through a landing zone and a log service, which the same happens to; the server loses its folder between its lives
     #[arg(long, requires = "page_servers")]
     log_service: bool,
@@ -245,7 +248,13 @@ fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk, devices: Option<De
         count => {
             let data = disk.data();
             let base = data.parent().ok_or("the data folder is nowhere")?;
-            Some(Parts::new(&options.server, base, dir.join("parts.log"), count, options.log_service)?)
+            Some(Parts::new(
+                &options.server,
+                base,
+                dir.join("parts.log"),
+                (count, options.partitions),
+                options.log_service,
+            )?)
         }
     };
     target.parts = parts.is_some();

@@ -48,13 +48,24 @@ pub struct Parts {
     log: PathBuf,
     log_port: u16,
     log_service: bool,
+    /// Each page server has every so many of the pages' partitions; 1: all pages.
+    partitions: usize,
     servers: Vec<PageServer>,
     pub counts: Counts,
 }
 
 impl Parts {
-    /// `count` page servers below `base`, and a log service; what they say goes to `log`.
-    pub fn new(binary: &Path, base: &Path, log: PathBuf, count: usize, log_service: bool) -> Result<Self> {
+    /// `count` page servers below `base`, which share the pages by so many `partitions`, and a log service; what they say goes to `log`.
+    pub fn new(
+        binary: &Path,
+        base: &Path,
+        log: PathBuf,
+        (count, partitions): (usize, usize),
+        log_service: bool,
+    ) -> Result<Self> {
+        if !(1..=count).contains(&partitions) {
+            return Err(format!("{partitions} partitions need as many page servers"));
+        }
         let log_port = free_port()?;
         let server = |number: usize| {
             let gives_log = number == 0;
@@ -68,6 +79,7 @@ impl Parts {
             log,
             log_port,
             log_service,
+            partitions,
             servers: (usize::from(!log_service)..=count).map(server).collect::<Result<_>>()?,
             counts: Counts::default(),
         })
@@ -82,9 +94,14 @@ impl Parts {
         self.log_service
     }
 
-    fn common(&self) -> [String; 2] {
+    fn common(&self) -> [String; 3] {
         let path = |name: &str| self.path(name);
-        [format!("--archive={}", path("archive")), format!("--backups={}", path("backups"))]
+        [
+            format!("--archive={}", path("archive")),
+            format!("--backups={}", path("backups")),
+            // Many of them, with a small database.
+            "--partition-bytes=1MB".to_owned(),
+        ]
     }
 
     /// What the primary is started with.
@@ -130,6 +147,7 @@ impl Parts {
                 let from = if with_service { "log-services" } else { "primary" };
                 flags.push(format!("--{from}=127.0.0.1:{}", self.log_port));
                 flags.extend(["--role=pageserver".to_owned(), "--buffer-bytes=4MB".to_owned()]);
+                flags.push(format!("--partitions={}/{}", number % self.partitions, self.partitions));
             }
         }
         let server = &mut self.servers[number];
