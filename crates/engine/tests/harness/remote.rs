@@ -79,7 +79,7 @@ impl PageService for Beside {
         let count = self.partitions.len();
         // They are others at some opens: a number of the schedule's own, without a draw from it.
         let turn = (log.flushed_lsn().0 / 512).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-        let turn = if turn % 2 == 0 { 0 } else { turn as usize / 2 };
+        let turn = if turn.is_multiple_of(2) { 0 } else { turn as usize / 2 };
         for number in 0..count {
             let partitions = &self.partitions[(number + turn) % count];
             let (vfs, log, planted) = (Arc::clone(&self.vfs), Arc::clone(log), self.planted);
