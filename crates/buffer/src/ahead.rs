@@ -168,12 +168,25 @@ impl BufferPool {
         if frames.is_empty() {
             return;
         }
+        let end = self.log.end_lsn();
+        if remote.cache().is_some() {
+            // What is at hand need not be asked for.
+            let mut copy = PageBuf::zeroed();
+            frames.retain_mut(|frame| {
+                let had = remote.copy(frame.page, &mut copy, end).is_some_and(|copy| copy.is_current);
+                let had = had && frame.fill(copy.as_bytes(), end);
+                bump(&self.counters.cached_pages, u64::from(had));
+                !had
+            });
+            if frames.is_empty() {
+                return;
+            }
+        }
         bump(&self.counters.ahead_asked, frames.len() as u64);
         // From here on nobody else brings them in: how new they must be does not change.
         let any_age = Planted::AheadOfAnyAge.is_planted();
         let at_least = |page| if any_age { Lsn::NONE } else { remote.at_least(page) };
         let wanted: Vec<_> = frames.iter().map(|frame| (frame.page, at_least(frame.page))).collect();
-        let end = self.log.end_lsn();
         remote.pages().get_pages(&wanted, &patience::check, &mut |at, bytes| {
             if let Some(frame) = frames.get_mut(at) {
                 frame.fill(bytes, end);

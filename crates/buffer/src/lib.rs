@@ -66,8 +66,9 @@ pub use patience::{Patience, to_the_end};
 pub use planted::Planted;
 pub use pool::{Access, BufferPool, PoolConfig};
 pub use source::{
-    FilePage, Newest, PageHistory, PendingRedo, Rebuild, RedoEntry, RemotePages, Repair, RestoreProgress, Restoring,
-    SEGMENT_PAGES, Segment, SegmentMaker, StuckPage, replaces_whole_page,
+    Copied, FilePage, Had, Newest, PageCache, PageCacheState, PageCacheStatus, PageHistory, PendingRedo, Rebuild,
+    RedoEntry, RemotePages, Repair, RestoreProgress, Restoring, SEGMENT_PAGES, Segment, SegmentMaker, StuckPage,
+    replaces_whole_page,
 };
 pub use space::{FreePages, Space};
 pub use stats::PoolStats;

@@ -29,6 +29,10 @@ pub enum Planted {
     UnseenCounted,
     /// Pages that are asked for ahead may be of any age.
     AheadOfAnyAge,
+    /// A copy of a page from before a restart is taken for the page.
+    CopyNotCompared,
+    /// A copy is said to have all records of its page below the end of the log, durable or not.
+    CopyBeyondDurable,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

@@ -34,7 +34,10 @@ use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
 use crate::guide::{Guess, Guides};
 use crate::openings::Openings;
 use crate::patience;
-use crate::source::{Loaded, PageHistory, PendingRedo, Remote, RemotePages, Restoring, Segment, Sources};
+use crate::planted::Planted;
+use crate::source::{
+    Loaded, PageCache, PageCacheStatus, PageHistory, PendingRedo, Remote, RemotePages, Restoring, Segment, Sources,
+};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
 use crate::writeback::WriteGoal;
@@ -50,6 +53,14 @@ pub enum Access {
     Point,
     /// One pass over many pages.
     Scan,
+}
+
+/// How a page is in memory.
+enum InMemory {
+    No,
+    Is(Lsn),
+    /// Somebody changes it, or loads it.
+    Busy,
 }
 
 /// Why a page could not be had.
@@ -243,6 +254,16 @@ impl BufferPool {
         let remote = Remote::new(pages, blocking, floor);
         analysed.iter().for_each(|(page, last)| remote.analysed(*page, *last));
         self.sources.set_remote(remote);
+    }
+    /// Pages that leave memory may be had from there from now on; after [`BufferPool::set_remote`], and before the first page is read.
+    pub fn set_page_cache(&self, cache: Arc<dyn PageCache>) {
+        if let Some(remote) = self.sources.remote() {
+            remote.set_cache(cache);
+        }
+    }
+    /// What can be seen of the cache of pages; none: there is none.
+    pub fn page_cache(&self) -> Option<PageCacheStatus> {
+        self.sources.remote()?.cache().map(PageCache::status)
     }
     /// Whether pages are in no file of this process.
     pub fn is_remote(&self) -> bool {
@@ -663,6 +684,17 @@ impl BufferPool {
         None
     }
 
+    /// Has all pages leave memory that may: for tests with few pages.
+    #[doc(hidden)]
+    pub fn evict_all(&self) {
+        for frame in self.allocated_frames() {
+            let page = frame.page();
+            if page.is_some() && self.unmap(frame.index, page) {
+                self.put_back(frame);
+            }
+        }
+    }
+
     /// Takes `page` out of the frame at `index` if nobody uses it and it is clean; the frame
     /// then has one pin.
     fn unmap(&self, index: u32, page: PageId) -> bool {
@@ -696,7 +728,47 @@ impl BufferPool {
             return false;
         }
         remote.evicted(page, content.lsn());
+        if let Some(cache) = remote.cache() {
+            cache.evicted(page, &content, self.cached_as_of(), !frame.ahead.load(Ordering::Relaxed));
+        }
         true
+    }
+
+    /// Pages in memory have all their records below this LSN, which is durable.
+    fn cached_as_of(&self) -> Lsn {
+        if Planted::CopyBeyondDurable.is_planted() { self.log.end_lsn() } else { self.log.flushed_lsn() }
+    }
+
+    /// Has the cache note which of its copies are current, so that they count after a restart. Before a checkpoint counts: what recovery
+    /// knows of pages begins there.
+    pub fn note_cached(&self) {
+        let Some(remote) = self.sources.remote() else { return };
+        let Some(cache) = remote.cache() else { return };
+        // Whatever is appended from here on is not below. What was, has been applied once its page's latch can be had.
+        let as_of = self.cached_as_of();
+        cache.note_current(as_of, &|page, lsn, before| match self.lsn_in_memory(page) {
+            InMemory::No => before.is_none_or(|before| remote.is_current(page, lsn, before)),
+            InMemory::Is(now) => now == lsn,
+            InMemory::Busy => false,
+        });
+    }
+
+    /// The database is closed.
+    pub fn close_cache(&self) {
+        if let Some(cache) = self.sources.remote().and_then(Remote::cache) {
+            cache.close();
+        }
+    }
+
+    fn lsn_in_memory(&self, page: PageId) -> InMemory {
+        let shard = self.shard(page).read();
+        let Some(index) = shard.get(&page) else { return InMemory::No };
+        let frame = self.frame(*index);
+        match frame.latch.try_read() {
+            // Under the shard's lock it does not become another page's.
+            Some(content) if frame.valid.load(Ordering::Acquire) => InMemory::Is(content.lsn()),
+            _ => InMemory::Busy,
+        }
     }
 
     /// Takes a dirty page whose segment is not restored out of memory, as of `last_lsn`: what it lacks in the file is

@@ -52,6 +52,9 @@ counters! {
     /// Pages that were had from page servers when they were needed, and how long those who needed them waited, in microseconds.
     remote_pages: AtomicU64,
     remote_wait_micros: AtomicU64,
+    /// Pages that were had from the cache below memory, and those of them that a page server had to say of that they are current.
+    cached_pages: AtomicU64,
+    confirmed_pages: AtomicU64,
     /// Waits for a page that ended because the statement was told to stop.
     page_waits_given_up: AtomicU64,
     /// Pages that were asked for before anybody needed them.

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, limits::PAGE_SIZE};
-use resurgam_buffer::{Access, BufferPool, Mtr, Patience, PoolConfig, RemotePages};
+use resurgam_buffer::{
+    Access, BufferPool, Copied, Mtr, PageCache, PageCacheStatus, Patience, Planted, PoolConfig, RemotePages,
+};
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_vfs::{SimVfs, Vfs};
@@ -322,5 +324,53 @@ fn waits_are_given_up() -> Result<()> {
     afar.evict(0..4)?;
     patience[0].during(|| afar.mark(0))?;
     assert!(afar.is_marked(0)?);
+    Ok(())
+}
+
+/// Says how new the copies are that it is told of.
+#[derive(Default)]
+struct Told(parking_lot::Mutex<Vec<Lsn>>);
+
+impl PageCache for Told {
+    fn find(&self, _: PageId, _: &mut PageBuf) -> Option<Copied> {
+        None
+    }
+    fn evicted(&self, _: PageId, content: &PageBuf, as_of: Lsn, _: bool) {
+        assert!(content.lsn() < as_of);
+        self.0.lock().push(as_of);
+    }
+    fn confirmed(&self, _: PageId, _: Lsn) {}
+    fn refuted(&self, _: PageId) {}
+    fn note_current(&self, as_of: Lsn, is_current: &dyn Fn(PageId, Lsn, Option<Lsn>) -> bool) {
+        assert!(is_current(PageId(1 << 20), Lsn(1), None), "it is not in memory");
+        self.0.lock().push(as_of);
+    }
+    fn status(&self) -> PageCacheStatus {
+        unimplemented!("nobody looks")
+    }
+    fn close(&self) {}
+}
+
+/// What is said of a copy is true whatever a power loss takes: it goes as far as the log is durable.
+#[test]
+fn copies_are_as_of_what_is_durable() -> Result<()> {
+    for planted in [Planted::None, Planted::CopyBeyondDurable] {
+        let afar = afar()?;
+        let told = Arc::new(Told::default());
+        afar.pool.set_page_cache(Arc::clone(&told) as Arc<dyn PageCache>);
+        // A change that is not durable yet.
+        let changed = new_page(&afar.pool, 9)?;
+        let (durable, end) = (afar.pool.log().flushed_lsn(), afar.pool.log().end_lsn());
+        assert!(durable < end);
+        planted.plant();
+        afar.pool.evict_all();
+        afar.pool.note_cached();
+        Planted::None.plant();
+        assert!(afar.pool.is_resident(changed), "it may not leave memory");
+        let told = told.0.lock();
+        assert!(told.len() > 10, "{} copies", told.len());
+        let is_true = told.iter().all(|as_of| *as_of <= durable);
+        assert_eq!(is_true, planted == Planted::None, "{planted:?}");
+    }
     Ok(())
 }

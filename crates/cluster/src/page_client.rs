@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
-use resurgam_engine::RemotePages;
+use resurgam_engine::{Had, RemotePages};
 use resurgam_page::PageBuf;
 use resurgam_pageserver::{PARTITION_PAGES_DEFAULT, Partitions};
 use resurgam_rbio::{Answer, Client, PAGES_MAX, Part, Peer, Request, Role};
@@ -288,22 +288,34 @@ impl Replica {
         Ok(())
     }
 
-    /// False: it does not have it, and says so.
-    fn ask(&self, page: PageId, at_least: Lsn, time: Duration, stop: Stop<'_>, buf: &mut PageBuf) -> Result<bool> {
+    /// None: it does not have it, and says so.
+    /// `have`: the LSN of a copy, whose page is not sent if it is the same; none: there is none.
+    fn ask(
+        &self,
+        page: PageId,
+        at_least: Lsn,
+        have: Lsn,
+        time: Duration,
+        stop: Stop<'_>,
+        buf: &mut PageBuf,
+    ) -> Result<Option<Had>> {
         if !self.learn(page, COVERAGE, time, stop)? {
-            return Ok(false);
+            return Ok(None);
         }
         // It says that it has not applied enough before it is given up on.
         let wait_ms = (time / 2).as_millis() as u32;
-        let request = Request::GetPage { page, at_least, have: Lsn::NONE, wait_ms };
+        let request = Request::GetPage { page, at_least, have, wait_ms };
         let begun = Instant::now();
         let outcome = match self.client.call_unless(&request, time, &|| stop().is_err()) {
             Ok(Answer::Page(bytes)) if bytes.len() == PAGE_SIZE => {
                 buf.as_bytes_mut().copy_from_slice(&bytes);
                 // The reader looks at it once more. Here it is so that another server is asked for a good one.
-                buf.verify(page).map(|()| true).map_err(|fault| Error::corrupt(format!("page {page}: {fault}")))
+                buf.verify(page)
+                    .map(|()| Some(Had::Page))
+                    .map_err(|fault| Error::corrupt(format!("page {page}: {fault}")))
             }
-            Ok(Answer::Elsewhere(part)) => self.is_elsewhere(&[(page, at_least)], &part).map(|()| false),
+            Ok(Answer::NotModified) if have.is_some() => Ok(Some(Had::NotModified)),
+            Ok(Answer::Elsewhere(part)) => self.is_elsewhere(&[(page, at_least)], &part).map(|()| None),
             Ok(_) => Err(Error::corrupt("an answer that is no page")),
             Err(error) => {
                 // The server may be as good as any.
@@ -312,8 +324,8 @@ impl Replica {
             }
         };
         match &outcome {
-            Ok(true) => self.answered(1, Some(begun.elapsed())),
-            Ok(false) => {}
+            Ok(Some(_)) => self.answered(1, Some(begun.elapsed())),
+            Ok(None) => {}
             Err(error) => self.failed(page, error),
         }
         outcome
@@ -343,7 +355,7 @@ impl Replica {
             Err(error) if error.kind() == ErrorKind::NotSupported => {
                 let mut buf = PageBuf::zeroed();
                 for (at, (page, at_least)) in wanted.iter().enumerate() {
-                    if self.ask(*page, *at_least, time, stop, &mut buf)? {
+                    if self.ask(*page, *at_least, Lsn::NONE, time, stop, &mut buf)?.is_some() {
                         got(at, buf.as_bytes());
                     }
                 }
@@ -388,13 +400,24 @@ type Stop<'a> = &'a dyn Fn() -> Result<()>;
 
 impl RemotePages for PageClient {
     fn get_page(&self, page: PageId, at_least: Lsn, stop: Stop<'_>, buf: &mut PageBuf) -> Result<()> {
+        self.get_page_unless(page, at_least, Lsn::NONE, stop, buf).map(drop)
+    }
+
+    fn get_page_unless(
+        &self,
+        page: PageId,
+        at_least: Lsn,
+        have: Lsn,
+        stop: Stop<'_>,
+        buf: &mut PageBuf,
+    ) -> Result<Had> {
         let until = Instant::now() + self.config.patience;
         self.end.fetch_max(page.0.saturating_add(1), Ordering::Relaxed);
         let (mut corrupt, mut said) = (0, false);
         loop {
             let choice = self.choose(page);
             let outcome = match choice {
-                Choice::Ask(replica, time) => replica.ask(page, at_least, time, stop, buf).map_err(|error| {
+                Choice::Ask(replica, time) => replica.ask(page, at_least, have, time, stop, buf).map_err(|error| {
                     let (name, address) = (self.name(page), replica.client.address());
                     let what = format!("{name} was not had from the page server at {address}: {}", error.message());
                     Error::new(error.kind(), what)
@@ -420,9 +443,9 @@ impl RemotePages for PageClient {
                 stop()?;
             }
             match outcome {
-                Ok(true) => return Ok(()),
-                Ok(false) if Instant::now() >= until => return Err(self.not_had(page, true)),
-                Ok(false) => {}
+                Ok(Some(had)) => return Ok(had),
+                Ok(None) if Instant::now() >= until => return Err(self.not_had(page, true)),
+                Ok(None) => {}
                 // A page that none of them has sound.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     corrupt += 1;

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
-use resurgam_engine::{Log, PageServerStatus, PageService, RemotePages};
+use resurgam_engine::{Had, Log, PageCache, PageServerStatus, PageService, RemotePages};
 use resurgam_page::PageBuf;
 use resurgam_pageserver::Partitions;
 use resurgam_rbio::{Server, ServerConfig, ServerStats};
+use resurgam_rbpex::Rbpex;
+use resurgam_vfs::Vfs;
 
 use crate::log_service::{ConsumerStatus, LogService, LogServiceConfig};
 use crate::page_client::{PageClient, PageClientConfig, ReplicaStatus};
@@ -28,6 +30,8 @@ pub struct PrimaryConfig {
     pub page_servers: Vec<String>,
     pub log: LogServiceConfig,
     pub pages: PageClientConfig,
+    /// Copies of pages on a local disk, below memory; none: there are none.
+    pub cache: Option<(Arc<dyn Vfs>, resurgam_rbpex::Config)>,
 }
 
 /// What a primary has to do with its page servers.
@@ -97,6 +101,11 @@ impl PageService for Primary {
         let remote = Arc::new(Remote { pages, log });
         *self.now.lock() = Arc::downgrade(&remote);
         Ok(remote)
+    }
+
+    fn cache(&self, database: [u8; 16]) -> Option<Arc<dyn PageCache>> {
+        let (vfs, config) = self.config.cache.as_ref()?;
+        Some(Rbpex::open(Arc::clone(vfs), config.clone(), database))
     }
 
     fn status(&self) -> Vec<PageServerStatus> {
@@ -177,6 +186,17 @@ fn expire_leases(log: &Arc<LogService>) -> Result<()> {
 impl RemotePages for Remote {
     fn get_page(&self, page: PageId, at_least: Lsn, stop: &dyn Fn() -> Result<()>, buf: &mut PageBuf) -> Result<()> {
         self.pages.get_page(page, at_least, stop, buf)
+    }
+
+    fn get_page_unless(
+        &self,
+        page: PageId,
+        at_least: Lsn,
+        have: Lsn,
+        stop: &dyn Fn() -> Result<()>,
+        buf: &mut PageBuf,
+    ) -> Result<Had> {
+        self.pages.get_page_unless(page, at_least, have, stop, buf)
     }
 
     fn most_at_once(&self) -> usize {

@@ -296,6 +296,75 @@ fn a_scan_asks_ahead() -> Result<()> {
     db.close()
 }
 
+/// What leaves memory is had from the cache: in this life, and after a restart without a page server being asked for it.
+#[test]
+fn pages_are_had_from_the_cache() -> Result<()> {
+    let mut cluster = Cluster::new(1);
+    cluster.cache_pages = 4096;
+    let node = cluster.page_server(0);
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let mut rows = Rows::create(&db, ROWS)?;
+    rows.change(&db, (0..ROWS).step_by(3), 1)?;
+    // What is read faster than it is written into the cache is kept the next time.
+    for _ in 0..8 {
+        rows.check(&db)?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let before = db.stats().pool;
+    rows.check(&db)?;
+    let (after, status) = (db.stats().pool, db.page_cache().expect("a cache"));
+    let cached = after.cached_pages - before.cached_pages;
+    assert!(cached > 50 && after.remote_pages - before.remote_pages < cached / 10, "{before:?} {after:?}");
+    assert!(status.state == PageCacheState::On && status.error.is_none() && status.pages > 50, "{status:?}");
+    db.close()?;
+    drop((db, primary));
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let mut rows = rows.again(&db)?;
+    rows.check(&db)?;
+    let (pool, status) = (db.stats().pool, db.page_cache().expect("a cache"));
+    assert!(status.recovered > 50 && pool.cached_pages > 50, "{status:?} {pool:?}");
+    // What was in memory at last is not in it.
+    assert!(pool.remote_pages < pool.cached_pages && pool.confirmed_pages == 0, "{status:?} {pool:?}");
+    rows.change(&db, (0..ROWS).step_by(2), 2)?;
+    rows.check(&db)?;
+    db.close()?;
+    drop((db, primary));
+    // A life without it.
+    cluster.cache_pages = 0;
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let mut rows = rows.again(&db)?;
+    rows.change(&db, (0..ROWS / 2).step_by(2), 3)?;
+    db.checkpoint()?;
+    db.close()?;
+    drop((db, primary));
+    // What it has is asked about then: most is as it was, and only that is said.
+    cluster.cache_pages = 4096;
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let rows = rows.again(&db)?;
+    rows.check(&db)?;
+    let (pool, status) = (db.stats().pool, db.page_cache().expect("a cache"));
+    assert!(pool.confirmed_pages > 20 && status.out_of_date > 0, "{status:?} {pool:?}");
+    // The next life cannot use its folder: that is no error.
+    let folder = cluster.path("cache");
+    std::fs::remove_dir_all(&folder).expect("a folder");
+    std::fs::write(&folder, b"no folder").expect("a file");
+    rows.check(&db)?;
+    db.close()?;
+    drop((db, primary));
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let rows = rows.again(&db)?;
+    rows.check(&db)?;
+    let status = db.page_cache().expect("a cache");
+    assert!(status.state == PageCacheState::Off && status.error.is_some(), "{status:?}");
+    drop(node);
+    db.close()
+}
+
 /// How long full scans take, with and without asking ahead: `cargo test --release -p resurgam-cluster --test cluster -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]

@@ -759,6 +759,7 @@ impl Database {
         if let Some(restore) = &restore {
             restore.before_checkpoint_counts(&inner.data_vfs(), &inner.pool)?;
         }
+        inner.pool.note_cached();
         let next = Control { checkpoint: begin, ..next };
         // It is beside the data.
         control.0.write(next).inspect_err(|error| {
@@ -861,6 +862,12 @@ impl Database {
         self.inner().pool.write_back(resurgam_buffer::WriteGoal::Victims)
     }
 
+    /// Has all pages leave memory that may: for tests with few pages.
+    #[doc(hidden)]
+    pub fn evict_pages(&self) {
+        self.inner().pool.evict_all();
+    }
+
     /// Stops background work, writes everything, and marks the folder as cleanly closed.
     /// Transactions still open fail from here on.
     pub fn close(&self) -> Result<()> {
@@ -882,6 +889,7 @@ impl Database {
         if closed.is_ok() {
             self.archive_the_rest();
         }
+        inner.pool.close_cache();
         let log_closed = inner.log.close();
         if let Some(LogZoneHandle(zone)) = &inner.options.log_zone {
             zone.release();

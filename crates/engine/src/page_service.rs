@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
-use resurgam_buffer::{BufferPool, PendingRedo, RemotePages};
+use resurgam_buffer::{BufferPool, PageCache, PageCacheStatus, PendingRedo, RemotePages};
 use resurgam_log::Log;
 use resurgam_page::boot::{self, Boot};
 use resurgam_recovery::Control;
@@ -28,6 +28,12 @@ pub trait PageService: Send + Sync {
     /// # Errors
     /// `NotADatabase` when they are another one's; `Io` when they cannot be reached.
     fn open(&self, database: [u8; 16], log: &Arc<Log>, first: Lsn) -> Result<Arc<dyn RemotePages>>;
+
+    /// Copies of pages below memory, of this database, which has just been opened; none: there are none.
+    fn cache(&self, database: [u8; 16]) -> Option<Arc<dyn PageCache>> {
+        let _ = database;
+        None
+    }
 
     /// The page servers as they are seen from here, for operators.
     fn status(&self) -> Vec<PageServerStatus> {
@@ -70,6 +76,11 @@ impl Database {
     /// The page servers that have its pages; none where its pages are in its own file.
     pub fn page_servers(&self) -> Vec<PageServerStatus> {
         self.inner().options.pages.as_ref().map(|PageServiceHandle(pages)| pages.status()).unwrap_or_default()
+    }
+
+    /// Copies of its pages on a local disk; none: there are none.
+    pub fn page_cache(&self) -> Option<PageCacheStatus> {
+        self.inner().pool.page_cache()
     }
 }
 
@@ -169,6 +180,9 @@ pub(crate) fn attach(
     let pages = service.open(database, log, log.config().first_lsn())?;
     let analysed: Vec<_> = pending.snapshot().into_iter().map(|(page, entry)| (page, entry.last_lsn)).collect();
     pool.set_remote(pages, options.blocking, checkpoint, &analysed);
+    if let Some(cache) = service.cache(database) {
+        pool.set_page_cache(cache);
+    }
     pool.set_read_ahead(options.read_ahead_pages);
     Ok(true)
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use harness::remote::PlantedInPages;
 use harness::schedule::{Met, Plan, run};
+use resurgam_rbpex::Planted;
 
 /// However slow the machine is.
 const SCHEDULES_MIN: u64 = 60;
@@ -133,6 +134,8 @@ fn schedules_with_a_page_server() {
     eprintln!("{count} schedules with a page server: {met:?}");
     assert!(failures.is_empty(), "{} of {count} schedules failed: {failures:?}", failures.len());
     assert!(met.pages_compared > count * 10, "few pages: {}", met.pages_compared);
+    assert!(met.cached > count * 10, "the cache is hardly used: {met:?}");
+    assert!(met.copies_recovered > count && met.copies_out_of_date > 0, "the cache hardly survives: {met:?}");
 }
 
 /// The seeds on which schedules with a planted bug fail.
@@ -163,6 +166,15 @@ fn planted_bugs_are_caught() {
     let unsynced = caught(&Plan { skip_version_sync: true, ..Plan::default() }, 200);
     eprintln!("unsynced version stores: caught in {unsynced} of 200 schedules");
     assert!(unsynced > 10, "unsynced version stores: caught in {unsynced} of 200 schedules");
+}
+
+/// A cache that makes a mistake is noticed.
+#[test]
+fn planted_bugs_of_the_cache_are_caught() {
+    let plan = Plan { page_server: true, cache: Some(Planted::StaleKept), ..Plan::default() };
+    let caught = caught(&plan, 100);
+    eprintln!("a changed page that keeps its older copy: caught in {caught} of 100 schedules");
+    assert!(caught > 5, "a changed page that keeps its older copy: caught in {caught} of 100 schedules");
 }
 
 /// A page server that makes a mistake is noticed.

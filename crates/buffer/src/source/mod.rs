@@ -8,6 +8,7 @@
 //! | `copy.rs` | copies of pages as they are in their files, for a backup |
 //! | `repair.rs` | a page whose base in the file is of no use, from what is kept of it elsewhere |
 //! | `remote.rs` | pages that are in no file of this process, and how new they must be |
+//! | `cached.rs` | copies of those on a local disk, and when they count |
 //! | `restore.rs` | files that are made anew, in segments, as their pages are asked for |
 //!
 //! The base is the page in the data file. After a crash, pages named in
@@ -20,6 +21,7 @@
 //! record that formats the whole page. Where it does not, or there is no chain, the page is rebuilt from
 //! its history ([`PageHistory`]), if one is given.
 
+mod cached;
 mod copy;
 mod last_written;
 mod newer;
@@ -50,10 +52,11 @@ use crate::stats::{Counters, bump};
 use last_written::{LastWritten, Written};
 use newer::Newer;
 
+pub use cached::{Copied, PageCache, PageCacheState, PageCacheStatus};
 pub use copy::FilePage;
 pub use pending_redo::{PendingRedo, RedoEntry, StuckPage};
-pub(crate) use remote::Remote;
-pub use remote::RemotePages;
+pub(crate) use remote::{Came, Remote};
+pub use remote::{Had, RemotePages};
 pub(crate) use repair::Unsaved;
 pub use repair::{Newest, PageHistory, Rebuild, Repair};
 pub use restore::{RestoreProgress, Restoring, SEGMENT_PAGES, Segment, SegmentMaker};
@@ -219,8 +222,13 @@ impl Sources {
             let (wait, begun) = (patience::Wait::begin(), Instant::now());
             let outcome = remote.load(page, buf, self.log.end_lsn(), &|| wait.check());
             bump(&counters.remote_wait_micros, begun.elapsed().as_micros() as u64);
-            bump(&counters.remote_pages, u64::from(outcome.is_ok()));
-            return outcome.map(|()| Loaded::from_file(0, Lsn::NONE));
+            match &outcome {
+                Ok(Came::FromAfar) => bump(&counters.remote_pages, 1),
+                Ok(Came::Confirmed) => bump(&counters.confirmed_pages, 1),
+                Ok(Came::FromCache) => bump(&counters.cached_pages, 1),
+                Err(_) => {}
+            }
+            return outcome.map(|_| Loaded::from_file(0, Lsn::NONE));
         }
         let (file, offset) = self.files.locate(page)?;
         let file = &*file;

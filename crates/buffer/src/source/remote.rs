@@ -15,8 +15,8 @@
 //!    between that and its coming. Pages that are asked for ahead (`ahead.rs`) are no exception.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use hashbrown::HashMap;
@@ -24,7 +24,9 @@ use parking_lot::RwLock;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
 
+use super::cached::PageCache;
 use crate::patience::LOOK;
+use crate::planted::Planted;
 
 /// Buckets of the map: half a megabyte.
 const BUCKETS: usize = 1 << 16;
@@ -38,6 +40,22 @@ pub trait RemotePages: Send + Sync {
     /// `Io` when it cannot be had now and may be later; `Corrupt` when it is damaged there, and was not mended; that of `stop`.
     fn get_page(&self, page: PageId, at_least: Lsn, stop: &dyn Fn() -> Result<()>, buf: &mut PageBuf) -> Result<()>;
 
+    /// As [`RemotePages::get_page`], for who has a copy of the page with this LSN: `buf` is left as it is where that is current.
+    ///
+    /// # Errors
+    /// As there; then anything may be in `buf`.
+    fn get_page_unless(
+        &self,
+        page: PageId,
+        at_least: Lsn,
+        have: Lsn,
+        stop: &dyn Fn() -> Result<()>,
+        buf: &mut PageBuf,
+    ) -> Result<Had> {
+        let _ = have;
+        self.get_page(page, at_least, stop, buf).map(|()| Had::Page)
+    }
+
     /// How many pages can be asked for in one request; 0: only one by one.
     fn most_at_once(&self) -> usize {
         0
@@ -48,9 +66,35 @@ pub trait RemotePages: Send + Sync {
     fn get_pages(&self, _: &[(PageId, Lsn)], _stop: &dyn Fn() -> Result<()>, _got: &mut dyn FnMut(usize, &[u8])) {}
 }
 
+/// What a page server has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Had {
+    Page,
+    /// The copy that who asks has is the page.
+    NotModified,
+}
+
+/// Where a page came from.
+#[derive(Debug)]
+pub(crate) enum Came {
+    FromAfar,
+    /// From the cache, which has proof that the copy is current.
+    FromCache,
+    /// From the cache, after a page server had said that the copy is current.
+    Confirmed,
+}
+
+/// A copy of a page that the cache had.
+pub(crate) struct Copy {
+    lsn: Lsn,
+    /// It is the page. Else that has to be asked.
+    pub is_current: bool,
+}
+
 /// The page servers, and how new the pages are that they are asked for.
 pub(crate) struct Remote {
     pages: Arc<dyn RemotePages>,
+    cache: OnceLock<Arc<dyn PageCache>>,
     blocking: fn(&mut dyn FnMut()),
     floor: Lsn,
     buckets: Box<[AtomicU64]>,
@@ -67,7 +111,24 @@ impl Remote {
     pub fn new(pages: Arc<dyn RemotePages>, blocking: fn(&mut dyn FnMut()), floor: Lsn) -> Self {
         let mut buckets = Vec::new();
         buckets.resize_with(BUCKETS, || AtomicU64::new(0));
-        Self { pages, blocking, floor, buckets: buckets.into_boxed_slice(), analysed: RwLock::default() }
+        Self {
+            pages,
+            cache: OnceLock::new(),
+            blocking,
+            floor,
+            buckets: buckets.into_boxed_slice(),
+            analysed: RwLock::default(),
+        }
+    }
+
+    /// Copies of pages are there, from now on.
+    pub fn set_cache(&self, cache: Arc<dyn PageCache>) {
+        let _ = self.cache.set(cache);
+    }
+
+    /// See [`Remote::set_cache`].
+    pub fn cache(&self) -> Option<&dyn PageCache> {
+        self.cache.get().map(|cache| &**cache)
     }
 
     /// Recovery has found that the page's last record is there. Before pages are read.
@@ -96,11 +157,79 @@ impl Remote {
         &*self.pages
     }
 
+    /// Whether a copy of the page from before the open is the page, by what is known here: it has no record between `lsn` and `as_of`.
+    /// False: that is not known.
+    pub fn is_current(&self, page: PageId, lsn: Lsn, as_of: Lsn) -> bool {
+        if Planted::CopyNotCompared.is_planted() {
+            return true;
+        }
+        // In this order: the bucket is raised before it is forgotten.
+        match self.analysed.read().get(&page) {
+            Some(last) => lsn == *last,
+            None => as_of >= self.floor && Lsn(self.buckets[bucket(page)].load(Ordering::SeqCst)) <= lsn,
+        }
+    }
+
+    /// Fills `buf` with the cache's copy of the page, whose frame is the caller's, if it is, or may be, current.
+    pub fn copy(&self, page: PageId, buf: &mut PageBuf, end: Lsn) -> Option<Copy> {
+        let cache = self.cache()?;
+        let found = cache.find(page, buf)?;
+        let last = self.analysed.read().get(&page).copied();
+        let is_out_of_date = last.is_some_and(|last| last != found.lsn) && !Planted::CopyNotCompared.is_planted();
+        // One of a log that ended elsewhere, if it is not older.
+        if is_out_of_date || found.lsn >= end {
+            cache.refuted(page);
+            return None;
+        }
+        let is_current = found.as_of.is_none_or(|as_of| self.is_current(page, found.lsn, as_of));
+        if is_current {
+            cache.confirmed(page, found.lsn);
+        }
+        Some(Copy { lsn: found.lsn, is_current })
+    }
+
     /// Fills `buf` with the page, whose frame is the caller's. `end`: where the log ends now.
     ///
     /// # Errors
     /// Those of [`RemotePages::get_page`]; `Io`, naming the page, for an answer that cannot be.
-    pub fn load(&self, page: PageId, buf: &mut PageBuf, end: Lsn, stop: &dyn Fn() -> Result<()>) -> Result<()> {
+    pub fn load(&self, page: PageId, buf: &mut PageBuf, end: Lsn, stop: &dyn Fn() -> Result<()>) -> Result<Came> {
+        let copy = self.copy(page, buf, end);
+        match (copy, self.cache()) {
+            (Some(Copy { is_current: true, .. }), _) => {
+                // Of a page that analysis has met, what is known moves into its bucket, as ever.
+                self.accept(page, buf, end)?;
+                Ok(Came::FromCache)
+            }
+            (Some(Copy { lsn, .. }), Some(cache)) => {
+                let mut kept = PageBuf::zeroed();
+                kept.copy_from(buf);
+                match self.ask(page, lsn, buf, stop)? {
+                    Had::NotModified => {
+                        buf.copy_from(&kept);
+                        self.accept(page, buf, end)?;
+                        cache.confirmed(page, lsn);
+                        Ok(Came::Confirmed)
+                    }
+                    Had::Page => {
+                        self.accept(page, buf, end)?;
+                        if buf.lsn() == lsn {
+                            cache.confirmed(page, lsn)
+                        } else {
+                            cache.refuted(page)
+                        }
+                        Ok(Came::FromAfar)
+                    }
+                }
+            }
+            _ => {
+                self.ask(page, Lsn::NONE, buf, stop)?;
+                self.accept(page, buf, end).map(|()| Came::FromAfar)
+            }
+        }
+    }
+
+    /// Asks the page servers for the page, of which there is a copy of LSN `have`, or none.
+    fn ask(&self, page: PageId, have: Lsn, buf: &mut PageBuf, stop: &dyn Fn() -> Result<()>) -> Result<Had> {
         let (at_least, begun, is_long) = (self.at_least(page), Instant::now(), Cell::new(false));
         let stop_if_long = || {
             stop()?;
@@ -110,12 +239,15 @@ impl Remote {
             }
             Ok(())
         };
-        match self.pages.get_page(page, at_least, &stop_if_long, buf) {
+        let mut get = |stop: &dyn Fn() -> Result<()>| match have.is_some() {
+            true => self.pages.get_page_unless(page, at_least, have, stop, buf),
+            false => self.pages.get_page(page, at_least, stop, buf).map(|()| Had::Page),
+        };
+        match get(&stop_if_long) {
             // Once more, where it holds up nobody: it is seldom that a page takes so long.
-            Err(_) if is_long.get() => self.long(|| self.pages.get_page(page, at_least, stop, buf))?,
-            outcome => outcome?,
+            Err(_) if is_long.get() => self.long(|| get(stop)),
+            outcome => outcome,
         }
-        self.accept(page, buf, end)
     }
 
     /// Does what keeps the thread waiting for long.
@@ -167,6 +299,7 @@ mod tests {
     use resurgam_page::{PageType, op};
 
     use super::*;
+    use crate::source::{Copied, PageCacheStatus};
 
     /// A page server that answers with one page, and notes what it was asked for.
     #[derive(Default)]
@@ -235,5 +368,112 @@ mod tests {
         give(Some(page(id, Lsn(300)))).unwrap();
         assert_eq!(remote.at_least(id), Lsn(300), "as before, from the bucket");
         assert!(server.0.lock().1.iter().all(|asked| *asked == (id, Lsn(300))));
+    }
+
+    /// Has one copy, and notes what it is told.
+    #[derive(Default)]
+    struct OneCopy(Mutex<(Option<(PageBuf, Option<Lsn>)>, Vec<&'static str>)>);
+
+    impl PageCache for OneCopy {
+        fn find(&self, page: PageId, buf: &mut PageBuf) -> Option<Copied> {
+            let state = self.0.lock();
+            let (copy, as_of) = state.0.as_ref().filter(|(copy, _)| copy.page_id() == page)?;
+            buf.copy_from(copy);
+            Some(Copied { lsn: copy.lsn(), as_of: *as_of })
+        }
+        fn evicted(&self, _: PageId, _: &PageBuf, _: Lsn, _: bool) {}
+        fn confirmed(&self, _: PageId, _: Lsn) {
+            self.0.lock().1.push("confirmed");
+        }
+        fn refuted(&self, _: PageId) {
+            self.0.lock().1.push("refuted");
+        }
+        fn note_current(&self, _: Lsn, _: &dyn Fn(PageId, Lsn, Option<Lsn>) -> bool) {}
+        fn status(&self) -> PageCacheStatus {
+            unimplemented!("nobody looks")
+        }
+        fn close(&self) {}
+    }
+
+    /// Answers that the copy is the page, or with a page.
+    struct Asked(Option<PageBuf>, Mutex<Vec<(Lsn, Lsn)>>);
+
+    impl RemotePages for Asked {
+        fn get_page(&self, _: PageId, at_least: Lsn, _: &dyn Fn() -> Result<()>, buf: &mut PageBuf) -> Result<()> {
+            self.1.lock().push((at_least, Lsn::NONE));
+            buf.copy_from(self.0.as_ref().ok_or_else(|| Error::internal("it has none"))?);
+            Ok(())
+        }
+        fn get_page_unless(
+            &self,
+            _: PageId,
+            at_least: Lsn,
+            have: Lsn,
+            _: &dyn Fn() -> Result<()>,
+            buf: &mut PageBuf,
+        ) -> Result<Had> {
+            self.1.lock().push((at_least, have));
+            match &self.0 {
+                Some(page) => buf.copy_from(page),
+                None => {
+                    // Something may have come before that.
+                    buf.as_bytes_mut().fill(7);
+                    return Ok(Had::NotModified);
+                }
+            }
+            Ok(Had::Page)
+        }
+    }
+
+    /// When a copy counts, when it has to be asked about, and when it does not count.
+    #[test]
+    fn copies_count_when_that_is_proven() {
+        let (id, end) = (PageId(5), Lsn(1000));
+        // LSN and `as_of` of the copy; the last record that analysis has met; what has left memory; how the page server answers: what comes,
+        // and what the cache is told. The last checkpoint is at LSN 100.
+        let cases: [(u64, Option<u64>, u64, u64, Option<u64>, u64, &[&str]); 11] = [
+            // Of this life.
+            (50, None, 0, 0, None, 50, &["confirmed"]),
+            // Whatever else is in its bucket.
+            (50, None, 0, 700, None, 50, &["confirmed"]),
+            // As of the last checkpoint, and not met since.
+            (50, Some(100), 0, 0, None, 50, &["confirmed"]),
+            // As of an earlier one: it is asked about.
+            (50, Some(99), 0, 0, None, 50, &["confirmed"]),
+            (50, Some(99), 0, 0, Some(80), 80, &["refuted"]),
+            (50, Some(99), 0, 0, Some(50), 50, &["confirmed"]),
+            // Something newer has left memory, perhaps this page.
+            (50, Some(100), 0, 200, Some(200), 200, &["refuted"]),
+            (50, Some(100), 0, 200, None, 50, &["confirmed"]),
+            // Analysis has met it.
+            (300, Some(1), 300, 0, None, 300, &["confirmed"]),
+            (50, Some(100), 300, 0, Some(300), 300, &["refuted"]),
+            // It is of a log that ended elsewhere.
+            (1000, Some(1000), 0, 0, Some(50), 50, &["refuted"]),
+        ];
+        for (n, (lsn, as_of, analysed, evicted, answer, had, told)) in cases.into_iter().enumerate() {
+            let server = Arc::new(Asked(answer.map(|lsn| page(id, Lsn(lsn))), Mutex::default()));
+            let cache = Arc::new(OneCopy::default());
+            cache.0.lock().0 = Some((page(id, Lsn(lsn)), as_of.map(Lsn)));
+            let remote = Remote::new(Arc::clone(&server) as Arc<dyn RemotePages>, |work| work(), Lsn(100));
+            remote.set_cache(Arc::clone(&cache) as Arc<dyn PageCache>);
+            if analysed > 0 {
+                remote.analysed(id, Lsn(analysed));
+            }
+            if evicted > 0 {
+                remote.evicted(id, Lsn(evicted));
+            }
+            let at_least = remote.at_least(id);
+            let mut buf = PageBuf::zeroed();
+            remote.load(id, &mut buf, end, &|| Ok(())).unwrap_or_else(|error| panic!("case {n}: {error}"));
+            assert_eq!(buf.lsn(), Lsn(had), "case {n}");
+            buf.verify(id).unwrap_or_else(|fault| panic!("case {n}: {fault}"));
+            assert_eq!(cache.0.lock().1, told, "case {n}");
+            let is_asked = as_of.is_some_and(|as_of| analysed != lsn && (as_of < 100 || evicted > lsn)) || had != lsn;
+            let refused = analysed > lsn || lsn >= end.0;
+            let have = if refused { Lsn::NONE } else { Lsn(lsn) };
+            let asked: &[_] = if is_asked { &[(at_least, have)] } else { &[] };
+            assert_eq!(&*server.1.lock(), asked, "case {n}");
+        }
     }
 }

@@ -44,6 +44,8 @@ pub struct Cluster {
     /// See [`LogServiceConfig`].
     pub forgets: u32,
     pub checkpoint: Duration,
+    /// Pages in the primary's cache; 0: there is none.
+    pub cache_pages: u64,
 }
 
 /// Whatever can be done to a record, until it is out of reach.
@@ -135,6 +137,7 @@ impl Cluster {
             page_servers: self.pages_seen.clone(),
             log: LogServiceConfig { lease: self.lease, forgets: self.forgets },
             pages: self.client(),
+            cache: self.cache(),
         }));
         Zoned { primary, zone, record, lost }
     }
@@ -172,6 +175,7 @@ impl Cluster {
             partitions: Vec::new(),
             forgets: 0,
             checkpoint: Duration::from_millis(200),
+            cache_pages: 0,
         }
     }
 
@@ -181,6 +185,12 @@ impl Cluster {
             partition_pages: self.partition_pages,
             ..PageClientConfig::default()
         }
+    }
+
+    fn cache(&self) -> Option<(Arc<dyn Vfs>, resurgam_rbpex::Config)> {
+        let config =
+            resurgam_rbpex::Config::new(self.path("cache"), self.cache_pages * (limits::PAGE_SIZE as u64 + 64));
+        (self.cache_pages > 0).then(|| (Arc::new(RealVfs::new()) as Arc<dyn Vfs>, config))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -221,6 +231,7 @@ impl Cluster {
             page_servers: self.pages_seen.clone(),
             log: LogServiceConfig { lease: self.lease, forgets: self.forgets },
             pages: self.client(),
+            cache: self.cache(),
         }))
     }
 

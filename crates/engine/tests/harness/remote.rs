@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_archive::{Archive, PageBase, PageMaker};
-use resurgam_engine::{Error, ErrorKind, Log, Lsn, PageId, PageService, RemotePages, Result};
+use resurgam_engine::{Error, ErrorKind, Had, Log, Lsn, PageCache, PageId, PageService, RemotePages, Result};
 use resurgam_page::PageBuf;
 use resurgam_pageserver::{ArchiveSeed, LogTail, PageServer, PageServerConfig, Partitions, Seed};
-use resurgam_vfs::Vfs;
+use resurgam_rbpex::{Config, Rbpex};
+use resurgam_vfs::{OpenMode, Vfs};
 use resurgam_xstore::{FolderStore, Store};
 
 use super::schedule::{ARCHIVE, BACKUPS, PAGES};
@@ -39,14 +40,23 @@ pub struct Beside {
     planted: PlantedInPages,
     /// What each server has.
     partitions: Vec<Partitions>,
+    /// What is between it and memory, if anything is.
+    cache: Option<Config>,
     /// Of the last open.
     pub now: Mutex<Option<Arc<Pages>>>,
+    pub cached: Cached,
 }
+
+/// The cache of the last open.
+type Cached = Arc<Mutex<Option<Arc<Rbpex>>>>;
 
 /// Page servers and the log that they follow, driven by who asks for pages. One whose file has failed is made anew.
 pub struct Pages {
     servers: Vec<Server>,
     planted: PlantedInPages,
+    cached: Cached,
+    /// Writes the cache's files out, as a system does sooner or later.
+    write_out: Box<dyn Fn() + Send + Sync>,
     asked: AtomicU64,
     /// Pages that were given before anybody needed them.
     pub ahead: AtomicU64,
@@ -68,13 +78,24 @@ fn store(vfs: &Arc<dyn Vfs>, place: &str) -> Result<Arc<dyn Store>> {
 }
 
 impl Beside {
-    pub fn new(vfs: Arc<dyn Vfs>, planted: PlantedInPages, partitions: Vec<Partitions>) -> Self {
-        Self { vfs, planted, partitions, now: Mutex::default() }
+    pub fn new(
+        vfs: Arc<dyn Vfs>,
+        planted: PlantedInPages,
+        partitions: Vec<Partitions>,
+        cache: Option<Config>,
+    ) -> Self {
+        Self { vfs, planted, partitions, cache, now: Mutex::default(), cached: Cached::default() }
     }
 }
 
 impl PageService for Beside {
     fn open(&self, database: [u8; 16], log: &Arc<Log>, first: Lsn) -> Result<Arc<dyn RemotePages>> {
+        let (vfs, dir) = (Arc::clone(&self.vfs), self.cache.as_ref().map(|cache| cache.dir.clone()));
+        let write_out = move || {
+            for path in dir.iter().flat_map(|dir| [dir.join("pages"), dir.join("directory")]) {
+                let _ = vfs.open(&path, OpenMode::ReadWrite).and_then(|file| file.sync());
+            }
+        };
         let mut servers = Vec::new();
         let count = self.partitions.len();
         // They are others at some opens: a number of the schedule's own, without a draw from it.
@@ -104,10 +125,22 @@ impl PageService for Beside {
             let now = Mutex::new(Some(open()?));
             servers.push(Server { partitions: partitions.clone(), open: Box::new(open), now });
         }
-        let pages =
-            Arc::new(Pages { servers, planted: self.planted, asked: AtomicU64::new(0), ahead: AtomicU64::new(0) });
+        let pages = Arc::new(Pages {
+            servers,
+            planted: self.planted,
+            cached: Arc::clone(&self.cached),
+            write_out: Box::new(write_out),
+            asked: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
+        });
         *self.now.lock() = Some(Arc::clone(&pages));
         Ok(pages)
+    }
+
+    fn cache(&self, database: [u8; 16]) -> Option<Arc<dyn PageCache>> {
+        let cache = Rbpex::open(Arc::clone(&self.vfs), self.cache.clone()?, database);
+        *self.cached.lock() = Some(Arc::clone(&cache));
+        Some(cache)
     }
 }
 
@@ -169,6 +202,23 @@ impl RemotePages for Pages {
         self.get(page, at_least, buf)
     }
 
+    fn get_page_unless(
+        &self,
+        page: PageId,
+        at_least: Lsn,
+        have: Lsn,
+        _: &dyn Fn() -> Result<()>,
+        buf: &mut PageBuf,
+    ) -> Result<Had> {
+        self.get(page, at_least, buf)?;
+        if buf.lsn() == have {
+            // Nothing comes with that answer.
+            buf.as_bytes_mut().fill(0);
+            return Ok(Had::NotModified);
+        }
+        Ok(Had::Page)
+    }
+
     fn most_at_once(&self) -> usize {
         128
     }
@@ -189,6 +239,14 @@ impl RemotePages for Pages {
 impl Pages {
     fn get(&self, page: PageId, at_least: Lsn, buf: &mut PageBuf) -> Result<()> {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        // What waits to be written into the cache is written now and then, and finds no room otherwise.
+        let cache = self.cached.lock().clone();
+        if let Some(cache) = cache {
+            cache.work([0, 1, 3, 20][asked as usize % 4]);
+            if asked % 6 == 1 {
+                (self.write_out)();
+            }
+        }
         let wanted = match self.planted {
             PlantedInPages::NoWait => Lsn::NONE,
             PlantedInPages::WaitShort => Lsn(at_least.0.saturating_sub(512)),

@@ -39,12 +39,16 @@ pub const BACKUPS: &str = "/disk6/backups";
 pub const PAGES: &str = "/disk7/pages";
 /// Of page servers that have some of the pages each.
 const PARTITION_PAGES: u64 = 8;
+/// Where a cache of pages is in schedules that have one.
+pub const CACHE: &str = "/disk8/cache";
 /// Steps from one backup to the next.
 const BACKUP_EVERY: u64 = 41;
 /// The same where the database's own threads run: a backup then waits for the archive's, which takes its time.
 const BACKUP_EVERY_BESIDE: u64 = 97;
 /// Steps from one look for something to archive to the next.
 const ARCHIVE_EVERY: u64 = 7;
+/// Steps from one time that all pages leave memory to the next, where there is a cache that they go to.
+const EVICT_EVERY: u64 = 3;
 const CLIENTS_MAX: usize = 5;
 /// What is under way where a replacement of a dead device fails.
 const REPLACING: &str = "replacing a dead device";
@@ -80,6 +84,8 @@ pub struct Plan {
     pub page_servers: u32,
     /// And it makes this mistake.
     pub planted: PlantedInPages,
+    /// Every schedule with a page server has a cache of pages, which makes this mistake; none: every other one has one, which makes none.
+    pub cache: Option<resurgam_rbpex::Planted>,
     /// Says every step on stderr.
     pub trace: bool,
 }
@@ -119,6 +125,7 @@ impl Default for Plan {
             page_server: false,
             page_servers: 0,
             planted: PlantedInPages::None,
+            cache: None,
             trace: false,
         }
     }
@@ -180,6 +187,12 @@ pub struct Met {
     pub rebuilt: u64,
     /// Pages of page servers that were compared with what archive and backups make.
     pub pages_compared: u64,
+    /// Pages that came from the cache, and those that a page server had to be asked about.
+    pub cached: u64,
+    pub confirmed: u64,
+    /// Copies that were there after a restart, and those that were out of date.
+    pub copies_recovered: u64,
+    pub copies_out_of_date: u64,
 }
 
 impl Met {
@@ -269,6 +282,10 @@ impl Met {
         self.spoilt += o.spoilt;
         self.rebuilt += o.rebuilt;
         self.pages_compared += o.pages_compared;
+        self.cached += o.cached;
+        self.confirmed += o.confirmed;
+        self.copies_recovered += o.copies_recovered;
+        self.copies_out_of_date += o.copies_out_of_date;
     }
 }
 
@@ -392,7 +409,14 @@ fn options(rng: &mut Rng) -> Options {
 fn open(vfs: &SimVfs, options: &Options, plan: &Plan) -> Result<(Database, Option<Arc<Beside>>)> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let mut options = options.clone();
-    let beside = plan.page_server.then(|| Arc::new(Beside::new(Arc::clone(&vfs), plan.planted, plan.partitions())));
+    let cache = plan.cache.map(|planted| {
+        // Hardly as many pages as there are: some have to go.
+        let mut cache = resurgam_rbpex::Config::new(CACHE.into(), 20 * (limits::PAGE_SIZE as u64 + 32));
+        (cache.queue_pages, cache.background, cache.patience) = (12, false, std::time::Duration::ZERO);
+        cache.planted = planted;
+        cache
+    });
+    let beside = plan.page_server.then(|| Arc::new(Beside::new(Arc::clone(&vfs), plan.planted, plan.partitions(), cache)));
     if let Some(beside) = &beside {
         options.pages = Some(PageServiceHandle(Arc::clone(beside) as Arc<dyn PageService>));
     }
@@ -647,6 +671,14 @@ impl World {
             if let Err(error) = outcome {
                 return self.judge_any(error, "archive");
             }
+        }
+        let is_cached = self.beside.as_ref().is_some_and(|beside| beside.cached.lock().is_some());
+        if is_cached && self.turn.is_multiple_of(EVICT_EVERY) {
+            // All fits in memory: nothing would leave it.
+            if let Err(error) = self.db.write_back() {
+                return self.judge_any(error, "write back");
+            }
+            self.db.evict_pages();
         }
         let every = if self.db.options().background { BACKUP_EVERY_BESIDE } else { BACKUP_EVERY };
         if self.hold.is_some() && self.turn.is_multiple_of(every) {
@@ -1037,7 +1069,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     let small_disk = (!plan.is_broken() && rng.one_in(6)).then(|| rng.range(5, 40) * limits::PAGE_SIZE as u64);
     // No draw: the seeds stay what they were.
     let page_servers = if plan.page_servers == 0 { [1, 3, 1, 2][seed as usize % 4] } else { plan.page_servers };
-    let plan = &Plan { small_disk, page_servers, ..plan.clone() };
+    let cache = plan.cache.or_else(|| (seed % 3 != 1).then(Default::default)).filter(|_| plan.page_server);
+    let plan = &Plan { small_disk, page_servers, cache, ..plan.clone() };
     let mut options = options(&mut rng);
     if plan.sweeps_beside && !plan.is_broken() && rng.one_in(3) {
         options.cleaner_threads = 3;
@@ -1069,6 +1102,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         Path::new("/disk5"),
         Path::new("/disk6"),
         Path::new("/disk7"),
+        Path::new("/disk8"),
     ]) {
         vfs.make_folder(disk).map_err(|e| e.to_string())?;
     }
@@ -1118,6 +1152,14 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         world.met.runs += world.db.archive_status().map_or(0, |status| status.runs_written);
         let stats = world.db.stats();
         world.met.rebuilt += stats.pool.repaired_pages;
+        world.met.cached += stats.pool.cached_pages;
+        world.met.confirmed += stats.pool.confirmed_pages;
+        let cache = world.beside.as_ref().and_then(|beside| beside.cached.lock().clone());
+        if let Some(cache) = cache {
+            let status = cache.status();
+            world.met.copies_recovered += status.recovered;
+            world.met.copies_out_of_date += status.out_of_date;
+        }
         world.met.undone += stats.transactions.undone;
         world.met.undo_records += stats.undo_records;
         world.met.version_pages += stats.versions.pages;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_pageserver::Partitions;
+use resurgam_rbpex::Planted;
 use resurgam_vfs::{SimConfig, SimVfs, Vfs};
 
 use crate::remote::{Beside, PlantedInPages};
@@ -17,6 +18,7 @@ use crate::schedule::{ARCHIVE, BACKUPS};
 const ROWS: i64 = 2_000;
 const STEPS: u64 = 60;
 const DIR: &str = "/db";
+const CACHE: &str = "/disk8/cache";
 
 /// Of one schedule.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,10 +27,14 @@ pub struct Met {
     pub crashes: u64,
     /// Pages that came ahead and were used.
     pub used_ahead: u64,
+    /// Pages that came from the cache, and of those that a page server had to be asked about.
+    pub cached: u64,
+    pub confirmed: u64,
 }
 
 struct World {
     rng: Rng,
+    cache: Option<Planted>,
     vfs: SimVfs,
     db: Database,
     table: Arc<Table>,
@@ -36,9 +42,16 @@ struct World {
     met: Met,
 }
 
-fn open(vfs: &SimVfs) -> Result<Database> {
+fn open(vfs: &SimVfs, cache: Option<Planted>) -> Result<Database> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let beside = Arc::new(Beside::new(Arc::clone(&vfs), PlantedInPages::None, vec![Partitions::all()]));
+    let cache = cache.map(|planted| {
+        // Of some two hundred pages.
+        let mut cache = resurgam_rbpex::Config::new(CACHE.into(), 100 * (limits::PAGE_SIZE as u64 + 32));
+        (cache.queue_pages, cache.background, cache.patience) = (30, false, std::time::Duration::ZERO);
+        cache.planted = planted;
+        cache
+    });
+    let beside = Arc::new(Beside::new(Arc::clone(&vfs), PlantedInPages::None, vec![Partitions::all()], cache));
     let options = Options {
         buffer_bytes: 64 * limits::PAGE_SIZE,
         log_segment_bytes: 1 << 20,
@@ -56,10 +69,16 @@ fn table(db: &Database) -> Result<Arc<Table>> {
     tx.table("public", "t")?.ok_or_else(|| Error::new(ErrorKind::UndefinedTable, "t"))
 }
 
-/// Runs one schedule. The error says what was broken.
+/// Runs one schedule, every third with a cache. The error says what was broken.
+#[allow(dead_code)]
 pub fn run(seed: u64) -> std::result::Result<Met, String> {
+    run_with(seed, seed.is_multiple_of(3).then_some(Planted::Nothing))
+}
+
+/// Runs one schedule with a cache that makes this mistake, if any.
+pub fn run_with(seed: u64, cache: Option<Planted>) -> std::result::Result<Met, String> {
     let told = |error: Error| format!("{error:?}");
-    let mut world = World::new(seed).map_err(told)?;
+    let mut world = World::new(seed, cache).map_err(told)?;
     for step in 0..STEPS {
         match world.step().map_err(told)? {
             None => {}
@@ -71,18 +90,18 @@ pub fn run(seed: u64) -> std::result::Result<Met, String> {
 }
 
 impl World {
-    fn new(seed: u64) -> Result<Self> {
+    fn new(seed: u64, cache: Option<Planted>) -> Result<Self> {
         let mut rng = Rng::new(seed);
         let vfs = SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: 512 });
-        for disk in ["/disk5", "/disk6", "/disk7"] {
+        for disk in ["/disk5", "/disk6", "/disk7", "/disk8"] {
             vfs.make_folder(Path::new(disk))?;
         }
-        let db = open(&vfs)?;
+        let db = open(&vfs, cache)?;
         let tx = db.begin(Isolation::ReadCommitted);
         let spec = TableSpec::new("public", "t").column("id", ColumnType::Int8).column("n", ColumnType::Int8);
         let table = tx.create_table(spec.column("pad", ColumnType::Text).primary_key(&["id"]))?.done()?;
         tx.commit(Durability::Sync)?.wait()?;
-        let mut world = Self { rng, vfs, db, table, rows: BTreeMap::new(), met: Met::default() };
+        let mut world = Self { rng, cache, vfs, db, table, rows: BTreeMap::new(), met: Met::default() };
         world.write(|world, tx| {
             for id in 0..ROWS {
                 world.put(tx, id * 2, 0)?;
@@ -133,7 +152,9 @@ impl World {
                 self.met.crashes += 1;
                 // The files of the one that is gone are of the disk before the crash.
                 self.vfs = self.vfs.crash();
-                self.db = open(&self.vfs)?;
+                // Some lives are without it, and what it has becomes old.
+                let cache = self.cache.filter(|_| self.met.crashes % 3 != 1);
+                self.db = open(&self.vfs, cache)?;
                 self.table = table(&self.db)?;
             }
             3..8 => {
@@ -153,7 +174,10 @@ impl World {
     }
 
     fn ends(&mut self) {
-        self.met.used_ahead += self.db.stats().pool.ahead_used;
+        let stats = self.db.stats().pool;
+        self.met.used_ahead += stats.ahead_used;
+        self.met.cached += stats.cached_pages;
+        self.met.confirmed += stats.confirmed_pages;
     }
 
     fn scan(&mut self) -> Result<Option<String>> {

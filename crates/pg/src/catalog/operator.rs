@@ -85,6 +85,30 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "resurgam_page_cache" => {
+            let confirmed = db.stats().pool.confirmed_pages;
+            if let Some(status) = db.page_cache() {
+                rows.add([
+                    ("state", status.state.name().into()),
+                    ("pages", status.pages.into()),
+                    ("bytes", (status.pages * PAGE_SIZE as u64).into()),
+                    ("bytes_max", status.bytes_max.into()),
+                    ("used_again", status.pages_used_again.into()),
+                    ("waiting", status.waiting.into()),
+                    ("hits", status.hits.into()),
+                    ("misses", status.misses.into()),
+                    ("admitted", status.admitted.into()),
+                    ("known", status.known.into()),
+                    ("rejected", status.rejected.into()),
+                    ("recovered", status.recovered.into()),
+                    ("confirmed", confirmed.into()),
+                    ("out_of_date", status.out_of_date.into()),
+                    ("damaged", status.damaged.into()),
+                    ("read_ms", (status.read_latency.as_secs_f64() * 1e3).into()),
+                    ("error", status.error.into()),
+                ]);
+            }
+        }
         "resurgam_page_servers" => {
             let flushed = db.log_status().flushed;
             for server in db.page_servers() {

@@ -9,7 +9,7 @@ mod exposition;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use resurgam_engine::limits::PAGE_SIZE;
-use resurgam_engine::{CheckpointStats, Database, LogStats, LogStatus, PaceReason, Stats};
+use resurgam_engine::{CheckpointStats, Database, LogStats, LogStatus, PaceReason, PageCacheState, Stats};
 use resurgam_sql::PlanTotals;
 use resurgam_sql::pg::notify::HubTotals;
 
@@ -46,6 +46,7 @@ pub fn gather(monitor: &Monitor) -> String {
         backups(&mut out, &database);
         log_service(&mut out, &database);
         page_servers(&mut out, &database);
+        page_cache(&mut out, &database);
         restore(&mut out, &database);
     }
     if let Some(totals) = monitor.plans() {
@@ -560,6 +561,30 @@ fn backups(out: &mut Exposition, db: &Database) {
     );
 }
 
+/// Nothing without a cache of pages.
+fn page_cache(out: &mut Exposition, db: &Database) {
+    let Some(status) = db.page_cache() else { return };
+    let is_on = u64::from(status.state != PageCacheState::Off);
+    out.gauge("resurgam_page_cache_on", "Whether the cache of pages is used: 0 after its disk has failed.", is_on);
+    let bytes = status.pages * PAGE_SIZE as u64;
+    out.gauge("resurgam_page_cache_bytes", "Pages that can be had from it, in bytes.", bytes);
+    out.gauge("resurgam_page_cache_max_bytes", "What its files take at most.", status.bytes_max);
+    out.gauge("resurgam_page_cache_waiting_pages", "Pages that wait to be written into it.", status.waiting);
+    for (name, help, count) in [
+        ("hits", "Pages not in memory of which it had a copy.", status.hits),
+        ("misses", "Pages not in memory of which it had none.", status.misses),
+        ("admitted", "Pages that were written into it as they left memory.", status.admitted),
+        ("known", "Pages that left memory and were in it already.", status.known),
+        ("rejected", "Pages that left memory and were not kept.", status.rejected),
+        ("recovered", "Copies that were there at the start.", status.recovered),
+        ("out_of_date", "Copies that turned out to be out of date.", status.out_of_date),
+        ("damaged", "Copies that were not what they should be.", status.damaged),
+    ] {
+        out.counter(&format!("resurgam_page_cache_{name}_total"), help, count);
+    }
+    out.gauge("resurgam_page_cache_read_seconds", "A moving mean of what a read of it takes.", status.read_latency);
+}
+
 /// Nothing without a landing zone.
 fn page_servers(out: &mut Exposition, db: &Database) {
     let servers = db.page_servers();
@@ -679,6 +704,11 @@ fn buffers(out: &mut Exposition, stats: &Stats) {
         "resurgam_remote_pages_total",
         "Pages that were had from page servers when they were needed.",
         pool.remote_pages,
+    );
+    out.counter(
+        "resurgam_confirmed_pages_total",
+        "Copies in the page cache of which a page server has said that they are current.",
+        pool.confirmed_pages,
     );
     out.counter(
         "resurgam_remote_wait_seconds_total",

@@ -29,6 +29,14 @@ pub fn pages_of(settings: &Settings, zone: Option<&Arc<LandingZone>>) -> Option<
     if page_servers.is_empty() {
         return None;
     }
+    let cache = (settings.page_cache_bytes.0 > 0).then(|| {
+        let dir = match settings.page_cache.as_os_str().is_empty() {
+            true => settings.data.join("page-cache"),
+            false => settings.page_cache.clone(),
+        };
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+        (vfs, resurgam_rbpex::Config::new(dir, settings.page_cache_bytes.0))
+    });
     let config = PrimaryConfig {
         listen: zone.is_none().then(|| settings.log_listen.clone()),
         zone: zone.cloned(),
@@ -39,6 +47,7 @@ pub fn pages_of(settings: &Settings, zone: Option<&Arc<LandingZone>>) -> Option<
             partition_pages: settings.partition_pages(),
             ..PageClientConfig::default()
         },
+        cache,
     };
     Some(PageServiceHandle(Arc::new(Primary::new(config))))
 }

@@ -24,6 +24,9 @@ pub use value::{
     Authentication, Bytes, DoubleWriting, Kilobytes, Least, LogFormat, LogLevel, Seconds, ServerRole, Value,
 };
 
+/// A page cache smaller than this is not worth its disk's trouble.
+const PAGE_CACHE_LEAST: u64 = 1 << 20;
+
 /// What is known of a setting besides its value.
 #[derive(Debug, Clone, Copy)]
 pub struct Definition {
@@ -152,6 +155,10 @@ settings! {
     partition_bytes: Bytes, "partition-bytes", "RESURGAM_PARTITION_BYTES", "128GB";
     /// For the role pageserver: which partitions it has. Partitions are counted from the first page on, and as many as the database needs: 0/2 is every other one, 0,2-3/8 those whose number modulo 8 is 0, 2 or 3. all: all pages.
     partitions: String, "partitions", "RESURGAM_PARTITIONS", "all";
+    /// For the role primary with page servers: folder of the page cache, on a fast local disk: copies of pages that have left memory, which are asked for there before a page server is. Nothing in it is ever needed. Empty: the folder page-cache in the data folder.
+    page_cache: PathBuf, "page-cache", "RESURGAM_PAGE_CACHE", "";
+    /// For the role primary with page servers: most disk space for the page cache. 0: there is none.
+    page_cache_bytes: Bytes, "page-cache-bytes", "RESURGAM_PAGE_CACHE_BYTES", "0";
     /// For the role primary with page servers: most pages that a scan asks them for at once, before it comes to them; 0: each when it is needed.
     read_ahead_pages: u32, "read-ahead-pages", "RESURGAM_READ_AHEAD_PAGES", "128";
     /// For the role pageserver without log services: address and port where the primary gives the log (its --log-listen).
@@ -444,6 +451,16 @@ impl Settings {
         let partitions = self.partitions().map_err(|error| format!("partitions: {error}"))?;
         if self.role != ServerRole::PageServer && !partitions.is_all() {
             return Err("partitions is for the role pageserver: a primary asks page servers which they have".into());
+        }
+        let has_cache = self.page_cache_bytes.0 > 0 || !self.page_cache.as_os_str().is_empty();
+        if has_cache && !(self.role == ServerRole::Primary && has_pages_elsewhere) {
+            return Err(
+                "a page cache (page_cache, page_cache_bytes) is for a primary with page servers (--page-servers)"
+                    .into(),
+            );
+        }
+        if has_cache && self.page_cache_bytes.0 < PAGE_CACHE_LEAST {
+            return Err(format!("page_cache_bytes must be at least {} MB for a page cache", PAGE_CACHE_LEAST >> 20));
         }
         let has_zone = !self.landing_zone.as_os_str().is_empty();
         match self.role {
