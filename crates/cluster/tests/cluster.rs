@@ -405,6 +405,76 @@ fn scans_measured() -> Result<()> {
     Ok(())
 }
 
+/// Random reads of single rows for so long: how many in each tenth of a second.
+fn reads(db: &Database, rows: &Rows, time: Duration, rng: &mut SmallRng) -> Result<Vec<u64>> {
+    let (begun, mut counts) = (Instant::now(), Vec::new());
+    while begun.elapsed() < time {
+        let tx = db.begin(Isolation::ReadCommitted);
+        rows.read_one(&tx.statement(StatementKind::Read)?, rng.random_range(0..rows.values.len() as i64))?;
+        let tenth = (begun.elapsed().as_millis() / 100) as usize;
+        counts.resize(counts.len().max(tenth + 1), 0);
+        counts[tenth] += 1;
+    }
+    counts.pop();
+    Ok(counts)
+}
+
+/// What the page cache gives, and what it is worth that it outlives a restart: as [`scans_measured`].
+#[test]
+#[ignore = "a measurement"]
+fn the_cache_measured() -> Result<()> {
+    const COUNT: i64 = 300_000;
+    for delay in [None, Some(Duration::from_micros(100))] {
+        for (what, cached, emptied) in
+            [("no cache", 0, false), ("a cache", 16384, false), ("one that is emptied", 16384, true)]
+        {
+            let mut cluster = Cluster::new(1);
+            // Some 10,000 pages; 15 % of them in memory, all in the cache.
+            (cluster.buffer_pages, cluster.cache_pages) = (1500, cached);
+            if let Some(delay) = delay {
+                cluster.pages_seen = vec![proxy::distant(&cluster.pages[0], delay)];
+            }
+            let node = cluster.page_server(0);
+            let primary = cluster.primary();
+            let db = cluster.open(&primary)?;
+            let rows = Rows::create(&db, COUNT)?;
+            db.checkpoint()?;
+            let mut rng = SmallRng::seed_from_u64(1);
+            let counts = reads(&db, &rows, Duration::from_secs(20), &mut rng)?;
+            let steady = counts[counts.len() - 50..].iter().sum::<u64>() / 50;
+            let pool = db.stats().pool;
+            db.close()?;
+            drop((db, primary));
+            if emptied {
+                std::fs::remove_dir_all(cluster.path("cache")).expect("its folder");
+            }
+            let primary = cluster.primary();
+            let begun = Instant::now();
+            let db = cluster.open(&primary)?;
+            let rows = rows.again(&db)?;
+            rows.read_one(&db.begin(Isolation::ReadCommitted).statement(StatementKind::Read)?, 7)?;
+            let first = begun.elapsed();
+            let counts = reads(&db, &rows, Duration::from_secs(20), &mut rng)?;
+            let again = counts.iter().position(|count| *count * 10 >= steady * 9);
+            let (after, cache) = (db.stats().pool, db.page_cache());
+            eprintln!(
+                "{delay:?} each way, {what}: {} reads a second; before the restart {} of {} misses from the cache; first answer after {first:?}, \
+                 nine tenths after {:?} tenths of a second; then {} from the cache, {} confirmed, {} from afar; {cache:?}",
+                steady * 10,
+                pool.cached_pages,
+                pool.cached_pages + pool.remote_pages + pool.ahead_used,
+                again,
+                after.cached_pages,
+                after.confirmed_pages,
+                after.remote_pages,
+            );
+            db.close()?;
+            drop(node);
+        }
+    }
+    Ok(())
+}
+
 /// The page server of one database, and the primary of another.
 #[test]
 fn another_database_is_refused() -> Result<()> {

@@ -23,16 +23,17 @@ struct Dev {
 
 impl Dev {
     fn start(data: &Path, port: u16) -> Self {
-        Self::start_with(data, port, &["--page-servers", "2"])
+        Self::start_with(data, port, &["--page-servers", "2"], &["--page-cache-bytes", "64MB"])
     }
 
-    fn start_with(data: &Path, port: u16, page_servers: &[&str]) -> Self {
+    fn start_with(data: &Path, port: u16, page_servers: &[&str], primary: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_resurgam"))
             .args(["cluster", "dev", "--listen", &format!("127.0.0.1:{port}")])
             .args(page_servers)
             .arg("--data")
             .arg(data)
             .args(["--", "--buffer-bytes", "4MB"])
+            .args(primary)
             .stdout(Stdio::piped())
             .spawn()
             .expect("start");
@@ -154,6 +155,9 @@ fn parts_are_killed_and_come_back() {
                    from resurgam_log_service where error is null";
     until(&mut client, service, "true");
     until(&mut client, "select (hardened_lsn = destaged_lsn)::text from resurgam_log_service", "true");
+    let cache = "select (pages > 100 and hits > 100 and bytes = pages * 8192 and bytes <= bytes_max and error is null)::text \
+                 from resurgam_page_cache where state = 'on'";
+    until(&mut client, cache, "true");
     assert!(!dir.path().join("primary-1/log").exists());
     // Its pages are in no file of its own.
     assert!(fs::metadata(dir.path().join("primary-1/data")).expect("the boot page").len() <= 8 << 20);
@@ -169,7 +173,7 @@ fn parts_are_killed_and_come_back() {
 fn partitions_are_killed_and_come_back() {
     let dir = tempfile::tempdir().expect("a folder");
     let layout = ["--page-servers", "3", "--partitions", "3", "--partition-bytes", "1MB"];
-    let dev = Dev::start_with(dir.path(), free_ports(), &layout);
+    let dev = Dev::start_with(dir.path(), free_ports(), &layout, &[]);
     let mut client = dev.client();
     client.rows("create table t (id int primary key, n int, text text)");
     client.rows("insert into t select i, 0, repeat('x', 300) from generate_series(1, 50000) i");
@@ -201,7 +205,7 @@ fn partitions_are_killed_and_come_back() {
     for layout in
         [&["--page-servers", "2", "--partitions", "2", "--partition-bytes", "1MB"][..], &["--page-servers", "2"]]
     {
-        let dev = Dev::start_with(dir.path(), free_ports(), layout);
+        let dev = Dev::start_with(dir.path(), free_ports(), layout, &[]);
         let mut client = dev.client();
         assert_eq!(client.rows("select sum(n) || ',' || count(*) from t"), ["75000,50000"]);
         client.rows("update t set n = n + 1 where id % 5 = 1");
@@ -303,6 +307,8 @@ fn what_cannot_be_is_refused() {
             "whole megabytes",
         ),
         (vec!["--partitions", "0/2"], "for the role pageserver"),
+        (vec!["--page-cache-bytes", "64MB"], "for a primary with page servers"),
+        (vec!["--page-servers", "127.0.0.1:7000", "--archive", &place, "--page-cache", &place], "at least 1 MB"),
         (vec!["--page-servers", "127.0.0.1:7000"], "needs an archive"),
         (vec!["--page-servers", "nowhere", "--archive", &place], "is not an address and port"),
         (

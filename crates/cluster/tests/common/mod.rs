@@ -316,6 +316,15 @@ impl Rows {
         Ok(())
     }
 
+    /// One of them.
+    pub fn read_one(&self, view: &ReadView, id: i64) -> Result<()> {
+        let mut row = RowBuf::default();
+        assert!(view.get(&self.table, &self.key(id)?, &mut row)?, "row {id} is not there");
+        let DatumRef::Int8(found) = self.table.column(row.raw(), 1)? else { panic!("row {id} has no number") };
+        assert_eq!(found, self.values[id as usize], "row {id}");
+        Ok(())
+    }
+
     /// All rows, in the order of their ids.
     pub fn scan(&self, view: &ReadView, direction: Direction) -> Result<Vec<(i64, i64)>> {
         let mut cursor = view.scan(&self.table, KeyRange::all(), direction);
@@ -337,13 +346,7 @@ impl Rows {
     fn check_one_by_one(&self, db: &Database) -> Result<()> {
         let tx = db.begin(Isolation::ReadCommitted);
         let view = tx.statement(StatementKind::Read)?;
-        let mut row = RowBuf::default();
-        for (id, n) in self.values.iter().enumerate() {
-            assert!(view.get(&self.table, &self.key(id as i64)?, &mut row)?, "row {id} is not there");
-            let DatumRef::Int8(found) = self.table.column(row.raw(), 1)? else { panic!("row {id} has no number") };
-            assert_eq!(found, *n, "row {id}");
-        }
-        Ok(())
+        (0..self.values.len() as i64).try_for_each(|id| self.read_one(&view, id))
     }
 }
 

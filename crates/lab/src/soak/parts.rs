@@ -119,6 +119,9 @@ impl Parts {
             format!("--page-servers={}", places.join(",")),
             // Now and then one returns too late.
             "--page-server-lease=2s".to_owned(),
+            // It outlives the server, and whatever happens to its folder.
+            format!("--page-cache={}", self.path("page-cache")),
+            "--page-cache-bytes=32MB".to_owned(),
         ];
         own.into_iter().chain(log).chain(self.common()).collect()
     }
