@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use resurgam_base::{Lsn, PageId, Result, limits::PAGE_SIZE};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_buffer::{Copied, PageCache, PageCacheState as State, PageCacheStatus};
 use resurgam_page::PageBuf;
 use resurgam_vfs::{File, FileLock, Gate, OpenMode, Vfs};
@@ -19,6 +19,10 @@ use resurgam_vfs::{File, FileLock, Gate, OpenMode, Vfs};
 use crate::directory::{Directory, Found, Taken};
 use crate::format::{HEADER_BYTES, Header, RECORD_BYTES, Record};
 
+const LOCK: &str = "lock";
+const DIRECTORY: &str = "directory";
+const PAGES: &str = "pages";
+const FILES: [&str; 3] = [LOCK, DIRECTORY, PAGES];
 /// Records that are read, or written, at once: 128 KB.
 const CHUNK: u32 = 4096;
 /// What a checkpoint, and a close, wait for at most.
@@ -54,8 +58,8 @@ impl Config {
             dir,
             bytes,
             queue_pages: 512,
-            patience: Duration::from_secs(1),
-            slow: Duration::from_millis(50),
+            patience: Duration::from_secs(2),
+            slow: Duration::from_millis(100),
             background: true,
             planted: Planted::Nothing,
         }
@@ -327,11 +331,23 @@ impl Shared {
     fn open(&self) -> Result<Files> {
         let dir = &self.config.dir;
         self.vfs.make_folder(dir)?;
-        let lock = self.vfs.lock(&dir.join("lock"))?;
-        let directory = self.vfs.open(&dir.join("directory"), OpenMode::Create)?;
-        let pages = self.vfs.open(&dir.join("pages"), OpenMode::Create)?;
+        let there = self.vfs.list(dir)?;
+        self.vfs.keep_private(dir, there.is_empty())?;
+        // Whatever else is somebody's data.
+        if let Some(other) = there.iter().find(|name| !FILES.contains(&name.as_str())) {
+            let what = format!("\"{}\" has \"{other}\" in it, and is no folder of a page cache", dir.display());
+            return Err(Error::new(ErrorKind::NotInPrerequisiteState, what));
+        }
+        let lock = self.vfs.lock(&dir.join(LOCK))?;
+        let directory = self.vfs.open(&dir.join(DIRECTORY), OpenMode::Create)?;
+        let pages = self.vfs.open(&dir.join(PAGES), OpenMode::Create)?;
         let mut head = vec![0; HEADER_BYTES];
         let read = directory.read_at(&mut head, 0)?;
+        let is_none = there.iter().any(|name| name == PAGES) && !there.iter().any(|name| name == DIRECTORY);
+        if is_none || !Header::is_ours(&head[..read]) {
+            let what = format!("what is in \"{}\" is no page cache", dir.display());
+            return Err(Error::new(ErrorKind::NotInPrerequisiteState, what));
+        }
         let header = Header::decode(&head[..read]).filter(|header| header.database == self.database);
         let number = match header {
             Some(header) => header.number,

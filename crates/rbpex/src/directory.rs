@@ -117,12 +117,14 @@ pub struct Directory {
 
 impl Directory {
     pub fn new(capacity: usize, queue_max: usize) -> Self {
+        // Memory that is not touched costs nothing, and growing would hold up whoever needs a page. (Up to 64 GB of pages.)
+        let reserved = capacity.min(8 << 20);
         Self {
             capacity,
             queue_max,
-            slots: Vec::new(),
+            slots: Vec::with_capacity(reserved),
             free: Vec::new(),
-            map: HashMap::new(),
+            map: HashMap::with_capacity(reserved),
             fifo: Fifo::new(capacity),
             waiting: HashMap::new(),
             order: VecDeque::new(),
@@ -366,7 +368,7 @@ impl Directory {
 
     /// Nothing is there any more.
     pub fn clear(&mut self) {
-        *self = Self::new(self.capacity, 0);
+        *self = Self::new(1, 0);
     }
 }
 

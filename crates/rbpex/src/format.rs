@@ -40,6 +40,11 @@ impl Header {
         out
     }
 
+    /// Whether a file that begins like this may be taken for a cache's, to be made anew at least: a crash may have left zeros of one.
+    pub fn is_ours(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC.to_le_bytes()) || bytes.iter().all(|byte| *byte == 0)
+    }
+
     /// `None`: it is not one of this version, with pages of this size. A cache is not worth more than to be made anew then.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (content, crc) = bytes.split_at_checked(HEADER_BYTES - 4)?;

@@ -171,6 +171,24 @@ fn only_its_own_database_and_its_own_size() {
     assert_eq!((cache.status().state, cache.status().recovered), (State::On, 0), "a damaged header");
 }
 
+/// What is somebody's is left alone.
+#[test]
+fn other_folders_are_refused() {
+    for (names, bytes) in [(vec!["pages", "mark"], "pages"), (vec!["pages"], "pages"), (vec!["directory"], "names")] {
+        let vfs = SimVfs::new(1);
+        vfs.make_folder(Path::new(DIR)).unwrap();
+        for name in &names {
+            let file = vfs.open(&Path::new(DIR).join(name), OpenMode::Create).unwrap();
+            file.write_at(bytes.as_bytes(), 0).unwrap();
+        }
+        assert!(off(&open(&vfs, config(20))), "{names:?}");
+        for name in &names {
+            let file = vfs.open(&Path::new(DIR).join(name), OpenMode::ReadOnly).unwrap();
+            assert_eq!(file.len().unwrap(), bytes.len() as u64, "{name}");
+        }
+    }
+}
+
 /// Records of a cache that was made anew do not come to life again when a crash leaves them in their places.
 #[test]
 fn records_of_another_cache_are_none() {
@@ -308,6 +326,7 @@ fn opening_waits_for_nothing() {
     let mut config = Config::new(dir.path().join("cache"), 2 * count * PAGE_SIZE as u64);
     config.patience = Duration::from_secs(20);
     vfs.make_folder(&config.dir).unwrap();
+    vfs.keep_private(&config.dir, true).unwrap();
     let mut bytes = Header { database: DATABASE, number }.encode();
     for id in 1..=count {
         let record = Record { page: PageId(id), lsn: Lsn(10), as_of: Lsn(20), used_again: id % 2 == 0 };

@@ -182,7 +182,7 @@ impl Remote {
             return None;
         }
         let is_current = found.as_of.is_none_or(|as_of| self.is_current(page, found.lsn, as_of));
-        if is_current {
+        if is_current && found.as_of.is_some() {
             cache.confirmed(page, found.lsn);
         }
         Some(Copy { lsn: found.lsn, is_current })
@@ -433,9 +433,9 @@ mod tests {
         // and what the cache is told. The last checkpoint is at LSN 100.
         let cases: [(u64, Option<u64>, u64, u64, Option<u64>, u64, &[&str]); 11] = [
             // Of this life.
-            (50, None, 0, 0, None, 50, &["confirmed"]),
+            (50, None, 0, 0, None, 50, &[]),
             // Whatever else is in its bucket.
-            (50, None, 0, 700, None, 50, &["confirmed"]),
+            (50, None, 0, 700, None, 50, &[]),
             // As of the last checkpoint, and not met since.
             (50, Some(100), 0, 0, None, 50, &["confirmed"]),
             // As of an earlier one: it is asked about.
