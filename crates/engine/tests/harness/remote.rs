@@ -78,12 +78,7 @@ fn store(vfs: &Arc<dyn Vfs>, place: &str) -> Result<Arc<dyn Store>> {
 }
 
 impl Beside {
-    pub fn new(
-        vfs: Arc<dyn Vfs>,
-        planted: PlantedInPages,
-        partitions: Vec<Partitions>,
-        cache: Option<Config>,
-    ) -> Self {
+    pub fn new(vfs: Arc<dyn Vfs>, planted: PlantedInPages, partitions: Vec<Partitions>, cache: Option<Config>) -> Self {
         Self { vfs, planted, partitions, cache, now: Mutex::default(), cached: Cached::default() }
     }
 }

@@ -416,7 +416,8 @@ fn open(vfs: &SimVfs, options: &Options, plan: &Plan) -> Result<(Database, Optio
         cache.planted = planted;
         cache
     });
-    let beside = plan.page_server.then(|| Arc::new(Beside::new(Arc::clone(&vfs), plan.planted, plan.partitions(), cache)));
+    let beside =
+        plan.page_server.then(|| Arc::new(Beside::new(Arc::clone(&vfs), plan.planted, plan.partitions(), cache)));
     if let Some(beside) = &beside {
         options.pages = Some(PageServiceHandle(Arc::clone(beside) as Arc<dyn PageService>));
     }

@@ -585,7 +585,7 @@ fn page_cache(out: &mut Exposition, db: &Database) {
     out.gauge("resurgam_page_cache_read_seconds", "A moving mean of what a read of it takes.", status.read_latency);
 }
 
-/// Nothing without a landing zone.
+/// Nothing without page servers.
 fn page_servers(out: &mut Exposition, db: &Database) {
     let servers = db.page_servers();
     if servers.is_empty() {
@@ -611,6 +611,7 @@ fn page_servers(out: &mut Exposition, db: &Database) {
     );
 }
 
+/// Nothing without a landing zone.
 fn log_service(out: &mut Exposition, db: &Database) {
     let Some(status) = db.log_service() else { return };
     out.gauge("resurgam_landing_zone_epoch", "Epoch under which this primary has the log.", u64::from(status.epoch));
