@@ -317,6 +317,26 @@ fn a_disk_that_hangs_switches_it_off() {
     vfs.set_faults(FaultPlan::default());
 }
 
+/// Nor is one worth waiting for that is slower than what is allowed, on the average.
+#[test]
+fn a_disk_that_is_slow_switches_it_off() {
+    for (slow, is_off) in [(Duration::from_nanos(1), true), (Duration::from_secs(1), false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(100);
+        (config.dir, config.slow) = (dir.path().join("cache"), slow);
+        let cache = Rbpex::open(Arc::new(RealVfs::new()), config, DATABASE);
+        give(&cache, 1, 10, 20);
+        cache.work(1);
+        for _ in 0..20 {
+            assert_eq!(find(&cache, 1), of_this_life(10), "a few reads say nothing");
+        }
+        (0..40).for_each(|_| {
+            let _ = find(&cache, 1);
+        });
+        assert_eq!(off(&cache), is_off, "{:?}", cache.status());
+    }
+}
+
 /// However many copies there are, opening does not wait for them, and what is there is served.
 #[test]
 fn opening_waits_for_nothing() {
