@@ -510,9 +510,9 @@ impl Service for Pages {
         }
         match request {
             Request::Coverage => {
-                let PageServerStats { pages_missing, refused, .. } = pages.stats();
+                let PageServerStats { pages_missing, refused, gaps, .. } = pages.stats();
                 let part = part::to_message(pages.partitions());
-                Ok(Answer::Coverage(Coverage { part, missing: pages_missing, refused }))
+                Ok(Answer::Coverage(Coverage { part, missing: pages_missing, refused, gaps }))
             }
             Request::GetPage { page, at_least, have, wait_ms } => {
                 let wait = Duration::from_millis(u64::from(*wait_ms)).min(WAIT_MAX);

@@ -16,7 +16,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_engine::{Had, RemotePages};
 use resurgam_page::PageBuf;
 use resurgam_pageserver::{PARTITION_PAGES_DEFAULT, Partitions};
-use resurgam_rbio::{Answer, Client, PAGES_MAX, Part, Peer, Request, Role};
+use resurgam_rbio::{Answer, Client, Coverage, PAGES_MAX, Part, Peer, Request, Role};
 
 use crate::part;
 
@@ -71,6 +71,8 @@ pub struct ReplicaStatus {
     pub partitions: Option<Partitions>,
     pub missing: u64,
     pub refused: u64,
+    /// Times that it met a record before which one had been left out, as it has said last.
+    pub gaps: u64,
     /// Times that it was asked from here for pages that it had no more.
     pub elsewhere: u64,
 }
@@ -83,6 +85,7 @@ struct Said {
     asked: Option<Instant>,
     missing: u64,
     refused: u64,
+    gaps: u64,
     elsewhere: u64,
 }
 
@@ -147,6 +150,7 @@ impl PageClient {
                     partitions: said.partitions.clone(),
                     missing: said.missing,
                     refused: said.refused,
+                    gaps: said.gaps,
                     elsewhere: said.elsewhere,
                     address: replica.client.address().to_owned(),
                     pages: health.pages,
@@ -248,21 +252,21 @@ impl Replica {
             said.asked = Some(Instant::now());
         }
         let outcome = match self.client.call_unless(&Request::Coverage, time, &|| stop().is_err()) {
-            Ok(Answer::Coverage(coverage)) => self.says(&coverage.part).map(|()| (coverage.missing, coverage.refused)),
+            Ok(Answer::Coverage(coverage)) => self.says(&coverage.part).map(|()| coverage),
             Ok(_) => Err(Error::corrupt("an answer that is not which pages it has")),
             // One of a version before there were partitions has all.
             Err(error) if error.kind() == ErrorKind::NotSupported => {
                 self.said.lock().partitions = Some(Partitions::all());
-                Ok((0, 0))
+                Ok(Coverage::default())
             }
             Err(error) => {
                 stop()?;
                 Err(error)
             }
         };
-        let (missing, refused) = outcome.inspect_err(|error| self.failed(page, error))?;
+        let Coverage { missing, refused, gaps, part: _ } = outcome.inspect_err(|error| self.failed(page, error))?;
         let mut said = self.said.lock();
-        (said.missing, said.refused) = (missing, refused);
+        (said.missing, said.refused, said.gaps) = (missing, refused, gaps);
         Ok(said.partitions.as_ref().is_some_and(|of| of.covers(page)))
     }
 
@@ -501,7 +505,7 @@ mod tests {
     use parking_lot::Mutex;
     use resurgam_base::ObjectId;
     use resurgam_page::{PageType, op};
-    use resurgam_rbio::{Coverage, Hello, Server, ServerConfig, Service};
+    use resurgam_rbio::{Hello, Server, ServerConfig, Service};
 
     use super::*;
 

@@ -121,6 +121,7 @@ impl PageService for Primary {
                 partition_pages: replica.partitions.as_ref().filter(|of| !of.is_all()).map(Partitions::pages),
                 partitions: replica.partitions.map(|of| of.to_string()),
                 refused: replica.refused,
+                gaps: replica.gaps,
                 elsewhere: replica.elsewhere,
                 failures: replica.failures,
                 latency: (replica.pages > 0).then_some(replica.latency),

@@ -200,6 +200,7 @@ fn a_filter_that_drops_is_noticed() -> Result<()> {
     cluster.buffer_pages = 64;
     let db = cluster.open(&primary)?;
     rows.again(&db)?.check(&db)?;
+    assert!(PageService::status(&*primary).iter().all(|server| server.address.is_none() || server.gaps == 1));
     db.close()
 }
 

@@ -70,6 +70,8 @@ pub struct PageServerStatus {
     /// Requests for pages of other partitions: that it has refused, and that were made from here.
     pub refused: u64,
     pub elsewhere: u64,
+    /// Times that it met a record before which one had been left out of the log that it was given.
+    pub gaps: u64,
 }
 
 impl Database {

@@ -113,6 +113,8 @@ pub struct Coverage {
     pub missing: u64,
     /// Requests for pages that it does not have, since its start.
     pub refused: u64,
+    /// Times that a record showed that one before it had been left out of the log that it was given, since its start.
+    pub gaps: u64,
 }
 
 /// One that pulls the log from a log service.
@@ -294,8 +296,8 @@ impl Answer {
                     out.bytes(page);
                 }
             }
-            Self::Coverage(Coverage { part, missing, refused }) => {
-                out.u8(9).part(part).u64(*missing).u64(*refused);
+            Self::Coverage(Coverage { part, missing, refused, gaps }) => {
+                out.u8(9).part(part).u64(*missing).u64(*refused).u64(*gaps);
             }
             Self::Elsewhere(part) => {
                 out.u8(10).part(part);
@@ -368,7 +370,12 @@ impl Answer {
                 }
                 Self::Pages((0..count).map(|_| Ok(from.bytes()?.to_vec())).collect::<Result<_>>()?)
             }
-            9 => Self::Coverage(Coverage { part: from.part()?, missing: from.u64()?, refused: from.u64()? }),
+            9 => Self::Coverage(Coverage {
+                part: from.part()?,
+                missing: from.u64()?,
+                refused: from.u64()?,
+                gaps: from.u64()?,
+            }),
             10 => Self::Elsewhere(from.part()?),
             11 => {
                 let (complete_to, durable, left_out) = (Lsn(from.u64()?), Lsn(from.u64()?), from.u32()?);
@@ -564,7 +571,7 @@ mod tests {
                 consumers: vec![Consumer { name: "ä".into(), position: Lsn(3), durable: Lsn(4), silent_ms: 5 }],
             },
             Answer::Pages(vec![vec![1, 2, 3], vec![], vec![4]]),
-            Answer::Coverage(Coverage { part: part(), missing: 5, refused: 6 }),
+            Answer::Coverage(Coverage { part: part(), missing: 5, refused: 6, gaps: 7 }),
             Answer::Elsewhere(part()),
             Answer::PartOfBlocks(PartOfBlocks {
                 blocks: vec![(Lsn(512), vec![1, 2]), (Lsn(2048), vec![3])],

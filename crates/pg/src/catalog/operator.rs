@@ -137,6 +137,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("missing_bytes", server.missing_pages.map(|pages| pages * PAGE_SIZE as u64).into()),
                     ("refused", server.refused.into()),
                     ("elsewhere", server.elsewhere.into()),
+                    ("gaps", server.gaps.into()),
                 ]);
             }
         }

@@ -609,6 +609,11 @@ fn page_servers(out: &mut Exposition, db: &Database) {
         "Requests for pages of other partitions that page servers have refused since their start, as they have said last.",
         servers.iter().map(|server| server.refused).sum::<u64>(),
     );
+    out.gauge(
+        "resurgam_page_servers_gaps",
+        "Times that page servers met a record before which one had been left out of the log that they were given, as they have said last.",
+        servers.iter().map(|server| server.gaps).sum::<u64>(),
+    );
 }
 
 /// Nothing without a landing zone.
