@@ -133,9 +133,9 @@ impl Directory {
         }
     }
 
-    /// Copies that can be had.
+    /// Copies in slots.
     pub fn len(&self) -> usize {
-        self.map.len() + self.waiting.len()
+        self.map.len()
     }
     /// Slots that were ever used.
     pub fn slots(&self) -> u32 {

@@ -53,7 +53,7 @@ pub struct PageCacheStatus {
     /// Why it is off.
     pub error: Option<String>,
     pub bytes_max: u64,
-    /// Pages that can be had from it, and those of them that were used again, or came back.
+    /// Pages in its file, and those of them that were used again, or came back.
     pub pages: u64,
     pub pages_used_again: u64,
     /// Pages that wait to be written.

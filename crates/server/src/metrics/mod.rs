@@ -567,7 +567,7 @@ fn page_cache(out: &mut Exposition, db: &Database) {
     let is_on = u64::from(status.state != PageCacheState::Off);
     out.gauge("resurgam_page_cache_on", "Whether the cache of pages is used: 0 after its disk has failed.", is_on);
     let bytes = status.pages * PAGE_SIZE as u64;
-    out.gauge("resurgam_page_cache_bytes", "Pages that can be had from it, in bytes.", bytes);
+    out.gauge("resurgam_page_cache_bytes", "Pages in its file, in bytes.", bytes);
     out.gauge("resurgam_page_cache_max_bytes", "What its files take at most.", status.bytes_max);
     out.gauge("resurgam_page_cache_waiting_pages", "Pages that wait to be written into it.", status.waiting);
     for (name, help, count) in [
