@@ -89,7 +89,8 @@ impl PageFiles {
         if !is_there {
             self.made.store(true, Ordering::SeqCst);
         }
-        let open = Arc::new(Open { file, written: AtomicBool::new(false) });
+        // A process before this one may have written what it has not synced; what is read of that is taken for durable by the next mark.
+        let open = Arc::new(Open { file, written: AtomicBool::new(true) });
         self.open.write().insert(number, Arc::clone(&open));
         Ok(Some(open))
     }

@@ -241,6 +241,35 @@ fn pages_are_what_the_log_makes_of_them() {
     }
 }
 
+/// What a server that was killed had written is not durable yet; the one after it finds it in the file, and does not write it again.
+#[test]
+fn what_a_killed_server_wrote_is_synced_before_it_counts() {
+    for seed in 0..60 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut history = History::default();
+        (0..30).for_each(|_| history.add_block(&mut rng));
+        let some = Partitions::new(16, 2, &[0, 1]).unwrap();
+        for partitions in [Partitions::all(), some] {
+            let vfs = SimVfs::new(seed);
+            let server = open_with(&vfs, None, &partitions).unwrap();
+            (0..30).for_each(|_| history.apply(&server).unwrap());
+            // Who reads all pages has those that were changed written.
+            (0..2).for_each(|_| history.check(&server));
+            drop(server);
+            let vfs = vfs.kill();
+            let server = open_with(&vfs, None, &partitions).unwrap();
+            while server.position() < History::block_lsn(30) {
+                history.apply(&server).unwrap();
+            }
+            assert_eq!(server.checkpoint().unwrap(), History::block_lsn(30));
+            drop(server);
+            let server = open_with(&vfs.crash(), None, &partitions).unwrap();
+            assert_eq!(server.position(), History::block_lsn(30));
+            history.check(&server);
+        }
+    }
+}
+
 /// The same of some partitions, which are others now and then, from a log of which what does not matter is left out.
 #[test]
 fn partitions_are_what_the_log_makes_of_them() {
