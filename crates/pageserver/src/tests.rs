@@ -37,12 +37,17 @@ impl History {
     }
 
     fn add_block(&mut self, rng: &mut SmallRng) {
+        self.add_block_of(rng, 2000);
+    }
+
+    /// The same of pages below one.
+    fn add_block_of(&mut self, rng: &mut SmallRng, end: u64) {
         let at = Self::block_lsn(self.blocks.len());
         let mut records = Vec::new();
         for i in 0..rng.random_range(1..6) {
             let lsn = Lsn(at.0 + 32 + i * RECORD);
             // Some far from the others.
-            let page = PageId(if rng.random_bool(0.2) { rng.random_range(1..2000) } else { rng.random_range(1..40) });
+            let page = PageId(if rng.random_bool(0.2) { rng.random_range(1..end) } else { rng.random_range(1..40) });
             let (previous, mut now) = match self.pages.get(&page).and_then(|states| states.last()) {
                 Some((lsn, page)) => (*lsn, page.clone()),
                 None => (Lsn::NONE, PageBuf::zeroed()),
@@ -247,8 +252,9 @@ fn what_a_killed_server_wrote_is_synced_before_it_counts() {
     for seed in 0..60 {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut history = History::default();
-        (0..30).for_each(|_| history.add_block(&mut rng));
-        let some = Partitions::new(16, 2, &[0, 1]).unwrap();
+        // All in one segment, of which few are in memory: the others have been written.
+        (0..30).for_each(|_| history.add_block_of(&mut rng, 40));
+        let some = Partitions::new(128, 2, &[0]).unwrap();
         for partitions in [Partitions::all(), some] {
             let vfs = SimVfs::new(seed);
             let server = open_with(&vfs, None, &partitions).unwrap();
