@@ -96,6 +96,14 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Where a list or map lies: equal for the same part of the same bytes, for nothing else.
+    pub fn place(&self) -> Option<usize> {
+        match self {
+            Self::List(List(parts)) | Self::Map(Map(parts)) => Some(parts.whole.as_ptr() as usize),
+            _ => None,
+        }
+    }
+
     /// The value as a document of its own.
     pub fn to_document(&self) -> Vec<u8> {
         let mut out = begin();

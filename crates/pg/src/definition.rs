@@ -89,7 +89,11 @@ pub fn shown(expr: &ast::Expr) -> String {
         E::Cast { expr: inner, data_type, .. } => match types::arrow_field_from_sql(data_type) {
             Ok(_) if let Some(domain) = types::domain_from_sql(data_type) => shown_cast(inner, domain, None),
             Ok(field) => shown_cast(inner, types::field_oid(&field), Some(types::field_typmod(&field))),
-            Err(_) => expr.to_string(),
+            // Those that plans have no values of their own for: `regclass`.
+            Err(_) => match types::type_from_sql(data_type) {
+                Ok((oid, _)) => shown_cast(inner, oid, None),
+                Err(_) => expr.to_string(),
+            },
         },
         E::TypedString(typed) => match types::arrow_field_from_sql(&typed.data_type) {
             Ok(field) => {
@@ -144,6 +148,12 @@ pub fn shown(expr: &ast::Expr) -> String {
     }
 }
 
+/// What [`shown`] gave, without the parentheses around it.
+pub fn without_parentheses(text: &str) -> &str {
+    let inner = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+    inner.filter(|inner| is_balanced(inner)).unwrap_or(text)
+}
+
 /// As [`shown`], with no more parentheses than PostgreSQL finds necessary for a reader.
 pub fn shown_pretty(expr: &ast::Expr) -> String {
     use ast::BinaryOperator as B;
@@ -162,13 +172,7 @@ pub fn shown_pretty(expr: &ast::Expr) -> String {
             };
             format!("{} {op} {}", part(&left), part(&right))
         }
-        other => {
-            let text = shown(&other);
-            match text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
-                Some(inner) if is_balanced(inner) => inner.to_owned(),
-                _ => text,
-            }
-        }
+        other => without_parentheses(&shown(&other)).to_owned(),
     }
 }
 

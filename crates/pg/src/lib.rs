@@ -51,6 +51,7 @@ pub mod extensions;
 pub mod functions;
 pub mod grammar;
 pub mod jsonb;
+pub mod jsonpath;
 pub mod keywords;
 pub mod memory;
 pub mod naming;

@@ -25,7 +25,7 @@ use resurgam_dialect::{
     ArgMode, Catalog, Default as ParamDefault, Function, FunctionKind, Parallel, Schema, TypeId, Volatility, intern,
 };
 use resurgam_engine::codec::{Reader, put_counted};
-use resurgam_engine::{CommentOn, Error, ErrorKind, FIRST_ROLE, ObjectKind, Result, Table, View};
+use resurgam_engine::{Access, CommentOn, Error, ErrorKind, ObjectKind, Result, Table, View};
 
 use crate::catalog::relation_oid;
 use crate::functions::quote_ident;
@@ -44,7 +44,8 @@ pub struct UserFunction {
     /// The id of its entry.
     pub id: u32,
     pub schema: String,
-    pub owner: u32,
+    /// Its owner, and who may call it.
+    pub access: Access,
     pub comment: Option<String>,
     pub definition: Definition,
 }
@@ -289,7 +290,7 @@ impl UserFunction {
         Ok(Self {
             id: object.id,
             schema: object.schema.clone(),
-            owner: object.access.as_ref().map_or(FIRST_ROLE, |access| access.owner),
+            access: object.access.as_deref().cloned().unwrap_or(Access::FIRST),
             comment,
             definition: Definition::decode(&inner.body)?,
         })

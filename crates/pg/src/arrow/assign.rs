@@ -456,6 +456,10 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
             oid::UUID => {
                 parse_each!(texts, StringViewArray, |text: &str| decode::parse_uuid(text).map(|u| uuid_text(&u)))
             }
+            oid::JSONPATH => {
+                parse_each!(texts, StringViewArray, |text: &str| crate::jsonpath::parse(text)
+                    .map(|path| path.to_string()))
+            }
             oid::JSON => {
                 for text in texts.iter().flatten() {
                     decode::check_json(text)?;

@@ -7,6 +7,7 @@ use super::namespaces::CLASS_SCHEMA;
 use super::rows::{Rows, V};
 use super::{Model, resolution};
 use crate::extensions::{AVAILABLE, Installed};
+use crate::roles::Rights;
 use crate::search_path::PG_CATALOG;
 use crate::user_types::{UserTypes, current};
 
@@ -16,7 +17,7 @@ pub const CLASS_EXTENSION: u32 = 3079;
 pub const CLASS_FUNCTION: u32 = 1255;
 
 /// Appends what a relation has of them; false if it has nothing to do with them.
-pub(super) fn fill(name: &str, rows: &mut Rows<'_>, model: &Model) -> bool {
+pub(super) fn fill(name: &str, rows: &mut Rows<'_>, model: &Model, rights: &Rights) -> bool {
     let types = current();
     let installed = types.as_ref().map(|types| types.extensions()).unwrap_or_default();
     match name {
@@ -54,7 +55,7 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>, model: &Model) -> bool {
         }
         "pg_proc" => {
             if let Some(types) = types.as_ref().filter(|types| !types.is_builtin()) {
-                functions(rows, types, model);
+                functions(rows, types, rights, model);
             }
         }
         "pg_depend" => installed.iter().for_each(|one| depend(rows, one, model)),
@@ -63,12 +64,12 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>, model: &Model) -> bool {
     true
 }
 
-fn functions(rows: &mut Rows<'_>, types: &UserTypes, model: &Model) {
+fn functions(rows: &mut Rows<'_>, types: &UserTypes, rights: &Rights, model: &Model) {
     let catalog = types.catalog(Catalog::postgres());
     for function in catalog.user_functions() {
         resolution::pg_proc(&catalog, rows, function);
         rows.put("pronamespace", model.schema_oid(function.schema.name()).into());
-        super::functions::put_proc(rows, types, function.oid);
+        super::functions::put_proc(rows, types, rights, function.oid);
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr};
-use resurgam_dialect::{ArgMode, Catalog, Parallel, TypeId, Volatility};
+use resurgam_dialect::{AggregateKind, ArgMode, Catalog, Function, Parallel, TypeId, Volatility};
 
 use super::extensions::CLASS_FUNCTION;
 use super::model::Model;
@@ -13,6 +13,7 @@ use super::namespaces::CLASS_SCHEMA;
 use super::rows::{Rows, V};
 use crate::definition;
 use crate::functions::quote_ident;
+use crate::roles::Rights;
 use crate::types::format_type;
 use crate::user_functions::{Definition, Source, UserFunction};
 use crate::user_types::{UserTypes, current};
@@ -95,7 +96,7 @@ pub fn shown_definition(function: &UserFunction) -> String {
 }
 
 /// What `pg_proc` has of a function of users beside what the dialect knows.
-pub(super) fn put_proc(rows: &mut Rows<'_>, types: &UserTypes, oid: u32) {
+pub(super) fn put_proc(rows: &mut Rows<'_>, types: &UserTypes, rights: &Rights, oid: u32) {
     let Some(function) = types.function(oid) else { return };
     let of = &function.definition;
     let text = match &of.source {
@@ -104,7 +105,8 @@ pub(super) fn put_proc(rows: &mut Rows<'_>, types: &UserTypes, oid: u32) {
     };
     let defaults: Vec<String> =
         of.inputs().filter_map(|param| Some(shown_expression(param.default_sql.as_deref()?, param.ty))).collect();
-    rows.put("proowner", function.owner.into());
+    rows.put("proowner", function.access.owner.into());
+    rows.put("proacl", super::roles::shown(function.access.grants.as_deref(), rights));
     rows.put("prosrc", text.into());
     rows.put("prosqlbody", standard_body(of).into());
     rows.put("proargdefaults", (!defaults.is_empty()).then(|| defaults.join(", ")).into());
@@ -129,7 +131,7 @@ fn yes_no(yes: bool) -> V {
     if yes { "YES" } else { "NO" }.into()
 }
 
-fn specific_name(function: &UserFunction) -> String {
+pub(super) fn specific_name(function: &UserFunction) -> String {
     format!("{}_{}", function.name(), function.oid())
 }
 
@@ -226,23 +228,12 @@ pub fn named(name: &str) -> Option<Arc<UserFunction>> {
     if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
         return types.function(name.parse().ok()?).cloned();
     }
-    let (name, args) = match name.split_once('(') {
-        Some((name, args)) => (name, Some(args.strip_suffix(')')?)),
-        None => (name, None),
-    };
+    let (name, wanted) = signature(name)?;
     let parts = super::split_name(name)?;
     let (schema, name) = match parts.as_slice() {
         [name] => (None, name.as_str()),
         [schema, name] => (Some(schema.as_str()), name.as_str()),
         _ => return None,
-    };
-    let wanted: Option<Vec<u32>> = match args.map(str::trim) {
-        None => None,
-        Some("") => Some(Vec::new()),
-        Some(args) => {
-            let types = args.split(',').map(|ty| crate::types::type_by_name(ty.trim()).map(|row| row.oid));
-            Some(types.collect::<Option<_>>()?)
-        }
     };
     let fits = |function: &&Arc<UserFunction>| {
         wanted.as_ref().is_none_or(|wanted| function.definition.input_types() == *wanted)
@@ -251,6 +242,93 @@ pub fn named(name: &str) -> Option<Arc<UserFunction>> {
     let first = found.next()?;
     // A name alone has to be of one.
     (wanted.is_some() || found.next().is_none()).then(|| Arc::clone(first))
+}
+
+/// What one of `pg_get_function_arguments` and its kin gives for a function of the system.
+pub fn builtin_part(part: &str, oid: u32) -> Option<String> {
+    let function = Catalog::postgres().function(oid)?;
+    match part {
+        "pg_get_function_arguments" => Some(builtin_arguments(function, false)),
+        "pg_get_function_identity_arguments" => Some(builtin_arguments(function, true)),
+        "pg_get_function_result" => {
+            let columns: Vec<String> =
+                parameters_of(function).filter(|(mode, _)| *mode == ArgMode::Table).map(|(_, shown)| shown).collect();
+            let result = format_type(function.result.0, None);
+            Some(match (columns.is_empty(), function.returns_set) {
+                (false, _) => format!("TABLE({})", columns.join(", ")),
+                (true, true) => format!("SETOF {result}"),
+                (true, false) => result,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Each parameter: its mode, and its name and type as they are written.
+fn parameters_of(function: &Function) -> impl Iterator<Item = (ArgMode, String)> {
+    let types = if function.all_args.is_empty() { &function.args } else { &function.all_args };
+    types.iter().enumerate().map(|(at, ty)| {
+        let name = function.names.get(at).filter(|name| !name.is_empty());
+        let name = name.map_or_else(String::new, |name| format!("{} ", quote_ident(name)));
+        (function.mode(at), format!("{name}{}", format_type(ty.0, None)))
+    })
+}
+
+fn builtin_arguments(function: &Function, identity: bool) -> String {
+    let direct =
+        Catalog::postgres().aggregate(function.oid).filter(|aggregate| aggregate.kind != AggregateKind::Normal);
+    let first_default = function.args.len() - function.defaults.len().min(function.args.len());
+    let mut out = String::new();
+    let mut inputs = 0;
+    for (mode, shown) in parameters_of(function) {
+        if mode == ArgMode::Table {
+            continue;
+        }
+        if direct.is_some_and(|aggregate| aggregate.direct_args == inputs) {
+            out.push_str(if inputs == 0 { "ORDER BY " } else { " ORDER BY " });
+        } else if !out.is_empty() {
+            out.push_str(", ");
+        }
+        out.push_str(match mode {
+            ArgMode::Out => "OUT ",
+            ArgMode::InOut => "INOUT ",
+            ArgMode::Variadic => "VARIADIC ",
+            ArgMode::In | ArgMode::Table => "",
+        });
+        out.push_str(&shown);
+        if mode != ArgMode::Out {
+            let default = inputs.checked_sub(first_default).and_then(|at| function.defaults.get(at));
+            if let (Some(default), false) = (default, identity) {
+                let _ = write!(out, " DEFAULT {}", default.sql);
+            }
+            inputs += 1;
+        }
+    }
+    out
+}
+
+/// The function of the system that a name means, with the types of its arguments if these are given, as of [`named`].
+pub fn builtin_named(name: &str) -> Option<&'static Function> {
+    let (name, args) = signature(name)?;
+    let parts = super::split_name(name)?;
+    let name = match parts.as_slice() {
+        [name] => name,
+        [schema, name] if schema == "pg_catalog" => name,
+        _ => return None,
+    };
+    let args: Vec<TypeId> = args?.into_iter().map(TypeId).collect();
+    Catalog::postgres().function_exact(name, &args)
+}
+
+/// A name and, if they are written, the types behind it; `None`: it is neither.
+fn signature(text: &str) -> Option<(&str, Option<Vec<u32>>)> {
+    let Some((name, args)) = text.split_once('(') else { return Some((text, None)) };
+    let args = args.trim_end().strip_suffix(')')?.trim();
+    if args.is_empty() {
+        return Some((name, Some(Vec::new())));
+    }
+    let types = args.split(',').map(|ty| crate::types::type_by_name(ty.trim()).map(|row| row.oid));
+    Some((name, Some(types.collect::<Option<_>>()?)))
 }
 
 /// As `regproc` and, with the types of its arguments, `regprocedure` print it.

@@ -5,6 +5,7 @@ use resurgam_engine::{CheckOption, ColumnType, Identity, OrderedType, Sequence};
 use super::defs::system_relations;
 use super::functions;
 use super::model::{Model, RelationKind};
+use super::relations::shown_default;
 use super::rows::{Rows, V};
 use super::user_types;
 use crate::collation;
@@ -394,7 +395,7 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("table_name", table.name.as_str().into()),
                 ("column_name", column.name.as_str().into()),
                 ("ordinal_position", (at + 1).into()),
-                ("column_default", default.map(|sql| model.expression(sql)).into()),
+                ("column_default", default.map(|sql| model.expression(&shown_default(sql, table, at))).into()),
                 ("is_nullable", yes_no(column.nullable)),
                 ("data_type", data_type.into()),
                 ("interval_type", interval_fields.into()),

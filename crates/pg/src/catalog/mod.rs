@@ -46,8 +46,8 @@ pub use comments::{Comment, class_named, comments};
 pub use defs::{SystemRelation, system_relation, system_relations};
 pub use extensions::{CLASS_EXTENSION, CLASS_FUNCTION};
 pub use functions::{
-    named as function_named, shown_definition, shown_expression, shown_name as shown_function, standard_body,
-    user_functions,
+    builtin_named as builtin_function, builtin_part, named as function_named, shown_definition, shown_expression,
+    shown_name as shown_function, standard_body, user_functions,
 };
 pub use model::{
     CLASS_CONSTRAINT, CLASS_RELATION, Constraint, IndexInfo, Model, Relation, RelationKind, declared, distinct_names,

@@ -722,7 +722,7 @@ impl Model {
         match crate::definition::parse_expression(&sql) {
             Ok(mut expr) if calls => {
                 crate::extensions::show_names(&mut expr);
-                crate::definition::kept_text(&expr)
+                crate::definition::shown(&expr)
             }
             _ => sql,
         }

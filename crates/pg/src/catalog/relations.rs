@@ -210,11 +210,11 @@ pub(super) fn fill(
         "pg_depend" => {
             let model = model()?;
             depend::fill(rows, &model);
-            extensions::fill(name, rows, &model);
+            extensions::fill(name, rows, &model, &*cx.rights()?);
             functions::depend(rows, &model);
         }
         "pg_extension" | "pg_available_extensions" | "pg_available_extension_versions" | "pg_proc" => {
-            extensions::fill(name, rows, &model()?);
+            extensions::fill(name, rows, &model()?, &*cx.rights()?);
         }
         "pg_sequence" => sequences::pg_sequence(rows, &model()?),
         "pg_sequences" => sequences::pg_sequences(rows, cx, &model()?)?,
@@ -243,11 +243,35 @@ pub(super) fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
             } else if let Some(default) = &column.default_sql
                 && table.identity(at) == Identity::No
             {
-                out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, default.clone()));
+                let shown = shown_default(default, table, at);
+                out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, shown));
             }
         }
     }
     out
+}
+
+/// A default of a column, as PostgreSQL shows it: constants with the column's type.
+pub(super) fn shown_default(sql: &str, table: &Table, at: usize) -> String {
+    let ty = crate::types::column_oid(&table.columns[at].ty);
+    use datafusion::sql::sqlparser::ast::{Expr, Value};
+    let Ok(expr) = crate::definition::parse_expression(sql) else { return sql.to_owned() };
+    match &expr {
+        Expr::Value(value)
+            if table.domain(at).is_none() && matches!(value.value, Value::SingleQuotedString(_) | Value::Null) =>
+        {
+            let name = crate::types::format_type(ty, Some(-1));
+            match &value.value {
+                // These are numbers to PostgreSQL.
+                Value::SingleQuotedString(text) if matches!(ty, oid::INT2 | oid::INT4 | oid::INT8 | oid::BOOL) => {
+                    text.trim().to_owned()
+                }
+                Value::Null => format!("NULL::{name}"),
+                _ => format!("{value}::{name}"),
+            }
+        }
+        expr => crate::definition::shown(expr),
+    }
 }
 
 fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rights) {

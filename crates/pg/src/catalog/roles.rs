@@ -258,6 +258,33 @@ pub(super) fn information(
                 }
             });
         }
+        "role_routine_grants" | "routine_privileges" => {
+            let rights = cx.rights()?;
+            for function in super::functions::user_functions() {
+                let grants = acl::grants_of(&function.access, Object::Function);
+                for grant in visible(&grants, cx, &rights, name == "routine_privileges") {
+                    let bit = acl::privilege::EXECUTE;
+                    if grant.privileges & bit == 0 {
+                        continue;
+                    }
+                    let can_give =
+                        grant.options & bit != 0 || rights.has_rights_of(grant.grantee, function.access.owner);
+                    let (specific, schema) = (super::functions::specific_name(&function), function.schema.as_str());
+                    rows.add([
+                        ("grantor", rights.name(grant.grantor).into()),
+                        ("grantee", grantee(grant, &rights)),
+                        ("specific_catalog", cx.database().into()),
+                        ("specific_schema", schema.into()),
+                        ("specific_name", specific.into()),
+                        ("routine_catalog", cx.database().into()),
+                        ("routine_schema", schema.into()),
+                        ("routine_name", function.name().into()),
+                        ("privilege_type", "EXECUTE".into()),
+                        ("is_grantable", (if can_give { "YES" } else { "NO" }).into()),
+                    ]);
+                }
+            }
+        }
         _ => return Ok(false),
     }
     Ok(true)

@@ -1,5 +1,9 @@
 //! Types of users in `pg_type`, `pg_enum`, `pg_constraint` and `information_schema`.
 
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Expr, VisitorMut};
+use resurgam_ast::AstWalkMut;
 use resurgam_dialect::{Catalog, TypeId};
 
 use super::namespaces::schema_oid;
@@ -74,24 +78,39 @@ fn constraints(rows: &mut Rows<'_>, types: &UserTypes) {
                 ("conislocal", true.into()),
                 ("coninhcount", 0.into()),
                 ("connoinherit", false.into()),
-                ("conbin", shown(&check.sql).into()),
+                ("conbin", shown(&check.sql, false).into()),
             ]);
         }
     }
 }
 
-/// A condition as PostgreSQL shows it.
-pub(super) fn shown(sql: &str) -> String {
-    crate::definition::parse_expression(sql).map_or_else(|_| sql.to_owned(), |expr| crate::definition::shown(&expr))
+/// A domain's condition as PostgreSQL shows it; `pretty`: with no more parentheses than a reader needs.
+pub(super) fn shown(sql: &str, pretty: bool) -> String {
+    struct Value;
+    impl VisitorMut for Value {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("value") => {
+                    ident.value = "VALUE".to_owned();
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let Ok(mut expr) = crate::definition::parse_expression(sql) else { return sql.to_owned() };
+    let _ = expr.walk_mut(&mut Value);
+    if pretty { crate::definition::shown_pretty(&expr) } else { crate::definition::shown(&expr) }
 }
 
 /// What `pg_get_constraintdef` gives for a domain's constraint.
-pub fn domain_constraint(oid: u32) -> Option<String> {
+pub fn domain_constraint(oid: u32, pretty: bool) -> Option<String> {
     let types = current()?;
     let checks = types.iter().filter_map(|ty| ty.as_domain()).flat_map(|domain| &domain.checks);
     let found = checks.into_iter().find(|check| check.id == oid)?;
     let not_valid = if found.validated { "" } else { " NOT VALID" };
-    Some(format!("CHECK ({}){not_valid}", shown(&found.sql)))
+    Some(format!("CHECK ({}){not_valid}", shown(&found.sql, pretty)))
 }
 
 /// Schema and name of a type as `udt_schema` and `udt_name` have them, and whether it is one of users.
@@ -169,7 +188,7 @@ pub(super) fn information_schema(name: &str, rows: &mut Rows<'_>, database: &str
                         ("constraint_catalog", database.into()),
                         ("constraint_schema", ty.schema.as_str().into()),
                         ("constraint_name", check.name.as_str().into()),
-                        ("check_clause", shown(&check.sql).into()),
+                        ("check_clause", shown(&check.sql, false).into()),
                     ]);
                 }
             }

@@ -69,6 +69,13 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
             check_json(text)?;
             ScalarValue::Utf8View(Some(text.to_owned()))
         }
+        oid::JSONPATH => match bytes {
+            [1, rest @ ..] => ScalarValue::Utf8View(Some(crate::jsonpath::parse(utf8(rest)?)?.to_string())),
+            [version, ..] => {
+                return Err(SqlError::internal(format!("unsupported jsonpath version number: {version}")));
+            }
+            [] => return Err(SqlError::new("08P01", "insufficient data left in message")),
+        },
         oid::JSONB => match bytes {
             [1, rest @ ..] => ScalarValue::Binary(Some(crate::jsonb::from_text(utf8(rest)?)?)),
             _ => return Err(SqlError::new("22P03", "unsupported jsonb version number")),

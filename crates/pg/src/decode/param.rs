@@ -67,6 +67,7 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
             check_json(text)?;
             ScalarValue::Utf8View(Some(text.to_owned()))
         }
+        oid::JSONPATH => ScalarValue::Utf8View(Some(crate::jsonpath::parse(text)?.to_string())),
         oid::UUID => ScalarValue::Utf8View(Some(uuid_text(&parse_uuid(text)?))),
         ty if let Some(ty) = ordered::type_of_oid(ty) => ordered::scalar_of_text(ty, text, zone)?,
         oid::BYTEA => {

@@ -97,6 +97,8 @@ pub(super) enum TextKind {
     Uuid,
     /// Zeros and ones, eight in a byte in binary.
     Bits,
+    /// A path: in binary behind a version.
+    Path,
 }
 
 /// A time unit as a factor to microseconds.
@@ -140,6 +142,7 @@ impl<'a> Cell<'a> {
             oid::BPCHAR if look.typmod > 4 => TextKind::Padded((look.typmod - 4) as usize),
             oid::UUID => TextKind::Uuid,
             oid::BIT | oid::VARBIT => TextKind::Bits,
+            oid::JSONPATH => TextKind::Path,
             _ => TextKind::Plain,
         };
         let data = match array.data_type() {
@@ -444,6 +447,10 @@ pub(super) fn put_str_binary(out: &mut BytesMut, value: &str, kind: TextKind) ->
         TextKind::Plain | TextKind::Padded(_) => put_str(out, value, kind),
         TextKind::Uuid => out.put_slice(&crate::decode::parse_uuid(value)?),
         TextKind::Bits => out.put_slice(&crate::bits::send(value)),
+        TextKind::Path => {
+            out.put_u8(1);
+            out.put_slice(value.as_bytes());
+        }
     }
     Ok(())
 }

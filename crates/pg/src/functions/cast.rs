@@ -112,7 +112,7 @@ impl PgCast {
             return match self.oid {
                 // not a change of type, only of name: but a uuid must be one
                 oid::TEXT | oid::VARCHAR | oid::UNKNOWN => !is_reg(from_oid),
-                oid::NAME | oid::CHAR | oid::BPCHAR | oid::UUID | oid::JSON => from_oid == self.oid,
+                oid::NAME | oid::CHAR | oid::BPCHAR | oid::UUID | oid::JSON | oid::JSONPATH => from_oid == self.oid,
                 oid::BIT | oid::VARBIT => matches!(from_oid, oid::BIT | oid::VARBIT),
                 oid::BIT_ARRAY | oid::VARBIT_ARRAY => matches!(from_oid, oid::BIT_ARRAY | oid::VARBIT_ARRAY),
                 // Of numerics whose digits are their own any limit is one.
@@ -287,6 +287,7 @@ impl PgCast {
                 }
                 (oid::REGTYPE, _) => type_by_name(name)
                     .map(|ty| ty.oid)
+                    .or_else(|| crate::types::builtin_oid(name))
                     .ok_or_else(|| SqlError::new("42704", format!("type \"{name}\" does not exist"))),
                 _ => self.cx.rights()?.named(name.trim_matches('"')).map(|role| role.oid),
             }
@@ -329,6 +330,9 @@ fn function_oids(names: &ArrayRef) -> Result<ArrayRef, SqlError> {
         }
         if let Some(function) = crate::catalog::function_named(name) {
             return Ok(function.oid());
+        }
+        if let Some(function) = crate::catalog::builtin_function(name) {
+            return Ok(function.oid);
         }
         let bare = name.split('(').next().unwrap_or(name).trim_matches('"');
         let (schema, bare) = match bare.split_once('.') {

@@ -51,11 +51,16 @@ pub(super) const NAMES: &[&str] = &[
     "pg_relation_is_publishable",
     "pg_relation_is_updatable",
     "pg_tablespace_location",
+    "pg_tablespace_size",
     "row_security_active",
     "pg_relation_filenode",
     "pg_get_partkeydef",
     "pg_partition_ancestors",
 ];
+
+/// Oids of the tablespaces that there are.
+const PG_DEFAULT: u32 = 1663;
+const PG_GLOBAL: u32 = 1664;
 
 /// `pg_size_pretty`.
 fn size_pretty(bytes: i64) -> String {
@@ -224,8 +229,12 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     })));
     // the catalogs keep expressions as their text
     out.push(
-        add!("pg_get_expr", &[P::Text, P::Oid, P::Bool], t::TEXT, |_cx, call| call
-            .texts(|row| Ok(call.text(0, row).map(str::to_owned))))
+        add!("pg_get_expr", &[P::Text, P::Oid, P::Bool], t::TEXT, |_cx, call| call.texts(|row| {
+            let Some(text) = call.text(0, row) else { return Ok(None) };
+            let pretty = call.given(2) && call.bool(2, row).unwrap_or(false);
+            let text = if pretty { crate::definition::without_parentheses(text) } else { text };
+            Ok(Some(text.to_owned()))
+        }))
         .required(2),
     );
     out.push(
@@ -264,7 +273,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                 }
                 let check = checks.get(&oid).map(|check| check.definition(call.bool(1, row).unwrap_or(false)));
                 let check = check.or_else(|| definitions.get(&oid).cloned());
-                Ok(check.or_else(|| crate::catalog::domain_constraint(oid)))
+                let pretty = call.bool(1, row).unwrap_or(false);
+                Ok(check.or_else(|| crate::catalog::domain_constraint(oid, pretty)))
             })
         })
         .required(1),
@@ -293,7 +303,10 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                         Some(oid) => crate::catalog::function_named(&oid.to_string()),
                         None => call.text(0, row).and_then(crate::catalog::function_named),
                     };
-                    Ok(function.and_then(|function| shown(&function)))
+                    if function.is_some() {
+                        return Ok(function.and_then(|function| shown(&function)));
+                    }
+                    Ok(call.oid(0, row).and_then(|oid| crate::catalog::builtin_part(name, oid)))
                 })
             })
             .volatile()
@@ -458,6 +471,26 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             .same(ScalarValue::Int32(Some(28))))
         .required(1),
     );
+    // All databases are in the one that there is; what they share is in them.
+    out.push(add!("pg_tablespace_size", &[P::Any], t::INT8, |cx, call| {
+        let all = cx.sizes()?.by_database.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
+        call.ints(|row| {
+            let by_oid = match (call.oid(0, row), call.text(0, row)) {
+                (Some(oid), _) => Some(oid),
+                (None, Some("pg_default")) => Some(PG_DEFAULT),
+                (None, Some("pg_global")) => Some(PG_GLOBAL),
+                (None, Some(name)) => {
+                    return Err(SqlError::new("42704", format!("tablespace \"{name}\" does not exist")));
+                }
+                (None, None) => None,
+            };
+            Ok(match by_oid {
+                Some(PG_DEFAULT) => Some(i64::try_from(all).unwrap_or(i64::MAX)),
+                Some(PG_GLOBAL) => Some(0),
+                _ => None,
+            })
+        })
+    }));
     out.push(add!("pg_tablespace_location", &[P::Any], t::TEXT, |_cx, call| {
         call.texts(|_| Ok(Some(String::new())))
     }));

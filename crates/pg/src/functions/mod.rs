@@ -29,6 +29,7 @@
 //! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
 //! - `float_extremes`: `min` and `max` of floats by groups
 //! - `json`: values as JSON
+//! - `jsonpath`: what paths find in documents
 //! - `sequence`: `nextval` and its kin
 //! - `series`: `generate_series`
 //! - `growing`: bounds of what makes long texts
@@ -39,7 +40,7 @@
 
 mod advisory;
 mod aggregate;
-mod are;
+pub(crate) mod are;
 pub mod array_blanks;
 mod array_slice;
 mod arrays;
@@ -68,6 +69,7 @@ mod json_scan;
 mod json_sets;
 mod json_values;
 mod jsonb;
+mod jsonpath;
 mod letters;
 mod math;
 mod moments;
@@ -76,7 +78,7 @@ mod notify;
 mod nullable;
 pub mod numeric;
 pub(crate) mod order_key;
-mod parse_time;
+pub(crate) mod parse_time;
 mod percentile;
 mod pgcrypto;
 mod privileges;
@@ -111,7 +113,7 @@ pub use series::{SeriesFunction, SeriesRows, series_call_name, series_function};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
 pub use user_types::{cast_to_user_type, domain_check, enum_range};
-pub use window_values::{sorts_itself, watched};
+pub use window_values::{sorts_at_the_end, sorts_itself, watched};
 
 use crate::context::PgContext;
 
@@ -217,6 +219,7 @@ pub fn is_session_function(name: &str) -> bool {
         || name.starts_with("pg_cast_")
         || series::is_of_session(name)
         || json::SESSION_NAMES.contains(&name)
+        || jsonpath::SESSION_NAMES.contains(&name)
         || name == "to_char"
         || name == "to_timestamp"
         || name == "to_date"
@@ -252,6 +255,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(nullable::all());
     out.extend(json::all(cx));
     out.extend(jsonb::all());
+    out.extend(jsonpath::all(cx));
     out.extend(json_parts::all());
     out.extend(json_values::all());
     out.extend(json_sets::all());

@@ -1,5 +1,5 @@
-//! `to_timestamp` and `to_date`: texts by a template (PostgreSQL's `DCH_from_char` and `do_to_timestamp` in
-//! `src/backend/utils/adt/formatting.c`), in locale C.
+//! `to_timestamp`, `to_date` and `.datetime()` of `jsonpath`: texts by a template (PostgreSQL's `DCH_from_char`, `do_to_timestamp`
+//! and `parse_datetime` in `src/backend/utils/adt/formatting.c`), in locale C.
 
 use super::format_time::{pattern, quoted};
 use crate::datetime::{SECOND_US, civil_from_days, days_from_civil, month_days};
@@ -9,13 +9,13 @@ use crate::wire::SqlError;
 #[derive(Clone, Copy, Debug)]
 enum Node {
     Pattern { name: &'static str, fill: bool, ordinal: bool },
-    Separator,
+    Separator(char),
     Char(char),
 }
 
 /// What a text says.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Parsed {
+pub(crate) struct Parsed {
     /// Astronomical: 0 is 1 BC.
     pub year: i64,
     pub month: i64,
@@ -92,7 +92,11 @@ fn is_separator(c: char) -> bool {
     c.is_ascii_punctuation()
 }
 
-fn nodes(template: &str) -> Vec<Node> {
+/// Separators of the SQL standard's templates.
+const STANDARD_SEPARATORS: &str = "-./,':; ";
+
+/// `strict`: as the SQL standard has templates.
+fn nodes(template: &str, strict: bool) -> Result<Vec<Node>, SqlError> {
     let mut out = Vec::new();
     let mut rest = template;
     while !rest.is_empty() {
@@ -117,17 +121,24 @@ fn nodes(template: &str) -> Vec<Node> {
             out.push(Node::Pattern { name, fill, ordinal });
         } else if let Some(behind) = rest.strip_prefix('"') {
             rest = quoted(behind, |c| out.push(Node::Char(c)));
+        } else if strict {
+            let Some(c) = rest.chars().next() else { break };
+            if !STANDARD_SEPARATORS.contains(c) {
+                return Err(wrong_format(format!("invalid datetime format separator: \"{c}\"")));
+            }
+            out.push(Node::Separator(c));
+            rest = &rest[c.len_utf8()..];
         } else {
             if rest.starts_with("\\\"") {
                 rest = &rest[1..];
             }
             if let Some(c) = rest.chars().next() {
-                out.push(if is_separator(c) || c.is_ascii_whitespace() { Node::Separator } else { Node::Char(c) });
+                out.push(if is_separator(c) || c.is_ascii_whitespace() { Node::Separator(c) } else { Node::Char(c) });
                 rest = &rest[c.len_utf8()..];
             }
         }
     }
-    out
+    Ok(out)
 }
 
 /// Whether a pattern's text begins with a digit.
@@ -145,6 +156,9 @@ fn mode_of(name: &str) -> Option<Mode> {
         _ => None,
     }
 }
+
+/// What is said where a field is shorter than its pattern.
+const NOT_FIXED: &str = "If your source string is not fixed-width, try using the \"FM\" modifier.";
 
 /// The text that is read.
 struct Source<'t> {
@@ -184,11 +198,16 @@ impl Source<'_> {
             true => digits(text),
             false => {
                 if text.len() < length {
-                    return Err(wrong_format(format!("source string too short for \"{name}\" formatting field")));
+                    let left = text.len();
+                    return Err(wrong_format(format!("source string too short for \"{name}\" formatting field"))
+                        .with_detail(format!("Field requires {length} characters, but only {left} remain."))
+                        .with_hint(NOT_FIXED));
                 }
                 let used = digits(text).min(digits(&shown));
                 if used > 0 && used < length {
-                    return Err(wrong_format(format!("invalid value \"{shown}\" for \"{name}\"")));
+                    return Err(wrong_format(format!("invalid value \"{shown}\" for \"{name}\""))
+                        .with_detail(format!("Field requires {length} characters, but only {used} could be parsed."))
+                        .with_hint(NOT_FIXED));
                 }
                 used
             }
@@ -199,7 +218,8 @@ impl Source<'_> {
         };
         let taken = begin.len() - self.rest.len();
         if taken == 0 {
-            return Err(wrong_format(format!("invalid value \"{shown}\" for \"{name}\"")));
+            return Err(wrong_format(format!("invalid value \"{shown}\" for \"{name}\""))
+                .with_detail("Value must be an integer."));
         }
         let value = match &text[..used] {
             "" => Some(0),
@@ -244,28 +264,42 @@ fn near_2020(year: i64) -> i64 {
     }
 }
 
-fn read(text: &str, nodes: &[Node]) -> Result<Fields, SqlError> {
+fn read(text: &str, nodes: &[Node], strict: bool) -> Result<Fields, SqlError> {
     let mut out = Fields::default();
     let mut source = Source { rest: text, extra: 0, last: None };
-    let mut fixed = false;
+    let mut fixed = strict;
+    let mut matched = 0;
     for (at, node) in nodes.iter().enumerate() {
         if source.rest.is_empty() {
             break;
         }
+        matched = at + 1;
         let action = matches!(node, Node::Pattern { .. });
         if !fixed && !matches!(node, Node::Pattern { name: "FX", .. }) && (action || at == 0) {
             source.skip_blanks();
         }
         let (name, fill, ordinal) = match *node {
-            Node::Separator if fixed => {
+            Node::Separator(c) if strict => {
+                if source.next() != Some(c) {
+                    return Err(wrong_format(format!("unmatched format separator \"{c}\"")));
+                }
+                continue;
+            }
+            Node::Separator(_) if fixed => {
                 source.next();
                 continue;
             }
-            Node::Separator => {
+            Node::Separator(_) => {
                 source.extra -= 1;
                 if source.rest.starts_with(|c: char| c.is_ascii_whitespace() || is_separator(c)) {
                     source.next();
                     source.extra += 1;
+                }
+                continue;
+            }
+            Node::Char(c) if strict => {
+                if source.next() != Some(c) {
+                    return Err(wrong_format(format!("unmatched format character \"{c}\"")));
                 }
                 continue;
             }
@@ -296,7 +330,7 @@ fn read(text: &str, nodes: &[Node]) -> Result<Fields, SqlError> {
                 None => true,
                 Some(Node::Pattern { name, .. }) => !is_digit(name),
                 Some(Node::Char(c)) => !c.is_ascii_digit(),
-                Some(Node::Separator) => true,
+                Some(Node::Separator(_)) => true,
             };
         let mut numbered = true;
         let upper = name.to_ascii_uppercase();
@@ -443,6 +477,16 @@ fn read(text: &str, nodes: &[Node]) -> Result<Fields, SqlError> {
             source.skip_blanks();
         }
     }
+    if strict {
+        if matched < nodes.len() {
+            return Err(wrong_format("input string is too short for datetime format".to_owned()));
+        }
+        source.skip_blanks();
+        if !source.rest.is_empty() {
+            let message = "trailing characters remain in input string after datetime format";
+            return Err(wrong_format(message.to_owned()));
+        }
+    }
     Ok(out)
 }
 
@@ -457,7 +501,46 @@ fn iso_week(year: i64, week: i64) -> i64 {
 /// # Errors
 /// 22007, 22008, 22009 as PostgreSQL has them.
 pub(super) fn parse(text: &str, template: &str) -> Result<Parsed, SqlError> {
-    let mut f = read(text, &nodes(template))?;
+    parsed(text, read(text, &nodes(template, false)?, false)?)
+}
+
+/// What kinds of fields a template has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kinds {
+    pub dated: bool,
+    pub timed: bool,
+    pub zoned: bool,
+}
+
+/// A text by a template as the SQL standard has them: separators are those of the template, and nothing is left out or over.
+///
+/// # Errors
+/// 22007, 22008, 22009, 0A000 as PostgreSQL has them.
+pub(crate) fn parse_strict(text: &str, template: &str) -> Result<(Parsed, Kinds), SqlError> {
+    let nodes = nodes(template, true)?;
+    let fields = read(text, &nodes, true)?;
+    let mut kinds = Kinds::default();
+    for node in &nodes {
+        let Node::Pattern { name, .. } = node else { continue };
+        match name.to_ascii_uppercase().as_str() {
+            "FX" => {}
+            "TZ" | "OF" => {
+                return Err(SqlError::unsupported(format!("formatting field \"{name}\" is only supported in to_char")));
+            }
+            "TZH" | "TZM" => kinds.zoned = true,
+            "A.M." | "P.M." | "AM" | "PM" | "HH" | "HH12" | "HH24" | "MI" | "SS" | "MS" | "US" | "SSSS" | "SSSSS" => {
+                kinds.timed = true;
+            }
+            name if name.starts_with("FF") => kinds.timed = true,
+            // PostgreSQL takes it for neither.
+            "IW" => {}
+            _ => kinds.dated = true,
+        }
+    }
+    Ok((parsed(text, fields)?, kinds))
+}
+
+fn parsed(text: &str, mut f: Fields) -> Result<Parsed, SqlError> {
     let mut out = Parsed { month: 1, day: 1, digits: f.digits, ..Parsed::default() };
     let (mut hour, mut minute, mut second) = (0, 0, 0);
     if f.seconds_of_day != 0 {

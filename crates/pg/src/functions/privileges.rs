@@ -252,9 +252,23 @@ impl Lookup {
                 "internal" | "c" | "sql" => Ok(known(name)),
                 _ => Err(missing("42704", "language", name)),
             },
-            (Object::Function, Named::Name(_)) => {
-                Err(SqlError::unsupported("has_function_privilege by a function's name is not supported"))
+            (Object::Function, Named::Name(name)) => {
+                // `regprocedurein` wants the arguments.
+                if !name.contains('(') && !name.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return Err(SqlError::new("22P02", "expected a left parenthesis"));
+                }
+                if let Some(function) = crate::catalog::function_named(name) {
+                    return Ok(Some(Found::new(function.name(), function.access.clone(), acl::Object::Function)));
+                }
+                match crate::catalog::builtin_function(name) {
+                    Some(function) => Ok(known(function.name)),
+                    None => Err(SqlError::new("42883", format!("function \"{name}\" does not exist"))),
+                }
             }
+            (Object::Function, Named::Oid(oid)) => Ok(match crate::catalog::function_named(&oid.to_string()) {
+                Some(function) => Some(Found::new(function.name(), function.access.clone(), acl::Object::Function)),
+                None => known(""),
+            }),
             (Object::Role, named) => {
                 let role = self.role(named, false)?;
                 Ok(known("").map(|found| Found { role, ..found }))

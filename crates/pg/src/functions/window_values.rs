@@ -35,14 +35,20 @@ pub fn watched(function: WindowFunctionDefinition) -> WindowFunctionDefinition {
 }
 
 fn aggregate(inner: Arc<AggregateUDF>) -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(Aggregate { inner, sorts_itself: false }))
+    Arc::new(AggregateUDF::new_from_impl(Aggregate { inner, sorts: Sorts::AsItDoes }))
 }
 
 /// An aggregate of distinct values in an order, which it sorts itself: no order of its input is asked for. (Over rows that come
 /// in the opposite order the query engine has `array_agg` and `string_agg` collect them from the other end, and forgets to turn
 /// the result around where they are DISTINCT.)
 pub fn sorts_itself(inner: Arc<AggregateUDF>) -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(Aggregate { inner, sorts_itself: true }))
+    Arc::new(AggregateUDF::new_from_impl(Aggregate { inner, sorts: Sorts::Distinct }))
+}
+
+/// An aggregate in an order that sorts what it has when it ends, as `string_agg` does: of those beside it each may have another
+/// order. (The query engine takes it for one that wants its input in that order, and has one order for all of these.)
+pub fn sorts_at_the_end(inner: Arc<AggregateUDF>) -> Arc<AggregateUDF> {
+    Arc::new(AggregateUDF::new_from_impl(Aggregate { inner, sorts: Sorts::AtTheEnd }))
 }
 
 fn window(inner: Arc<WindowUDF>) -> Arc<WindowUDF> {
@@ -69,11 +75,20 @@ impl Made {
     }
 }
 
+/// What is said of an aggregate's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Sorts {
+    AsItDoes,
+    /// See [`sorts_itself`].
+    Distinct,
+    /// See [`sorts_at_the_end`].
+    AtTheEnd,
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Aggregate {
     inner: Arc<AggregateUDF>,
-    /// See [`sorts_itself`].
-    sorts_itself: bool,
+    sorts: Sorts,
 }
 
 impl AggregateUDFImpl for Aggregate {
@@ -111,12 +126,20 @@ impl AggregateUDFImpl for Aggregate {
         self.inner.create_groups_accumulator(args)
     }
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        match self.sorts_itself {
-            true => AggregateOrderSensitivity::Insensitive,
-            false => self.inner.order_sensitivity(),
+        match self.sorts {
+            Sorts::AsItDoes => self.inner.order_sensitivity(),
+            Sorts::Distinct => AggregateOrderSensitivity::Insensitive,
+            Sorts::AtTheEnd => AggregateOrderSensitivity::SoftRequirement,
         }
     }
+    fn with_beneficial_ordering(self: Arc<Self>, _: bool) -> DfResult<Option<Arc<dyn AggregateUDFImpl>>> {
+        // What comes in order is sorted all the same.
+        Ok((self.sorts == Sorts::AtTheEnd).then_some(self as Arc<dyn AggregateUDFImpl>))
+    }
     fn reverse_expr(&self) -> ReversedUDAF {
+        if self.sorts == Sorts::AtTheEnd {
+            return ReversedUDAF::NotSupported;
+        }
         match self.inner.reverse_udf() {
             ReversedUDAF::Reversed(inner) => ReversedUDAF::Reversed(aggregate(inner)),
             other => other,

@@ -37,7 +37,7 @@ use resurgam_numeric::Typmod;
 use crate::ordered;
 use crate::user_types::{self, definition::Kind};
 
-pub use names::{PgType, TYPES, format_type, interval_fields, type_by_name, type_by_oid};
+pub use names::{PgType, TYPES, builtin_oid, format_type, interval_fields, type_by_name, type_by_oid};
 pub use sql::{arrow_field_from_sql, column_type_from_sql, domain_from_sql, interval_type, type_from_sql};
 
 /// Field metadata key: PostgreSQL type oid, decimal.
@@ -291,6 +291,7 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         | oid::CHAR
         | oid::UUID
         | oid::JSON
+        | oid::JSONPATH
         | oid::UNKNOWN
         | oid::CSTRING
         | oid::REGPROC
@@ -432,6 +433,7 @@ fn compatible(marked: u32, implied: u32) -> bool {
                     | oid::CHAR
                     | oid::UUID
                     | oid::JSON
+                    | oid::JSONPATH
                     | oid::BIT
                     | oid::VARBIT
                     | oid::UNKNOWN

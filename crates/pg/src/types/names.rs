@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use resurgam_dialect::{Catalog, Schema, TypeId};
+
 use super::oid;
 use crate::user_types;
 
@@ -148,6 +150,8 @@ pub static TYPES: &[PgType] = &[
     array(oid::UUID_ARRAY, "_uuid", "uuid[]", oid::UUID, 'i'),
     base(oid::JSONB, "jsonb", "jsonb", -1, 'i', 'U', oid::JSONB_ARRAY),
     array(oid::JSONB_ARRAY, "_jsonb", "jsonb[]", oid::JSONB, 'i'),
+    base(oid::JSONPATH, "jsonpath", "jsonpath", -1, 'i', 'U', oid::JSONPATH_ARRAY),
+    array(oid::JSONPATH_ARRAY, "_jsonpath", "jsonpath[]", oid::JSONPATH, 'i'),
     base(oid::REGNAMESPACE, "regnamespace", "regnamespace", 4, 'i', 'N', 0),
     base(oid::REGROLE, "regrole", "regrole", 4, 'i', 'N', 0),
 ];
@@ -220,7 +224,7 @@ fn builtin_by_name(name: &str) -> Option<&'static PgType> {
 /// was given (bare name); `Some(-1)` that there is none.
 pub fn format_type(oid: u32, typmod: Option<i32>) -> String {
     let Some(ty) = type_by_oid(oid) else {
-        return if oid == 0 { "-".to_owned() } else { "???".to_owned() };
+        return if oid == 0 { "-".to_owned() } else { builtin_name(oid).unwrap_or_else(|| "???".to_owned()) };
     };
     let typmod = match typmod {
         Some(m) if m >= 0 => m,
@@ -253,6 +257,22 @@ pub fn format_type(oid: u32, typmod: Option<i32>) -> String {
         _ if ty.elem != 0 && ty.category == 'A' => format!("{}[]", format_type(ty.elem, Some(typmod))),
         _ => ty.sql_name.to_owned(),
     }
+}
+
+/// The name of a type of PostgreSQL's that there are no values of here: pseudo-types, ranges, shapes.
+fn builtin_name(oid: u32) -> Option<String> {
+    let ty = Catalog::postgres().type_of(TypeId(oid))?;
+    match ty.element.filter(|_| ty.is_true_array()) {
+        Some(element) => Some(format!("{}[]", format_type(element.0, None))),
+        None => Some(resurgam_dialect::quote_identifier(ty.name).into_owned()),
+    }
+}
+
+/// Its oid by its name.
+pub fn builtin_oid(name: &str) -> Option<u32> {
+    let name = name.trim();
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(name).trim_matches('"');
+    Catalog::postgres().type_named(Schema::PgCatalog, name).map(|ty| ty.oid.0)
 }
 
 /// The fields that an interval type keeps, as SQL writes them behind its name; nothing for all.

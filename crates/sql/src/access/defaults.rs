@@ -55,9 +55,12 @@ impl Session {
         &mut self,
         txn: &Transaction,
         entry: Arc<Table>,
+        object: Object,
     ) -> Result<Arc<Table>, SqlError> {
         let role = self.role();
-        self.store_access(txn, &entry, Access::of(role)).await
+        let rights = self.db.rights(Some(txn))?;
+        let access = access_of_new(&rights, role, &entry.schema, object);
+        self.store_access(txn, &entry, access).await
     }
 
     /// Whether a view's relations are read with the rights of whoever reads it, and whether its conditions come before others
@@ -81,7 +84,7 @@ impl Session {
         let Target::Defaults(object) = command.grant.target else {
             return Err(SqlError::internal("not default privileges"));
         };
-        if !matches!(object, Object::Table | Object::Sequence) {
+        if !matches!(object, Object::Table | Object::Sequence | Object::Function) {
             let what = format!("default privileges on {}s are not supported", object.word());
             return Err(SqlError::unsupported(what));
         }

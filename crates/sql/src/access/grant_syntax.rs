@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::syntax::{RoleCommand, Spec, spec, specs};
+use crate::ddl::function::{FunctionNamed, function_named};
 use crate::parse::words::{Words, is_word};
 use crate::pg::roles::acl::Object;
 use crate::wire::SqlError;
@@ -15,6 +16,7 @@ pub(crate) enum Target {
     Relations(Vec<ObjectName>, bool),
     /// All of the kind in these schemas.
     AllIn(Object, Vec<String>),
+    Functions(Vec<FunctionNamed>),
     Schemas(Vec<String>),
     Databases(Vec<String>),
     /// Of ALTER DEFAULT PRIVILEGES.
@@ -99,19 +101,28 @@ fn privileges(words: &mut Words<'_>) -> Result<Vec<Written>, SqlError> {
 
 fn target(words: &mut Words<'_>) -> Result<Target, SqlError> {
     if words.take_word("all") {
-        for (many, object) in
-            [("tables", Object::Table), ("sequences", Object::Sequence), ("functions", Object::Function)]
-        {
+        for (many, object) in [
+            ("tables", Object::Table),
+            ("sequences", Object::Sequence),
+            ("functions", Object::Function),
+            ("routines", Object::Function),
+        ] {
             if words.take_words(&[many, "in", "schema"]) {
                 return Ok(Target::AllIn(object, names(words)?));
             }
         }
         return Err(words.unexpected());
     }
+    let follows = name_follows(words);
+    if follows && (words.take_word("function") || words.take_word("routine")) {
+        let mut all = vec![function_named(words)?];
+        while words.take(&Token::Comma) {
+            all.push(function_named(words)?);
+        }
+        return Ok(Target::Functions(all));
+    }
     for (word, what) in [
-        ("function", "functions"),
         ("procedure", "procedures"),
-        ("routine", "routines"),
         ("language", "languages"),
         ("type", "types"),
         ("domain", "domains"),
@@ -329,7 +340,11 @@ mod tests {
             Target::AllIn(Object::Sequence, vec!["public".into()])
         );
         assert!(matches!(target("GRANT SELECT ON schema TO c"), Target::Relations(_, false)));
-        assert_eq!(read("GRANT EXECUTE ON FUNCTION f() TO c").unwrap_err().sqlstate, "0A000");
+        assert!(
+            matches!(target("GRANT EXECUTE ON FUNCTION f(), s.g(a int, text) TO c"), Target::Functions(all) if all.len() == 2)
+        );
+        assert!(matches!(target("GRANT SELECT ON function TO c"), Target::Relations(_, false)));
+        assert_eq!(read("GRANT EXECUTE ON PROCEDURE f() TO c").unwrap_err().sqlstate, "0A000");
         assert_eq!(read("GRANT a (x) TO b").unwrap_err().sqlstate, "0LP01");
         assert_eq!(read("GRANT SELECT ON t").unwrap_err().sqlstate, "42601");
     }

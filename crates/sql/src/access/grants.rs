@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::ObjectName;
-use resurgam_engine::{Access, Grant, Table, TableChange, Transaction};
+use resurgam_engine::{Access, Grant, ObjectKind, Table, TableChange, Transaction};
 
 use super::grant_syntax::{DefaultsCommand, GrantCommand, Target, Written};
 use super::needs::{access_of, denied, object_of, width_of, word_of};
 use super::syntax::Spec;
 use crate::pg::roles::acl::{self, Object, grants_of, privilege_named};
 use crate::pg::roles::{Rights, no_role};
+use crate::pg::user_functions::UserFunction;
 use crate::session::Session;
 use crate::wire::{Execution, SqlError, Tag};
 
@@ -85,12 +86,17 @@ impl Session {
                 }
             }
             Target::AllIn(object, schemas) => {
-                if *object == Object::Function {
-                    return Err(SqlError::unsupported("privileges on functions are not supported"));
-                }
                 let wanted = wanted(&command.privileges, *object)?;
                 for schema in schemas {
                     self.schema_must_exist(&txn, schema)?;
+                    if *object == Object::Function {
+                        let mut all = txn.objects(ObjectKind::FUNCTION)?;
+                        all.retain(|entry| entry.schema == *schema);
+                        for entry in all {
+                            self.change_function(&txn, entry, &wanted, &change).await?;
+                        }
+                        continue;
+                    }
                     let mut all: Vec<Arc<Table>> = match object {
                         Object::Sequence => txn.sequences()?,
                         _ => txn.tables()?.into_iter().chain(txn.views()?).collect(),
@@ -99,6 +105,13 @@ impl Session {
                     for entry in all {
                         self.change_relation(&txn, &entry, &wanted, &change).await?;
                     }
+                }
+            }
+            Target::Functions(names) => {
+                let wanted = wanted(&command.privileges, Object::Function)?;
+                for name in names {
+                    let entry = self.function_named(&txn, name)?;
+                    self.change_function(&txn, entry, &wanted, &change).await?;
                 }
             }
             Target::Schemas(names) => {
@@ -284,6 +297,32 @@ impl Session {
         let entry = self.locked_entry(txn, entry).await?;
         self.tell_grant(txn, &entry, whole, wanted, &columns, change)?;
         let access = self.relation_access(txn, &entry, whole, &columns, change)?;
+        self.store_access(txn, &entry, access).await?;
+        Ok(())
+    }
+
+    /// EXECUTE on a function, to be given or taken.
+    async fn change_function(
+        &mut self,
+        txn: &Transaction,
+        entry: Arc<Table>,
+        wanted: &Wanted,
+        change: &Change,
+    ) -> Result<(), SqlError> {
+        let name = UserFunction::of_object(&entry)?.definition.name;
+        // Who may not is told before anything is locked.
+        let rights = self.db.rights(Some(txn))?;
+        let access = access_of(&entry);
+        let grants = grants_of(access, Object::Function);
+        let may_give = acl::best_grantor(&grants, access.owner, &rights, self.role(), wanted.whole).1 != 0;
+        if !may_give && !self.holds_any(&rights, &grants, access.owner, Object::Function.all()) {
+            return Err(denied(Object::Function.word(), &name));
+        }
+        let gone = || SqlError::new("42883", format!("function {name} was dropped meanwhile"));
+        let find = |_: &mut Self| txn.object_by_id(entry.id)?.ok_or_else(gone);
+        let entry = self.locked_newest(txn, find).await?;
+        let access = access_of(&entry).clone();
+        let access = self.changed(txn, access, Object::Function, &name, wanted, change)?;
         self.store_access(txn, &entry, access).await?;
         Ok(())
     }

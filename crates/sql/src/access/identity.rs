@@ -135,7 +135,7 @@ impl Session {
         const KNOWN_MAX: usize = 64;
         let needs = &prepared.needs;
         // The first role may do everything.
-        if role != FIRST_ROLE && (!needs.relations.is_empty() || !needs.system.is_empty()) {
+        if role != FIRST_ROLE && !needs.is_empty() {
             let known = prepared.allowed_before.lock().contains(&role);
             if !known {
                 let rights = self.rights()?;

@@ -11,6 +11,7 @@ use resurgam_engine::{Access, Table};
 
 use crate::pg::roles::Rights;
 use crate::pg::roles::acl::{Object, privilege as p};
+use crate::pg::user_functions::UserFunction;
 use crate::wire::SqlError;
 
 /// What is needed of one relation.
@@ -35,11 +36,18 @@ pub(crate) struct Needs {
     pub relations: Vec<Need>,
     /// Relations of the system that are not for everybody, and whose rights count.
     pub system: Vec<(&'static str, Option<u32>)>,
+    /// Functions of users that it calls: EXECUTE on each, of whoever runs the statement, also where a view calls it.
+    pub functions: Vec<Arc<UserFunction>>,
     /// Policies of row security have a say in the plan, or would for another role: it is of the role that it was made for.
     pub of_role: bool,
 }
 
 impl Needs {
+    /// Everybody may do it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.relations.is_empty() && self.system.is_empty() && self.functions.is_empty()
+    }
+
     /// The tables that rows are written to.
     pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<Table>> {
         let writes = |need: &&Need| need.privileges & (p::INSERT | p::DELETE) != 0 || !need.updated.is_empty();
@@ -111,7 +119,12 @@ impl Needs {
         }
         let allowed = |need: &Need| need.is_allowed(rights, need.role.unwrap_or(role));
         match self.relations.iter().find(|need| !allowed(need)) {
-            Some(need) => Err(denied(word_of(&need.entry), &need.entry.name)),
+            Some(need) => return Err(denied(word_of(&need.entry), &need.entry.name)),
+            None => {}
+        }
+        let callable = |of: &&Arc<UserFunction>| rights.allowed(role, &of.access, Object::Function, p::EXECUTE) != 0;
+        match self.functions.iter().find(|of| !callable(of)) {
+            Some(of) => Err(denied(Object::Function.word(), of.name())),
             None => Ok(()),
         }
     }

@@ -89,9 +89,13 @@ pub(super) fn shown(held: &[Held]) -> String {
 /// As messages call an entry: with its schema where the search path does not have it.
 fn named(entry: &Table) -> String {
     let name = crate::pg::functions::quote_ident(&entry.name);
-    match entry.schema.as_str() {
-        "public" | "" => format!("{} {name}", word_of(entry)),
-        schema => format!("{} {}.{name}", word_of(entry), crate::pg::functions::quote_ident(schema)),
+    format!("{} {}", word_of(entry), in_schema(&entry.schema, &name))
+}
+
+fn in_schema(schema: &str, name: &str) -> String {
+    match schema {
+        "public" | "" => name.to_owned(),
+        schema => format!("{}.{name}", crate::pg::functions::quote_ident(schema)),
     }
 }
 
@@ -132,8 +136,11 @@ pub(super) fn what_holds(txn: &Transaction, rights: &Rights, role: u32) -> Resul
     for entry in txn.objects(ObjectKind::EXTENSION)? {
         note(access_of(&entry), format!("extension {}", entry.name));
     }
-    for entry in txn.objects(ObjectKind::FUNCTION)? {
-        note(access_of(&entry), format!("function {}", UserFunction::of_object(&entry)?.definition.signature()));
+    let mut functions = txn.objects(ObjectKind::FUNCTION)?;
+    functions.sort_by_key(|entry| entry.id);
+    for entry in &functions {
+        let signature = UserFunction::of_object(entry)?.definition.signature();
+        note(access_of(entry), format!("function {}", in_schema(&entry.schema, &signature)));
     }
     for database in txn.objects(ObjectKind::DATABASE)? {
         note(access_of(&database), format!("database {}", database.name));
@@ -481,7 +488,12 @@ impl Session {
                 self.store_access(&txn, &entry, access).await?;
             }
         }
-        for (kind, object) in [(ObjectKind::SCHEMA, Object::Schema), (ObjectKind::DATABASE, Object::Database)] {
+        let kinds = [
+            (ObjectKind::SCHEMA, Object::Schema),
+            (ObjectKind::DATABASE, Object::Database),
+            (ObjectKind::FUNCTION, Object::Function),
+        ];
+        for (kind, object) in kinds {
             for entry in txn.objects(kind)? {
                 let access = access_of(&entry);
                 // What is theirs stays as it is, and of what nobody has granted nothing is taken.

@@ -19,6 +19,7 @@ use crate::dml::check::demand;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::pg::functions::quote_ident;
+use crate::pg::roles::acl::Object;
 use crate::pg::types::{column_type_of_oid, type_from_sql};
 use crate::pg::user_types::definition::Kind;
 use crate::pg::user_types::{
@@ -282,7 +283,7 @@ impl Session {
             object.needs.push(parts.base.0);
         }
         let made = self.settle_ddl(|| txn.create_object(&schema, &name, object.clone())).await?;
-        self.own_new_object(&txn, made).await?;
+        self.own_new_object(&txn, made, Object::Type).await?;
         Ok(Tag::Fixed("CREATE DOMAIN"))
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 use futures::future::BoxFuture;
-use resurgam_engine::{CatalogObject, ObjectKind, StatementKind, Table, Transaction};
+use resurgam_engine::{Access, CatalogObject, ObjectKind, StatementKind, Table, Transaction};
 
 use super::extension_users::{Callee, User, users_of};
 use super::needed::needed_by;
@@ -226,7 +226,8 @@ impl Session {
         let object = CatalogObject::new(ObjectKind::EXTENSION, extensions::body(extension.version));
         let made = self.settle_ddl(|| txn.create_object(&schema, name, object.clone())).await;
         let made = made.map_err(|error| if error.sqlstate == "42710" { exists(name) } else { error })?;
-        let made = self.own_new_object(&txn, made).await?;
+        let role = self.role();
+        let made = self.store_access(&txn, &made, Access::of(role)).await?;
         self.set_comment(&txn, &made, resurgam_engine::CommentOn::Relation, Some(extension.comment)).await?;
         Ok(TAG)
     }

@@ -16,7 +16,7 @@ impl Session {
     ///
     /// # Errors
     /// What `find` fails with; `40001` where the snapshot, or too many changes, are in the way.
-    pub(super) async fn locked_newest(
+    pub(crate) async fn locked_newest(
         &mut self,
         txn: &Transaction,
         find: impl Fn(&mut Self) -> Result<Arc<Table>, SqlError>,

@@ -17,6 +17,7 @@ use super::{check_schema, full_name, name_of, unsupported};
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::pg::functions::quote_ident;
+use crate::pg::roles::acl::Object;
 use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::definition::{Kind, LABEL_BYTES_MAX};
 use crate::pg::user_types::{Body, EnumType, LabelPlace, UserType};
@@ -242,7 +243,7 @@ impl Session {
         let body = Body { array, comment: None, kind: Kind::Enum(EnumType::new(named)) };
         let object = CatalogObject::new(ObjectKind::TYPE, body.encode());
         let made = self.settle_ddl(|| txn.create_object(&schema, &name, object.clone())).await?;
-        self.own_new_object(&txn, made).await?;
+        self.own_new_object(&txn, made, Object::Type).await?;
         Ok(Tag::Fixed("CREATE TYPE"))
     }
 

@@ -395,6 +395,7 @@ pub(crate) fn prepare_within(
                 prepared.param_oids = params.oids();
                 prepared.fields = Some(Arc::clone(&call.fields));
                 prepared.bytes = call.bytes();
+                prepared.needs.functions.push(Arc::clone(&call.function));
                 prepared.kind = Kind::Call(Box::new(call));
                 return Ok(prepared);
             }

@@ -28,7 +28,7 @@ use translate::{Syntax, translate};
 
 /// Options of an expression, from its flags or its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Options {
+pub(crate) struct Options {
     pub ignore_case: bool,
     pub expanded: bool,
     /// `.` and negated brackets stop at newlines.
@@ -202,6 +202,20 @@ fn groups(captures: &Captures) -> Option<Groups> {
 
 /// Matches between two questions whether to stop.
 pub(super) const ASK_EVERY: usize = 256;
+
+/// # Errors
+/// 2201B for what is no expression, 0A000 for what is not there.
+pub(crate) fn check(pattern: &str, options: Options) -> Result<(), SqlError> {
+    compiled(pattern, options).map(|_| ())
+}
+
+/// Whether a text has a match.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn is_match(pattern: &str, text: &str, options: Options) -> Result<bool, SqlError> {
+    Ok(compiled(pattern, options)?.is_match(text))
+}
 
 /// Compiled expressions that a thread keeps.
 const KEPT: usize = 32;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{self, Statement};
-use resurgam_engine::{Transaction, View};
+use resurgam_engine::{Access, Transaction, View};
 
 use super::super::view::{expand_stars, name_functions, name_schemas, refuse_in_query};
 use super::super::{qualify::qualify, unsupported};
@@ -49,7 +49,7 @@ impl Session {
         let function = Arc::new(UserFunction {
             id: 0,
             schema: schema.to_owned(),
-            owner: self.role(),
+            access: Access::of(self.role()),
             comment: None,
             definition: Definition { source, ..of.clone() },
         });

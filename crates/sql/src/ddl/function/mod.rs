@@ -20,6 +20,7 @@ use super::needed::needed_by;
 use super::qualify::qualify;
 use super::unsupported;
 use crate::pg::functions::quote_ident;
+use crate::pg::roles::acl::Object;
 use crate::pg::search_path::is_temporary;
 use crate::pg::types::{format_type, oid, type_from_sql};
 use crate::pg::user_functions::{ARGS_MAX, Definition, Param, Source, UserFunction, entry_name};
@@ -31,7 +32,7 @@ use crate::plan::planner::Names;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
-pub(crate) use syntax::{FunctionStatement, parse};
+pub(crate) use syntax::{FunctionStatement, Target as FunctionNamed, parse, target as function_named};
 
 /// Cost of a function of which nothing is said.
 const COST: f32 = 100.0;
@@ -273,7 +274,7 @@ impl Session {
                     }
                     _ => error,
                 })?;
-                self.own_new_object(&txn, made).await?
+                self.own_new_object(&txn, made, Object::Function).await?
             }
         };
         let checks = self.shared.variables.lock().get("check_function_bodies").as_deref() != Some("off");
@@ -382,7 +383,7 @@ impl Session {
     ///
     /// # Errors
     /// `42883`, `42725`, `3F000`; `2BP01` for one of the system.
-    fn function_named(&self, txn: &Transaction, target: &Target) -> Result<Arc<Table>, SqlError> {
+    pub(crate) fn function_named(&self, txn: &Transaction, target: &Target) -> Result<Arc<Table>, SqlError> {
         let (schema, name) = parts_of(&target.name)?;
         if let Some(schema) = &schema
             && !has_schema(txn, schema)?

@@ -167,7 +167,8 @@ fn action(words: &mut Words<'_>) -> Result<Action, SqlError> {
     if some { Ok(Action::Options(options)) } else { Err(words.unexpected()) }
 }
 
-fn target(words: &mut Words<'_>) -> Result<Target, SqlError> {
+/// A function, as GRANT, DROP and others name it.
+pub(crate) fn target(words: &mut Words<'_>) -> Result<Target, SqlError> {
     let name = object_name(words)?;
     if !words.take(&Token::LParen) {
         return Ok(Target { name, args: None });

@@ -18,6 +18,7 @@ use super::through_view::{Place, Written};
 use super::{Analyzer, Result};
 use crate::access::needs::{HIDDEN, Need, Needs, access_of};
 use crate::pg::roles::acl::privilege as p;
+use crate::pg::user_functions::UserFunction;
 use crate::wire::SqlError;
 
 /// See the module's head.
@@ -29,6 +30,7 @@ struct Inner {
     found: Vec<Found>,
     by_qualifier: HashMap<TableReference, usize>,
     system: Vec<(&'static str, Option<u32>)>,
+    functions: Vec<Arc<UserFunction>>,
     /// The columns that the last INSERT gives.
     fitted: Vec<usize>,
     /// Policies have a say in it, or would for another role.
@@ -283,10 +285,18 @@ impl Analyzer<'_> {
         self.sought.0.borrow_mut().by_qualifier.extend(unnoted);
     }
 
+    /// A function of users is called.
+    pub(super) fn needs_function(&self, function: &Arc<UserFunction>) {
+        let functions = &mut self.sought.0.borrow_mut().functions;
+        if !functions.iter().any(|known| known.id == function.id) {
+            functions.push(Arc::clone(function));
+        }
+    }
+
     /// All of it.
     pub(super) fn needs(&self) -> Needs {
-        let Inner { found, system, of_role, .. } = std::mem::take(&mut *self.sought.0.borrow_mut());
+        let Inner { found, system, functions, of_role, .. } = std::mem::take(&mut *self.sought.0.borrow_mut());
         let relations = found.into_iter().map(|found| found.need).filter(|need| need.privileges != 0).collect();
-        Needs { relations, system, of_role }
+        Needs { relations, system, functions, of_role }
     }
 }

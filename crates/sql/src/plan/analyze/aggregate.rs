@@ -308,6 +308,8 @@ impl Analyzer<'_> {
             }
             let elements = self.json_elements(name, typed, span)?;
             let (function, args, data) = self.aggregate_function("string_agg", elements, false, Type::TEXT, span)?;
+            let function =
+                if order_by.is_empty() { function } else { crate::pg::functions::sorts_at_the_end(function) };
             return Ok(AggregateParts { function, args, distinct, filter, order_by, result: Type::TEXT, data });
         }
         let result = match typed.first() {
@@ -316,9 +318,14 @@ impl Analyzer<'_> {
             }
             _ => super::blanks::given_back(result, &typed),
         };
+        let is_window = function.over.is_some();
         let (function, args, data) = self.aggregate_function(name, typed, star, result, span)?;
-        let sorted = distinct && matches!(name, "array_agg" | "string_agg");
-        let function = if sorted { crate::pg::functions::sorts_itself(function) } else { function };
+        let in_order = !order_by.is_empty() && !is_window;
+        let function = match name {
+            "array_agg" | "string_agg" if distinct => crate::pg::functions::sorts_itself(function),
+            "string_agg" if in_order => crate::pg::functions::sorts_at_the_end(function),
+            _ => function,
+        };
         Ok(AggregateParts { function, args, distinct, filter, order_by, result, data })
     }
 

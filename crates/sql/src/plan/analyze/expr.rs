@@ -567,7 +567,11 @@ impl Analyzer<'_> {
 
     /// A subquery inside an expression over `scope`.
     pub(super) fn subquery(&mut self, query: &ast::Query, scope: &Scope<'_>, clause: Clause) -> Result<Relation> {
-        self.inside(clause, |this| this.bind_query(query, &scope.inner(), None))
+        // Rows of its own select list are none of the expression around it.
+        let sets = self.sets;
+        let bound = self.inside(clause, |this| this.bind_query(query, &scope.inner(), None));
+        self.sets = sets;
+        bound
     }
 
     /// Binds a query that stands in that clause of the one around it.

@@ -28,14 +28,14 @@ struct RangeOver {
 }
 
 impl Analyzer<'_> {
-    /// A frame; `sorted_by` are the values of the window's ORDER BY.
+    /// A frame, and whether it ends before it begins: then no row is in it. `sorted_by` are the values of the window's ORDER BY.
     pub(super) fn frame(
         &mut self,
         frame: &ast::WindowFrame,
         order_by: &mut Vec<Sort>,
         sorted_by: &[Bound],
         scope: &Scope<'_>,
-    ) -> Result<WindowFrame> {
+    ) -> Result<(WindowFrame, bool)> {
         let units = match frame.units {
             ast::WindowFrameUnits::Rows => WindowFrameUnits::Rows,
             ast::WindowFrameUnits::Range => WindowFrameUnits::Range,
@@ -54,12 +54,17 @@ impl Analyzer<'_> {
             Some(end) => self.frame_bound(end, units, over.as_ref(), "ending", scope)?,
             None => WindowFrameBound::CurrentRow,
         };
+        if is_empty(&start, &end) {
+            // What is said of it is as good as another, which the engine takes.
+            let whole = WindowFrame::new((!order_by.is_empty()).then_some(false));
+            return Ok((with_peers(whole, sorted_by), true));
+        }
         let mut frame = WindowFrame::new_bounds(units, start, end);
         if over.is_none() {
             frame = with_peers(frame, sorted_by);
         }
         frame.regularize_order_bys(order_by)?;
-        Ok(frame)
+        Ok((frame, false))
     }
 
     /// The one column that offsets are of, sorted in a type that has room for them.
@@ -192,6 +197,17 @@ impl Analyzer<'_> {
         );
         let error = SqlError::unsupported(text).with_hint("Cast the offset value to an appropriate type.");
         self.at(error, offset.span)
+    }
+}
+
+/// Whether a frame ends before it begins, whatever the row.
+fn is_empty(start: &WindowFrameBound, end: &WindowFrameBound) -> bool {
+    use WindowFrameBound as B;
+    let known = |value: &ScalarValue| !value.is_null();
+    match (start, end) {
+        (B::Preceding(start), B::Preceding(end)) => known(start) && known(end) && start < end,
+        (B::Following(start), B::Following(end)) => known(start) && known(end) && start > end,
+        _ => false,
     }
 }
 

@@ -446,12 +446,17 @@ impl Analyzer<'_> {
             typed.push(self.settled(arg)?);
         }
         if let Some(user) = self.user_function(function.oid) {
+            self.needs_function(&user);
             let args = self.with_defaults(&user, typed, resolved.positions.as_deref())?;
             let (bound, returns_set) = (self.null(Type::TEXT)?, resolved.returns_set);
             return Ok(Called { bound, returns_set, out_name: None, user: Some((user, args)) });
         }
         if let Some(positions) = &resolved.positions {
             typed = self.in_place(typed, positions, &resolved.defaults)?;
+        } else if name.starts_with("jsonb_path_") {
+            // Others know what they do without them.
+            let positions: Vec<usize> = (0..typed.len()).collect();
+            typed = self.in_place(typed, &positions, &resolved.defaults)?;
         }
         match resolved.variadic {
             Some(Variadic::Collect { first, element, array }) => {
@@ -581,6 +586,8 @@ impl Analyzer<'_> {
                 | "jsonb_array_elements"
                 | "jsonb_array_elements_text"
                 | "jsonb_object_keys"
+                | "jsonb_path_query"
+                | "jsonb_path_query_tz"
                 | "json_array_elements"
                 | "json_array_elements_text"
                 | "json_object_keys" => {
@@ -704,5 +711,5 @@ pub(super) fn is_vector(ty: Type) -> bool {
 fn is_only_named(bound: &Bound) -> bool {
     bound.is_padded()
         || matches!(bound.ty.oid, oid::BPCHAR_ARRAY | oid::VARCHAR_ARRAY | oid::UUID_ARRAY | oid::BIT_ARRAY)
-        || matches!(bound.ty.oid, oid::UUID | oid::BIT | oid::VARBIT | oid::VARBIT_ARRAY)
+        || matches!(bound.ty.oid, oid::UUID | oid::JSONPATH | oid::BIT | oid::VARBIT | oid::VARBIT_ARRAY)
 }

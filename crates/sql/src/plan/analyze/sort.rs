@@ -136,7 +136,7 @@ impl Analyzer<'_> {
     pub(super) fn check_sortable(&self, bound: &Bound) -> Result<()> {
         use crate::pg::types::oid;
         super::record::refuse_record(bound, "the order")?;
-        if matches!(bound.ty.oid, oid::JSON | oid::XID) {
+        if matches!(bound.ty.oid, oid::JSON | oid::JSONPATH | oid::XID) {
             let message = format!("could not identify an ordering operator for type {}", bound.ty.name());
             let error =
                 SqlError::new("42883", message).with_hint("Use an explicit ordering operator or modify the query.");
@@ -172,7 +172,7 @@ impl Analyzer<'_> {
     pub(super) fn check_equality(&self, bound: &Bound) -> Result<()> {
         use crate::pg::types::oid;
         super::record::refuse_record(bound, "equality")?;
-        if bound.ty.oid == oid::JSON {
+        if matches!(bound.ty.oid, oid::JSON | oid::JSONPATH) {
             let message = format!("could not identify an equality operator for type {}", bound.ty.name());
             return Err(self.at(SqlError::new("42883", message), bound.span));
         }

@@ -3,7 +3,7 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::expr::{NullTreatment, Sort, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
-use datafusion::logical_expr::{Expr, WindowFrame, WindowFunctionDefinition, cast};
+use datafusion::logical_expr::{Expr, WindowFrame, WindowFunctionDefinition, cast, lit};
 use datafusion::sql::sqlparser::ast::{
     self, FunctionArguments, Ident, NamedWindowExpr, Spanned, WindowSpec, WindowType,
 };
@@ -51,7 +51,7 @@ impl Analyzer<'_> {
         let seen = self.sets;
         // rank() and its kin are aggregates, too, with WITHIN GROUP.
         let is_aggregate = self.is_aggregate(name) && !self.is_window_function(name);
-        let (fun, args, distinct, filter, data, result) = if is_aggregate {
+        let (fun, args, distinct, mut filter, data, result) = if is_aggregate {
             let parts = self.aggregate_parts(function, name, list, scope, Clause::Window)?;
             if parts.distinct {
                 return Err(self.at(SqlError::unsupported("DISTINCT is not implemented for window functions"), span));
@@ -90,7 +90,20 @@ impl Analyzer<'_> {
                 let frame = WindowFrame::new((!order_by.is_empty()).then_some(false));
                 super::frame::with_peers(frame, &sorted_by)
             }
-            Some(frame) => self.frame(frame, &mut order_by, &sorted_by, scope)?,
+            Some(frame) => {
+                let (frame, is_empty) = self.frame(frame, &mut order_by, &sorted_by, scope)?;
+                if is_empty {
+                    match &fun {
+                        WindowFunctionDefinition::AggregateUDF(_) => filter = Some(Box::new(lit(false))),
+                        // Of no row there is no value; the others do not go by frames.
+                        _ if matches!(name, "first_value" | "last_value" | "nth_value") => {
+                            return Ok(self.null(result)?.at(span));
+                        }
+                        _ => {}
+                    }
+                }
+                frame
+            }
         };
         self.no_sets_since(seen, "set-returning functions in the definition of a window are not supported")?;
         let call = WindowFunction {
