@@ -118,9 +118,8 @@ impl Needs {
             return Err(denied(if is_view { "view" } else { "table" }, name));
         }
         let allowed = |need: &Need| need.is_allowed(rights, need.role.unwrap_or(role));
-        match self.relations.iter().find(|need| !allowed(need)) {
-            Some(need) => return Err(denied(word_of(&need.entry), &need.entry.name)),
-            None => {}
+        if let Some(need) = self.relations.iter().find(|need| !allowed(need)) {
+            return Err(denied(word_of(&need.entry), &need.entry.name));
         }
         let callable = |of: &&Arc<UserFunction>| rights.allowed(role, &of.access, Object::Function, p::EXECUTE) != 0;
         match self.functions.iter().find(|of| !callable(of)) {
