@@ -19,6 +19,7 @@ use crate::context::PgContext;
 use crate::roles::{Rights, acl};
 use crate::search_path::is_temporary;
 use crate::types::{column_oid, column_typmod, oid, type_by_oid};
+use crate::user_types::FIRST_USER_OID;
 use crate::wire::SqlError;
 
 /// Fills a relation; false if it is not one of these.
@@ -255,6 +256,10 @@ pub(super) fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
 pub(super) fn shown_default(sql: &str, table: &Table, at: usize) -> String {
     let ty = crate::types::column_oid(&table.columns[at].ty);
     use datafusion::sql::sqlparser::ast::{Expr, Value};
+    // A type of users is named by its schema or not, as the search path of whoever asks has it: not known here.
+    if ty >= FIRST_USER_OID {
+        return sql.to_owned();
+    }
     let Ok(expr) = crate::definition::parse_expression(sql) else { return sql.to_owned() };
     match &expr {
         Expr::Value(value)
