@@ -144,7 +144,7 @@ impl Moment {
 fn put_offset(east: i32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let seconds = east.unsigned_abs();
     write!(f, "{}{:02}:{:02}", if east < 0 { '-' } else { '+' }, seconds / 3600, seconds / 60 % 60)?;
-    if seconds % 60 != 0 { write!(f, ":{:02}", seconds % 60) } else { Ok(()) }
+    if seconds.is_multiple_of(60) { Ok(()) } else { write!(f, ":{:02}", seconds % 60) }
 }
 
 impl fmt::Display for Moment {
