@@ -178,7 +178,7 @@ impl<'a> Cx<'a, '_> {
     fn put(&self, found: Into<'_, 'a>, value: Value<'a>) -> Result<(), Stop> {
         if let Some(found) = found {
             found.push(value);
-            if found.len() % ASK_EVERY == 0 {
+            if found.len().is_multiple_of(ASK_EVERY) {
                 let bytes = found.len() * size_of::<Value<'_>>() + self.arena.allocated_bytes();
                 crate::memory::column(1, bytes)?;
             }
