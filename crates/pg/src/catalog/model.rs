@@ -722,7 +722,8 @@ impl Model {
         match crate::definition::parse_expression(&sql) {
             Ok(mut expr) if calls => {
                 crate::extensions::show_names(&mut expr);
-                crate::definition::shown(&expr)
+                // The parser's own texts have this one type in capital letters.
+                crate::definition::kept_text(&expr).replace("::REGCLASS", "::regclass")
             }
             _ => sql,
         }
