@@ -39,7 +39,7 @@ fn copies_are_the_pages_or_mistakes_are_noticed() {
         (all.cached, all.confirmed) = (all.cached + met.cached, all.confirmed + met.confirmed);
     }
     eprintln!("{count} schedules: {all:?}");
-    assert!(all.cached > count * 100 && all.confirmed > count / 2, "the cache is hardly used: {all:?}");
+    assert!(all.cached > count * 100 && all.confirmed > count / 4, "the cache is hardly used: {all:?}");
     // Panics of a broken database are findings, not noise.
     std::panic::set_hook(Box::new(|_| {}));
     let mut found = Vec::new();
