@@ -267,19 +267,7 @@ fn a_scan_asks_ahead() -> Result<()> {
     let db = cluster.open(&primary)?;
     let mut rows = Rows::create(&db, 5 * ROWS)?;
     rows.change(&db, (0..ROWS).step_by(3), 1)?;
-    let before = db.stats().pool;
-    for _ in 0..3 {
-        for direction in [Direction::Forward, Direction::Backward] {
-            let tx = db.begin(Isolation::ReadCommitted);
-            let found = rows.scan(&tx.statement(StatementKind::Read)?, direction)?;
-            assert!(found.iter().map(|(_, n)| *n).eq(rows.values.iter().copied()), "{direction:?}");
-        }
-    }
-    let after = db.stats().pool;
-    let of = |count: fn(&PoolStats) -> u64| count(&after) - count(&before);
-    let (asked, used, alone) = (of(|s| s.ahead_asked), of(|s| s.ahead_used), of(|s| s.remote_pages));
-    assert!(asked > 2000 && used * 10 > asked * 9, "{asked} asked for ahead, {used} of them used");
-    assert!(alone * 2 < used, "{alone} one by one, {used} ahead");
+    rows.scan_ahead(&db)?;
     // A short one asks for little, when those before have nothing asked for any more.
     std::thread::sleep(Duration::from_millis(300));
     let after = db.stats().pool;
@@ -298,11 +286,7 @@ fn a_scan_asks_ahead() -> Result<()> {
 
 /// Waits until the cache knows what it has from before.
 fn cache_is_read(db: &Database) {
-    let begun = std::time::Instant::now();
-    while db.page_cache().expect("a cache").state == PageCacheState::Reading {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the cache is not read");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the cache to be read", || db.page_cache().expect("a cache").state != PageCacheState::Reading);
 }
 
 /// What leaves memory is had from the cache: in this life, and after a restart without a page server being asked for it.

@@ -325,6 +325,24 @@ impl Rows {
         Ok(())
     }
 
+    /// Scans three times in both directions find all rows, and have asked for most pages ahead.
+    pub fn scan_ahead(&self, db: &Database) -> Result<()> {
+        let before = db.stats().pool;
+        for _ in 0..3 {
+            for direction in [Direction::Forward, Direction::Backward] {
+                let tx = db.begin(Isolation::ReadCommitted);
+                let found = self.scan(&tx.statement(StatementKind::Read)?, direction)?;
+                assert!(found.iter().map(|(_, n)| *n).eq(self.values.iter().copied()), "{direction:?}");
+            }
+        }
+        let after = db.stats().pool;
+        let of = |count: fn(&PoolStats) -> u64| count(&after) - count(&before);
+        let (asked, used, alone) = (of(|s| s.ahead_asked), of(|s| s.ahead_used), of(|s| s.remote_pages));
+        assert!(asked > 2000 && used * 10 > asked * 9, "{asked} asked for ahead, {used} of them used");
+        assert!(alone * 2 < used, "{alone} one by one, {used} ahead");
+        Ok(())
+    }
+
     /// All rows, in the order of their ids.
     pub fn scan(&self, view: &ReadView, direction: Direction) -> Result<Vec<(i64, i64)>> {
         let mut cursor = view.scan(&self.table, KeyRange::all(), direction);
