@@ -59,6 +59,16 @@ pub fn parse_expression(text: &str) -> Result<ast::Expr, SqlError> {
     Ok(expr)
 }
 
+/// What a definition keeps, with the names of functions and types that a statement here has to write.
+///
+/// # Errors
+/// `42601` for what is no expression.
+pub fn parse_shown(text: &str) -> Result<ast::Expr, SqlError> {
+    let mut expr = parse_expression(text)?;
+    crate::extensions::show_names(&mut expr);
+    Ok(expr)
+}
+
 /// An expression as definitions keep it: [`parse_expression`] reads it again.
 pub fn kept_text(expr: &ast::Expr) -> String {
     let mut expr = expr.clone();

@@ -149,16 +149,20 @@ pub fn shown_name(name: &ObjectName) -> Option<ObjectName> {
     }
 }
 
-/// The same of all calls in an expression or a query.
+/// The same of all calls in an expression or a query, and of the types of its casts.
 pub fn show_names(node: &mut impl AstWalkMut) {
     struct Walk;
     impl VisitorMut for Walk {
         type Break = ();
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-            if let Expr::Function(call) = expr
-                && let Some(shown) = shown_name(&call.name)
-            {
-                call.name = shown;
+            match expr {
+                Expr::Function(call) => {
+                    if let Some(shown) = shown_name(&call.name) {
+                        call.name = shown;
+                    }
+                }
+                Expr::Cast { data_type, .. } => user_types::shown_type(data_type),
+                _ => {}
             }
             ControlFlow::Continue(())
         }
@@ -171,7 +175,7 @@ pub fn show_names(node: &mut impl AstWalkMut) {
             ControlFlow::Continue(())
         }
     }
-    if user_types::current().is_some_and(|types| types.has_functions()) {
+    if user_types::current().is_some_and(|types| !types.is_builtin()) {
         let _ = node.walk_mut(&mut Walk);
     }
 }

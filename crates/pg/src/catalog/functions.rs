@@ -26,7 +26,7 @@ pub fn user_functions() -> Vec<Arc<UserFunction>> {
 /// The default of a parameter of that type, as it is shown.
 pub fn shown_expression(sql: &str, ty: u32) -> String {
     use datafusion::sql::sqlparser::ast::{Expr, Value};
-    match definition::parse_expression(sql) {
+    match definition::parse_shown(sql) {
         Ok(Expr::Value(value)) if matches!(value.value, Value::SingleQuotedString(_)) => {
             format!("{value}::{}", format_type(ty, None))
         }

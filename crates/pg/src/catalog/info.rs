@@ -360,7 +360,7 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
         for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
             let ty = column_oid(&column.ty);
             let generated = table.generated(at).map(|generated| {
-                crate::definition::parse_expression(&generated.sql)
+                crate::definition::parse_shown(&generated.sql)
                     .map_or_else(|_| generated.sql.clone(), |expr| crate::definition::shown(&expr))
             });
             let identity = table.identity(at);

@@ -260,7 +260,7 @@ pub fn declared(table: &Table, index: &Index) -> Vec<Declared> {
 
 /// The expression of a hidden column.
 fn expression_of(table: &Table, at: usize) -> Option<Expr> {
-    crate::definition::parse_expression(&table.generated(at)?.sql).ok()
+    crate::definition::parse_shown(&table.generated(at)?.sql).ok()
 }
 
 /// The condition of which a hidden column says whether it holds.
@@ -329,12 +329,12 @@ impl CheckInfo {
     /// The condition as PostgreSQL shows it.
     pub fn condition(&self) -> String {
         let sql = &self.check().sql;
-        crate::definition::parse_expression(sql).map_or_else(|_| sql.clone(), |expr| crate::definition::shown(&expr))
+        crate::definition::parse_shown(sql).map_or_else(|_| sql.clone(), |expr| crate::definition::shown(&expr))
     }
     /// `pg_get_constraintdef`; `pretty` as its second argument.
     pub fn definition(&self, pretty: bool) -> String {
         let sql = &self.check().sql;
-        let condition = match crate::definition::parse_expression(sql) {
+        let condition = match crate::definition::parse_shown(sql) {
             Ok(expr) if pretty => crate::definition::shown_pretty(&expr),
             Ok(expr) => crate::definition::shown(&expr),
             Err(_) => sql.clone(),
@@ -718,13 +718,10 @@ impl Model {
     pub fn expression(&self, sql: &str) -> String {
         let shown = |name: &str| self.find_stored(name).map(Relation::visible_name).filter(|shown| shown != name);
         let sql = crate::sequence_names::renamed(sql, &shown).unwrap_or_else(|| sql.to_owned());
-        let calls = crate::user_types::current().is_some_and(|types| types.has_functions());
-        match crate::definition::parse_expression(&sql) {
-            Ok(mut expr) if calls => {
-                crate::extensions::show_names(&mut expr);
-                // The parser's own texts have this one type in capital letters.
-                crate::definition::kept_text(&expr).replace("::REGCLASS", "::regclass")
-            }
+        let is_builtin = crate::user_types::current().is_none_or(|types| types.is_builtin());
+        match crate::definition::parse_shown(&sql) {
+            // The parser's own texts have this one type in capital letters.
+            Ok(expr) if !is_builtin => crate::definition::kept_text(&expr).replace("::REGCLASS", "::regclass"),
             _ => sql,
         }
     }

@@ -19,7 +19,6 @@ use crate::context::PgContext;
 use crate::roles::{Rights, acl};
 use crate::search_path::is_temporary;
 use crate::types::{column_oid, column_typmod, oid, type_by_oid};
-use crate::user_types::FIRST_USER_OID;
 use crate::wire::SqlError;
 
 /// Fills a relation; false if it is not one of these.
@@ -238,7 +237,7 @@ pub(super) fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
         for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
             let number = out.len() as u32;
             if let Some(generated) = table.generated(at) {
-                let shown = crate::definition::parse_expression(&generated.sql)
+                let shown = crate::definition::parse_shown(&generated.sql)
                     .map_or_else(|_| generated.sql.clone(), |expr| crate::definition::shown(&expr));
                 out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, shown));
             } else if let Some(default) = &column.default_sql
@@ -256,11 +255,7 @@ pub(super) fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
 pub(super) fn shown_default(sql: &str, table: &Table, at: usize) -> String {
     let ty = crate::types::column_oid(&table.columns[at].ty);
     use datafusion::sql::sqlparser::ast::{Expr, Value};
-    // A type of users is named by its schema or not, as the search path of whoever asks has it: not known here.
-    if ty >= FIRST_USER_OID {
-        return sql.to_owned();
-    }
-    let Ok(expr) = crate::definition::parse_expression(sql) else { return sql.to_owned() };
+    let Ok(expr) = crate::definition::parse_shown(sql) else { return sql.to_owned() };
     match &expr {
         Expr::Value(value)
             if table.domain(at).is_none() && matches!(value.value, Value::SingleQuotedString(_) | Value::Null) =>

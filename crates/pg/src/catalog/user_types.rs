@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{Expr, VisitorMut};
 use resurgam_ast::AstWalkMut;
 use resurgam_dialect::{Catalog, TypeId};
 
+use super::functions::shown_expression;
 use super::namespaces::schema_oid;
 use super::rows::{Rows, V};
 use super::{Model, resolution};
@@ -36,7 +37,8 @@ fn pg_type(rows: &mut Rows<'_>, types: &UserTypes) {
     for ty in types.iter() {
         for oid in [ty.oid, ty.body.array] {
             let Some(row) = catalog.type_of(TypeId(oid)) else { continue };
-            let default = ty.as_domain().filter(|_| oid == ty.oid).and_then(|domain| domain.default_sql.clone());
+            let domain = ty.as_domain().filter(|_| oid == ty.oid);
+            let default = domain.and_then(|domain| Some(shown_expression(domain.default_sql.as_deref()?, domain.base)));
             resolution::pg_type(&catalog, rows, row, default.as_deref());
             rows.put("typowner", ty.owner.into());
         }
@@ -99,7 +101,7 @@ pub(super) fn shown(sql: &str, pretty: bool) -> String {
             ControlFlow::Continue(())
         }
     }
-    let Ok(mut expr) = crate::definition::parse_expression(sql) else { return sql.to_owned() };
+    let Ok(mut expr) = crate::definition::parse_shown(sql) else { return sql.to_owned() };
     let _ = expr.walk_mut(&mut Value);
     if pretty { crate::definition::shown_pretty(&expr) } else { crate::definition::shown(&expr) }
 }
@@ -222,7 +224,7 @@ fn domain_row(rows: &mut Rows<'_>, database: &str, ty: &UserType) {
         ("numeric_precision_radix", radix.into()),
         ("numeric_scale", scale.into()),
         ("datetime_precision", time.into()),
-        ("domain_default", domain.default_sql.as_deref().into()),
+        ("domain_default", domain.default_sql.as_deref().map(|sql| shown_expression(sql, domain.base)).into()),
         ("udt_catalog", database.into()),
         ("udt_schema", udt_schema.into()),
         ("udt_name", udt_name.into()),

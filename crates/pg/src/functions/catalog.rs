@@ -215,17 +215,9 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         let rights = cx.rights()?;
         call.texts(|row| Ok(call.oid(0, row).map(|oid| rights.name(oid))))
     }));
-    out.push(add!("format_type", &[P::Oid, P::Int], t::TEXT, |cx, call| call.texts(|row| {
-        let Some(oid) = call.oid(0, row) else { return Ok(None) };
+    out.push(add!("format_type", &[P::Oid, P::Int], t::TEXT, |_cx, call| call.texts(|row| {
         let typmod = call.int(1, row).map(|typmod| typmod.clamp(-1, i32::MAX.into()) as i32);
-        let shown = types::format_type(oid, typmod);
-        // With its schema where the search path does not have it.
-        let own = crate::user_types::current();
-        let own = own.as_ref().and_then(|types| types.by_oid(oid).or_else(|| types.by_array(oid)));
-        Ok(Some(match own.filter(|own| cx.search_path().place(&own.schema).is_none()) {
-            Some(own) => format!("{}.{shown}", super::quote_ident(&own.schema)),
-            None => shown,
-        }))
+        Ok(call.oid(0, row).map(|oid| types::format_type(oid, typmod)))
     })));
     // the catalogs keep expressions as their text
     out.push(

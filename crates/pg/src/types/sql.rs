@@ -10,6 +10,7 @@ use resurgam_engine::ColumnType;
 
 use super::{field_of_oid, oid, type_by_name};
 use crate::decode::range;
+use crate::search_path::PG_CATALOG;
 use crate::user_types;
 use crate::wire::SqlError;
 
@@ -144,23 +145,33 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
                 [schema, base] => (Some(schema.as_str()), base.as_str()),
                 _ => return Err(unknown(ty)),
             };
-            if schema.is_none_or(|s| s != "pg_catalog" && s != "information_schema") {
-                // Names of the system come first, unless it is in quotes, when they are its catalog's.
-                let system =
-                    schema.is_none() && custom(base, name.0.last().is_some_and(is_quoted), modifiers).is_some();
-                let own = user_types::current().filter(|_| !system);
-                if let Some(found) = own.as_ref().and_then(|types| types.named(schema, base)) {
+            let quoted = name.0.last().is_some_and(is_quoted);
+            if schema.is_none_or(|s| s != PG_CATALOG && s != "information_schema") {
+                let own = user_types::current().and_then(|types| match schema {
+                    Some(schema) => match user_types::marked(schema) {
+                        Some(oid) => types.by_oid(oid).map(|ty| ty.oid),
+                        None => types.oid_named(Some(schema), base),
+                    },
+                    // Names of the system come first, unless the path says otherwise.
+                    None if custom(base, quoted, modifiers).is_some() => {
+                        types.named_before_system(base).map(|ty| ty.oid)
+                    }
+                    None => types.oid_named(None, base),
+                });
+                if let Some(oid) = own {
                     if !modifiers.is_empty() {
                         let message = format!("type modifier is not allowed for type \"{base}\"");
                         return Err(SqlError::syntax(message));
                     }
-                    return Ok(Resolved::plain(found.oid));
+                    return Ok(Resolved::plain(oid));
                 }
-                if schema.is_some() {
-                    return Err(unknown(ty));
+                if let Some(schema) = schema {
+                    return Err(match user_types::current().is_none_or(|types| types.has_schema(schema)) {
+                        true => unknown(ty),
+                        false => SqlError::new("3F000", format!("schema \"{schema}\" does not exist")),
+                    });
                 }
             }
-            let quoted = name.0.last().is_some_and(is_quoted);
             custom(base, quoted, modifiers).ok_or_else(|| match base {
                 "serial" | "bigserial" | "smallserial" | "serial4" | "serial8" | "serial2" => {
                     SqlError::unsupported(format!("type {base} is not supported"))

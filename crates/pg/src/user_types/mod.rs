@@ -17,20 +17,22 @@
 mod carrier;
 pub mod definition;
 mod labels;
+mod marker;
 mod scope;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use resurgam_dialect::{Catalog, TypeId, UserKind, UserType as DialectType, intern};
+use resurgam_dialect::{Catalog, Schema, TypeId, UserKind, UserType as DialectType, intern};
 
 pub use carrier::{enum_data, enum_of_data};
 pub use definition::{Body, DomainCheck, DomainType, EnumType, Label, LabelPlace, UserType};
 pub use labels::{Labels, labels_of, text_of};
+pub use marker::{mark_types, marked, marked_type, shown_type, types_in};
 pub use scope::{TypeSource, current, database, scope, transaction_start, with};
 
 use crate::extensions::{Installed, functions_of};
-use crate::search_path::SearchPath;
+use crate::search_path::{PG_CATALOG, SearchPath};
 use crate::types::PgType;
 use crate::user_functions::{UserFunction, is_hidden_by_builtin};
 use crate::wire::SqlError;
@@ -44,36 +46,41 @@ pub struct UserTypes {
     all: Vec<Arc<UserType>>,
     by_oid: HashMap<u32, usize>,
     by_array: HashMap<u32, usize>,
-    /// Schemas in which names without one are looked for, in their order.
-    path: Vec<String>,
+    /// In which order names without a schema are looked for in schemas.
+    path: Arc<SearchPath>,
     extensions: Vec<Arc<Installed>>,
     /// Functions that users made, by age.
     functions: Vec<Arc<UserFunction>>,
-    /// In which order functions are looked for in schemas.
-    function_path: Arc<SearchPath>,
+    /// The schemas that there are, but for the system's and temporary ones.
+    schemas: Vec<String>,
     /// PostgreSQL's catalog with them, made when it is asked for.
     catalog: OnceLock<Arc<Catalog>>,
 }
 
 impl UserTypes {
-    /// `path` are the schemas in which names of types alone are looked for.
-    pub fn new(mut all: Vec<Arc<UserType>>, path: Vec<String>) -> Self {
+    /// `path` has the schemas in which names alone are looked for.
+    pub fn new(mut all: Vec<Arc<UserType>>, path: Arc<SearchPath>) -> Self {
         // A domain comes behind what it is of, whose oid is lower.
         all.sort_by_key(|ty| ty.oid);
         let by_oid = all.iter().enumerate().map(|(at, ty)| (ty.oid, at)).collect();
         let by_array = all.iter().enumerate().map(|(at, ty)| (ty.body.array, at)).collect();
-        let (extensions, functions, function_path) = (Vec::new(), Vec::new(), SearchPath::stored());
-        Self { all, by_oid, by_array, path, extensions, functions, function_path, catalog: OnceLock::new() }
+        let (extensions, functions, schemas) = (Vec::new(), Vec::new(), Vec::new());
+        Self { all, by_oid, by_array, path, extensions, functions, schemas, catalog: OnceLock::new() }
     }
 
-    /// The same with extensions and functions; functions, of extensions too, are looked for along `path`.
-    pub fn with_functions(
-        self,
-        extensions: Vec<Arc<Installed>>,
-        functions: Vec<Arc<UserFunction>>,
-        path: Arc<SearchPath>,
-    ) -> Self {
-        Self { extensions, functions, function_path: path, ..self }
+    /// The same with extensions and functions.
+    pub fn with_functions(self, extensions: Vec<Arc<Installed>>, functions: Vec<Arc<UserFunction>>) -> Self {
+        Self { extensions, functions, ..self }
+    }
+
+    /// The same with the schemas that there are.
+    pub fn with_schemas(self, schemas: Vec<String>) -> Self {
+        Self { schemas, ..self }
+    }
+
+    /// Whether there is a schema of that name, as far as that is known.
+    pub fn has_schema(&self, name: &str) -> bool {
+        name.starts_with("pg_") || name == "information_schema" || self.schemas.iter().any(|schema| schema == name)
     }
 
     /// Whether there are no types.
@@ -118,10 +125,10 @@ impl UserTypes {
 
     /// Whether a function's name and the types of its arguments find it.
     pub fn is_function_visible(&self, function: &UserFunction) -> bool {
-        let Some(own) = self.function_path.place(&function.schema) else { return false };
+        let Some(own) = self.path.place(&function.schema) else { return false };
         let before = |other: &Arc<UserFunction>| {
             other.definition.input_types() == function.definition.input_types()
-                && self.function_path.place(&other.schema).is_some_and(|place| place < own)
+                && self.path.place(&other.schema).is_some_and(|place| place < own)
         };
         !is_hidden_by_builtin(&function.definition) && !self.functions_named(None, function.name()).any(before)
     }
@@ -147,7 +154,7 @@ impl UserTypes {
         match schema {
             Some(schema) => all.find(|one| one.schema == schema),
             None => {
-                let place = |one: &&Arc<Installed>| self.function_path.place(&one.schema);
+                let place = |one: &&Arc<Installed>| self.path.place(&one.schema);
                 all.filter(|one| place(one).is_some()).min_by_key(place)
             }
         }
@@ -155,7 +162,7 @@ impl UserTypes {
 
     /// Whether functions of a schema are found by their names alone.
     pub fn looks_for_functions_in(&self, schema: &str) -> bool {
-        self.function_path.place(schema).is_some()
+        self.path.place(schema).is_some()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<UserType>> {
@@ -173,22 +180,43 @@ impl UserTypes {
 
     /// The type of that name.
     pub fn named(&self, schema: Option<&str>, name: &str) -> Option<&Arc<UserType>> {
-        let of = |schema: &str| self.all.iter().find(|ty| ty.name == name && ty.schema == schema);
         match schema {
-            Some(schema) => of(schema),
-            None => self.path.iter().find_map(|schema| of(schema)),
+            Some(schema) => self.one(schema, name),
+            None => self.path.schemas().find_map(|schema| self.one(schema, name)),
         }
+    }
+
+    /// The type that a name alone means though the system may have one of the name, which comes later in the path.
+    pub fn named_before_system(&self, name: &str) -> Option<&Arc<UserType>> {
+        self.path.schemas().take_while(|schema| *schema != PG_CATALOG).find_map(|schema| self.one(schema, name))
+    }
+
+    fn one(&self, schema: &str, name: &str) -> Option<&Arc<UserType>> {
+        self.all.iter().find(|ty| ty.name == name && ty.schema == schema)
+    }
+
+    /// The oid of the type of that name, which may be that of the arrays of one (`_mood`).
+    pub fn oid_named(&self, schema: Option<&str>, name: &str) -> Option<u32> {
+        if let Some(found) = self.named(schema, name) {
+            return Some(found.oid);
+        }
+        let of_arrays = |ty: &&Arc<UserType>| {
+            ty.array_name() == name && schema.map_or_else(|| self.is_visible(ty), |schema| ty.schema == schema)
+        };
+        Some(self.all.iter().find(of_arrays)?.body.array)
     }
 
     /// Whether the type is found by its name alone.
     pub fn is_visible(&self, ty: &UserType) -> bool {
+        let system = || Catalog::postgres().type_named(Schema::PgCatalog, &ty.name).is_some();
         self.named(None, &ty.name).is_some_and(|found| found.oid == ty.oid)
+            && (self.named_before_system(&ty.name).is_some() || !system())
     }
 
     /// `base` with these types and functions.
     pub fn catalog(&self, base: &Catalog) -> Arc<Catalog> {
         let made = || {
-            let functions = functions_of(&self.extensions, &self.functions, &self.function_path);
+            let functions = functions_of(&self.extensions, &self.functions, &self.path);
             match self.all.is_empty() {
                 true => Arc::new(base.with_user_functions(functions)),
                 false => Arc::new(base.with_types(&self.of_dialect()).with_user_functions(functions)),

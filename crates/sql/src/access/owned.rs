@@ -344,11 +344,10 @@ impl Session {
 
     /// The type that a statement gives another owner.
     fn type_to_give(&self, txn: &Transaction, command: &OwnerCommand) -> Result<Arc<Table>, SqlError> {
-        let (schema, name) = crate::plan::lookup::name_in_public(&command.name)?;
         let missing = || SqlError::new("42704", format!("type \"{}\" does not exist", command.name));
-        let entry = txn.object_named(ObjectKind::TYPE, &schema, &name)?.ok_or_else(missing)?;
+        let entry = self.type_named(txn, &command.name)?.ok_or_else(missing)?;
         if command.what == What::Domain && UserType::of_object(&entry)?.as_domain().is_none() {
-            return Err(SqlError::new("42809", format!("\"{name}\" is not a domain")));
+            return Err(SqlError::new("42809", format!("\"{}\" is not a domain", entry.name)));
         }
         Ok(entry)
     }

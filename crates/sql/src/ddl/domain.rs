@@ -14,7 +14,7 @@ use resurgam_engine::{CatalogObject, ObjectKind, Table, Transaction};
 
 use super::type_texts::Renamed;
 use super::user_type::object_name;
-use super::{check_schema, default_text, free_name, full_name, name_of, unsupported};
+use super::{default_text, free_name, full_name, name_of, unsupported};
 use crate::dml::check::demand;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
@@ -55,6 +55,7 @@ enum Action {
     RenameConstraint { from: String, to: String },
     Validate(String),
     Rename(String),
+    SetSchema(String),
 }
 
 /// Reads CREATE DOMAIN, whose two words are taken already.
@@ -163,7 +164,7 @@ pub(crate) fn parse_alter(_: &str, mut words: Words<'_>) -> Result<Own, SqlError
     } else if words.take_words(&["owner", "to"]) {
         return Err(unsupported("ALTER DOMAIN … OWNER TO"));
     } else if words.take_words(&["set", "schema"]) {
-        return Err(unsupported("ALTER DOMAIN … SET SCHEMA"));
+        Action::SetSchema(words.name()?)
     } else {
         return Err(words.unexpected());
     };
@@ -257,9 +258,7 @@ impl Session {
     pub(crate) async fn create_domain(&mut self, create: &CreateDomain) -> Result<Tag, SqlError> {
         self.ddl_deadline = self.deadline();
         let txn = self.ddl_transaction("CREATE DOMAIN")?;
-        let (schema, name) = self.place_for(&txn, &create.name).await?;
-        check_schema(&schema)?;
-        self.refuse_taken(&txn, &schema, &name)?;
+        let (schema, name) = self.place_for_type(&txn, &create.name).await?;
         let mut parts = Parts::of(&create.column)?;
         let mut called = super::qualify::Called::default();
         for expr in parts.checks.iter_mut().map(|(_, expr)| expr).chain(&mut parts.default) {
@@ -285,6 +284,14 @@ impl Session {
         let made = self.settle_ddl(|| txn.create_object(&schema, &name, object.clone())).await?;
         self.own_new_object(&txn, made, Object::Type).await?;
         Ok(Tag::Fixed("CREATE DOMAIN"))
+    }
+
+    /// An expression with the names that are kept of what it calls, which is kept for it.
+    async fn kept_condition(&mut self, txn: &Transaction, expr: Option<Expr>) -> Result<Option<Expr>, SqlError> {
+        let Some(mut expr) = expr else { return Ok(None) };
+        let called = super::qualify::qualify(&mut expr, &self.lookup(txn))?;
+        self.keep_called(txn, &called).await?;
+        Ok(Some(expr))
     }
 
     /// The text of a default, which fits.
@@ -360,7 +367,12 @@ impl Session {
                 self.settle_ddl(|| txn.rename_object(&object, &object.schema, to)).await?;
                 return Ok(TAG);
             }
+            Action::SetSchema(to) => {
+                self.move_type(&txn, &object, to).await?;
+                return Ok(TAG);
+            }
             Action::SetDefault(default) => {
+                let default = self.kept_condition(&txn, default.clone()).await?;
                 domain.default_sql = self.domain_default(&txn, &ty.name, base, default.as_ref())?;
             }
             Action::SetNotNull(not_null) => {
@@ -371,6 +383,8 @@ impl Session {
             }
             Action::AddCheck { name, expr, valid } => {
                 let above = self.part_id(&txn)?;
+                let kept = self.kept_condition(&txn, Some(expr.clone())).await?;
+                let expr = kept.as_ref().unwrap_or(expr);
                 let mut check =
                     self.domain_check(&txn, &ty.name, base, name.as_deref(), expr, &domain.checks, above)?;
                 check.validated = *valid;

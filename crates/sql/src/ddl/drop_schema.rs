@@ -13,11 +13,13 @@ use super::extension_users::{Callee, User, users_of};
 use super::full_name;
 use super::needed::{called, needed_by};
 use super::sequence::defaults_of;
+use super::type_users::{Needing, needing_type};
 use crate::pg::catalog::schema_body;
 use crate::pg::extensions::Installed;
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::PUBLIC;
 use crate::pg::user_functions::UserFunction;
+use crate::pg::user_types::UserType;
 use crate::plan::lookup::Lookup;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
@@ -40,6 +42,8 @@ enum Going {
         child: u32,
         name: String,
     },
+    /// What needs a type, and is no entry or in another schema.
+    Needing(Needing),
     /// A DEFAULT of a column of a table that stays.
     Default {
         table: u32,
@@ -78,7 +82,7 @@ impl Walk<'_> {
                     None => format!("function {}.{signature}", quote_ident(&function.schema)),
                 });
             }
-            entry if entry.object.is_some() => "type",
+            entry if entry.object.is_some() => return Ok(super::type_users::called(&UserType::of_object(entry)?)),
             _ => "table",
         };
         Ok(format!("{word} {}", self.lookup.shown(entry)?))
@@ -125,6 +129,29 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// What needs a type and is not visited by itself, newest first.
+    fn visit_needing_type(&mut self, entry: &Arc<Table>, name: &str) -> Result<(), SqlError> {
+        let ty = UserType::of_object(entry)?;
+        for one in needing_type(&self.lookup, entry, &ty)?.into_iter().rev() {
+            if self.all.contains(&one.entry()) {
+                continue;
+            }
+            match one {
+                Needing::Function(entry, _) | Needing::Domain(entry, _) | Needing::View(entry, _) => {
+                    self.collect(&entry)?;
+                    self.visit(&entry, name)?;
+                }
+                one => {
+                    if self.seen.insert((one.entry(), one.name().to_owned())) {
+                        let (shown, needs) = (one.name().to_owned(), name.to_owned());
+                        self.found.push(Found { going: Going::Needing(one), name: shown, needs });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn visit(&mut self, entry: &Arc<Table>, needs: &str) -> Result<(), SqlError> {
         if !self.seen.insert((entry.id, String::new())) {
             return Ok(());
@@ -166,6 +193,8 @@ impl Walk<'_> {
         }
         if is_extension(entry) || is_function(entry) {
             self.visit_users(entry, name)?;
+        } else if entry.object.is_some() {
+            self.visit_needing_type(entry, name)?;
         }
         if entry.sequence.is_some() {
             self.visit_defaults(entry, name)?;
@@ -259,10 +288,11 @@ impl Session {
     /// Drops what goes: what needs others first.
     async fn drop_found(&mut self, txn: &Transaction, found: Vec<Found>, all: &HashSet<u32>) -> Result<(), SqlError> {
         let (mut views, mut tables, mut sequences, mut objects) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut users = Vec::new();
+        let (mut users, mut needing) = (Vec::new(), Vec::new());
         for one in found {
             match one.going {
                 Going::User(user) => users.push(user),
+                Going::Needing(one) => needing.push(one),
                 Going::Entry(entry) if entry.view.is_some() => views.push(entry),
                 Going::Entry(entry) if entry.sequence.is_some() => sequences.push(entry),
                 Going::Entry(entry) if entry.object.is_some() => objects.push(entry),
@@ -282,6 +312,7 @@ impl Session {
             }
         }
         self.drop_users(users).await?;
+        self.drop_needing(txn, needing).await?;
         views.retain(|view| txn.view_by_id(view.id).is_ok_and(|view| view.is_some()));
         self.drop_all_views(txn, views).await?;
         // Keys between tables that go together.
@@ -308,8 +339,8 @@ impl Session {
             let sequence = self.locked_sequence(txn, &full_name(sequence)).await?;
             self.settle_ddl(|| txn.drop_sequence(&sequence)).await?;
         }
-        // Functions need types.
-        objects.sort_by_key(|entry| is_function(entry));
+        // Functions need types, and domains those that they are of, which are older.
+        objects.sort_by_key(|entry| (is_function(entry), entry.id));
         for object in objects.iter().rev() {
             self.settle_ddl(|| txn.drop_object(object)).await?;
         }

@@ -382,7 +382,7 @@ impl Session {
             let notices = self.notices.len();
             for user in users {
                 let Some(text) = user.drop else {
-                    return Err(super::unsupported(&format!("dropping {} with an extension", user.name)));
+                    return Err(super::unsupported(&format!("dropping {} with what it needs", user.name)));
                 };
                 match parse_statements(&text)?.pop() {
                     Some(Parsed::Known(statement)) => _ = self.ddl(&statement, &text).await?,

@@ -1,13 +1,13 @@
-//! What calls functions of an extension, or of users: DEFAULTs, constraints, generated columns, indexes, views, domains, and
-//! functions.
+//! What calls functions of an extension, or of users, or casts to a type of users: DEFAULTs, constraints, generated columns,
+//! indexes, views, domains, and functions.
 //!
 //! Definitions keep expressions as texts, in which a function of an extension that is not in `public` has its schema, and one
-//! of users its oid ([`super::qualify`]). So
-//! the texts are searched; nothing else remembers who calls what.
+//! of users its oid, as a type of users has ([`super::qualify`]). So the texts are searched; nothing else remembers who calls
+//! what.
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, ObjectName, TableFactor, Visitor};
+use datafusion::sql::sqlparser::ast::{self, DataType, Expr, ObjectName, TableFactor, Visitor};
 use resurgam_ast::AstWalk;
 use resurgam_dialect::{Catalog, Function, Schema};
 use resurgam_engine::{ObjectKind, Table};
@@ -19,19 +19,21 @@ use crate::pg::extensions::Installed;
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::{PG_CATALOG, PUBLIC};
 use crate::pg::user_functions::{UserFunction, marked_name};
-use crate::pg::user_types::UserType;
+use crate::pg::user_types::{UserType, marked_type};
 use crate::plan::analyze::view_query;
 use crate::plan::lookup::{Lookup, parts_of};
 use crate::wire::SqlError;
 
-/// Something that calls a function of an extension.
+/// Something that calls such a function, or casts to such a type.
 pub(super) struct User {
     /// The id of the table, view or domain that it is or is a part of.
     pub entry: u32,
     /// As errors call it.
     pub name: String,
-    /// The function.
-    function: String,
+    /// The function or the type, as errors call it.
+    needs: String,
+    /// Of a part of a table: the columns with each of which it goes.
+    pub columns: Vec<usize>,
     /// The statement that drops it.
     pub drop: Option<String>,
 }
@@ -39,7 +41,7 @@ pub(super) struct User {
 impl User {
     /// As DETAIL tells of it.
     pub(super) fn line(&self) -> String {
-        format!("{} depends on function {}", self.name, self.function)
+        format!("{} depends on {}", self.name, self.needs)
     }
 }
 
@@ -48,14 +50,16 @@ pub(super) fn is_builtin(function: &str) -> bool {
     Catalog::postgres().functions_named(Schema::PgCatalog, function).next().is_some()
 }
 
-/// Whose calls are looked for.
+/// What is looked for.
 pub(super) enum Callee<'a> {
     Extension(&'a Installed),
-    /// Oids, and as errors call them.
+    /// Oids, and signatures as errors have them.
     Functions(Vec<(u32, String)>),
+    /// Oids, and as errors call them.
+    Types(Vec<(u32, String)>),
 }
 
-/// Finds the first call of such a function.
+/// Finds the first call of such a function, or cast to such a type.
 struct Find<'a> {
     callee: &'a Callee<'a>,
     shown: &'a dyn Fn(&Installed, &Function) -> String,
@@ -68,8 +72,10 @@ impl Find<'_> {
             Callee::Extension(extension) => extension,
             Callee::Functions(functions) => {
                 let oid = marked_name(name)?;
-                return functions.iter().find(|(known, _)| *known == oid).map(|(_, shown)| shown.clone());
+                let found = functions.iter().find(|(known, _)| *known == oid);
+                return found.map(|(_, shown)| format!("function {shown}"));
             }
+            Callee::Types(_) => return None,
         };
         let (schema, name) = parts_of(name).ok()?;
         let is_its = match schema.as_deref() {
@@ -79,7 +85,14 @@ impl Find<'_> {
         let mut named = extension.functions().filter(|function| is_its && function.name == name);
         let first = named.next()?;
         let found = std::iter::once(first).chain(named).find(|function| function.args.len() == args).unwrap_or(first);
-        Some((self.shown)(extension, found))
+        Some(format!("function {}", (self.shown)(extension, found)))
+    }
+
+    /// The type that is cast to.
+    fn type_of(&self, data_type: &DataType) -> Option<String> {
+        let Callee::Types(types) = self.callee else { return None };
+        let oid = marked_type(data_type)?;
+        types.iter().find(|(known, _)| *known == oid).map(|(_, shown)| shown.clone())
     }
 }
 
@@ -87,6 +100,11 @@ impl Visitor for Find<'_> {
     type Break = String;
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Self::Break> {
+        if let Expr::Cast { data_type, .. } = expr
+            && let Some(found) = self.type_of(data_type)
+        {
+            return ControlFlow::Break(found);
+        }
         if let Expr::Function(call) = expr {
             let args = match &call.args {
                 ast::FunctionArguments::List(list) => list.args.len(),
@@ -109,7 +127,7 @@ impl Visitor for Find<'_> {
     }
 }
 
-/// Everything that calls one of its functions, by age.
+/// Everything that calls one of the functions, or casts to one of the types, by age.
 ///
 /// # Errors
 /// Those of reading the catalog, and of a text that cannot be read.
@@ -151,20 +169,20 @@ pub(super) fn users_of(lookup: &Lookup<'_>, callee: &Callee<'_>) -> Result<Vec<U
             if let Some(view) = own.definition.source.view() {
                 found = found.or(calls_in_query(&view.sql)?);
             }
-            if let Some(function) = found {
+            if let Some(needs) = found {
                 let name = format!("function {}", shown_function(lookup, &own));
-                out.push(User { entry: entry.id, name, function, drop: Some(drop_text(&own)) });
+                out.push(User { entry: entry.id, name, needs, columns: Vec::new(), drop: Some(drop_text(&own)) });
             }
             continue;
         }
         if let Some(table) = entry.policy_of() {
             let sql = entry.view.as_ref().map(|view| view.sql.as_str()).filter(|sql| !sql.is_empty());
-            if let Some(function) = sql.map(&calls_in_query).transpose()?.flatten()
+            if let Some(needs) = sql.map(&calls_in_query).transpose()?.flatten()
                 && let Some(table) = lookup.txn.table_by_id(table)?
             {
                 let name = called(lookup, entry)?;
                 let drop = Some(format!("DROP POLICY IF EXISTS {} ON {}", quoted(&entry.name), full(&table)));
-                out.push(User { entry: entry.id, name, function, drop });
+                out.push(User { entry: entry.id, name, needs, columns: Vec::new(), drop });
             }
             continue;
         }
@@ -173,23 +191,19 @@ pub(super) fn users_of(lookup: &Lookup<'_>, callee: &Callee<'_>) -> Result<Vec<U
             let Some(domain) = ty.as_domain() else { continue };
             let texts = domain.checks.iter().map(|check| &check.sql).chain(&domain.default_sql);
             for sql in texts {
-                if let Some(function) = calls(sql)? {
-                    out.push(User {
-                        entry: entry.id,
-                        name: format!("type {}", quote_ident(&entry.name)),
-                        function,
-                        drop: None,
-                    });
+                if let Some(needs) = calls(sql)? {
+                    let name = super::type_users::called(&ty);
+                    out.push(User { entry: entry.id, name, needs, columns: Vec::new(), drop: None });
                     break;
                 }
             }
             continue;
         }
         if let Some(view) = &entry.view {
-            if let Some(function) = calls_in_query(&view.sql)? {
+            if let Some(needs) = calls_in_query(&view.sql)? {
                 let name = format!("view {}", lookup.shown(entry)?);
                 let drop = Some(format!("DROP VIEW IF EXISTS {} CASCADE", full(entry)));
-                out.push(User { entry: entry.id, name, function, drop });
+                out.push(User { entry: entry.id, name, needs, columns: Vec::new(), drop });
             }
             continue;
         }
@@ -223,27 +237,28 @@ fn users_in_table(
     let (shown, full) = (lookup.shown(table)?, full(table));
     for (at, column) in table.columns.iter().enumerate() {
         let Some(sql) = column.default_sql.as_deref().filter(|_| table.generated(at).is_none()) else { continue };
-        if let Some(function) = calls(sql)? {
+        if let Some(needs) = calls(sql)? {
             let name = format!("default value for column {} of table {shown}", quote_ident(&column.name));
             let drop = format!("ALTER TABLE {full} ALTER COLUMN {} DROP DEFAULT", quoted(&column.name));
-            out.push(User { entry: table.id, name, function, drop: Some(drop) });
+            out.push(User { entry: table.id, name, needs, columns: vec![at], drop: Some(drop) });
         }
     }
     for check in &table.checks {
-        if let Some(function) = calls(&check.sql)? {
+        if let Some(needs) = calls(&check.sql)? {
             let name = format!("constraint {} on table {shown}", quote_ident(&check.name));
             let drop = format!("ALTER TABLE {full} DROP CONSTRAINT IF EXISTS {}", quoted(&check.name));
-            out.push(User { entry: table.id, name, function, drop: Some(drop) });
+            out.push(User { entry: table.id, name, needs, columns: check.columns.clone(), drop: Some(drop) });
         }
     }
     let mut indexes: Vec<u32> = Vec::new();
     for generated in &table.generated {
         let Some(column) = table.columns.get(generated.column) else { continue };
-        let Some(function) = calls(&generated.sql)? else { continue };
+        let Some(needs) = calls(&generated.sql)? else { continue };
         if !column.is_hidden() {
             let name = format!("column {} of table {shown}", quote_ident(&column.name));
             let drop = format!("ALTER TABLE {full} DROP COLUMN IF EXISTS {} CASCADE", quoted(&column.name));
-            out.push(User { entry: table.id, name, function, drop: Some(drop) });
+            let columns = std::iter::once(generated.column).chain(generated.reads.iter().copied()).collect();
+            out.push(User { entry: table.id, name, needs, columns, drop: Some(drop) });
             continue;
         }
         for index in table.indexes.iter().filter(|index| index.columns.contains(&generated.column)) {
@@ -251,7 +266,8 @@ fn users_in_table(
                 indexes.push(index.id);
                 let drop = format!("DROP INDEX IF EXISTS {}.{}", quoted(&table.schema), quoted(&index.name));
                 let name = format!("index {}", quote_ident(&index.name));
-                out.push(User { entry: table.id, name, function: function.clone(), drop: Some(drop) });
+                let columns = generated.reads.iter().chain(&index.columns).copied().collect();
+                out.push(User { entry: table.id, name, needs: needs.clone(), columns, drop: Some(drop) });
             }
         }
     }

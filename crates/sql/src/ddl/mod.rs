@@ -27,6 +27,7 @@ mod sequence_options;
 pub(crate) mod set_schema;
 pub(crate) mod temporary;
 mod type_texts;
+mod type_users;
 pub(crate) mod user_type;
 pub(crate) mod view;
 
@@ -55,7 +56,6 @@ use crate::parse::{include, nulls};
 use crate::pg::catalog::{distinct_names, is_system_schema, system_relation};
 use crate::pg::collation;
 use crate::pg::roles::acl::privilege;
-use crate::pg::search_path::PUBLIC;
 use crate::pg::search_path::is_temporary;
 use crate::pg::types::{column_oid, column_type_from_sql, column_type_name};
 use crate::plan::expression::{Place, parse_expression};
@@ -321,17 +321,6 @@ pub(crate) fn is_relation(txn: &Transaction, schema: &str, name: &str) -> Result
 /// A table's name in full.
 pub(crate) fn full_name(table: &Table) -> ObjectName {
     ObjectName::from(vec![Ident::with_quote('"', table.schema.as_str()), Ident::with_quote('"', table.name.as_str())])
-}
-
-/// Refuses types in other schemas than `public`.
-pub(super) fn check_schema(schema: &str) -> Result<(), SqlError> {
-    match schema {
-        PUBLIC => Ok(()),
-        system if is_system_schema(system) => {
-            Err(SqlError::new("42501", format!("permission denied to create objects in schema \"{system}\"")))
-        }
-        other => Err(unsupported(&format!("a type in schema \"{other}\""))),
-    }
 }
 
 /// `42501` for a relation of the system.

@@ -1,10 +1,11 @@
 //! Names of relations in constants of what a definition keeps: `nextval('s')`, `'t'::regclass`; and of functions of extensions
-//! and of users.
+//! and of users, and of users' types.
 //!
 //! They mean what they mean to whoever makes the definition, so they get their schemas there and then. PostgreSQL keeps the
 //! oid. A function of an extension in `public` needs none: there a name without a schema is looked for in what is stored. One
 //! of users gets its oid ([`crate::pg::user_functions::marker`]): of an expression by its name and the number of its
 //! arguments, so it is refused where these are of several; of a query when that is analysed ([`name_functions`](super::view::name_functions)).
+//! A type of users in a cast gets its oid as well ([`user_types::mark_types`]).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -33,24 +34,31 @@ pub(super) struct Called {
     pub extensions: Vec<u32>,
     /// Oids of functions of users.
     pub functions: Vec<u32>,
+    /// Oids of types of users, of casts.
+    pub types: Vec<u32>,
 }
 
 impl Called {
     pub(super) fn extend(&mut self, more: Self) {
         self.extensions.extend(more.extensions);
         self.functions.extend(more.functions);
+        self.types.extend(more.types);
     }
 }
 
 impl Session {
     /// Keeps what something that is made calls until the transaction has ended.
     pub(super) async fn keep_called(&mut self, txn: &Transaction, called: &Called) -> Result<(), SqlError> {
+        for ty in &called.types {
+            self.keep_type(txn, *ty).await?;
+        }
         self.keep_extensions(txn, &called.extensions).await?;
         self.keep_functions(txn, &called.functions).await
     }
 }
 
-/// Gives such names in a statement or a part of one their schemas, functions of users in expressions their oids; what it calls.
+/// Gives such names in a statement or a part of one their schemas, functions of users in expressions and types in casts their
+/// oids; what it calls.
 ///
 /// # Errors
 /// `42P01`, `3F000`: there is no such relation. `0A000`: a call that could be of several functions of users.
@@ -159,7 +167,8 @@ pub(super) fn qualify(node: &mut impl AstWalkMut, lookup: &Lookup<'_>) -> Result
             ControlFlow::Continue(())
         }
     }
-    let mut walk = Qualify { lookup, types: user_types::current(), called: Called::default(), queries: 0 };
+    let called = Called { types: user_types::mark_types(node), ..Called::default() };
+    let mut walk = Qualify { lookup, types: user_types::current(), called, queries: 0 };
     match node.walk_mut(&mut walk) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(walk.called),

@@ -166,14 +166,10 @@ impl Session {
                 self.move_unused_extension(txn, &entry, to).await?;
                 continue;
             }
-            if entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::FUNCTION) {
+            // Definitions know functions and types by their oids.
+            if entry.object.is_some() {
                 self.settle_ddl(|| txn.rename_object(&entry, to, &entry.name)).await?;
                 continue;
-            }
-            if entry.object.is_some() {
-                return Err(SqlError::unsupported(format!(
-                    "renaming schema \"{from}\", which has types, is not supported"
-                )));
             }
             let entry = match &entry.view {
                 Some(_) => self.locked_view(txn, &full_name(&entry), "relation").await?,

@@ -1,9 +1,9 @@
 //! Types and labels in the texts of definitions.
 //!
-//! Definitions keep expressions as texts, in which types and labels have the names that they had then. (PostgreSQL keeps
-//! their numbers.) So with another name of a type or a label those of tables change: DEFAULTs, and casts in CHECKs. What
-//! else names it (views, generated columns, indexes on expressions, conditions of domains, labels beside columns in a CHECK)
-//! is in the way of the change, by name.
+//! Definitions keep expressions as texts, in which labels have the names that they had then, as types had in earlier
+//! versions; now these have their oids. (PostgreSQL keeps numbers of both.) So with another name of a label those of tables
+//! change: DEFAULTs, and casts in CHECKs. What else names it (views, generated columns, indexes on expressions, conditions of
+//! domains, labels beside columns in a CHECK) is in the way of the change, by name.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_engine::{ObjectKind, Table, TableChange, Transaction};
 
 use super::{full_name, name_of};
-use crate::pg::user_types::UserType;
+use crate::pg::search_path::PUBLIC;
+use crate::pg::user_types::{UserType, marked, marked_type};
 use crate::plan::expression::{kept_text, parse_expression};
 use crate::plan::statement::parse_known;
 use crate::session::Session;
@@ -32,8 +33,12 @@ pub(super) enum Renamed<'a> {
 fn is_of(name: &ObjectName, ty: &UserType) -> bool {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name_of).collect();
     match parts.as_slice() {
-        [name] => *name == ty.name,
-        [schema, name] => *schema == ty.schema && *name == ty.name,
+        // What was kept before names had oids.
+        [name] => *name == ty.name && ty.schema == PUBLIC,
+        [schema, name] => match marked(schema) {
+            Some(oid) => oid == ty.oid,
+            None => *schema == ty.schema && *name == ty.name,
+        },
         _ => false,
     }
 }
@@ -76,7 +81,7 @@ impl Visitor for Found<'_> {
     type Break = ();
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         let named = match expr {
-            Expr::Cast { data_type, .. } => names(data_type, self.ty),
+            Expr::Cast { data_type, .. } => names(data_type, self.ty) && marked_type(data_type).is_none(),
             Expr::TypedString(typed) => names(&typed.data_type, self.ty),
             _ => false,
         };
@@ -103,7 +108,9 @@ impl VisitorMut for Reworded<'_> {
     type Break = ();
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match (expr, self.renamed) {
-            (Expr::Cast { data_type, .. }, Renamed::Type { to }) => rename(data_type, self.ty, to),
+            (Expr::Cast { data_type, .. }, Renamed::Type { to }) if marked_type(data_type).is_none() => {
+                rename(data_type, self.ty, to);
+            }
             (Expr::TypedString(typed), Renamed::Type { to }) => rename(&mut typed.data_type, self.ty, to),
             (Expr::Cast { expr, data_type, .. }, Renamed::Label { from, to }) if names(data_type, self.ty) => {
                 if let Expr::Value(value) = expr.as_mut() {
@@ -261,5 +268,9 @@ mod tests {
         assert_eq!((of("'a'", label, true).as_deref(), of("'a'", label, false)), (Some("'b'"), None));
         assert!(in_expression("m <> 'a'", &ty, label) && !in_expression("m <> 'c'", &ty, label));
         assert!(in_query("SELECT 'x'::mood", &ty, to) && !in_query("SELECT mood FROM t", &ty, to));
+        // A type that is named by its oid has any name; labels are as they were.
+        assert_eq!(of("'a'::pg_type_1.mood", to, false), None);
+        assert_eq!(of("'a'::pg_type_1.sad", label, false).as_deref(), Some("'b'::pg_type_1.sad"));
+        assert_eq!(of("'a'::pg_type_2.mood", label, false), None);
     }
 }

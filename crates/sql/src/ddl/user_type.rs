@@ -9,19 +9,20 @@ use datafusion::sql::sqlparser::ast::{
     AlterTableOperation, DropBehavior, Ident, ObjectName, UserDefinedTypeRepresentation,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
-use resurgam_engine::{CatalogObject, ColumnType, ObjectKind, Table, Transaction};
+use resurgam_engine::{CatalogObject, ColumnType, ObjectKind, StatementKind, Table, Transaction};
 
 use super::needed::needed_by;
 use super::type_texts::Renamed;
-use super::{check_schema, full_name, name_of, unsupported};
+use super::type_users::{Needing, called, needing_type};
+use super::{full_name, name_of, unsupported};
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::pg::functions::quote_ident;
 use crate::pg::roles::acl::Object;
-use crate::pg::user_functions::UserFunction;
+use crate::pg::search_path::is_temporary;
 use crate::pg::user_types::definition::{Kind, LABEL_BYTES_MAX};
 use crate::pg::user_types::{Body, EnumType, LabelPlace, UserType};
-use crate::plan::lookup::name_in_public;
+use crate::plan::lookup::{has_schema, no_schema, parts_of};
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -37,6 +38,7 @@ enum Action {
     AddValue { label: String, if_not_exists: bool, place: Place },
     RenameValue { from: String, to: String },
     Rename(String),
+    SetSchema(String),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +98,8 @@ pub(crate) fn parse(mut words: Words<'_>) -> Result<Own, SqlError> {
         return Err(unsupported("ALTER TYPE of a composite type"));
     } else if words.take_words(&["owner", "to"]) {
         return Err(unsupported("ALTER TYPE … OWNER TO"));
+    } else if words.take_words(&["set", "schema"]) {
+        Action::SetSchema(words.name()?)
     } else if words.take_word("set") {
         return Err(unsupported("ALTER TYPE … SET"));
     } else {
@@ -123,19 +127,70 @@ fn label_exists(label: &str) -> SqlError {
     SqlError::new("42710", format!("enum label \"{label}\" already exists"))
 }
 
-/// A type as errors call it.
-pub(super) fn called(ty: &UserType) -> String {
-    match ty.schema.as_str() {
-        "public" => format!("type {}", quote_ident(&ty.name)),
-        schema => format!("type {}.{}", quote_ident(schema), quote_ident(&ty.name)),
-    }
-}
-
 impl Session {
-    /// The type of that name, as the transaction has it now.
-    pub(super) fn type_named(&self, txn: &Transaction, name: &ObjectName) -> Result<Option<Arc<Table>>, SqlError> {
-        let (schema, wanted) = name_in_public(name)?;
-        Ok(txn.object_named(ObjectKind::TYPE, &schema, &wanted)?)
+    /// The type of that name, as the transaction has it now: without a schema that of the first of the search path that has
+    /// one.
+    ///
+    /// # Errors
+    /// `3F000` for a schema that is not there.
+    pub(crate) fn type_named(&self, txn: &Transaction, name: &ObjectName) -> Result<Option<Arc<Table>>, SqlError> {
+        let (schema, wanted) = parts_of(name)?;
+        let path = self.cx.search_path();
+        let Some(schema) = schema else {
+            for schema in path.schemas() {
+                if let Some(found) = txn.object_named(ObjectKind::TYPE, schema, &wanted)? {
+                    return Ok(Some(found));
+                }
+            }
+            return Ok(None);
+        };
+        let schema = path.meant(&schema);
+        match txn.object_named(ObjectKind::TYPE, schema, &wanted)? {
+            None if !has_schema(txn, schema)? => Err(no_schema(schema)),
+            found => Ok(found),
+        }
+    }
+
+    /// Schema and name of a type that is made.
+    ///
+    /// # Errors
+    /// Those of [`Session::place_for`]; `42710` for a name that is taken, `0A000` for the session's own schema.
+    pub(super) async fn place_for_type(
+        &mut self,
+        txn: &Transaction,
+        name: &ObjectName,
+    ) -> Result<(String, String), SqlError> {
+        let (schema, name) = self.place_for(txn, name).await?;
+        if is_temporary(&schema) {
+            return Err(unsupported("a temporary type"));
+        }
+        self.refuse_taken(txn, &schema, &name)?;
+        Ok((schema, name))
+    }
+
+    /// Moves a type, which is locked, into another schema.
+    ///
+    /// # Errors
+    /// `3F000`, `42501`; `42710` where the name is taken.
+    pub(super) async fn move_type(&mut self, txn: &Transaction, object: &Arc<Table>, to: &str) -> Result<(), SqlError> {
+        if !has_schema(txn, to)? {
+            return Err(no_schema(to));
+        }
+        self.keep_schema(txn, to, &object.name).await?;
+        if is_temporary(to) {
+            return Err(SqlError::unsupported("cannot move objects into or out of temporary schemas"));
+        }
+        if to == object.schema {
+            return Ok(());
+        }
+        if txn.object_named(ObjectKind::TYPE, to, &object.name)?.is_some()
+            || self.refuse_taken(txn, to, &object.name).is_err()
+        {
+            let text = format!("type \"{}\" already exists in schema \"{to}\"", object.name);
+            return Err(SqlError::new("42710", text));
+        }
+        self.settle_ddl(|| txn.rename_object(object, to, &object.name)).await?;
+        Ok(())
     }
 
     /// The newest definition of a type, locked against everyone else.
@@ -165,7 +220,7 @@ impl Session {
         name: &ObjectName,
         wanted: &str,
     ) -> Result<SqlError, SqlError> {
-        let (schema, name) = name_in_public(name)?;
+        let (schema, name) = self.lookup(txn).place(name)?;
         Ok(match txn.relation(&schema, &name)? {
             Some((_, false)) => SqlError::new("42809", format!("{} is not {wanted}", quote_ident(&name))),
             _ => error,
@@ -221,9 +276,7 @@ impl Session {
             }));
         };
         let txn = self.ddl_transaction("CREATE TYPE")?;
-        let (schema, name) = self.place_for(&txn, name).await?;
-        check_schema(&schema)?;
-        self.refuse_taken(&txn, &schema, &name)?;
+        let (schema, name) = self.place_for_type(&txn, name).await?;
         let array = self.part_id(&txn)?;
         let mut named: Vec<(String, u32)> = Vec::with_capacity(labels.len());
         for label in labels {
@@ -265,6 +318,10 @@ impl Session {
                 self.refuse_taken(&txn, &object.schema, to)?;
                 self.reword_type(&txn, &ty, Renamed::Type { to }).await?;
                 self.settle_ddl(|| txn.rename_object(&object, &object.schema, to)).await?;
+                return Ok(TAG);
+            }
+            Action::SetSchema(to) => {
+                self.move_type(&txn, &object, to).await?;
                 return Ok(TAG);
             }
             Action::AddValue { label, if_not_exists, place } => {
@@ -351,7 +408,7 @@ impl Session {
                     return Err(SqlError::new("42809", format!("\"{}\" is not a domain", ty.name)));
                 }
                 Ok(found) => types.push(found),
-                Err(error) if if_exists && error.sqlstate == "42704" => {
+                Err(error) if if_exists && matches!(error.sqlstate.as_str(), "42704" | "3F000") => {
                     self.skip(format!("{}, skipping", error.message));
                 }
                 Err(error) => return Err(error),
@@ -361,73 +418,70 @@ impl Session {
         Ok(Tag::Fixed(tag))
     }
 
-    /// Drops types, and with `cascade` what is of them.
+    /// Drops types, and with `cascade` what needs them.
     async fn drop_all_types(
         &mut self,
         txn: &Transaction,
         types: Vec<(Arc<Table>, UserType)>,
         cascade: bool,
     ) -> Result<(), SqlError> {
-        let (mut lines, mut told) = (Vec::new(), Vec::new());
-        let (mut columns, mut all): (Vec<(u32, String)>, Vec<_>) = (Vec::new(), types);
-        let mut functions = Vec::new();
-        let asked = all.len();
-        let mut at = 0;
+        // What others have made with them while they were waited for.
+        txn.statement(StatementKind::PointWrite)?;
+        let asked = types.len();
+        let first = types.first().map(|(_, ty)| called(ty));
+        let (mut all, mut at): (Vec<Arc<Table>>, _) = (types.into_iter().map(|(object, _)| object).collect(), 0);
+        let mut needing: Vec<Needing> = Vec::new();
+        let mut lines = Vec::new();
         while at < all.len() {
-            let (object, ty) = (Arc::clone(&all[at].0), all[at].1.clone());
+            let object = Arc::clone(&all[at]);
             at += 1;
-            for entry in txn.dependents(object.id)? {
-                if entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::FUNCTION) {
-                    let function = UserFunction::of_object(&entry)?;
-                    let shown = format!("function {}", self.shown_function(&function));
-                    if !told.contains(&shown) {
-                        lines.push(format!("{shown} depends on {}", called(&ty)));
-                        told.push(shown);
-                        self.settle_ddl(|| txn.lock_for_change(&entry)).await?;
-                        functions.push(entry);
-                    }
+            let ty = UserType::of_object(&object)?;
+            for one in needing_type(&self.lookup(txn), &object, &ty)? {
+                let is_told = |known: &Needing| known.covers(&one);
+                if all.iter().any(|known| known.id == one.entry()) || needing.iter().any(is_told) {
                     continue;
                 }
-                if entry.object.is_some() {
-                    if all.iter().any(|(known, _)| known.id == entry.id) {
-                        continue;
-                    }
-                    let domain = UserType::of_object(&entry)?;
-                    lines.push(format!("{} depends on {}", called(&domain), called(&ty)));
-                    told.push(called(&domain));
-                    self.settle_ddl(|| txn.lock_for_change(&entry)).await?;
-                    all.push((entry, domain));
-                    continue;
+                if let Needing::Domain(entry, _) | Needing::Function(entry, _) = &one {
+                    self.settle_ddl(|| txn.lock_for_change(entry)).await?;
                 }
-                for (number, column) in entry.columns.iter().enumerate() {
-                    let is_of = column.ty.user_type() == Some(object.id) || entry.domain(number) == Some(object.id);
-                    if !is_of || column.is_hidden() || columns.contains(&(entry.id, column.name.clone())) {
-                        continue;
-                    }
-                    let shown = format!("column {} of table {}", quote_ident(&column.name), quote_ident(&entry.name));
-                    lines.push(format!("{shown} depends on {}", called(&ty)));
-                    told.push(shown);
-                    columns.push((entry.id, column.name.clone()));
+                if let Needing::Domain(entry, _) = &one {
+                    all.push(Arc::clone(entry));
                 }
-            }
-            for view in txn.views()? {
-                let of_it = |oid: u32| oid == object.id || oid == ty.body.array;
-                if view.view.as_ref().is_some_and(|view| view.columns.iter().any(|column| of_it(column.oid)))
-                    && !told.contains(&format!("view {}", view.name))
-                {
-                    lines.push(format!("view {} depends on {}", quote_ident(&view.name), called(&ty)));
-                    told.push(format!("view {}", view.name));
-                }
+                lines.push(format!("{} depends on {}", one.name(), called(&ty)));
+                needing.push(one);
             }
         }
         if !lines.is_empty() && !cascade {
-            let one = all.first().filter(|_| asked == 1).map(|(_, ty)| called(ty));
-            return Err(needed_by(one.as_deref(), lines));
+            return Err(needed_by(first.as_deref().filter(|_| asked == 1), lines));
         }
-        self.tell_of_cascade(&told);
+        self.tell_of_cascade(&needing.iter().map(|one| one.name().to_owned()).collect::<Vec<_>>());
+        self.drop_needing(txn, needing).await?;
+        // Those that others are of come last: they are older.
+        all.sort_by_key(|object| std::cmp::Reverse(object.id));
+        for object in &all {
+            if let Some(object) = txn.object_by_id(object.id)? {
+                self.settle_ddl(|| txn.drop_object(&object)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops what needs a type, but for domains.
+    pub(super) async fn drop_needing(&mut self, txn: &Transaction, needing: Vec<Needing>) -> Result<(), SqlError> {
         let notices = self.notices.len();
-        for view in txn.views()? {
-            if told.contains(&format!("view {}", view.name)) {
+        let (mut users, mut views, mut columns, mut functions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for one in needing {
+            match one {
+                Needing::User(user) => users.push(user),
+                Needing::View(view, _) => views.push(view),
+                Needing::Column { table, column, .. } => columns.push((table, column)),
+                Needing::Function(entry, _) => functions.push(entry),
+                Needing::Domain(..) => {}
+            }
+        }
+        self.drop_users(users).await?;
+        for view in views {
+            if txn.view_by_id(view.id)?.is_some() {
                 self.drop_views(true, &[full_name(&view)], true).await?;
             }
         }
@@ -442,16 +496,10 @@ impl Session {
             let table = self.locked_table(txn, &full_name(&table)).await?;
             self.alter(txn, &table, &operation).await?;
         }
+        functions.retain(|entry| txn.object_by_id(entry.id).is_ok_and(|entry| entry.is_some()));
         Box::pin(self.drop_function_entries(txn, functions, true)).await?;
         // What went with these has been told of already.
         self.notices.truncate(notices);
-        // Those that others are of come last: they are older.
-        all.sort_by_key(|(object, _)| std::cmp::Reverse(object.id));
-        for (object, _) in &all {
-            if let Some(object) = txn.object_by_id(object.id)? {
-                self.settle_ddl(|| txn.drop_object(&object)).await?;
-            }
-        }
         Ok(())
     }
 }

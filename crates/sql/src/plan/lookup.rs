@@ -54,15 +54,6 @@ pub(crate) fn last_name(name: &ObjectName) -> Result<String, SqlError> {
     parts_of(name).map(|(_, name)| name)
 }
 
-/// Schema and name of what is in `public` unless its name says otherwise: a type.
-///
-/// # Errors
-/// Those of [`parts_of`].
-pub(crate) fn name_in_public(name: &ObjectName) -> Result<(String, String), SqlError> {
-    let (schema, name) = parts_of(name)?;
-    Ok((schema.unwrap_or_else(|| PUBLIC.to_owned()), name))
-}
-
 /// `3F000`
 pub(crate) fn no_schema(schema: &str) -> SqlError {
     SqlError::new("3F000", format!("schema \"{schema}\" does not exist"))

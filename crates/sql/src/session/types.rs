@@ -6,9 +6,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use resurgam_engine::{Isolation, ObjectKind, Transaction, TxId};
 
+use crate::pg::catalog::is_dropped;
 use crate::pg::context::PgContext;
 use crate::pg::extensions::Installed;
-use crate::pg::search_path::SearchPath;
+use crate::pg::search_path::{PUBLIC, SearchPath};
 use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::definition::Kind;
 use crate::pg::user_types::{TypeSource, UserType, UserTypes};
@@ -20,7 +21,7 @@ use crate::wire::SqlError;
 /// Of which moment types are: the catalog's version, and how much a transaction has changed it itself.
 type Moment = (u64, Option<(TxId, u64)>);
 
-/// What a session saw last; with the path by which functions are looked for, if there are any of users.
+/// What a session saw last; with the path by which types and functions are looked for, if there are any of users.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(Option<(Moment, Option<Arc<SearchPath>>, Arc<UserTypes>)>);
 
@@ -30,6 +31,7 @@ struct Made {
     types: Vec<Arc<UserType>>,
     extensions: Vec<Arc<Installed>>,
     functions: Vec<Arc<UserFunction>>,
+    schemas: Vec<String>,
 }
 
 /// What is committed, of one version of the catalog.
@@ -65,6 +67,11 @@ fn made_in(txn: &Transaction) -> Result<Made, SqlError> {
         made.functions.push(Arc::new(UserFunction::of_object(&object)?));
     }
     made.functions.sort_by_key(|function| function.id);
+    let schemas = txn.objects(ObjectKind::SCHEMA)?;
+    if !schemas.iter().any(|schema| schema.name == PUBLIC) {
+        made.schemas.push(PUBLIC.to_owned());
+    }
+    made.schemas.extend(schemas.iter().filter(|schema| !is_dropped(schema)).map(|schema| schema.name.clone()));
     Ok(made)
 }
 
@@ -112,22 +119,18 @@ impl SessionShared {
             Some(txn) if txn.isolation() == Isolation::RepeatableRead => made_in(txn)?,
             _ => committed()?.as_ref().clone(),
         };
-        let types = UserTypes::new(made.types, self.type_path());
-        let (types, path) = match made.extensions.is_empty() && made.functions.is_empty() {
-            true => (types, None),
+        let is_empty = made.types.is_empty() && made.extensions.is_empty() && made.functions.is_empty();
+        let (types, path) = match is_empty {
+            true => (UserTypes::new(Vec::new(), SearchPath::stored()), None),
             false => {
                 let path = self.search_path();
-                (types.with_functions(made.extensions, made.functions, Arc::clone(&path)), Some(path))
+                let types = UserTypes::new(made.types, Arc::clone(&path));
+                (types.with_functions(made.extensions, made.functions), Some(path))
             }
         };
-        let types = Arc::new(types);
+        let types = Arc::new(types.with_schemas(made.schemas));
         self.types.lock().0 = Some((moment, path, Arc::clone(&types)));
         Ok(types)
-    }
-
-    /// The schemas in which types are looked for by their names alone.
-    fn type_path(&self) -> Vec<String> {
-        vec!["public".to_owned()]
     }
 }
 

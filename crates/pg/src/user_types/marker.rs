@@ -1,0 +1,132 @@
+//! How definitions keep the names of users' types: by oid.
+//!
+//! Where an expression that is kept casts to a type of users, `pg_type_<oid>` stands in the place of the schema: a name that
+//! no schema can have. So another name of the type, another schema, or another search path change nothing (PostgreSQL keeps
+//! the oid as well); what is shown has the name as whoever reads it has to write it ([`shown_type`]).
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, CastKind, DataType, Expr, Ident, ObjectName, Visitor, VisitorMut,
+};
+use resurgam_ast::{AstWalk, AstWalkMut};
+
+use super::current;
+use crate::functions::quote_ident;
+use crate::types::type_from_sql;
+
+const MARKER: &str = "pg_type_";
+
+/// The type that a name in a definition means, by what stands in the place of its schema.
+pub fn marked(schema: &str) -> Option<u32> {
+    schema.strip_prefix(MARKER)?.parse().ok()
+}
+
+/// The same of a type as SQL writes it, or of its elements.
+pub fn marked_type(data_type: &DataType) -> Option<u32> {
+    match data_type {
+        DataType::Custom(name, _) => match name.0.as_slice() {
+            [schema, _] => marked(&schema.as_ident()?.value),
+            _ => None,
+        },
+        DataType::Array(ArrayElemTypeDef::SquareBracket(inner, _) | ArrayElemTypeDef::AngleBracket(inner)) => {
+            marked_type(inner)
+        }
+        _ => None,
+    }
+}
+
+/// A type of that name, or its arrays, in the place of `data_type`, with the bounds that this has.
+fn named(data_type: &DataType, is_array: bool, name: Vec<Ident>) -> DataType {
+    if let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, bound)) = data_type {
+        let is_array = matches!(inner.as_ref(), DataType::Array(_));
+        return DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(named(inner, is_array, name)), *bound));
+    }
+    let name = DataType::Custom(ObjectName::from(name), Vec::new());
+    match is_array {
+        true => DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(name), None)),
+        false => name,
+    }
+}
+
+/// Has a type of users, or of their arrays, named by its oid; what that is. `None`: it is none of theirs.
+fn mark(data_type: &mut DataType) -> Option<u32> {
+    let (oid, _) = type_from_sql(data_type).ok().filter(|(oid, _)| *oid >= super::FIRST_USER_OID)?;
+    let types = current()?;
+    let (ty, is_array) = match types.by_oid(oid) {
+        Some(ty) => (ty, false),
+        None => (types.by_array(oid)?, true),
+    };
+    let parts = vec![Ident::new(format!("{MARKER}{}", ty.oid)), Ident::new(quote_ident(&ty.name))];
+    *data_type = named(data_type, is_array, parts);
+    Some(ty.oid)
+}
+
+/// Names the types of all casts by their oids; each type once.
+pub fn mark_types(node: &mut impl AstWalkMut) -> Vec<u32> {
+    struct Walk(Vec<u32>);
+    impl VisitorMut for Walk {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let found = match expr {
+                Expr::Cast { data_type, .. } => mark(data_type),
+                // Which could not be read again with such a name.
+                Expr::TypedString(typed) => {
+                    let found = mark(&mut typed.data_type);
+                    if found.is_some() {
+                        *expr = Expr::Cast {
+                            kind: CastKind::DoubleColon,
+                            expr: Box::new(Expr::Value(typed.value.clone())),
+                            data_type: typed.data_type.clone(),
+                            array: false,
+                            format: None,
+                        };
+                    }
+                    found
+                }
+                _ => None,
+            };
+            if let Some(oid) = found
+                && !self.0.contains(&oid)
+            {
+                self.0.push(oid);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    if current().is_none_or(|types| types.is_empty()) {
+        return Vec::new();
+    }
+    let mut walk = Walk(Vec::new());
+    let _ = node.walk_mut(&mut walk);
+    walk.0
+}
+
+/// The types that the casts of a kept definition name.
+pub fn types_in(node: &impl AstWalk) -> Vec<u32> {
+    struct Walk(Vec<u32>);
+    impl Visitor for Walk {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::Cast { data_type, .. } = expr {
+                self.0.extend(marked_type(data_type));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut walk = Walk(Vec::new());
+    let _ = node.walk(&mut walk);
+    walk.0
+}
+
+/// Gives a type in a kept definition the name that a statement here has to write.
+pub fn shown_type(data_type: &mut DataType) {
+    let Some(types) = marked_type(data_type).and_then(|_| current()) else { return };
+    let Some(ty) = marked_type(data_type).and_then(|oid| types.by_oid(oid)) else { return };
+    let name = Ident::new(quote_ident(&ty.name));
+    let parts = match types.is_visible(ty) {
+        true => vec![name],
+        false => vec![Ident::new(quote_ident(&ty.schema)), name],
+    };
+    *data_type = named(data_type, false, parts);
+}
