@@ -9,7 +9,7 @@
 //! 20 Time, 21 Timestamp, 22 TimestampTz with a number of digits: u8
 //! 23 Jsonb     24 Interval     25 Interval with a limit: u32     26 Array: the elements' type, which is no array
 //! 27 Enum: id of the type u32     28 Ordered: kind u8 (1 inet, 2 cidr, 3 macaddr, 4 macaddr8, 5 timetz: digits u8, 255 for none;
-//!    6 bit, 7 varbit: bits u32, u32::MAX for none)
+//!    6 bit, 7 varbit: bits u32, u32::MAX for none; 8 int4range, 9 int8range, 10 daterange, 11 tsrange, 12 tstzrange)
 //! ```
 
 use crate::codec::Reader;
@@ -53,6 +53,12 @@ pub enum OrderedType {
     Bit(Option<u32>),
     /// Bits, so many at most.
     VarBit(Option<u32>),
+    /// What is between two numbers, days or times.
+    Int4Range,
+    Int8Range,
+    DateRange,
+    TsRange,
+    TstzRange,
 }
 
 impl OrderedType {
@@ -70,6 +76,11 @@ impl OrderedType {
             Self::TimeTz(_) => "time with time zone",
             Self::Bit(_) => "bit",
             Self::VarBit(_) => "bit varying",
+            Self::Int4Range => "int4range",
+            Self::Int8Range => "int8range",
+            Self::DateRange => "daterange",
+            Self::TsRange => "tsrange",
+            Self::TstzRange => "tstzrange",
         }
     }
 
@@ -94,6 +105,11 @@ impl OrderedType {
             Self::TimeTz(_) => 5,
             Self::Bit(_) => 6,
             Self::VarBit(_) => 7,
+            Self::Int4Range => 8,
+            Self::Int8Range => 9,
+            Self::DateRange => 10,
+            Self::TsRange => 11,
+            Self::TstzRange => 12,
         };
         out.push(number);
         match self {
@@ -119,6 +135,11 @@ impl OrderedType {
             },
             6 => Self::Bit(bits(r)?),
             7 => Self::VarBit(bits(r)?),
+            8 => Self::Int4Range,
+            9 => Self::Int8Range,
+            10 => Self::DateRange,
+            11 => Self::TsRange,
+            12 => Self::TstzRange,
             _ => return Err(r.bad("unknown type of ordered bytes")),
         })
     }
@@ -688,6 +709,8 @@ pub(crate) mod strategies {
             Just(Ordered(OrderedType::TimeTz(Some(3)))),
             Just(Ordered(OrderedType::Bit(None))),
             Just(Ordered(OrderedType::VarBit(Some(9)))),
+            Just(Ordered(OrderedType::Int4Range)),
+            Just(Ordered(OrderedType::TstzRange)),
             Just(Date),
             Just(Time(None)),
             Just(Timestamp(None)),

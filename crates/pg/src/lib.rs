@@ -61,6 +61,7 @@ pub mod operator_classes;
 pub mod ordered;
 pub mod policies;
 pub mod random;
+pub mod ranges;
 pub mod roles;
 pub mod running;
 pub mod search_path;

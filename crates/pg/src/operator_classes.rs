@@ -22,12 +22,13 @@ pub struct OperatorClass {
 
 const ANY_ARRAY: u32 = 2277;
 const ANY_ENUM: u32 = 3500;
+const ANY_RANGE: u32 = 3831;
 const fn class(oid: u32, name: &'static str, family: u32, input: u32, is_default: bool) -> OperatorClass {
     OperatorClass { oid, name, family, input, is_default }
 }
 
 /// Those of the types that columns can have, as PostgreSQL 15 numbers them.
-pub const OPERATOR_CLASSES: [OperatorClass; 33] = [
+pub const OPERATOR_CLASSES: [OperatorClass; 34] = [
     class(10_000, "array_ops", 397, ANY_ARRAY, true),
     class(10_002, "bit_ops", 423, oid::BIT, true),
     class(10_003, "bool_ops", 424, oid::BOOL, true),
@@ -51,6 +52,7 @@ pub const OPERATOR_CLASSES: [OperatorClass; 33] = [
     class(10_028, "name_ops", 1994, oid::NAME, true),
     class(3125, "numeric_ops", 1988, oid::NUMERIC, true),
     class(1981, "oid_ops", 1989, oid::OID, true),
+    class(10_076, "range_ops", 3901, ANY_RANGE, true),
     class(3126, "text_ops", 1994, oid::TEXT, true),
     class(4217, "text_pattern_ops", 2095, oid::TEXT, false),
     class(10_038, "time_ops", 1996, oid::TIME, true),
@@ -64,7 +66,7 @@ pub const OPERATOR_CLASSES: [OperatorClass; 33] = [
 ];
 
 /// Rows of `pg_opfamily`: the families of these classes.
-pub const FAMILIES: [(u32, &str); 24] = [
+pub const FAMILIES: [(u32, &str); 25] = [
     (397, "array_ops"),
     (423, "bit_ops"),
     (424, "bool_ops"),
@@ -88,6 +90,7 @@ pub const FAMILIES: [(u32, &str); 24] = [
     (2968, "uuid_ops"),
     (3371, "macaddr8_ops"),
     (3522, "enum_ops"),
+    (3901, "range_ops"),
     (4033, "jsonb_ops"),
 ];
 
@@ -97,6 +100,7 @@ impl OperatorClass {
         match self.input {
             ANY_ARRAY => type_by_oid(ty).is_some_and(|ty| ty.category == 'A'),
             ANY_ENUM => type_by_oid(ty).is_some_and(|ty| ty.category == 'E'),
+            ANY_RANGE => type_by_oid(ty).is_some_and(|ty| ty.category == 'R'),
             oid::TEXT => matches!(ty, oid::TEXT | oid::VARCHAR),
             oid::INET => matches!(ty, oid::INET | oid::CIDR),
             oid::BIT | oid::VARBIT => matches!(ty, oid::BIT | oid::VARBIT),

@@ -1,5 +1,5 @@
 //! Types whose stored bytes order and are equal as their values are ([`OrderedType`]): addresses ([`network`]), times with a zone
-//! ([`timetz`]), bits ([`bits`]).
+//! ([`timetz`]), bits ([`bits`]), ranges ([`ranges`]).
 //!
 //! In plans they are `FixedSizeBinary` of a width that no other type has, so that a value's form says of which type it is; zeros follow
 //! what is shorter. Bits, which are of any length, are texts of zeros and ones there, which order as they do; what says that these are
@@ -15,9 +15,10 @@ use datafusion::common::ScalarValue;
 use resurgam_engine::OrderedType;
 
 use crate::datetime::Zone;
+use crate::ranges::{Kind, Range};
 use crate::types::{TEXT, oid};
 use crate::wire::SqlError;
-use crate::{bits, network, timetz};
+use crate::{bits, network, ranges, timetz};
 
 /// The type with that oid, without limits.
 pub const fn type_of_oid(oid: u32) -> Option<OrderedType> {
@@ -29,6 +30,11 @@ pub const fn type_of_oid(oid: u32) -> Option<OrderedType> {
         oid::TIMETZ => OrderedType::TimeTz(None),
         oid::BIT => OrderedType::Bit(None),
         oid::VARBIT => OrderedType::VarBit(None),
+        oid::INT4RANGE => OrderedType::Int4Range,
+        oid::INT8RANGE => OrderedType::Int8Range,
+        oid::DATERANGE => OrderedType::DateRange,
+        oid::TSRANGE => OrderedType::TsRange,
+        oid::TSTZRANGE => OrderedType::TstzRange,
         _ => return None,
     })
 }
@@ -53,6 +59,11 @@ pub const fn oid_of(ty: OrderedType) -> u32 {
         OrderedType::TimeTz(_) => oid::TIMETZ,
         OrderedType::Bit(_) => oid::BIT,
         OrderedType::VarBit(_) => oid::VARBIT,
+        OrderedType::Int4Range => oid::INT4RANGE,
+        OrderedType::Int8Range => oid::INT8RANGE,
+        OrderedType::DateRange => oid::DATERANGE,
+        OrderedType::TsRange => oid::TSRANGE,
+        OrderedType::TstzRange => oid::TSTZRANGE,
     }
 }
 
@@ -65,7 +76,8 @@ pub fn typmod_of(ty: OrderedType) -> i32 {
     }
 }
 
-/// Bytes of each value in a column of Arrow's: as many as the longest has, and those of `cidr` one more. `None`: these are texts.
+/// Bytes of each value in a column of Arrow's: as many as the longest has, and those of `cidr` one more, of ranges up to two.
+/// `None`: these are texts.
 const fn width(ty: OrderedType) -> Option<i32> {
     match ty {
         OrderedType::Inet => Some(34),
@@ -73,13 +85,28 @@ const fn width(ty: OrderedType) -> Option<i32> {
         OrderedType::MacAddr => Some(6),
         OrderedType::MacAddr8 => Some(8),
         OrderedType::TimeTz(_) => Some(12),
+        OrderedType::Int4Range => Some(13),
+        OrderedType::DateRange => Some(14),
+        OrderedType::Int8Range => Some(21),
+        OrderedType::TsRange => Some(22),
+        OrderedType::TstzRange => Some(23),
         OrderedType::Bit(_) | OrderedType::VarBit(_) => None,
     }
 }
 
 /// Types that have a form of their own.
-const OF_THEIR_OWN: [OrderedType; 5] =
-    [OrderedType::Inet, OrderedType::Cidr, OrderedType::MacAddr, OrderedType::MacAddr8, OrderedType::TimeTz(None)];
+const OF_THEIR_OWN: [OrderedType; 10] = [
+    OrderedType::Inet,
+    OrderedType::Cidr,
+    OrderedType::MacAddr,
+    OrderedType::MacAddr8,
+    OrderedType::TimeTz(None),
+    OrderedType::Int4Range,
+    OrderedType::Int8Range,
+    OrderedType::DateRange,
+    OrderedType::TsRange,
+    OrderedType::TstzRange,
+];
 
 /// In what form plans hold values of a type.
 pub const fn data_type(ty: OrderedType) -> DataType {
@@ -116,7 +143,10 @@ pub fn scalar(ty: OrderedType, stored: Option<&[u8]>) -> Result<ScalarValue, Sql
 pub fn stored(ty: OrderedType, held: &[u8]) -> &[u8] {
     match ty {
         OrderedType::Inet | OrderedType::Cidr => network::stored(held),
-        _ => held,
+        _ => match Kind::of(ty) {
+            Some(kind) => held.get(..kind.stored_width()).unwrap_or(held),
+            None => held,
+        },
     }
 }
 
@@ -234,12 +264,15 @@ pub fn column(
 /// The stored bytes of a text; `zone` is that of a time that names none.
 ///
 /// # Errors
-/// `22P02`, `22003`, of times those of [`crate::decode::parse_timetz`], of bits `22026` and `22001`.
+/// `22P02`, `22003`, of ranges those of [`ranges::parse`], of times those of [`crate::decode::parse_timetz`], of bits `22026` and `22001`.
 pub fn parse(ty: OrderedType, value: &str, zone: &Zone) -> Result<Vec<u8>, SqlError> {
     Ok(match ty {
         OrderedType::TimeTz(digits) => crate::decode::parse_timetz(value, zone)?.rounded(digits).to_stored().to_vec(),
         OrderedType::Bit(_) | OrderedType::VarBit(_) => bits::to_stored(&bits::parse(value, ty)?)?,
-        _ => network::parse(ty, value)?,
+        _ => match Kind::of(ty) {
+            Some(kind) => ranges::parse(kind, value, zone)?.to_stored(kind),
+            None => network::parse(ty, value)?,
+        },
     })
 }
 
@@ -256,23 +289,26 @@ pub fn scalar_of_text(ty: OrderedType, value: &str, zone: &Zone) -> Result<Scala
     }
 }
 
-/// The text of stored bytes, or of the bytes that a plan holds.
+/// The text of stored bytes, or of the bytes that a plan holds; `zone` is that in which instants are shown.
 ///
 /// # Errors
 /// `XX001` if they are none.
-pub fn to_text(ty: OrderedType, stored: &[u8]) -> Result<String, SqlError> {
+pub fn to_text(ty: OrderedType, stored: &[u8], zone: &Zone) -> Result<String, SqlError> {
     match ty {
         OrderedType::TimeTz(_) => timetz::TimeTz::of_stored(stored).map(timetz::TimeTz::to_text),
         OrderedType::Bit(_) | OrderedType::VarBit(_) => bits::from_stored(stored),
-        _ => network::to_text(ty, stored),
+        _ => match Kind::of(ty) {
+            Some(kind) => Ok(ranges::to_text(kind, Range::of_stored(kind, stored)?, zone)),
+            None => network::to_text(ty, stored),
+        },
     }
 }
 
 /// The text that a cast to `text` gives: an address has its netmask there in any case.
-fn to_cast_text(ty: OrderedType, stored: &[u8]) -> Result<String, SqlError> {
+fn to_cast_text(ty: OrderedType, stored: &[u8], zone: &Zone) -> Result<String, SqlError> {
     match ty {
         OrderedType::Inet | OrderedType::Cidr => network::to_cast_text(ty, stored),
-        _ => to_text(ty, stored),
+        _ => to_text(ty, stored, zone),
     }
 }
 
@@ -284,7 +320,10 @@ pub fn receive(ty: OrderedType, bytes: &[u8]) -> Result<Vec<u8>, SqlError> {
     Ok(match ty {
         OrderedType::TimeTz(digits) => timetz::TimeTz::receive(bytes)?.rounded(digits).to_stored().to_vec(),
         OrderedType::Bit(_) | OrderedType::VarBit(_) => bits::to_stored(&bits::receive(bytes, ty)?)?,
-        _ => network::receive(ty, bytes)?,
+        _ => match Kind::of(ty) {
+            Some(kind) => Range::receive(kind, bytes)?.to_stored(kind),
+            None => network::receive(ty, bytes)?,
+        },
     })
 }
 
@@ -296,7 +335,10 @@ pub fn send(ty: OrderedType, stored: &[u8]) -> Result<Vec<u8>, SqlError> {
     match ty {
         OrderedType::TimeTz(_) => Ok(timetz::TimeTz::of_stored(stored)?.send().to_vec()),
         OrderedType::Bit(_) | OrderedType::VarBit(_) => Ok(bits::send(&bits::from_stored(stored)?)),
-        _ => network::send(ty, stored),
+        _ => match Kind::of(ty) {
+            Some(kind) => Ok(Range::of_stored(kind, stored)?.send(kind)),
+            None => network::send(ty, stored),
+        },
     }
 }
 
@@ -336,7 +378,7 @@ pub fn cast(array: &ArrayRef, to: &DataType, zone: &Zone) -> Option<Result<Array
         (None, Some(OrderedType::TimeTz(_))) => timetz::of_times(array, zone),
         (Some(from), None) if to == &TEXT => {
             let held = array.as_fixed_size_binary_opt()?;
-            let texts = held.iter().map(|bytes| bytes.map(|bytes| to_cast_text(from, bytes)).transpose());
+            let texts = held.iter().map(|bytes| bytes.map(|bytes| to_cast_text(from, bytes, zone)).transpose());
             Some(texts.collect::<Result<StringViewArray, _>>().map(|array| Arc::new(array) as ArrayRef))
         }
         (Some(OrderedType::TimeTz(_)), None) => timetz::to_times(array, to),

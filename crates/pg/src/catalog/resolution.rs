@@ -4,11 +4,12 @@
 //! Left out: trees of parsed SQL (`prosqlbody`) and privileges. Defaults of parameters are their SQL,
 //! as `pg_get_expr` gives it.
 
-use resurgam_dialect::{Catalog, Function, Schema, Type, TypeId, quote_identifier};
+use resurgam_dialect::{Catalog, Function, Schema, Type, TypeId, TypeKind, quote_identifier};
 
 use super::namespaces::schema_oid;
 use super::rows::{Rows, V};
 use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, SUPERUSER_OID};
+use crate::operator_classes::default_class;
 
 /// Fills a relation; false if it is not one of these.
 pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
@@ -18,6 +19,7 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
         "pg_operator" => pg_operator(catalog, rows),
         "pg_proc" => catalog.functions().iter().for_each(|function| pg_proc(catalog, rows, function)),
         "pg_aggregate" => pg_aggregate(catalog, rows),
+        "pg_range" => pg_range(catalog, rows),
         "pg_cast" => {
             for cast in catalog.casts() {
                 rows.add([
@@ -94,6 +96,25 @@ pub(super) fn pg_type(catalog: &Catalog, rows: &mut Rows<'_>, ty: &Type, default
         ("typdefaultbin", default.into()),
         ("typdefault", default.into()),
     ]);
+}
+
+fn pg_range(catalog: &Catalog, rows: &mut Rows<'_>) {
+    for ty in catalog.types().iter().filter(|ty| ty.kind == TypeKind::Range) {
+        let function = |suffix: &str| {
+            let name = format!("{}_{suffix}", ty.name);
+            catalog.functions_named(Schema::PgCatalog, &name).next().map_or(0, |function| function.oid)
+        };
+        let subtype = ty.subtype.map_or(0, |subtype| subtype.0);
+        rows.add([
+            ("rngtypid", ty.oid.0.into()),
+            ("rngsubtype", subtype.into()),
+            ("rngmultitypid", type_oid(ty.multirange)),
+            ("rngcollation", 0u32.into()),
+            ("rngsubopc", default_class(subtype).into()),
+            ("rngcanonical", regproc(catalog, function("canonical"))),
+            ("rngsubdiff", regproc(catalog, function("subdiff"))),
+        ]);
+    }
 }
 
 fn pg_operator(catalog: &Catalog, rows: &mut Rows<'_>) {

@@ -14,7 +14,7 @@ mod param;
 
 pub use array::parse_array;
 pub use binary::decode_binary;
-pub(crate) use datetime::{displacement, words::token};
+pub(crate) use datetime::{LAST_DATE, displacement, received_date, received_timestamp, words::token};
 pub use datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz, parse_timetz};
 pub use interval::{Interval, cut as cut_interval, interval_value, parse_interval, parse_interval_of, range};
 pub use numbers::{parse_bool, parse_float4, parse_float8, parse_int, parse_numeric, parse_oid, rescale};

@@ -64,7 +64,7 @@ pub(super) enum Data<'a> {
     /// Dynamic numerics.
     Numeric(&'a LargeBinaryArray),
     BytesView(&'a BinaryViewArray),
-    Ordered(&'a FixedSizeBinaryArray, OrderedType),
+    Ordered(&'a FixedSizeBinaryArray, OrderedType, Zone),
     FixedBytes(&'a FixedSizeBinaryArray),
     Date(&'a Date32Array),
     Date64(&'a Date64Array),
@@ -170,7 +170,7 @@ impl<'a> Cell<'a> {
             DataType::LargeBinary => Data::Numeric(down(array)?),
             DataType::BinaryView => Data::BytesView(down(array)?),
             DataType::FixedSizeBinary(_) => match ordered::type_of_data(array.data_type()) {
-                Some(ty) => Data::Ordered(down(array)?, ty),
+                Some(ty) => Data::Ordered(down(array)?, ty, look.zone),
                 None => Data::FixedBytes(down(array)?),
             },
             DataType::Date32 => Data::Date(down(array)?),
@@ -295,7 +295,9 @@ impl<'a> Cell<'a> {
             Data::Document(array) => out.put_slice(crate::jsonb::to_text(array.value(row))?.as_bytes()),
             Data::Numeric(array) => put_dynamic(out, array.value(row))?,
             Data::BytesView(array) => put_bytea(out, array.value(row)),
-            Data::Ordered(array, ty) => out.put_slice(ordered::to_text(*ty, array.value(row))?.as_bytes()),
+            Data::Ordered(array, ty, zone) => {
+                out.put_slice(ordered::to_text(*ty, array.value(row), zone)?.as_bytes());
+            }
             Data::FixedBytes(array) => put_bytea(out, array.value(row)),
             Data::Date(array) => put_date(out, array.value(row)),
             Data::Date64(array) => put_date(out, date64(array.value(row))),
@@ -357,7 +359,7 @@ impl<'a> Cell<'a> {
             }
             Data::Numeric(array) => put_dynamic_binary(out, array.value(row))?,
             Data::BytesView(array) => out.put_slice(array.value(row)),
-            Data::Ordered(array, ty) => out.put_slice(&ordered::send(*ty, array.value(row))?),
+            Data::Ordered(array, ty, _) => out.put_slice(&ordered::send(*ty, array.value(row))?),
             Data::FixedBytes(array) => out.put_slice(array.value(row)),
             Data::Date(array) => out.put_i32(days_to_engine(array.value(row))),
             Data::Date64(array) => out.put_i32(days_to_engine(date64(array.value(row)))),

@@ -83,7 +83,7 @@ pub fn put_datum_text(datum: DatumRef<'_>, ty: &ColumnType, zone: &Zone, out: &m
         }
         DatumRef::Bytes(_) if matches!(ty, ColumnType::Array(_)) => put_array(datum, ty, Format::Text, zone, out)?,
         DatumRef::Bytes(value) if let ColumnType::Ordered(ty) = ty => {
-            out.put_slice(ordered::to_text(*ty, value)?.as_bytes());
+            out.put_slice(ordered::to_text(*ty, value, zone)?.as_bytes());
         }
         DatumRef::Interval(value) => put_interval(out, value.months, value.days, value.micros),
         DatumRef::Bytes(value) => put_bytea(out, value),

@@ -123,6 +123,9 @@ pub(super) fn reg_names(ty: u32, style: &TextStyle) -> Option<Names> {
             for row in crate::types::TYPES {
                 names.insert(row.oid, row.sql_name.to_owned());
             }
+            for ty in resurgam_dialect::Catalog::postgres().types() {
+                names.entry(ty.oid.0).or_insert_with(|| crate::types::format_type(ty.oid.0, None));
+            }
             for ty in crate::user_types::current().iter().flat_map(|types| types.iter()) {
                 for oid in [ty.oid, ty.body.array] {
                     names.extend(type_by_oid(oid).map(|row| (oid, row.sql_name.to_owned())));

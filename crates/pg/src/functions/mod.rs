@@ -82,6 +82,7 @@ pub(crate) mod parse_time;
 mod percentile;
 mod pgcrypto;
 mod privileges;
+mod ranges;
 mod sequence;
 mod series;
 mod session;
@@ -182,7 +183,10 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
 
 /// Whether a function is known here by what computes it in PostgreSQL (`pg_proc.prosrc`), as several types' share a name.
 pub fn is_by_source(source: &str) -> bool {
-    network::is_of_network(source) || zoned_times::NAMES.contains(&source) || bits::NAMES.contains(&source)
+    network::is_of_network(source)
+        || ranges::is_of_ranges(source)
+        || zoned_times::NAMES.contains(&source)
+        || bits::NAMES.contains(&source)
 }
 
 /// The function whose values intervals compare by.
@@ -248,6 +252,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(encodings::all());
     out.extend(uuids::all());
     out.extend(network::all());
+    out.extend(ranges::all());
     out.extend(zoned_times::all(cx));
     out.extend(bits::all());
     out.extend(pgcrypto::all());

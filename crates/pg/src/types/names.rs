@@ -1,7 +1,5 @@
 //! The table of types that `pg_type` shows, and the names that SQL has for them.
 
-use std::sync::Arc;
-
 use resurgam_dialect::{Catalog, Schema, TypeId};
 
 use super::oid;
@@ -152,6 +150,16 @@ pub static TYPES: &[PgType] = &[
     array(oid::JSONB_ARRAY, "_jsonb", "jsonb[]", oid::JSONB, 'i'),
     base(oid::JSONPATH, "jsonpath", "jsonpath", -1, 'i', 'U', oid::JSONPATH_ARRAY),
     array(oid::JSONPATH_ARRAY, "_jsonpath", "jsonpath[]", oid::JSONPATH, 'i'),
+    base(oid::INT4RANGE, "int4range", "int4range", -1, 'i', 'R', oid::INT4RANGE_ARRAY),
+    array(oid::INT4RANGE_ARRAY, "_int4range", "int4range[]", oid::INT4RANGE, 'i'),
+    base(oid::TSRANGE, "tsrange", "tsrange", -1, 'd', 'R', oid::TSRANGE_ARRAY),
+    array(oid::TSRANGE_ARRAY, "_tsrange", "tsrange[]", oid::TSRANGE, 'd'),
+    base(oid::TSTZRANGE, "tstzrange", "tstzrange", -1, 'd', 'R', oid::TSTZRANGE_ARRAY),
+    array(oid::TSTZRANGE_ARRAY, "_tstzrange", "tstzrange[]", oid::TSTZRANGE, 'd'),
+    base(oid::DATERANGE, "daterange", "daterange", -1, 'i', 'R', oid::DATERANGE_ARRAY),
+    array(oid::DATERANGE_ARRAY, "_daterange", "daterange[]", oid::DATERANGE, 'i'),
+    base(oid::INT8RANGE, "int8range", "int8range", -1, 'd', 'R', oid::INT8RANGE_ARRAY),
+    array(oid::INT8RANGE_ARRAY, "_int8range", "int8range[]", oid::INT8RANGE, 'd'),
     base(oid::REGNAMESPACE, "regnamespace", "regnamespace", 4, 'i', 'N', 0),
     base(oid::REGROLE, "regrole", "regrole", 4, 'i', 'N', 0),
 ];
@@ -183,16 +191,9 @@ fn user_by_name(name: &str) -> Option<PgType> {
         [schema, name] => (Some(schema.as_str()), name),
         _ => return None,
     };
-    match types.named(schema, name) {
-        Some(found) => types.row(if is_array { found.body.array } else { found.oid }),
-        // The name of the type of arrays itself.
-        None if !is_array => {
-            let of_arrays = |ty: &&Arc<user_types::UserType>| {
-                ty.array_name() == *name && schema.map_or_else(|| types.is_visible(ty), |schema| ty.schema == schema)
-            };
-            types.row(types.iter().find(of_arrays)?.body.array)
-        }
-        None => None,
+    match is_array {
+        true => types.row(types.named(schema, name)?.body.array),
+        false => types.row(types.oid_named(schema, name)?),
     }
 }
 

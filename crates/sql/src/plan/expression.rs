@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Volatility};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::sql::sqlparser::ast::{self, Ident, VisitorMut};
 use resurgam_ast::AstWalkMut;
-use resurgam_engine::{ColumnType, Datum, RawRow, ReadView, Table};
+use resurgam_engine::{ColumnType, Datum, OrderedType, RawRow, ReadView, Table};
 
 use crate::exec::bridge::{self, RowColumns};
 use crate::exec::direct::{Input, Row, RowExpr};
@@ -86,7 +86,7 @@ fn is_shown_alike(ty: u32) -> bool {
     let numbers = [t::INT2, t::INT4, t::INT8, t::NUMERIC, t::FLOAT4, t::FLOAT8, t::BOOL];
     numbers.contains(&ty)
         || [t::TEXT, t::VARCHAR, t::BPCHAR, t::UUID, t::JSON, t::JSONB].contains(&ty)
-        || crate::pg::ordered::type_of_oid(ty).is_some()
+        || crate::pg::ordered::type_of_oid(ty).is_some_and(|ty| ty != OrderedType::TstzRange)
 }
 
 impl TableExpr {

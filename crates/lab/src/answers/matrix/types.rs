@@ -43,11 +43,18 @@ pub const TYPES: &[(&str, &[&str])] = &[
     ("float8[]", &["{1.5,NaN}"]),
     ("mood", &["sad", "ok"]),
     ("posint", &["5"]),
+    ("int4range", &["[1,3)", "(,5]", "empty", "[3,2147483647)", "(,)"]),
+    ("int8range", &["[1,3)", "[-9223372036854775808,)"]),
+    ("daterange", &["[2020-02-28,2020-02-29]", "(,infinity)", "[2020-01-01,]"]),
+    ("tsrange", &["[2020-02-29 12:00,2020-02-29 13:00]", "(2020-02-29 13:00,)"]),
+    ("tstzrange", &["[2020-02-29 12:00+02,infinity]"]),
+    ("int4range[]", &["{\"[1,3)\",empty,NULL}"]),
     // Types that are not there: what is refused is refused by name.
     ("inet", &["10.0.0.1/8"]),
     ("money", &["1.5"]),
     ("point", &["(1,2)"]),
-    ("int4range", &["[1,3)"]),
+    ("numrange", &["[1.5,3)"]),
+    ("int4multirange", &["{[1,3)}"]),
 ];
 
 /// The types of second arguments of functions.
@@ -66,6 +73,8 @@ pub const SECOND: &[&str] = &[
     "timestamp",
     "varbit",
     "text[]",
+    "int4range",
+    "daterange",
 ];
 
 /// A value as a statement has it.

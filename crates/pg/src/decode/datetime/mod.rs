@@ -22,7 +22,7 @@ const TIMETZ: &str = "time with time zone";
 /// Julian day 0, 4714-11-24 BC: what PostgreSQL's dates and timestamps begin with.
 const FIRST_DAY: i64 = -2_440_588;
 /// The last day of a date: 5874897-12-31.
-const LAST_DATE: i64 = 2_145_042_905;
+pub(crate) const LAST_DATE: i64 = 2_145_042_905;
 /// The last year of a timestamp.
 const TIMESTAMP_YEAR_MAX: i64 = 294_276;
 

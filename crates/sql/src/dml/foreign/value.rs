@@ -3,6 +3,7 @@
 use resurgam_engine::{ColumnType, Datum, DatumRef, OrderedType};
 use resurgam_numeric::{Numeric, Typmod, key};
 
+use crate::pg::ranges::Kind;
 use crate::pg::types::numeric_limits;
 
 /// Whether columns of two types can be a foreign key and what it refers to.
@@ -42,6 +43,7 @@ pub(crate) fn comparable(child: &ColumnType, parent: &ColumnType) -> Comparable 
             (O::Bit(_) | O::VarBit(_) | O::TimeTz(_), _) | (_, O::Bit(_) | O::VarBit(_) | O::TimeTz(_)) => {
                 Comparable::No
             }
+            (a, b) if Kind::of(a).is_some() || Kind::of(b).is_some() => Comparable::No,
             // Networks and addresses are equal where their bytes are; an address of six bytes is widened.
             _ => Comparable::NotYet,
         },

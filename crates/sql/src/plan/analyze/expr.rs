@@ -141,6 +141,8 @@ pub(super) fn operator_name(op: &BinaryOperator) -> Option<&str> {
         B::PGBitwiseShiftLeft => "<<",
         B::PGBitwiseShiftRight => ">>",
         B::PGOverlap => "&&",
+        B::AndLt => "&<",
+        B::AndGt => "&>",
         B::PGRegexMatch => "~",
         B::PGRegexIMatch => "~*",
         B::PGRegexNotMatch => "!~",
