@@ -59,3 +59,15 @@ ALTER FUNCTION tenfold(integer) OWNER TO alice;
 CREATE VIEW called AS SELECT plus(p.id::integer, 2) AS n, tenfold(7) AS t, w.k FROM parent p, LATERAL app.pairs(p.id::integer) w;
 CREATE TABLE computed (a integer DEFAULT plus(1), b integer GENERATED ALWAYS AS (plus(a, 2)) STORED, CHECK (tenfold(a) > 0));
 CREATE INDEX computed_plus ON computed (plus(a, 5)) WHERE tenfold(a) > 1;
+-- Types in other schemas, one of them of a name that another has too; what casts to them; ranges.
+CREATE TYPE app.mood AS ENUM ('low', 'high');
+CREATE DOMAIN app.span AS daterange CHECK (NOT isempty(VALUE)) DEFAULT '[2024-01-01,2024-02-01)';
+ALTER TYPE app.mood OWNER TO bob;
+COMMENT ON TYPE app.mood IS 'another one';
+CREATE TABLE app.booked (
+    room int4range DEFAULT '[1,10)', during tsrange NOT NULL, at tstzrange, days app.span, mood app.mood DEFAULT 'low'::app.mood, moods app.mood[],
+    PRIMARY KEY (room, during), CHECK (mood <> 'high'::app.mood OR lower(room) > 0)
+);
+CREATE INDEX booked_days ON app.booked ((mood = 'high'::app.mood)) WHERE mood > 'low'::app.mood;
+INSERT INTO app.booked VALUES ('(,5]', '(,2024-01-02]', NULL, '[2024-03-01,2024-03-02]', 'high', NULL);
+INSERT INTO app.booked (during, at, moods) VALUES ('[2024-01-01 10:00,2024-01-01 11:00)', '[2024-01-01 10:00+00,)', '{low,high}');

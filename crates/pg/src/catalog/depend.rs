@@ -3,8 +3,10 @@
 use resurgam_engine::Identity;
 
 use super::model::{CLASS_CONSTRAINT, CLASS_RELATION, Model, RelationKind, relation_oid};
+use super::namespaces::CLASS_SCHEMA;
 use super::relations::{defaults, rule_oid};
 use super::rows::Rows;
+use super::user_types::CLASS_TYPE;
 use crate::sequence_names;
 
 /// Oid of `pg_attrdef`.
@@ -55,12 +57,20 @@ pub(super) fn fill(rows: &mut Rows<'_>, model: &Model) {
             depends((CLASS_RELATION, relation_oid(owned.sequence), 0), column, kind);
         }
     }
+    // A type is in a schema, and a domain of a type.
+    for ty in crate::user_types::current().iter().flat_map(|types| types.iter()) {
+        let own = (CLASS_TYPE, ty.oid, 0);
+        depends(own, (CLASS_SCHEMA, model.schema_oid(&ty.schema), 0), 'n');
+        if let Some(base) = super::user_types::own_base(Some(ty.oid)) {
+            depends(own, (CLASS_TYPE, base, 0), 'n');
+        }
+    }
     // A column needs its type.
     for table in &model.tables {
         for (at, column) in table.columns.iter().enumerate() {
             if let Some(ty) = table.domain(at).or(column.ty.user_type()) {
                 let of = (CLASS_RELATION, relation_oid(table.id), at + 1);
-                depends(of, (super::user_types::CLASS_TYPE, ty, 0), 'n');
+                depends(of, (CLASS_TYPE, ty, 0), 'n');
             }
         }
     }

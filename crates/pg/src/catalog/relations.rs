@@ -84,10 +84,11 @@ pub(super) fn fill(
         }
         "pg_index" => pg_index(rows, &model()?),
         "pg_constraint" => {
-            pg_constraint(rows, &model()?);
-            user_types::fill(name, rows);
+            let model = model()?;
+            pg_constraint(rows, &model);
+            user_types::constraints(rows, &model);
         }
-        "pg_enum" => return Ok(user_types::fill(name, rows)),
+        "pg_enum" => user_types::pg_enum(rows),
         "pg_tables" => {
             let (model, rights) = (model()?, cx.rights()?);
             let accesses = roles::Accesses::of(&model);
@@ -138,8 +139,8 @@ pub(super) fn fill(
         }
         // Beside those of the system: a table's rows have one.
         "pg_type" => {
-            user_types::fill(name, rows);
             let model = model()?;
+            user_types::pg_type(rows, &model);
             let accesses = roles::Accesses::of(&model);
             for relation in model.relations.iter().filter(|relation| has_row_type(relation)) {
                 rows.add([

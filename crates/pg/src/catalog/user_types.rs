@@ -7,32 +7,18 @@ use resurgam_ast::AstWalkMut;
 use resurgam_dialect::{Catalog, TypeId};
 
 use super::functions::shown_expression;
-use super::namespaces::schema_oid;
 use super::rows::{Rows, V};
 use super::{Model, resolution};
 use crate::types::{column_type_of_oid, format_type, type_by_oid};
 use crate::user_types::definition::Kind;
-use crate::user_types::{UserType, UserTypes, current};
+use crate::user_types::{UserType, current};
 
 /// Oid of `pg_type`.
 pub const CLASS_TYPE: u32 = 1247;
 
-/// Appends what a relation has of them; false if it has nothing to do with them.
-pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
-    let Some(types) = current() else { return false };
-    match name {
-        "pg_type" => pg_type(rows, &types),
-        "pg_enum" => pg_enum(rows, &types),
-        "pg_constraint" => constraints(rows, &types),
-        _ => return false,
-    }
-    true
-}
-
-fn pg_type(rows: &mut Rows<'_>, types: &UserTypes) {
-    if types.is_empty() {
-        return;
-    }
+/// Their rows of `pg_type`.
+pub(super) fn pg_type(rows: &mut Rows<'_>, model: &Model) {
+    let Some(types) = current().filter(|types| !types.is_empty()) else { return };
     let catalog = Catalog::postgres().with_types(&types.of_dialect());
     for ty in types.iter() {
         for oid in [ty.oid, ty.body.array] {
@@ -41,11 +27,14 @@ fn pg_type(rows: &mut Rows<'_>, types: &UserTypes) {
             let default = domain.and_then(|domain| Some(shown_expression(domain.default_sql.as_deref()?, domain.base)));
             resolution::pg_type(&catalog, rows, row, default.as_deref());
             rows.put("typowner", ty.owner.into());
+            rows.put("typnamespace", model.schema_oid(&ty.schema).into());
         }
     }
 }
 
-fn pg_enum(rows: &mut Rows<'_>, types: &UserTypes) {
+/// Rows of `pg_enum`.
+pub(super) fn pg_enum(rows: &mut Rows<'_>) {
+    let Some(types) = current() else { return };
     for ty in types.iter() {
         for label in ty.as_enum().map(|labels| labels.labels()).unwrap_or_default() {
             rows.add([
@@ -58,13 +47,15 @@ fn pg_enum(rows: &mut Rows<'_>, types: &UserTypes) {
     }
 }
 
-fn constraints(rows: &mut Rows<'_>, types: &UserTypes) {
+/// The conditions of domains in `pg_constraint`.
+pub(super) fn constraints(rows: &mut Rows<'_>, model: &Model) {
+    let Some(types) = current() else { return };
     for ty in types.iter() {
         for check in ty.as_domain().map(|domain| domain.checks.as_slice()).unwrap_or_default() {
             rows.add([
                 ("oid", check.id.into()),
                 ("conname", check.name.as_str().into()),
-                ("connamespace", schema_oid(&ty.schema).into()),
+                ("connamespace", model.schema_oid(&ty.schema).into()),
                 ("contype", 'c'.into()),
                 ("condeferrable", false.into()),
                 ("condeferred", false.into()),

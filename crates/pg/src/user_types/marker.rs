@@ -6,10 +6,8 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CastKind, DataType, Expr, Ident, ObjectName, Visitor, VisitorMut,
-};
-use resurgam_ast::{AstWalk, AstWalkMut};
+use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, CastKind, DataType, Expr, Ident, ObjectName, VisitorMut};
+use resurgam_ast::AstWalkMut;
 
 use super::current;
 use crate::functions::quote_ident;
@@ -99,23 +97,6 @@ pub fn mark_types(node: &mut impl AstWalkMut) -> Vec<u32> {
     }
     let mut walk = Walk(Vec::new());
     let _ = node.walk_mut(&mut walk);
-    walk.0
-}
-
-/// The types that the casts of a kept definition name.
-pub fn types_in(node: &impl AstWalk) -> Vec<u32> {
-    struct Walk(Vec<u32>);
-    impl Visitor for Walk {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if let Expr::Cast { data_type, .. } = expr {
-                self.0.extend(marked_type(data_type));
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut walk = Walk(Vec::new());
-    let _ = node.walk(&mut walk);
     walk.0
 }
 
