@@ -4,9 +4,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, VisitorMut};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_ast::AstWalkMut;
 
 use crate::bounded::{Bounded, PARSER_LEVELS_MAX};
@@ -45,9 +44,7 @@ fn set_bare(expr: &mut ast::Expr, bare: bool) {
 
 /// An expression parsed from text, for instance a column's default.
 pub fn parse_expression(text: &str) -> Result<ast::Expr, SqlError> {
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text)
-        .tokenize_with_location()
-        .map_err(|error| errors::from_parser(&error.into(), text))?;
+    let tokens = crate::lexer::tokens(text).map_err(|error| errors::from_parser(&error.into(), text))?;
     let tokens = crate::keywords::as_postgresql(tokens);
     let dialect = Bounded::new(&tokens);
     let mut parser = Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX).with_tokens_with_locations(tokens);

@@ -172,6 +172,7 @@ pub fn show_names(node: &mut impl AstWalkMut) {
             {
                 *name = shown;
             }
+            user_types::column_types_mut(factor).for_each(user_types::shown_type);
             ControlFlow::Continue(())
         }
     }

@@ -53,6 +53,7 @@ pub mod grammar;
 pub mod jsonb;
 pub mod jsonpath;
 pub mod keywords;
+pub mod lexer;
 pub mod memory;
 pub mod naming;
 pub mod network;

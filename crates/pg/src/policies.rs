@@ -254,6 +254,9 @@ pub fn shown(condition: &Expr) -> String {
             }
         }
     }
+    let mut named = condition.clone();
+    crate::extensions::show_names(&mut named);
+    let condition = &named;
     match condition.walk(&mut Lists) {
         ControlFlow::Continue(()) => definition::shown(condition),
         ControlFlow::Break(()) => format!("({condition})"),

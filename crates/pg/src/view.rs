@@ -6,9 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     self, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Visitor, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_dialect::{Catalog, Schema};
 use resurgam_engine::{Table, View};
@@ -26,7 +24,7 @@ fn folded(ident: &Ident) -> String {
 }
 
 pub(crate) fn parsed(sql: &str) -> Option<Box<Query>> {
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().ok()?;
+    let tokens = crate::lexer::tokens(sql).ok()?;
     let tokens = crate::keywords::as_postgresql(tokens);
     let dialect = Bounded::new(&tokens);
     let parser = Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX);

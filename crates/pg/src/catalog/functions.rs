@@ -46,7 +46,9 @@ pub fn standard_body(of: &Definition) -> Option<String> {
         && let SetExpr::Select(select) = query.body.as_ref()
         && let [SelectItem::UnnamedExpr(expr)] = select.projection.as_slice()
     {
-        return Some(format!("RETURN {}", definition::shown(expr)));
+        let mut expr = expr.clone();
+        crate::extensions::show_names(&mut expr);
+        return Some(format!("RETURN {}", definition::shown(&expr)));
     }
     let shown = crate::view::shown(view, &|_, _| true, &|_| None);
     Some(format!("BEGIN ATOMIC\n {}\nEND", shown.trim()))

@@ -718,10 +718,14 @@ impl Model {
     pub fn expression(&self, sql: &str) -> String {
         let shown = |name: &str| self.find_stored(name).map(Relation::visible_name).filter(|shown| shown != name);
         let sql = crate::sequence_names::renamed(sql, &shown).unwrap_or_else(|| sql.to_owned());
-        let is_builtin = crate::user_types::current().is_none_or(|types| types.is_builtin());
-        match crate::definition::parse_shown(&sql) {
+        if crate::user_types::current().is_none_or(|types| types.is_builtin()) {
+            return sql;
+        }
+        match (crate::definition::parse_expression(&sql), crate::definition::parse_shown(&sql)) {
             // The parser's own texts have this one type in capital letters.
-            Ok(expr) if !is_builtin => crate::definition::kept_text(&expr).replace("::REGCLASS", "::regclass"),
+            (Ok(kept), Ok(shown)) if kept != shown => {
+                crate::definition::kept_text(&shown).replace("::REGCLASS", "::regclass")
+            }
             _ => sql,
         }
     }

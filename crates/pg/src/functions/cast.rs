@@ -44,6 +44,7 @@ pub(super) fn one(cx: &Arc<dyn PgContext>, ty: u32) -> Option<ScalarUDF> {
     let volatility = match ty {
         // words such as 'now', the session's zone
         oid::DATE | oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ => Volatility::Stable,
+        oid::DATERANGE | oid::TSRANGE | oid::TSTZRANGE => Volatility::Stable,
         oid::TEXT | oid::VARCHAR => Volatility::Stable,
         oid::REGCLASS | oid::REGNAMESPACE | oid::REGROLE => Volatility::Stable,
         _ => Volatility::Immutable,

@@ -265,10 +265,10 @@ impl Range {
     /// Of a binary form (`range_recv`).
     ///
     /// # Errors
-    /// `08P01`, `22P03`; `22000`, `22003`, `22008` for bounds that are none.
+    /// `08P01`; `22000`, `22003`, `22008` for bounds that are none.
     pub fn receive(kind: Kind, bytes: &[u8]) -> Result<Self, SqlError> {
         let short = || SqlError::new("08P01", "insufficient data left in message");
-        let wrong = || SqlError::new("22P03", "incorrect binary data format");
+        let wrong = || SqlError::new("08P01", "invalid message format");
         let (&flags, mut rest) = bytes.split_first().ok_or_else(short)?;
         let mut bound = |inclusive: u8, infinite: u8| -> Result<Option<Bound>, SqlError> {
             if flags & (flag::EMPTY | infinite) != 0 {

@@ -89,10 +89,10 @@ pub fn parse(kind: Kind, text: &str, zone: &Zone) -> Result<Range, SqlError> {
             Some(_) => Err(parts.malformed("Junk after \"empty\" key word.")),
         };
     }
-    let from = match (parts.take('['), parts.take('(')) {
-        (false, false) => return Err(parts.malformed("Missing left parenthesis or bracket.")),
-        (inclusive, _) => inclusive,
-    };
+    let from = parts.take('[');
+    if !from && !parts.take('(') {
+        return Err(parts.malformed("Missing left parenthesis or bracket."));
+    }
     let lower = if parts.peek() == Some(',') { None } else { Some(parts.bound()?) };
     if !parts.take(',') {
         return Err(parts.malformed("Missing comma after lower bound."));
@@ -175,6 +175,7 @@ mod tests {
             ("", "22P02"),
             ("emptyx", "22P02"),
             ("1,2", "22P02"),
+            ("[(1,2)", "22P02"),
             ("[1 2]", "22P02"),
             ("[1,2,3]", "22P02"),
             ("[1,2", "22P02"),

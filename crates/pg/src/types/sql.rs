@@ -74,8 +74,33 @@ pub fn arrow_field_from_sql(ty: &SqlType) -> Result<Field, SqlError> {
         .ok_or_else(|| SqlError::unsupported(format!("type {ty} is not supported")))
 }
 
+/// The name of a type that the parser has a word for, and that is a name as others to PostgreSQL.
+fn name_of(ty: &SqlType) -> Option<&'static str> {
+    use SqlType as T;
+    Some(match ty {
+        T::Text => "text",
+        T::Uuid => "uuid",
+        T::JSON => "json",
+        T::JSONB => "jsonb",
+        T::Bytea => "bytea",
+        T::Date => "date",
+        T::Bool => "bool",
+        T::Int2(None) => "int2",
+        T::Int4(None) => "int4",
+        T::Int8(None) => "int8",
+        T::Float4 => "float4",
+        T::Float8 => "float8",
+        T::Regclass => "regclass",
+        _ => return None,
+    })
+}
+
 fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
     use SqlType as T;
+    // One of users goes first where the search path has `pg_catalog` behind its schema.
+    if let Some(own) = name_of(ty).and_then(|name| user_types::current()?.named_before_system(name).map(|ty| ty.oid)) {
+        return Ok(Resolved::plain(own));
+    }
     Ok(match ty {
         T::Bool | T::Boolean => Resolved::plain(oid::BOOL),
         T::SmallInt(None) | T::Int2(None) => Resolved::plain(oid::INT2),
@@ -148,7 +173,8 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
             let quoted = name.0.last().is_some_and(is_quoted);
             if schema.is_none_or(|s| s != PG_CATALOG && s != "information_schema") {
                 let own = user_types::current().and_then(|types| match schema {
-                    Some(schema) => match user_types::marked(schema) {
+                    Some(schema) => match name.0.first().and_then(|part| user_types::marked(&part.as_ident()?.value)) {
+                        // As it was written where it was kept: in small letters.
                         Some(oid) => types.by_oid(oid).map(|ty| ty.oid),
                         None => types.oid_named(Some(schema), base),
                     },

@@ -6,7 +6,9 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, CastKind, DataType, Expr, Ident, ObjectName, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, CastKind, DataType, Expr, Ident, ObjectName, TableAlias, TableFactor, VisitorMut,
+};
 use resurgam_ast::AstWalkMut;
 
 use super::current;
@@ -18,6 +20,11 @@ const MARKER: &str = "pg_type_";
 /// The type that a name in a definition means, by what stands in the place of its schema.
 pub fn marked(schema: &str) -> Option<u32> {
     schema.strip_prefix(MARKER)?.parse().ok()
+}
+
+/// Whether a word can stand in a definition that is kept only.
+pub fn is_marker(word: &str) -> bool {
+    marked(word).is_some() || crate::user_functions::marked(word).is_some()
 }
 
 /// The same of a type as SQL writes it, or of its elements.
@@ -32,6 +39,32 @@ pub fn marked_type(data_type: &DataType) -> Option<u32> {
         }
         _ => None,
     }
+}
+
+/// The types of a list of columns behind an item of FROM: `f() AS t (a int, b text)`.
+pub fn column_types(factor: &TableFactor) -> impl Iterator<Item = &DataType> {
+    let alias: Option<&TableAlias> = match factor {
+        TableFactor::Table { alias, .. }
+        | TableFactor::Derived { alias, .. }
+        | TableFactor::TableFunction { alias, .. }
+        | TableFactor::Function { alias, .. }
+        | TableFactor::UNNEST { alias, .. } => alias.as_ref(),
+        _ => None,
+    };
+    alias.into_iter().flat_map(|alias| &alias.columns).filter_map(|column| column.data_type.as_ref())
+}
+
+/// The same, to be changed.
+pub fn column_types_mut(factor: &mut TableFactor) -> impl Iterator<Item = &mut DataType> {
+    let alias: Option<&mut TableAlias> = match factor {
+        TableFactor::Table { alias, .. }
+        | TableFactor::Derived { alias, .. }
+        | TableFactor::TableFunction { alias, .. }
+        | TableFactor::Function { alias, .. }
+        | TableFactor::UNNEST { alias, .. } => alias.as_mut(),
+        _ => None,
+    };
+    alias.into_iter().flat_map(|alias| &mut alias.columns).filter_map(|column| column.data_type.as_mut())
 }
 
 /// A type of that name, or its arrays, in the place of `data_type`, with the bounds that this has.
@@ -60,11 +93,22 @@ fn mark(data_type: &mut DataType) -> Option<u32> {
     Some(ty.oid)
 }
 
-/// Names the types of all casts by their oids; each type once.
+/// Names the types of all casts, and of columns of items of FROM, by their oids; each type once.
 pub fn mark_types(node: &mut impl AstWalkMut) -> Vec<u32> {
     struct Walk(Vec<u32>);
+    impl Walk {
+        fn found(&mut self, oid: Option<u32>) {
+            self.0.extend(oid.filter(|oid| !self.0.contains(oid)));
+        }
+    }
     impl VisitorMut for Walk {
         type Break = ();
+        fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+            for data_type in column_types_mut(factor) {
+                self.found(mark(data_type));
+            }
+            ControlFlow::Continue(())
+        }
         fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
             let found = match expr {
                 Expr::Cast { data_type, .. } => mark(data_type),
@@ -84,11 +128,7 @@ pub fn mark_types(node: &mut impl AstWalkMut) -> Vec<u32> {
                 }
                 _ => None,
             };
-            if let Some(oid) = found
-                && !self.0.contains(&oid)
-            {
-                self.0.push(oid);
-            }
+            self.found(found);
             ControlFlow::Continue(())
         }
     }

@@ -28,7 +28,7 @@ use resurgam_dialect::{Catalog, Schema, TypeId, UserKind, UserType as DialectTyp
 pub use carrier::{enum_data, enum_of_data};
 pub use definition::{Body, DomainCheck, DomainType, EnumType, Label, LabelPlace, UserType};
 pub use labels::{Labels, labels_of, text_of};
-pub use marker::{mark_types, marked, marked_type, shown_type};
+pub use marker::{column_types, column_types_mut, is_marker, mark_types, marked, marked_type, shown_type};
 pub use scope::{TypeSource, current, database, scope, transaction_start, with};
 
 use crate::extensions::{Installed, functions_of};

@@ -12,7 +12,9 @@ use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, DropBehavior, Expr,
     ObjectName, RenameTableNameKind, Statement, TableConstraint,
 };
-use resurgam_engine::{CheckSpec, Datum, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction};
+use resurgam_engine::{
+    CheckSpec, Datum, Direction, IndexSpec, KeyRange, OrderedType, RowBatch, Table, TableChange, Transaction,
+};
 
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
 use crate::ddl::{KeyColumns, column_parts, default_text, free_name, full_name, is_relation, name_of, unsupported};
@@ -23,6 +25,7 @@ use crate::exec::bridge::RowColumns;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::put_timestamptz;
 use crate::pg::errors;
+use crate::pg::ordered::{self, stored_of_scalar};
 use crate::plan::expression::{
     Place, TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times,
 };
@@ -291,7 +294,9 @@ impl Session {
                             return self.drop_expression(txn, table, at, if_exists).await;
                         }
                         refuse_default(table, at, false)?;
-                        let text = default_text(value);
+                        let mut value = value.clone();
+                        self.fix_default(&table.columns[at].ty, &mut value).await?;
+                        let text = default_text(&value);
                         if let Some(text) = &text {
                             let column = &table.columns[at];
                             self.check_default(txn, table, text, &column.name, column.ty)?;
@@ -497,6 +502,9 @@ impl Session {
     pub(super) async fn fix_times(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
         for call in written_times(expr) {
             let value = self.constant(&format!("SELECT {call}")).await?;
+            if let Some(stored) = stored_of_scalar(OrderedType::TstzRange, &value) {
+                fix_time(expr, &call, &ordered::to_text(OrderedType::TstzRange, &stored, &Zone::Utc)?);
+            }
             if let ScalarValue::TimestampMicrosecond(Some(us), _) = value
                 && us != i64::MAX
                 && us != i64::MIN

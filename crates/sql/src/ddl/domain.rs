@@ -26,7 +26,7 @@ use crate::pg::user_types::{
     Body, Constraint, DomainCheck, DomainType, FIRST_USER_OID, UserType, base_type, constraints,
 };
 use crate::plan::analyze::{check_domain_condition, check_domain_default};
-use crate::plan::expression::{kept_text, parse_expression};
+use crate::plan::expression::{cast_times_of, kept_text, parse_expression, zoned_type};
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_known;
 use crate::session::Session;
@@ -267,6 +267,9 @@ impl Session {
         self.keep_called(&txn, &called).await?;
         let array = self.part_id(&txn)?;
         let base = base_type(parts.base.0, parts.base.1);
+        for expr in parts.checks.iter_mut().map(|(_, expr)| expr).chain(&mut parts.default) {
+            self.fix_times_of_domain(base, expr).await?;
+        }
         let default_sql = self.domain_default(&txn, &name, base, parts.default.as_ref())?;
         let mut checks = Vec::new();
         for (given, expr) in &parts.checks {
@@ -286,12 +289,25 @@ impl Session {
         Ok(Tag::Fixed("CREATE DOMAIN"))
     }
 
-    /// An expression with the names that are kept of what it calls, which is kept for it.
-    async fn kept_condition(&mut self, txn: &Transaction, expr: Option<Expr>) -> Result<Option<Expr>, SqlError> {
+    /// An expression of a domain of that base as it is kept: with the names of what it calls, which is kept for it.
+    async fn kept_expression(
+        &mut self,
+        txn: &Transaction,
+        base: (u32, i32),
+        expr: Option<Expr>,
+    ) -> Result<Option<Expr>, SqlError> {
         let Some(mut expr) = expr else { return Ok(None) };
         let called = super::qualify::qualify(&mut expr, &self.lookup(txn))?;
         self.keep_called(txn, &called).await?;
+        self.fix_times_of_domain(base, &mut expr).await?;
         Ok(Some(expr))
+    }
+
+    /// Times that are written in a default or a condition mean what they mean now, in this session's zone.
+    async fn fix_times_of_domain(&mut self, base: (u32, i32), expr: &mut Expr) -> Result<(), SqlError> {
+        let Some(ty) = column_type_of_oid(base.0, base.1) else { return Ok(()) };
+        cast_times_of(expr, &|name| zoned_type(&ty).filter(|_| name == "value"));
+        self.fix_default(&ty, expr).await
     }
 
     /// The text of a default, which fits.
@@ -372,7 +388,7 @@ impl Session {
                 return Ok(TAG);
             }
             Action::SetDefault(default) => {
-                let default = self.kept_condition(&txn, default.clone()).await?;
+                let default = self.kept_expression(&txn, base, default.clone()).await?;
                 domain.default_sql = self.domain_default(&txn, &ty.name, base, default.as_ref())?;
             }
             Action::SetNotNull(not_null) => {
@@ -383,7 +399,7 @@ impl Session {
             }
             Action::AddCheck { name, expr, valid } => {
                 let above = self.part_id(&txn)?;
-                let kept = self.kept_condition(&txn, Some(expr.clone())).await?;
+                let kept = self.kept_expression(&txn, base, Some(expr.clone())).await?;
                 let expr = kept.as_ref().unwrap_or(expr);
                 let mut check =
                     self.domain_check(&txn, &ty.name, base, name.as_deref(), expr, &domain.checks, above)?;

@@ -19,7 +19,7 @@ use crate::pg::extensions::Installed;
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::{PG_CATALOG, PUBLIC};
 use crate::pg::user_functions::{UserFunction, marked_name};
-use crate::pg::user_types::{UserType, marked_type};
+use crate::pg::user_types::{UserType, column_types, marked_type};
 use crate::plan::analyze::view_query;
 use crate::plan::lookup::{Lookup, parts_of};
 use crate::wire::SqlError;
@@ -123,6 +123,7 @@ impl Visitor for Find<'_> {
             TableFactor::Function { name, args, .. } => self.called(name, args.len()),
             _ => None,
         };
+        let found = found.or_else(|| column_types(factor).find_map(|data_type| self.type_of(data_type)));
         found.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
 }
@@ -265,7 +266,11 @@ fn users_in_table(
             if !indexes.contains(&index.id) {
                 indexes.push(index.id);
                 let drop = format!("DROP INDEX IF EXISTS {}.{}", quoted(&table.schema), quoted(&index.name));
-                let name = format!("index {}", quote_ident(&index.name));
+                let schema = match lookup.path.place(&table.schema) {
+                    Some(_) => String::new(),
+                    None => format!("{}.", quote_ident(&table.schema)),
+                };
+                let name = format!("index {schema}{}", quote_ident(&index.name));
                 let columns = generated.reads.iter().chain(&index.columns).copied().collect();
                 out.push(User { entry: table.id, name, needs: needs.clone(), columns, drop: Some(drop) });
             }

@@ -58,7 +58,7 @@ use crate::pg::collation;
 use crate::pg::roles::acl::privilege;
 use crate::pg::search_path::is_temporary;
 use crate::pg::types::{column_oid, column_type_from_sql, column_type_name};
-use crate::plan::expression::{Place, parse_expression};
+use crate::plan::expression::{Place, cast_literal, parse_expression, zoned_type};
 use crate::plan::lookup::last_name;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
@@ -522,7 +522,34 @@ impl Session {
     ) -> Result<T, SqlError> {
         let called = qualify::qualify(&mut statement, &self.lookup(txn))?;
         self.keep_called(txn, &called).await?;
+        let defs: Vec<&mut ColumnDef> = match &mut statement {
+            Statement::CreateTable(create) => create.columns.iter_mut().collect(),
+            Statement::AlterTable(alter) => {
+                let added = |operation| match operation {
+                    &mut ast::AlterTableOperation::AddColumn { ref mut column_def, .. } => Some(column_def),
+                    _ => None,
+                };
+                alter.operations.iter_mut().filter_map(added).collect()
+            }
+            _ => Vec::new(),
+        };
+        for def in defs {
+            let Ok(ty) = column_type_from_sql(&def.data_type) else { continue };
+            for option in &mut def.options {
+                if let ColumnOption::Default(expr) = &mut option.option {
+                    self.fix_default(&ty, expr).await?;
+                }
+            }
+        }
         part(statement).ok_or_else(|| SqlError::internal("a statement that became another one"))
+    }
+
+    /// A default of a column of that type means what it means now, in this session's zone.
+    pub(super) async fn fix_default(&mut self, ty: &ColumnType, expr: &mut Expr) -> Result<(), SqlError> {
+        if let Some(zoned) = zoned_type(ty) {
+            cast_literal(expr, zoned);
+        }
+        self.fix_times(expr).await
     }
 
     pub(crate) fn skip(&mut self, message: String) {

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, TableFactor, VisitorMut,
+    Expr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, TableFactor, Value, VisitorMut,
 };
 use resurgam_ast::AstWalkMut;
 use resurgam_engine::Transaction;
@@ -21,6 +21,7 @@ use crate::pg::catalog::split_name;
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::{PG_CATALOG, PUBLIC};
 use crate::pg::sequence_names::relation_constant;
+use crate::pg::types::{oid, type_from_sql};
 use crate::pg::user_functions::{UserFunction, marker};
 use crate::pg::user_types::{self, UserTypes};
 use crate::plan::lookup::{Lookup, parts_of};
@@ -54,6 +55,22 @@ impl Session {
         }
         self.keep_extensions(txn, &called.extensions).await?;
         self.keep_functions(txn, &called.functions).await
+    }
+}
+
+/// The text of a constant of the type `regtype`.
+fn type_constant(expr: &Expr) -> Option<&str> {
+    let (value, data_type) = match expr {
+        Expr::Cast { expr, data_type, .. } => match expr.as_ref() {
+            Expr::Value(value) => (value, data_type),
+            _ => return None,
+        },
+        Expr::TypedString(typed) => (&typed.value, &typed.data_type),
+        _ => return None,
+    };
+    match (&value.value, type_from_sql(data_type)) {
+        (Value::SingleQuotedString(text), Ok((oid::REGTYPE, _))) => Some(text),
+        _ => None,
     }
 }
 
@@ -157,6 +174,11 @@ pub(super) fn qualify(node: &mut impl AstWalkMut, lookup: &Lookup<'_>) -> Result
                 {
                     return ControlFlow::Break(error);
                 }
+            }
+            if let Some(name) = type_constant(expr)
+                && crate::pg::types::type_by_name(name).is_some_and(|ty| ty.oid >= user_types::FIRST_USER_OID)
+            {
+                return ControlFlow::Break(super::unsupported(&format!("'{name}'::regtype in a definition")));
             }
             let Some(text) = relation_constant(expr) else { return ControlFlow::Continue(()) };
             match self.qualified(text) {

@@ -2,8 +2,8 @@
 //!
 //! Definitions keep expressions as texts, in which labels have the names that they had then, as types had in earlier
 //! versions; now these have their oids. (PostgreSQL keeps numbers of both.) So with another name of a label those of tables
-//! change: DEFAULTs, and casts in CHECKs. What else names it (views, generated columns, indexes on expressions, conditions of
-//! domains, labels beside columns in a CHECK) is in the way of the change, by name.
+//! change: DEFAULTs, and casts in CHECKs. What else names it (views, functions, generated columns, indexes on expressions,
+//! conditions of domains, labels beside columns in a CHECK) is in the way of the change, by name.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use resurgam_engine::{ObjectKind, Table, TableChange, Transaction};
 
 use super::{full_name, name_of};
 use crate::pg::search_path::PUBLIC;
+use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::{UserType, marked, marked_type};
 use crate::plan::expression::{kept_text, parse_expression};
 use crate::plan::statement::parse_known;
@@ -92,7 +93,12 @@ impl Visitor for Found<'_> {
     }
     fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<()> {
         match (&value.value, self.renamed) {
-            (Value::SingleQuotedString(text), Renamed::Label { from, .. }) if text == from => ControlFlow::Break(()),
+            // Of its own, or among the elements of an array.
+            (Value::SingleQuotedString(text), Renamed::Label { from, .. })
+                if text == from || text.trim_start().starts_with('{') && text.contains(from) =>
+            {
+                ControlFlow::Break(())
+            }
             _ => ControlFlow::Continue(()),
         }
     }
@@ -149,6 +155,21 @@ fn in_expression(sql: &str, ty: &UserType, renamed: Renamed<'_>) -> bool {
     parse_expression(sql).is_ok_and(|expr| mentions(&|found| expr.walk(found), ty, renamed))
 }
 
+/// Whether an expression casts to the type, or to arrays of it.
+fn casts_to(sql: &str, ty: &UserType) -> bool {
+    struct Casts<'a>(&'a UserType);
+    impl Visitor for Casts<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Cast { data_type, .. } if names(data_type, self.0) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    parse_expression(sql).is_ok_and(|expr| expr.walk(&mut Casts(ty)).is_break())
+}
+
 fn in_query(sql: &str, ty: &UserType, renamed: Renamed<'_>) -> bool {
     let Ok(statements) = parse_known(sql) else { return true };
     statements.iter().any(|statement| match statement {
@@ -194,6 +215,16 @@ impl Session {
                 return refused(format!("domain {}", other.name));
             }
         }
+        for entry in txn.objects(ObjectKind::FUNCTION)? {
+            let function = UserFunction::of_object(&entry)?;
+            let params = function.definition.params.iter().filter_map(|param| param.default_sql.as_deref());
+            let body = function.definition.source.view();
+            if params.into_iter().any(|sql| in_expression(sql, ty, renamed))
+                || body.is_some_and(|view| in_query(&view.sql, ty, renamed))
+            {
+                return refused(format!("function {}", function.definition.signature()));
+            }
+        }
         for table in txn.tables()? {
             self.reword_type_in(txn, table, ty, renamed, &refused).await?;
         }
@@ -220,17 +251,24 @@ impl Session {
             if table.generated(at).is_some() {
                 continue;
             }
-            if let Some(sql) = &column.default_sql
-                && let Some(new) = reworded(sql, ty, renamed, column.ty.user_type() == Some(ty.oid))?
+            let Some(sql) = &column.default_sql else { continue };
+            let of_it = column.ty.user_type() == Some(ty.oid);
+            let new = reworded(sql, ty, renamed, of_it)?;
+            let now = new.as_deref().unwrap_or(sql);
+            if matches!(renamed, Renamed::Label { .. })
+                && (of_it || casts_to(now, ty))
+                && in_expression(now, ty, renamed)
             {
-                changes.push(TableChange::SetDefault(at, Some(new)));
+                return refused(format!("the default of column {} of table {}", column.name, table.name));
             }
+            changes.extend(new.map(|new| TableChange::SetDefault(at, Some(new))));
         }
         for check in &table.checks {
             let new = reworded(&check.sql, ty, renamed, false)?;
             let now = new.as_deref().unwrap_or(&check.sql);
             if matches!(renamed, Renamed::Label { .. })
-                && check.columns.iter().any(|at| table.columns[*at].ty.user_type() == Some(ty.oid))
+                && (casts_to(now, ty)
+                    || check.columns.iter().any(|at| table.columns[*at].ty.user_type() == Some(ty.oid)))
                 && in_expression(now, ty, renamed)
             {
                 return refused(format!("constraint {} of table {}", check.name, table.name));

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use resurgam_engine::{ObjectKind, Table};
+use resurgam_engine::{ColumnType, ObjectKind, Table};
 
 use super::extension_users::{Callee, User, users_of};
 use crate::pg::functions::quote_ident;
@@ -24,6 +24,8 @@ pub(super) enum Needing {
         table: u32,
         at: usize,
         column: String,
+        /// It is of arrays of the type.
+        arrays: bool,
         name: String,
     },
     /// An expression that casts to it.
@@ -36,6 +38,12 @@ impl Needing {
             Self::Function(_, name) | Self::Domain(_, name) | Self::View(_, name) | Self::Column { name, .. } => name,
             Self::User(user) => &user.name,
         }
+    }
+
+    /// That it depends on the type that errors call so, as DETAIL tells of it.
+    pub(super) fn line(&self, called: &str) -> String {
+        let arrays = if matches!(self, Self::Column { arrays: true, .. }) { "[]" } else { "" };
+        format!("{} depends on {called}{arrays}", self.name())
     }
 
     /// Whether it is the entry with that id.
@@ -94,11 +102,12 @@ pub(super) fn needing_type(lookup: &Lookup<'_>, object: &Table, ty: &UserType) -
             }
             None => {
                 for (at, column) in entry.columns.iter().enumerate() {
-                    let is_of = column.ty.user_type() == Some(object.id) || entry.domain(at) == Some(object.id);
-                    if is_of && !column.is_hidden() {
+                    let of = entry.domain(at).or(column.ty.user_type());
+                    if of == Some(object.id) && !column.is_hidden() {
                         let shown = lookup.shown(&entry)?;
                         let name = format!("column {} of table {shown}", quote_ident(&column.name));
-                        out.push(Needing::Column { table: entry.id, at, column: column.name.clone(), name });
+                        let arrays = matches!(column.ty, ColumnType::Array(_));
+                        out.push(Needing::Column { table: entry.id, at, column: column.name.clone(), arrays, name });
                     }
                 }
             }

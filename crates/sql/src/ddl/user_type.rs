@@ -447,7 +447,7 @@ impl Session {
                 if let Needing::Domain(entry, _) = &one {
                     all.push(Arc::clone(entry));
                 }
-                lines.push(format!("{} depends on {}", one.name(), called(&ty)));
+                lines.push(one.line(&called(&ty)));
                 needing.push(one);
             }
         }

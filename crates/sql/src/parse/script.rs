@@ -5,8 +5,7 @@
 //! those of the string that the client sent.
 
 use datafusion::sql::sqlparser::ast::Statement;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 
 use crate::parse::lexer::is_single;
 use crate::parse::own::{self, Parsed, SPECIAL};
@@ -47,7 +46,7 @@ impl Counter<'_> {
 
 /// The statements between semicolons, without empty ones, and their first words.
 fn parts(text: &str) -> Option<Vec<(Part, String)>> {
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().ok()?;
+    let tokens = crate::pg::lexer::tokens(text).ok()?;
     let mut counter = Counter { rest: text.chars(), index: 0, at: Location { line: 1, column: 1 } };
     let mut out = Vec::new();
     let mut open: Option<(Part, String)> = None;

@@ -7,8 +7,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, Value, VisitorMut};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use resurgam_ast::AstWalkMut;
 
 use crate::parse::words::{is_word, with_signs_apart};
@@ -22,7 +21,7 @@ pub(crate) fn tokens(text: &str) -> Option<Vec<TokenWithSpan>> {
     }
     let mut tokens = match with_signs_apart(text) {
         Some(tokens) => tokens,
-        None => Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().ok()?,
+        None => crate::pg::lexer::tokens(text).ok()?,
     };
     let (mut changed, mut behind) = (false, false);
     tokens.retain_mut(|token| {

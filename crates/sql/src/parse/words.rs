@@ -3,8 +3,7 @@
 //! Every statement that the parser does not know is read through [`Words`], so that comments
 //! (`--`, nested `/* */`), quotes and positions in errors are the same for all of them.
 
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::wire::SqlError;
 
@@ -51,7 +50,7 @@ pub(crate) fn with_signs_apart(text: &str) -> Option<Vec<TokenWithSpan>> {
     if !text.as_bytes().windows(2).any(glued) {
         return None;
     }
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().ok()?;
+    let tokens = crate::pg::lexer::tokens(text).ok()?;
     let mut out = Vec::with_capacity(tokens.len() + 1);
     let mut changed = false;
     for token in tokens {
@@ -101,7 +100,7 @@ impl<'t> Words<'t> {
     /// The tokens of one statement, without the semicolons behind it. `None`: these are several
     /// statements, or the text cannot be cut into tokens.
     pub fn of(text: &'t str) -> Option<Self> {
-        let mut tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().ok()?;
+        let mut tokens = crate::pg::lexer::tokens(text).ok()?;
         tokens.retain(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
         while tokens.last().is_some_and(|token| token.token == Token::SemiColon) {
             tokens.pop();

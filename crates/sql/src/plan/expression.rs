@@ -306,12 +306,13 @@ pub(crate) fn rename_column(expr: &mut ast::Expr, from: &str, to: &str) {
     let _ = expr.walk_mut(&mut Walk(from, to));
 }
 
-/// Whether that type is `timestamptz`.
+/// Whether that type is `timestamptz`, or of ranges of these.
 fn is_timestamptz(ty: &ast::DataType) -> bool {
-    types::arrow_field_from_sql(ty).is_ok_and(|field| types::field_oid(&field) == oid::TIMESTAMPTZ)
+    types::arrow_field_from_sql(ty)
+        .is_ok_and(|field| matches!(types::field_oid(&field), oid::TIMESTAMPTZ | oid::TSTZRANGE))
 }
 
-/// The text of a literal that is read as a `timestamptz`.
+/// The text of a literal that is read as such a type.
 fn written_time(expr: &mut ast::Expr) -> Option<&mut ast::Value> {
     let value = match expr {
         ast::Expr::Cast { expr, data_type, .. } if is_timestamptz(data_type) => match expr.as_mut() {
@@ -324,47 +325,67 @@ fn written_time(expr: &mut ast::Expr) -> Option<&mut ast::Value> {
     matches!(value, ast::Value::SingleQuotedString(_)).then_some(value)
 }
 
-/// Literals beside columns of type `timestamptz` as casts: they are read as such.
+/// The name of a type whose literals mean something else in another zone.
+pub(crate) fn zoned_type(ty: &ColumnType) -> Option<&'static str> {
+    match ty {
+        ColumnType::TimestampTz(_) => Some("timestamptz"),
+        ColumnType::Ordered(OrderedType::TstzRange) => Some("tstzrange"),
+        _ => None,
+    }
+}
+
+/// A literal as a cast to a type, as which it is read.
+pub(crate) fn cast_literal(side: &mut ast::Expr, ty: &str) {
+    if let ast::Expr::Value(value) = side
+        && matches!(value.value, ast::Value::SingleQuotedString(_))
+        && let Ok(call) = parse_expression(&format!("{value}::{ty}"))
+    {
+        *side = call;
+    }
+}
+
+/// Literals beside columns of type `timestamptz` or `tstzrange` as casts: they are read as such.
 pub(crate) fn cast_times(expr: &mut ast::Expr, table: &Table) {
-    struct Walk<'a>(&'a Table);
+    let of = |name: &str| zoned_type(&table.columns.iter().find(|column| column.name == name)?.ty);
+    cast_times_of(expr, &of);
+}
+
+/// The same of names of which `of` says the type, if it is one of these.
+pub(crate) fn cast_times_of(expr: &mut ast::Expr, of: &dyn Fn(&str) -> Option<&'static str>) {
+    struct Walk<'a>(&'a dyn Fn(&str) -> Option<&'static str>);
     impl VisitorMut for Walk<'_> {
         type Break = ();
         fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
-            let is_time = |side: &ast::Expr| {
-                let ast::Expr::Identifier(name) = side else { return false };
-                let name = name_of(name);
-                self.0
-                    .columns
-                    .iter()
-                    .any(|column| column.name == name && matches!(column.ty, ColumnType::TimestampTz(_)))
+            let is_time = |side: &ast::Expr| match side {
+                ast::Expr::Identifier(name) => (self.0)(&name_of(name)),
+                _ => None,
             };
-            let cast = |side: &mut ast::Expr| {
-                if let ast::Expr::Value(value) = side
-                    && matches!(value.value, ast::Value::SingleQuotedString(_))
-                    && let Ok(call) = parse_expression(&format!("{value}::timestamptz"))
-                {
-                    *side = call;
-                }
-            };
+            let cast = cast_literal;
             match expr {
                 ast::Expr::BinaryOp { left, right, .. } => {
-                    if is_time(left) {
-                        cast(right);
-                    } else if is_time(right) {
-                        cast(left);
+                    if let Some(ty) = is_time(left) {
+                        cast(right, ty);
+                    } else if let Some(ty) = is_time(right) {
+                        cast(left, ty);
                     }
                 }
-                ast::Expr::Between { expr, low, high, .. } if is_time(expr) => {
-                    cast(low);
-                    cast(high);
+                ast::Expr::Between { expr, low, high, .. } => {
+                    if let Some(ty) = is_time(expr) {
+                        cast(low, ty);
+                        cast(high, ty);
+                    }
                 }
-                ast::Expr::InList { expr, list, .. } if is_time(expr) => list.iter_mut().for_each(cast),
+                ast::Expr::InList { expr, list, .. } => {
+                    if let Some(ty) = is_time(expr) {
+                        list.iter_mut().for_each(|side| cast(side, ty));
+                    }
+                }
                 _ => {}
             }
             ControlFlow::Continue(())
         }
     }
-    let _ = expr.walk_mut(&mut Walk(table));
+    let _ = expr.walk_mut(&mut Walk(of));
 }
 
 /// All such literals with their casts.

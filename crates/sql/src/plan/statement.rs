@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::sql::sqlparser::ast::{self, Statement, Value, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use parking_lot::Mutex;
 use resurgam_ast::AstWalk;
 use resurgam_engine::Database;
@@ -25,9 +25,11 @@ use crate::pg::bounded::{Bounded, PARSER_LEVELS_MAX};
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::pg::user_functions::UserFunction;
+use crate::pg::user_types::is_marker;
 use crate::plan::analyze;
 use crate::plan::call::{self, CallPlan};
 use crate::plan::estimate::shown::Shown;
+use crate::plan::lookup::no_schema;
 use crate::plan::params::placeholder_index;
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
@@ -184,6 +186,24 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Parsed>, SqlError> {
     Ok(parse_known(text)?.into_iter().map(Parsed::Known).collect())
 }
 
+/// `3F000` for what stands in the place of a schema in definitions that are kept, and in no statement of a client.
+pub(crate) fn refuse_markers(text: &str) -> Result<(), SqlError> {
+    // As they are written here: in small letters.
+    if !text.contains("pg_type_") && !text.contains("pg_function_") {
+        return Ok(());
+    }
+    let Ok(tokens) = crate::pg::lexer::tokens(text) else { return Ok(()) };
+    let tokens: Vec<_> = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
+    for pair in tokens.windows(2) {
+        if let (Token::Word(word), Token::Period) = (&pair[0].token, &pair[1].token)
+            && is_marker(&word.value)
+        {
+            return Err(no_schema(&word.value));
+        }
+    }
+    Ok(())
+}
+
 /// As [`parse`], of what the parser knows.
 pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let failed = |error: &_| errors::from_parser(error, text);
@@ -196,9 +216,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let symmetric = crate::parse::symmetric::tokens(text);
     let tokens = match symmetric.clone().or_else(|| crate::parse::words::with_signs_apart(text)) {
         Some(tokens) => tokens,
-        None => Tokenizer::new(&PostgreSqlDialect {}, text)
-            .tokenize_with_location()
-            .map_err(|error| failed(&ParserError::from(error)))?,
+        None => crate::pg::lexer::tokens(text).map_err(|error| failed(&ParserError::from(error)))?,
     };
     let tokens = crate::parse::adjacent::joined(tokens);
     crate::parse::numbers::refuse_junk(&tokens, text)?;

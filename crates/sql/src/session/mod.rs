@@ -1144,6 +1144,7 @@ impl Session {
         self.read_since = None;
         self.time_runs();
         self.count_text(sql)?;
+        statement::refuse_markers(sql)?;
         let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
         if let Some(lifted) = lifted {
             let kept = self.kept(&lifted.text, &lifted.oids);
@@ -1280,7 +1281,9 @@ impl Session {
         self.time_runs();
         let counted = self.count_text(sql);
         let types = self.type_source();
-        let prepared = counted.and_then(|()| user_types::with(&types, || self.prepare_text(sql, param_types)));
+        let prepared = counted
+            .and_then(|()| statement::refuse_markers(sql))
+            .and_then(|()| user_types::with(&types, || self.prepare_text(sql, param_types)));
         match prepared.and_then(|prepared| self.keep(name, prepared, param_types.to_vec(), None)) {
             Ok(()) => Ok(()),
             Err(error) => {

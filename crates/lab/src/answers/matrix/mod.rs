@@ -41,6 +41,9 @@ pub struct Options {
     /// Which ones these are
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// The zone of both sessions
+    #[arg(long, default_value = "UTC")]
+    timezone: String,
     /// Differences that are shown
     #[arg(long, default_value_t = 60)]
     shown: usize,
@@ -91,7 +94,8 @@ pub fn run(options: &Options) -> Result<()> {
     let resurgam = Server::create(Kind::Resurgam, &options.common, work.path())?;
     let make = "CREATE DATABASE matrix TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'";
     postgres.client()?.query(make)?;
-    let settings = ["SET synchronous_commit = off", "SET timezone = 'UTC'"];
+    let zone = format!("SET timezone = '{}'", options.timezone);
+    let settings = ["SET synchronous_commit = off", zone.as_str()];
     let mut run = Run {
         options,
         theirs: Side::connect(postgres.port, "matrix", &[settings[0], settings[1], "SET jit = off"])?,

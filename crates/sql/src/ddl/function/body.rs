@@ -42,8 +42,8 @@ impl Session {
             "0A000" => unsupported("BEGIN ATOMIC with a query that locks or writes"),
             _ => error,
         })?;
-        let extensions = qualify(query.as_mut(), &self.lookup(txn))?;
-        self.keep_extensions(txn, &extensions.extensions).await?;
+        let called = qualify(query.as_mut(), &self.lookup(txn))?;
+        self.keep_called(txn, &called).await?;
         self.fix_times_of(&mut query).await?;
         let source = Source::Text(String::new());
         let function = Arc::new(UserFunction {

@@ -115,6 +115,11 @@ fn refuse_arrays_of_bits(from: Type, to: Type) -> Result<()> {
     }
 }
 
+/// Whether values of a type are shown in the zone of whoever looks at them.
+pub(super) fn is_shown_in_zone(ty: u32) -> bool {
+    matches!(ty, oid::TIMESTAMPTZ | oid::TSTZRANGE | oid::TIMESTAMPTZ_ARRAY | oid::TSTZRANGE_ARRAY)
+}
+
 /// Words that a date or time can be, whose values are those of the day.
 fn is_of_the_day(text: &str) -> bool {
     let text = text.trim().to_ascii_lowercase();
@@ -252,7 +257,19 @@ impl Analyzer<'_> {
         }
         let by_session = match to.oid {
             oid::DATE | oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ if is_of_the_day(&text) => true,
-            oid::TIMESTAMPTZ | oid::TIMETZ => {
+            oid::DATERANGE | oid::TSRANGE | oid::TSTZRANGE if is_of_the_day(&text) => true,
+            oid::DATE_ARRAY | oid::TIMETZ_ARRAY | oid::TIMESTAMP_ARRAY | oid::TIMESTAMPTZ_ARRAY
+                if is_of_the_day(&text) =>
+            {
+                true
+            }
+            oid::DATERANGE_ARRAY | oid::TSRANGE_ARRAY | oid::TSTZRANGE_ARRAY if is_of_the_day(&text) => true,
+            oid::TIMESTAMPTZ
+            | oid::TIMETZ
+            | oid::TSTZRANGE
+            | oid::TIMESTAMPTZ_ARRAY
+            | oid::TIMETZ_ARRAY
+            | oid::TSTZRANGE_ARRAY => {
                 let elsewhere = Zone::parse("Asia/Tokyo").unwrap_or_default();
                 let read = |zone: &Zone| decode_param(to.oid, Format::Text, Some(text.as_bytes()), zone).ok();
                 read(&Zone::Utc) != read(&elsewhere)

@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use resurgam_dialect::{Call, CallKind, CastContext, FIRST_EXTENSION_OID, FIRST_OWN_OID, TypeId, Variadic};
 
 use super::bound::{Bound, Type};
-use super::coerce::{catalog, sql_error};
+use super::coerce::{catalog, is_shown_in_zone, sql_error};
 use super::expr::{Clause, arguments, function_name, plain_args};
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
@@ -400,8 +400,19 @@ impl Analyzer<'_> {
             "concat" | "concat_ws" | "format" => {
                 // The first of these two is a text by its declaration, and such a value is none by itself.
                 let texts = usize::from(name != "concat");
-                let shown = |(at, arg)| if at < texts { Ok(arg) } else { self.by_name(arg) };
+                let shown = |(at, arg): (usize, Bound)| match () {
+                    () if at < texts => Ok(arg),
+                    () if is_shown_in_zone(arg.ty.oid) => self.cast_as(arg, Type::TEXT, CastContext::Explicit),
+                    () => self.by_name(arg),
+                };
                 args.into_iter().enumerate().map(shown).collect::<Result<Vec<_>>>()?
+            }
+            "array_to_string" => {
+                let mut args = args;
+                if let Some(first) = args.first_mut().filter(|arg| is_shown_in_zone(arg.ty.oid)) {
+                    *first = self.cast_as(first.clone(), Type::of(oid::TEXT_ARRAY), CastContext::Explicit)?;
+                }
+                args
             }
             // In PostgreSQL they are functions in SQL with a cast in them.
             "quote_literal" | "quote_nullable" => {

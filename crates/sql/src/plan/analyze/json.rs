@@ -29,7 +29,7 @@ pub(super) fn is_json_aggregate(name: &str) -> bool {
 
 /// Whether values have times in the session's zone.
 fn is_zoned(field: &Field) -> bool {
-    field_oid(field) == oid::TIMESTAMPTZ
+    matches!(field_oid(field), oid::TIMESTAMPTZ | oid::TSTZRANGE)
         || match field.data_type() {
             DataType::List(item) => is_zoned(item),
             DataType::Struct(fields) => fields.iter().any(|field| is_zoned(field)),
