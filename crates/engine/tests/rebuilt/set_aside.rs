@@ -1,13 +1,11 @@
 //! A page that redo cannot mend is set aside when the log gets too long for it: the log goes, the rest
 //! goes on, and what the file holds of that page is never taken for current unless it is.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::open::open_as;
-use common::{key, row, rows_table};
+use crate::common::open::open_as;
+use crate::common::{key, row, rows_table};
 use resurgam_engine::*;
 use resurgam_page::PageBuf;
 use resurgam_vfs::{Failing, FaultPlan, OpenMode, SimVfs, Vfs};

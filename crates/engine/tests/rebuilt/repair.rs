@@ -1,13 +1,11 @@
 //! Pages that are damaged, older than they were written, or not there at all: rebuilt from the log where it has
 //! what that takes, and otherwise an error; never other rows.
 
-mod common;
-
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use common::open::open_recovered as open;
-use common::{key, row};
+use crate::common::open::open_recovered as open;
+use crate::common::{key, row};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, Lie, LyingWrite, OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FolderStore, Store, StoreResult, Upload};

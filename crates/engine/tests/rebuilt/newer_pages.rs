@@ -1,12 +1,10 @@
 //! Pages that are newer than the log: its end is lost, or files of different times are together. They are
 //! refused with both positions; what they do not concern is served.
 
-mod common;
-
 use std::path::Path;
 
-use common::open::open_as;
-use common::{key, row, rows_table};
+use crate::common::open::open_as;
+use crate::common::{key, row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 

@@ -10,9 +10,9 @@ use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
 use resurgam_xstore::{FolderStore, Store};
 
-pub use super::common::read;
-use super::common::{key, row};
-use super::rng::Rng;
+pub use crate::common::read;
+use crate::common::{key, row};
+use crate::rng::Rng;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 pub const ROWS: i64 = 2500;

@@ -1,6 +1,5 @@
 //! Files that are lost, restored segment by segment from archive and log: on demand, in the background, across crashes.
 
-#[path = "restore/support.rs"]
 mod support;
 
 use std::path::Path;

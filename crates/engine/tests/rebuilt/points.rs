@@ -1,24 +1,18 @@
 //! Points in time: every row is what it was, at many points of random histories; what was unfinished is not, what was in doubt
 //! still is; crashes while the folder is made leave nothing, or all of it.
 
-mod common;
-#[path = "points/history.rs"]
-mod history;
-#[allow(dead_code)]
-#[path = "harness/rng.rs"]
-mod rng;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use history::{ARCHIVE, DIR, History, Point, Rows, Shape, apply, open, read};
+use crate::common;
+use crate::history::{ARCHIVE, DIR, History, Point, Rows, Shape, apply, open, read};
+use crate::rng::Rng;
 use resurgam_archive::{Archive, History as Records, Lease, View};
 use resurgam_engine::*;
 use resurgam_log::{LogEnd, LogReader};
 use resurgam_recovery::{AnalysisSource, CheckpointState, ControlFile, Highest, Told, analyse_from};
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FolderStore, Store};
-use rng::Rng;
 
 fn vfs(history: &History) -> Arc<dyn Vfs> {
     Arc::new(history.sim.clone())

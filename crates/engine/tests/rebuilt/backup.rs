@@ -12,11 +12,9 @@ use resurgam_page::{PageBuf, PageType};
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FaultyStore, FolderStore, Misdeed, Store, StoreCall, StoreErrorKind, StoreResult, Upload};
 
-#[path = "harness/backed_up.rs"]
-mod backed_up;
-mod common;
-use common::open::open_recovered as open;
-use common::{key, row};
+use crate::backed_up;
+use crate::common::open::open_recovered as open;
+use crate::common::{key, row};
 
 const PAGE: usize = limits::PAGE_SIZE;
 const ARCHIVE: &str = "/disk5/archive";

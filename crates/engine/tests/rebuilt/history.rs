@@ -8,8 +8,8 @@ use std::time::Duration;
 use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
 
-use super::common::{key, row};
-use super::rng::Rng;
+use crate::common::{key, row};
+use crate::rng::Rng;
 
 pub const DIR: &str = "/db";
 pub const ARCHIVE: &str = "/disk5/archive";

@@ -3,22 +3,16 @@
 //!
 //! `RESURGAM_CHAIN_SEEDS=n` makes n histories.
 
-#[path = "chains/machine.rs"]
 mod machine;
-
-mod common;
-#[allow(dead_code)]
-#[path = "harness/rng.rs"]
-mod rng;
 
 use std::path::Path;
 use std::time::Duration;
 
+use crate::rng::Rng;
 use machine::*;
 use resurgam_archive::{ParentBase, ParentRecord};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
-use rng::Rng;
 
 const FOREVER: Duration = Duration::ZERO;
 

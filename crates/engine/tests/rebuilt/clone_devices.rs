@@ -3,25 +3,18 @@
 //!
 //! `RESURGAM_DEVICE_SEEDS=n` makes n histories, `RESURGAM_FIRST_SEED=s` says which is the first.
 
-mod common;
-#[allow(dead_code)]
-#[path = "points/history.rs"]
-mod history;
-#[allow(dead_code)]
-#[path = "harness/rng.rs"]
-mod rng;
-
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use common::hooked::{Call, Hooked};
-use history::{ARCHIVE, DIR, History, Rows, Shape, open, read};
+use crate::common;
+use crate::common::hooked::{Call, Hooked};
+use crate::history::{ARCHIVE, DIR, History, Rows, Shape, open, read};
+use crate::rng::Rng;
 use resurgam_archive::{Archive, Lease, LeaseKind};
 use resurgam_engine::*;
 use resurgam_page::{PageBuf, PageType};
 use resurgam_vfs::{Failing, FaultPlan, OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FolderStore, Store};
-use rng::Rng;
 
 const MADE: &str = "/new/clone";
 const OWN_ARCHIVE: &str = "/disk6/archive";

@@ -1,15 +1,13 @@
 //! Retention with a database at work: what the recovery window promises can be restored, row by row, whatever was given up and
 //! left out; what is older is gone; clones, unfinished transactions and the repair of pages go on.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::open::small_log;
-use common::{read, row, rows_table};
+use crate::common::open::small_log;
+use crate::common::{self, read, row, rows_table};
 use resurgam_archive::{Archive, Lease, list_backups, verify};
 use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};

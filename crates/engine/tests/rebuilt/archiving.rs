@@ -1,8 +1,6 @@
 //! The log's way into an archive: what is in it is the log; it goes on after a restart; a store that fails, is full or
 //! cannot be reached slows writers down and fails none; an archive that is not this log's is refused.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +11,8 @@ use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FaultyStore, FolderStore, Misdeed, StoreCall, StoreErrorKind};
 
-use common::open::open_as as open_with;
-
-#[path = "harness/archived.rs"]
-mod archived;
+use crate::archived;
+use crate::common::open::open_as as open_with;
 
 const PLACE: &str = "/disk5/archive";
 const WAIT: Duration = Duration::from_secs(60);
