@@ -1,17 +1,13 @@
 //! Pages of the tree of pending frees that are damaged: the sweep goes on without them, and forgets
 //! who cannot have an entry there.
 
-#[path = "traps/support.rs"]
-#[allow(dead_code)]
-mod support;
-
 use std::path::Path;
 
 use resurgam_engine::*;
 use resurgam_page::{PageBuf, PageType};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
-use support::{DIR, commit, create, insert, open_as, options, update, verify};
+use crate::support::{DIR, commit, create, insert, open_as, options, update, verify};
 
 fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
     open_as(vfs, Options { accelerated_database_recovery: !traditional, ..options() })

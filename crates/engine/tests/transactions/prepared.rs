@@ -1,12 +1,10 @@
 //! Prepared transactions: in doubt across restarts, in both modes.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use common::open::open_as;
-use common::{key, row, rows_table};
+use crate::common::open::open_as;
+use crate::common::{key, row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs};
 

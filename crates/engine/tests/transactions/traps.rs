@@ -13,21 +13,11 @@
 //!
 //! Everything runs in one thread on the simulated disk, so each test is the same each time.
 
-#[path = "traps/full.rs"]
 mod full;
-#[path = "traps/halloween.rs"]
 mod halloween;
-#[path = "traps/in_doubt.rs"]
 mod in_doubt;
-#[path = "traps/marks.rs"]
 mod marks;
-#[path = "traps/moved.rs"]
 mod moved;
-#[path = "traps/rehomed.rs"]
 mod rehomed;
-#[path = "traps/support.rs"]
-mod support;
-#[path = "traps/unreadable.rs"]
 mod unreadable;
-#[path = "traps/unredone.rs"]
 mod unredone;

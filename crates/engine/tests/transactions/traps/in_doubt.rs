@@ -3,7 +3,7 @@
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use super::support::*;
+use crate::support::*;
 
 const ROWS: i64 = 6000;
 

@@ -1,14 +1,10 @@
 //! Updates that leave a large value as it is do not write it anew, and the value lives as long as a version that has
 //! it: through rollbacks, savepoints, the cleaner, statements that are taken back, restarts and power losses.
 
-#[path = "traps/support.rs"]
-#[allow(dead_code)]
-mod support;
-
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs};
 
-use support::*;
+use crate::support::*;
 
 const LONG: usize = 20_000;
 

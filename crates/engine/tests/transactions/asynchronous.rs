@@ -1,12 +1,10 @@
 //! Commits that are acknowledged before they are durable: how soon they are, and what they show of
 //! others'.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::open::open_as;
-use common::{row, rows_table};
+use crate::common::open::open_as;
+use crate::common::{row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 

@@ -1,12 +1,10 @@
 //! Rollback by undo: short transactions, and the traditional mode with its restart.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::open::open_as as open;
-use common::{key, row, rows_table};
+use crate::common::open::open_as as open;
+use crate::common::{key, row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs};
 

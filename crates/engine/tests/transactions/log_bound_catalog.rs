@@ -1,14 +1,12 @@
 //! The bound of the log holds for whatever writes to the catalog as well: definitions, objects, views, statistics, and
 //! values of sequences, which are logged by whoever asks for them.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::open::open_as;
-use common::{ascending, row, rows_table};
+use crate::common::open::open_as;
+use crate::common::{self, ascending, row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::{Failing, FaultPlan, SimVfs};
 

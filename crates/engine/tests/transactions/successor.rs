@@ -1,14 +1,12 @@
 //! Rows are followed to other primary keys, against a model of who is where.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::{open_as, small_log};
+use crate::common::open::{open_as, small_log};
 
 const KEYS: i64 = 7;
 

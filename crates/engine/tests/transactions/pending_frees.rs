@@ -1,8 +1,6 @@
 //! Freeing what was dropped: in parts, so that it can be stopped anywhere, goes on where it was,
 //! and takes as little memory for a million pending frees as for one.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +8,7 @@ use std::time::{Duration, Instant};
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::open_recovered;
+use crate::common::open::open_recovered;
 
 fn open(vfs: &SimVfs) -> Result<Database> {
     let options = Options {

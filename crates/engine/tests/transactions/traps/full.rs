@@ -6,7 +6,7 @@ use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 use std::path::Path;
 
-use super::support::*;
+use crate::support::*;
 
 fn used(vfs: &SimVfs) -> Result<u64> {
     let mut total = 0;

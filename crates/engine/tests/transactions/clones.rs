@@ -1,16 +1,14 @@
 //! A handle of a transaction is cloned and used by several threads: what one of them writes while
 //! another ends the transaction is part of it, or is refused; it never lands behind its end.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::hooked::{Call, Hooked};
-use common::open::open_as;
-use common::{row, rows_table};
+use crate::common::hooked::{Call, Hooked};
+use crate::common::open::open_as;
+use crate::common::{row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 

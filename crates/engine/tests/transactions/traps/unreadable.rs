@@ -8,7 +8,7 @@ use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 use std::sync::Arc;
 
-use super::support::*;
+use crate::support::*;
 
 /// The leaf of a row, by what is read to get at it.
 fn leaf_of(vfs: &Watched, id: i64) -> Result<u64> {

@@ -5,7 +5,7 @@ use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
 use std::path::Path;
 
-use super::support::*;
+use crate::support::*;
 
 /// A disk after a power loss that hit `rows` committed rows, none of which is in the data
 /// file as it should be.

@@ -5,7 +5,7 @@
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use super::support::*;
+use crate::support::*;
 
 fn off_row() -> Options {
     let versions = VersionCaps { in_row: false, ..VersionCaps::default() };

@@ -1,11 +1,9 @@
 //! Verifying a database right after its open, while its own threads learn what is in the files.
 
-mod common;
-
 use std::time::Duration;
 
-use common::open::open_as;
-use common::{key, row, rows_table};
+use crate::common::open::open_as;
+use crate::common::{key, row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 

@@ -15,7 +15,7 @@ use resurgam_page::{LeafRecord, PageBuf, PageType, op, space};
 use resurgam_recovery::ControlFile;
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 
-use super::support::*;
+use crate::support::*;
 
 /// Work of all kinds: updates, deletes, inserts, splits, off-row versions, rollbacks,
 /// sweeps with merges.

@@ -1,12 +1,10 @@
 //! A row version of a transaction whose id was never given out: it is neither committed nor aborted, but damage, which no reader and no
 //! writer passes over in silence. (The page is one that nothing else tells: sealed, and as of an LSN that the log has.)
 
-mod common;
-
 use std::path::Path;
 
-use common::open::{open, open_recovered, small};
-use common::{key, row, rows_table};
+use crate::common::open::{open, open_recovered, small};
+use crate::common::{self, key, row, rows_table};
 use resurgam_base::SlotId;
 use resurgam_engine::*;
 use resurgam_page::{PageBuf, PageType, leaf};

@@ -1,12 +1,10 @@
 //! Rows of prepared transactions whose earlier versions a restart has lost (traditional mode).
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::open::open_as as open;
-use common::{key, row, rows_table};
+use crate::common::open::open_as as open;
+use crate::common::{key, row, rows_table};
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 

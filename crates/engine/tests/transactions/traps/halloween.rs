@@ -4,7 +4,7 @@
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use super::support::*;
+use crate::support::*;
 
 /// `UPDATE t SET id = id + by`, row by row while the scan goes on. Returns rows changed.
 fn move_all(tx: &Transaction, by: i64) -> Result<u64> {

@@ -10,7 +10,7 @@ use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::support::*;
+use crate::support::*;
 
 /// Committed rows with gaps between their ids, about ten a page.
 fn filled(vfs: &Watched, ids: i64) -> Result<(Database, Rows)> {

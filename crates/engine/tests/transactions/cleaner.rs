@@ -1,17 +1,13 @@
 //! The cleaner: what it leaves, what it frees without a sweep, what it goes on with after a
 //! crash, several threads and several callers, and what operators see of it.
 
-#[path = "traps/support.rs"]
-#[allow(dead_code)]
-mod support;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::*;
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
-use support::*;
 
 /// Every earlier version goes off-row.
 fn off_row() -> Options {

@@ -2,12 +2,10 @@
 //! is remembered by stays small: definitions are rows, and what is to be freed is in the pending frees
 //! (see docs/slog.md).
 
-mod common;
-
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::open_as;
+use crate::common::open::open_as;
 
 fn open(vfs: &SimVfs, accelerated: bool) -> Result<Database> {
     let options = Options {

@@ -1,11 +1,9 @@
 //! Bytes of log for a row that is inserted, updated in a number of four bytes, or deleted, from the statement to the record: what
 //! docs/measurements/log-bytes.md says (`examples/log_bytes.rs` measures it), of fewer rows.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::open::{open_as, small};
+use crate::common::open::{open_as, small};
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 

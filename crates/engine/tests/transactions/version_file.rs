@@ -1,15 +1,13 @@
 //! The version store in a file of its own: made, found again, moved, missing, damaged,
 //! foreign, given up; out of space; pages made ready.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, OpenMode, RealVfs, SimVfs, Vfs};
 
-use common::open::open_as;
+use crate::common::open::open_as;
 
 const FILE: &str = "/disk2/versions";
 const OTHER: &str = "/disk3/moved";

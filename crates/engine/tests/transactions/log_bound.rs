@@ -2,14 +2,12 @@
 //! needed to roll the transaction back. (In the traditional mode it is, and small
 //! transactions are what the log is bounded beside.)
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::hooked::{Call, Hooked};
+use crate::common::hooked::{Call, Hooked};
 use resurgam_engine::*;
 use resurgam_vfs::{Failing, FaultPlan, SimVfs, Vfs};
 

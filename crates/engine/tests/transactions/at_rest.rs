@@ -1,14 +1,12 @@
 //! A database at rest: what its sweeps read does not grow with it, and what is marked meanwhile is
 //! found all the same. And the sizes of what is in a database.
 
-mod common;
-
 use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::{open_as, small};
+use crate::common::open::{open_as, small};
 
 fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
     open_as(vfs, Options { buffer_bytes: 16 << 20, ..small(traditional) })
