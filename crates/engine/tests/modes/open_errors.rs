@@ -1,15 +1,13 @@
 //! Folders that cannot be opened: each a clear error that names what is wrong, and none of
 //! them is changed by the attempt.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
-use common::open::{is_traditional, open_as, small_log};
+use crate::common::open::{is_traditional, open_as, small_log};
 
 fn options() -> Options {
     Options {

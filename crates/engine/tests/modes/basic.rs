@@ -1,11 +1,9 @@
 //! The embedded API on a simulated disk, inline: rows, indexes, conflicts, reopening.
 
-mod common;
-
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::{is_traditional, open_as, small_log};
+use crate::common::open::{is_traditional, open_as, small_log};
 
 fn options() -> Options {
     small_log(is_traditional())

@@ -1,10 +1,8 @@
 //! Work cut off in its middle, and definitions changed behind a transaction's back: cases that
 //! a review found, each of which failed before it was fixed.
 
-mod common;
-
-use common::hooked::{Call, Hooked};
-use common::open::{is_traditional, open_as};
+use crate::common::hooked::{Call, Hooked};
+use crate::common::open::{is_traditional, open_as};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! Tables that are used as queues: rows come at one end and are taken from the other, and who takes the next one does not walk
 //! over all that were taken before (`engine/src/met_ghosts.rs`). Without background threads, so that nobody else removes them.
 
-mod common;
 #[path = "queues/model.rs"]
 mod model;
 
@@ -9,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use common::{key, row};
+use crate::common::{key, row};
 use model::{made, open};
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;

@@ -1,13 +1,11 @@
 //! Looking at what others have committed meanwhile.
 
-mod common;
-
 use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::SimVfs;
 
-use common::open::{is_traditional, open_as, small_log};
+use crate::common::open::{is_traditional, open_as, small_log};
 
 fn open(vfs: &SimVfs) -> Result<Database> {
     open_as(vfs, small_log(is_traditional()))
