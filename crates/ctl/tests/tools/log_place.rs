@@ -1,11 +1,9 @@
 //! A database whose log has a folder of its own is printed and checked like any other.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use resurgam_ctl::*;
 use resurgam_engine::{Database, Isolation, Options};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};

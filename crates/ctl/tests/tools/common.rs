@@ -1,5 +1,4 @@
 //! Databases made by the engine on a simulated disk: the same seed, the same bytes.
-#![allow(dead_code)]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! The checker: sound folders are sound, clean or crashed; planted damage is found, and named.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use resurgam_base::{ObjectId, PageId, SlotId};
 use resurgam_ctl::{Severity, inspect_catalog};
 use resurgam_engine::{

@@ -1,9 +1,7 @@
 //! The printers' output for a small database of a fixed seed, compared with files in
 //! `tests/golden`. `RESURGAM_BLESS=1 cargo test -p resurgam-ctl` writes them anew.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use resurgam_base::{Lsn, PageId, Result, TxId};
 use resurgam_ctl::*;
 use resurgam_engine::Isolation;

@@ -1,8 +1,6 @@
 //! Whatever happens to the files, the tools end, do not panic and write nothing.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use resurgam_base::PageId;

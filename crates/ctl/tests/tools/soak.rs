@@ -1,9 +1,7 @@
 //! Random work with power losses at random moments: whatever a crash leaves is sound, also
 //! one during recovery or cleaning. `RESURGAM_SOAK=N` runs N seeds.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use resurgam_engine::*;
