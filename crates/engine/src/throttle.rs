@@ -21,7 +21,7 @@
 //! besides the rest of the last segment and the segments that were made ready, and in the traditional mode what
 //! unfinished transactions need to be undone, and what undoing them logs: it does not wait, since nobody else gives their log
 //! back. For a change it is a record of some 100 bytes and what the change has replaced, which is in the change's own record as well: at most
-//! a third more than that (`tests/log_bytes.rs`).
+//! a third more than that (`tests/transactions/log_bytes.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

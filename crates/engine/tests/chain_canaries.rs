@@ -1,6 +1,6 @@
 //! Mistakes on the way from a database to those that it was made of are noticed.
 
-#[path = "chains/machine.rs"]
+#[path = "rebuilt/chains/machine.rs"]
 #[allow(dead_code)]
 mod machine;
 

@@ -1,7 +1,7 @@
 //! A mistake in counting, made on purpose: the comparison with a plain map notices it.
 
 mod common;
-#[path = "queues/model.rs"]
+#[path = "modes/queues/model.rs"]
 mod model;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -2,7 +2,7 @@
 //! transactions are reverted and forgotten all the same, before and after restarts; pages that cannot be read keep
 //! those that can be on them; nothing is given out of the interval; and all is well when the map is.
 
-#[path = "traps/support.rs"]
+#[path = "transactions/support.rs"]
 #[allow(dead_code)]
 mod support;
 

@@ -1,7 +1,7 @@
 //! A log that is truncated although somebody holds it is noticed: by the archive that lags, by a backup that waits for it, and by the
 //! restore of a device that died meanwhile.
 
-#[path = "restore/support.rs"]
+#[path = "rebuilt/restore/support.rs"]
 #[allow(dead_code)]
 mod support;
 

@@ -2,7 +2,7 @@
 //!
 //! `RESURGAM_FIRST_SEED=s` makes other histories.
 
-#[path = "restore/support.rs"]
+#[path = "rebuilt/restore/support.rs"]
 #[allow(dead_code)]
 mod support;
 

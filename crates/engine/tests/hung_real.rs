@@ -1,7 +1,7 @@
 //! A device that really hangs: an ext4 file system in an image that is frozen (`fsfreeze`), so that writes and syncs do not end. Needs
 //! Linux, root, and a loop device; skipped elsewhere.
 
-#[path = "restore/support.rs"]
+#[path = "rebuilt/restore/support.rs"]
 #[allow(dead_code)]
 mod support;
 

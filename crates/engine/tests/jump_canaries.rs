@@ -1,7 +1,7 @@
 //! Mistakes in jumping over rows that were deleted, made on purpose: the comparison with a plain map notices each.
 
 mod common;
-#[path = "queues/model.rs"]
+#[path = "modes/queues/model.rs"]
 mod model;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,6 +1,6 @@
 //! A restore that is wrong on purpose is noticed: each planted mistake makes schedules fail.
 
-#[path = "restore/support.rs"]
+#[path = "rebuilt/restore/support.rs"]
 #[allow(dead_code)]
 mod support;
 
