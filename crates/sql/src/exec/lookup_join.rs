@@ -406,7 +406,7 @@ fn boundedness(plan: &Plan) -> u8 {
 fn boundedness_of_scan(scan: &ScanExec) -> u8 {
     let access = scan.access();
     match access.equal.len() {
-        0 => u8::from(access.low.is_some() || access.high.is_some()),
+        0 => u8::from(access.is_bounded_behind()),
         n if n == access.key_columns(&scan.table).len() => 3,
         _ => 2,
     }

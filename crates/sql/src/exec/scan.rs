@@ -41,7 +41,7 @@ use crate::exec::bridge::{self, RowColumns};
 use crate::exec::context::StatementContext;
 use crate::pg::functions::numeric;
 use crate::pg::running;
-use crate::plan::access::{self, AccessPath, Probe, ProbeKind, constant, evaluate_constant};
+use crate::plan::access::{self, AccessPath, FETCH, Probe, ProbeKind, constant, evaluate_constant};
 use crate::plan::estimate::TableEstimate;
 use crate::plan::planning::Planning;
 
@@ -146,7 +146,7 @@ impl ScanExec {
     /// The same rows (after the predicates above) by other trees whose leading columns are pinned
     /// by at least the same predicates; none if something bounds the rows read now beyond that.
     pub(crate) fn by_other_trees(&self) -> Result<Vec<Self>> {
-        if self.access.low.is_some() || self.access.high.is_some() || self.given.is_some() {
+        if self.access.is_bounded_behind() || self.given.is_some() {
             return Ok(Vec::new());
         }
         let pinned = |access: &Access| access.key_columns(&self.table)[..access.equal.len()].to_vec();
@@ -197,6 +197,24 @@ impl ScanExec {
         value.map(constant).transpose()
     }
 
+    /// Whether an index is read by how texts begin, and too many begin so for fetching the rows one by one: all do with a pattern that begins
+    /// with a wildcard; otherwise as far as is known of the column's values.
+    fn reads_too_much(&self) -> Result<bool> {
+        let (Some(index), Some(_)) = (self.access.index, &self.access.prefix) else { return Ok(false) };
+        let Some((low, high)) = self.access.prefix_bounds(evaluate_constant)? else { return Ok(false) };
+        if !self.access.equal.is_empty() {
+            return Ok(false);
+        }
+        let (Some(low), Some(column)) = (low, self.table.indexes[index].columns.first()) else { return Ok(true) };
+        let Some(of) = &self.estimate else { return Ok(false) };
+        let (Some(less), Some(below)) =
+            (of.below(*column, &low), high.map_or(Some(1.0), |high| of.below(*column, &high)))
+        else {
+            return Ok(false);
+        };
+        Ok((below - less) * FETCH > 1.0)
+    }
+
     fn properties_of(
         table: &Table,
         columns: &[usize],
@@ -237,6 +255,10 @@ impl ScanExec {
         config: &Arc<ConfigOptions>,
     ) -> Result<Vec<PhysicalSortExpr>> {
         let mut out = Vec::new();
+        // Which tree is read is decided when the scan begins.
+        if access.prefix.is_some() && access.index.is_some() {
+            return Ok(out);
+        }
         for (column, order) in access.order(table) {
             let Some(at) = columns.iter().position(|&c| c == column) else {
                 if access.pinned(table).any(|c| c == column) {
@@ -332,19 +354,23 @@ impl ExecutionPlan for ScanExec {
             return internal_err!("a scan has one partition, not {partition}");
         }
         let statement = StatementContext::of(&task)?;
+        let mut scan = self.clone();
+        if self.given.is_none() && self.reads_too_much()? {
+            scan.access = Access { backward: self.access.backward, ..Access::default() };
+        }
         let mut ranges = match &self.given {
             Some(given) => given.to_vec(),
             None if Planning::of(task.session_config()).read_small_tables => {
-                self.access
+                scan.access
                     .ranges_worth(&self.table, evaluate_constant, || statement.view.row_count_estimate(&self.table))?
             }
-            None => self.access.ranges(&self.table, evaluate_constant)?,
+            None => scan.access.ranges(&self.table, evaluate_constant)?,
         };
         if !self.access.backward {
             ranges.reverse(); // taken from the end
         }
         let reader = Reader {
-            scan: self.clone(),
+            scan,
             view: statement.view.clone(),
             statement,
             ranges,

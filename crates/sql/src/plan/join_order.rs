@@ -562,6 +562,7 @@ impl Input {
                 _ if path.is_one() => ONE,
                 _ if !path.equal.is_empty() => EQUAL,
                 (Some(_), Some(_)) => BETWEEN,
+                _ if path.prefix.is_some() => BETWEEN,
                 _ => UNBOUNDED,
             };
             bounds = (class, Reverse(path.score()));

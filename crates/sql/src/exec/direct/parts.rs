@@ -317,7 +317,7 @@ impl<'p> Parts<'p> {
                         }
                         _ => false,
                     },
-                    ProbeKind::InArray(_) => false,
+                    ProbeKind::InArray(_) | ProbeKind::Prefix { .. } => false,
                     ProbeKind::Above { value, inclusive } => is(&path.low, value, *inclusive),
                     ProbeKind::Below { value, inclusive } => is(&path.high, value, *inclusive),
                 }

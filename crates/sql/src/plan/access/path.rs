@@ -46,6 +46,8 @@ pub(crate) struct AccessPath<V> {
     /// Bounds of the key column after those, and whether they are inclusive.
     pub low: Option<(V, bool)>,
     pub high: Option<(V, bool)>,
+    /// How its texts begin, instead of bounds, and whether that is a pattern of LIKE.
+    pub prefix: Option<(V, bool)>,
     /// Nor are rows wanted in which that column is NULL.
     pub not_null: bool,
     /// Rows are read from the end.
@@ -95,7 +97,8 @@ impl<V> KeyValues<V> {
 
 impl<V> Default for AccessPath<V> {
     fn default() -> Self {
-        Self { index: None, equal: Vec::new(), low: None, high: None, not_null: false, backward: false, whole: false }
+        let (low, high, prefix) = (None, None, None);
+        Self { index: None, equal: Vec::new(), low, high, prefix, not_null: false, backward: false, whole: false }
     }
 }
 
@@ -173,7 +176,12 @@ impl<V> AccessPath<V> {
 
     /// Whether anything bounds the rows.
     pub(crate) fn is_bounded(&self) -> bool {
-        !self.equal.is_empty() || self.low.is_some() || self.high.is_some()
+        !self.equal.is_empty() || self.is_bounded_behind()
+    }
+
+    /// Whether the column after those with values is bounded.
+    pub(crate) fn is_bounded_behind(&self) -> bool {
+        self.low.is_some() || self.high.is_some() || self.prefix.is_some()
     }
 
     /// Whether at most one row has the values.
@@ -189,6 +197,7 @@ impl<V> AccessPath<V> {
     /// bounds; on a tie the clustered tree, which holds the rows themselves.
     pub(crate) fn score(&self) -> usize {
         let bounds = usize::from(self.low.is_some()) + usize::from(self.high.is_some());
+        let bounds = bounds + 2 * usize::from(self.prefix.is_some());
         let whole = usize::from(self.whole) * 100;
         let score = self.equal.len() * 4 + bounds + whole;
         score * 2 + usize::from(self.index.is_none() && score > 0)
@@ -214,6 +223,7 @@ impl<V> AccessPath<V> {
         let bounds = columns.get(self.equal.len()).map_or(1.0, |_| match (&self.low, &self.high) {
             (Some(_), Some(_)) => PART_BETWEEN,
             (Some(_), None) | (None, Some(_)) => PART_UNKNOWN,
+            (None, None) if self.prefix.is_some() => PART_BETWEEN,
             (None, None) => 1.0,
         });
         (equal * bounds).min(1.0)
@@ -237,14 +247,15 @@ impl<V> AccessPath<V> {
             Some((value, inclusive)) => Ok(Some((map(value)?, *inclusive))),
             None => Ok(None),
         };
-        let (low, high) = (bound(&self.low)?, bound(&self.high)?);
+        let (low, high, prefix) = (bound(&self.low)?, bound(&self.high)?, bound(&self.prefix)?);
         let Self { index, not_null, backward, whole, .. } = *self;
-        Ok(AccessPath { index, equal, low, high, not_null, backward, whole })
+        Ok(AccessPath { index, equal, low, high, prefix, not_null, backward, whole })
     }
 
     /// All values.
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
-        self.equal.iter().flat_map(KeyValues::exprs).chain(self.low.iter().chain(&self.high).map(|(value, _)| value))
+        let bounds = self.low.iter().chain(&self.high).chain(&self.prefix);
+        self.equal.iter().flat_map(KeyValues::exprs).chain(bounds.map(|(value, _)| value))
     }
 }
 
@@ -288,6 +299,12 @@ impl AccessPath<Expr> {
                     _ => {}
                 }
             }
+            if !path.is_bounded_behind() {
+                path.prefix = probes.iter().filter(|p| p.column == column).find_map(|probe| match &probe.kind {
+                    ProbeKind::Prefix { text, is_pattern } => Some((text.clone(), *is_pattern)),
+                    _ => None,
+                });
+            }
             break;
         }
         path.whole = unique && !columns.is_empty() && path.equal.len() == columns.len();
@@ -327,7 +344,7 @@ impl AccessPath<Expr> {
                 best = path;
             }
         }
-        let is_exact = best.low.is_none() && best.high.is_none();
+        let is_exact = !best.is_bounded_behind();
         let least = best.part_by(of, |column| of.least(column));
         if best.index.is_some() && !best.whole && is_exact && least * FETCH > 1.0 {
             return Self::default();
@@ -460,7 +477,7 @@ impl<V> AccessPath<V> {
             let ty = &table.columns[*column].ty;
             order = table.column_order(self.index, self.equal.len());
             // Of a comparison with NULL nothing comes.
-            let is_bounded = self.not_null || self.low.is_some() || self.high.is_some();
+            let is_bounded = self.not_null || self.is_bounded_behind();
             without_nulls = is_bounded && table.columns[*column].nullable;
             if let Some((expr, inclusive)) = &self.low {
                 match bridge::key_value(&value(expr)?, ty)? {
@@ -474,6 +491,13 @@ impl<V> AccessPath<V> {
                     KeyValue::Exact(datum) => high = Some((datum, *inclusive)),
                     KeyValue::Null | KeyValue::BelowAll => return Ok((Vec::new(), true)),
                     KeyValue::AboveAll | KeyValue::Unknown => is_exact = false,
+                }
+            }
+            if self.prefix.is_some() {
+                is_exact = false;
+                match self.prefix_bounds(&mut value)? {
+                    Some((from, to)) => (low, high) = (from.map(|from| (from, true)), to.map(|to| (to, false))),
+                    None => return Ok((Vec::new(), true)),
                 }
             }
         }
@@ -531,6 +555,24 @@ impl<V> AccessPath<V> {
         Ok((out, is_exact))
     }
 
+    /// The least text that begins as [`AccessPath::prefix`] says, and the least one behind all of these, as far as there are such; `None`
+    /// where no text can.
+    pub(crate) fn prefix_bounds(
+        &self,
+        mut value: impl FnMut(&V) -> Result<ScalarValue>,
+    ) -> Result<Option<(Option<Datum>, Option<Datum>)>> {
+        let Some((text, is_pattern)) = &self.prefix else { return Ok(Some((None, None))) };
+        let text = match value(text)? {
+            ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => text,
+            value if value.is_null() => None,
+            _ => return Ok(Some((None, None))),
+        };
+        let Some(text) = text else { return Ok(None) };
+        let prefix = if *is_pattern { before_wildcard(&text) } else { text };
+        let from = (!prefix.is_empty()).then(|| Datum::Text(prefix.clone()));
+        Ok(Some((from, text_behind(&prefix).map(Datum::Text))))
+    }
+
     /// As [`AccessPath::ranges`]; one that spans all of them where they are so many that going from one to
     /// the next takes longer than reading what is between, of a table of `rows` rows.
     pub(crate) fn ranges_worth(
@@ -581,7 +623,10 @@ impl<V: fmt::Display> AccessPath<V> {
         if let Some((value, inclusive)) = &self.high {
             conditions.push(format!("{next} {} {value}", if *inclusive { "<=" } else { "<" }));
         }
-        if self.not_null && self.low.is_none() && self.high.is_none() {
+        if let Some((value, is_pattern)) = &self.prefix {
+            conditions.push(format!("{next} {} {value}", if *is_pattern { "~~" } else { "^@" }));
+        }
+        if self.not_null && !self.is_bounded_behind() {
             conditions.push(format!("{next} IS NOT NULL"));
         }
         if !conditions.is_empty() {
@@ -591,10 +636,82 @@ impl<V: fmt::Display> AccessPath<V> {
     }
 }
 
+/// What every text begins with that a pattern of LIKE matches.
+fn before_wildcard(pattern: &str) -> String {
+    let mut out = String::new();
+    let mut chars = pattern.chars();
+    while let Some(next) = chars.next() {
+        match next {
+            '%' | '_' => break,
+            // What is behind it stands for itself. At the end it is an error, told where rows are compared.
+            '\\' => match chars.next() {
+                Some(escaped) => out.push(escaped),
+                None => break,
+            },
+            next => out.push(next),
+        }
+    }
+    out
+}
+
+/// The least text that is behind all those that begin with `prefix`; `None`: there is none.
+fn text_behind(prefix: &str) -> Option<String> {
+    let mut chars: Vec<char> = prefix.chars().collect();
+    while let Some(last) = chars.pop() {
+        // Between these two are no characters.
+        let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+        if let Some(next) = next {
+            chars.push(next);
+            return Some(chars.into_iter().collect());
+        }
+    }
+    None
+}
+
 /// The smallest byte string above every string that starts with `prefix`.
 fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=keep].to_vec();
     end[keep] += 1;
     Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_patterns_begin_with() {
+        for (pattern, prefix) in [
+            ("abc%", "abc"),
+            ("a_c", "a"),
+            ("%x", ""),
+            ("", ""),
+            ("exact", "exact"),
+            ("50\\%%", "50%"),
+            ("a\\_b_", "a_b"),
+            ("back\\\\slash%", "back\\slash"),
+            ("end\\", "end"),
+            ("ä€%", "ä€"),
+        ] {
+            assert_eq!(before_wildcard(pattern), prefix, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_is_behind_a_prefix() {
+        for (prefix, behind) in [
+            ("abc", Some("abd")),
+            ("", None),
+            ("\u{10ffff}", None),
+            ("a\u{10ffff}", Some("b")),
+            ("a\u{d7ff}", Some("a\u{e000}")),
+            ("\u{7f}", Some("\u{80}")),
+        ] {
+            assert_eq!(text_behind(prefix).as_deref(), behind, "{prefix:?}");
+        }
+        // All texts that begin so are before it, and it is the least such.
+        let behind = text_behind("aß").unwrap_or_default();
+        assert!("aß\u{10ffff}\u{10ffff}" < behind.as_str() && behind.as_str() <= "aà");
+    }
 }

@@ -38,6 +38,11 @@ pub(crate) enum ProbeKind {
         value: Expr,
         inclusive: bool,
     },
+    /// A text that begins as this one does: all of it, or, of a pattern of LIKE, what is before its first wildcard.
+    Prefix {
+        text: Expr,
+        is_pattern: bool,
+    },
 }
 
 impl Probe {
@@ -98,6 +103,14 @@ fn collect(table: &Table, expr: &Expr, out: &mut Vec<Probe>) {
                 out.push(Probe { column, kind: ProbeKind::In(list.clone()) });
             }
         }
+        Expr::Like(like) if !like.negated && !like.case_insensitive && like.escape_char.is_none() => {
+            prefix(table, &like.expr, &like.pattern, true, out);
+        }
+        Expr::ScalarFunction(call) if call.name() == "starts_with" => {
+            if let [value, text] = call.args.as_slice() {
+                prefix(table, value, text, false, out);
+            }
+        }
         Expr::ScalarFunction(_) => {
             let Some((value, values)) = any_of::membership(expr) else { return };
             let Some(column) = probe_column(table, value) else { return };
@@ -109,6 +122,16 @@ fn collect(table: &Table, expr: &Expr, out: &mut Vec<Probe>) {
             out.push(Probe { column, kind });
         }
         _ => {}
+    }
+}
+
+fn prefix(table: &Table, value: &Expr, text: &Expr, is_pattern: bool, out: &mut Vec<Probe>) {
+    // Of `char(n)` what is compared has its blanks, and what is kept has not.
+    if let Some(column) = probe_column(table, value)
+        && matches!(table.columns[column].ty, ColumnType::Text | ColumnType::Varchar(_))
+        && is_constant(text)
+    {
+        out.push(Probe { column, kind: ProbeKind::Prefix { text: text.clone(), is_pattern } });
     }
 }
 
