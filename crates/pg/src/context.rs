@@ -92,6 +92,7 @@ pub struct CursorRow {
     pub statement: Arc<str>,
     pub is_holdable: bool,
     pub is_binary: bool,
+    pub is_scrollable: bool,
     pub creation_time: i64,
 }
 

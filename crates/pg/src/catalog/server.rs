@@ -62,7 +62,7 @@ fn cursors(cx: &dyn PgContext, rows: &mut Rows<'_>) {
             ("statement", cursor.statement.as_ref().into()),
             ("is_holdable", cursor.is_holdable.into()),
             ("is_binary", cursor.is_binary.into()),
-            ("is_scrollable", false.into()),
+            ("is_scrollable", cursor.is_scrollable.into()),
             ("creation_time", V::Time(cursor.creation_time)),
         ]);
     }

@@ -2,11 +2,11 @@
 //!
 //! A cursor is a portal of the session, as PostgreSQL has it: FETCH may read one that Bind has made and that was begun, Execute
 //! and Describe one that was declared. Its rows are those of the moment of DECLARE, whatever its transaction writes later. It goes
-//! forward only.
+//! forward only, unless it is declared SCROLL: then the rows that it has read are kept ([`scroll`](crate::session::scroll)).
+//! (PostgreSQL lets others go back, too, if their plans can by chance.)
 //!
-//! WITH HOLD: its rows are computed by DECLARE and kept in memory, within what a session may keep
-//! ([`kept`](crate::session::kept)). PostgreSQL computes them at COMMIT: the same rows. It goes with its transaction if that is
-//! rolled back, otherwise with CLOSE or the session.
+//! WITH HOLD: its rows are computed by DECLARE and kept likewise. PostgreSQL computes them at COMMIT: the same rows. It goes with
+//! its transaction if that is rolled back, otherwise with CLOSE or the session.
 
 use std::sync::Arc;
 
@@ -16,12 +16,14 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::StatementKind;
 
 use crate::dml::Around;
+use crate::exec::memory;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::plan::statement::{Kind, Prepared, parse_known};
-use crate::session::Session;
-use crate::session::stream::RowStream;
-use crate::wire::{Execution, Format, RowChunk, SqlError, Tag};
+use crate::session::scroll::{Count, Scroll};
+use crate::session::stream::{ActiveRows, FETCH, RowStream};
+use crate::session::{NewCursor, Session, TakenRows};
+use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag};
 
 /// DECLARE as it was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +31,9 @@ pub(crate) struct Declare {
     pub name: String,
     pub binary: bool,
     pub hold: bool,
+    pub scroll: bool,
+    /// It said INSENSITIVE, which all are.
+    pub insensitive: bool,
     pub query: Box<ast::Query>,
     /// The query, with blanks in the place of all before it: positions stay those of the statement.
     pub text: String,
@@ -42,33 +47,23 @@ pub(crate) struct Fetch {
     pub is_move: bool,
 }
 
-/// How far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
-    Rows(u64),
-    All,
-    /// Back, or to a place that may be behind: a cursor that only goes forward cannot.
-    Back,
-    /// FETCH 0: the row where it is.
-    Here,
-}
-
 /// Reads DECLARE, whose first word is taken.
 pub(crate) fn parse_declare(text: &str, mut words: Words<'_>) -> Result<Own, SqlError> {
     let name = words.name()?;
-    let (mut binary, mut scroll, mut hold) = (false, false, false);
+    let (mut binary, mut hold) = (false, false);
+    let (mut scroll, mut no_scroll, mut insensitive, mut asensitive) = (false, false, false, false);
     loop {
         if words.take_word("binary") {
             binary = true;
-            continue;
-        }
-        if words.take_word("scroll") {
+        } else if words.take_word("scroll") {
             scroll = true;
-            continue;
-        }
-        // That is how it is in any case.
-        let other = words.take_word("insensitive") || words.take_word("asensitive");
-        if !other && !words.take_words(&["no", "scroll"]) {
+        } else if words.take_words(&["no", "scroll"]) {
+            no_scroll = true;
+        } else if words.take_word("insensitive") {
+            insensitive = true;
+        } else if words.take_word("asensitive") {
+            asensitive = true;
+        } else {
             break;
         }
     }
@@ -83,9 +78,11 @@ pub(crate) fn parse_declare(text: &str, mut words: Words<'_>) -> Result<Own, Sql
     if !words.take_word("for") {
         return Err(words.unexpected());
     }
-    if scroll {
-        return Err(SqlError::unsupported("SCROLL cursors are not supported")
-            .with_hint("Cursors go forward: leave SCROLL out."));
+    if scroll && no_scroll {
+        return Err(SqlError::new("42P11", "cannot specify both SCROLL and NO SCROLL"));
+    }
+    if insensitive && asensitive {
+        return Err(SqlError::new("42P11", "cannot specify both INSENSITIVE and ASENSITIVE"));
     }
     let Some(from) = words.position() else { return Err(words.unexpected()) };
     let before = (from as usize).saturating_sub(1);
@@ -94,7 +91,7 @@ pub(crate) fn parse_declare(text: &str, mut words: Words<'_>) -> Result<Own, Sql
     let mut statements = parse_known(&text)?;
     match (statements.pop(), statements.is_empty()) {
         (Some(Statement::Query(query)), true) => {
-            Ok(Own::Declare(Box::new(Declare { name, binary, hold, query, text })))
+            Ok(Own::Declare(Box::new(Declare { name, binary, hold, scroll, insensitive, query, text })))
         }
         _ => Err(words.unexpected()),
     }
@@ -104,32 +101,32 @@ pub(crate) fn parse_declare(text: &str, mut words: Words<'_>) -> Result<Own, Sql
 pub(crate) fn parse_fetch(mut words: Words<'_>, is_move: bool) -> Result<Own, SqlError> {
     let count = if words.take_word("next") {
         Count::Rows(1)
+    } else if words.take_word("prior") {
+        Count::Rows(-1)
+    } else if words.take_word("first") {
+        Count::Absolute(1)
+    } else if words.take_word("last") {
+        Count::Absolute(-1)
     } else if words.take_word("all") {
         Count::All
     } else if words.take_word("forward") {
         match number(&mut words)? {
-            Some(count) => rows(count),
+            Some(count) => Count::Rows(count),
             None if words.take_word("all") => Count::All,
             None => Count::Rows(1),
         }
     } else if words.take_word("backward") {
         match number(&mut words)? {
-            Some(count) => rows(count.saturating_neg()),
-            None => {
-                words.take_word("all");
-                Count::Back
-            }
+            Some(count) => Count::Rows(-count),
+            None if words.take_word("all") => Count::AllBackward,
+            None => Count::Rows(-1),
         }
-    } else if ["prior", "first", "last"].into_iter().any(|word| words.take_word(word)) {
-        Count::Back
-    } else if words.take_word("absolute") || words.take_word("relative") {
-        number(&mut words)?.ok_or_else(|| words.unexpected())?;
-        Count::Back
+    } else if words.take_word("absolute") {
+        Count::Absolute(number(&mut words)?.ok_or_else(|| words.unexpected())?)
+    } else if words.take_word("relative") {
+        Count::Relative(number(&mut words)?.ok_or_else(|| words.unexpected())?)
     } else {
-        match number(&mut words)? {
-            Some(count) => rows(count),
-            None => Count::Rows(1),
-        }
+        Count::Rows(number(&mut words)?.unwrap_or(1))
     };
     if !words.take_word("from") {
         words.take_word("in");
@@ -147,14 +144,6 @@ pub(crate) fn parse_close(mut words: Words<'_>) -> Result<Own, SqlError> {
     };
     words.expect_end()?;
     Ok(Own::Close(name))
-}
-
-fn rows(count: i64) -> Count {
-    match u64::try_from(count) {
-        Ok(0) => Count::Here,
-        Ok(count) => Count::Rows(count),
-        Err(_) => Count::Back,
-    }
 }
 
 /// An integer with its sign, if that is next.
@@ -223,26 +212,50 @@ impl Session {
             let text = "DECLARE CURSOR must not contain data-modifying statements in WITH";
             return Err(SqlError::unsupported(text));
         }
-        if cursor.hold && !inner.locks.is_empty() {
-            return Err(SqlError::unsupported("DECLARE CURSOR WITH HOLD … FOR UPDATE is not supported")
-                .with_detail("Holdable cursors must be READ ONLY."));
+        if !inner.locks.is_empty() {
+            let unsupported = |text, detail: &str| Err(SqlError::unsupported(text).with_detail(detail));
+            if cursor.hold {
+                let text = "DECLARE CURSOR WITH HOLD … FOR UPDATE is not supported";
+                return unsupported(text, "Holdable cursors must be READ ONLY.");
+            }
+            if cursor.scroll {
+                let text = "DECLARE SCROLL CURSOR … FOR UPDATE is not supported";
+                return unsupported(text, "Scrollable cursors must be READ ONLY.");
+            }
+            if cursor.insensitive {
+                return Err(SqlError::new("42P11", "DECLARE INSENSITIVE CURSOR … FOR UPDATE is not valid")
+                    .with_detail("Insensitive cursors must be READ ONLY."));
+            }
         }
         self.note_undo(false)?;
         let beside = self.beside(Around::of(inner), values, &inner.text).await?;
         let formats: &[Format] = if cursor.binary { &[Format::Binary] } else { &[] };
         let kind = StatementKind::Cursor;
         let mut active = self.start_plan(inner, query, beside, values, formats, kind).await?;
-        let mut kept = Vec::new();
-        if cursor.hold {
-            let room = self.room();
-            active
-                .gather(&mut |bytes| {
-                    kept.push(room.take(bytes)?);
-                    Ok(())
-                })
-                .await?;
+        let mut scroll = None;
+        if cursor.hold || cursor.scroll {
+            let runtime = memory::statement(self.state()?.runtime_env(), &self.shared.stop.limits);
+            scroll = Some(Box::new(Scroll::new(active.schema(), self.room(), runtime)));
         }
-        self.add_cursor(&cursor.name, Arc::clone(inner), formats.to_vec(), active, cursor.hold, kept, text);
+        let active = match &mut scroll {
+            Some(kept) if cursor.hold => {
+                active.keep(kept, u64::MAX).await?;
+                // It reads nothing any more: its plan may serve others, and its transaction may end.
+                active.finish();
+                None
+            }
+            _ => Some(active),
+        };
+        self.add_cursor(NewCursor {
+            name: &cursor.name,
+            text,
+            prepared: Arc::clone(inner),
+            formats: formats.to_vec(),
+            active,
+            scroll,
+            hold: cursor.hold,
+            is_scrollable: cursor.scroll,
+        });
         Ok(())
     }
 
@@ -259,70 +272,145 @@ impl Session {
         let name = fetch.name.as_str();
         let taken = self.take_rows(name).ok_or_else(|| no_such(name))??;
         let verb = if fetch.is_move { "MOVE" } else { "FETCH" };
-        let limit = match fetch.count {
-            Count::Rows(count) => usize::try_from(count).unwrap_or(usize::MAX),
-            Count::All => usize::MAX,
-            Count::Back | Count::Here => {
-                if let Some(active) = taken.active {
-                    self.suspend(name, active);
-                }
-                return Err(match fetch.count {
-                    Count::Here => SqlError::unsupported(format!("{verb} 0 is not supported")),
-                    _ => SqlError::new("55000", "cursor can only scan forward")
-                        .with_hint("Declare it with SCROLL option to enable backward scan."),
-                });
-            }
+        let place = taken.place;
+        let onward = if taken.is_scrollable { Some((0, 0)) } else { place.onward(fetch.count) };
+        let is_here = matches!(fetch.count, Count::Rows(0) | Count::Relative(0));
+        let Some((over, limit)) = onward.or_else(|| (is_here && fetch.is_move).then_some((0, 0))) else {
+            self.portal_failed(name);
+            return Err(SqlError::new("55000", "cursor can only scan forward")
+                .with_hint("Declare it with SCROLL option to enable backward scan."));
         };
+        if taken.scroll.is_some() {
+            return self.fetch_kept(fetch, taken, formats, autocommit, verb).await;
+        }
         let fields = taken.fields;
         let width = fields.len() as i16;
         let empty = || RowChunk { fields: width, ..RowChunk::default() };
-        let Some(mut active) = taken.active else {
+        let Some(mut active) = taken.active.filter(|_| !place.ended) else {
             // It is at its end.
-            self.statement_done(autocommit).await?;
-            return Ok(match fetch.is_move {
-                true => Execution::Command { tag: Tag::Count(verb, 0) },
-                false => Execution::Rows { fields, first: Some(empty()), rows: None, tag: Tag::Count(verb, 0) },
-            });
+            return self.fetched(autocommit, fetch.is_move, fields, empty(), Tag::Count(verb, 0)).await;
         };
         let formats = if taken.formats.is_empty() { formats } else { taken.formats.as_slice() };
         let (style, deadline) = (self.style(), self.deadline());
         active.shown(formats, &style, deadline)?;
-        let (mut count, mut more, mut first) = (0, true, empty());
-        while more && count < limit {
+        let (mut passed, mut count, mut more, mut first) = (0, 0, true, empty());
+        while more && (passed < over || count < limit) {
             first = empty();
-            match active.fill(&self.db, &mut first, limit - count).await {
+            let passes = passed < over;
+            let wanted = if passes { over - passed } else { limit - count };
+            match active.fill(&self.db, &mut first, usize::try_from(wanted).unwrap_or(usize::MAX)).await {
                 Ok(there_is) => more = there_is,
                 Err(error) => {
                     self.portal_failed(name);
                     return Err(error);
                 }
             }
-            count += first.len();
+            if passes {
+                passed += first.len() as u64;
+                first = empty();
+                continue;
+            }
+            count += first.len() as u64;
             if !fetch.is_move {
                 break;
             }
         }
-        let tag = Tag::Count(verb, count as u64);
-        if more && count < limit {
+        self.advance(name, passed, false);
+        if is_here && fetch.is_move {
+            count = u64::from(place.row > 0);
+        }
+        if more && count < limit && !fetch.is_move {
             let rows = RowStream {
                 active: Some(active),
                 portal: Some(name.to_owned()),
-                left: limit - count,
-                count: count as u64,
+                left: usize::try_from(limit - count).unwrap_or(usize::MAX),
+                count,
                 suspended: false,
                 autocommit,
                 verb,
             };
-            return Ok(Execution::Rows { fields, first: Some(first), rows: Some(Box::new(rows)), tag });
+            let (rows, tag) = (Some(Box::new(rows)), Tag::Count(verb, count));
+            return Ok(Execution::Rows { fields, first: Some(first), rows, tag });
         }
+        self.advance(name, if limit > 0 { count } else { 0 }, !more);
         match more {
             true => self.suspend(name, active),
             false => active.finish(),
         }
+        self.fetched(autocommit, fetch.is_move, fields, first, Tag::Count(verb, count)).await
+    }
+
+    /// Rows of a cursor that keeps them. `verb`: that of the tag; but for FETCH and MOVE it is suspended until it is at its end.
+    pub(crate) async fn fetch_kept(
+        &mut self,
+        fetch: &Fetch,
+        taken: TakenRows,
+        formats: &[Format],
+        autocommit: bool,
+        verb: &'static str,
+    ) -> Result<Execution, SqlError> {
+        let name = fetch.name.as_str();
+        let TakenRows { fields, formats: own, mut active, place, scroll, prepared, .. } = taken;
+        let mut scroll = scroll.ok_or_else(|| SqlError::internal("a cursor that keeps no rows"))?;
+        let formats = if own.is_empty() { formats } else { own.as_slice() };
+        let (style, deadline) = (self.style(), self.deadline());
+        if let Some(mut source) = active.take() {
+            source.shown(formats, &style, deadline)?;
+            match source.keep(&mut scroll, place.needs(fetch.count)).await {
+                Ok(true) => active = Some(source),
+                Ok(false) => source.finish(),
+                Err(error) => {
+                    self.portal_failed(name);
+                    return Err(error);
+                }
+            }
+        }
+        let step = place.step(fetch.count, scroll.rows());
+        let count = step.rows.end - step.rows.start;
+        let empty = RowChunk { fields: fields.len() as i16, ..RowChunk::default() };
+        if fetch.is_move || count == 0 {
+            self.put_rows(name, active, Some(scroll), step.place);
+            return self.fetched(autocommit, fetch.is_move, fields, empty, Tag::Count(verb, count)).await;
+        }
+        let stop = Arc::clone(&self.shared.stop);
+        let stream = scroll.read(step.rows, step.backward);
+        let mut rows = ActiveRows::of_kept(stream, prepared, formats, &style, stop, deadline)?;
+        self.put_rows(name, active, Some(scroll), step.place);
+        let mut first = empty;
+        let more = rows.fill(&self.db, &mut first, usize::MAX).await?;
+        let tag = Tag::Count(verb, first.len() as u64);
+        let suspends = verb != FETCH && !step.place.ended;
+        if !more && !suspends {
+            return self.fetched(autocommit, false, fields, first, tag).await;
+        }
+        let rows = RowStream {
+            active: Some(rows),
+            portal: None,
+            left: match suspends {
+                true => usize::try_from(count).unwrap_or(usize::MAX) - first.len(),
+                false => usize::MAX,
+            },
+            count: first.len() as u64,
+            suspended: false,
+            autocommit,
+            verb,
+        };
+        Ok(Execution::Rows { fields, first: Some(first), rows: Some(Box::new(rows)), tag })
+    }
+
+    /// The answer of a FETCH or MOVE all of whose rows are there.
+    async fn fetched(
+        &mut self,
+        autocommit: bool,
+        is_move: bool,
+        fields: Arc<[Field]>,
+        rows: RowChunk,
+        tag: Tag,
+    ) -> Result<Execution, SqlError> {
         self.statement_done(autocommit).await?;
-        Ok(match fetch.is_move {
+        Ok(match is_move {
             true => Execution::Command { tag },
-            false => Execution::Rows { fields, first: Some(first), rows: None, tag },
+            false => Execution::Rows { fields, first: Some(rows), rows: None, tag },
         })
     }
 
@@ -366,10 +454,15 @@ mod tests {
             ("FETCH FORWARD ALL c", Count::All),
             ("FETCH FORWARD c", Count::Rows(1)),
             ("FETCH BACKWARD -3 c", Count::Rows(3)),
-            ("FETCH -1 FROM c", Count::Back),
-            ("FETCH PRIOR FROM c", Count::Back),
-            ("FETCH ABSOLUTE 4 FROM c", Count::Back),
-            ("FETCH 0 FROM c", Count::Here),
+            ("FETCH BACKWARD c", Count::Rows(-1)),
+            ("FETCH BACKWARD ALL IN c", Count::AllBackward),
+            ("FETCH -1 FROM c", Count::Rows(-1)),
+            ("FETCH PRIOR FROM c", Count::Rows(-1)),
+            ("FETCH FIRST c", Count::Absolute(1)),
+            ("FETCH LAST FROM c", Count::Absolute(-1)),
+            ("FETCH ABSOLUTE 4 FROM c", Count::Absolute(4)),
+            ("FETCH RELATIVE -4 FROM c", Count::Relative(-4)),
+            ("FETCH 0 FROM c", Count::Rows(0)),
         ] {
             assert_eq!(fetch(text), Some(("c".to_owned(), count, false)), "{text}");
         }

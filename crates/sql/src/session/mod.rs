@@ -20,6 +20,7 @@ pub(crate) mod execution;
 pub(crate) mod kept;
 pub(crate) mod listed;
 pub(crate) mod panics;
+pub(crate) mod scroll;
 mod sequences;
 pub(crate) mod settings;
 pub(crate) mod shared;
@@ -40,6 +41,7 @@ use parking_lot::Mutex;
 use resurgam_engine::{Durability, ErrorKind, Interrupt, Isolation, RowBuf, Savepoint, StatementKind, Transaction};
 use tokio::time::Instant;
 
+use crate::command::cursor::Fetch;
 use crate::ddl::database::Closing;
 use crate::ddl::temporary::Temporary;
 use crate::dml::foreign::{Deferred, Modes};
@@ -72,6 +74,7 @@ use crate::session::cache::PathId;
 use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
 use crate::session::kept::{Kept, Room};
 use crate::session::listed::Listed;
+use crate::session::scroll::{Count, Place, Scroll};
 use crate::session::settings::{ConnectionSettings, Hot, Variables};
 use crate::session::shared::{PathOf, SessionShared, now};
 use crate::session::stream::{ActiveRows, RowStream};
@@ -210,6 +213,12 @@ struct Portal {
     _listed: Option<Listed>,
     /// Its rows outlive its transaction.
     hold: Hold,
+    /// Where FETCH goes on.
+    place: Place,
+    /// Rows that it keeps, with what is still to be computed in `running`.
+    scroll: Option<Box<Scroll>>,
+    /// It may go back.
+    is_scrollable: bool,
 }
 
 /// Whether a portal stays when its transaction ends.
@@ -227,8 +236,25 @@ pub(crate) struct TakenRows {
     pub fields: Arc<[Field]>,
     /// Of a cursor that is BINARY; none: those that are asked for.
     pub formats: Vec<Format>,
-    /// None: it is at its end.
+    /// None: all rows are computed.
     pub active: Option<ActiveRows>,
+    pub place: Place,
+    pub scroll: Option<Box<Scroll>>,
+    pub is_scrollable: bool,
+    pub prepared: Arc<Prepared>,
+}
+
+/// A cursor that is declared.
+pub(crate) struct NewCursor<'a> {
+    pub name: &'a str,
+    pub text: &'a Arc<str>,
+    pub prepared: Arc<Prepared>,
+    pub formats: Vec<Format>,
+    /// None: all rows are in `scroll`.
+    pub active: Option<ActiveRows>,
+    pub scroll: Option<Box<Scroll>>,
+    pub hold: bool,
+    pub is_scrollable: bool,
 }
 
 /// Portals by their names. The one without a name, which most clients use alone, is there without a search.
@@ -913,12 +939,13 @@ impl Session {
         self.local_bytes = 0;
     }
 
-    /// The number of the session's search path.
+    /// The number of the session's search path, and of the styles of dates and intervals.
     fn path_id(&self) -> PathId {
         let of = self.shared.path_of(self.hot().role);
         let mut known = self.path_known.lock();
         if known.0 != of {
-            *known = (of, self.db.statements.path_id(self.db.oid(), &self.cx.search_path()));
+            let styles = self.shared.signals.styles();
+            *known = (of, self.db.statements.path_id(self.db.oid(), styles, &self.cx.search_path()));
         }
         known.1
     }
@@ -1464,6 +1491,9 @@ impl Session {
             kept: Vec::new(),
             _listed: None,
             hold: Hold::Not,
+            place: Place::default(),
+            scroll: None,
+            is_scrollable: false,
         })
     }
 
@@ -1522,6 +1552,14 @@ impl Session {
     async fn go_on(&mut self, name: &str, max_rows: usize) -> Result<Execution, SqlError> {
         let portal = self.portal(name)?;
         let prepared = Arc::clone(&portal.prepared);
+        if portal.scroll.is_some() {
+            self.shared.stop.begin();
+            let count =
+                if max_rows == 0 { Count::All } else { Count::Rows(i64::try_from(max_rows).unwrap_or(i64::MAX)) };
+            let fetch = Fetch { name: name.to_owned(), count, is_move: false };
+            let taken = self.take_rows(name).unwrap_or_else(|| Err(SqlError::internal("a portal that is gone")))?;
+            return Box::pin(self.fetch_kept(&fetch, taken, &[], false, "SELECT")).await;
+        }
         if let Some(active) = portal.running.take() {
             let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
             self.shared.stop.begin();
@@ -1570,41 +1608,36 @@ impl Session {
     }
 
     /// A cursor that was declared and has given no row yet.
-    pub(crate) fn add_cursor(
-        &mut self,
-        name: &str,
-        prepared: Arc<Prepared>,
-        formats: Vec<Format>,
-        active: ActiveRows,
-        hold: bool,
-        kept: Vec<Kept>,
-        text: &Arc<str>,
-    ) {
+    pub(crate) fn add_cursor(&mut self, new: NewCursor<'_>) {
         self.portals_made += 1;
         let listed = self.shared.lists.cursor(CursorRow {
-            name: name.to_owned(),
-            statement: Arc::clone(text),
-            is_holdable: hold,
-            is_binary: formats.contains(&Format::Binary),
+            name: new.name.to_owned(),
+            statement: Arc::clone(new.text),
+            is_holdable: new.hold,
+            is_binary: new.formats.contains(&Format::Binary),
+            is_scrollable: new.is_scrollable,
             creation_time: self.shared.statement_start(),
         });
         let portal = Portal {
-            prepared,
+            prepared: new.prepared,
             values: Vec::new(),
-            formats,
-            running: Some(Box::new(active)),
+            formats: new.formats,
+            running: new.active.map(Box::new),
             done: true,
             failed: false,
             number: self.portals_made,
             planned_at: self.definitions_now(),
-            kept,
+            kept: Vec::new(),
             _listed: Some(listed),
-            hold: if hold { Hold::Declared } else { Hold::Not },
+            hold: if new.hold { Hold::Declared } else { Hold::Not },
+            place: Place::default(),
+            scroll: new.scroll,
+            is_scrollable: new.is_scrollable,
         };
-        self.portals.insert(name, portal);
+        self.portals.insert(new.name, portal);
     }
 
-    /// The rows of a portal, for FETCH; `None` if there is none of that name.
+    /// The rows of a portal, for FETCH; `None` if there is none of that name. They go back by [`Self::put_rows`].
     pub(crate) fn take_rows(&mut self, name: &str) -> Option<Result<TakenRows, SqlError>> {
         let portal = self.portals.get_mut(name)?;
         if portal.failed || portal.prepared.fields.is_none() {
@@ -1613,9 +1646,36 @@ impl Session {
         if !portal.done {
             return Some(Err(SqlError::unsupported("FETCH from a portal that was not executed yet is not supported")));
         }
-        let fields = portal.prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+        let prepared = Arc::clone(&portal.prepared);
+        let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
         let active = portal.running.take().map(|active| *active);
-        Some(Ok(TakenRows { fields, formats: portal.formats.clone(), active }))
+        let (formats, scroll, is_scrollable) = (portal.formats.clone(), portal.scroll.take(), portal.is_scrollable);
+        let mut place = portal.place;
+        place.ended |= active.is_none() && scroll.is_none();
+        Some(Ok(TakenRows { fields, formats, active, place, scroll, is_scrollable, prepared }))
+    }
+
+    /// What is left of a cursor's rows, and where it stands now.
+    pub(crate) fn put_rows(
+        &mut self,
+        name: &str,
+        active: Option<ActiveRows>,
+        scroll: Option<Box<Scroll>>,
+        place: Place,
+    ) {
+        if let Some(portal) = self.portals.get_mut(name) {
+            portal.running = active.map(Box::new);
+            portal.scroll = scroll;
+            portal.place = place;
+        }
+    }
+
+    /// A portal has given so many rows more.
+    pub(crate) fn advance(&mut self, name: &str, rows: u64, ended: bool) {
+        if let Some(portal) = self.portals.get_mut(name) {
+            portal.place.row += rows;
+            portal.place.ended |= ended;
+        }
     }
 
     /// Plans a statement that the parser has read.

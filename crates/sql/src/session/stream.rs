@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use tokio::time::Instant;
 
@@ -19,6 +18,7 @@ use crate::pg::user_types;
 use crate::plan::planner::Instance;
 use crate::plan::statement::{Kind, Prepared};
 use crate::session::database::{Reserved, SqlDatabase};
+use crate::session::scroll::Scroll;
 use crate::session::{Session, panics};
 use crate::wire::{Format, RowChunk, SqlError, Tag};
 
@@ -198,30 +198,39 @@ impl ActiveRows {
         Ok(())
     }
 
-    /// Computes all of it now: what is left is in memory. `room` is asked for the bytes of each batch.
+    /// Rows that were computed before, of the statement that is prepared.
     ///
     /// # Errors
-    /// The query's, and those of `room`.
-    pub(crate) async fn gather(
-        &mut self,
-        room: &mut (dyn FnMut(usize) -> Result<(), SqlError> + Send),
-    ) -> Result<(), SqlError> {
-        let mut batches = Vec::new();
-        while let Some(batch) = self.next_batch().await? {
-            room(weight::kept(&batch))?;
-            batches.push(Ok(batch));
+    /// `08P01` for a wrong number of formats.
+    pub(crate) fn of_kept(
+        stream: SendableRecordBatchStream,
+        prepared: Arc<Prepared>,
+        formats: &[Format],
+        style: &TextStyle,
+        stop: Arc<StopFlag>,
+        deadline: Option<Instant>,
+    ) -> Result<Self, SqlError> {
+        let encoder = RowEncoder::new(stream.schema().fields(), formats, style)?;
+        let (pending, unsent) = (None, Unsent::default());
+        Ok(Self { stream, instance: None, once: None, prepared, encoder, pending, stop, deadline, unsent })
+    }
+
+    pub(crate) fn schema(&self) -> SchemaRef {
+        self.stream.schema()
+    }
+
+    /// Computes rows until so many are kept; false at the end of the result.
+    ///
+    /// # Errors
+    /// The query's, and those of keeping rows.
+    pub(crate) async fn keep(&mut self, kept: &mut Scroll, rows: u64) -> Result<bool, SqlError> {
+        while kept.rows() < rows {
+            match self.next_batch().await? {
+                Some(batch) => kept.push(batch)?,
+                None => return Ok(false),
+            }
         }
-        let gathered = futures::stream::iter(batches);
-        let stream = RecordBatchStreamAdapter::new(self.stream.schema(), gathered);
-        self.stream = Box::pin(stream);
-        // It reads nothing any more: its plan may serve others, and its transaction may end.
-        if let (Some(instance), Kind::Query(query)) = (self.instance.take(), &self.prepared.kind) {
-            query.plan.give_back(instance);
-        }
-        if let Some(once) = self.once.take() {
-            once.end(&self.prepared.once);
-        }
-        Ok(())
+        Ok(true)
     }
 
     /// The result was read to its end: the plan can serve again.
@@ -264,6 +273,7 @@ impl RowStream {
             let active = self.active.take();
             if let (Some(name), Some(active)) = (&self.portal, active) {
                 session.suspend(name, active);
+                session.advance(name, self.count, false);
             }
             match self.verb {
                 FETCH => session.statement_done(self.autocommit).await?,
@@ -294,6 +304,9 @@ impl RowStream {
         if !more {
             if let Some(active) = self.active.take() {
                 active.finish();
+            }
+            if let Some(name) = &self.portal {
+                session.advance(name, self.count, true);
             }
             session.statement_done(self.autocommit).await?;
         }
