@@ -59,6 +59,9 @@ ALTER FUNCTION tenfold(integer) OWNER TO alice;
 CREATE VIEW called AS SELECT plus(p.id::integer, 2) AS n, tenfold(7) AS t, w.k FROM parent p, LATERAL app.pairs(p.id::integer) w;
 CREATE TABLE computed (a integer DEFAULT plus(1), b integer GENERATED ALWAYS AS (plus(a, 2)) STORED, CHECK (tenfold(a) > 0));
 CREATE INDEX computed_plus ON computed (plus(a, 5)) WHERE tenfold(a) > 1;
+-- A column behind what an index of an expression keeps, types of the catalogs' own, varying texts without a length.
+ALTER TABLE computed ADD COLUMN later character varying DEFAULT 'l', ADD COLUMN number oid DEFAULT 7, ADD COLUMN named name, ADD COLUMN letter "char" DEFAULT 'x';
+INSERT INTO computed (later, number, named, letter) VALUES ('v', 4294967295, 'n', NULL);
 -- Types in other schemas, one of them of a name that another has too; what casts to them; ranges.
 CREATE TYPE app.mood AS ENUM ('low', 'high');
 CREATE DOMAIN app.span AS daterange CHECK (NOT isempty(VALUE)) DEFAULT '[2024-01-01,2024-02-01)';

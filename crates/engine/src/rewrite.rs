@@ -49,7 +49,7 @@ pub fn is_stored_alike(from: ColumnType, to: ColumnType) -> bool {
     use ColumnType as T;
     match (from, to) {
         _ if from == to => true,
-        (T::Varchar(_) | T::Char(_) | T::Json, T::Text) => true,
+        (T::Varchar(_) | T::Char(_) | T::Json, T::Text) | (T::Text | T::Json, T::VARCHAR) => true,
         // A char(n) is stored without the blanks at its end.
         (T::Varchar(n) | T::Char(n), T::Varchar(m)) | (T::Char(n), T::Char(m)) => n <= m,
         (T::Numeric { precision: p, scale: s }, T::Numeric { precision: q, scale: t }) => {
@@ -306,6 +306,9 @@ mod tests {
             (T::Varchar(9), T::Varchar(5), false),
             (T::Varchar(9), T::Text, true),
             (T::Text, T::Varchar(9), false),
+            (T::Text, T::VARCHAR, true),
+            (T::VARCHAR, T::Text, true),
+            (T::VARCHAR, T::Varchar(9), false),
             (T::Char(3), T::Text, true),
             (T::Char(3), T::Varchar(2), false),
             (T::Varchar(3), T::Char(3), false),

@@ -9,7 +9,8 @@
 //! 20 Time, 21 Timestamp, 22 TimestampTz with a number of digits: u8
 //! 23 Jsonb     24 Interval     25 Interval with a limit: u32     26 Array: the elements' type, which is no array
 //! 27 Enum: id of the type u32     28 Ordered: kind u8 (1 inet, 2 cidr, 3 macaddr, 4 macaddr8, 5 timetz: digits u8, 255 for none;
-//!    6 bit, 7 varbit: bits u32, u32::MAX for none; 8 int4range, 9 int8range, 10 daterange, 11 tsrange, 12 tstzrange)
+//!    6 bit, 7 varbit: bits u32, u32::MAX for none; 8 int4range, 9 int8range, 10 daterange, 11 tsrange, 12 tstzrange;
+//!    13 oid, 14 name, 15 "char")
 //! ```
 
 use crate::codec::Reader;
@@ -59,6 +60,10 @@ pub enum OrderedType {
     DateRange,
     TsRange,
     TstzRange,
+    /// Types of PostgreSQL's catalogs: a number without a sign, a text of at most 63 bytes, and one of at most one.
+    Oid,
+    Name,
+    OneChar,
 }
 
 impl OrderedType {
@@ -81,6 +86,9 @@ impl OrderedType {
             Self::DateRange => "daterange",
             Self::TsRange => "tsrange",
             Self::TstzRange => "tstzrange",
+            Self::Oid => "oid",
+            Self::Name => "name",
+            Self::OneChar => "\"char\"",
         }
     }
 
@@ -110,6 +118,9 @@ impl OrderedType {
             Self::DateRange => 10,
             Self::TsRange => 11,
             Self::TstzRange => 12,
+            Self::Oid => 13,
+            Self::Name => 14,
+            Self::OneChar => 15,
         };
         out.push(number);
         match self {
@@ -140,6 +151,9 @@ impl OrderedType {
             10 => Self::DateRange,
             11 => Self::TsRange,
             12 => Self::TstzRange,
+            13 => Self::Oid,
+            14 => Self::Name,
+            15 => Self::OneChar,
             _ => return Err(r.bad("unknown type of ordered bytes")),
         })
     }
@@ -164,7 +178,7 @@ pub enum ColumnType {
     /// are rounded and refused by the SQL layer.
     VarNumeric(Option<NumericLimit>),
     Text,
-    /// Text of at most so many characters.
+    /// Text of at most so many characters; [`Self::VARCHAR`] of any number.
     Varchar(u32),
     /// Text of so many characters, padded with spaces (by the SQL layer).
     Char(u32),
@@ -272,6 +286,9 @@ impl Interval {
 }
 
 impl ColumnType {
+    /// `character varying` without a length.
+    pub const VARCHAR: Self = Self::Varchar(u32::MAX);
+
     /// Bytes of a value in a row's fixed-width area; `None` if the type is of variable width.
     pub const fn fixed_width(self) -> Option<usize> {
         use ColumnType::*;
@@ -439,6 +456,7 @@ impl fmt::Display for ColumnType {
             VarNumeric(None) => "numeric",
             VarNumeric(Some(limit)) => return write!(f, "numeric({},{})", limit.precision, limit.scale),
             Text => "text",
+            Varchar(u32::MAX) => "character varying",
             Varchar(n) => return write!(f, "character varying({n})"),
             Char(n) => return write!(f, "character({n})"),
             Bytes => "bytea",
@@ -711,6 +729,8 @@ pub(crate) mod strategies {
             Just(Ordered(OrderedType::VarBit(Some(9)))),
             Just(Ordered(OrderedType::Int4Range)),
             Just(Ordered(OrderedType::TstzRange)),
+            Just(Ordered(OrderedType::Oid)),
+            Just(Ordered(OrderedType::OneChar)),
             Just(Date),
             Just(Time(None)),
             Just(Timestamp(None)),

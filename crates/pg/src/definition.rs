@@ -4,12 +4,16 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, VisitorMut};
-use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_ast::AstWalkMut;
 
 use crate::bounded::{Bounded, PARSER_LEVELS_MAX};
+use crate::datetime::Zone;
+use crate::decode::parse_datum;
+use crate::encode::put_datum_text;
 use crate::errors;
+use crate::styles::{self, Styles};
 use crate::types;
 use crate::wire::SqlError;
 
@@ -44,16 +48,76 @@ fn set_bare(expr: &mut ast::Expr, bare: bool) {
 
 /// An expression parsed from text, for instance a column's default.
 pub fn parse_expression(text: &str) -> Result<ast::Expr, SqlError> {
+    let mut expr = parse_whole(text, |parser| parser.parse_expr())?;
+    set_bare(&mut expr, false);
+    Ok(expr)
+}
+
+/// A type as SQL writes it, with its modifiers: `numeric(8,2)`.
+///
+/// # Errors
+/// `42601`
+pub fn parse_type(text: &str) -> Result<ast::DataType, SqlError> {
+    parse_whole(text, |parser| parser.parse_data_type())
+}
+
+/// A kept expression with its constants as the session shows values of their types: bits with the type behind them, dates and intervals
+/// in the styles that are set. `None` where all is as it is kept.
+pub fn in_style(sql: &str) -> Option<String> {
+    if let Some(bits) = sql.strip_prefix(['B', 'b']).filter(|rest| rest.starts_with('\'') && rest.ends_with('\''))
+        && bits.len() >= 2
+        && bits[1..bits.len() - 1].bytes().all(|bit| matches!(bit, b'0' | b'1'))
+    {
+        return Some(format!("{bits}::\"bit\""));
+    }
+    let set = styles::current();
+    if set == Styles::default() || !sql.contains('\'') {
+        return None;
+    }
+    struct Walk(Styles, bool);
+    impl VisitorMut for Walk {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if let ast::Expr::Cast { expr, data_type, .. } = expr
+                && let ast::Expr::Value(value) = expr.as_mut()
+                && let ast::Value::SingleQuotedString(text) = &mut value.value
+                && let Some(shown) = restyled(text, data_type, self.0)
+            {
+                *text = shown;
+                self.1 = true;
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut expr = parse_expression(sql).ok()?;
+    let mut walk = Walk(set, false);
+    let _ = expr.walk_mut(&mut walk);
+    walk.1.then(|| kept_text(&expr))
+}
+
+/// The text of a date, a timestamp or an interval as it is shown in these styles.
+fn restyled(text: &str, ty: &ast::DataType, styles: Styles) -> Option<String> {
+    let (oid, typmod) = types::type_from_sql(ty).ok()?;
+    if !matches!(oid, types::oid::DATE | types::oid::TIMESTAMP | types::oid::INTERVAL) {
+        return None;
+    }
+    let column = types::column_type_of_oid(oid, typmod)?;
+    let (mut scratch, mut out) = (Vec::new(), bytes::BytesMut::new());
+    let zone = Zone::Utc;
+    let datum = styles::with(Styles::default(), || parse_datum(&column, text, &zone, &mut scratch)).ok()?;
+    styles::with(styles, || put_datum_text(datum, &column, &zone, &mut out)).ok()?;
+    String::from_utf8(out.to_vec()).ok()
+}
+
+/// What `read` reads, which has to be all of the text.
+fn parse_whole<T>(text: &str, read: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>) -> Result<T, SqlError> {
     let tokens = crate::lexer::tokens(text).map_err(|error| errors::from_parser(&error.into(), text))?;
     let tokens = crate::keywords::as_postgresql(tokens);
     let dialect = Bounded::new(&tokens);
     let mut parser = Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX).with_tokens_with_locations(tokens);
-    let mut expr = parser
-        .parse_expr()
-        .and_then(|expr| parser.expect_token(&Token::EOF).map(|_| expr))
-        .map_err(|error| dialect.refused().unwrap_or_else(|| errors::from_parser(&error, text)))?;
-    set_bare(&mut expr, false);
-    Ok(expr)
+    read(&mut parser)
+        .and_then(|found| parser.expect_token(&Token::EOF).map(|_| found))
+        .map_err(|error| dialect.refused().unwrap_or_else(|| errors::from_parser(&error, text)))
 }
 
 /// What a definition keeps, with the names of functions and types that a statement here has to write.

@@ -67,6 +67,7 @@ pub mod roles;
 pub mod running;
 pub mod search_path;
 pub mod sequence_names;
+pub mod styles;
 pub mod timetz;
 pub mod types;
 pub mod user_functions;

@@ -3,21 +3,23 @@
 //!
 //! In plans they are `FixedSizeBinary` of a width that no other type has, so that a value's form says of which type it is; zeros follow
 //! what is shorter. Bits, which are of any length, are texts of zeros and ones there, which order as they do; what says that these are
-//! bits is the type that goes with them, as for `uuid`.
+//! bits is the type that goes with them, as for `uuid`. So are `name` and `"char"`; an `oid` is a number there, as everywhere.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, FixedSizeBinaryBuilder, ListArray, StringViewArray, StringViewBuilder,
+    UInt32Builder,
 };
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, UInt32Type};
 use datafusion::common::ScalarValue;
 use resurgam_engine::OrderedType;
 
 use crate::datetime::Zone;
+use crate::functions::cast;
 use crate::ranges::{Kind, Range};
 use crate::types::{TEXT, oid};
-use crate::wire::SqlError;
+use crate::wire::{Format, SqlError};
 use crate::{bits, network, ranges, timetz};
 
 /// The type with that oid, without limits.
@@ -39,8 +41,15 @@ pub const fn type_of_oid(oid: u32) -> Option<OrderedType> {
     })
 }
 
-/// The type with that oid and modifier.
+/// The type in which columns keep values of that oid and modifier.
 pub fn type_of(oid: u32, typmod: i32) -> Option<OrderedType> {
+    match oid {
+        // Not among those above, since plans know them as numbers and texts.
+        oid::OID => return Some(OrderedType::Oid),
+        oid::NAME => return Some(OrderedType::Name),
+        oid::CHAR => return Some(OrderedType::OneChar),
+        _ => {}
+    }
     Some(match type_of_oid(oid)? {
         OrderedType::TimeTz(_) => OrderedType::TimeTz(u8::try_from(typmod).ok().map(|digits| digits.min(6))),
         OrderedType::Bit(_) => OrderedType::Bit(bits::limit_of(typmod)),
@@ -64,6 +73,9 @@ pub const fn oid_of(ty: OrderedType) -> u32 {
         OrderedType::DateRange => oid::DATERANGE,
         OrderedType::TsRange => oid::TSRANGE,
         OrderedType::TstzRange => oid::TSTZRANGE,
+        OrderedType::Oid => oid::OID,
+        OrderedType::Name => oid::NAME,
+        OrderedType::OneChar => oid::CHAR,
     }
 }
 
@@ -76,21 +88,32 @@ pub fn typmod_of(ty: OrderedType) -> i32 {
     }
 }
 
-/// Bytes of each value in a column of Arrow's: as many as the longest has, and those of `cidr` one more, of ranges up to two.
-/// `None`: these are texts.
-const fn width(ty: OrderedType) -> Option<i32> {
+/// In what form plans hold values of a type.
+enum Form {
+    /// Bytes of that width, as many as the longest has, and those of `cidr` one more, of ranges up to two.
+    Bytes(i32),
+    /// Texts of zeros and ones.
+    Bits,
+    Text,
+    /// [`DataType::UInt32`].
+    Number,
+}
+
+const fn form(ty: OrderedType) -> Form {
     match ty {
-        OrderedType::Inet => Some(34),
-        OrderedType::Cidr => Some(35),
-        OrderedType::MacAddr => Some(6),
-        OrderedType::MacAddr8 => Some(8),
-        OrderedType::TimeTz(_) => Some(12),
-        OrderedType::Int4Range => Some(13),
-        OrderedType::DateRange => Some(14),
-        OrderedType::Int8Range => Some(21),
-        OrderedType::TsRange => Some(22),
-        OrderedType::TstzRange => Some(23),
-        OrderedType::Bit(_) | OrderedType::VarBit(_) => None,
+        OrderedType::Inet => Form::Bytes(34),
+        OrderedType::Cidr => Form::Bytes(35),
+        OrderedType::MacAddr => Form::Bytes(6),
+        OrderedType::MacAddr8 => Form::Bytes(8),
+        OrderedType::TimeTz(_) => Form::Bytes(12),
+        OrderedType::Int4Range => Form::Bytes(13),
+        OrderedType::DateRange => Form::Bytes(14),
+        OrderedType::Int8Range => Form::Bytes(21),
+        OrderedType::TsRange => Form::Bytes(22),
+        OrderedType::TstzRange => Form::Bytes(23),
+        OrderedType::Bit(_) | OrderedType::VarBit(_) => Form::Bits,
+        OrderedType::Name | OrderedType::OneChar => Form::Text,
+        OrderedType::Oid => Form::Number,
     }
 }
 
@@ -108,11 +131,12 @@ const OF_THEIR_OWN: [OrderedType; 10] = [
     OrderedType::TstzRange,
 ];
 
-/// In what form plans hold values of a type.
+/// The type of Arrow in which plans hold values of a type.
 pub const fn data_type(ty: OrderedType) -> DataType {
-    match width(ty) {
-        Some(width) => DataType::FixedSizeBinary(width),
-        None => TEXT,
+    match form(ty) {
+        Form::Bytes(width) => DataType::FixedSizeBinary(width),
+        Form::Bits | Form::Text => TEXT,
+        Form::Number => DataType::UInt32,
     }
 }
 
@@ -126,8 +150,8 @@ pub fn type_of_data(data: &DataType) -> Option<OrderedType> {
 /// # Errors
 /// `XX001` for bytes that are none of the type's.
 pub fn scalar(ty: OrderedType, stored: Option<&[u8]>) -> Result<ScalarValue, SqlError> {
-    Ok(match width(ty) {
-        Some(width) => {
+    Ok(match form(ty) {
+        Form::Bytes(width) => {
             let padded = stored.map(|bytes| {
                 let mut bytes = bytes.to_vec();
                 bytes.resize(width as usize, 0);
@@ -135,8 +159,20 @@ pub fn scalar(ty: OrderedType, stored: Option<&[u8]>) -> Result<ScalarValue, Sql
             });
             ScalarValue::FixedSizeBinary(width, padded)
         }
-        None => ScalarValue::Utf8View(stored.map(bits::from_stored).transpose()?),
+        Form::Bits => ScalarValue::Utf8View(stored.map(bits::from_stored).transpose()?),
+        Form::Text => ScalarValue::Utf8View(stored.map(text_of).transpose()?.map(str::to_owned)),
+        Form::Number => ScalarValue::UInt32(stored.map(number_of).transpose()?),
     })
+}
+
+/// The text, or the number, that stored bytes are.
+fn text_of(stored: &[u8]) -> Result<&str, SqlError> {
+    std::str::from_utf8(stored).map_err(|_| SqlError::new("XX001", "a stored name that is no text"))
+}
+
+fn number_of(stored: &[u8]) -> Result<u32, SqlError> {
+    let bytes = stored.try_into().map_err(|_| SqlError::new("XX001", "a stored oid that is none"))?;
+    Ok(u32::from_be_bytes(bytes))
 }
 
 /// The stored bytes of what a plan holds as bytes.
@@ -156,7 +192,12 @@ pub fn stored_of_scalar(ty: OrderedType, value: &ScalarValue) -> Option<Vec<u8>>
         ScalarValue::FixedSizeBinary(_, Some(held)) if value.data_type() == data_type(ty) => {
             Some(stored(ty, held).to_vec())
         }
-        ScalarValue::Utf8View(Some(text)) if width(ty).is_none() => bits::to_stored(text).ok(),
+        ScalarValue::Utf8View(Some(text)) => match form(ty) {
+            Form::Bits => bits::to_stored(text).ok(),
+            Form::Text => Some(text.as_bytes().to_vec()),
+            Form::Bytes(_) | Form::Number => None,
+        },
+        ScalarValue::UInt32(Some(number)) if matches!(form(ty), Form::Number) => Some(number.to_be_bytes().to_vec()),
         _ => None,
     }
 }
@@ -165,6 +206,8 @@ pub fn stored_of_scalar(ty: OrderedType, value: &ScalarValue) -> Option<Vec<u8>>
 #[derive(Debug)]
 pub enum Stored<'a> {
     Held(&'a datafusion::arrow::array::FixedSizeBinaryArray, OrderedType),
+    /// The bytes of texts are what is stored.
+    Texts(&'a StringViewArray),
     /// Made when the column is looked at.
     Made(BinaryArray),
 }
@@ -175,12 +218,17 @@ impl<'a> Stored<'a> {
     /// # Errors
     /// `XX001` for texts that are no bits.
     pub fn of(ty: OrderedType, array: &'a dyn Array) -> Result<Self, SqlError> {
-        Ok(match width(ty) {
-            Some(_) => Self::Held(array.as_fixed_size_binary(), ty),
-            None => {
+        Ok(match form(ty) {
+            Form::Bytes(_) => Self::Held(array.as_fixed_size_binary(), ty),
+            Form::Bits => {
                 let texts = array.as_string_view().iter();
                 let made = texts.map(|text| text.map(bits::to_stored).transpose());
                 Self::Made(made.collect::<Result<BinaryArray, SqlError>>()?)
+            }
+            Form::Text => Self::Texts(array.as_string_view()),
+            Form::Number => {
+                let numbers = array.as_primitive::<UInt32Type>().iter();
+                Self::Made(numbers.map(|number| number.map(u32::to_be_bytes)).collect())
             }
         })
     }
@@ -188,6 +236,7 @@ impl<'a> Stored<'a> {
     pub fn value(&self, row: usize) -> &[u8] {
         match self {
             Self::Held(array, ty) => stored(*ty, array.value(row)),
+            Self::Texts(array) => array.value(row).as_bytes(),
             Self::Made(array) => array.value(row),
         }
     }
@@ -196,24 +245,29 @@ impl<'a> Stored<'a> {
 /// Makes a column of a type.
 pub enum Builder {
     Bytes { inner: FixedSizeBinaryBuilder, width: usize, padded: Vec<u8> },
+    Bits(StringViewBuilder),
     Texts(StringViewBuilder),
+    Numbers(UInt32Builder),
 }
 
 impl Builder {
     pub fn new(ty: OrderedType, capacity: usize) -> Self {
-        match width(ty) {
-            Some(width) => {
+        match form(ty) {
+            Form::Bytes(width) => {
                 let inner = FixedSizeBinaryBuilder::with_capacity(capacity, width);
                 Self::Bytes { inner, width: width as usize, padded: Vec::new() }
             }
-            None => Self::Texts(StringViewBuilder::with_capacity(capacity)),
+            Form::Bits => Self::Bits(StringViewBuilder::with_capacity(capacity)),
+            Form::Text => Self::Texts(StringViewBuilder::with_capacity(capacity)),
+            Form::Number => Self::Numbers(UInt32Builder::with_capacity(capacity)),
         }
     }
 
     pub fn append_null(&mut self) {
         match self {
             Self::Bytes { inner, .. } => inner.append_null(),
-            Self::Texts(inner) => inner.append_null(),
+            Self::Bits(inner) | Self::Texts(inner) => inner.append_null(),
+            Self::Numbers(inner) => inner.append_null(),
         }
     }
 
@@ -228,8 +282,16 @@ impl Builder {
                 let appended = inner.append_value(&padded);
                 appended.map_err(|_| SqlError::new("XX001", "a value that is longer than its type allows"))
             }
-            Self::Texts(inner) => {
+            Self::Bits(inner) => {
                 inner.append_value(bits::from_stored(stored)?);
+                Ok(())
+            }
+            Self::Texts(inner) => {
+                inner.append_value(text_of(stored)?);
+                Ok(())
+            }
+            Self::Numbers(inner) => {
+                inner.append_value(number_of(stored)?);
                 Ok(())
             }
         }
@@ -238,7 +300,8 @@ impl Builder {
     pub fn finish(&mut self) -> ArrayRef {
         match self {
             Self::Bytes { inner, .. } => Arc::new(inner.finish()),
-            Self::Texts(inner) => Arc::new(inner.finish()),
+            Self::Bits(inner) | Self::Texts(inner) => Arc::new(inner.finish()),
+            Self::Numbers(inner) => Arc::new(inner.finish()),
         }
     }
 }
@@ -269,6 +332,9 @@ pub fn parse(ty: OrderedType, value: &str, zone: &Zone) -> Result<Vec<u8>, SqlEr
     Ok(match ty {
         OrderedType::TimeTz(digits) => crate::decode::parse_timetz(value, zone)?.rounded(digits).to_stored().to_vec(),
         OrderedType::Bit(_) | OrderedType::VarBit(_) => bits::to_stored(&bits::parse(value, ty)?)?,
+        OrderedType::Oid => crate::decode::parse_oid(value)?.to_be_bytes().to_vec(),
+        OrderedType::Name => cast::cut(value, cast::NAME_BYTES).as_bytes().to_vec(),
+        OrderedType::OneChar => cast::one_byte(cast::char_byte(value)).into_bytes(),
         _ => match Kind::of(ty) {
             Some(kind) => ranges::parse(kind, value, zone)?.to_stored(kind),
             None => network::parse(ty, value)?,
@@ -297,6 +363,8 @@ pub fn to_text(ty: OrderedType, stored: &[u8], zone: &Zone) -> Result<String, Sq
     match ty {
         OrderedType::TimeTz(_) => timetz::TimeTz::of_stored(stored).map(timetz::TimeTz::to_text),
         OrderedType::Bit(_) | OrderedType::VarBit(_) => bits::from_stored(stored),
+        OrderedType::Oid => number_of(stored).map(|number| number.to_string()),
+        OrderedType::Name | OrderedType::OneChar => text_of(stored).map(str::to_owned),
         _ => match Kind::of(ty) {
             Some(kind) => Ok(ranges::to_text(kind, Range::of_stored(kind, stored)?, zone)),
             None => network::to_text(ty, stored),
@@ -320,6 +388,10 @@ pub fn receive(ty: OrderedType, bytes: &[u8]) -> Result<Vec<u8>, SqlError> {
     Ok(match ty {
         OrderedType::TimeTz(digits) => timetz::TimeTz::receive(bytes)?.rounded(digits).to_stored().to_vec(),
         OrderedType::Bit(_) | OrderedType::VarBit(_) => bits::to_stored(&bits::receive(bytes, ty)?)?,
+        OrderedType::Oid | OrderedType::Name | OrderedType::OneChar => {
+            let value = crate::decode::decode_param(oid_of(ty), Format::Binary, Some(bytes), &Zone::Utc)?;
+            stored_of_scalar(ty, &value).unwrap_or_default()
+        }
         _ => match Kind::of(ty) {
             Some(kind) => Range::receive(kind, bytes)?.to_stored(kind),
             None => network::receive(ty, bytes)?,
@@ -335,6 +407,8 @@ pub fn send(ty: OrderedType, stored: &[u8]) -> Result<Vec<u8>, SqlError> {
     match ty {
         OrderedType::TimeTz(_) => Ok(timetz::TimeTz::of_stored(stored)?.send().to_vec()),
         OrderedType::Bit(_) | OrderedType::VarBit(_) => Ok(bits::send(&bits::from_stored(stored)?)),
+        // As they are sent.
+        OrderedType::Oid | OrderedType::Name | OrderedType::OneChar => Ok(stored.to_vec()),
         _ => match Kind::of(ty) {
             Some(kind) => Ok(Range::of_stored(kind, stored)?.send(kind)),
             None => network::send(ty, stored),

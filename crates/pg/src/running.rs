@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::memory;
+use crate::styles::{self, Styles};
 use crate::user_types::UserTypes;
 use crate::wire::SqlError;
 
@@ -32,6 +33,10 @@ pub trait Stop: Send + Sync {
     }
     /// The types of users that are meant in it.
     fn types(&self) -> Option<Arc<UserTypes>> {
+        None
+    }
+    /// In which form its session shows and reads dates and intervals; `None`: as whoever began it.
+    fn styles(&self) -> Option<Styles> {
         None
     }
     /// When the transaction began that it is in, in microseconds since 1970.
@@ -68,6 +73,7 @@ impl Drop for Before {
 
 /// Does `work`, which belongs to that statement.
 pub fn with<T>(stop: &Arc<dyn Stop>, work: impl FnOnce() -> T) -> T {
+    let _styles = styles::set(stop.styles().unwrap_or_else(styles::current));
     let _before = Before(CURRENT.replace(Some(Arc::clone(stop))), FROM.replace(memory::net()));
     work()
 }

@@ -150,6 +150,21 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
     if let Some(done) = cast_dynamic(array, target)? {
         return Ok(done);
     }
+    // An integer and an oid are the same bits to each other.
+    match (source, target) {
+        (DataType::Int16, DataType::UInt32) => {
+            return Ok(Arc::new(
+                array.as_primitive::<Int16Type>().unary::<_, UInt32Type>(|value| i32::from(value) as u32),
+            ));
+        }
+        (DataType::Int32, DataType::UInt32) => {
+            return Ok(Arc::new(array.as_primitive::<Int32Type>().unary::<_, UInt32Type>(|value| value as u32)));
+        }
+        (DataType::UInt32, DataType::Int32) => {
+            return Ok(Arc::new(array.as_primitive::<UInt32Type>().unary::<_, Int32Type>(|value| value as i32)));
+        }
+        _ => {}
+    }
     // Labels are no times: there is their text, and nothing else.
     let is_enum = |ty: &DataType| enum_of_data(ty).is_some();
     if is_enum(target) || is_enum(source) && !target.is_string() {

@@ -281,7 +281,7 @@ pub(super) fn precision(ty: &ColumnType) -> (Option<i64>, Option<i64>, Option<i6
 /// Most characters or bits of a type's values, and most bytes of its texts.
 pub(super) fn lengths(ty: &ColumnType) -> (Option<i64>, Option<i64>) {
     match *ty {
-        ColumnType::Text => (None, Some(1_073_741_824)),
+        ColumnType::Text | ColumnType::VARCHAR => (None, Some(1_073_741_824)),
         ColumnType::Varchar(n) | ColumnType::Char(n) => (Some(n.into()), Some(i64::from(n) * 4)),
         ColumnType::Ordered(OrderedType::Bit(Some(n)) | OrderedType::VarBit(Some(n))) => (Some(n.into()), None),
         _ => (None, None),

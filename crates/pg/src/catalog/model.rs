@@ -718,6 +718,7 @@ impl Model {
     pub fn expression(&self, sql: &str) -> String {
         let shown = |name: &str| self.find_stored(name).map(Relation::visible_name).filter(|shown| shown != name);
         let sql = crate::sequence_names::renamed(sql, &shown).unwrap_or_else(|| sql.to_owned());
+        let sql = crate::definition::in_style(&sql).unwrap_or(sql);
         if crate::user_types::current().is_none_or(|types| types.is_builtin()) {
             return sql;
         }

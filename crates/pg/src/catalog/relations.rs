@@ -418,6 +418,24 @@ fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
     ]);
 }
 
+/// What an index on an expression keeps beside the table's columns has one of their numbers. Programs that count these (pg_dump) pass over
+/// it as over a column that was dropped.
+fn dropped(rows: &mut Rows<'_>, relation: u32, number: usize) {
+    rows.add([
+        ("attrelid", relation.into()),
+        ("attname", format!("........pg.dropped.{number}........").into()),
+        ("atttypid", 0.into()),
+        ("attstattarget", 0.into()),
+        ("attnum", number.into()),
+        ("attcacheoff", (-1).into()),
+        ("atttypmod", (-1).into()),
+        ("attalign", 'i'.into()),
+        ("attstorage", 'p'.into()),
+        ("attisdropped", true.into()),
+        ("attislocal", true.into()),
+    ]);
+}
+
 fn pg_attribute(rows: &mut Rows<'_>, model: &Model, rights: &Rights) {
     for system in system_relations() {
         for (at, column) in system.columns.iter().enumerate() {
@@ -439,7 +457,11 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model, rights: &Rights) {
         }
     }
     for table in &model.tables {
-        for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
+        for (at, column) in table.columns.iter().enumerate() {
+            if column.is_hidden() {
+                dropped(rows, relation_oid(table.id), at + 1);
+                continue;
+            }
             attribute(
                 rows,
                 Attribute {

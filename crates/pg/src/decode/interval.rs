@@ -1,11 +1,12 @@
 //! Intervals from text: PostgreSQL's `DecodeInterval` and `DecodeISO8601Interval`
-//! (`src/backend/utils/adt/datetime.c`), for `IntervalStyle` postgres.
+//! (`src/backend/utils/adt/datetime.c`), with the signs of [`styles`](crate::styles).
 
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 
 use super::datetime::words::{Field, Kind, fields, fraction, integer, integer32, token};
 use super::datetime::{Wrong, clock, wrong};
 use crate::datetime::{DAY_US, SECOND_US};
+use crate::styles::{self, IntervalStyle};
 use crate::wire::SqlError;
 
 /// An interval: months, days and microseconds, kept apart.
@@ -252,11 +253,19 @@ fn by_fields(fields: &[Field], kept: i32) -> Result<Sum, Wrong> {
     let mut sum = Sum::default();
     let mut pending: Option<Unit> = None;
     let (mut ago, mut mask) = (false, 0);
+    let signed = |field: &Field| field.text.starts_with(['-', '+']);
+    // In the standard's style a sign before the first field is that of all, if no other has one.
+    let all_negative = styles::current().intervals == IntervalStyle::SqlStandard
+        && fields.first().is_some_and(|field| field.text.starts_with('-'))
+        && !fields.iter().skip(1).any(signed);
     for field in fields.iter().rev() {
         let text = field.text.as_str();
         let found = match field.kind {
             Kind::Time => {
                 sum.set_clock(text, kept)?;
+                if all_negative && sum.us > 0 {
+                    sum.us = -sum.us;
+                }
                 pending = Some(Unit::Day);
                 CLOCK
             }
@@ -290,6 +299,9 @@ fn by_fields(fields: &[Field], kept: i32) -> Result<Sum, Wrong> {
                     }
                 } else if !rest.is_empty() {
                     return Err(Wrong::Format);
+                }
+                if all_negative {
+                    (value, part) = (if value > 0 { -value } else { value }, -part.abs());
                 }
                 sum.add(value, part, unit)?;
                 // What stands before hours are days.

@@ -14,6 +14,7 @@ use super::{bad_text, binary, check_json, parse_bytea, parse_uuid, utf8};
 use crate::arrow::{datum_of_scalar, fit_text};
 use crate::datetime::{Zone, days_to_engine, round_seconds, us_to_engine};
 use crate::encode::{TextStyle, uuid_text};
+use crate::functions::cast;
 use crate::functions::numeric::column::numeric_error;
 use crate::ordered;
 use crate::types::{UTC, column_oid, numeric_limits, oid, type_by_name};
@@ -94,11 +95,11 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
                 None => return Err(SqlError::new("42704", format!("type \"{text}\" does not exist"))),
             },
         },
+        oid::CHAR => ScalarValue::Utf8View(Some(cast::one_byte(cast::char_byte(text)))),
+        oid::NAME => ScalarValue::Utf8View(Some(cast::cut(text, cast::NAME_BYTES).to_owned())),
         0
         | oid::TEXT
         | oid::VARCHAR
-        | oid::NAME
-        | oid::CHAR
         | oid::UNKNOWN
         | oid::CSTRING
         | oid::REGPROC

@@ -24,8 +24,9 @@ pub use datum::{encode_datum, put_datum_text};
 pub use row::RowEncoder;
 pub(crate) use text::uuid_bytes;
 pub use text::{
-    put_bytea, put_date, put_float4, put_float8, put_int, put_interval, put_numeric, put_time, put_timestamp,
-    put_timestamptz, put_uint, put_uuid, put_zone, uuid_text,
+    put_bytea, put_date, put_float4, put_float8, put_int, put_interval, put_iso_date, put_iso_timestamp,
+    put_iso_timestamptz, put_numeric, put_time, put_timestamp, put_timestamptz, put_uint, put_uuid, put_zone,
+    uuid_text,
 };
 
 use crate::context::PgContext;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use bytes::{BufMut, BytesMut};
 
 use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days};
+use crate::styles::{self, DateOrder, DateStyle, IntervalStyle, Styles};
 
 const DIGITS: &[u8; 200] = b"0001020304050607080910111213141516171819\
 2021222324252627282930313233343536373839\
@@ -227,11 +228,19 @@ pub fn put_numeric(out: &mut BytesMut, unscaled: i128, scale: i32, trim: bool) {
     out.put_slice(fraction);
 }
 
-fn put_ymd(out: &mut BytesMut, days: i64) -> bool {
+/// The parts of a date, with the year as it is shown, and whether that is one before Christ.
+fn ymd(days: i64) -> (u64, u32, u32, bool) {
     let (year, month, day) = civil_from_days(days);
-    let before_christ = year <= 0;
-    let year = if before_christ { 1 - year } else { year };
-    put_padded(out, year as u64, 4);
+    match year {
+        ..=0 => ((1 - year) as u64, month, day, true),
+        _ => (year as u64, month, day, false),
+    }
+}
+
+/// `yyyy-mm-dd`; whether it is one before Christ.
+fn put_ymd(out: &mut BytesMut, days: i64) -> bool {
+    let (year, month, day, before_christ) = ymd(days);
+    put_padded(out, year, 4);
     out.put_u8(b'-');
     put_2(out, month);
     out.put_u8(b'-');
@@ -239,8 +248,85 @@ fn put_ymd(out: &mut BytesMut, days: i64) -> bool {
     before_christ
 }
 
-/// `date`; days since 1970.
+/// Day, month and year with that between them; the month first unless `day_first`.
+fn put_numbers(out: &mut BytesMut, days: i64, between: u8, day_first: bool) -> bool {
+    let (year, month, day, before_christ) = ymd(days);
+    let (first, second) = if day_first { (day, month) } else { (month, day) };
+    put_2(out, first);
+    out.put_u8(between);
+    put_2(out, second);
+    out.put_u8(between);
+    put_padded(out, year, 4);
+    before_christ
+}
+
+/// A date in a style that is not ISO's (PostgreSQL's `EncodeDateOnly`).
+#[cold]
+fn put_styled_day(out: &mut BytesMut, days: i64, styles: Styles) -> bool {
+    let day_first = styles.order == DateOrder::Dmy;
+    match styles.dates {
+        DateStyle::Iso => put_ymd(out, days),
+        DateStyle::Sql => put_numbers(out, days, b'/', day_first),
+        DateStyle::Postgres => put_numbers(out, days, b'-', day_first),
+        DateStyle::German => put_numbers(out, days, b'.', true),
+    }
+}
+
+/// A local time in a style that is not ISO's, and its zone (`EncodeDateTime`).
+#[cold]
+fn put_styled_time(out: &mut BytesMut, us: i64, zone: Option<(&Zone, i64)>, styles: Styles) {
+    const WEEKDAYS: [&[u8]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
+    const MONTHS: [&[u8]; 12] =
+        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+    let (days, time) = (us.div_euclid(DAY_US), us.rem_euclid(DAY_US));
+    let before_christ = if styles.dates == DateStyle::Postgres {
+        let (year, month, day, before_christ) = ymd(days);
+        // The first day of 1970 was a Thursday.
+        out.put_slice(WEEKDAYS[days.rem_euclid(7) as usize]);
+        out.put_u8(b' ');
+        let name = MONTHS[(month as usize).saturating_sub(1).min(11)];
+        if styles.order == DateOrder::Dmy {
+            put_2(out, day);
+            out.put_u8(b' ');
+            out.put_slice(name);
+        } else {
+            out.put_slice(name);
+            out.put_u8(b' ');
+            put_2(out, day);
+        }
+        out.put_u8(b' ');
+        put_time(out, time);
+        out.put_u8(b' ');
+        put_padded(out, year, 4);
+        before_christ
+    } else {
+        let before_christ = put_styled_day(out, days, styles);
+        out.put_u8(b' ');
+        put_time(out, time);
+        before_christ
+    };
+    if let Some((zone, instant)) = zone {
+        out.put_u8(b' ');
+        out.put_slice(zone.abbreviation(instant).as_bytes());
+    }
+    if before_christ {
+        out.put_slice(b" BC");
+    }
+}
+
+/// `date` in the style of dates that is set; days since 1970.
 pub fn put_date(out: &mut BytesMut, days: i32) {
+    let styles = styles::current();
+    if styles.dates == DateStyle::Iso || matches!(days, i32::MAX | i32::MIN) {
+        return put_iso_date(out, days);
+    }
+    if put_styled_day(out, days.into(), styles) {
+        out.put_slice(b" BC");
+    }
+}
+
+/// `date` as ISO has it, whatever is set.
+pub fn put_iso_date(out: &mut BytesMut, days: i32) {
     match days {
         i32::MAX => out.put_slice(b"infinity"),
         i32::MIN => out.put_slice(b"-infinity"),
@@ -285,8 +371,17 @@ fn put_local(out: &mut BytesMut, us: i64) -> bool {
     before_christ
 }
 
-/// `timestamp`; microseconds since 1970.
+/// `timestamp` in the style of dates that is set; microseconds since 1970.
 pub fn put_timestamp(out: &mut BytesMut, us: i64) {
+    let styles = styles::current();
+    if styles.dates == DateStyle::Iso || matches!(us, i64::MAX | i64::MIN) {
+        return put_iso_timestamp(out, us);
+    }
+    put_styled_time(out, us, None, styles);
+}
+
+/// `timestamp` as ISO has it, whatever is set.
+pub fn put_iso_timestamp(out: &mut BytesMut, us: i64) {
     match us {
         i64::MAX => out.put_slice(b"infinity"),
         i64::MIN => out.put_slice(b"-infinity"),
@@ -316,8 +411,18 @@ pub fn put_zone(out: &mut BytesMut, east: i32) {
     }
 }
 
-/// `timestamptz` in a zone; microseconds since 1970 UTC.
+/// `timestamptz` in a zone, in the style of dates that is set; microseconds since 1970 UTC.
 pub fn put_timestamptz(out: &mut BytesMut, us: i64, zone: &Zone) {
+    let styles = styles::current();
+    if styles.dates == DateStyle::Iso || matches!(us, i64::MAX | i64::MIN) {
+        return put_iso_timestamptz(out, us, zone);
+    }
+    let local = us.saturating_add(i64::from(zone.offset_at(us)) * SECOND_US);
+    put_styled_time(out, local, Some((zone, us)), styles);
+}
+
+/// `timestamptz` as ISO has it, whatever is set.
+pub fn put_iso_timestamptz(out: &mut BytesMut, us: i64, zone: &Zone) {
     match us {
         i64::MAX => out.put_slice(b"infinity"),
         i64::MIN => out.put_slice(b"-infinity"),
@@ -332,8 +437,164 @@ pub fn put_timestamptz(out: &mut BytesMut, us: i64, zone: &Zone) {
     }
 }
 
-/// `interval`, style `postgres`.
+/// `interval` in the style that is set.
 pub fn put_interval(out: &mut BytesMut, months: i32, days: i32, us: i64) {
+    match styles::current().intervals {
+        IntervalStyle::Postgres => put_postgres_interval(out, months, days, us),
+        IntervalStyle::PostgresVerbose => put_verbose_interval(out, months, days, us),
+        IntervalStyle::SqlStandard => put_standard_interval(out, months, days, us),
+        IntervalStyle::Iso8601 => put_iso_interval(out, months, days, us),
+    }
+}
+
+/// Hours, minutes, seconds and microseconds, all with the sign of the whole.
+fn clock_parts(us: i64) -> (i64, i64, i64, i64) {
+    let seconds = us / SECOND_US;
+    (seconds / 3600, seconds / 60 % 60, seconds % 60, us % SECOND_US)
+}
+
+/// `@ 1 year 2 mons ago`
+#[cold]
+fn put_verbose_interval(out: &mut BytesMut, months: i32, days: i32, us: i64) {
+    out.put_u8(b'@');
+    let (mut is_zero, mut is_before) = (true, false);
+    let mut unit = |out: &mut BytesMut, value: i64, name: &[u8]| {
+        if value == 0 {
+            return;
+        }
+        // The first one says whether it is "ago".
+        let shown = if is_zero {
+            is_before = value < 0;
+            value.saturating_abs()
+        } else if is_before {
+            value.saturating_neg()
+        } else {
+            value
+        };
+        is_zero = false;
+        out.put_u8(b' ');
+        put_int(out, shown);
+        out.put_u8(b' ');
+        out.put_slice(name);
+        if shown != 1 {
+            out.put_u8(b's');
+        }
+    };
+    let (hours, minutes, seconds, fraction) = clock_parts(us);
+    unit(out, i64::from(months / 12), b"year");
+    unit(out, i64::from(months % 12), b"mon");
+    unit(out, i64::from(days), b"day");
+    unit(out, hours, b"hour");
+    unit(out, minutes, b"min");
+    if seconds != 0 || fraction != 0 {
+        out.put_u8(b' ');
+        if seconds < 0 || fraction < 0 {
+            if is_zero {
+                is_before = true;
+            } else if !is_before {
+                out.put_u8(b'-');
+            }
+        } else if is_before {
+            out.put_u8(b'-');
+        }
+        put_int(out, seconds.abs());
+        put_fraction(out, fraction.unsigned_abs() as u32);
+        out.put_slice(b" sec");
+        if seconds.abs() != 1 || fraction != 0 {
+            out.put_u8(b's');
+        }
+        is_zero = false;
+    }
+    if is_zero {
+        out.put_slice(b" 0");
+    }
+    if is_before {
+        out.put_slice(b" ago");
+    }
+}
+
+/// `1-2`, `3 4:05:06`, `+1-2 -3 +4:05:06`
+#[cold]
+fn put_standard_interval(out: &mut BytesMut, months: i32, days: i32, us: i64) {
+    let (months, days) = (i64::from(months), i64::from(days));
+    let negative = months < 0 || days < 0 || us < 0;
+    let positive = months > 0 || days > 0 || us > 0;
+    let (has_months, has_time) = (months != 0, days != 0 || us != 0);
+    let clock = |out: &mut BytesMut| {
+        let (hours, minutes, seconds, fraction) = clock_parts(us);
+        put_padded(out, hours.unsigned_abs(), 1);
+        out.put_u8(b':');
+        put_2(out, minutes.unsigned_abs() as u32);
+        out.put_u8(b':');
+        put_2(out, seconds.unsigned_abs() as u32);
+        put_fraction(out, fraction.unsigned_abs() as u32);
+    };
+    let year_month = |out: &mut BytesMut| {
+        put_int(out, (months / 12).abs());
+        out.put_u8(b'-');
+        put_int(out, (months % 12).abs());
+    };
+    if !negative && !positive {
+        return out.put_u8(b'0');
+    }
+    if negative && positive || has_months && has_time {
+        let sign = |value: i64| if value < 0 { b'-' } else { b'+' };
+        out.put_u8(sign(months));
+        year_month(out);
+        out.put_u8(b' ');
+        out.put_u8(sign(days));
+        put_int(out, days.abs());
+        out.put_u8(b' ');
+        out.put_u8(sign(us));
+        return clock(out);
+    }
+    if negative {
+        out.put_u8(b'-');
+    }
+    if has_months {
+        return year_month(out);
+    }
+    if days != 0 {
+        put_int(out, days.abs());
+        out.put_u8(b' ');
+    }
+    clock(out);
+}
+
+/// `P1Y2M3DT4H5M6S`
+#[cold]
+fn put_iso_interval(out: &mut BytesMut, months: i32, days: i32, us: i64) {
+    if months == 0 && days == 0 && us == 0 {
+        return out.put_slice(b"PT0S");
+    }
+    let unit = |out: &mut BytesMut, value: i64, name: u8| {
+        if value != 0 {
+            put_int(out, value);
+            out.put_u8(name);
+        }
+    };
+    let (hours, minutes, seconds, fraction) = clock_parts(us);
+    out.put_u8(b'P');
+    unit(out, i64::from(months / 12), b'Y');
+    unit(out, i64::from(months % 12), b'M');
+    unit(out, i64::from(days), b'D');
+    if us != 0 {
+        out.put_u8(b'T');
+    }
+    unit(out, hours, b'H');
+    unit(out, minutes, b'M');
+    if seconds != 0 || fraction != 0 {
+        if us < 0 {
+            out.put_u8(b'-');
+        }
+        put_int(out, seconds.abs());
+        put_fraction(out, fraction.unsigned_abs() as u32);
+        out.put_u8(b'S');
+    }
+}
+
+/// `interval` in the style `postgres`, whatever is set.
+pub fn put_postgres_interval(out: &mut BytesMut, months: i32, days: i32, us: i64) {
     let start = out.len();
     let mut negative = false;
     let mut unit = |out: &mut BytesMut, value: i64, name: &[u8]| {

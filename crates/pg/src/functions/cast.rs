@@ -25,9 +25,7 @@ use crate::datetime::{Zone, round_seconds, us_from_engine, us_to_engine};
 use crate::decode::interval_value;
 use crate::encode::{RowEncoder, TextStyle};
 use crate::errors::{from_arrow, to_datafusion};
-use crate::types::{
-    TEXT, TYPES, arrow_type_of_oid, field_of_oid, field_oid, oid, type_by_name, type_by_oid, with_pg_type,
-};
+use crate::types::{TEXT, TYPES, arrow_type_of_oid, field_of_oid, field_oid, oid, type_by_oid, with_pg_type};
 use crate::wire::SqlError;
 
 /// A cast function for every type.
@@ -224,7 +222,10 @@ impl PgCast {
                 Ok(Arc::new(fitted))
             }
             oid::NAME => Ok(Arc::new(
-                out.as_string_view().iter().map(|text| text.map(|text| cut(text, 63))).collect::<StringViewArray>(),
+                out.as_string_view()
+                    .iter()
+                    .map(|text| text.map(|text| cut(text, NAME_BYTES)))
+                    .collect::<StringViewArray>(),
             )),
             oid::CHAR if array.data_type().is_integer() => {
                 let numbers = cast_array(array, &DataType::Int64, oid::INT8, &zone)?;
@@ -286,9 +287,7 @@ impl PgCast {
                         oid => Ok(oid),
                     }
                 }
-                (oid::REGTYPE, _) => type_by_name(name)
-                    .map(|ty| ty.oid)
-                    .or_else(|| crate::types::builtin_oid(name))
+                (oid::REGTYPE, _) => crate::types::oid_of_text(name)?
                     .ok_or_else(|| SqlError::new("42704", format!("type \"{name}\" does not exist"))),
                 _ => self.cx.rights()?.named(name.trim_matches('"')).map(|role| role.oid),
             }
@@ -349,7 +348,7 @@ fn function_oids(names: &ArrayRef) -> Result<ArrayRef, SqlError> {
 }
 
 /// The byte that a text is as `"char"`: an octal escape, or its first.
-fn char_byte(text: &str) -> u8 {
+pub(crate) fn char_byte(text: &str) -> u8 {
     match text.as_bytes() {
         [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] => (a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'),
         bytes => bytes.first().copied().unwrap_or(0),
@@ -357,7 +356,7 @@ fn char_byte(text: &str) -> u8 {
 }
 
 /// A value of `"char"` as it is shown, which is how it is kept.
-fn one_byte(byte: u8) -> String {
+pub(crate) fn one_byte(byte: u8) -> String {
     match byte {
         0 => String::new(),
         0x80.. => format!("\\{byte:03o}"),
@@ -402,8 +401,11 @@ pub(crate) fn at_precision(array: &ArrayRef, typmod: i32) -> ArrayRef {
     }
 }
 
+/// Bytes that a `name` has at most.
+pub(crate) const NAME_BYTES: usize = 63;
+
 /// At most so many bytes, whole characters.
-fn cut(text: &str, bytes: usize) -> &str {
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;
     }

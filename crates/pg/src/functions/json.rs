@@ -14,12 +14,13 @@ use super::define::{P, PgFunction, f, oid};
 use crate::context::PgContext;
 use crate::datetime::Zone;
 use crate::encode::{RowEncoder, TextStyle};
+use crate::styles::{self, DateStyle, Styles};
 use crate::types::{field_oid, oid as t};
 use crate::wire::{Format, SqlError};
 
 /// Those that are bound to the session.
 pub(super) const SESSION_NAMES: &[&str] =
-    &["pg_json_value_zoned", "pg_json_object_zoned", "pg_json_array_zoned", "pg_json_pair_zoned"];
+    &["pg_json_value_zoned", "pg_json_object_zoned", "pg_json_array_zoned", "pg_json_pair_zoned", "pg_json_lines_zoned"];
 
 /// Deepest nesting of arrays and records.
 const DEPTH_MAX: usize = 64;
@@ -88,6 +89,10 @@ fn values(field: &FieldRef, array: &ArrayRef, zone: &Zone, depth: usize) -> Resu
             let Some(cell) = cells.first() else { return Err(SqlError::internal("a column without cells")) };
             let mut texts = Vec::with_capacity(array.len());
             let mut out = BytesMut::new();
+            // Dates and times have one form there, but not within ranges.
+            let set = styles::current();
+            let is_time = array.data_type().is_temporal();
+            let _styles = styles::set(if is_time { Styles { dates: DateStyle::Iso, ..set } } else { set });
             for row in 0..array.len() {
                 if cell.is_null(row) {
                     texts.push(None);
@@ -159,6 +164,11 @@ impl Values {
 
     /// Appends a value; NULL is `null`.
     fn put(&self, row: usize, out: &mut String) {
+        self.put_separated(row, out, ",");
+    }
+
+    /// The same with something else than a comma between the elements or fields of the value itself; not of those within it.
+    fn put_separated(&self, row: usize, out: &mut String, separator: &str) {
         match self {
             _ if self.is_null(row) => out.push_str("null"),
             Self::Plain(texts, shape) => put_plain(texts[row].as_deref().unwrap_or_default(), *shape, out),
@@ -167,7 +177,7 @@ impl Values {
                 let (from, to) = ranges[row].unwrap_or_default();
                 for at in from..to {
                     if at > from {
-                        out.push(',');
+                        out.push_str(separator);
                     }
                     elements.put(at, out);
                 }
@@ -177,7 +187,7 @@ impl Values {
                 out.push('{');
                 for (at, (name, values)) in fields.iter().enumerate() {
                     if at > 0 {
-                        out.push(',');
+                        out.push_str(separator);
                     }
                     put_string(name, out);
                     out.push(':');
@@ -216,6 +226,15 @@ fn value(fields: &[(String, Values)], row: usize) -> Result<Option<String>, SqlE
     }
     let mut out = String::new();
     values.put(row, &mut out);
+    Ok(Some(out))
+}
+
+/// The same of a record of two fields: the second says whether the elements or fields are on lines of their own.
+fn lines(fields: &[(String, Values)], row: usize) -> Result<Option<String>, SqlError> {
+    let [(_, values), (_, Values::Plain(flags, _))] = fields else { return Err(SqlError::internal("a value and a flag")) };
+    let Some(flag) = flags[row].as_deref().filter(|_| !values.is_null(row)) else { return Ok(None) };
+    let mut out = String::new();
+    values.put_separated(row, &mut out, if flag == "t" { ",\n " } else { "," });
     Ok(Some(out))
 }
 
@@ -293,6 +312,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         function("pg_json_array", array, None),
         function("pg_json_pair", pair, None),
         function("pg_json_value_zoned", value, cx()),
+        function("pg_json_lines_zoned", lines, cx()),
         function("pg_json_object_zoned", object, cx()),
         function("pg_json_array_zoned", array, cx()),
         function("pg_json_pair_zoned", pair, cx()),

@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::BytesMut;
 
 use crate::datetime::{DAY_US, SECOND_US, Zone, days_from_civil, round_seconds};
-use crate::encode::{put_date, put_time, put_timestamp};
+use crate::encode::{put_iso_date, put_iso_timestamp, put_time};
 use crate::functions::parse_time::parse_strict;
 use crate::timetz::TimeTz;
 use crate::wire::SqlError;
@@ -152,11 +152,11 @@ impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = BytesMut::new();
         match self {
-            Self::Date(day) => put_date(&mut out, i32::try_from(*day).unwrap_or(i32::MAX)),
+            Self::Date(day) => put_iso_date(&mut out, i32::try_from(*day).unwrap_or(i32::MAX)),
             Self::Time(us) => put_time(&mut out, *us),
             Self::TimeTz(time) => put_time(&mut out, time.us),
-            Self::Timestamp(us) => put_timestamp(&mut out, *us),
-            Self::Timestamptz(us, east) => put_timestamp(&mut out, us + i64::from(*east) * SECOND_US),
+            Self::Timestamp(us) => put_iso_timestamp(&mut out, *us),
+            Self::Timestamptz(us, east) => put_iso_timestamp(&mut out, us + i64::from(*east) * SECOND_US),
         }
         let text = String::from_utf8_lossy(&out);
         let (text, era) = match text.strip_suffix(" BC") {

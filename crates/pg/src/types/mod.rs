@@ -38,7 +38,7 @@ use crate::ordered;
 use crate::user_types::{self, definition::Kind};
 
 pub use names::{PgType, TYPES, builtin_oid, format_type, interval_fields, type_by_name, type_by_oid};
-pub use sql::{arrow_field_from_sql, column_type_from_sql, domain_from_sql, interval_type, type_from_sql};
+pub use sql::{arrow_field_from_sql, column_type_from_sql, domain_from_sql, interval_type, oid_of_text, type_from_sql};
 
 /// Field metadata key: PostgreSQL type oid, decimal.
 pub const OID_KEY: &str = "pg.oid";
@@ -108,7 +108,7 @@ pub fn column_type_of_oid(oid: u32, typmod: i32) -> Option<ColumnType> {
         oid::BOOL => ColumnType::Bool,
         oid::INT2 => ColumnType::Int2,
         oid::INT4 => ColumnType::Int4,
-        oid::INT8 | oid::OID => ColumnType::Int8,
+        oid::INT8 => ColumnType::Int8,
         oid::FLOAT4 => ColumnType::Float4,
         oid::FLOAT8 => ColumnType::Float8,
         oid::NUMERIC => match fixed_numeric(typmod) {
@@ -118,11 +118,11 @@ pub fn column_type_of_oid(oid: u32, typmod: i32) -> Option<ColumnType> {
                     .map(|limits| NumericLimit { precision: limits.precision(), scale: limits.scale() }),
             ),
         },
-        // without a length they are text in all but name
         oid::VARCHAR if typmod >= 4 => ColumnType::Varchar(length),
+        oid::VARCHAR => ColumnType::VARCHAR,
+        // without a length they are text in all but name
         oid::BPCHAR if typmod >= 4 => ColumnType::Char(length),
-        oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::UNKNOWN => ColumnType::Text,
-        oid::NAME => ColumnType::Varchar(63),
+        oid::TEXT | oid::BPCHAR | oid::UNKNOWN => ColumnType::Text,
         oid::BYTEA => ColumnType::Bytes,
         oid::DATE => ColumnType::Date,
         oid::TIME => ColumnType::Time(second_digits(typmod)),
@@ -152,7 +152,7 @@ fn array_type(oid: u32, typmod: i32) -> Option<ColumnType> {
     }
     let element = match row.elem {
         // Elements are held without the blanks that these would show, and others have no place in a row.
-        oid::BPCHAR | oid::NAME | oid::OID | oid::UNKNOWN => return None,
+        oid::BPCHAR | oid::UNKNOWN => return None,
         // What their elements have to fulfil would be checked by nobody.
         elem if user_types::is_domain(elem) => return None,
         // Numbers of an array have one form, whatever their limit.
@@ -242,9 +242,9 @@ pub fn arrow_field(name: &str, ty: &ColumnType, nullable: bool) -> Field {
         | ColumnType::Uuid
         | ColumnType::Json
         | ColumnType::Array(_)
-        | ColumnType::Ordered(OrderedType::Bit(_) | OrderedType::VarBit(_)) => {
-            with_pg_type(field, column_oid(ty), column_typmod(ty))
-        }
+        | ColumnType::Ordered(
+            OrderedType::Bit(_) | OrderedType::VarBit(_) | OrderedType::Name | OrderedType::OneChar,
+        ) => with_pg_type(field, column_oid(ty), column_typmod(ty)),
         _ if column_typmod(ty) != -1 => with_pg_type(field, column_oid(ty), column_typmod(ty)),
         _ => field,
     }

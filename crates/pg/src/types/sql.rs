@@ -32,6 +32,21 @@ impl Resolved {
     }
 }
 
+/// The oid of a type as SQL writes it, maybe with modifiers, or as `pg_type` names it; `None`: there is none of that name.
+///
+/// # Errors
+/// `42601` for what is no type, `22023` for modifiers that it cannot have.
+pub fn oid_of_text(text: &str) -> Result<Option<u32>, SqlError> {
+    if let Some(oid) = super::type_by_name(text).map(|ty| ty.oid).or_else(|| super::builtin_oid(text)) {
+        return Ok(Some(oid));
+    }
+    match resolve(&crate::definition::parse_type(text)?) {
+        Ok(resolved) => Ok(Some(resolved.oid)),
+        Err(error) if matches!(error.sqlstate.as_str(), "42704" | "3F000") => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Column type that `CREATE TABLE` gives a column.
 ///
 /// # Errors
@@ -40,7 +55,6 @@ impl Resolved {
 pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
     let resolved = resolve(ty)?;
     match resolved.oid {
-        oid::OID => None,
         // Blanks at its end would count in comparisons.
         oid::BPCHAR if resolved.typmod < 0 => None,
         oid => super::column_type_of_oid(oid, resolved.typmod),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::UserTypes;
+use crate::styles::{self, Styles};
 
 /// Who knows the types as they are now.
 pub trait TypeSource: Debug + Send + Sync {
@@ -20,13 +21,25 @@ pub trait TypeSource: Debug + Send + Sync {
     fn transaction_start(&self) -> Option<i64> {
         None
     }
+    /// In which form it shows and reads dates and intervals.
+    fn styles(&self) -> Styles {
+        Styles::default()
+    }
 }
 
 thread_local! {
     static SOURCE: RefCell<Option<Arc<dyn TypeSource>>> = const { RefCell::new(None) };
 }
 
-struct Before(Option<Arc<dyn TypeSource>>);
+struct Before(Option<Arc<dyn TypeSource>>, #[expect(dead_code, reason = "it puts them back")] styles::Before);
+
+impl Before {
+    /// The thread works for `source` from now on.
+    fn begin(source: &Arc<dyn TypeSource>) -> Self {
+        let styles = styles::set(source.styles());
+        Self(SOURCE.replace(Some(Arc::clone(source))), styles)
+    }
+}
 
 impl Drop for Before {
     fn drop(&mut self) {
@@ -36,7 +49,7 @@ impl Drop for Before {
 
 /// Does work for which the types of `source` are meant.
 pub fn with<T>(source: &Arc<dyn TypeSource>, work: impl FnOnce() -> T) -> T {
-    let _before = Before(SOURCE.replace(Some(Arc::clone(source))));
+    let _before = Before::begin(source);
     work()
 }
 
@@ -57,7 +70,7 @@ impl<F: Future> Future for Scope<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: nothing is moved out of what is behind the reference.
         let this = unsafe { self.get_unchecked_mut() };
-        let _before = Before(SOURCE.replace(Some(Arc::clone(&this.source))));
+        let _before = Before::begin(&this.source);
         // SAFETY: `work` is part of what is pinned, is never moved, and there is no `Drop` of `Scope` that could.
         let work = unsafe { Pin::new_unchecked(&mut this.work) };
         work.poll(cx)

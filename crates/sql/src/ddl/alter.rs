@@ -23,9 +23,10 @@ use crate::dml::find_column;
 use crate::dml::foreign::{Depends, ForeignParts};
 use crate::exec::bridge::RowColumns;
 use crate::pg::datetime::Zone;
-use crate::pg::encode::put_timestamptz;
+use crate::pg::encode::{put_date, put_timestamp, put_timestamptz};
 use crate::pg::errors;
 use crate::pg::ordered::{self, stored_of_scalar};
+use crate::pg::styles::{self, Styles};
 use crate::plan::expression::{
     Place, TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times,
 };
@@ -497,21 +498,13 @@ impl Session {
         self.change(txn, table, TableChange::AddCheck(spec)).await
     }
 
-    /// Times that are written in an expression of a definition mean what they mean now, in this
-    /// session's zone; others read them in their own.
+    /// Dates and times that are written in an expression of a definition mean what they mean now, in this
+    /// session's zone and order of numbers; others read them in their own.
     pub(super) async fn fix_times(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
         for call in written_times(expr) {
             let value = self.constant(&format!("SELECT {call}")).await?;
-            if let Some(stored) = stored_of_scalar(OrderedType::TstzRange, &value) {
-                fix_time(expr, &call, &ordered::to_text(OrderedType::TstzRange, &stored, &Zone::Utc)?);
-            }
-            if let ScalarValue::TimestampMicrosecond(Some(us), _) = value
-                && us != i64::MAX
-                && us != i64::MIN
-            {
-                let mut text = bytes::BytesMut::new();
-                put_timestamptz(&mut text, us, &Zone::Utc);
-                fix_time(expr, &call, &String::from_utf8_lossy(&text));
+            if let Some(text) = styles::with(Styles::default(), || plain_text(&value))? {
+                fix_time(expr, &call, &text);
             }
         }
         Ok(())
@@ -680,4 +673,21 @@ impl Session {
         self.change(&txn, &table, TableChange::RenameIndex(from, to)).await?;
         Ok(Tag::Fixed("ALTER INDEX"))
     }
+}
+
+/// The text of a date, a time or a range of these that every session reads alike; `None` for other values.
+fn plain_text(value: &ScalarValue) -> Result<Option<String>, SqlError> {
+    for ty in [OrderedType::TstzRange, OrderedType::TsRange, OrderedType::DateRange] {
+        if let Some(stored) = stored_of_scalar(ty, value) {
+            return ordered::to_text(ty, &stored, &Zone::Utc).map(Some);
+        }
+    }
+    let mut text = bytes::BytesMut::new();
+    match value {
+        ScalarValue::TimestampMicrosecond(Some(us), Some(_)) => put_timestamptz(&mut text, *us, &Zone::Utc),
+        ScalarValue::TimestampMicrosecond(Some(us), None) => put_timestamp(&mut text, *us),
+        ScalarValue::Date32(Some(days)) => put_date(&mut text, *days),
+        _ => return Ok(None),
+    }
+    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
 }

@@ -226,7 +226,7 @@ fn is_comparable(from: ColumnType, to: ColumnType) -> bool {
     use ColumnType as T;
     let kind = |ty| match ty {
         T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 => 1,
-        T::Text | T::Varchar(_) => 2,
+        T::Text | T::Varchar(_) | T::Ordered(OrderedType::Name) => 2,
         T::Date | T::Timestamp(_) | T::TimestampTz(_) => 3,
         T::Ordered(OrderedType::Bit(_) | OrderedType::VarBit(_)) => 4,
         _ => 0,

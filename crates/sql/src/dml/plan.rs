@@ -312,11 +312,12 @@ fn plan_returning(
 ) -> Result<Returning, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
     let List { columns, data: _, input, others } = list;
+    let origins: Vec<_> = columns.iter().map(|(column, _)| column.origin).collect();
     if to == ReturnTo::Statement || !others.is_empty() || columns.iter().any(|(_, expr)| has_subquery(expr)) {
         let mut given = without_key(&input);
         given.extend(others);
         let plan = RowsPlan::list(names, &given, columns, params).map_err(failed)?;
-        let fields = crate::plan::statement::result_fields(&plan.plan.schema);
+        let fields = crate::plan::statement::result_fields(&plan.plan.schema, &origins);
         let (typed_by_literals, of_session) = (plan.plan.typed_by_literals, !plan.plan.is_shareable(names.state));
         return Ok(Returning { fields, by: By::Plan(Box::new(plan)), typed_by_literals, of_session });
     }
@@ -334,7 +335,7 @@ fn plan_returning(
     let schema = Schema::new(fields);
     let output = Output::new(&exprs, schema.fields(), table, &input)
         .ok_or_else(|| SqlError::unsupported("this expression in RETURNING is not supported"))?;
-    let fields = crate::plan::statement::result_fields(&schema);
+    let fields = crate::plan::statement::result_fields(&schema, &origins);
     Ok(Returning { fields, by: By::Row(output), typed_by_literals, of_session })
 }
 

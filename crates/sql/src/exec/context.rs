@@ -20,6 +20,7 @@ use crate::exec::memory::{Limits, Measured};
 use crate::exec::once::Once;
 use crate::pg::memory;
 use crate::pg::running::Stop;
+use crate::pg::styles::Styles;
 use crate::pg::user_types::{TypeSource, UserTypes};
 use crate::wire::SqlError;
 
@@ -155,6 +156,9 @@ impl Stop for StopFlag {
     }
     fn database(&self) -> Option<String> {
         self.types.get()?.upgrade()?.database()
+    }
+    fn styles(&self) -> Option<Styles> {
+        Some(self.types.get()?.upgrade()?.styles())
     }
     fn transaction_start(&self) -> Option<i64> {
         self.types.get()?.upgrade()?.transaction_start()

@@ -22,6 +22,7 @@ use crate::exec::context::StopFlag;
 use crate::exec::memory::Measured;
 use crate::pg::memory;
 use crate::pg::running::{self, Stop};
+use crate::pg::styles::Styles;
 use crate::pg::user_types::UserTypes;
 use crate::session::panics;
 use crate::wire::SqlError;
@@ -133,6 +134,9 @@ impl Stop for Run {
     }
     fn database(&self) -> Option<String> {
         self.statement.database()
+    }
+    fn styles(&self) -> Option<Styles> {
+        self.statement.styles()
     }
     fn transaction_start(&self) -> Option<i64> {
         self.statement.transaction_start()

@@ -85,7 +85,7 @@ fn is_shown_alike(ty: u32) -> bool {
     use crate::pg::types::oid as t;
     let numbers = [t::INT2, t::INT4, t::INT8, t::NUMERIC, t::FLOAT4, t::FLOAT8, t::BOOL];
     numbers.contains(&ty)
-        || [t::TEXT, t::VARCHAR, t::BPCHAR, t::UUID, t::JSON, t::JSONB].contains(&ty)
+        || [t::TEXT, t::VARCHAR, t::BPCHAR, t::NAME, t::CHAR, t::OID, t::UUID, t::JSON, t::JSONB].contains(&ty)
         || crate::pg::ordered::type_of_oid(ty).is_some_and(|ty| ty != OrderedType::TstzRange)
 }
 
@@ -306,30 +306,36 @@ pub(crate) fn rename_column(expr: &mut ast::Expr, from: &str, to: &str) {
     let _ = expr.walk_mut(&mut Walk(from, to));
 }
 
-/// Whether that type is `timestamptz`, or of ranges of these.
-fn is_timestamptz(ty: &ast::DataType) -> bool {
-    types::arrow_field_from_sql(ty)
-        .is_ok_and(|field| matches!(types::field_oid(&field), oid::TIMESTAMPTZ | oid::TSTZRANGE))
+/// Whether literals of that type mean something else in another session: a zone or an order of numbers has a say in them, or the moment.
+fn is_of_session(ty: &ast::DataType) -> bool {
+    types::arrow_field_from_sql(ty).is_ok_and(|field| {
+        let times = [oid::TIMESTAMPTZ, oid::TSTZRANGE, oid::TIMESTAMP, oid::TSRANGE, oid::DATE, oid::DATERANGE];
+        times.contains(&types::field_oid(&field))
+    })
 }
 
 /// The text of a literal that is read as such a type.
 fn written_time(expr: &mut ast::Expr) -> Option<&mut ast::Value> {
     let value = match expr {
-        ast::Expr::Cast { expr, data_type, .. } if is_timestamptz(data_type) => match expr.as_mut() {
+        ast::Expr::Cast { expr, data_type, .. } if is_of_session(data_type) => match expr.as_mut() {
             ast::Expr::Value(value) => &mut value.value,
             _ => return None,
         },
-        ast::Expr::TypedString(typed) if is_timestamptz(&typed.data_type) => &mut typed.value.value,
+        ast::Expr::TypedString(typed) if is_of_session(&typed.data_type) => &mut typed.value.value,
         _ => return None,
     };
     matches!(value, ast::Value::SingleQuotedString(_)).then_some(value)
 }
 
-/// The name of a type whose literals mean something else in another zone.
+/// The name of a type whose literals mean something else in another session.
 pub(crate) fn zoned_type(ty: &ColumnType) -> Option<&'static str> {
     match ty {
         ColumnType::TimestampTz(_) => Some("timestamptz"),
-        ColumnType::Ordered(OrderedType::TstzRange) => Some("tstzrange"),
+        ColumnType::Timestamp(_) => Some("timestamp"),
+        ColumnType::Date => Some("date"),
+        ColumnType::Ordered(ty @ (OrderedType::TstzRange | OrderedType::TsRange | OrderedType::DateRange)) => {
+            Some(ty.name())
+        }
         _ => None,
     }
 }
@@ -344,7 +350,7 @@ pub(crate) fn cast_literal(side: &mut ast::Expr, ty: &str) {
     }
 }
 
-/// Literals beside columns of type `timestamptz` or `tstzrange` as casts: they are read as such.
+/// Literals that are compared with columns of such types as casts: they are read as such.
 pub(crate) fn cast_times(expr: &mut ast::Expr, table: &Table) {
     let of = |name: &str| zoned_type(&table.columns.iter().find(|column| column.name == name)?.ty);
     cast_times_of(expr, &of);
@@ -360,9 +366,15 @@ pub(crate) fn cast_times_of(expr: &mut ast::Expr, of: &dyn Fn(&str) -> Option<&'
                 ast::Expr::Identifier(name) => (self.0)(&name_of(name)),
                 _ => None,
             };
+            let is_range = |side: &ast::Expr| is_time(side).is_some_and(|ty| ty.ends_with("range"));
+            let is_comparison = |op: &ast::BinaryOperator| {
+                use ast::BinaryOperator as O;
+                matches!(op, O::Eq | O::NotEq | O::Lt | O::LtEq | O::Gt | O::GtEq)
+            };
             let cast = cast_literal;
             match expr {
-                ast::Expr::BinaryOp { left, right, .. } => {
+                // Beside other operators they may be of another type: `at + '1 day'`.
+                ast::Expr::BinaryOp { left, op, right } if is_comparison(op) || is_range(left) || is_range(right) => {
                     if let Some(ty) = is_time(left) {
                         cast(right, ty);
                     } else if let Some(ty) = is_time(right) {

@@ -26,7 +26,7 @@ use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::is_marker;
-use crate::plan::analyze;
+use crate::plan::analyze::{self, Origin};
 use crate::plan::call::{self, CallPlan};
 use crate::plan::estimate::shown::Shown;
 use crate::plan::lookup::no_schema;
@@ -343,13 +343,16 @@ impl ParamTypes {
     }
 }
 
-/// `RowDescription` of a result.
-pub(crate) fn result_fields(schema: &Schema) -> Arc<[Field]> {
+/// `RowDescription` of a result with these columns.
+pub(crate) fn result_fields(schema: &Schema, origins: &[Option<Origin>]) -> Arc<[Field]> {
+    let origins = origins.iter().copied().chain(std::iter::repeat(None));
     schema
         .fields()
         .iter()
-        .map(|field| {
-            let mut out = types::wire_field(field, 0, 0);
+        .zip(origins)
+        .map(|(field, origin)| {
+            let (relation, number) = origin.map_or((0, 0), |origin| (origin.relation, origin.number));
+            let mut out = types::wire_field(field, relation, number);
             naming::shown(&mut out.name);
             out
         })
@@ -428,10 +431,11 @@ pub(crate) fn prepare_within(
                 true => None,
                 false => DirectLock::new(names, &query, &params),
             };
+            let origins: Vec<_> = analyzed.columns.iter().map(|column| column.origin).collect();
             let plan = QueryPlan::analyzed(names.state, analyzed, params.data_types())
                 .map_err(|error| errors::from_datafusion(error, &text))?;
             prepared.param_oids = params.oids();
-            prepared.fields = Some(result_fields(&plan.schema));
+            prepared.fields = Some(result_fields(&plan.schema, &origins));
             prepared.shareable = plan.is_shareable(names.state)
                 && prepared.locks.is_empty()
                 && prepared.once.is_shareable(names.state)

@@ -11,6 +11,7 @@ use hashbrown::{Equivalent, HashMap};
 use parking_lot::Mutex;
 
 use crate::pg::search_path::SearchPath;
+use crate::pg::styles::Styles;
 use crate::plan::plans::PlanTotals;
 use crate::plan::statement::Prepared;
 
@@ -40,7 +41,7 @@ const PATHS_MAX: usize = 10_000;
 
 #[derive(Default)]
 struct Paths {
-    known: HashMap<(u32, Arc<SearchPath>), PathId>,
+    known: HashMap<(u32, Styles, Arc<SearchPath>), PathId>,
     last: u64,
 }
 
@@ -73,9 +74,9 @@ impl StatementCache {
     }
 
     /// The number of a path in a database.
-    pub(crate) fn path_id(&self, database: u32, path: &Arc<SearchPath>) -> PathId {
+    pub(crate) fn path_id(&self, database: u32, styles: Styles, path: &Arc<SearchPath>) -> PathId {
         let mut paths = self.paths.lock();
-        let path = (database, Arc::clone(path));
+        let path = (database, styles, Arc::clone(path));
         if let Some(id) = paths.known.get(&path) {
             return *id;
         }

@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::pg::context::Setting;
 use crate::pg::datetime::Zone;
 use crate::pg::roles::FIRST_ROLE;
 use crate::pg::search_path;
+use crate::pg::styles::{BadStyle, Styles};
 use crate::plan::planning::Planning;
 use crate::wire::SqlError;
 
@@ -161,7 +162,13 @@ static DEFINITIONS: &[Definition] = &[
         false,
         "Least severity of messages sent to the client.",
     ),
-    def("DateStyle", "ISO, MDY", Kind::Text, true, "Display format of dates; ISO is the one supported."),
+    def(
+        "DateStyle",
+        "ISO, MDY",
+        Kind::Text,
+        true,
+        "Display format of dates, and the order in which their numbers are read.",
+    ),
     def(
         "default_table_access_method",
         "heap",
@@ -196,7 +203,7 @@ static DEFINITIONS: &[Definition] = &[
     def("idle_session_timeout", "0", Kind::Duration, false, "Longest idle time outside of a transaction."),
     def("in_hot_standby", "off", Kind::Fixed, true, "Whether the server is a standby."),
     def("integer_datetimes", "on", Kind::Fixed, true, "Datetimes are 64-bit integers."),
-    def("IntervalStyle", "postgres", Kind::Text, true, "Display format of intervals; postgres is the one supported."),
+    def("IntervalStyle", "postgres", Kind::Text, true, "Display format of intervals."),
     def("is_superuser", "on", Kind::Fixed, true, "Whether the user is a superuser."),
     idle("jit", "off", Kind::Bool),
     def("lc_collate", "C", Kind::Fixed, false, "Order of text: by its bytes."),
@@ -353,6 +360,13 @@ const SESSION_ROLE: &str = "\0session_role";
 /// Those that plans go by; custom ones besides.
 const PLANNED_WITH: [&str; 5] = ["TimeZone", "DateStyle", "IntervalStyle", "search_path", "row_security"];
 
+/// The styles that values of `DateStyle` and `IntervalStyle` say, as these are kept.
+fn styles_of(dates: &str, intervals: &str) -> Styles {
+    let styles = Styles::default();
+    let styles = styles.with_dates(dates, styles).unwrap_or(styles);
+    styles.with_intervals(intervals).unwrap_or(styles)
+}
+
 fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|d| d.name.eq_ignore_ascii_case(name))
 }
@@ -387,6 +401,8 @@ pub(crate) struct Signals {
     generation: AtomicU64,
     /// There may be changes to take back at the end of the transaction, or to tell the client.
     changed: AtomicBool,
+    /// Of dates and intervals, as [`Styles::to_bits`] has them.
+    styles: AtomicU32,
 }
 
 impl Signals {
@@ -397,6 +413,10 @@ impl Signals {
     /// Whether [`Variables::end_transaction`] or [`Variables::take_changes`] may have anything to do.
     pub(crate) fn is_changed(&self) -> bool {
         self.changed.load(Ordering::Acquire)
+    }
+    /// In which form dates and intervals are shown and read.
+    pub(crate) fn styles(&self) -> Styles {
+        Styles::from_bits(self.styles.load(Ordering::Relaxed))
     }
     /// Whether `hot` is of the present values.
     pub(crate) fn is_current(&self, hot: &Hot) -> bool {
@@ -444,16 +464,14 @@ fn begun_with(key: &str) -> Option<&'static str> {
 impl Variables {
     pub(crate) fn new(settings: &SqlSettings) -> Self {
         let mut out = Self { server: settings.server.clone(), ..Self::default() };
-        let mut default = |name: &str, value: String| {
-            out.defaults.insert(name.to_owned(), value);
-        };
+        let mut default = |name: &str, value: String| out.defaults.insert(name.to_owned(), value);
         default("statement_timeout", format_ms(settings.statement_timeout));
         default("idle_in_transaction_session_timeout", format_ms(settings.idle_in_transaction_session_timeout));
-        for (name, value) in &settings.defaults {
-            let checked = find(name).and_then(|definition| check(definition, value).ok());
-            default(name, checked.unwrap_or_else(|| value.clone()));
-        }
         default("synchronous_commit", if settings.synchronous_commit { "on" } else { "off" }.to_owned());
+        for (name, value) in settings.defaults.iter().filter(|(name, _)| *name != "synchronous_commit") {
+            let checked = find(name).and_then(|definition| out.check(definition, value).ok());
+            out.defaults.insert((*name).to_owned(), checked.unwrap_or_else(|| value.clone()));
+        }
         out.refresh();
         out
     }
@@ -487,7 +505,23 @@ impl Variables {
             session_role: oid(SESSION_ROLE).unwrap_or(FIRST_ROLE),
             zone: self.get("timezone").and_then(|zone| Zone::parse(&zone)).unwrap_or_default(),
         };
+        self.signals.styles.store(self.styles().to_bits(), Ordering::Relaxed);
         self.signals.generation.store(self.generation, Ordering::Release);
+    }
+
+    /// In which form dates and intervals are shown and read.
+    fn styles(&self) -> Styles {
+        let of = |name: &str| self.get(name).unwrap_or_default();
+        styles_of(&of("datestyle"), &of("intervalstyle"))
+    }
+
+    /// The same as RESET leaves it.
+    fn default_styles(&self) -> Styles {
+        let of = |name: &str| {
+            let default = self.defaults.get(name).map(String::as_str);
+            default.or_else(|| find(name).map(|definition| definition.default)).unwrap_or_default()
+        };
+        styles_of(of("datestyle"), of("intervalstyle"))
     }
 
     /// What each statement goes by.
@@ -561,7 +595,7 @@ impl Variables {
             (value, None) if key.contains('.') => value.map(str::to_owned),
             (_, None) => return Err(unknown(name)),
             (None, Some(_)) => None,
-            (Some(value), Some(definition)) => Some(check(definition, value)?),
+            (Some(value), Some(definition)) => Some(self.check(definition, value)?),
         };
         let earlier = match &value {
             Some(value) => self.values.insert(key.clone(), value.clone()),
@@ -585,6 +619,14 @@ impl Variables {
         {
             self.changed.push((definition.name.to_owned(), self.get(key).unwrap_or_default()));
         }
+    }
+
+    /// A value as it is kept.
+    ///
+    /// # Errors
+    /// `22023`, `0A000`
+    fn check(&self, definition: &Definition, value: &str) -> Result<String, SqlError> {
+        check(definition, value, (self.styles(), self.default_styles()))
     }
 
     /// `RESET ALL` (also what `DISCARD ALL` does).
@@ -639,7 +681,7 @@ impl Variables {
     pub(crate) fn checked(&self, name: &str, value: &str) -> Result<(), SqlError> {
         self.checked_name(name)?;
         match find(name) {
-            Some(definition) => check(definition, value).map(|_| ()),
+            Some(definition) => self.check(definition, value).map(|_| ()),
             None => Ok(()),
         }
     }
@@ -797,7 +839,7 @@ fn invalid(definition: &Definition, value: &str) -> SqlError {
     SqlError::new("22023", format!("invalid value for parameter \"{}\": \"{value}\"", definition.name))
 }
 
-fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
+fn check(definition: &Definition, value: &str, styles: (Styles, Styles)) -> Result<String, SqlError> {
     let trimmed = value.trim();
     let lower = trimmed.to_ascii_lowercase();
     Ok(match definition.kind {
@@ -918,29 +960,6 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
                         .with_hint("UTF8 is."));
                 }
             },
-            "DateStyle" => {
-                for word in lower.split([',', ' ', '\t', '\'']).filter(|word| !word.is_empty()) {
-                    match word {
-                        "iso" | "mdy" | "us" | "noneuro" | "noneuropean" | "default" => {}
-                        "german" | "sql" | "postgres" => {
-                            return Err(SqlError::unsupported("only the ISO date style is supported"));
-                        }
-                        "dmy" | "ymd" | "euro" | "european" => {
-                            return Err(SqlError::unsupported("only the order MDY of dates is supported")
-                                .with_hint("Dates as 2024-12-31 are read alike in every order."));
-                        }
-                        _ => return Err(invalid(definition, value)),
-                    }
-                }
-                "ISO, MDY".to_owned()
-            }
-            "IntervalStyle" => match lower.trim_matches('\'') {
-                "postgres" => "postgres".to_owned(),
-                "postgres_verbose" | "sql_standard" | "iso_8601" => {
-                    return Err(SqlError::unsupported("only the interval style postgres is supported"));
-                }
-                _ => return Err(invalid(definition, value)),
-            },
             "default_tablespace" if lower.is_empty() || lower == "pg_default" => lower,
             "default_table_access_method" if lower == "heap" => lower,
             "default_tablespace" | "default_table_access_method" => return Err(invalid(definition, value)),
@@ -950,6 +969,23 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
                 _ => {
                     let text = format!("\"{value}\" for parameter \"{}\" is not supported", definition.name);
                     return Err(SqlError::unsupported(text).with_hint("C is."));
+                }
+            },
+            "DateStyle" => match styles.0.with_dates(value, styles.1) {
+                Ok(styles) => styles.shown_dates(),
+                Err(why) => {
+                    return Err(invalid(definition, value).with_detail(match why {
+                        BadStyle::Syntax => "List syntax is invalid.".to_owned(),
+                        BadStyle::Word => "Unrecognized key word.".to_owned(),
+                        BadStyle::Conflict => "Conflicting \"datestyle\" specifications.".to_owned(),
+                    }));
+                }
+            },
+            "IntervalStyle" => match styles.0.with_intervals(trimmed.trim_matches('\'')) {
+                Some(styles) => styles.shown_intervals().to_owned(),
+                None => {
+                    let words = "Available values: postgres, postgres_verbose, sql_standard, iso_8601.";
+                    return Err(invalid(definition, value).with_hint(words));
                 }
             },
             "search_path" if search_path::split(value).is_none() => {

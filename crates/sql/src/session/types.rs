@@ -10,6 +10,7 @@ use crate::pg::catalog::is_dropped;
 use crate::pg::context::PgContext;
 use crate::pg::extensions::Installed;
 use crate::pg::search_path::{PUBLIC, SearchPath};
+use crate::pg::styles::Styles;
 use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::definition::Kind;
 use crate::pg::user_types::{TypeSource, UserType, UserTypes};
@@ -81,6 +82,9 @@ impl TypeSource for SessionShared {
     }
     fn database(&self) -> Option<String> {
         Some(self.database_name.clone())
+    }
+    fn styles(&self) -> Styles {
+        self.signals.styles()
     }
     fn transaction_start(&self) -> Option<i64> {
         // Parameters may be read before the transaction of their statement has begun.

@@ -1,11 +1,12 @@
 //! Fields of a text to the parts of a date and time: PostgreSQL's `DecodeDateTime` and `DecodeTimeOnly`
-//! (`src/backend/utils/adt/datetime.c`), for `DateStyle` ISO, MDY.
+//! (`src/backend/utils/adt/datetime.c`), with the order of numbers of [`styles`](crate::styles).
 //!
 //! Which number is what depends on what came before it: `mask` says what is there already, and no part may come
 //! twice.
 
 use super::words::{Field, Kind, Unit, Word, fraction, integer32, word};
 use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil, month_days};
+use crate::styles::{self, DateOrder};
 use crate::zone::Meaning;
 
 /// Why a text is no date or time.
@@ -468,12 +469,13 @@ impl State {
             self.out.year_day = value;
             return Ok(part::YEAR_DAY | part::MONTH | part::DAY);
         }
-        let out = &mut self.out;
+        let (out, order) = (&mut self.out, styles::current().order);
         let found = match given & part::DATE {
-            0 if length >= 3 => part::YEAR,
+            0 if length >= 3 || order == DateOrder::Ymd => part::YEAR,
+            0 if order == DateOrder::Dmy => part::DAY,
             0 => part::MONTH,
             part::YEAR => part::MONTH,
-            part::MONTH if text_month && length >= 3 => part::YEAR,
+            part::MONTH if text_month && (length >= 3 || order == DateOrder::Ymd) => part::YEAR,
             part::MONTH => part::DAY,
             parts if parts == part::YEAR | part::MONTH => {
                 if text_month && length >= 3 && out.two_digits {

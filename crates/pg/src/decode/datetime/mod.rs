@@ -1,4 +1,4 @@
-//! Dates, times and timestamps from text, as PostgreSQL reads them with `DateStyle` ISO, MDY.
+//! Dates, times and timestamps from text, as PostgreSQL reads them with the order of numbers of [`styles`](crate::styles).
 //!
 //! - `words`: words, and how a text is cut into fields
 //! - `decode`: what the fields mean

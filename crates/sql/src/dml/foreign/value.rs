@@ -44,10 +44,14 @@ pub(crate) fn comparable(child: &ColumnType, parent: &ColumnType) -> Comparable 
                 Comparable::No
             }
             (a, b) if Kind::of(a).is_some() || Kind::of(b).is_some() => Comparable::No,
+            // A name beside a text, and an oid beside an integer, are compared as these are.
+            (O::Oid | O::Name | O::OneChar, _) | (_, O::Oid | O::Name | O::OneChar) => Comparable::No,
             // Networks and addresses are equal where their bytes are; an address of six bytes is widened.
             _ => Comparable::NotYet,
         },
         (a, T::Char(_)) | (T::Char(_), a) if text(a) => Comparable::NotYet,
+        (a, T::Ordered(O::Name)) | (T::Ordered(O::Name), a) if text(a) || matches!(a, T::Char(_)) => Comparable::NotYet,
+        (a, T::Ordered(O::Oid)) | (T::Ordered(O::Oid), a) if integer(a) => Comparable::NotYet,
         (a, b) if time(a) && time(b) => Comparable::NotYet,
         _ => Comparable::No,
     }

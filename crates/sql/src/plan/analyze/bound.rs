@@ -53,6 +53,16 @@ impl Type {
     }
 }
 
+/// The column of a table, or of a view, that a value is as it is: what clients are told (`RowDescription`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// As `pg_class` has it.
+    pub relation: u32,
+    /// Counted from 1.
+    pub number: i16,
+    ty: Type,
+}
+
 /// An expression with its type.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
@@ -61,15 +71,21 @@ pub(crate) struct Bound {
     /// Arrow type of `expr`; numeric has several forms, other types one each.
     pub data: DataType,
     pub span: Span,
+    /// Of the column that it was made from; see [`Bound::as_it_is`].
+    pub origin: Option<Origin>,
 }
 
 impl Bound {
     /// An expression of the one Arrow form of a type.
     pub(crate) fn new(expr: Expr, ty: Type) -> Self {
-        Self { expr, ty, data: ty.data(), span: Span::empty() }
+        Self { expr, ty, data: ty.data(), span: Span::empty(), origin: None }
     }
     pub(crate) fn with_data(expr: Expr, ty: Type, data: DataType) -> Self {
-        Self { expr, ty, data, span: Span::empty() }
+        Self { expr, ty, data, span: Span::empty(), origin: None }
+    }
+    /// The column that it is, if nothing has been done with it.
+    pub(crate) fn as_it_is(&self) -> Option<Origin> {
+        self.origin.filter(|origin| origin.ty == self.ty && matches!(self.expr, Expr::Column(_)))
     }
     pub(crate) fn at(mut self, span: Span) -> Self {
         self.span = span;
@@ -77,7 +93,7 @@ impl Bound {
     }
     pub(crate) fn literal(value: ScalarValue, ty: Type) -> Self {
         let data = value.data_type();
-        Self { expr: Expr::Literal(value, None), ty, data, span: Span::empty() }
+        Self { expr: Expr::Literal(value, None), ty, data, span: Span::empty(), origin: None }
     }
     /// The text of a literal that has no type yet.
     pub(crate) fn untyped_text(&self) -> Option<&str> {
@@ -134,8 +150,22 @@ impl Relation {
         Self { plan, columns }
     }
 
+    /// The columns are those of that relation, one for one.
+    pub(crate) fn note_origin(&mut self, relation: u32) {
+        note_origin(&mut self.columns, relation);
+    }
+
     pub(crate) fn into_analyzed(self) -> Analyzed {
-        let columns = self.columns.into_iter().map(|c| OutputColumn { name: c.name, ty: c.bound.ty }).collect();
+        let output = |c: Column| OutputColumn { ty: c.bound.ty, origin: c.bound.as_it_is(), name: c.name };
+        let columns = self.columns.into_iter().map(output).collect();
         Analyzed { plan: self.plan, columns, locks: Vec::new(), once: Default::default(), needs: Default::default() }
+    }
+}
+
+/// The columns are those of that relation, one for one.
+pub(crate) fn note_origin(columns: &mut [Column], relation: u32) {
+    for (at, column) in columns.iter_mut().enumerate() {
+        let ty = column.bound.ty;
+        column.bound.origin = i16::try_from(at + 1).ok().map(|number| Origin { relation, number, ty });
     }
 }

@@ -128,7 +128,7 @@ impl Analyzer<'_> {
                 *levels += 1;
                 continue;
             }
-            let stand_in = Bound { expr: so_far(), ty, data: data.clone(), span };
+            let stand_in = Bound::with_data(so_far(), ty, data.clone()).at(span);
             let out = self.binary_op(stand_in, op, bound, right.span())?;
             let (expr, step) = step(out.expr);
             match step {

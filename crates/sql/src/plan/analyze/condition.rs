@@ -538,7 +538,7 @@ impl Analyzer<'_> {
         }
         let step = case(equal.expr, fold::so_far());
         let expr = Fold::call(first.expr, vec![(step, argument)], first.data.clone());
-        Ok(Bound { expr, ty: first.ty, data: first.data, span })
+        Ok(Bound::with_data(expr, first.ty, first.data).at(span))
     }
 
     /// An expression is written more than once, as PostgreSQL does it: a nest of such grows with a power of its depth.

@@ -21,6 +21,7 @@ use super::select::barrier;
 use super::{Analyzer, Result, spliced, unknown};
 use crate::exec::table::KEY_COLUMN;
 use crate::parse::depth::too_deep;
+use crate::pg::catalog::relation_oid;
 use crate::pg::policies::Command;
 use crate::pg::{running, types};
 use crate::plan::planner::{TARGET, engine_table};
@@ -319,7 +320,14 @@ impl Analyzer<'_> {
             TableFactor::Table { sample: Some(kind), name, alias, args: None, .. } => {
                 let whole = self.named(name, alias.as_ref(), scope)?;
                 for item in &whole.items {
-                    if item.table.is_none() && self.names.txn.view_by_id(item.oid).map_err(SqlError::from)?.is_some() {
+                    if item.table.is_none()
+                        && self
+                            .names
+                            .txn
+                            .view_by_id(item.oid.wrapping_sub(relation_oid(0)))
+                            .map_err(SqlError::from)?
+                            .is_some()
+                    {
                         return Err(self.at(only_tables_sampled(), name.span()));
                     }
                 }
@@ -469,7 +477,7 @@ impl Analyzer<'_> {
             self.seek_other(&parts, &qualifier, is_sequence, qualified)?;
         }
         let oid = match &table {
-            Some(table) => table.id,
+            Some(table) => relation_oid(table.id),
             None => crate::pg::catalog::system_relation("pg_catalog", &own).map_or(0, |system| system.oid),
         };
         let mut fields: Vec<(String, Type)> = Vec::with_capacity(source.schema().fields().len());
@@ -488,6 +496,7 @@ impl Analyzer<'_> {
         let plan =
             if qualifier == own { scan.build()? } else { scan.alias(TableReference::bare(qualifier))?.build()? };
         let mut relation = Relation::of_plan(plan, fields);
+        relation.note_origin(oid);
         let is_locked = parts.len() == 3;
         if let Some(table) = &table {
             let (reader, columns) = (self.reader(), relation.columns.as_slice());
@@ -559,7 +568,11 @@ impl Analyzer<'_> {
             true => builder(lateral(relation.plan)).alias(qualifier)?.build()?,
             false => builder(relation.plan).alias(qualifier)?.build()?,
         };
+        let origins: Vec<_> = relation.columns.iter().map(|column| column.bound.as_it_is()).collect();
         let mut relation = Relation::of_plan(plan, names);
+        for (column, origin) in relation.columns.iter_mut().zip(origins) {
+            column.bound.origin = origin;
+        }
         self.rename(&mut relation.columns, alias)?;
         let item = Item {
             name: Some(shown),

@@ -69,12 +69,10 @@ impl Analyzer<'_> {
             Value::SingleQuotedByteStringLiteral(text) => self.bits_literal('b', text, span)?,
             Value::HexStringLiteral(text) => self.bits_literal('x', text, span)?,
             Value::Boolean(value) => Bound::literal(ScalarValue::Boolean(Some(*value)), Type::BOOL),
-            Value::Null => Bound {
-                expr: datafusion::logical_expr::lit(ScalarValue::Utf8View(None)),
-                ty: Type::UNKNOWN,
-                data: TEXT,
-                span,
-            },
+            Value::Null => {
+                Bound::with_data(datafusion::logical_expr::lit(ScalarValue::Utf8View(None)), Type::UNKNOWN, TEXT)
+                    .at(span)
+            }
             Value::Placeholder(id) => match self.numbered_param(id)? {
                 Some(param) => param,
                 None => self.parameter(id)?,

@@ -105,7 +105,7 @@ use crate::plan::planner::Names;
 use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 
-pub(crate) use bound::Type;
+pub(crate) use bound::{Origin, Type};
 pub(crate) use domains::{check_domain_condition, check_domain_default};
 pub(crate) use heavy::is_heavy;
 pub(crate) use lock::Locking;
@@ -173,6 +173,8 @@ pub(crate) struct OutputColumn {
     /// As the client sees it.
     pub name: String,
     pub ty: Type,
+    /// The column of a relation that it is.
+    pub origin: Option<bound::Origin>,
 }
 
 /// An analysed query.

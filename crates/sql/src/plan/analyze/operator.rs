@@ -288,6 +288,9 @@ impl Analyzer<'_> {
             && is_integer(r)
         {
             let shifts = matches!(op, Operator::BitwiseShiftLeft | Operator::BitwiseShiftRight);
+            if shifts && l.oid == oid::INT2 {
+                return self.smallint_shift(op, left, right, result);
+            }
             let right = if shifts { self.converted(right, Type::of(l.oid))? } else { right };
             let (left, right) = self.one_form_pair(left, right)?;
             if op == Operator::BitwiseXor {
@@ -297,6 +300,17 @@ impl Analyzer<'_> {
             return Ok(Bound::with_data(binary_expr(left.expr, op, right.expr), result, data));
         }
         unknown(format!("the operator {name} of {} and {}", l.name(), r.name()))
+    }
+
+    /// A smallint is shifted as an integer is, of which the lower half is left.
+    fn smallint_shift(&mut self, op: Operator, left: Bound, right: Bound, result: Type) -> Result<Bound> {
+        let (left, right) = (self.converted(left, Type::INT4)?, self.converted(right, Type::INT4)?);
+        let mut shifted = binary_expr(left.expr, op, right.expr);
+        if op == Operator::BitwiseShiftLeft {
+            let up = binary_expr(shifted, Operator::BitwiseShiftLeft, lit(16i32));
+            shifted = binary_expr(up, Operator::BitwiseShiftRight, lit(16i32));
+        }
+        self.converted(Bound::new(shifted, Type::INT4), result)
     }
 
     fn as_text(&mut self, bound: Bound) -> Result<Bound> {

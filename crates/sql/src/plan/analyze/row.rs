@@ -18,6 +18,7 @@ use super::scope::{Item, Scope};
 use super::write::column_type;
 use super::{Analyzer, Refusal, Result};
 use crate::exec::table::table_schema;
+use crate::pg::catalog::relation_oid;
 use crate::pg::types;
 use crate::plan::planner::Names;
 use crate::plan::statement::ParamTypes;
@@ -176,7 +177,7 @@ impl Analyzer<'_> {
             by_name: true,
             by_column: true,
             table: None,
-            oid: table.id,
+            oid: relation_oid(table.id),
         };
         let scope = Scope { items: vec![item], ..Scope::empty() };
         if let Place::Generated(column, ty) = place {

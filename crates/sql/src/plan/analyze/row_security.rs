@@ -31,6 +31,7 @@ use crate::dml::has_subquery;
 use crate::exec::bridge;
 use crate::exec::row_rule::{policy_mark, row_rule};
 use crate::parse::depth::too_deep;
+use crate::pg::catalog::relation_oid;
 use crate::pg::policies::{Command, Conditions, Policy, apply_to};
 use crate::wire::SqlError;
 
@@ -190,7 +191,7 @@ impl Analyzer<'_> {
             by_name: true,
             by_column: true,
             table: None,
-            oid: table.id,
+            oid: relation_oid(table.id),
         };
         // What it reads is read with the rights of whoever reads the table.
         let access = match reader {

@@ -66,7 +66,8 @@ pub(super) fn project(plan: LogicalPlan, targets: &[Target]) -> Result<Relation>
         .map(|(at, target)| {
             let (qualifier, field) = plan.schema().qualified_field(at);
             let expr = Expr::Column(datafusion::common::Column::from((qualifier, field)));
-            Column { name: target.name.clone(), bound: Bound { expr, ..target.bound.clone() } }
+            let origin = target.bound.as_it_is();
+            Column { name: target.name.clone(), bound: Bound { expr, origin, ..target.bound.clone() } }
         })
         .collect();
     Ok(Relation { plan, columns })

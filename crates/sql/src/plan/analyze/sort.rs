@@ -260,7 +260,8 @@ impl Analyzer<'_> {
                 let target = &targets[*target];
                 let (qualifier, field) = plan.schema().qualified_field(at);
                 let expr = Expr::Column(datafusion::common::Column::from((qualifier, field)));
-                Column { name: target.name.clone(), bound: Bound { expr, ..target.bound.clone() } }
+                let origin = target.bound.as_it_is();
+                Column { name: target.name.clone(), bound: Bound { expr, origin, ..target.bound.clone() } }
             })
             .collect();
         let mut relation = Relation { plan, columns };

@@ -52,13 +52,13 @@ impl Analyzer<'_> {
             };
             known.push((bound.expr, value));
         }
-        let Bound { expr, ty, data, span } = condition;
+        let Bound { expr, ty, data, span, .. } = condition;
         let expr = expr.transform_down(|node| {
             Ok(match known.iter().find(|(of_index, _)| *of_index == node) {
                 Some((_, value)) => Transformed::yes(value.clone()),
                 None => Transformed::no(node),
             })
         })?;
-        Ok(Bound { expr: expr.data, ty, data, span })
+        Ok(Bound::with_data(expr.data, ty, data).at(span))
     }
 }

@@ -21,6 +21,7 @@ use crate::access::needs::access_of;
 use crate::dml::Op;
 use crate::exec::row_rule::policy_mark;
 use crate::parse::depth::too_deep;
+use crate::pg::catalog::relation_oid;
 use crate::pg::view::{base_of, why_read_only};
 use crate::wire::SqlError;
 
@@ -193,8 +194,15 @@ impl Analyzer<'_> {
         }
         checks.reverse();
         let names = columns.iter().map(|column| column.name.clone()).zip(places).collect();
-        target.item =
-            Item { name: Some(shown), schema, columns, by_name: true, by_column: true, table: None, oid: outermost.id };
+        target.item = Item {
+            name: Some(shown),
+            schema,
+            columns,
+            by_name: true,
+            by_column: true,
+            table: None,
+            oid: relation_oid(outermost.id),
+        };
         target.base = base;
         Ok((target, Some(Through { name: outermost.name.clone(), columns: names, checks })))
     }
@@ -233,7 +241,7 @@ impl Analyzer<'_> {
                 by_name: true,
                 by_column: true,
                 table: table.filter(|_| alike),
-                oid: relation.id,
+                oid: relation_oid(relation.id),
             };
             let scope = Scope { items: vec![item], ..Scope::empty() };
             let mut entries = Vec::new();

@@ -118,7 +118,7 @@ impl Analyzer<'_> {
             let column = passed.column(at);
             let field: FieldRef = Arc::new(ty.field(&column.name, &arg.data));
             let expr = Expr::OuterReferenceColumn(field, column);
-            passed.params.push(Bound { expr, ty, data: arg.data.clone(), span: Span::empty() });
+            passed.params.push(Bound { span: Span::empty(), ..Bound::with_data(expr, ty, arg.data.clone()) });
             passed.args.push((at, arg));
         }
         passed

@@ -25,6 +25,7 @@ use crate::access::needs::access_of;
 use crate::exec::row_rule::barrier_mark;
 use crate::exec::table::EngineTable;
 use crate::parse::depth::too_deep;
+use crate::pg::catalog::relation_oid;
 use crate::pg::policies::Command;
 use crate::pg::search_path::PUBLIC;
 use crate::pg::types;
@@ -318,7 +319,7 @@ impl Analyzer<'_> {
             by_name: true,
             by_column: true,
             table: alike.then(|| Arc::clone(table)),
-            oid: table.id,
+            oid: relation_oid(table.id),
         };
         Ok(From { plan: all.plan, items: vec![item] })
     }
@@ -360,7 +361,8 @@ impl Analyzer<'_> {
         let columns = from.plan.schema().fields().iter().map(|field| field.name().clone()).collect();
         self.seek_view(view, &qualifier, columns, place);
         if let Some(item) = from.items.first_mut() {
-            item.oid = view.id;
+            item.oid = relation_oid(view.id);
+            super::bound::note_origin(&mut item.columns, item.oid);
             item.schema = alias.is_none().then(|| seen.map_or_else(|| view.schema.clone(), |seen| seen.schema.clone()));
         }
         Ok(from)

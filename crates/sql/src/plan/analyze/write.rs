@@ -30,6 +30,7 @@ use super::{Analyzer, OutputColumn, Result, unknown};
 use crate::access::needs::Needs;
 use crate::dml::Op;
 use crate::exec::table::{EngineTable, KEY_COLUMN};
+use crate::pg::catalog::relation_oid;
 use crate::pg::definition::parse_expression;
 use crate::pg::types;
 use crate::pg::user_types::domain_default;
@@ -179,6 +180,7 @@ impl Analyzer<'_> {
             true => relation.columns.pop().map(|column| column.bound.expr),
             false => None,
         };
+        relation.note_origin(relation_oid(table.id));
         let base = relation.columns.clone();
         let item = Item {
             name: Some(shown),
@@ -187,7 +189,7 @@ impl Analyzer<'_> {
             by_name: true,
             by_column: true,
             table: Some(Arc::clone(table)),
-            oid: table.id,
+            oid: relation_oid(table.id),
         };
         let scan = relation.plan.clone();
         Ok(Target { plan: relation.plan, item, key, qualifier, base, scan, sought: 0 })
@@ -484,8 +486,9 @@ impl Analyzer<'_> {
                 let message = "set-returning functions are not allowed in RETURNING";
                 return Err(self.at(SqlError::unsupported(message), bound.span));
             }
+            let origin = bound.as_it_is();
             data.push(bound.data);
-            columns.push((OutputColumn { name: entry.name, ty: bound.ty }, bound.expr));
+            columns.push((OutputColumn { name: entry.name, ty: bound.ty, origin }, bound.expr));
         }
         // A subquery may read any of them.
         let all = columns.iter().any(|(_, expr)| crate::dml::has_subquery(expr));
