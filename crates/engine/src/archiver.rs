@@ -332,22 +332,6 @@ impl Archiver {
         Ok(())
     }
 
-    /// Archives until at most `bytes` of durable log are not archived. What fails ends it: the restore that asks for it goes on with the log,
-    /// whose bound bounds what it keeps in memory then.
-    pub fn catch_up(&self, log: &Log, bytes: u64) {
-        let upto = log.flushed_lsn();
-        let lags = || {
-            let archived = self.seen.lock().archived;
-            archived.is_some_and(|archived| archived.0.saturating_add(bytes) < upto.0)
-        };
-        while lags() {
-            if let Err(error) = self.step(log, Duration::ZERO, true) {
-                tracing::warn!("{} lags, and the restore goes on without what it lacks: {error}", self.place);
-                return;
-            }
-        }
-    }
-
     /// Merges runs, one step; false when there is nothing to merge. Beside [`Archiver::step`], on a thread of its own.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
         }
         _ => {
             let Some(archiver) = at.archiver else { return Err(unreachable_archive(at.dir)) };
-            archiver.catch_up(at.log, at.options.restore_behind_bytes);
+            // One that lags is not waited for: its store may be slow, and the log has what it lacks.
             (Some(archiver.view().ok_or_else(|| unreachable_archive(at.dir))?), None)
         }
     };

@@ -256,9 +256,7 @@ impl Database {
     fn replace_device(&self, file: u64, why: &Error) -> Result<()> {
         let inner = self.inner();
         let (vfs, pool) = (&inner.vfs, &inner.pool);
-        if let Some(archiver) = &inner.archiver {
-            archiver.catch_up(&inner.log, inner.options.restore_behind_bytes);
-        }
+        // An archive that lags is not waited for: its store may be slow, statements wait for this, and the log has what it lacks.
         let (found, end, hold) = self.restore_material()?;
         // No checkpoint is taken meanwhile, and no batch is written.
         let mut control = inner.control.lock();
