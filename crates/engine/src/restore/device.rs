@@ -23,7 +23,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, Result, checksum};
 use resurgam_buffer::Restoring;
 use resurgam_page::boot;
 use resurgam_page::version_file::{self, VersionFileHeader};
-use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord, read_log_place, write_log_place};
+use resurgam_recovery::{Control, ControlFile, LOG_PLACE, LogOwner, VersionRecord, read_log_place, write_log_place};
 use resurgam_vfs::{OpenMode, Vfs, read_small};
 
 use super::attach::{again, log_first};
@@ -63,7 +63,7 @@ pub(crate) fn read_data_place(vfs: &Arc<dyn Vfs>, log: &Path) -> Result<Option<P
     })
 }
 
-fn write_data_place(vfs: &Arc<dyn Vfs>, log: &Path, place: &Path) -> Result<()> {
+pub(super) fn write_data_place(vfs: &Arc<dyn Vfs>, log: &Path, place: &Path) -> Result<()> {
     let place = place.to_str().filter(|place| !place.contains(['\n', '\r'])).ok_or_else(|| {
         Error::new(ErrorKind::InvalidParameter, format!("spare_data {place:?} has a line break or is not UTF-8"))
     })?;
@@ -115,7 +115,7 @@ fn set_version_file_epoch(vfs: &Arc<dyn Vfs>, path: &Path, epoch: u32) -> Result
 }
 
 /// The path from the root on: it is noted where it means something else otherwise.
-fn full(path: &Path) -> PathBuf {
+pub(super) fn full(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
@@ -435,23 +435,41 @@ impl Database {
                 "the log is in the data folder, or its folder cannot be read: a restart would not find the spare folder",
             ));
         }
-        vfs.make_folder(spare)?;
-        let mut names = vfs.list(spare)?;
-        names.retain(|name| name != "lock" && name != "lost+found" && name != REPLACEMENT);
-        vfs.keep_private(spare, names.is_empty())?;
-        let lock = vfs.lock(&spare.join("lock"))?;
-        let own =
-            Origin::read(vfs, spare).ok().flatten().is_some_and(|origin| origin.database_id == inner.boot.database_id);
-        let begun = names.iter().all(|name| name.starts_with("restore"));
-        if !names.is_empty() && !own && !begun {
-            return Err(Error::new(
-                ErrorKind::InvalidParameter,
-                format!("the spare folder \"{}\" is not empty", spare.display()),
-            ));
-        }
-        for name in names {
-            vfs.remove(&spare.join(name))?;
-        }
-        Ok(lock)
+        clear_spare(vfs, spare, &inner.log_dir, &inner.boot.database_id)
     }
+}
+
+/// Locks the spare folder and removes what an unfinished attempt of database `id`, whose log is in `log`, has left there; it must hold nothing else.
+///
+/// # Errors
+/// `InvalidParameter`: it holds something else; those of locking and removing.
+pub(super) fn clear_spare(
+    vfs: &Arc<dyn Vfs>,
+    spare: &Path,
+    log: &Path,
+    id: &[u8; 16],
+) -> Result<Box<dyn resurgam_vfs::FileLock>> {
+    vfs.make_folder(spare)?;
+    let mut names = vfs.list(spare)?;
+    names.retain(|name| name != "lock" && name != "lost+found" && name != REPLACEMENT);
+    vfs.keep_private(spare, names.is_empty())?;
+    let lock = vfs.lock(&spare.join("lock"))?;
+    let own = Origin::read(vfs, spare).ok().flatten().is_some_and(|origin| origin.database_id == *id);
+    // A start has made the control file before it wrote `restore`; what is a database has a data file.
+    let early = ["control", "control.new", LOG_PLACE];
+    let begun = names.iter().all(|name| name.starts_with("restore") || early.contains(&name.as_str()));
+    let of_this = || {
+        let leads_here = |noted: Option<PathBuf>| noted.is_none_or(|noted| full(&spare.join(noted)) == full(log));
+        read_log_place(vfs, spare).is_ok_and(leads_here)
+    };
+    if !names.is_empty() && !own && !(begun && of_this()) {
+        return Err(Error::new(
+            ErrorKind::InvalidParameter,
+            format!("the spare folder \"{}\" is not empty", spare.display()),
+        ));
+    }
+    for name in names {
+        vfs.remove(&spare.join(name))?;
+    }
+    Ok(lock)
 }

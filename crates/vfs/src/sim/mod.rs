@@ -106,7 +106,8 @@ fn not_found(action: &str, path: &Path) -> Error {
 }
 
 fn fault(action: &str, path: &Path) -> Error {
-    io(action, path, std::io::Error::other("simulated input/output error"))
+    const EIO: i32 = 5;
+    io(action, path, std::io::Error::from_raw_os_error(EIO))
 }
 
 fn parent(path: &Path) -> PathBuf {
