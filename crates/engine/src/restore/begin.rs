@@ -30,6 +30,7 @@ use super::device::{full, write_data_place};
 use super::marks::Marks;
 use super::origin::Origin;
 use super::parent::ParentSource;
+use super::room::{self, Wanted};
 use super::unusable::{is_of_no_use, set_aside};
 use crate::backup_places::Backups;
 use crate::options::{Options, StoreHandle};
@@ -249,6 +250,7 @@ impl Missing<'_> {
             let view = Archive::open_view(store, Some(id))?;
             let segment_bytes = self.control.segment_bytes;
             let begins = log_begins(self.vfs, self.log, segment_bytes, parent.as_ref())?;
+            self.look_for_room(data, version.as_ref())?;
             material(self.vfs, self.dir, self.options, id, view, segment_bytes, begins, parent.as_ref())
         };
         let found = match look() {
@@ -301,34 +303,53 @@ impl Missing<'_> {
         Ok(Some(next))
     }
 
+    /// That there is room for the files that are to be made. Those that are set aside keep theirs.
+    fn look_for_room(&self, data: bool, version: Option<&MissingVersions>) -> Result<()> {
+        let data = data.then(|| Wanted { folder: self.dir, pages: self.high_water.max(1), given_back: 0 });
+        let place = version.map(|version| self.place_for_versions(version));
+        let versions = place.as_deref().and_then(Path::parent).map(|folder| Wanted {
+            folder,
+            pages: self.version_high_water.in_file().max(1),
+            given_back: 0,
+        });
+        room::check(self.vfs, &data.into_iter().chain(versions).collect::<Vec<_>>())
+    }
+
+    /// Where a version-store file is made: in another place where its device is dead and there is one.
+    fn place_for_versions(&self, version: &MissingVersions) -> PathBuf {
+        let is_dead = version.instead_of.as_ref().is_some_and(|(_, why)| why.is_of_device());
+        match &self.options.spare_data {
+            Some(spare) if is_dead => full(&self.dir.join(spare)).join(REPLACEMENT),
+            _ => version.path.clone(),
+        }
+    }
+
     /// Makes the version-store file, in another place where its device is dead and there is one.
     fn make_versions(&self, version: MissingVersions) -> Result<()> {
-        let MissingVersions { number, mut path, instead_of } = version;
-        let spare = self.options.spare_data.as_ref().map(|spare| full(&self.dir.join(spare)).join(REPLACEMENT));
-        let spare = spare.filter(|spare| *spare != path);
-        match (&instead_of, spare) {
-            (Some((old, why)), Some(spare)) if why.is_of_device() => {
-                if let Some(folder) = spare.parent() {
+        let path = self.place_for_versions(&version);
+        let MissingVersions { number, path: own, instead_of } = version;
+        match &instead_of {
+            Some((old, why)) if path != own => {
+                if let Some(folder) = path.parent() {
                     self.vfs.make_folder(folder)?;
                 }
-                if self.vfs.exists(&spare)? {
+                if self.vfs.exists(&path)? {
                     // Left by an attempt before.
-                    self.vfs.remove(&spare)?;
+                    self.vfs.remove(&path)?;
                 }
                 tracing::warn!(
                     "the device of the version store \"{}\" is dead ({}): \"{}\" takes its place",
                     old.display(),
                     why.message(),
-                    spare.display()
+                    path.display()
                 );
-                path = spare;
             }
-            (Some((old, why)), _) => {
+            Some((old, why)) => {
                 // Nobody else has it open.
                 let _lock = self.vfs.lock(old)?;
                 set_aside(self.vfs, old, why)?;
             }
-            (None, _) => {
+            None => {
                 if let (Some(_), Some(folder)) = (self.instead_of, path.parent()) {
                     self.vfs.make_folder(folder)?;
                 }

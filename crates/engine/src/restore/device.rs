@@ -33,6 +33,7 @@ use super::maker::FromArchive;
 use super::marks::Marks;
 use super::origin::Origin;
 use super::parent::ParentSource;
+use super::room;
 use super::run::{Restore, files_of};
 use crate::data_file;
 use crate::database::Database;
@@ -137,7 +138,8 @@ impl Database {
                     .with_hint("There are \"data\" and \"version store\"."));
             }
         };
-        self.restore_material().map(drop).map_err(|error| {
+        let room = || self.spare_for(file).map_or(Ok(()), |spare| self.look_for_room(file, &spare));
+        self.restore_material().and_then(|_| room()).map_err(|error| {
             Error::new(
                 ErrorKind::NotInPrerequisiteState,
                 format!(
@@ -253,6 +255,33 @@ impl Database {
         Ok(())
     }
 
+    /// That there is room for the file of that number in the spare folder, where it is to be made there: a device that had it has room for it
+    /// again.
+    fn look_for_room(&self, file: u64, folder: &Path) -> Result<()> {
+        let space = self.inner().pool.space();
+        let pages = if file == 0 { space.ends_now().0 } else { space.ends_now().1.in_file() };
+        // An attempt before has left files there that are made anew.
+        let left = |name: &str| -> u64 {
+            let path = folder.join(name);
+            let len = || self.inner().vfs.open(&path, OpenMode::ReadOnly)?.allocated();
+            if self.inner().vfs.exists(&path).unwrap_or(false) { len().unwrap_or(0) } else { 0 }
+        };
+        let given_back = left(if file == 0 { "data" } else { REPLACEMENT });
+        room::check(&self.inner().vfs, &[room::Wanted { folder, pages: pages.max(1), given_back }])
+    }
+
+    /// The folder in which a file is made whose device dies now; `None`: in its own place.
+    fn spare_for(&self, file: u64) -> Option<PathBuf> {
+        let inner = self.inner();
+        let spare = full(&inner.dir.join(inner.options.spare_data.as_ref()?));
+        // A replacement that dies is replaced in its own place.
+        let own = match inner.pool.version_file().filter(|version| version.number() == file) {
+            Some(version) => version.path() == spare.join(REPLACEMENT),
+            None => spare == *inner.data_dir.lock(),
+        };
+        (!own).then_some(spare)
+    }
+
     fn replace_device(&self, file: u64, why: &Error) -> Result<()> {
         let inner = self.inner();
         let (vfs, pool) = (&inner.vfs, &inner.pool);
@@ -280,16 +309,14 @@ impl Database {
         let made_of = self.made_of().filter(|_| found.base.parent().is_some());
         let mut origin = Origin::media(before, id, options.archive.unwrap_or_default(), options.backups, made_of);
         let mut version = inner.version_record.lock().clone();
-        // A replacement that dies is replaced in its own place.
-        let spare_folder = inner.options.spare_data.as_ref().map(|spare| full(&inner.dir.join(spare)));
-        let is_replacement = |path: &Path| spare_folder.as_ref().is_some_and(|spare| spare.join(REPLACEMENT) == path);
-        let replaced =
-            pool.version_file().is_some_and(|version| version.number() == file && is_replacement(&version.path()));
-        let spare = spare_folder.as_ref().filter(|spare| if file == 0 { **spare != old } else { !replaced });
+        let spare = self.spare_for(file);
+        if let Some(spare) = &spare {
+            self.look_for_room(file, spare)?;
+        }
         let (mut dir, mut lock) = (old.clone(), None);
         if file == 0 {
             origin.data_pages = pool.space().ends_now().0.max(1);
-            if let Some(spare) = spare {
+            if let Some(spare) = &spare {
                 lock = Some(self.take_spare(spare)?);
                 dir.clone_from(spare);
                 if let Some(path) = version.as_mut().and_then(|record| record.path.as_mut()) {
@@ -298,7 +325,7 @@ impl Database {
             }
         } else {
             origin.version_pages = Some((file as u32, pool.space().ends_now().1.in_file().max(1)));
-            if let (Some(spare), Some(record)) = (spare, version.as_mut()) {
+            if let (Some(spare), Some(record)) = (&spare, version.as_mut()) {
                 vfs.make_folder(spare)?;
                 record.path = Some(spare.join(REPLACEMENT));
             }

@@ -489,6 +489,75 @@ fn a_checkpoint_outlives_the_device() -> Result<()> {
     Ok(())
 }
 
+/// The device of the spare folder is smaller than the data: an operator is told so, and nothing is changed; a replacement that has to be made is not
+/// begun, what is in memory is served on, and it is made once there is room.
+#[test]
+fn a_spare_device_that_is_too_small() -> Result<()> {
+    for kind in KINDS {
+        let kind = Kind { spare: true, ..kind };
+        let sim = machine(24)?;
+        let mut model = Model::new(24);
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        model.work(&db)?;
+        db.archive_now()?;
+        db.checkpoint()?;
+        sim.make_folder(Path::new(SPARE))?;
+        let small = || resurgam_vfs::FaultPlan { small_disk: Some(("/disk5".into(), 1 << 20)), ..Default::default() };
+        sim.set_faults(small());
+        let error = db.fail_device("data").expect_err("there is no room");
+        assert!(error.message().contains(SPARE) && error.message().contains("1048576 are free"), "{error}");
+        assert!(db.restore_status().is_none() && sim.list(Path::new(SPARE))?.is_empty());
+        model.check(&db, "the device is left as it is")?;
+        model.work(&db)?;
+        sim.set_faults(resurgam_vfs::FaultPlan { dies: Some((0, "/db".into())), ..small() });
+        assert!(db.checkpoint().is_err());
+        let error = db.replace_dead_devices().expect_err("there is no room");
+        assert!(error.kind() == ErrorKind::DiskFull && error.hint().is_some(), "{error}");
+        assert!(error.message().contains("1048576 are free"), "{error}");
+        assert!(sim.list(Path::new(SPARE))?.is_empty(), "nothing was begun");
+        // Somebody makes room.
+        sim.set_faults(resurgam_vfs::FaultPlan { dies: Some((0, "/db".into())), ..Default::default() });
+        db.replace_dead_devices()?;
+        model.check(&db, "in the spare folder")?;
+        model.work(&db)?;
+        db.finish_restore()?;
+        db.close()?;
+    }
+    Ok(())
+}
+
+/// Nor is a missing file made where there is no room for it.
+#[test]
+fn no_room_for_a_missing_file() -> Result<()> {
+    let kind = KINDS[2];
+    let sim = machine(25)?;
+    let mut model = Model::new(25);
+    let db = open(&sim, kind)?;
+    model.fill(&db)?;
+    for _ in 0..8 {
+        model.work(&db)?;
+    }
+    db.archive_now()?;
+    db.close()?;
+    drop(db);
+    for (lost, device) in [(DIR, "/db"), ("/disk4", "/disk4")] {
+        let sim = sim.fork(1);
+        let file = if lost == DIR { format!("{DIR}/data") } else { VERSIONS.to_owned() };
+        sim.remove(Path::new(&file))?;
+        let small = resurgam_vfs::FaultPlan { small_disk: Some((device.into(), 64 << 10)), ..Default::default() };
+        sim.set_faults(small);
+        let (kind_of, text) = refused(&sim, options(kind));
+        assert!(kind_of == ErrorKind::DiskFull && text.contains("bytes are needed"), "{text}");
+        assert!(text.contains(lost) && !sim.exists(Path::new(&file))? && !sim.exists(&Path::new(DIR).join(ORIGIN))?);
+        sim.set_faults(Default::default());
+        let db = open(&sim, kind)?;
+        model.check(&db, "there is room")?;
+        db.close()?;
+    }
+    Ok(())
+}
+
 /// What a life does, retried where a dead device failed it: never a wrong row, never a lost one.
 fn live(sim: &resurgam_vfs::SimVfs, db: &Database, model: &mut Model, rounds: u64) -> Result<()> {
     for round in 0..rounds {
