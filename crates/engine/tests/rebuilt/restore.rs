@@ -489,6 +489,49 @@ fn a_checkpoint_outlives_the_device() -> Result<()> {
     Ok(())
 }
 
+/// More and more pages of a device cannot be read: one by one they are repaired, and when there are many of them the device is replaced, without a
+/// statement that fails. A few, and the same ones again, kill nothing.
+#[test]
+fn many_pages_that_cannot_be_read() -> Result<()> {
+    for (kind, background) in [(KINDS[0], false), (KINDS[0], true), (KINDS[1], true)] {
+        let kind = Kind { spare: true, ..kind };
+        let sim = machine(26)?;
+        let mut model = Model::new(26);
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        model.work(&db)?;
+        db.archive_now()?;
+        db.close()?;
+        drop(db);
+        let db = open_with(&sim, Options { background, ..options(kind) })?;
+        let data = Path::new(DIR).join("data");
+        let pages = sim.open(&data, OpenMode::ReadOnly)?.len()? / PAGE as u64;
+        let unreadable = |from: u64, to: u64| sim.make_unreadable(&data, from * PAGE as u64..to * PAGE as u64);
+        for _ in 0..4 {
+            // Each time they are written anew.
+            unreadable(60, 80)?;
+            model.check(&db, "a bad spot")?;
+            while db.write_back()? > 0 {}
+        }
+        assert!(db.restore_status().is_none() && db.stats().pool.unreadable_pages > 40, "{:?}", db.stats().pool);
+        assert!(!sim.exists(Path::new(SPARE))?);
+        unreadable(100, pages)?;
+        match background {
+            true => model.check(&db, "a dying device")?,
+            // Who needs room in memory is told so, where nobody makes the replacement beside.
+            false => look(&db, &mut model, "a dying device")?,
+        }
+        db.replace_dead_devices()?;
+        assert!(sim.exists(&Path::new(SPARE).join("data"))?, "{:?}", db.stats().pool);
+        model.check(&db, "in the spare folder")?;
+        model.work(&db)?;
+        db.finish_restore()?;
+        model.check(&db, "restored")?;
+        db.close()?;
+    }
+    Ok(())
+}
+
 /// The device of the spare folder is smaller than the data: an operator is told so, and nothing is changed; a replacement that has to be made is not
 /// begun, what is in memory is served on, and it is made once there is room.
 #[test]

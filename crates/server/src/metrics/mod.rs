@@ -284,6 +284,11 @@ fn recovery(out: &mut Exposition, db: &Database, stats: &Stats) {
         pool.repaired_pages,
     );
     out.counter(
+        "resurgam_unreadable_pages_total",
+        "Times that a page could not be read from its device.",
+        pool.unreadable_pages,
+    );
+    out.counter(
         "resurgam_lost_writes_total",
         "Pages that were found older in their file than they had been written.",
         pool.lost_writes,
