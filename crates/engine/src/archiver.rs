@@ -408,15 +408,16 @@ impl Archiver {
         seen.error.clone().filter(|_| seen.refused)
     }
 
-    /// Whether every page can be made from it: from its first record on (now, or once the log is archived), or from its image in the newest
-    /// of `backups`, which lacks none. And there is nothing wrong with either, as far as is known.
+    /// Whether every page can be made from it: from its first record on (now, or once the log is archived), from where the database was made of another
+    /// one, whose archive has what was before, or from its image in the newest of `backups`, which lacks none. And there is nothing wrong with either, as far as is known.
     pub fn has_every_page(&self, log: &Log, backups: Option<&Backups>) -> bool {
         let Some(view) = self.view() else { return false };
         if self.seen.lock().error.is_some() {
             return false;
         }
         let start = if view.start().is_some() { view.start() } else { log.oldest_lsn() };
-        if start <= log.config().first_lsn() {
+        if start <= log.config().first_lsn() || self.lineage.as_ref().is_some_and(|lineage| lineage.has_the_rest(start))
+        {
             return true;
         }
         // What a repair asks of it as well.
