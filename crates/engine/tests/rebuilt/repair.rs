@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::common::open::open_recovered as open;
 use crate::common::{key, row};
@@ -510,10 +511,18 @@ fn a_backup_protects_as_the_beginning_does() -> Result<()> {
         assert!(db.archive_status().is_some_and(|status| status.state == "current"));
         let (images, pages) = work(&db, 1)?;
         assert!(images > pages, "seed {seed}: {images} images of {pages} pages without a backup");
+        let known =
+            |db: &Database| (db.recoverable_point_age(), db.backup_totals().and_then(|totals| totals.newest_age));
+        assert_eq!(known(&db), (None, None), "seed {seed}: nothing gives the whole database");
         db.backup(false, &|| false)?;
         db.archive_now()?;
         let (images, pages) = work(&db, 2)?;
         assert_eq!(images, pages, "seed {seed}: with a backup");
+        assert!(known(&db).0.is_some(), "seed {seed}");
+        let hour = Duration::from_secs(3600);
+        assert!(known(&db).1.is_some_and(|age| age < hour), "seed {seed}");
+        vfs.advance(hour);
+        assert!(known(&db).1.is_some_and(|age| age >= hour), "seed {seed}");
         // Also at the next open.
         drop(db);
         let vfs = vfs.crash_clone(seed + 100);
@@ -521,6 +530,7 @@ fn a_backup_protects_as_the_beginning_does() -> Result<()> {
         db.archive_now()?;
         let (images, pages) = work(&db, 1)?;
         assert_eq!(images, pages, "seed {seed}: opened again");
+        assert!(known(&db).0.is_some() && known(&db).1.is_some(), "seed {seed}: opened again");
         in_transaction(&db, |tx, t| update(tx, t, 0, 2))?;
         db.write_back()?;
         torn += db.stats().pool.repaired_pages;
