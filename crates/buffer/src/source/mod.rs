@@ -467,7 +467,8 @@ const HINT: &str = "Run \"resurgam check\" on the data folder to see what else i
 
 fn damaged(file: &dyn File, page: PageId, fault: &Fault) -> Error {
     let what = match fault {
-        Fault::Redo(error) | Fault::Unread(error) => error.message().to_owned(),
+        Fault::Redo(error) => error.message().to_owned(),
+        Fault::Unread(error) => format!("page {page} cannot be read: {}", error.message()),
         _ => format!("page {page} of \"{}\" is damaged: {fault}", file.path().display()),
     };
     Error::new(ErrorKind::Corrupt, what).with_hint(HINT)

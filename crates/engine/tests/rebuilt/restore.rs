@@ -489,6 +489,84 @@ fn a_checkpoint_outlives_the_device() -> Result<()> {
     Ok(())
 }
 
+/// The data's device dies while the archive is away: what is in memory is served on, and commits go on; what is not there is an error, not a wrong row. Once the
+/// archive is back all is there, after a restart in between, too.
+#[test]
+fn the_archive_is_away_when_the_device_dies() -> Result<()> {
+    for (seed, kind) in KINDS.into_iter().enumerate() {
+        let kind = Kind { spare: true, ..kind };
+        for (crash, pages) in [(false, 2048), (true, 2048), (false, 64)] {
+            let sim = machine(seed as u64 + 27)?;
+            let mut model = Model::new(seed as u64 + 27);
+            let large = || Options { buffer_bytes: pages * PAGE, ..options(kind) };
+            let db = open_with(&sim, large())?;
+            model.fill(&db)?;
+            for _ in 0..3 {
+                model.work(&db)?;
+            }
+            db.archive_now()?;
+            while db.write_back()? > 0 {}
+            db.checkpoint()?;
+            model.work(&db)?;
+            let away = resurgam_vfs::Failing { path: ARCHIVE.into(), reads: true, writes: true, syncs: true };
+            let dies = Some((0, "/db".into()));
+            let both =
+                || resurgam_vfs::FaultPlan { dies: dies.clone(), failing: vec![away.clone()], ..Default::default() };
+            sim.set_faults(both());
+            assert!(db.archive_now().is_err());
+            // It finds that the device is dead.
+            let _ = db.checkpoint();
+            // Which rows are in memory depends on how much of that there is.
+            let in_memory = pages > 64;
+            for _ in 0..4 {
+                match model.work(&db) {
+                    Ok(()) => {}
+                    Err(error) => assert!(!in_memory && error.kind() == ErrorKind::Io, "{error}"),
+                }
+                let told = db.replace_dead_devices().err().or_else(|| {
+                    // The folder is there, and what comes into it needs the archive.
+                    db.finish_restore().err()
+                });
+                let told = told.expect("nothing can be restored now");
+                assert!(told.kind() == ErrorKind::Io, "{told}");
+            }
+            if in_memory {
+                model.check(&db, "from memory")?;
+                model.work(&db)?;
+            }
+            let sim = match crash {
+                false => {
+                    sim.set_faults(resurgam_vfs::FaultPlan { dies: dies.clone(), ..Default::default() });
+                    db.replace_dead_devices()?;
+                    look(&db, &mut model, "the archive is back")?;
+                    db.finish_restore()?;
+                    db.archive_now()?;
+                    model.work(&db)?;
+                    drop(db);
+                    sim.crash()
+                }
+                true => {
+                    drop(db);
+                    let sim = sim.crash();
+                    sim.set_faults(both());
+                    match open_with(&sim, large()) {
+                        Ok(_) => panic!("it opened without data and archive"),
+                        Err(error) => assert!(error.message().contains(ARCHIVE), "{error}"),
+                    }
+                    sim
+                }
+            };
+            sim.set_faults(resurgam_vfs::FaultPlan { dies: dies.clone(), ..Default::default() });
+            let db = open_with(&sim, large())?;
+            model.check(&db, "in the end")?;
+            db.finish_restore()?;
+            assert_eq!(db.verify()?, Vec::<String>::new());
+            db.close()?;
+        }
+    }
+    Ok(())
+}
+
 /// More and more pages of a device cannot be read: one by one they are repaired, and when there are many of them the device is replaced, without a
 /// statement that fails. A few, and the same ones again, kill nothing.
 #[test]
