@@ -149,6 +149,11 @@ impl Error {
         error.0.of_device = source.raw_os_error().is_some_and(|code| DEVICE_CODES.contains(&code));
         error
     }
+    /// The same, said of a device that does not work: for those that are simulated.
+    pub fn of_device(mut self) -> Self {
+        self.0.of_device = true;
+        self
+    }
     /// Whether the system has said that the device does not work, and not that a file is missing or not this user's. An error that was made of
     /// this one in other words does not say so any more.
     pub fn is_of_device(&self) -> bool {
@@ -198,3 +203,21 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is missing, or not this user's, is no fault of the device, whatever is done about a device that is dead.
+    #[test]
+    fn which_errors_are_the_devices() {
+        let of = |code| Error::io("read", "a file", &std::io::Error::from_raw_os_error(code)).with_hint("none");
+        for code in DEVICE_CODES {
+            assert!(of(code).is_of_device() && of(code).kind() == ErrorKind::Io, "{code}");
+        }
+        const OTHERS: [i32; 5] = [1, 2, 13, 28, 30];
+        assert!(OTHERS.iter().all(|code| !of(*code).is_of_device()));
+        assert!(!Error::new(ErrorKind::Io, of(5).message()).is_of_device());
+        assert!(Error::new(ErrorKind::Io, "simulated").of_device().is_of_device());
+    }
+}

@@ -354,7 +354,7 @@ impl Database {
         }
         let mut unusable_data = None;
         let known = match vfs.exists(&paths.data)? {
-            true => match DataFile::read(&vfs, &paths.data) {
+            true => match unusable::read_patiently(|| DataFile::read(&vfs, &paths.data)) {
                 Err(error)
                     if options.archive.is_some() && options.pages.is_none() && unusable::is_of_no_use(&error) =>
                 {

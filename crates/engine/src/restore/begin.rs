@@ -31,7 +31,7 @@ use super::marks::Marks;
 use super::origin::Origin;
 use super::parent::ParentSource;
 use super::room::{self, Wanted};
-use super::unusable::{is_of_no_use, set_aside};
+use super::unusable::{is_of_no_use, read_patiently, set_aside};
 use crate::backup_places::Backups;
 use crate::options::{Options, StoreHandle};
 use crate::version_file::{self, REPLACEMENT};
@@ -428,7 +428,7 @@ impl Missing<'_> {
     /// What makes the version-store file at `path` one of no use, where it was this database's.
     fn fault_of_versions(&self, path: &Path, number: u32) -> Option<Error> {
         let id = self.boot.database_id;
-        match version_file::read_header(self.vfs, path) {
+        match read_patiently(|| version_file::read_header(self.vfs, path)) {
             Ok(header) if header.database_id != id => None,
             Ok(header) => version_file::check(&header, path, number, self.control.epoch, self.next_epoch).err(),
             // It begins as no version store does.

@@ -489,7 +489,8 @@ pub(super) fn clear_spare(
         let leads_here = |noted: Option<PathBuf>| noted.is_none_or(|noted| full(&spare.join(noted)) == full(log));
         read_log_place(vfs, spare).is_ok_and(leads_here)
     };
-    if !names.is_empty() && !own && !(begun && of_this()) {
+    let is_free = names.is_empty() || own || (begun && of_this());
+    if !is_free {
         return Err(Error::new(
             ErrorKind::InvalidParameter,
             format!("the spare folder \"{}\" is not empty", spare.display()),

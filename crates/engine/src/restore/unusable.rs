@@ -38,6 +38,22 @@ pub(crate) fn is_of_no_use(error: &Error) -> bool {
     error.kind() == ErrorKind::Corrupt || error.is_of_device()
 }
 
+/// Reads something that a device may not give at once: one that does not for a while will not.
+///
+/// # Errors
+/// Those of reading.
+pub(crate) fn read_patiently<T>(read: impl Fn() -> Result<T>) -> Result<T> {
+    let mut outcome = read();
+    for _ in 1..TRIES {
+        if !outcome.as_ref().is_err_and(Error::is_of_device) {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        outcome = read();
+    }
+    outcome
+}
+
 /// Gives a file another name, durably.
 ///
 /// # Errors
@@ -83,7 +99,7 @@ pub(crate) fn control_again(
     options: &Options,
 ) -> Result<bool> {
     let there = vfs.exists(control)?;
-    let why = match there.then(|| ControlFile::open(vfs, control, true)) {
+    let why = match there.then(|| read_patiently(|| ControlFile::open(vfs, control, true))) {
         Some(Ok(_)) => return Ok(true),
         Some(Err(error)) if is_of_no_use(&error) => Some(error),
         Some(Err(_)) => return Ok(true),

@@ -106,8 +106,7 @@ fn not_found(action: &str, path: &Path) -> Error {
 }
 
 fn fault(action: &str, path: &Path) -> Error {
-    const EIO: i32 = 5;
-    io(action, path, std::io::Error::from_raw_os_error(EIO))
+    io(action, path, std::io::Error::other("simulated input/output error")).of_device()
 }
 
 fn parent(path: &Path) -> PathBuf {
