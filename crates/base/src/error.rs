@@ -106,6 +106,9 @@ impl ErrorKind {
     }
 }
 
+/// What systems say of a device that does not work: EIO, ENXIO, ENODEV, ETIMEDOUT, ESTALE, EUCLEAN, EREMOTEIO (as Linux numbers them).
+const DEVICE_CODES: [i32; 7] = [5, 6, 19, 110, 116, 117, 121];
+
 /// An error of the engine: kind, plain-words message, and optionally detail and hint.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
@@ -116,13 +119,14 @@ struct Inner {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
+    of_device: bool,
 }
 
 impl Error {
     /// An error of `kind` with a message for a person.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), detail: None, hint: None }))
+        Self(Box::new(Inner { kind, message: message.into(), detail: None, hint: None, of_device: false }))
     }
     /// Corrupt bytes: `what` must say where (file, page, offset) and what is wrong.
     #[cold]
@@ -141,7 +145,19 @@ impl Error {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::DiskFull,
             _ => ErrorKind::Io,
         };
-        Self::new(kind, format!("could not {action} \"{path}\": {source}"))
+        let mut error = Self::new(kind, format!("could not {action} \"{path}\": {source}"));
+        error.0.of_device = source.raw_os_error().is_some_and(|code| DEVICE_CODES.contains(&code));
+        error
+    }
+    /// The same, said of a device that does not work: for those that are simulated.
+    pub fn of_device(mut self) -> Self {
+        self.0.of_device = true;
+        self
+    }
+    /// Whether the system has said that the device does not work, and not that a file is missing or not this user's. An error that was made of
+    /// this one in other words does not say so any more.
+    pub fn is_of_device(&self) -> bool {
+        self.0.of_device
     }
     /// Adds a DETAIL line.
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
@@ -187,3 +203,21 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is missing, or not this user's, is no fault of the device, whatever is done about a device that is dead.
+    #[test]
+    fn which_errors_are_the_devices() {
+        let of = |code| Error::io("read", "a file", &std::io::Error::from_raw_os_error(code)).with_hint("none");
+        for code in DEVICE_CODES {
+            assert!(of(code).is_of_device() && of(code).kind() == ErrorKind::Io, "{code}");
+        }
+        const OTHERS: [i32; 5] = [1, 2, 13, 28, 30];
+        assert!(OTHERS.iter().all(|code| !of(*code).is_of_device()));
+        assert!(!Error::new(ErrorKind::Io, of(5).message()).is_of_device());
+        assert!(Error::new(ErrorKind::Io, "simulated").of_device().is_of_device());
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! A device is the file of a number: 0 is that of the data file, which the double-write area is beside; the version-store
 //! file's is its own. Where a replacement can be made ([`BufferPool::set_replaceable`]) a failed write or sync declares a
-//! device dead, as does that nothing of it can be read for a while, and an operator; it stops nobody. Where none can
+//! device dead, as does that nothing of it can be read for a while, or that many of its pages cannot within a minute (`source/unread.rs`), and an operator; it stops nobody. Where none can
 //! be made all is as `writeback.rs` says.
 //!
 //! # The order of a replacement
@@ -27,7 +27,7 @@ use resurgam_vfs::{File, Vfs};
 use crate::double_write::DoubleWrite;
 use crate::planted::Planted;
 use crate::pool::{Access, BufferPool};
-use crate::source::Restoring;
+use crate::source::{Restoring, UNREADABLE_MAX};
 
 /// A device of which nothing could be read for so long is dead.
 const LASTING: Duration = Duration::from_millis(250);
@@ -99,6 +99,19 @@ impl BufferPool {
         }
         std::thread::sleep(PAUSE);
         true
+    }
+
+    /// Declares the device of a file dead of which too many pages could not be read within a short time, one by one. Each was repaired, or its
+    /// reader knows; what it lacks is the device's.
+    pub(crate) fn look_at_unread(&self, file: u64) {
+        if self.sources.unread.is_too_many(file) && self.is_replaceable() {
+            let path = self.sources.files.locate(PageId::of_file(file, 1)).map(|(file, _)| file.path().to_path_buf());
+            let what = format!(
+                "{UNREADABLE_MAX} pages of \"{}\" could not be read within a minute",
+                path.unwrap_or_default().display()
+            );
+            self.device_failed(file, &Error::new(ErrorKind::Io, what));
+        }
     }
 
     /// A frame cannot be had while a device is dead: waits a moment for its replacement; false: it was waited for long
@@ -194,6 +207,7 @@ impl BufferPool {
             }
             self.sources.set_restoring(Some(restoring));
             self.sources.files.replace(file, new);
+            self.sources.unread.forget(file);
         }
         // What of the batch was for the dead file is in memory, dirty. The rest is protected by its images.
         dw.forget(file);

@@ -15,6 +15,8 @@ pub enum Planted {
     ResidentForgotten,
     /// The pass over the log behind the archive is left out.
     NoTail,
+    /// A checkpoint counts before what was written once is synced.
+    FreshUnsynced,
     /// A page that is read for the first time is not compared with what the archive knows of it.
     NotCompared,
     /// Pages of an interval whose space map cannot be read are not visited, and transactions are forgotten all the same.

@@ -33,6 +33,8 @@ counters! {
     redone_records: AtomicU64,
     /// Pages that were damaged in the file and rebuilt from what is kept of them elsewhere.
     repaired_pages: AtomicU64,
+    /// Times that a page could not be read from its device, and was rebuilt, or could not be.
+    unreadable_pages: AtomicU64,
     /// Pages that were found older in the file than they had been written.
     lost_writes: AtomicU64,
     /// Pages that were compared with what the archive knows of how new they must be, when they were first read.

@@ -332,22 +332,6 @@ impl Archiver {
         Ok(())
     }
 
-    /// Archives until at most `bytes` of durable log are not archived. What fails ends it: the restore that asks for it goes on with the log,
-    /// whose bound bounds what it keeps in memory then.
-    pub fn catch_up(&self, log: &Log, bytes: u64) {
-        let upto = log.flushed_lsn();
-        let lags = || {
-            let archived = self.seen.lock().archived;
-            archived.is_some_and(|archived| archived.0.saturating_add(bytes) < upto.0)
-        };
-        while lags() {
-            if let Err(error) = self.step(log, Duration::ZERO, true) {
-                tracing::warn!("{} lags, and the restore goes on without what it lacks: {error}", self.place);
-                return;
-            }
-        }
-    }
-
     /// Merges runs, one step; false when there is nothing to merge. Beside [`Archiver::step`], on a thread of its own.
     ///
     /// # Errors
@@ -424,15 +408,18 @@ impl Archiver {
         seen.error.clone().filter(|_| seen.refused)
     }
 
-    /// Whether every page can be made from it: from its first record on (now, or once the log is archived), or from its image in the newest
-    /// of `backups`, which lacks none. And there is nothing wrong with either, as far as is known.
+    /// Whether every page can be made from it: from its first record on (now, or once the log is archived), from where the database was made of another
+    /// one, whose archive has what was before, or from its image in the newest of `backups`, which lacks none. And there is nothing wrong with either, as far as is known.
     pub fn has_every_page(&self, log: &Log, backups: Option<&Backups>) -> bool {
+        self.seen.lock().error.is_none() && self.reaches_back(log, backups)
+    }
+
+    /// The same of what it has by now, whether there is something wrong with it or not.
+    fn reaches_back(&self, log: &Log, backups: Option<&Backups>) -> bool {
         let Some(view) = self.view() else { return false };
-        if self.seen.lock().error.is_some() {
-            return false;
-        }
         let start = if view.start().is_some() { view.start() } else { log.oldest_lsn() };
-        if start <= log.config().first_lsn() {
+        if start <= log.config().first_lsn() || self.lineage.as_ref().is_some_and(|lineage| lineage.has_the_rest(start))
+        {
             return true;
         }
         // What a repair asks of it as well.
@@ -557,6 +544,15 @@ impl Database {
     pub fn archive_status(&self) -> Option<ArchiveStatus> {
         let inner = self.inner();
         inner.archiver.as_ref().map(|archiver| archiver.status(&inner.log))
+    }
+
+    /// How old the newest state is that archive and backups alone give, were data and log lost now; `None`: they give none, because there is no archive,
+    /// or one that was begun later than the database, without a backup that it goes on from.
+    pub fn recoverable_point_age(&self) -> Option<Duration> {
+        let inner = self.inner();
+        let archiver = inner.archiver.as_ref()?;
+        let status = archiver.status(&inner.log);
+        (status.archived.is_some() && archiver.reaches_back(&inner.log, inner.backups.as_deref())).then_some(status.lag)
     }
 
     /// Archives everything that is durable now: for databases without background threads. Without an archive

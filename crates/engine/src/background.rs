@@ -339,10 +339,11 @@ fn merge_archive(weak: &Weak<Inner>) {
     resurgam_vfs::lower_priority();
     const EVERY: Duration = Duration::from_millis(500);
     const PARENT_EVERY: Duration = Duration::from_secs(30);
-    let (mut expired, mut looked) = (Instant::now(), Instant::now());
+    // At once: until then pages are written twice.
+    let (mut expired, mut looked) = (Instant::now(), None::<Instant>);
     while let Some(db) = alive(weak) {
-        if looked.elapsed() >= PARENT_EVERY {
-            looked = Instant::now();
+        if looked.is_none_or(|looked| looked.elapsed() >= PARENT_EVERY) {
+            looked = Some(Instant::now());
             if let Step::Stop = db.judge(PARENT, db.look_at_parent()) {
                 return;
             }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use resurgam_archive::{Backup, BackupSummary, DatabaseId, list_backups};
@@ -17,7 +17,7 @@ use crate::options::{Options, StoreHandle};
 /// Backups that failed and are listed.
 const FAILED_MAX: usize = 20;
 /// The newest backup is looked for again after so long if there was none, or it could not be read.
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// A backup as an operator sees it.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +57,8 @@ pub struct BackupTotals {
     pub running: Option<f64>,
     /// End of the newest one that this process knows.
     pub newest_end: Option<Lsn>,
+    /// How long ago the newest one was finished that this process knows, made by it or found in the place.
+    pub newest_age: Option<Duration>,
 }
 
 /// The one that is being made.
@@ -321,7 +323,12 @@ impl Database {
     pub fn backup_totals(&self) -> Option<BackupTotals> {
         let backups = self.inner().backups.as_ref()?;
         let seen = backups.seen.lock();
-        Some(BackupTotals { running: seen.running.as_ref().map(Running::progress), ..seen.totals })
+        let age = |backup: &Arc<Backup>| {
+            let us = self.inner().vfs.wall_clock_us().saturating_sub(backup.summary().finished_us);
+            Duration::from_micros(u64::try_from(us).unwrap_or(0))
+        };
+        let newest_age = seen.newest.as_ref().map(age);
+        Some(BackupTotals { running: seen.running.as_ref().map(Running::progress), newest_age, ..seen.totals })
     }
 
     /// Log and archive from here on are needed by the backup that is being made; none: none is, or it has read nothing yet.

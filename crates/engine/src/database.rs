@@ -50,6 +50,7 @@ use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::repair::Repairs;
 use crate::restore::gates::Gates;
+use crate::restore::unusable;
 use crate::restore::{
     Attach, Later, Lineage, Origin, OriginKind, ParentSource, Restore, again_of_parent, attach, begin, device,
 };
@@ -61,7 +62,7 @@ use crate::successor::Moves;
 use crate::throttle::Throttle;
 use crate::transaction::{Interrupt, Isolation, Transaction};
 use crate::troubles::Troubles;
-use crate::version_file::Search;
+use crate::version_file::{REPLACEMENT, Search};
 use crate::view::{Known, ReadView};
 
 /// Owner of the pages that list the pending frees.
@@ -237,6 +238,14 @@ impl Database {
             );
         });
         let dir = dir.unwrap_or(asked);
+        let dead = dir;
+        let spare = unusable::leave_dead_folder(&vfs, dead, &options)?;
+        let options = match &spare {
+            Some(_) => options.relative_to(dead),
+            None => options,
+        };
+        let dir = spare.as_deref().unwrap_or(dead);
+        let instead_of = spare.as_ref().map(|_| dead);
         let paths = Paths::new(dir);
         if !vfs.exists(dir)? {
             vfs.make_folder(dir)?;
@@ -250,9 +259,14 @@ impl Database {
             )
             .with_hint("Restore again; it starts over."));
         }
+        if instead_of.is_some() {
+            // The version store's device may have died before this one.
+            entries.retain(|name| name != REPLACEMENT);
+        }
         let mut has_control = entries.iter().any(|n| n == "control");
         let creating = entries.iter().any(|n| n == "creating");
-        if !has_control && !creating && !entries.is_empty() {
+        let was_set_aside = !creating && unusable::control_was_set_aside(&entries);
+        if !has_control && !creating && !was_set_aside && !entries.is_empty() {
             return Err(Error::new(
                 ErrorKind::NotADatabase,
                 format!("\"{}\" is not a Resurgam data folder: it is not empty and has no control file", dir.display()),
@@ -296,12 +310,25 @@ impl Database {
         if !creating && !has_control && taken.is_none() {
             has_control = begin::control_from_log_folder(&vfs, dir, &paths.control, &options)?;
         }
+        if !creating && (has_control || was_set_aside) && taken.is_none() && options.pages.is_none() {
+            has_control = unusable::control_again(&vfs, dir, &paths.control, &paths.data, &options)?;
+        }
+        if was_set_aside && !has_control {
+            return Err(Error::new(
+                ErrorKind::NotADatabase,
+                format!(
+                    "\"{}\" has no control file: it was damaged and set aside, and cannot be made again",
+                    dir.display()
+                ),
+            )
+            .with_hint("Give the folder of the log and the archive that were there then, or restore a backup."));
+        }
         if creating || !has_control {
             // One that is there may be of an open that did not get far.
             vfs.make_folder(dir)?;
             create(&vfs, dir, &paths, &options, creating, taken).inspect_err(|_| give_back(&zone))?;
         }
-        Self::recover(vfs, dir, &paths, options, lock, taken, progress).inspect_err(|_| give_back(&zone))
+        Self::recover(vfs, dir, &paths, options, lock, taken, instead_of, progress).inspect_err(|_| give_back(&zone))
     }
 
     fn recover(
@@ -311,6 +338,7 @@ impl Database {
         mut options: Options,
         lock: Box<dyn FileLock>,
         taken: Option<ZoneTaken>,
+        instead_of: Option<&Path>,
         progress: impl FnMut(Progress),
     ) -> Result<Self> {
         let started = vfs.now();
@@ -324,8 +352,17 @@ impl Database {
             options.archive.get_or_insert_with(|| origin.archive.clone());
             options.backups = options.backups.take().or(origin.backups.clone());
         }
+        let mut unusable_data = None;
         let known = match vfs.exists(&paths.data)? {
-            true => Some(DataFile::read(&vfs, &paths.data)?),
+            true => match unusable::read_patiently(|| DataFile::read(&vfs, &paths.data)) {
+                Err(error)
+                    if options.archive.is_some() && options.pages.is_none() && unusable::is_of_no_use(&error) =>
+                {
+                    unusable_data = Some(error);
+                    None
+                }
+                read => Some(read?),
+            },
             false if options.archive.is_none() && options.pages.is_none() => {
                 return Err(begin::data_is_missing(&paths.data));
             }
@@ -359,10 +396,10 @@ impl Database {
         }
         let of_data = known.map(|known| known.boot);
         let boot = of_data.or(analysis.identity.as_ref().map(|identity| identity.boot.clone())).ok_or_else(|| {
-            Error::corrupt(format!(
+            unusable_data.clone().unwrap_or_else(|| Error::corrupt(format!(
                 "the data file, \"{}\", is missing, and the log was written by a version that does not say what it held",
                 paths.data.display()
-            ))
+            )))
         })?;
         log_folder.is_of(boot.database_id);
         if analysis.identity.as_ref().is_some_and(|identity| identity.boot.database_id != boot.database_id) {
@@ -388,6 +425,9 @@ impl Database {
             version_high_water: analysis.version_high_water,
             version_store: analysis.version_store.as_ref(),
             made_of: lineage.as_ref().and_then(|lineage| lineage.source()),
+            next_epoch,
+            unusable_data: unusable_data.as_ref(),
+            instead_of,
         };
         page_service::check(&vfs, dir, &options, &control, origin.is_some())?;
         let origin = match &options.pages {
@@ -403,7 +443,11 @@ impl Database {
                     }
                     other => other,
                 };
-                missing.make(under_way)?
+                missing.make(under_way).map_err(|error| match &unusable_data {
+                    // What is wrong with the file comes first.
+                    Some(damage) => damage.clone().with_detail(format!("It cannot be made again: {}", error.message())),
+                    None => error,
+                })?
             }
         };
         let search = Search {

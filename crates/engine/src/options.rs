@@ -177,10 +177,6 @@ pub struct Options {
     /// sweeps would use one thread.
     #[doc(hidden)]
     pub cleaner_unit_pages: u64,
-    /// A restore has the archive catch up to so many bytes of log before it looks what pages have behind it: that is kept in memory, for
-    /// each page. For tests.
-    #[doc(hidden)]
-    pub restore_behind_bytes: u64,
     /// How long a statement waits for the replacement of a dead device. For tests.
     #[doc(hidden)]
     pub replacement_patience: Duration,
@@ -234,7 +230,6 @@ impl Default for Options {
             read_ahead_pages: 128,
             background: true,
             cleaner_unit_pages: resurgam_versions::UNIT_PAGES,
-            restore_behind_bytes: 64 << 20,
             replacement_patience: Duration::from_secs(30),
         }
     }

@@ -282,7 +282,8 @@ impl Database {
         Ok(given_up)
     }
 
-    /// Of a database that was made of another one: sees that the archive names that one while it needs it, and gives back what is kept for it afterwards. The
+    /// Of a database that was made of another one: sees that the archive names that one while it needs it, and that this one answers, which decides
+    /// how pages are written; and gives back what is kept for it afterwards. The
     /// background does so twice a minute.
     ///
     /// # Errors
@@ -305,6 +306,14 @@ impl Database {
                 .with_hint("Make a backup of this database, or make that one's archive reachable."));
         }
         let dir = inner.data_dir.lock().clone();
+        if lineage.is_needed() {
+            let looked = lineage.look(&dir);
+            self.decide_double_writes();
+            // A backup of its own does without.
+            if looked.is_err() && !archiver.has_every_page(&inner.log, inner.backups.as_deref()) {
+                return looked;
+            }
+        }
         lineage.end(archive.store(), &view, &dir)
     }
 

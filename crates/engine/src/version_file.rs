@@ -179,34 +179,16 @@ impl Search<'_> {
             ErrorKind::InUse => error,
             _ => error.with_hint(format!("Put the right file there. {LOST}")),
         })?;
-        let found = attached.header;
-        let wrong = if found.number != number {
-            Some(format!("it is number {} of this database's version stores, number {number} is in use", found.number))
-        } else if found.epoch < self.epoch {
-            Some("it is an old copy: the database was opened with another one since".to_owned())
-        } else if found.epoch > self.next_epoch {
-            Some("it is newer than the data folder, as after restoring one without the other".to_owned())
-        } else {
-            None
-        };
-        match wrong {
-            None => Ok(attached),
-            Some(why) => Err(Error::corrupt(format!("the version store \"{}\" cannot be used: {why}", path.display()))
-                .with_hint(format!("Put the right file there. {LOST}"))),
+        match check(&attached.header, path, number, self.epoch, self.next_epoch) {
+            Ok(()) => Ok(attached),
+            Err(error) => Err(error.with_hint(format!("Put the right file there. {LOST}"))),
         }
     }
 
     /// Opens a file of this database and locks it.
     fn open(&self, path: &Path) -> Result<Attached> {
         let file = self.vfs.open(path, OpenMode::ReadWrite)?;
-        let mut bytes = [0; version_file::SIZE];
-        let read = file.read_at(&mut bytes, 0)?;
-        let header = VersionFileHeader::decode(&bytes[..read]).map_err(|error| {
-            Error::new(
-                error.kind(),
-                format!("\"{}\" cannot be used as the version store: {}", path.display(), error.message()),
-            )
-        })?;
+        let header = header_of(&*file, path)?;
         if header.database_id != self.boot.database_id {
             return Err(Error::new(
                 ErrorKind::InvalidParameter,
@@ -250,6 +232,43 @@ impl Search<'_> {
         self.vfs.rename(&beside, path)?;
         self.vfs.sync_dir(path.parent().unwrap_or(Path::new("")))
     }
+}
+
+fn header_of(file: &dyn File, path: &Path) -> Result<VersionFileHeader> {
+    let mut bytes = [0; version_file::SIZE];
+    let read = file.read_at(&mut bytes, 0)?;
+    VersionFileHeader::decode(&bytes[..read]).map_err(|error| {
+        Error::new(
+            error.kind(),
+            format!("\"{}\" cannot be used as the version store: {}", path.display(), error.message()),
+        )
+    })
+}
+
+/// What the file says of itself.
+///
+/// # Errors
+/// `NotADatabase`, `Corrupt`, `NewerFormat`; those of reading.
+pub(crate) fn read_header(vfs: &Arc<dyn Vfs>, path: &Path) -> Result<VersionFileHeader> {
+    header_of(&*vfs.open(path, OpenMode::ReadOnly)?, path)
+}
+
+/// That a file of this database is number `number`, and was in use when the data folder's `epoch` was, or is by an open of `next_epoch` that
+/// did not get farther.
+///
+/// # Errors
+/// `Corrupt`, saying what is wrong.
+pub(crate) fn check(found: &VersionFileHeader, path: &Path, number: u32, epoch: u32, next_epoch: u32) -> Result<()> {
+    let why = if found.number != number {
+        format!("it is number {} of this database's version stores, number {number} is in use", found.number)
+    } else if found.epoch < epoch {
+        "it is an old copy: the database was opened with another one since".to_owned()
+    } else if found.epoch > next_epoch {
+        "it is newer than the data folder, as after restoring one without the other".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::corrupt(format!("the version store \"{}\" cannot be used: {why}", path.display())))
 }
 
 impl Attached {

@@ -383,6 +383,9 @@ impl Vfs for GatedVfs {
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         self.call(dir, |vfs, dir| vfs.sync_dir(dir))
     }
+    fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
+        self.call(dir, |vfs, dir| vfs.free_bytes(dir))
+    }
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         self.call(path, |vfs, path| vfs.lock(path))
     }

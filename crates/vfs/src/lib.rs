@@ -95,6 +95,14 @@ pub trait File: Send + Sync {
     /// Length in bytes.
     fn len(&self) -> Result<u64>;
 
+    /// What it takes on the device, about, in bytes: less than its length where it has holes.
+    ///
+    /// # Errors
+    /// Those of asking.
+    fn allocated(&self) -> Result<u64> {
+        self.len()
+    }
+
     /// Whether the file holds no byte.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
@@ -186,6 +194,14 @@ pub trait Vfs: Send + Sync {
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
     /// Makes creations, renames and removals inside `dir` durable.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
+    /// How much room there is for files of this user on the device of a folder, which need not be there yet; `None`: nobody says.
+    ///
+    /// # Errors
+    /// Those of asking.
+    fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
+        let _ = dir;
+        Ok(None)
+    }
     /// Takes the exclusive lock on `path`, making the file if needed.
     ///
     /// # Errors

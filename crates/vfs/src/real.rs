@@ -112,6 +112,11 @@ impl File for RealFile {
         self.file.set_len(len).map_err(|e| self.error("resize file", &e))
     }
 
+    fn allocated(&self) -> Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        self.file.metadata().map(|of| of.blocks().saturating_mul(512)).map_err(|e| self.error("stat file", &e))
+    }
+
     fn len(&self) -> Result<u64> {
         Ok(self.file.metadata().map_err(|e| self.error("stat file", &e))?.len())
     }
@@ -240,6 +245,21 @@ impl Vfs for RealVfs {
 
     fn keep_private(&self, dir: &Path, fresh: bool) -> Result<()> {
         private::keep_folder(dir, fresh)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
+        use rustix::io::Errno;
+
+        let full = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
+        for folder in full.ancestors() {
+            match rustix::fs::statvfs(folder) {
+                Ok(of) => return Ok(Some(of.f_bavail.saturating_mul(of.f_frsize))),
+                Err(Errno::NOENT) => {}
+                Err(Errno::NOSYS) => break,
+                Err(errno) => return Err(Error::io("ask for the room in", folder.display(), &errno.into())),
+            }
+        }
+        Ok(None)
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {

@@ -41,6 +41,8 @@ struct State {
 #[derive(Default)]
 struct Plan {
     delay: Duration,
+    /// Of one kind of call, besides.
+    delays: BTreeMap<StoreCall, Duration>,
     /// Calls so far, by kind.
     calls: BTreeMap<StoreCall, u64>,
     /// What goes wrong, by the number of the call (from 1).
@@ -76,6 +78,11 @@ impl FaultyStore {
         self.state.plan.lock().delay = delay;
     }
 
+    /// Every call of that kind waits for so long besides.
+    pub fn delay_of(&self, call: StoreCall, delay: Duration) {
+        self.state.plan.lock().delays.insert(call, delay);
+    }
+
     /// Calls of that kind so far.
     pub fn calls(&self, call: StoreCall) -> u64 {
         self.state.plan.lock().calls.get(&call).copied().unwrap_or(0)
@@ -89,7 +96,8 @@ impl State {
             let count = plan.calls.entry(call).or_default();
             *count += 1;
             let count = *count;
-            (plan.delay, plan.at.remove(&(call, count)).or(plan.always.get(&call).copied()))
+            let delay = plan.delay + plan.delays.get(&call).copied().unwrap_or_default();
+            (delay, plan.at.remove(&(call, count)).or(plan.always.get(&call).copied()))
         };
         if !delay.is_zero() {
             std::thread::sleep(delay);

@@ -7,6 +7,7 @@
 //! | `newer.rs` | pages that are newer than the log was at the open |
 //! | `copy.rs` | copies of pages as they are in their files, for a backup |
 //! | `repair.rs` | a page whose base in the file is of no use, from what is kept of it elsewhere |
+//! | `unread.rs` | pages that the device cannot read, which may be too many |
 //! | `remote.rs` | pages that are in no file of this process, and how new they must be |
 //! | `cached.rs` | copies of those on a local disk, and when they count |
 //! | `restore.rs` | files that are made anew, in segments, as their pages are asked for |
@@ -31,6 +32,7 @@ mod repair;
 mod restore;
 #[cfg(test)]
 mod tests;
+mod unread;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,6 +53,7 @@ use crate::planted::Planted;
 use crate::stats::{Counters, bump};
 use last_written::{LastWritten, Written};
 use newer::Newer;
+use unread::Unread;
 
 pub use cached::{Copied, PageCache, PageCacheState, PageCacheStatus};
 pub use copy::FilePage;
@@ -60,6 +63,7 @@ pub use remote::{Had, RemotePages};
 pub(crate) use repair::Unsaved;
 pub use repair::{Newest, PageHistory, Rebuild, Repair};
 pub use restore::{RestoreProgress, Restoring, SEGMENT_PAGES, Segment, SegmentMaker};
+pub(crate) use unread::UNREADABLE_MAX;
 
 /// What is wrong with the page in the file.
 enum Fault {
@@ -120,6 +124,7 @@ pub(crate) struct Sources {
     pub openings: Openings,
     last_written: LastWritten,
     pub unsaved: Unsaved,
+    pub unread: Unread,
     history: OnceLock<Arc<dyn PageHistory>>,
     /// Pages are there, and in no file.
     remote: OnceLock<Remote>,
@@ -142,6 +147,7 @@ impl Sources {
             pending: PendingRedo::default(),
             last_written: LastWritten::of(memory_bytes),
             unsaved: Unsaved::default(),
+            unread: Unread::default(),
             history: OnceLock::new(),
             remote: OnceLock::new(),
             replaceable: AtomicBool::new(false),
@@ -240,6 +246,8 @@ impl Sources {
                     && self.history.get().is_some()
                     && !(self.replaceable.load(Ordering::SeqCst) && self.is_whole_file_unread(page)) =>
             {
+                bump(&counters.unreadable_pages, 1);
+                self.unread.note(page, Instant::now());
                 buf.as_bytes_mut().fill(0);
                 Some(Fault::Unread(error))
             }
@@ -459,7 +467,8 @@ const HINT: &str = "Run \"resurgam check\" on the data folder to see what else i
 
 fn damaged(file: &dyn File, page: PageId, fault: &Fault) -> Error {
     let what = match fault {
-        Fault::Redo(error) | Fault::Unread(error) => error.message().to_owned(),
+        Fault::Redo(error) => error.message().to_owned(),
+        Fault::Unread(error) => format!("page {page} cannot be read: {}", error.message()),
         _ => format!("page {page} of \"{}\" is damaged: {fault}", file.path().display()),
     };
     Error::new(ErrorKind::Corrupt, what).with_hint(HINT)

@@ -113,6 +113,39 @@ fn a_flipped_bit_is_named_with_its_page() {
     assert_eq!(found.iter().filter(|p| p.contains("has checksum")).count(), 1, "{found:#?}");
 }
 
+/// What the checker has found heals as what a reader meets does: by being read, in a database with an archive. The checker finds nothing then.
+#[test]
+fn a_page_that_was_found_damaged_heals() {
+    let vfs = SimVfs::new(12);
+    vfs.make_folder(Path::new("/archive")).unwrap();
+    let open = || {
+        let options = Options { archive: Some("/archive".into()), ..options() };
+        Database::open_with(Arc::new(vfs.clone()), Path::new(DIR), options, |_| {}).unwrap()
+    };
+    let db = open();
+    let tx = db.begin(Isolation::ReadCommitted);
+    let table = tx.create_table(people()).unwrap().done().unwrap();
+    for id in 0..300 {
+        tx.insert(&table, &person(id, &format!("person {id}"))).unwrap().done().unwrap();
+    }
+    commit(tx);
+    db.archive_now().unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert!(checked(&vfs).0.is_sound());
+    let at = find(&vfs, |p| p.is(PageType::Leaf) && p.slot_count() > 3);
+    poke(&vfs, "data", at * 8192 + 100, &[0xEE; 4000]);
+    let (report, text) = checked(&vfs);
+    assert!(!report.is_sound() && text.contains(&format!("page {at}")), "{text}");
+    let db = open();
+    assert_eq!(db.verify().unwrap(), Vec::<String>::new());
+    assert_eq!(db.stats().pool.repaired_pages, 1);
+    db.close().unwrap();
+    drop(db);
+    let (report, text) = checked(&vfs);
+    assert!(report.is_sound(), "{text}");
+}
+
 #[test]
 fn a_key_out_of_order_and_a_wrong_fence() {
     let found = damage(1500, |vfs| {

@@ -26,6 +26,7 @@ use super::links::LINKS;
 use super::marker::{self, RESTORING};
 use super::undo;
 use crate::restore::lineage::{self, PARENT};
+use crate::restore::room::{self, Wanted};
 
 const LOG: &str = "log";
 /// Name of the version-store file, unless another place is given.
@@ -73,6 +74,8 @@ pub(crate) struct Content<'a> {
     pub version_store_path: Option<&'a Path>,
     /// What the folder says of the parent.
     pub record: Option<&'a ParentRecord>,
+    /// All of its pages come there sooner or later.
+    pub takes_room: bool,
 }
 
 impl NewFolder {
@@ -81,6 +84,9 @@ impl NewFolder {
     /// # Errors
     /// `InvalidParameter` for a folder that is not empty; `InUse`; those of reading the archive and of writing.
     pub fn begin(vfs: &Arc<dyn Vfs>, dir: &Path, content: &Content<'_>) -> Result<Self> {
+        if content.takes_room {
+            look_for_room(vfs, dir, content)?;
+        }
         let lock = take_folder(vfs, dir)?;
         let Content { analysis, view, cut, database_id: id, parent, .. } = *content;
         let identity = analysis.identity.as_ref().ok_or_else(|| Error::internal("the point has no identity"))?;
@@ -138,6 +144,22 @@ impl NewFolder {
         vfs.remove(&dir.join(RESTORING))?;
         vfs.sync_dir(dir)
     }
+}
+
+/// That there is room for all pages, where an unfinished attempt gives its own back.
+fn look_for_room(vfs: &Arc<dyn Vfs>, dir: &Path, content: &Content<'_>) -> Result<()> {
+    let left = |name: &str| -> Result<u64> {
+        let path = dir.join(name);
+        let again = vfs.exists(&dir.join(RESTORING))? && vfs.exists(&path)?;
+        if again { vfs.open(&path, OpenMode::ReadOnly)?.allocated() } else { Ok(0) }
+    };
+    let Content { analysis, version_store_path: path, .. } = *content;
+    let data = Wanted { folder: dir, pages: analysis.high_water.max(1), given_back: left("data")? + left(VERSIONS)? };
+    let versions = dir.join(path.unwrap_or(Path::new(VERSIONS)));
+    let pages = analysis.version_high_water.in_file();
+    let pages = if analysis.version_high_water.file() > 0 { pages } else { 0 };
+    let versions = Wanted { folder: versions.parent().unwrap_or(dir), pages, given_back: 0 };
+    room::check(vfs, &[data, versions])
 }
 
 /// Takes an empty folder, or one that an unfinished attempt has left, and marks it.

@@ -448,6 +448,7 @@ fn make(
             segment_bytes,
             version_store_path,
             record: record.as_ref(),
+            takes_room: request.whole || !request.clone,
         };
         NewFolder::begin(vfs, target, &content)
     })?;

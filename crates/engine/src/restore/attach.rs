@@ -44,9 +44,9 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
             (Some(view), Some(base))
         }
         _ => {
-            let Some(archiver) = at.archiver else { return Err(unreachable_archive(at.dir)) };
-            archiver.catch_up(at.log, at.options.restore_behind_bytes);
-            (Some(archiver.view().ok_or_else(|| unreachable_archive(at.dir))?), None)
+            let Some(archiver) = at.archiver else { return Err(unreachable_archive(at.dir, &origin.archive)) };
+            // One that lags is not waited for: its store may be slow, and the log has what it lacks.
+            (Some(archiver.view().ok_or_else(|| unreachable_archive(at.dir, &origin.archive))?), None)
         }
     };
     let log_begins = at.log.oldest_lsn() <= log_first(at.log, parent.as_ref());
@@ -137,11 +137,11 @@ pub(crate) fn again_of_parent(vfs: &Arc<dyn Vfs>, dir: &Path, parent: &ParentSou
     Box::new(move || parent.maker(&vfs, &dir, id).map(Some))
 }
 
-fn unreachable_archive(dir: &Path) -> Error {
+fn unreachable_archive(dir: &Path, archive: &str) -> Error {
     Error::new(
         ErrorKind::Io,
         format!(
-            "files of \"{}\" are being restored, and the archive, from which they are made, cannot be read",
+            "files of \"{}\" are being restored, and the archive, \"{archive}\", from which they are made, cannot be read",
             dir.display()
         ),
     )

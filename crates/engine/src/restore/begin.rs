@@ -7,28 +7,34 @@
 //! | the version-store file is missing, an archive | the same for that file |
 //! | a data folder that is empty, the log in a folder of its own, an archive | first the control file, from its copy there |
 //! | `restore` | what it says goes on |
+//! | one of these files is there, and of no use | `unusable.rs` says when it is set aside, and made as one that is missing |
 //!
 //! # Order
 //! The archive is looked at before anything is made. `restore` is durable before a sparse file has its name. A crash at
 //! any step leaves what the next open begins anew or goes on with.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use resurgam_archive::{Archive, PageBase, PageMaker, View};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_log::segment_number_of;
 use resurgam_page::boot::{self, Boot};
-use resurgam_page::version_file::{self, VersionFileHeader};
+use resurgam_page::version_file::{SIZE, VersionFileHeader};
 use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord};
 use resurgam_vfs::{OpenMode, Vfs, replace_by};
 use resurgam_xstore::{Access, Place, Store};
 
+use super::device::{full, write_data_place};
 use super::marks::Marks;
 use super::origin::Origin;
 use super::parent::ParentSource;
+use super::room::{self, Wanted};
+use super::unusable::{is_of_no_use, read_patiently, set_aside};
 use crate::backup_places::Backups;
 use crate::options::{Options, StoreHandle};
+use crate::version_file::{self, REPLACEMENT};
 
 /// Name of the copy of the control file in a log folder of its own.
 pub(crate) const CONTROL_COPY: &str = "control";
@@ -204,6 +210,20 @@ pub(crate) struct Missing<'a> {
     pub version_store: Option<&'a VersionRecord>,
     /// The database that this one was made of, where nothing says that pages are still to come from there.
     pub made_of: Option<ParentSource>,
+    /// The epoch that this open will write under.
+    pub next_epoch: u32,
+    /// Why the data file, which is there, is of no use.
+    pub unusable_data: Option<&'a Error>,
+    /// The folder whose place this one takes, because its device is dead.
+    pub instead_of: Option<&'a Path>,
+}
+
+/// A version-store file that is to be made.
+struct MissingVersions {
+    number: u32,
+    path: PathBuf,
+    /// What is there now, and why it is of no use.
+    instead_of: Option<(PathBuf, Error)>,
 }
 
 impl Missing<'_> {
@@ -212,7 +232,7 @@ impl Missing<'_> {
     /// # Errors
     /// Those of the module's head.
     pub fn make(&self, mut origin: Option<Origin>) -> Result<Option<Origin>> {
-        let data = !self.vfs.exists(self.data)?;
+        let data = self.unusable_data.is_some() || !self.vfs.exists(self.data)?;
         let version = self.missing_version_file()?;
         if !data && version.is_none() {
             return Ok(origin);
@@ -221,28 +241,41 @@ impl Missing<'_> {
             // The version store: its own error says what to do.
             return if data { Err(data_is_missing(self.data)) } else { Ok(origin) };
         };
+        let of_no_use = version.as_ref().is_some_and(|version| version.instead_of.is_some());
         let parent = origin.as_ref().and_then(ParentSource::of).or_else(|| self.made_of.clone());
-        let segment_bytes = self.control.segment_bytes;
-        // Looked at before anything is made.
-        let store = store_at(self.vfs, self.dir, archive, self.options.archive_store.as_ref())?;
-        let view = Archive::open_view(store, Some(self.boot.database_id))?;
-        let begins = log_begins(self.vfs, self.log, segment_bytes, parent.as_ref())?;
         let id = self.boot.database_id;
-        let found = material(self.vfs, self.dir, self.options, id, view, segment_bytes, begins, parent.as_ref())?;
+        // Looked at before anything is made.
+        let look = || -> Result<Material> {
+            let store = store_at(self.vfs, self.dir, archive, self.options.archive_store.as_ref())?;
+            let view = Archive::open_view(store, Some(id))?;
+            let segment_bytes = self.control.segment_bytes;
+            let begins = log_begins(self.vfs, self.log, segment_bytes, parent.as_ref())?;
+            self.look_for_room(data, version.as_ref())?;
+            material(self.vfs, self.dir, self.options, id, view, segment_bytes, begins, parent.as_ref())
+        };
+        let found = match look() {
+            Err(error) if !data && of_no_use => {
+                tracing::warn!("the version store cannot be made again: {error}");
+                // Its own error says what is wrong with it.
+                return Ok(origin);
+            }
+            found => found?,
+        };
         let parent = parent.filter(|_| found.base.parent().is_some());
 
         // Those of a folder that was made of another database go by that one's.
         let marked_by = origin.as_ref().map_or(id, |origin| origin.database_id);
         let mut marks = Marks::read(self.vfs, self.dir, marked_by).unwrap_or_default();
         marks.database_id = id;
-        let made_anew = |file: u64| (file == 0 && data) || version.as_ref().is_some_and(|(n, _)| u64::from(*n) == file);
+        let is_version = |file: u64| version.as_ref().is_some_and(|version| u64::from(version.number) == file);
+        let made_anew = |file: u64| (file == 0 && data) || is_version(file);
         marks.segments.retain(|segment| !made_anew(segment.file));
         let mut next = Origin::media(origin.take(), id, archive.clone(), self.options.backups.clone(), parent);
         if data {
             next.data_pages = self.high_water.max(1);
         }
-        if let Some((number, _)) = &version {
-            next.version_pages = Some((*number, self.version_high_water.in_file().max(1)));
+        if let Some(version) = &version {
+            next.version_pages = Some((version.number, self.version_high_water.in_file().max(1)));
         }
         next.write_with(&marks, marked_by != id, self.vfs, self.dir)?;
         if data {
@@ -251,47 +284,157 @@ impl Missing<'_> {
             side.set_len(0)?;
             side.sync()?;
             let page = boot::page(self.boot, self.control.checkpoint)?;
+            if let Some(why) = self.unusable_data
+                && self.vfs.exists(self.data)?
+            {
+                set_aside(self.vfs, self.data, why)?;
+            }
             make_file(self.vfs, self.data, page.as_bytes())?;
-            tracing::warn!(
-                "the data file \"{}\" is missing: it is restored as its pages are asked for",
-                self.data.display()
-            );
+            tracing::warn!("the data file \"{}\" is restored as its pages are asked for", self.data.display());
         }
-        if let Some((number, path)) = version {
-            make_version_file(self.vfs, &path, number, id, self.control.epoch)?;
-            VersionRecord { number, path: Some(self.noted(&path)) }.write(self.vfs, self.dir)?;
-            tracing::warn!(
-                "the version store \"{}\" is missing: it is restored as its pages are asked for",
-                path.display()
-            );
+        match version {
+            Some(version) => self.make_versions(version)?,
+            None => self.note_versions()?,
+        }
+        if self.instead_of.is_some() {
+            // From here on the old folder does not count any more, also where its device is back.
+            write_data_place(self.vfs, self.log, &full(self.dir))?;
         }
         Ok(Some(next))
     }
 
+    /// That there is room for the files that are to be made. Those that are set aside keep theirs.
+    fn look_for_room(&self, data: bool, version: Option<&MissingVersions>) -> Result<()> {
+        let data = data.then(|| Wanted { folder: self.dir, pages: self.high_water.max(1), given_back: 0 });
+        let place = version.map(|version| self.place_for_versions(version));
+        let versions = place.as_deref().and_then(Path::parent).map(|folder| Wanted {
+            folder,
+            pages: self.version_high_water.in_file().max(1),
+            given_back: 0,
+        });
+        room::check(self.vfs, &data.into_iter().chain(versions).collect::<Vec<_>>())
+    }
+
+    /// Where a version-store file is made: in another place where its device is dead and there is one.
+    fn place_for_versions(&self, version: &MissingVersions) -> PathBuf {
+        let is_dead = version.instead_of.as_ref().is_some_and(|(_, why)| why.is_of_device());
+        match &self.options.spare_data {
+            Some(spare) if is_dead => full(&self.dir.join(spare)).join(REPLACEMENT),
+            _ => version.path.clone(),
+        }
+    }
+
+    /// Makes the version-store file, in another place where its device is dead and there is one.
+    fn make_versions(&self, version: MissingVersions) -> Result<()> {
+        let path = self.place_for_versions(&version);
+        let MissingVersions { number, path: own, instead_of } = version;
+        match &instead_of {
+            Some((old, why)) if path != own => {
+                if let Some(folder) = path.parent() {
+                    self.vfs.make_folder(folder)?;
+                }
+                if self.vfs.exists(&path)? {
+                    // Left by an attempt before.
+                    self.vfs.remove(&path)?;
+                }
+                tracing::warn!(
+                    "the device of the version store \"{}\" is dead ({}): \"{}\" takes its place",
+                    old.display(),
+                    why.message(),
+                    path.display()
+                );
+            }
+            Some((old, why)) => {
+                // Nobody else has it open.
+                let _lock = self.vfs.lock(old)?;
+                set_aside(self.vfs, old, why)?;
+            }
+            None => {
+                if let (Some(_), Some(folder)) = (self.instead_of, path.parent()) {
+                    self.vfs.make_folder(folder)?;
+                }
+            }
+        }
+        make_version_file(self.vfs, &path, number, self.boot.database_id, self.control.epoch)?;
+        VersionRecord { number, path: Some(self.noted(&path)) }.write(self.vfs, self.dir)?;
+        tracing::warn!("the version store \"{}\" is restored as its pages are asked for", path.display());
+        Ok(())
+    }
+
+    /// In a folder that takes the place of another one: where the version store is, which goes on as it is.
+    fn note_versions(&self) -> Result<()> {
+        match (self.instead_of, self.version_store) {
+            (Some(_), Some(record @ VersionRecord { path: Some(path), .. })) => {
+                VersionRecord { path: Some(self.place_of(path)), ..*record }.write(self.vfs, self.dir)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// As it is noted: relative to the data folder where it is there.
-    fn noted(&self, path: &Path) -> std::path::PathBuf {
+    fn noted(&self, path: &Path) -> PathBuf {
         path.strip_prefix(self.dir).unwrap_or(path).to_path_buf()
     }
 
-    /// Number and place of the version-store file, where one is in use and is at none of its places.
-    fn missing_version_file(&self) -> Result<Option<(u32, std::path::PathBuf)>> {
+    /// Where a noted path leads. What was in a folder whose device is dead is looked for in the one that takes its place.
+    fn place_of(&self, path: &Path) -> PathBuf {
+        let leads_out = || path.components().any(|part| part == Component::ParentDir);
+        match self.instead_of {
+            Some(old) if path.is_relative() && leads_out() => full(old).join(path),
+            _ => self.dir.join(path),
+        }
+    }
+
+    /// The version-store file that is in use and is at none of its places, or is there and of no use.
+    fn missing_version_file(&self) -> Result<Option<MissingVersions>> {
         let logged = u32::try_from(self.version_high_water.file()).unwrap_or(0);
         let noted = VersionRecord::read(self.vfs, self.dir).unwrap_or_default();
         let known = noted.as_ref().or(self.version_store);
         // Given up already, or never there.
         let (number, recorded) = match known {
-            Some(VersionRecord { number, path: Some(path) }) => ((*number).max(logged), Some(path.clone())),
+            Some(VersionRecord { number, path: Some(path) }) => ((*number).max(logged), Some(self.place_of(path))),
             Some(VersionRecord { path: None, .. }) => return Ok(None),
             None if logged > 0 => (logged, None),
             None => return Ok(None),
         };
-        let asked = self.options.version_store_path.clone();
-        for path in asked.iter().chain(&recorded) {
-            if self.vfs.exists(&self.dir.join(path))? {
-                return Ok(None);
+        let asked = self.options.version_store_path.as_ref().map(|path| self.place_of(path));
+        // The device of the one that is asked for died, and this is what took its place.
+        let replaced = recorded.as_ref().filter(|path| path.file_name() == Some(OsStr::new(REPLACEMENT)));
+        let in_use = replaced.or(asked.as_ref()).or(recorded.as_ref());
+        for path in in_use.into_iter().chain(&asked).chain(&recorded) {
+            let there = match self.vfs.exists(path) {
+                Ok(there) => there,
+                Err(error) if error.is_of_device() && in_use == Some(path) => true,
+                Err(error) => return Err(error),
+            };
+            if !there {
+                continue;
             }
+            // One that is asked for and is not the one that was in use is somebody's mistake.
+            let is_its_own = in_use == Some(path) && recorded.as_ref() == Some(path);
+            let why = match is_its_own || self.instead_of.is_some() {
+                true => self.fault_of_versions(path, number),
+                false => None,
+            };
+            return Ok(why.map(|why| MissingVersions {
+                number,
+                path: path.clone(),
+                instead_of: Some((path.clone(), why)),
+            }));
         }
-        Ok(asked.or(recorded).map(|path| (number, self.dir.join(path))))
+        Ok(asked.or(recorded).map(|path| MissingVersions { number, path, instead_of: None }))
+    }
+
+    /// What makes the version-store file at `path` one of no use, where it was this database's.
+    fn fault_of_versions(&self, path: &Path, number: u32) -> Option<Error> {
+        let id = self.boot.database_id;
+        match read_patiently(|| version_file::read_header(self.vfs, path)) {
+            Ok(header) if header.database_id != id => None,
+            Ok(header) => version_file::check(&header, path, number, self.control.epoch, self.next_epoch).err(),
+            // It begins as no version store does.
+            Err(error) if error.kind() == ErrorKind::NotADatabase || is_of_no_use(&error) => Some(error),
+            Err(_) => None,
+        }
     }
 }
 
@@ -310,6 +453,6 @@ pub(crate) fn make_version_file(
 ) -> Result<()> {
     let header = VersionFileHeader { number, database_id, created_us: vfs.wall_clock_us(), epoch };
     let mut page = vec![0; PAGE_SIZE];
-    page[..version_file::SIZE].copy_from_slice(&header.encode());
+    page[..SIZE].copy_from_slice(&header.encode());
     make_file(vfs, path, &page)
 }

@@ -23,7 +23,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, Result, checksum};
 use resurgam_buffer::Restoring;
 use resurgam_page::boot;
 use resurgam_page::version_file::{self, VersionFileHeader};
-use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord, read_log_place, write_log_place};
+use resurgam_recovery::{Control, ControlFile, LOG_PLACE, LogOwner, VersionRecord, read_log_place, write_log_place};
 use resurgam_vfs::{OpenMode, Vfs, read_small};
 
 use super::attach::{again, log_first};
@@ -33,6 +33,7 @@ use super::maker::FromArchive;
 use super::marks::Marks;
 use super::origin::Origin;
 use super::parent::ParentSource;
+use super::room;
 use super::run::{Restore, files_of};
 use crate::data_file;
 use crate::database::Database;
@@ -63,7 +64,7 @@ pub(crate) fn read_data_place(vfs: &Arc<dyn Vfs>, log: &Path) -> Result<Option<P
     })
 }
 
-fn write_data_place(vfs: &Arc<dyn Vfs>, log: &Path, place: &Path) -> Result<()> {
+pub(super) fn write_data_place(vfs: &Arc<dyn Vfs>, log: &Path, place: &Path) -> Result<()> {
     let place = place.to_str().filter(|place| !place.contains(['\n', '\r'])).ok_or_else(|| {
         Error::new(ErrorKind::InvalidParameter, format!("spare_data {place:?} has a line break or is not UTF-8"))
     })?;
@@ -115,7 +116,7 @@ fn set_version_file_epoch(vfs: &Arc<dyn Vfs>, path: &Path, epoch: u32) -> Result
 }
 
 /// The path from the root on: it is noted where it means something else otherwise.
-fn full(path: &Path) -> PathBuf {
+pub(super) fn full(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
@@ -137,7 +138,8 @@ impl Database {
                     .with_hint("There are \"data\" and \"version store\"."));
             }
         };
-        self.restore_material().map(drop).map_err(|error| {
+        let room = || self.spare_for(file).map_or(Ok(()), |spare| self.look_for_room(file, &spare));
+        self.restore_material().and_then(|_| room()).map_err(|error| {
             Error::new(
                 ErrorKind::NotInPrerequisiteState,
                 format!(
@@ -253,12 +255,37 @@ impl Database {
         Ok(())
     }
 
+    /// That there is room for the file of that number in the spare folder, where it is to be made there: a device that had it has room for it
+    /// again.
+    fn look_for_room(&self, file: u64, folder: &Path) -> Result<()> {
+        let space = self.inner().pool.space();
+        let pages = if file == 0 { space.ends_now().0 } else { space.ends_now().1.in_file() };
+        // An attempt before has left files there that are made anew.
+        let left = |name: &str| -> u64 {
+            let path = folder.join(name);
+            let len = || self.inner().vfs.open(&path, OpenMode::ReadOnly)?.allocated();
+            if self.inner().vfs.exists(&path).unwrap_or(false) { len().unwrap_or(0) } else { 0 }
+        };
+        let given_back = left(if file == 0 { "data" } else { REPLACEMENT });
+        room::check(&self.inner().vfs, &[room::Wanted { folder, pages: pages.max(1), given_back }])
+    }
+
+    /// The folder in which a file is made whose device dies now; `None`: in its own place.
+    fn spare_for(&self, file: u64) -> Option<PathBuf> {
+        let inner = self.inner();
+        let spare = full(&inner.dir.join(inner.options.spare_data.as_ref()?));
+        // A replacement that dies is replaced in its own place.
+        let own = match inner.pool.version_file().filter(|version| version.number() == file) {
+            Some(version) => version.path() == spare.join(REPLACEMENT),
+            None => spare == *inner.data_dir.lock(),
+        };
+        (!own).then_some(spare)
+    }
+
     fn replace_device(&self, file: u64, why: &Error) -> Result<()> {
         let inner = self.inner();
         let (vfs, pool) = (&inner.vfs, &inner.pool);
-        if let Some(archiver) = &inner.archiver {
-            archiver.catch_up(&inner.log, inner.options.restore_behind_bytes);
-        }
+        // An archive that lags is not waited for: its store may be slow, statements wait for this, and the log has what it lacks.
         let (found, end, hold) = self.restore_material()?;
         // No checkpoint is taken meanwhile, and no batch is written.
         let mut control = inner.control.lock();
@@ -282,16 +309,14 @@ impl Database {
         let made_of = self.made_of().filter(|_| found.base.parent().is_some());
         let mut origin = Origin::media(before, id, options.archive.unwrap_or_default(), options.backups, made_of);
         let mut version = inner.version_record.lock().clone();
-        // A replacement that dies is replaced in its own place.
-        let spare_folder = inner.options.spare_data.as_ref().map(|spare| full(&inner.dir.join(spare)));
-        let is_replacement = |path: &Path| spare_folder.as_ref().is_some_and(|spare| spare.join(REPLACEMENT) == path);
-        let replaced =
-            pool.version_file().is_some_and(|version| version.number() == file && is_replacement(&version.path()));
-        let spare = spare_folder.as_ref().filter(|spare| if file == 0 { **spare != old } else { !replaced });
+        let spare = self.spare_for(file);
+        if let Some(spare) = &spare {
+            self.look_for_room(file, spare)?;
+        }
         let (mut dir, mut lock) = (old.clone(), None);
         if file == 0 {
             origin.data_pages = pool.space().ends_now().0.max(1);
-            if let Some(spare) = spare {
+            if let Some(spare) = &spare {
                 lock = Some(self.take_spare(spare)?);
                 dir.clone_from(spare);
                 if let Some(path) = version.as_mut().and_then(|record| record.path.as_mut()) {
@@ -300,7 +325,7 @@ impl Database {
             }
         } else {
             origin.version_pages = Some((file as u32, pool.space().ends_now().1.in_file().max(1)));
-            if let (Some(spare), Some(record)) = (spare, version.as_mut()) {
+            if let (Some(spare), Some(record)) = (&spare, version.as_mut()) {
                 vfs.make_folder(spare)?;
                 record.path = Some(spare.join(REPLACEMENT));
             }
@@ -437,23 +462,42 @@ impl Database {
                 "the log is in the data folder, or its folder cannot be read: a restart would not find the spare folder",
             ));
         }
-        vfs.make_folder(spare)?;
-        let mut names = vfs.list(spare)?;
-        names.retain(|name| name != "lock" && name != "lost+found" && name != REPLACEMENT);
-        vfs.keep_private(spare, names.is_empty())?;
-        let lock = vfs.lock(&spare.join("lock"))?;
-        let own =
-            Origin::read(vfs, spare).ok().flatten().is_some_and(|origin| origin.database_id == inner.boot.database_id);
-        let begun = names.iter().all(|name| name.starts_with("restore"));
-        if !names.is_empty() && !own && !begun {
-            return Err(Error::new(
-                ErrorKind::InvalidParameter,
-                format!("the spare folder \"{}\" is not empty", spare.display()),
-            ));
-        }
-        for name in names {
-            vfs.remove(&spare.join(name))?;
-        }
-        Ok(lock)
+        clear_spare(vfs, spare, &inner.log_dir, &inner.boot.database_id)
     }
+}
+
+/// Locks the spare folder and removes what an unfinished attempt of database `id`, whose log is in `log`, has left there; it must hold nothing else.
+///
+/// # Errors
+/// `InvalidParameter`: it holds something else; those of locking and removing.
+pub(super) fn clear_spare(
+    vfs: &Arc<dyn Vfs>,
+    spare: &Path,
+    log: &Path,
+    id: &[u8; 16],
+) -> Result<Box<dyn resurgam_vfs::FileLock>> {
+    vfs.make_folder(spare)?;
+    let mut names = vfs.list(spare)?;
+    names.retain(|name| name != "lock" && name != "lost+found" && name != REPLACEMENT);
+    vfs.keep_private(spare, names.is_empty())?;
+    let lock = vfs.lock(&spare.join("lock"))?;
+    let own = Origin::read(vfs, spare).ok().flatten().is_some_and(|origin| origin.database_id == *id);
+    // A start has made the control file before it wrote `restore`; what is a database has a data file.
+    let early = ["control", "control.new", LOG_PLACE];
+    let begun = names.iter().all(|name| name.starts_with("restore") || early.contains(&name.as_str()));
+    let of_this = || {
+        let leads_here = |noted: Option<PathBuf>| noted.is_none_or(|noted| full(&spare.join(noted)) == full(log));
+        read_log_place(vfs, spare).is_ok_and(leads_here)
+    };
+    let is_free = names.is_empty() || own || (begun && of_this());
+    if !is_free {
+        return Err(Error::new(
+            ErrorKind::InvalidParameter,
+            format!("the spare folder \"{}\" is not empty", spare.display()),
+        ));
+    }
+    for name in names {
+        vfs.remove(&spare.join(name))?;
+    }
+    Ok(lock)
 }

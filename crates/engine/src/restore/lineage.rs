@@ -15,6 +15,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use resurgam_archive::{Archive, Lease, LeaseKind, ParentRecord, View};
@@ -53,6 +54,8 @@ pub(crate) struct Lineage {
     vfs: Arc<dyn Vfs>,
     pub record: ParentRecord,
     state: Mutex<State>,
+    /// The pages that are in nothing of the database's own could be had at the last look.
+    answers: AtomicBool,
 }
 
 /// Writes the file into a folder that is being made.
@@ -105,7 +108,12 @@ impl Lineage {
                 record
             }
         };
-        Some(Arc::new(Self { vfs: Arc::clone(vfs), record, state: Mutex::new(State::Unknown) }))
+        Some(Arc::new(Self {
+            vfs: Arc::clone(vfs),
+            record,
+            state: Mutex::new(State::Unknown),
+            answers: AtomicBool::default(),
+        }))
     }
 
     /// Where its pages come from that are in nothing of its own; `None`: its archive does not begin where they end.
@@ -122,6 +130,22 @@ impl Lineage {
     /// Whether the archive says of which database its own was made, and needs that one.
     pub fn is_needed(&self) -> bool {
         *self.state.lock() == State::Needed
+    }
+
+    /// Whether every page can be made of those of the database that this one was made of, and an archive that begins at `start`: that database answered
+    /// at the last look.
+    pub fn has_the_rest(&self, start: Lsn) -> bool {
+        self.is_needed() && start <= self.record.first && self.answers.load(Ordering::SeqCst)
+    }
+
+    /// Looks whether the pages that are in nothing of its own can be had; `dir` is the data folder.
+    ///
+    /// # Errors
+    /// Those of opening the archives and backups of all databases on the way.
+    pub fn look(&self, dir: &Path) -> Result<()> {
+        let opened = ParentSource::of_record(&self.record).maker(&self.vfs, dir, self.record.database);
+        self.answers.store(opened.is_ok(), Ordering::SeqCst);
+        opened.map(drop)
     }
 
     /// Why the archive does not say of which database its own was made, although it should.

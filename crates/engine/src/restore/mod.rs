@@ -5,6 +5,8 @@
 //! | `origin.rs` | the file that says that a folder is being restored, and from where |
 //! | `marks.rs` | which segments are restored, durably |
 //! | `begin.rs` | what an open does about files that are missing |
+//! | `unusable.rs` | what it does about files that are there and of no use |
+//! | `room.rs` | whether there is room for what is to be restored |
 //! | `maker.rs`, `attach.rs` | where segments come from; what an open goes on with |
 //! | `device.rs` | a device that dies while the database is open |
 //! | `gates.rs` | the devices of pages, none of which is waited for for ever |
@@ -22,8 +24,10 @@ mod maker;
 mod marks;
 mod origin;
 mod parent;
+pub(crate) mod room;
 mod run;
 mod unfinished;
+pub(crate) mod unusable;
 
 pub(crate) use attach::{Attach, again_of_parent, attach};
 pub(crate) use lineage::Lineage;

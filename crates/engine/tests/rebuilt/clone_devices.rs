@@ -132,6 +132,84 @@ fn leases(sim: &SimVfs) -> Result<usize> {
     Ok(Lease::list(&*store)?.into_iter().filter(|lease| lease.kind != LeaseKind::Archive).count())
 }
 
+/// A clone and a restored database write pages once as soon as what they were made of answers, and twice while it does not; what a power loss tears is
+/// made of both archives.
+#[test]
+fn pages_are_written_once() -> Result<()> {
+    let mut torn = 0;
+    for seed in 0..6u64 {
+        let (history, mut rows) = parent(seed)?;
+        let mut sim = history.sim.clone();
+        let mut rng = Rng::new(seed);
+        make(&history, seed % 2 == 0)?;
+        // How often a page is written that was there before.
+        let mut work = |db: &Database, rows: &mut Rows, value: i64| -> Result<bool> {
+            let of = |db: &Database| {
+                let pool = db.stats().pool;
+                (2 * pool.pages_written - pool.fresh_pages_written, pool.pages_written)
+            };
+            while db.write_back()? > 0 {}
+            let before = of(db);
+            write(db, rows, value, &mut rng)?;
+            while db.write_back()? > 0 {}
+            let after = of(db);
+            assert!(after.1 > before.1, "nothing was written");
+            Ok(after.0 - before.0 == after.1 - before.1)
+        };
+        for life in 0..3 {
+            let db = open(&sim, MADE, options(&history, false))?;
+            same("at once", &db, &history, &rows)?;
+            db.archive_now()?;
+            assert!(!work(&db, &mut rows, 10 * life)?, "seed {seed}: nobody has looked yet");
+            db.look_at_parent()?;
+            assert!(work(&db, &mut rows, 10 * life + 1)?, "seed {seed}: life {life}");
+            db.archive_now()?;
+            assert!(work(&db, &mut rows, 10 * life + 2)?, "seed {seed}: life {life}");
+            // The parent's archive is away, and is back.
+            away(&sim, ARCHIVE, "/away")?;
+            let told = db.look_at_parent().expect_err("it does not answer");
+            assert!(told.message().contains(ARCHIVE), "{told}");
+            assert!(!work(&db, &mut rows, 10 * life + 3)?, "seed {seed}: life {life}, without the parent");
+            away(&sim, "/away", ARCHIVE)?;
+            db.look_at_parent()?;
+            assert!(work(&db, &mut rows, 10 * life + 4)?, "seed {seed}: life {life}, the parent is back");
+            db.checkpoint()?;
+            // Pages that are on their way when the power is lost.
+            write(&db, &mut rows, 10 * life + 5, &mut rng_of(seed, life))?;
+            db.write_back()?;
+            torn += db.stats().pool.repaired_pages;
+            drop(db);
+            sim = sim.crash();
+        }
+        let db = open(&sim, MADE, options(&history, false))?;
+        same("in the end", &db, &history, &rows)?;
+        db.finish_restore()?;
+        assert_eq!(db.verify()?, Vec::<String>::new(), "seed {seed}");
+        torn += db.stats().pool.repaired_pages;
+        db.close()?;
+    }
+    assert!(torn > 0, "no page was torn");
+    Ok(())
+}
+
+/// Moves a folder with all that is in it.
+fn away(sim: &SimVfs, from: &str, to: &str) -> Result<()> {
+    sim.make_folder(Path::new(to))?;
+    for name in sim.list(Path::new(from))? {
+        let (from, to) = (format!("{from}/{name}"), format!("{to}/{name}"));
+        match sim.list(Path::new(&from)) {
+            Ok(_) => away(sim, &from, &to)?,
+            Err(_) => sim.rename(Path::new(&from), Path::new(&to))?,
+        }
+    }
+    sim.sync_dir(Path::new(from))?;
+    sim.sync_dir(Path::new(to))
+}
+
+fn rng_of(seed: u64, life: i64) -> Rng {
+    Rng::new(seed * 100 + life as u64)
+}
+
 /// The device dies, declared or at a call, the power is lost, it dies once more, and all of it is restored in the end.
 #[test]
 fn a_device_of_a_clone_is_replaced() -> Result<()> {

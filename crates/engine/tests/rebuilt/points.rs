@@ -633,7 +633,8 @@ fn what_cannot_be_restored_is_said() -> Result<()> {
     let faults = FaultPlan { small_disk: Some(("/new".into(), 1 << 20)), ..FaultPlan::default() };
     history.sim.set_faults(faults);
     let (kind, text) = refused(&history, new("/new/small"));
-    assert!(kind == ErrorKind::DiskFull, "{text}");
+    assert!(kind == ErrorKind::DiskFull && text.contains("bytes are needed, and 1048576 are free"), "{text}");
+    assert!(!history.sim.exists(Path::new("/new/small"))?, "it was refused before anything was made");
     history.sim.set_faults(FaultPlan::default());
     restore(&history, RestorePoint::Latest, "/new/small")?;
     // A run is gone, or damaged: it is named.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::common::open::open_recovered as open;
 use crate::common::{key, row};
@@ -320,6 +321,72 @@ fn what_the_log_has_no_more() -> Result<()> {
     Ok(())
 }
 
+/// Pages that the cleaner passed over, and that a check found, while the archive was away: they heal once it is back, by being read again, and what
+/// had to wait for them is done.
+#[test]
+fn what_was_passed_over_heals() -> Result<()> {
+    for (seed, unreadable) in [(0, false), (1, true)] {
+        let vfs = SimVfs::new(30 + seed);
+        for place in ["/disk2", "/db"] {
+            vfs.make_folder(Path::new(place))?;
+        }
+        let archived = || Options {
+            archive: Some("/disk2/archive".into()),
+            log_bytes_wanted: 1 << 20,
+            log_bytes_max: 4 << 20,
+            ..options(false)
+        };
+        let db = open(&vfs, archived())?;
+        fill(&db)?;
+        // The log alone does not reach back to where the pages were made.
+        for round in 0..8 {
+            in_transaction(&db, |tx, t| update(tx, t, 0, 1 + round % 2))?;
+            while db.write_back()? > 0 {}
+            db.archive_now()?;
+            db.checkpoint()?;
+        }
+        db.close()?;
+        drop(db);
+        // Each has rows that were rolled back, and wait for the cleaner.
+        let before = data(&vfs)?;
+        let note = "n".repeat(100);
+        let has_rows = |page: &usize| {
+            before[*page * PAGE..(*page + 1) * PAGE].windows(note.len()).any(|bytes| bytes == note.as_bytes())
+        };
+        let pages: Vec<usize> = (1..before.len() / PAGE).filter(has_rows).step_by(7).take(5).collect();
+        assert!(pages.len() > 2, "{pages:?}");
+        let db = open(&vfs, archived())?;
+        let failing = resurgam_vfs::Failing { path: "/disk2".into(), reads: true, ..Default::default() };
+        vfs.set_faults(FaultPlan { failing: vec![failing], ..FaultPlan::default() });
+        for page in &pages {
+            match unreadable {
+                true => vfs.make_unreadable(Path::new("/db/data"), (page * PAGE) as u64..((page + 1) * PAGE) as u64)?,
+                false => put(&vfs, *page, &[0xEE; PAGE])?,
+            }
+        }
+        let passed = db.clean()?;
+        assert!(passed.pages_skipped > 0 && passed.kept > 0, "{passed:?}");
+        let found = db.verify().map_or_else(|error| error.message().to_owned(), |found| found.join("; "));
+        assert!(pages.iter().any(|page| found.contains(&format!("page {page} "))), "{found}");
+        vfs.set_faults(FaultPlan::default());
+        // What could not be made is left alone for a moment.
+        std::thread::sleep(Duration::from_millis(1500));
+        let healed = db.clean()?;
+        assert_eq!((healed.pages_skipped, healed.kept), (0, 0), "{healed:?}");
+        assert!(db.stats().pool.repaired_pages > 0 && !db.repairs().is_empty());
+        assert_eq!(db.verify()?, Vec::<String>::new());
+        check(&db)?;
+        db.close()?;
+        drop(db);
+        // They are in their places again.
+        let db = open(&vfs, Options { page_repair: false, ..archived() })?;
+        check(&db)?;
+        assert_eq!(db.verify()?, Vec::<String>::new());
+        db.close()?;
+    }
+    Ok(())
+}
+
 /// While a repair reads the archive, what it found not to be there is archived, and goes from the log.
 #[test]
 fn the_log_stays_while_a_page_is_repaired() -> Result<()> {
@@ -510,10 +577,18 @@ fn a_backup_protects_as_the_beginning_does() -> Result<()> {
         assert!(db.archive_status().is_some_and(|status| status.state == "current"));
         let (images, pages) = work(&db, 1)?;
         assert!(images > pages, "seed {seed}: {images} images of {pages} pages without a backup");
+        let known =
+            |db: &Database| (db.recoverable_point_age(), db.backup_totals().and_then(|totals| totals.newest_age));
+        assert_eq!(known(&db), (None, None), "seed {seed}: nothing gives the whole database");
         db.backup(false, &|| false)?;
         db.archive_now()?;
         let (images, pages) = work(&db, 2)?;
         assert_eq!(images, pages, "seed {seed}: with a backup");
+        assert!(known(&db).0.is_some(), "seed {seed}");
+        let hour = Duration::from_secs(3600);
+        assert!(known(&db).1.is_some_and(|age| age < hour), "seed {seed}");
+        vfs.advance(hour);
+        assert!(known(&db).1.is_some_and(|age| age >= hour), "seed {seed}");
         // Also at the next open.
         drop(db);
         let vfs = vfs.crash_clone(seed + 100);
@@ -521,6 +596,7 @@ fn a_backup_protects_as_the_beginning_does() -> Result<()> {
         db.archive_now()?;
         let (images, pages) = work(&db, 1)?;
         assert_eq!(images, pages, "seed {seed}: opened again");
+        assert!(known(&db).0.is_some() && known(&db).1.is_some(), "seed {seed}: opened again");
         in_transaction(&db, |tx, t| update(tx, t, 0, 2))?;
         db.write_back()?;
         torn += db.stats().pool.repaired_pages;

@@ -1,11 +1,15 @@
 //! Files that are lost, restored segment by segment from archive and log: on demand, in the background, across crashes.
 
 mod support;
+mod unusable;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, Vfs};
+use resurgam_xstore::{FaultyStore, FolderStore, Store, StoreCall};
 use support::*;
 
 const KINDS: [Kind; 3] = [
@@ -69,45 +73,118 @@ fn a_missing_data_file_is_restored_as_it_is_asked_for() -> Result<()> {
     Ok(())
 }
 
-/// An archive that lags catches up before the log behind it is gone through, at an open and when a device dies: what has to be kept of that is
-/// bounded.
+/// An archive that lags is not waited for, at an open and when a device dies: nothing is put into it meanwhile, however slow it is, and what it
+/// lacks comes from the log.
 #[test]
-fn the_archive_catches_up_first() -> Result<()> {
-    let kind = KINDS[0];
-    let sim = machine(31)?;
-    let mut model = Model::new(31);
-    let bounded = || Options { restore_behind_bytes: 64 << 10, ..options(kind) };
-    let db = open_with(&sim, bounded())?;
+fn the_archive_is_not_waited_for() -> Result<()> {
+    for (seed, kind) in KINDS.into_iter().enumerate() {
+        let sim = machine(seed as u64 + 31)?;
+        let mut model = Model::new(seed as u64 + 31);
+        let with_store = |store: &Arc<FaultyStore>| Options {
+            archive_store: Some(StoreHandle(Arc::clone(store) as Arc<dyn Store>)),
+            ..options(kind)
+        };
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        db.archive_now()?;
+        let lags = |db: &Database| db.archive_status().map_or(0, |status| status.lag_bytes);
+        let lag = |db: &Database, model: &mut Model| -> Result<()> {
+            for _ in 0..2000 {
+                model.work(db)?;
+                if lags(db) > 1 << 20 {
+                    return Ok(());
+                }
+            }
+            panic!("no lag after 2000 rounds of work");
+        };
+        lag(&db, &mut model)?;
+        drop(db);
+        // Each call to the store takes a while from now on, and putting anything into it much longer.
+        let slow = |store: &FaultyStore, is: bool| {
+            let of = |ms| Duration::from_millis(if is { ms } else { 0 });
+            store.delay(of(20));
+            store.delay_of(StoreCall::Publish, of(1000));
+        };
+        let sim = sim.crash();
+        let store = slow_store(&sim)?;
+        lose_data(&sim)?;
+        slow(&store, true);
+        let published = store.calls(StoreCall::Publish);
+        let db = open_with(&sim, with_store(&store))?;
+        model.look(&db, 7)?;
+        // An archive is taken over with one manifest; a run would be an object and another one.
+        assert!(store.calls(StoreCall::Publish) <= published + 1, "something was archived");
+        assert!(lags(&db) > 512 << 10);
+        slow(&store, false);
+        model.check(&db, "at an open")?;
+        db.finish_restore()?;
+        db.archive_now()?;
+        lag(&db, &mut model)?;
+        slow(&store, true);
+        let published = store.calls(StoreCall::Publish);
+        db.fail_device("data")?;
+        model.look(&db, 7)?;
+        assert_eq!(store.calls(StoreCall::Publish), published, "something was archived");
+        assert!(lags(&db) > 512 << 10);
+        slow(&store, false);
+        model.check(&db, "after the device died")?;
+        // Power is lost before anything of it was archived.
+        drop(db);
+        let sim = sim.crash();
+        let db = open(&sim, kind)?;
+        model.check(&db, "after a crash")?;
+        db.finish_restore()?;
+        db.close()?;
+        drop(db);
+        is_whole(&sim, kind, &mut model)?;
+    }
+    Ok(())
+}
+
+/// The archiver is in the middle of a call to its store that takes very long when the device dies: statements go on before that call ends.
+#[test]
+fn a_device_dies_while_the_archive_hangs() -> Result<()> {
+    let kind = Kind { spare: true, ..KINDS[0] };
+    let sim = machine(35)?;
+    let mut model = Model::new(35);
+    let store = slow_store(&sim)?;
+    let with_store =
+        |background| Options { archive_store: Some(StoreHandle(store.clone())), background, ..options(kind) };
+    let db = open_with(&sim, with_store(false))?;
     model.fill(&db)?;
     db.archive_now()?;
-    let lags = |db: &Database| db.archive_status().map_or(0, |status| status.lag_bytes);
-    let lag = |db: &Database, model: &mut Model| -> Result<()> {
-        for _ in 0..500 {
-            model.work(db)?;
-            if lags(db) > 256 << 10 {
-                return Ok(());
-            }
-        }
-        panic!("no lag after 500 rounds of work");
-    };
-    lag(&db, &mut model)?;
-    drop(db);
-    let sim = sim.crash();
-    lose_data(&sim)?;
-    let db = open_with(&sim, bounded())?;
-    let behind = lags(&db);
-    assert!(behind < 128 << 10, "{behind}");
-    model.check(&db, "at an open")?;
-    db.finish_restore()?;
-    lag(&db, &mut model)?;
-    db.fail_device("data")?;
-    let behind = lags(&db);
-    assert!(behind < 128 << 10, "{behind}");
-    model.check(&db, "after the device died")?;
-    db.finish_restore()?;
     db.close()?;
     drop(db);
-    is_whole(&sim, kind, &mut model)
+    let db = open_with(&sim, with_store(true))?;
+    let long = Duration::from_secs(6);
+    store.delay_of(StoreCall::Publish, long);
+    let published = store.calls(StoreCall::Publish);
+    model.work(&db)?;
+    let begun = Instant::now();
+    while store.calls(StoreCall::Publish) == published {
+        assert!(begun.elapsed() < long, "the archiver does nothing");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let hangs = Instant::now();
+    db.fail_device("data")?;
+    while db.restore_status().is_none() {
+        assert!(hangs.elapsed() < long, "the replacement waits for the archive");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    model.work(&db)?;
+    model.check(&db, "while the archive hangs")?;
+    assert!(hangs.elapsed() < long, "statements waited for the archive: {:?}", hangs.elapsed());
+    store.delay_of(StoreCall::Publish, Default::default());
+    db.finish_restore()?;
+    model.check(&db, "restored")?;
+    db.close()
+}
+
+/// A store on the device of the archive that does nothing wrong yet.
+fn slow_store(sim: &resurgam_vfs::SimVfs) -> Result<Arc<FaultyStore>> {
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let folder = FolderStore::open(vfs, Path::new(ARCHIVE)).map_err(Error::from)?;
+    Ok(Arc::new(FaultyStore::new(Arc::new(folder))))
 }
 
 /// Power is lost again and again, at steps further and further on, in all that an open, work, checkpoints and the
@@ -412,6 +489,196 @@ fn a_checkpoint_outlives_the_device() -> Result<()> {
     Ok(())
 }
 
+/// The data's device dies while the archive is away: what is in memory is served on, and commits go on; what is not there is an error, not a wrong row. Once the
+/// archive is back all is there, after a restart in between, too.
+#[test]
+fn the_archive_is_away_when_the_device_dies() -> Result<()> {
+    for (seed, kind) in KINDS.into_iter().enumerate() {
+        let kind = Kind { spare: true, ..kind };
+        for (crash, pages) in [(false, 2048), (true, 2048), (false, 64)] {
+            let sim = machine(seed as u64 + 27)?;
+            let mut model = Model::new(seed as u64 + 27);
+            let large = || Options { buffer_bytes: pages * PAGE, ..options(kind) };
+            let db = open_with(&sim, large())?;
+            model.fill(&db)?;
+            for _ in 0..3 {
+                model.work(&db)?;
+            }
+            db.archive_now()?;
+            while db.write_back()? > 0 {}
+            db.checkpoint()?;
+            model.work(&db)?;
+            let away = resurgam_vfs::Failing { path: ARCHIVE.into(), reads: true, writes: true, syncs: true };
+            let dies = Some((0, "/db".into()));
+            let both =
+                || resurgam_vfs::FaultPlan { dies: dies.clone(), failing: vec![away.clone()], ..Default::default() };
+            sim.set_faults(both());
+            assert!(db.archive_now().is_err());
+            // It finds that the device is dead.
+            let _ = db.checkpoint();
+            // Which rows are in memory depends on how much of that there is.
+            let in_memory = pages > 64;
+            for _ in 0..4 {
+                match model.work(&db) {
+                    Ok(()) => {}
+                    Err(error) => assert!(!in_memory && error.kind() == ErrorKind::Io, "{error}"),
+                }
+                let told = db.replace_dead_devices().err().or_else(|| {
+                    // The folder is there, and what comes into it needs the archive.
+                    db.finish_restore().err()
+                });
+                let told = told.expect("nothing can be restored now");
+                assert!(told.kind() == ErrorKind::Io, "{told}");
+            }
+            if in_memory {
+                model.check(&db, "from memory")?;
+                model.work(&db)?;
+            }
+            let sim = match crash {
+                false => {
+                    sim.set_faults(resurgam_vfs::FaultPlan { dies: dies.clone(), ..Default::default() });
+                    db.replace_dead_devices()?;
+                    look(&db, &mut model, "the archive is back")?;
+                    db.finish_restore()?;
+                    db.archive_now()?;
+                    model.work(&db)?;
+                    drop(db);
+                    sim.crash()
+                }
+                true => {
+                    drop(db);
+                    let sim = sim.crash();
+                    sim.set_faults(both());
+                    match open_with(&sim, large()) {
+                        Ok(_) => panic!("it opened without data and archive"),
+                        Err(error) => assert!(error.message().contains(ARCHIVE), "{error}"),
+                    }
+                    sim
+                }
+            };
+            sim.set_faults(resurgam_vfs::FaultPlan { dies: dies.clone(), ..Default::default() });
+            let db = open_with(&sim, large())?;
+            model.check(&db, "in the end")?;
+            db.finish_restore()?;
+            assert_eq!(db.verify()?, Vec::<String>::new());
+            db.close()?;
+        }
+    }
+    Ok(())
+}
+
+/// More and more pages of a device cannot be read: one by one they are repaired, and when there are many of them the device is replaced, without a
+/// statement that fails. A few, and the same ones again, kill nothing.
+#[test]
+fn many_pages_that_cannot_be_read() -> Result<()> {
+    for (kind, background) in [(KINDS[0], false), (KINDS[0], true), (KINDS[1], true)] {
+        let kind = Kind { spare: true, ..kind };
+        let sim = machine(26)?;
+        let mut model = Model::new(26);
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        model.work(&db)?;
+        db.archive_now()?;
+        db.close()?;
+        drop(db);
+        let db = open_with(&sim, Options { background, ..options(kind) })?;
+        let data = Path::new(DIR).join("data");
+        let pages = sim.open(&data, OpenMode::ReadOnly)?.len()? / PAGE as u64;
+        let unreadable = |from: u64, to: u64| sim.make_unreadable(&data, from * PAGE as u64..to * PAGE as u64);
+        for _ in 0..4 {
+            // Each time they are written anew.
+            unreadable(60, 80)?;
+            model.check(&db, "a bad spot")?;
+            while db.write_back()? > 0 {}
+        }
+        assert!(db.restore_status().is_none() && db.stats().pool.unreadable_pages > 40, "{:?}", db.stats().pool);
+        assert!(!sim.exists(Path::new(SPARE))?);
+        unreadable(100, pages)?;
+        match background {
+            true => model.check(&db, "a dying device")?,
+            // Who needs room in memory is told so, where nobody makes the replacement beside.
+            false => look(&db, &mut model, "a dying device")?,
+        }
+        db.replace_dead_devices()?;
+        assert!(sim.exists(&Path::new(SPARE).join("data"))?, "{:?}", db.stats().pool);
+        model.check(&db, "in the spare folder")?;
+        model.work(&db)?;
+        db.finish_restore()?;
+        model.check(&db, "restored")?;
+        db.close()?;
+    }
+    Ok(())
+}
+
+/// The device of the spare folder is smaller than the data: an operator is told so, and nothing is changed; a replacement that has to be made is not
+/// begun, what is in memory is served on, and it is made once there is room.
+#[test]
+fn a_spare_device_that_is_too_small() -> Result<()> {
+    for kind in KINDS {
+        let kind = Kind { spare: true, ..kind };
+        let sim = machine(24)?;
+        let mut model = Model::new(24);
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        model.work(&db)?;
+        db.archive_now()?;
+        db.checkpoint()?;
+        sim.make_folder(Path::new(SPARE))?;
+        let small = || resurgam_vfs::FaultPlan { small_disk: Some(("/disk5".into(), 1 << 20)), ..Default::default() };
+        sim.set_faults(small());
+        let error = db.fail_device("data").expect_err("there is no room");
+        assert!(error.message().contains(SPARE) && error.message().contains("1048576 are free"), "{error}");
+        assert!(db.restore_status().is_none() && sim.list(Path::new(SPARE))?.is_empty());
+        model.check(&db, "the device is left as it is")?;
+        model.work(&db)?;
+        sim.set_faults(resurgam_vfs::FaultPlan { dies: Some((0, "/db".into())), ..small() });
+        assert!(db.checkpoint().is_err());
+        let error = db.replace_dead_devices().expect_err("there is no room");
+        assert!(error.kind() == ErrorKind::DiskFull && error.hint().is_some(), "{error}");
+        assert!(error.message().contains("1048576 are free"), "{error}");
+        assert!(sim.list(Path::new(SPARE))?.is_empty(), "nothing was begun");
+        // Somebody makes room.
+        sim.set_faults(resurgam_vfs::FaultPlan { dies: Some((0, "/db".into())), ..Default::default() });
+        db.replace_dead_devices()?;
+        model.check(&db, "in the spare folder")?;
+        model.work(&db)?;
+        db.finish_restore()?;
+        db.close()?;
+    }
+    Ok(())
+}
+
+/// Nor is a missing file made where there is no room for it.
+#[test]
+fn no_room_for_a_missing_file() -> Result<()> {
+    let kind = KINDS[2];
+    let sim = machine(25)?;
+    let mut model = Model::new(25);
+    let db = open(&sim, kind)?;
+    model.fill(&db)?;
+    for _ in 0..8 {
+        model.work(&db)?;
+    }
+    db.archive_now()?;
+    db.close()?;
+    drop(db);
+    for (lost, device) in [(DIR, "/db"), ("/disk4", "/disk4")] {
+        let sim = sim.fork(1);
+        let file = if lost == DIR { format!("{DIR}/data") } else { VERSIONS.to_owned() };
+        sim.remove(Path::new(&file))?;
+        let small = resurgam_vfs::FaultPlan { small_disk: Some((device.into(), 64 << 10)), ..Default::default() };
+        sim.set_faults(small);
+        let (kind_of, text) = refused(&sim, options(kind));
+        assert!(kind_of == ErrorKind::DiskFull && text.contains("bytes are needed"), "{text}");
+        assert!(text.contains(lost) && !sim.exists(Path::new(&file))? && !sim.exists(&Path::new(DIR).join(ORIGIN))?);
+        sim.set_faults(Default::default());
+        let db = open(&sim, kind)?;
+        model.check(&db, "there is room")?;
+        db.close()?;
+    }
+    Ok(())
+}
+
 /// What a life does, retried where a dead device failed it: never a wrong row, never a lost one.
 fn live(sim: &resurgam_vfs::SimVfs, db: &Database, model: &mut Model, rounds: u64) -> Result<()> {
     for round in 0..rounds {
@@ -489,16 +756,12 @@ fn a_device_dies_at_every_step() -> Result<()> {
                 if at % 2 == 0 {
                     sim.set_faults(resurgam_vfs::FaultPlan { dies: Some((0, dies.into())), ..Default::default() });
                 }
-                match open(&sim, kind) {
-                    Ok(db) => {
-                        look(&db, &mut model, "after a restart")?;
-                        if model.random(2) == 0 {
-                            live(&sim, &db, &mut model, 4)?;
-                            look(&db, &mut model, "after a restart, at work")?;
-                        }
-                    }
-                    // It died, and nobody had noticed yet.
-                    Err(error) => assert!(at % 2 == 0 && error.kind() == ErrorKind::Io, "{at}: {error}"),
+                // Also where nobody had noticed yet that it died.
+                let db = open(&sim, kind)?;
+                look(&db, &mut model, "after a restart")?;
+                if model.random(2) == 0 {
+                    live(&sim, &db, &mut model, 4)?;
+                    look(&db, &mut model, "after a restart, at work")?;
                 }
             }
             // Power is lost while it is restored.

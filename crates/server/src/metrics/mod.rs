@@ -284,6 +284,11 @@ fn recovery(out: &mut Exposition, db: &Database, stats: &Stats) {
         pool.repaired_pages,
     );
     out.counter(
+        "resurgam_unreadable_pages_total",
+        "Times that a page could not be read from its device.",
+        pool.unreadable_pages,
+    );
+    out.counter(
         "resurgam_lost_writes_total",
         "Pages that were found older in their file than they had been written.",
         pool.lost_writes,
@@ -502,6 +507,11 @@ fn archive(out: &mut Exposition, db: &Database) {
     }
     out.gauge("resurgam_archive_lag_bytes", "Durable log that is not archived.", status.lag_bytes);
     out.gauge("resurgam_archive_lag_seconds", "How long the oldest of it has been durable.", status.lag);
+    out.gauge_if(
+        "resurgam_recoverable_point_age_seconds",
+        "Age of the newest state that archive and backups alone give; no value: they give none.",
+        db.recoverable_point_age(),
+    );
     out.gauge("resurgam_archive_runs", "Runs of the archive.", status.runs);
     out.gauge("resurgam_archive_bytes", "Size of the archive.", status.bytes);
     out.counter("resurgam_archive_runs_written_total", "Runs written.", status.runs_written);
@@ -558,6 +568,11 @@ fn backups(out: &mut Exposition, db: &Database) {
         "resurgam_backup_end_lsn",
         "End of the newest backup that was made since the start; 0: none was.",
         totals.newest_end.map_or(0, |end| end.0),
+    );
+    out.gauge_if(
+        "resurgam_backup_age_seconds",
+        "How long ago the newest backup was finished that the server knows; no value: it knows none.",
+        totals.newest_age,
     );
 }
 

@@ -106,7 +106,7 @@ fn not_found(action: &str, path: &Path) -> Error {
 }
 
 fn fault(action: &str, path: &Path) -> Error {
-    io(action, path, std::io::Error::other("simulated input/output error"))
+    io(action, path, std::io::Error::other("simulated input/output error")).of_device()
 }
 
 fn parent(path: &Path) -> PathBuf {
@@ -155,11 +155,16 @@ impl State {
         inodes.filter_map(|inode| self.inodes.get(inode)).map(Content::len).sum()
     }
 
-    fn check_capacity(&self, action: &str, path: &Path, inode: u64, new_len: u64) -> Result<()> {
+    /// The folders below which all files together have a bound, and `path` is: with that.
+    fn limits<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = (&'a Path, u64)> {
         let everywhere = self.faults.capacity_bytes.map(|capacity| (Path::new(""), capacity));
         let small = self.faults.small_disk.as_ref().map(|(folder, capacity)| (folder.as_path(), *capacity));
+        everywhere.into_iter().chain(small.filter(|(folder, _)| path.starts_with(folder)))
+    }
+
+    fn check_capacity(&self, action: &str, path: &Path, inode: u64, new_len: u64) -> Result<()> {
         let old_len = self.inodes.get(&inode).map_or(0, Content::len);
-        for (folder, capacity) in everywhere.into_iter().chain(small.filter(|(folder, _)| path.starts_with(folder))) {
+        for (folder, capacity) in self.limits(path) {
             if new_len > old_len && self.used_bytes(folder) + (new_len - old_len) > capacity {
                 return Err(io(action, path, std::io::ErrorKind::StorageFull.into()));
             }
@@ -691,6 +696,12 @@ impl Vfs for SimVfs {
             .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
             .collect();
         Ok(names.into_iter().collect())
+    }
+
+    fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
+        let state = self.disk.enter(dir);
+        state.powered("ask for the room in", dir)?;
+        Ok(state.limits(dir).map(|(folder, capacity)| capacity.saturating_sub(state.used_bytes(folder))).min())
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
