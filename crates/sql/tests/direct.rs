@@ -597,3 +597,48 @@ async fn columns_of_several_types() {
         assert_eq!(types, wanted, "{sql}");
     }
 }
+
+/// A result's column that is one of a table or a view says which; whatever PostgreSQL 15 says in RowDescription.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_say_where_they_are_from() {
+    let (_dir, _database, mut session) = database(Planning::default()).await;
+    let mut oids = std::collections::HashMap::new();
+    for (name, sql) in [
+        ("ot", "CREATE TABLE ot (a int PRIMARY KEY, b text, c varchar(5))"),
+        ("ou", "CREATE TABLE ou (a int, d int)"),
+        ("ov", "CREATE VIEW ov AS SELECT b, a, a + 1 AS n FROM ot"),
+    ] {
+        session.query(sql).await.expect(sql);
+        let oid = shown(session.query(&format!("SELECT '{name}'::regclass::oid")).await);
+        oids.insert(oid.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().expect(name), name);
+    }
+    for (sql, wanted) in [
+        ("SELECT a, b, c FROM ot", "ot.1 ot.2 ot.3"),
+        ("SELECT b AS x, a + 1, c::text, c::varchar(5), c::varchar(3), a::int FROM ot", "ot.2 - - ot.3 - ot.1"),
+        ("SELECT * FROM ot JOIN ou USING (a)", "ot.1 ot.2 ot.3 ou.2"),
+        ("SELECT * FROM ot LEFT JOIN ou ON ot.a = ou.a", "ot.1 ot.2 ot.3 ou.1 ou.2"),
+        ("SELECT s.a, s.z FROM (SELECT a, b AS z FROM ot ORDER BY a LIMIT 5) s", "ot.1 ot.2"),
+        ("SELECT a, n, b FROM ov", "ov.2 ov.3 ov.1"),
+        ("WITH w AS (SELECT b, a FROM ot) SELECT a, b FROM w", "ot.1 ot.2"),
+        ("SELECT b FROM ot UNION SELECT b FROM ot", "-"),
+        ("SELECT a, (SELECT d FROM ou LIMIT 1) FROM ot", "ot.1 -"),
+        ("SELECT coalesce(b, 'x'), CASE WHEN a = 1 THEN b END, max(a) OVER () FROM ot", "- - -"),
+        ("SELECT x.d, y.c FROM ou x, ot y", "ou.2 ot.3"),
+        ("SELECT a FROM ot WHERE a = $1", "ot.1"),
+        ("SELECT b, a FROM ot WHERE a BETWEEN 1 AND 3 ORDER BY a DESC LIMIT 2", "ot.2 ot.1"),
+        ("SELECT l.d FROM ot, LATERAL (SELECT d FROM ou WHERE ou.a = ot.a) l", "ou.2"),
+        ("VALUES (1)", "-"),
+        ("INSERT INTO ot VALUES (2, 'p', 'q') RETURNING a, b, a + 1", "ot.1 ot.2 -"),
+        ("UPDATE ot SET b = 'z' WHERE a = 2 RETURNING ot.*", "ot.1 ot.2 ot.3"),
+        ("DELETE FROM ot WHERE a = 2 RETURNING c", "ot.3"),
+    ] {
+        session.parse("", sql, &[]).await.expect(sql);
+        let (_, fields) = session.describe_statement("").expect(sql);
+        let fields = fields.expect(sql);
+        let origins = fields.iter().map(|field| match oids.get(&field.table_oid) {
+            Some(name) => format!("{name}.{}", field.column),
+            None => "-".to_owned(),
+        });
+        assert_eq!(origins.collect::<Vec<_>>().join(" "), wanted, "{sql}");
+    }
+}

@@ -65,6 +65,23 @@ impl Waiting for Asking<'_> {
     }
 }
 
+/// The sessions that have what a session waits for.
+pub(super) fn blockers(cx: &dyn PgContext, pid: i32) -> Vec<i32> {
+    let waits = Asking(cx).others();
+    let mut out: Vec<i32> = waits.into_iter().filter(|(waiter, _)| *waiter == pid).map(|(_, holder)| holder).collect();
+    let rows = cx.advisory().map(|locks| locks.rows()).unwrap_or_default();
+    for wanted in rows.iter().filter(|row| row.pid == pid && !row.granted) {
+        let excludes = |row: &&crate::advisory::Row| {
+            let is_exclusive = row.mode == Mode::Exclusive || wanted.mode == Mode::Exclusive;
+            row.granted && row.key == wanted.key && row.pid != pid && is_exclusive
+        };
+        out.extend(rows.iter().filter(excludes).map(|row| row.pid));
+    }
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
 /// Takes the lock of a row, and waits for it.
 fn take(cx: &dyn PgContext, call: &Call<'_>, mode: Mode, until: Until) -> Result<Option<String>, SqlError> {
     let locks = locks(cx, call)?;

@@ -20,10 +20,10 @@ use crate::types::oid as t;
 use crate::wire::SqlError;
 
 /// PostgreSQL's `MaxArraySize`.
-const ELEMENTS_MAX: usize = 134_217_727;
+pub(super) const ELEMENTS_MAX: usize = 134_217_727;
 
 /// The elements of a row's list; `None` if it is null.
-fn elements(array: &ArrayRef, row: usize) -> Result<Option<Vec<ScalarValue>>, SqlError> {
+pub(super) fn elements(array: &ArrayRef, row: usize) -> Result<Option<Vec<ScalarValue>>, SqlError> {
     if array.data_type().is_null() || array.is_null(row) {
         return Ok(None);
     }
@@ -360,40 +360,47 @@ fn measures() -> Vec<PgFunction> {
             })
         })
         .required(2),
-        f("string_to_array", &[P::Text, P::Text, P::Text], text_list(), |call| {
-            // Measured: what an element takes on its way into the array.
-            const ELEMENT_BYTES: usize = 128;
-            let mut bytes = 0usize;
-            for row in 0..call.rows {
-                let Some(text) = call.text(0, row) else { continue };
-                let elements = match call.text(1, row) {
-                    None => text.len(),
-                    Some("") => 1,
-                    Some(separator) => text.matches(separator).count() + 1,
-                };
-                bytes = bytes.saturating_add(text.len()).saturating_add(elements.saturating_mul(ELEMENT_BYTES));
-            }
-            crate::memory::column(call.rows, bytes)?;
-            let row = |row| {
-                let text = call.text(0, row)?;
-                let null = if call.given(2) { call.text(2, row) } else { None };
-                let pieces: Vec<String> = match call.text(1, row) {
-                    _ if text.is_empty() => Vec::new(),
-                    None => text.chars().map(String::from).collect(),
-                    Some("") => vec![text.to_owned()],
-                    Some(separator) => text.split(separator).map(str::to_owned).collect(),
-                };
-                let value = |piece: String| ScalarValue::Utf8View((null != Some(piece.as_str())).then_some(piece));
-                Some(pieces.into_iter().map(value).collect())
-            };
-            lists(call, (0..call.rows).map(row).collect())
-        })
-        .required(2),
+        split("string_to_array"),
+        // The array whose elements are the rows of `string_to_table`.
+        split("pg_string_to_table"),
     ]
 }
 
+/// The pieces of a text between separators; its characters if the separator is NULL.
+fn split(name: &'static str) -> PgFunction {
+    f(name, &[P::Text, P::Text, P::Text], text_list(), |call| {
+        // Measured: what an element takes on its way into the array.
+        const ELEMENT_BYTES: usize = 128;
+        let mut bytes = 0usize;
+        for row in 0..call.rows {
+            let Some(text) = call.text(0, row) else { continue };
+            let elements = match call.text(1, row) {
+                None => text.len(),
+                Some("") => 1,
+                Some(separator) => text.matches(separator).count() + 1,
+            };
+            bytes = bytes.saturating_add(text.len()).saturating_add(elements.saturating_mul(ELEMENT_BYTES));
+        }
+        crate::memory::column(call.rows, bytes)?;
+        let row = |row| {
+            let text = call.text(0, row)?;
+            let null = if call.given(2) { call.text(2, row) } else { None };
+            let pieces: Vec<String> = match call.text(1, row) {
+                _ if text.is_empty() => Vec::new(),
+                None => text.chars().map(String::from).collect(),
+                Some("") => vec![text.to_owned()],
+                Some(separator) => text.split(separator).map(str::to_owned).collect(),
+            };
+            let value = |piece: String| ScalarValue::Utf8View((null != Some(piece.as_str())).then_some(piece));
+            Some(pieces.into_iter().map(value).collect())
+        };
+        lists(call, (0..call.rows).map(row).collect())
+    })
+    .required(2)
+}
+
 /// How two elements compare; `None` if one is null or the type has no order.
-fn ordering(a: &ScalarValue, b: &ScalarValue) -> Option<std::cmp::Ordering> {
+pub(super) fn ordering(a: &ScalarValue, b: &ScalarValue) -> Option<std::cmp::Ordering> {
     use std::cmp::Ordering;
     match (a, b) {
         (a, b) if a.is_null() || b.is_null() => None,
@@ -574,7 +581,7 @@ pub(super) fn all() -> Vec<PgFunction> {
 }
 
 /// Texts are in UTF-8, and no other encoding is known.
-fn utf8_only(which: &str, name: &str) -> Result<(), SqlError> {
+pub(super) fn utf8_only(which: &str, name: &str) -> Result<(), SqlError> {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     match plain.as_str() {
         "utf8" | "unicode" => Ok(()),
@@ -665,24 +672,28 @@ fn sets() -> Vec<PgFunction> {
     ]
 }
 
-/// The subscripts of a dimension, which begin at `first`.
+/// The subscripts of a dimension, which begin at `first`; from the last to the first if the third argument says so.
 fn subscripts(name: &'static str, first: usize) -> PgFunction {
     f(
         name,
-        &[P::Any, P::Int],
+        &[P::Any, P::Int, P::Bool],
         Returns::By(|_| Arc::new(Field::new("", DataType::new_list(DataType::Int64, true), true))),
         move |call| {
             let mut builder = ListBuilder::new(Int64Builder::new());
             for row in 0..call.rows {
+                let reversed = if call.given(2) { call.bool(2, row) } else { Some(false) };
                 let dimension = call.int(1, row).and_then(|at| usize::try_from(at.checked_sub(1)?).ok());
                 let lengths = dimensions(&call.arrays[0], row).unwrap_or_default();
-                let wanted = dimension.and_then(|at| lengths.get(at).copied()).unwrap_or(0);
+                let wanted = dimension.and_then(|at| lengths.get(at).copied()).filter(|_| reversed.is_some());
+                let wanted = wanted.unwrap_or(0);
                 for at in first..first + wanted {
-                    builder.values().append_value(at as i64);
+                    let shown = if reversed == Some(true) { 2 * first + wanted - 1 - at } else { at };
+                    builder.values().append_value(shown as i64);
                 }
                 builder.append(true);
             }
             Ok::<_, SqlError>(Arc::new(builder.finish()) as ArrayRef)
         },
     )
+    .required(2)
 }

@@ -448,7 +448,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         })
     }));
     out.push(add!("to_regtype", &[P::Text], t::REGTYPE, |_cx, call| call
-        .oids(|row| Ok(call.text(0, row).and_then(types::type_by_name).map(|ty| ty.oid)))));
+        .oids(|row| call.text(0, row).map_or(Ok(None), types::oid_of_text))));
     out.push(add!("to_regnamespace", &[P::Text], t::REGNAMESPACE, |cx, call| {
         let all = crate::catalog::namespaces(cx)?;
         let named = |name: &str| match crate::catalog::split_name(name)?.as_slice() {

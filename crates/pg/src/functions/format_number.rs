@@ -15,7 +15,7 @@ pub(super) enum Number {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Key {
+pub(super) enum Key {
     Comma,
     Point,
     Zero,
@@ -80,13 +80,13 @@ const KEYS: [(&str, Key); 36] = [
     ("v", Key::Shift),
 ];
 
-enum Node {
+pub(super) enum Node {
     Action(Key),
     Char(char),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Anchor {
+pub(super) enum Anchor {
     #[default]
     None,
     Before,
@@ -95,26 +95,26 @@ enum Anchor {
 
 /// What the patterns say together.
 #[derive(Clone, Debug, Default)]
-struct Description {
-    before: i32,
-    behind: i32,
+pub(super) struct Description {
+    pub(super) before: i32,
+    pub(super) behind: i32,
     /// Digits behind `V`.
-    shift: i32,
-    anchor: Anchor,
-    before_at_anchor: i32,
-    zero_start: i32,
-    zero_end: i32,
-    decimal: bool,
-    anchored: bool,
-    fill: bool,
-    zero: bool,
-    blank: bool,
-    shifted: bool,
-    minus: bool,
-    plus: bool,
-    bracket: bool,
-    roman: bool,
-    exponent: bool,
+    pub(super) shift: i32,
+    pub(super) anchor: Anchor,
+    pub(super) before_at_anchor: i32,
+    pub(super) zero_start: i32,
+    pub(super) zero_end: i32,
+    pub(super) decimal: bool,
+    pub(super) anchored: bool,
+    pub(super) fill: bool,
+    pub(super) zero: bool,
+    pub(super) blank: bool,
+    pub(super) shifted: bool,
+    pub(super) minus: bool,
+    pub(super) plus: bool,
+    pub(super) bracket: bool,
+    pub(super) roman: bool,
+    pub(super) exponent: bool,
 }
 
 fn syntax(message: &str) -> SqlError {
@@ -214,7 +214,7 @@ impl Description {
     }
 }
 
-fn parse(template: &str) -> Result<(Vec<Node>, Description), SqlError> {
+pub(super) fn parse(template: &str) -> Result<(Vec<Node>, Description), SqlError> {
     let (mut nodes, mut description) = (Vec::new(), Description::default());
     let mut rest = template;
     while let Some(first) = rest.chars().next() {

@@ -19,8 +19,13 @@ use crate::types::{field_oid, oid as t};
 use crate::wire::{Format, SqlError};
 
 /// Those that are bound to the session.
-pub(super) const SESSION_NAMES: &[&str] =
-    &["pg_json_value_zoned", "pg_json_object_zoned", "pg_json_array_zoned", "pg_json_pair_zoned", "pg_json_lines_zoned"];
+pub(super) const SESSION_NAMES: &[&str] = &[
+    "pg_json_value_zoned",
+    "pg_json_object_zoned",
+    "pg_json_array_zoned",
+    "pg_json_pair_zoned",
+    "pg_json_lines_zoned",
+];
 
 /// Deepest nesting of arrays and records.
 const DEPTH_MAX: usize = 64;
@@ -231,7 +236,9 @@ fn value(fields: &[(String, Values)], row: usize) -> Result<Option<String>, SqlE
 
 /// The same of a record of two fields: the second says whether the elements or fields are on lines of their own.
 fn lines(fields: &[(String, Values)], row: usize) -> Result<Option<String>, SqlError> {
-    let [(_, values), (_, Values::Plain(flags, _))] = fields else { return Err(SqlError::internal("a value and a flag")) };
+    let [(_, values), (_, Values::Plain(flags, _))] = fields else {
+        return Err(SqlError::internal("a value and a flag"));
+    };
     let Some(flag) = flags[row].as_deref().filter(|_| !values.is_null(row)) else { return Ok(None) };
     let mut out = String::new();
     values.put_separated(row, &mut out, if flag == "t" { ",\n " } else { "," });

@@ -30,6 +30,10 @@
 //! - `float_extremes`: `min` and `max` of floats by groups
 //! - `json`: values as JSON
 //! - `jsonpath`: what paths find in documents
+//! - `bytea`: functions of `bytea` that share their names with others
+//! - `identifiers`: `parse_ident`, `unistr`, `pg_size_bytes`
+//! - `hashes`, `random`: values that are PostgreSQL's bit by bit
+//! - `reg_names`: `to_regproc` and its kin; `keywords`: `pg_get_keywords`
 //! - `sequence`: `nextval` and its kin
 //! - `series`: `generate_series`
 //! - `growing`: bounds of what makes long texts
@@ -42,13 +46,16 @@ mod advisory;
 mod aggregate;
 pub(crate) mod are;
 pub mod array_blanks;
+mod array_made;
 mod array_slice;
 mod arrays;
 mod bits;
+mod bytea;
 mod call_name;
 pub(crate) mod cast;
 mod catalog;
 mod checked;
+mod column_size;
 mod crypt;
 mod define;
 mod dump;
@@ -60,6 +67,8 @@ mod floats;
 mod format_number;
 mod format_time;
 mod growing;
+mod hashes;
+mod identifiers;
 mod int_xor;
 mod interval_aggregate;
 mod json;
@@ -70,6 +79,7 @@ mod json_sets;
 mod json_values;
 mod jsonb;
 mod jsonpath;
+mod keywords;
 mod letters;
 mod math;
 mod moments;
@@ -78,11 +88,15 @@ mod notify;
 mod nullable;
 pub mod numeric;
 pub(crate) mod order_key;
+mod overlaps;
 pub(crate) mod parse_time;
 mod percentile;
 mod pgcrypto;
 mod privileges;
+mod random;
 mod ranges;
+mod read_number;
+mod reg_names;
 mod sequence;
 mod series;
 mod session;
@@ -187,6 +201,8 @@ pub fn is_by_source(source: &str) -> bool {
         || ranges::is_of_ranges(source)
         || zoned_times::NAMES.contains(&source)
         || bits::NAMES.contains(&source)
+        || bytea::NAMES.contains(&source)
+        || source == "width_bucket_array"
 }
 
 /// The function whose values intervals compare by.
@@ -220,6 +236,8 @@ pub fn is_session_function(name: &str) -> bool {
         || catalog::NAMES.contains(&name)
         || privileges::NAMES.contains(&name)
         || time::SESSION_NAMES.contains(&name)
+        || random::NAMES.contains(&name)
+        || reg_names::NAMES.contains(&name)
         || name.starts_with("pg_cast_")
         || series::is_of_session(name)
         || json::SESSION_NAMES.contains(&name)
@@ -243,6 +261,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(to_char::all(cx));
     out.extend(arrays::all());
     out.extend(array_blanks::all());
+    out.extend(array_made::all());
     out.extend(math::all());
     out.extend(int_xor::all());
     out.extend(floats::all());
@@ -255,6 +274,14 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(ranges::all());
     out.extend(zoned_times::all(cx));
     out.extend(bits::all());
+    out.extend(bytea::all());
+    out.extend(column_size::all());
+    out.extend(hashes::all());
+    out.extend(identifiers::all());
+    out.extend(keywords::all());
+    out.extend(random::all());
+    out.extend(read_number::all());
+    out.extend(reg_names::all(cx));
     out.extend(pgcrypto::all());
     out.extend(crypt::all());
     out.extend(nullable::all());

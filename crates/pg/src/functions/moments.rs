@@ -358,7 +358,7 @@ impl Call<'_> {
         let array = self.arrays.get(at)?.as_primitive_opt::<Date32Type>()?;
         array.is_valid(row).then(|| array.value(row).into())
     }
-    fn time(&self, at: usize, row: usize) -> Option<i64> {
+    pub(super) fn time(&self, at: usize, row: usize) -> Option<i64> {
         let array = self.arrays.get(at)?.as_primitive_opt::<Time64MicrosecondType>()?;
         array.is_valid(row).then(|| array.value(row))
     }

@@ -10,6 +10,7 @@ use super::define::{P, PgFunction, f, oid};
 use super::network::inet_of;
 use crate::catalog::Model;
 use crate::context::PgContext;
+use crate::datetime::{SECOND_US, clock_us};
 use crate::types::oid as t;
 use crate::wire::SqlError;
 
@@ -32,17 +33,32 @@ pub(super) const NAMES: &[&str] = &[
     "inet_server_addr",
     "inet_server_port",
     "inet_client_addr",
+    "inet_client_port",
+    "current_query",
+    "pg_blocking_pids",
+    "pg_safe_snapshot_blocking_pids",
+    "pg_trigger_depth",
+    "pg_jit_available",
     "pg_cancel_backend",
     "pg_terminate_backend",
     "pg_reload_conf",
     "pg_sleep",
+    "pg_sleep_for",
+    "pg_sleep_until",
     "resurgam_backup",
     "resurgam_fail_device",
     "pg_my_temp_schema",
     "pg_is_other_temp_schema",
     "pg_encoding_to_char",
     "pg_char_to_encoding",
+    "pg_encoding_max_length",
     "pg_client_encoding",
+];
+
+/// Bytes that a character has at most, by the encodings' numbers.
+const WIDTHS: [i32; 42] = [
+    1, 3, 3, 3, 4, 3, 4, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2,
+    2, 4, 3, 2,
 ];
 
 fn version(cx: &dyn PgContext) -> String {
@@ -192,7 +208,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         }
         Ok(Arc::new(builder.finish()))
     }));
-    out.push(add!("current_user", &[], t::NAME, |cx, call| call.same_text(cx.role_name(cx.role()))).alias("user"));
+    out.push(
+        add!("current_user", &[], t::NAME, |cx, call| call.same_text(cx.role_name(cx.role())))
+            .alias("user")
+            .alias("getpgusername"),
+    );
     out.push(add!("session_user", &[], t::NAME, |cx, call| call.same_text(cx.role_name(cx.session_role()))));
     out.push(add!("current_role", &[], t::NAME, |cx, call| call.same_text(cx.role_name(cx.role()))));
     out.push(add!("pg_backend_pid", &[], t::INT4, |cx, call| {
@@ -250,6 +270,42 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             None => call.null(),
         }
     }));
+    out.push(add!("inet_client_port", &[], t::INT4, |cx, call| {
+        let pid = cx.backend_pid();
+        let own = cx.activity().into_iter().find(|session| session.pid == pid);
+        call.same(ScalarValue::Int32(own.and_then(|session| session.client_port).filter(|port| *port >= 0)))
+    }));
+    out.push(add!("current_query", &[], t::TEXT, |cx, call| {
+        let pid = cx.backend_pid();
+        let own = cx.activity().into_iter().find(|session| session.pid == pid).map(|session| session.query);
+        call.same(ScalarValue::Utf8View(own.filter(|query| !query.is_empty())))
+    }));
+    // No transaction here waits for a snapshot.
+    for name in ["pg_blocking_pids", "pg_safe_snapshot_blocking_pids"] {
+        let captured = cx.clone();
+        let function = f(name, &[P::Int], oid(t::INT4_ARRAY), move |call| {
+            let mut builder = ListBuilder::new(Int32Builder::new());
+            if let datafusion::arrow::datatypes::DataType::List(field) = call.returns.data_type() {
+                builder = builder.with_field(field.clone());
+            }
+            for row in 0..call.rows {
+                let Some(pid) = call.int(0, row) else {
+                    builder.append(false);
+                    continue;
+                };
+                if let ("pg_blocking_pids", Ok(pid)) = (name, i32::try_from(pid)) {
+                    super::advisory::blockers(captured.as_ref(), pid)
+                        .into_iter()
+                        .for_each(|pid| builder.values().append_value(pid));
+                }
+                builder.append(true);
+            }
+            Ok(Arc::new(builder.finish()))
+        });
+        out.push(function.volatile());
+    }
+    out.push(add!("pg_trigger_depth", &[], t::INT4, |_cx, call| call.same(ScalarValue::Int32(Some(0)))));
+    out.push(add!("pg_jit_available", &[], t::BOOL, |_cx, call| call.same(ScalarValue::Boolean(Some(false)))));
     out.push(add!("pg_cancel_backend", &[P::Int], t::BOOL, |cx, call| call
         .bools(|row| { call.int(0, row).map(|pid| signal(cx, pid, false, 0)).transpose() })));
     out.push(
@@ -276,6 +332,28 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     return Ok(None);
                 }
                 sleep(cx, seconds.value(row)).map(|()| Some(String::new()))
+            })
+        })
+        .each_row(),
+    );
+    // As pg_sleep until then: months are as long as the ones to come.
+    out.push(
+        add!("pg_sleep_for", &[P::Interval], t::TEXT, |cx, call| {
+            call.texts(|row| {
+                let Some(span) = call.span(0, row) else { return Ok(None) };
+                let now = clock_us();
+                let until = super::moments::plus_interval(now, span, Some(&cx.zone()))?;
+                sleep(cx, until.saturating_sub(now) as f64 / SECOND_US as f64).map(|()| Some(String::new()))
+            })
+        })
+        .each_row(),
+    );
+    out.push(
+        add!("pg_sleep_until", &[P::Timestamptz], t::TEXT, |cx, call| {
+            call.texts(|row| {
+                let Some(until) = call.moment(0, row) else { return Ok(None) };
+                let left = until.saturating_sub(clock_us()) as f64 / SECOND_US as f64;
+                sleep(cx, left).map(|()| Some(String::new()))
             })
         })
         .each_row(),
@@ -328,6 +406,10 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             "SQL_ASCII" => 0,
             _ => -1,
         }))
+    })));
+    out.push(add!("pg_encoding_max_length", &[P::Int], t::INT4, |_cx, call| call.int4s(|row| {
+        let code = call.int(0, row).and_then(|code| usize::try_from(code).ok());
+        Ok(code.and_then(|code| WIDTHS.get(code).copied()))
     })));
     out.push(add!("pg_client_encoding", &[], t::NAME, |_cx, call| call.same_text("UTF8")).alias("getdatabaseencoding"));
     out

@@ -204,7 +204,7 @@ pub(super) fn all() -> Vec<PgFunction> {
 ///
 /// # Errors
 /// 22011 for a negative length.
-fn part(count: usize, start: i64, length: Option<i64>) -> Result<std::ops::Range<usize>, SqlError> {
+pub(super) fn part(count: usize, start: i64, length: Option<i64>) -> Result<std::ops::Range<usize>, SqlError> {
     let end = match length {
         None => i64::MAX,
         Some(length) => {

@@ -4,6 +4,7 @@ use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::DataType;
 
 use super::define::{Call, P, PgFunction, f, oid};
+use super::strings::bytes_of;
 use crate::arrow::cast_array;
 use crate::datetime::Zone;
 use crate::memory;
@@ -432,6 +433,20 @@ pub(super) fn all() -> Vec<PgFunction> {
                     None => values.as_string_view().value(row).len(),
                 } as i32))
             })
+        }),
+        f("bit_length", &[P::Any], oid(t::INT4), |call| {
+            let array = &call.arrays[0];
+            let bits = |bytes: usize| {
+                let bits = i32::try_from(bytes.saturating_mul(8));
+                bits.map(Some).map_err(|_| SqlError::new("22003", "integer out of range"))
+            };
+            if array.data_type().is_binary() {
+                let bytes = bytes_of(array)?;
+                return call.int4s(|row| if bytes.is_null(row) { Ok(None) } else { bits(bytes.value(row).len()) });
+            }
+            let texts = cast_array(array, &DataType::Utf8View, t::TEXT, &Zone::Utc)?;
+            let texts = texts.as_string_view();
+            call.int4s(|row| if texts.is_null(row) { Ok(None) } else { bits(texts.value(row).len()) })
         }),
         f("pg_format_type_name", &[P::Oid], oid(t::TEXT), |call| {
             call.texts(|row| Ok(call.oid(0, row).map(|ty| format_type(ty, None))))

@@ -35,6 +35,7 @@ pub(super) const SESSION_NAMES: &[&str] = &[
     "timestamptz_pl_interval",
     "timestamptz_mi_interval",
     "make_timestamptz",
+    "overlaps",
     "date_part",
     "extract",
     "pg_extract",
@@ -53,6 +54,7 @@ fn local(cx: &dyn PgContext, us: i64) -> i64 {
 pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     let mut out = super::fields::all(cx);
     out.extend(super::moments::all(cx));
+    out.extend(super::overlaps::all(cx));
     macro_rules! add {
         ($name:literal, $returns:expr, |$cx:ident| $value:expr) => {{
             let captured = cx.clone();
@@ -84,7 +86,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         f("timeofday", &[], oid(t::TEXT), |call| {
             call.texts(|_| {
                 let mut text = bytes::BytesMut::new();
-                crate::encode::put_timestamptz(&mut text, clock_us(), &Zone::Utc);
+                crate::encode::put_iso_timestamptz(&mut text, clock_us(), &Zone::Utc);
                 Ok(Some(String::from_utf8_lossy(&text).into_owned()))
             })
         })

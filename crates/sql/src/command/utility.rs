@@ -372,7 +372,10 @@ impl Session {
                 self.set_variable(&name, value.as_deref(), local)
             }
             Set::SetTimeZone { local, value } => {
-                let text = setting_text(value)?;
+                let text = match value {
+                    Expr::Interval(interval) => hours_of(interval)?,
+                    value => setting_text(value)?,
+                };
                 let value = match text.to_ascii_lowercase().as_str() {
                     "default" | "local" => None,
                     _ => Some(text.as_str()),
@@ -508,7 +511,7 @@ impl Session {
         self.keep(&name, prepared, declared, Some(whole))
     }
 
-    fn execute_named(
+    pub(crate) fn execute_named(
         &mut self,
         name: &ast::ObjectName,
         parameters: &[Expr],
@@ -781,7 +784,22 @@ fn apply_modes(modes: &[TransactionMode], isolation: &mut Isolation, read_only: 
     Ok(())
 }
 
-/// Text of a value in `SET`.
+/// The hours of an interval that is a time zone: `INTERVAL '-05:30' HOUR TO MINUTE` is -5.5.
+fn hours_of(interval: &ast::Interval) -> Result<String, SqlError> {
+    let text = setting_text(&interval.value)?;
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.strip_prefix('+').unwrap_or(&text)),
+    };
+    let (hours, minutes) = digits.split_once(':').unwrap_or((digits, "0"));
+    match (hours.parse::<u8>(), minutes.parse::<u8>()) {
+        (Ok(hours), Ok(minutes)) if minutes < 60 => {
+            Ok(format!("{sign}{}", f64::from(hours) + f64::from(minutes) / 60.0))
+        }
+        _ => Err(SqlError::unsupported("SET TIME ZONE with this interval is not supported")),
+    }
+}
+
 /// A name in a list of names.
 fn listed(value: &Expr, text: &str) -> String {
     match value {
@@ -790,6 +808,7 @@ fn listed(value: &Expr, text: &str) -> String {
     }
 }
 
+/// Text of a value in `SET`.
 fn setting_text(expr: &Expr) -> Result<String, SqlError> {
     Ok(match expr {
         Expr::Value(value) => match &value.value {

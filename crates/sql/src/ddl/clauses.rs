@@ -5,11 +5,18 @@
 //! compiles.
 
 use datafusion::sql::sqlparser::ast::{
-    ConstraintCharacteristics, CreateIndex, CreateTable, CreateTableOptions, Expr, HiveDistributionStyle, IndexColumn,
-    PrimaryKeyConstraint, SqlOption, Truncate, TruncateTableTarget, UniqueConstraint,
+    AlterColumnOperation, AlterTableOperation, ColumnDef, ConstraintCharacteristics, CreateIndex, CreateTable,
+    CreateTableOptions, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, HiveDistributionStyle, Ident,
+    IndexColumn, IndexType, ObjectName, PrimaryKeyConstraint, Query, SelectItem, SetExpr, SqlOption, Truncate,
+    TruncateTableTarget, UniqueConstraint, Value,
 };
+use datafusion::sql::sqlparser::tokenizer::Token;
+use resurgam_engine::Table;
 
-use super::unsupported;
+use super::{name_of, unsupported};
+use crate::dml::find_column;
+use crate::parse::table::{COLUMN, EXECUTE, IDLE, NO_DATA, RESET};
+use crate::parse::words::Words;
 use crate::wire::SqlError;
 
 fn syntax(what: &str) -> SqlError {
@@ -150,14 +157,9 @@ pub(super) fn create_table(create: &CreateTable) -> Result<Vec<String>, SqlError
     match table_options {
         CreateTableOptions::None => Ok(Vec::new()),
         // pgbench says that pages are to be full, as they are.
-        CreateTableOptions::With(options) => options
-            .iter()
-            .filter(|option| {
-                !matches!(option, SqlOption::KeyValue { key, value }
-                if key.value.eq_ignore_ascii_case("fillfactor") && value.to_string() == "100")
-            })
-            .map(storage_parameter)
-            .collect(),
+        CreateTableOptions::With(options) => {
+            options.iter().filter(|option| !is_full(option)).map(storage_parameter).collect()
+        }
         CreateTableOptions::Plain(options) => match options.as_slice() {
             [SqlOption::TableSpace(space)] if space.name.eq_ignore_ascii_case("pg_default") => Ok(Vec::new()),
             [SqlOption::TableSpace(space)] => {
@@ -177,6 +179,12 @@ fn is_storage_parameter(name: &str) -> bool {
         || name.starts_with("vacuum_")
         || name.starts_with("log_autovacuum_")
         || name.starts_with("toast.autovacuum_")
+}
+
+/// Whether an option says that pages are to be full.
+fn is_full(option: &SqlOption) -> bool {
+    matches!(option, SqlOption::KeyValue { key, value }
+        if key.value.eq_ignore_ascii_case("fillfactor") && value.to_string() == "100")
 }
 
 fn storage_parameter(option: &SqlOption) -> Result<String, SqlError> {
@@ -227,6 +235,215 @@ pub(super) fn create_index(create: &CreateIndex) -> Result<Vec<String>, SqlError
         other => known_parameter(other.to_string().to_ascii_lowercase()),
     };
     with.iter().map(name).collect()
+}
+
+/// The access method of an index. Returns the name of one that a B-tree stands for.
+///
+/// # Errors
+/// `0A000`; `42704` for one that does not exist
+pub(super) fn access_method(create: &CreateIndex) -> Result<Option<String>, SqlError> {
+    let missing = |what: &str| Err(SqlError::unsupported(format!("access method \"hash\" does not support {what}")));
+    match &create.using {
+        None | Some(IndexType::BTree) => Ok(None),
+        // A B-tree does all that a hash index does. Other than that it is held to the same.
+        Some(IndexType::Hash) => {
+            let has_order = |column: &IndexColumn| {
+                column.column.options.asc.is_some() || column.column.options.nulls_first.is_some()
+            };
+            match () {
+                () if create.unique => missing("unique indexes"),
+                () if create.columns.len() > 1 => missing("multicolumn indexes"),
+                () if !create.include.is_empty() => missing("included columns"),
+                () if create.columns.iter().any(has_order) => missing("ASC/DESC options"),
+                () => Ok(Some("hash".to_owned())),
+            }
+        }
+        Some(other) => {
+            let name = other.to_string().to_ascii_lowercase();
+            match name.as_str() {
+                "gin" | "gist" | "spgist" | "brin" => Err(unsupported(&format!("access method \"{name}\""))),
+                _ => Err(SqlError::new("42704", format!("access method \"{name}\" does not exist"))),
+            }
+        }
+    }
+}
+
+/// What CREATE TABLE AS says beside its query: names of columns, and whether rows are wanted.
+pub(super) struct Filled {
+    pub names: Vec<String>,
+    pub with_data: bool,
+}
+
+impl Filled {
+    /// Reads it from the columns, which stand for it: see [`crate::parse::table`].
+    ///
+    /// # Errors
+    /// `42601` for definitions of columns and for constraints
+    pub(super) fn read(create: &CreateTable) -> Result<Self, SqlError> {
+        if let Some(constraint) = create.constraints.first() {
+            let text = constraint.to_string();
+            return Err(syntax(text.split_whitespace().next().unwrap_or_default()));
+        }
+        let mut filled = Self { names: Vec::new(), with_data: true };
+        for ColumnDef { name, data_type, options } in &create.columns {
+            let is_name = matches!(data_type, DataType::Custom(ty, _) if ty.to_string() == COLUMN);
+            if !is_name || !options.is_empty() {
+                return Err(syntax(&data_type.to_string()));
+            }
+            match name.value == NO_DATA {
+                true => filled.with_data = false,
+                false => filled.names.push(name_of(name)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// The prepared statement that CREATE TABLE AS EXECUTE takes its rows from, and the values of its parameters.
+pub(super) fn executed(query: &Query) -> Option<(ObjectName, Vec<Expr>)> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let [SelectItem::UnnamedExpr(call)] = select.projection.as_slice() else { return None };
+    let mut arguments = marked(call, EXECUTE)?.into_iter();
+    let name = text_of(arguments.next()?)?;
+    Some((ObjectName::from(vec![Ident::with_quote('"', name)]), arguments.cloned().collect()))
+}
+
+/// The arguments of a call of a function that stands for something.
+fn marked<'e>(expr: &'e Expr, name: &str) -> Option<Vec<&'e Expr>> {
+    let Expr::Function(call) = expr else { return None };
+    let FunctionArguments::List(list) = &call.args else { return None };
+    if call.name.to_string() != name {
+        return None;
+    }
+    let argument = |argument: &'e FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    };
+    list.args.iter().map(argument).collect()
+}
+
+fn text_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether an action of ALTER TABLE is one of [`idle`].
+pub(super) fn is_idle(action: &AlterTableOperation) -> bool {
+    match action {
+        AlterTableOperation::SetOptionsParens { .. }
+        | AlterTableOperation::EnableTrigger { .. }
+        | AlterTableOperation::EnableAlwaysTrigger { .. }
+        | AlterTableOperation::EnableReplicaTrigger { .. }
+        | AlterTableOperation::DisableTrigger { .. } => true,
+        AlterTableOperation::AlterColumn { op: AlterColumnOperation::SetDefault { value }, .. } => {
+            marked(value, IDLE).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// An action of ALTER TABLE from which nothing follows: about triggers of users, of which there are none, and about how rows
+/// are stored. Returns what is to be told of: a kind, and names of that kind.
+///
+/// # Errors
+/// `0A000`, `22023`, `42601`, `42703`, `42704`
+pub(super) fn idle(table: &Table, action: &AlterTableOperation) -> Result<(&'static str, Vec<String>), SqlError> {
+    let is = |name: &Ident, word: &str| name.quote_style.is_none() && name.value.eq_ignore_ascii_case(word);
+    match action {
+        AlterTableOperation::SetOptionsParens { options } => {
+            let mut names = Vec::new();
+            let mut resets = false;
+            for option in options {
+                match option {
+                    SqlOption::KeyValue { key, .. } if key.value == RESET => resets = true,
+                    option => {
+                        let is_default = is_full(option);
+                        names.extend(Some(storage_parameter(option)?).filter(|_| !is_default));
+                    }
+                }
+            }
+            // What has no effect has none to be taken back either.
+            Ok(("storage parameter", if resets { Vec::new() } else { names }))
+        }
+        AlterTableOperation::DisableTrigger { name } if is(name, "all") => Err(unsupported("DISABLE TRIGGER ALL")
+            .with_detail("Foreign keys always hold.")
+            .with_hint("Declare them DEFERRABLE, or drop them and add them again.")),
+        AlterTableOperation::EnableTrigger { name } | AlterTableOperation::DisableTrigger { name }
+            if is(name, "user") || is(name, "all") =>
+        {
+            Ok(("", Vec::new()))
+        }
+        AlterTableOperation::EnableTrigger { name }
+        | AlterTableOperation::EnableAlwaysTrigger { name }
+        | AlterTableOperation::EnableReplicaTrigger { name }
+        | AlterTableOperation::DisableTrigger { name } => {
+            let message = format!("trigger \"{}\" for table \"{}\" does not exist", name_of(name), table.name);
+            Err(SqlError::new("42704", message))
+        }
+        AlterTableOperation::AlterColumn { column_name, op: AlterColumnOperation::SetDefault { value } } => {
+            find_column(table, column_name)?;
+            let text = marked(value, IDLE).and_then(|said| text_of(said.first()?)).unwrap_or_default();
+            idle_of_column(&text, &name_of(column_name))
+        }
+        other => Err(unsupported(&format!("ALTER TABLE {other}"))),
+    }
+}
+
+/// Reads what is said of how a column is stored.
+fn idle_of_column(text: &str, column: &str) -> Result<(&'static str, Vec<String>), SqlError> {
+    let Some(mut words) = Words::of(text) else { return Err(SqlError::syntax("syntax error in ALTER COLUMN")) };
+    let column = || vec![column.to_owned()];
+    let resets = words.take_word("reset");
+    if !resets {
+        words.take_word("set");
+    }
+    if words.take(&Token::LParen) {
+        let mut names = Vec::new();
+        loop {
+            let name = words.name()?;
+            if !matches!(name.as_str(), "n_distinct" | "n_distinct_inherited") {
+                return Err(SqlError::new("22023", format!("unrecognized parameter \"{name}\"")));
+            }
+            names.push(name);
+            while !matches!(words.peek(), None | Some(Token::Comma | Token::RParen)) {
+                words.next();
+            }
+            if !words.take(&Token::Comma) {
+                break;
+            }
+        }
+        if !words.take(&Token::RParen) {
+            return Err(words.unexpected());
+        }
+        words.expect_end()?;
+        return Ok(("option", if resets { Vec::new() } else { names }));
+    }
+    if words.take_word("statistics") {
+        let is_default = words.take(&Token::Minus);
+        if !matches!(words.next(), Some(Token::Number(..))) {
+            return Err(SqlError::syntax("SET STATISTICS takes a number"));
+        }
+        words.expect_end()?;
+        return Ok(("SET STATISTICS of column", if is_default { Vec::new() } else { column() }));
+    }
+    let is_storage = words.take_word("storage");
+    if !is_storage && !words.take_word("compression") {
+        return Err(words.unexpected());
+    }
+    let method = words.name()?;
+    words.expect_end()?;
+    match (is_storage, method.as_str()) {
+        (true, "plain" | "external" | "extended" | "main") => Ok(("SET STORAGE of column", column())),
+        (true, _) => Err(SqlError::new("22023", format!("invalid storage type \"{method}\""))),
+        (false, "default") => Ok(("", Vec::new())),
+        (false, "pglz" | "lz4") => Ok(("SET COMPRESSION of column", column())),
+        (false, _) => Err(SqlError::new("22023", format!("invalid compression method \"{method}\""))),
+    }
 }
 
 /// UNIQUE is checked for each row as it is written.

@@ -34,9 +34,10 @@ pub(crate) mod view;
 pub(crate) use made_name::free_name;
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    self, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident, IndexColumn, NullsDistinctOption, ObjectName,
-    ObjectType, Statement, TableConstraint, Truncate,
+    self, AlterTable, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident, IndexColumn, NullsDistinctOption,
+    ObjectName, ObjectType, Statement, TableConstraint, Truncate,
 };
 use resurgam_base::limits::INDEX_COLUMNS_MAX;
 use resurgam_engine::{
@@ -60,6 +61,7 @@ use crate::pg::search_path::is_temporary;
 use crate::pg::types::{column_oid, column_type_from_sql, column_type_name};
 use crate::plan::expression::{Place, cast_literal, parse_expression, zoned_type};
 use crate::plan::lookup::last_name;
+use crate::plan::statement::parse_known;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -487,7 +489,7 @@ impl Session {
                 self.drop_objects(*object_type, *if_exists, names, *cascade).await
             }
             Statement::Truncate(truncate) => self.truncate(truncate).await,
-            Statement::AlterTable(alter) => self.alter_table(alter).await,
+            Statement::AlterTable(alter) => self.alter_table_and_tell(alter).await,
             Statement::Comment {
                 object_type: kind @ (ast::CommentObject::Type | ast::CommentObject::Domain),
                 object_name,
@@ -504,12 +506,36 @@ impl Session {
             Statement::CreatePolicy(_) | Statement::AlterPolicy(_) | Statement::DropPolicy(_) => {
                 Box::pin(self.policy_statement(statement)).await
             }
+            Statement::Call(_) => Err(unsupported("CALL")),
             other => {
                 let words: Vec<String> =
                     other.to_string().split_whitespace().take(2).map(str::to_ascii_uppercase).collect();
                 Err(SqlError::unsupported(format!("{} is not supported", words.join(" "))))
             }
         }
+    }
+
+    /// ALTER TABLE, with warnings of what it asks for and has no effect.
+    async fn alter_table_and_tell(&mut self, alter: &AlterTable) -> Result<Tag, SqlError> {
+        if !alter.operations.iter().any(clauses::is_idle) {
+            return self.alter_table(alter).await;
+        }
+        let txn = self.ddl_transaction("ALTER TABLE")?;
+        let (schema, name) = self.lookup(&txn).place(&alter.name)?;
+        if txn.view_named(&schema, &name)?.is_some() {
+            // Options of views are something else.
+            return self.alter_table(alter).await;
+        }
+        let (idle, operations): (Vec<_>, Vec<_>) = alter.operations.iter().cloned().partition(clauses::is_idle);
+        let rest = AlterTable { operations, ..alter.clone() };
+        let tag = self.alter_table(&rest).await?;
+        // With IF EXISTS it may not be there.
+        let Some(table) = txn.table(&schema, &name)? else { return Ok(tag) };
+        for action in &idle {
+            let (what, names) = clauses::idle(&table, action)?;
+            self.warn_of_idle(what, &names);
+        }
+        Ok(tag)
     }
 
     /// A statement whose constants name relations with their schemas, as its calls do functions of extensions, which are
@@ -583,7 +609,7 @@ impl Session {
                 let mut notice = SqlError::new("42P07", format!("relation \"{name}\" already exists, skipping"));
                 notice.severity = "NOTICE";
                 self.notice(notice);
-                return Ok(Tag::Fixed("CREATE TABLE"));
+                return Ok(Tag::Fixed(if create.query.is_some() { "CREATE TABLE AS" } else { "CREATE TABLE" }));
             }
             return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
         }
@@ -695,16 +721,28 @@ impl Session {
         query: &ast::Query,
         text: &str,
     ) -> Result<Tag, SqlError> {
+        let filled = clauses::Filled::read(create)?;
+        let executed = match clauses::executed(query) {
+            Some((name, parameters)) => Some(self.executed_query(&name, &parameters)?),
+            None => None,
+        };
+        let (query, values, declared) = match &executed {
+            Some((query, values, declared)) => (&**query, values.as_slice(), declared.as_slice()),
+            None => (query, &[] as &[ScalarValue], &[] as &[u32]),
+        };
         let select = query.to_string();
-        let prepared = self.prepare_text(&select, &[])?;
-        if !prepared.param_oids.is_empty() {
+        let prepared = self.prepare_text(&select, declared)?;
+        if prepared.param_oids.len() > values.len() {
             let text = format!("there is no parameter ${}", prepared.param_oids.len());
             return Err(SqlError::new("42P02", text));
         }
         let fields = prepared.fields.clone().ok_or_else(|| SqlError::syntax("CREATE TABLE AS needs a query"))?;
+        if filled.names.len() > fields.len() {
+            return Err(SqlError::syntax("too many column names were specified"));
+        }
         let mut spec = TableSpec::new(schema, name);
         for (at, field) in fields.iter().enumerate() {
-            let given = create.columns.get(at).map(|c| name_of(&c.name));
+            let given = filled.names.get(at).cloned();
             let kept = crate::pg::types::column_type_of_oid(field.type_oid, field.typmod);
             // There is no column of it that would keep blanks.
             let has_blanks = match field.type_oid {
@@ -725,6 +763,10 @@ impl Session {
         let table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         self.note_at_commit(&table, create.on_commit);
         self.own_new(txn, table).await?;
+        if !filled.with_data {
+            // That of a prepared statement says how many rows it gave.
+            return Ok(if executed.is_some() { Tag::Count("SELECT", 0) } else { Tag::Fixed("CREATE TABLE AS") });
+        }
         let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
         // What writes in WITH stands before the statement.
         let mut rest = query.clone();
@@ -733,24 +775,36 @@ impl Session {
             false => String::new(),
         };
         let insert = format!("{with}INSERT INTO {}.{} {rest}", quoted(schema), quoted(name));
-        let prepared = self.prepare_text(&insert, &[])?;
+        let prepared = self.prepare_text(&insert, declared)?;
         let crate::plan::statement::Kind::Write(plan) = &prepared.kind else {
             return Err(SqlError::internal("not an INSERT"));
         };
         self.check_allowed(&prepared)?;
-        let written = self.modify_by_plan(plan, Around::of(&prepared), &[], &[], text, None).await?;
+        let written = self.modify_by_plan(plan, Around::of(&prepared), values, &[], text, None).await?;
         Ok(Tag::Count("SELECT", written.rows))
+    }
+
+    /// The query of a prepared statement, with the values of its parameters and their types.
+    fn executed_query(
+        &mut self,
+        name: &ObjectName,
+        parameters: &[Expr],
+    ) -> Result<(Box<ast::Query>, Vec<ScalarValue>, Vec<u32>), SqlError> {
+        let (prepared, values) = self.execute_named(name, parameters)?;
+        match (parse_known(&prepared.text)?.pop(), &prepared.kind) {
+            (Some(Statement::Query(query)), crate::plan::statement::Kind::Query(_)) => {
+                Ok((query, values, prepared.param_oids.to_vec()))
+            }
+            _ => Err(SqlError::new("42809", "prepared statement is not a SELECT")),
+        }
     }
 
     async fn create_index(&mut self, create: &CreateIndex) -> Result<Tag, SqlError> {
         let mut create = create.clone();
         let idle = clauses::create_index(&create)?;
         self.warn_of_idle("storage parameter", &idle);
-        if let Some(using) = &create.using
-            && !matches!(using, ast::IndexType::BTree)
-        {
-            return Err(unsupported("an index access method other than btree"));
-        }
+        let stood_for = clauses::access_method(&create)?;
+        self.warn_of_idle("access method", stood_for.as_slice());
         if create.concurrently && self.in_block() {
             return Err(SqlError::new("25001", "CREATE INDEX CONCURRENTLY cannot run inside a transaction block"));
         }
@@ -807,7 +861,7 @@ impl Session {
         Ok(Tag::Fixed("CREATE INDEX"))
     }
 
-    pub(super) async fn drop_objects(
+    pub(crate) async fn drop_objects(
         &mut self,
         kind: ObjectType,
         if_exists: bool,

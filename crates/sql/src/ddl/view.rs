@@ -68,6 +68,9 @@ fn view_options(options: &[SqlOption]) -> Result<ViewOptions, SqlError> {
             SqlOption::Ident(key) => (name_of(key), "true".to_owned()),
             _ => return Err(SqlError::syntax("this form of an option is not PostgreSQL's")),
         };
+        if name == crate::parse::table::RESET {
+            return Err(SqlError::unsupported("ALTER VIEW … RESET is not supported"));
+        }
         if named.contains(&name) {
             return Err(SqlError::new("22023", format!("parameter \"{name}\" specified more than once")));
         }

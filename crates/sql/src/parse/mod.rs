@@ -18,6 +18,7 @@
 //! | `shape` | What statements are, by their form alone |
 //! | `spelling` | PostgreSQL's spellings that the parser does not know, in words that it knows |
 //! | `symmetric` | BETWEEN SYMMETRIC and BETWEEN ASYMMETRIC, which the parser does not know |
+//! | `table` | Clauses of CREATE TABLE and ALTER TABLE that the parser does not know |
 //! | `temporary` | SELECT INTO, CREATE UNLOGGED TABLE |
 //! | `typed_literal` | Constants with a type before them that the parser has no word for |
 //! | `unsupported` | PostgreSQL's syntax that nothing here knows |
@@ -45,6 +46,7 @@ pub(crate) mod sequence;
 pub(crate) mod shape;
 pub(crate) mod spelling;
 pub(crate) mod symmetric;
+pub(crate) mod table;
 pub(crate) mod temporary;
 pub(crate) mod typed_literal;
 pub(crate) mod unsupported;

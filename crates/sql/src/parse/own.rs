@@ -6,9 +6,10 @@
 use std::fmt;
 
 use datafusion::sql::sqlparser::ast::{AlterTable, ObjectName, Statement};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::access::OwnerCommand;
-use crate::access::grant_syntax::{DefaultsCommand, GrantCommand};
+use crate::access::grant_syntax::{DefaultsCommand, GrantCommand, object_name};
 use crate::access::syntax::RoleCommand;
 use crate::command::analyze::Named;
 use crate::command::cursor::{self, Declare, Fetch};
@@ -25,6 +26,7 @@ use crate::ddl::set_schema::{self, SetSchema};
 use crate::ddl::user_type::{self, AlterType};
 use crate::ddl::view;
 use crate::dml::foreign;
+use crate::parse::unsupported::{self, Refused};
 use crate::parse::words::{Words, first_word};
 use crate::plan::statement::parse_known;
 use crate::wire::SqlError;
@@ -132,6 +134,27 @@ pub(crate) enum Own {
     Fetch(Fetch),
     /// CLOSE of a cursor, or of all.
     Close(Option<String>),
+    /// DROP INDEX CONCURRENTLY.
+    DropIndexApart {
+        if_exists: bool,
+        names: Vec<ObjectName>,
+        cascade: bool,
+    },
+    Reindex(Reindexed),
+    /// CLUSTER without a table: of those that were clustered before, which are none.
+    Cluster,
+    /// One of PostgreSQL's that there is not.
+    Refused(Refused),
+}
+
+/// What REINDEX names.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reindexed {
+    Table(ObjectName),
+    Index(ObjectName),
+    Schema(String),
+    /// The database, or its catalogs.
+    Database(String),
 }
 
 impl Own {
@@ -170,6 +193,13 @@ pub(crate) const SPECIAL: &[&str] = &[
     "listen",
     "unlisten",
     "notify",
+    "reindex",
+    "cluster",
+    "refresh",
+    "import",
+    "security",
+    "load",
+    "do",
 ];
 
 /// Reads one statement that the parser does not know, or knows in other words; `None` leaves the text to it.
@@ -203,6 +233,9 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
     // Several statements are told apart by `script`.
     let mut words = Words::of(text)?;
     words.next();
+    if let Some(refused) = unsupported::statement(&first, &words).filter(|_| !is_bare_cluster(&first, &words)) {
+        return Some(Ok(Own::Refused(refused)));
+    }
     if let Some(found) = crate::access::parse(&first, text) {
         return Some(found);
     }
@@ -229,6 +262,14 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
             database_syntax::parse(&first, &mut words.clone()).or_else(|| Some(alter_database::parse(words)))
         }
         "create" if words.take_word("schema") => Some(schema::parse_create(words)),
+        "drop" if words.take_words(&["index", "concurrently"]) => Some(parse_drop_index(&mut words)),
+        // The parser would take other things than texts for it.
+        "load" => Some(Err(words.unexpected())),
+        "reindex" => Some(parse_reindex(&mut words)),
+        "cluster" => {
+            words.take_word("verbose");
+            Some(words.expect_end().map(|()| Own::Cluster))
+        }
         "alter" if words.take_word("schema") => Some(schema::parse_alter(words)),
         "alter" if let Some(set_schema) = set_schema::parse(&words) => Some(set_schema),
         "alter" if words.take_word("sequence") => Some(alter_sequence::parse(words)),
@@ -265,4 +306,59 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         }
         _ => None,
     }
+}
+
+/// CLUSTER [VERBOSE].
+fn is_bare_cluster(first: &str, words: &Words<'_>) -> bool {
+    let mut words = words.clone();
+    words.take_word("verbose");
+    first == "cluster" && words.is_at_end()
+}
+
+/// DROP INDEX CONCURRENTLY, of which these words are taken already.
+fn parse_drop_index(words: &mut Words<'_>) -> Result<Own, SqlError> {
+    let if_exists = words.take_words(&["if", "exists"]);
+    let mut names = vec![object_name(words)?];
+    while words.take(&Token::Comma) {
+        names.push(object_name(words)?);
+    }
+    let cascade = words.take_word("cascade");
+    if !cascade {
+        words.take_word("restrict");
+    }
+    words.expect_end()?;
+    Ok(Own::DropIndexApart { if_exists, names, cascade })
+}
+
+/// REINDEX, of which the first word is taken already.
+fn parse_reindex(words: &mut Words<'_>) -> Result<Own, SqlError> {
+    if words.take(&Token::LParen) {
+        loop {
+            let is_known = words.take_word("verbose") || words.take_word("concurrently");
+            if !is_known && !words.take_word("tablespace") {
+                return Err(words.unexpected());
+            }
+            // A value, if there is one.
+            if !matches!(words.peek(), Some(Token::Comma | Token::RParen)) {
+                words.next();
+            }
+            if !words.take(&Token::Comma) {
+                break;
+            }
+        }
+        if !words.take(&Token::RParen) {
+            return Err(words.unexpected());
+        }
+    }
+    let kind = ["table", "index", "schema", "database", "system"].into_iter().find(|kind| words.take_word(kind));
+    let Some(kind) = kind else { return Err(words.unexpected()) };
+    words.take_word("concurrently");
+    let reindexed = match kind {
+        "table" => Reindexed::Table(object_name(words)?),
+        "index" => Reindexed::Index(object_name(words)?),
+        "schema" => Reindexed::Schema(words.name()?),
+        _ => Reindexed::Database(words.name()?),
+    };
+    words.expect_end()?;
+    Ok(Own::Reindex(reindexed))
 }

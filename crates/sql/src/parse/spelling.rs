@@ -17,6 +17,11 @@
 //! | `CREATE … TABLESPACE pg_default` | without it: it is the one |
 //! | `FETCH FIRST (a) ROWS ONLY` | `LIMIT (a)` |
 //! | `FETCH FIRST (1) ROWS WITH TIES` | `FETCH FIRST 1 ROWS WITH TIES` |
+//! | `national character varying(3)`, `nchar(3)` as types | `character varying(3)`, `char(3)` |
+//! | `int ARRAY`, `varchar(3) ARRAY[4]` | `int[]`, `varchar(3)[4]` |
+//! | `CREATE INDEX ON ONLY t` | without ONLY |
+//!
+//! Clauses of CREATE TABLE and ALTER TABLE are in [`crate::parse::table`].
 //!
 //! What is put in has the place of what it is for, so positions in errors stay those of the text.
 
@@ -76,6 +81,9 @@ fn concerns(token: &Token) -> bool {
                 | Keyword::FETCH
                 | Keyword::TABLESPACE
                 | Keyword::OPERATOR
+                | Keyword::ARRAY
+                | Keyword::NATIONAL
+                | Keyword::NCHAR
         ) || ["variadic", "abort"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
 }
 
@@ -97,7 +105,7 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Sq
     while at < tokens.len() {
         at += out.take(&tokens[at..]);
     }
-    Ok(out.tokens)
+    crate::parse::table::known(out.tokens)
 }
 
 struct Rewritten {
@@ -182,7 +190,8 @@ impl Rewritten {
             return 3;
         }
         if is(0, "only")
-            && self.is_before(0, &["from", "join", "update", "using"])
+            && (self.is_before(0, &["from", "join", "update", "using"])
+                || self.is_before(0, &["on"]) && self.is_index())
             && matches!(rest.get(1).map(|next| &next.token), Some(Token::Word(_) | Token::LParen))
         {
             return 1;
@@ -227,6 +236,19 @@ impl Rewritten {
         {
             return 2;
         }
+        if is(0, "national") && (is(1, "character") || is(1, "char")) {
+            return 1;
+        }
+        if is(0, "nchar") && self.is_type_place() {
+            self.tokens.push(word("char", span));
+            return 1;
+        }
+        if is(0, "array") && self.is_type_before() {
+            if !has(1, &Token::LBracket) {
+                self.tokens.extend([of(Token::LBracket, span), of(Token::RBracket, span)]);
+            }
+            return 1;
+        }
         if is(0, "operator")
             && has(1, &Token::LParen)
             && is(2, "pg_catalog")
@@ -264,6 +286,77 @@ impl Rewritten {
         }
         self.tokens.push(rest[0].clone());
         1
+    }
+
+    /// Whether the statement is CREATE INDEX.
+    fn is_index(&self) -> bool {
+        self.begins_with(&["create"])
+            && self.tokens[self.first..].iter().skip(1).take(2).any(|token| is_word(&token.token, "index"))
+    }
+
+    /// Whether a type stands here: behind `::`, or behind the name of a column that is defined.
+    fn is_type_place(&self) -> bool {
+        // `ADD nchar int`, `DROP nchar`: the name of a column.
+        const NO_NAMES: [&str; 8] = ["add", "alter", "as", "column", "drop", "exists", "rename", "select"];
+        if self.before(0) == Some(&Token::DoubleColon) {
+            return true;
+        }
+        self.begins_with(&["create", "alter"])
+            && matches!(self.before(0), Some(Token::Word(_)))
+            && !self.is_before(0, &NO_NAMES)
+            && (matches!(self.before(1), Some(Token::LParen | Token::Comma))
+                || self.is_before(1, &["add", "column", "exists"])
+                || self.is_before(0, &["type"]))
+    }
+
+    /// Whether a type is what stands before: its name, and maybe its length.
+    fn is_type_before(&self) -> bool {
+        // A constructor, ARRAY[1], stands behind none of these.
+        const TYPES: [&str; 34] = [
+            "bigint",
+            "bit",
+            "bool",
+            "boolean",
+            "bpchar",
+            "bytea",
+            "char",
+            "character",
+            "cidr",
+            "date",
+            "decimal",
+            "float",
+            "float4",
+            "float8",
+            "inet",
+            "int",
+            "int2",
+            "int4",
+            "int8",
+            "integer",
+            "interval",
+            "json",
+            "jsonb",
+            "numeric",
+            "precision",
+            "real",
+            "smallint",
+            "text",
+            "time",
+            "timestamp",
+            "timestamptz",
+            "uuid",
+            "varchar",
+            "varying",
+        ];
+        if self.is_before(0, &TYPES) || self.is_before(0, &["zone"]) && self.is_before(1, &["time"]) {
+            return true;
+        }
+        let back = match (self.before(0), self.before(2), self.before(4)) {
+            (Some(Token::RParen), Some(Token::LParen), _) => 3,
+            (Some(Token::RParen), Some(Token::Comma), Some(Token::LParen)) => 5,
+            _ => return false,
+        };
+        matches!(self.before(1), Some(Token::Number(..))) && self.is_before(back, &TYPES)
     }
 
     /// Whether TABLE here begins a query.
@@ -315,6 +408,24 @@ mod tests {
             ("a OPERATOR(pg_catalog.=) ANY (b)", "a = ANY ( b )"),
             ("CREATE INDEX i ON t (a) TABLESPACE pg_default WHERE b", "CREATE INDEX i ON t ( a ) WHERE b"),
             ("FETCH NEXT (3) ROWS WITH TIES", "FETCH NEXT 3 ROWS WITH TIES"),
+            (
+                "CREATE TABLE t (a national character varying(3), nchar nchar(2), PRIMARY KEY (nchar))",
+                "CREATE TABLE t ( a character varying ( 3 ) , nchar char ( 2 ) , PRIMARY KEY ( nchar ) )",
+            ),
+            (
+                "ALTER TABLE t ADD nchar int, ADD b nchar, DROP nchar",
+                "ALTER TABLE t ADD nchar int , ADD b char , DROP nchar",
+            ),
+            ("SELECT nchar, a::nchar(3) FROM t", "SELECT nchar , a :: char ( 3 ) FROM t"),
+            (
+                "SELECT a::int ARRAY, b::numeric(3,2) array[4], ARRAY[1], f(2) || ARRAY[3]",
+                "SELECT a :: int [ ] , b :: numeric ( 3 , 2 ) [ 4 ] , ARRAY [ 1 ] , f ( 2 ) || ARRAY [ 3 ]",
+            ),
+            (
+                "CREATE INDEX i ON ONLY t (a); CREATE TABLE t (a) AS SELECT 1",
+                "CREATE INDEX i ON t ( a ) ; \
+                CREATE TABLE t ( a resurgam$column ) AS SELECT 1",
+            ),
         ] {
             let tokens = known_text(text).expect("tokens");
             let tokens = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));

@@ -61,6 +61,9 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
         clause: Clause,
     ) -> Result<Bound> {
+        if *op == BinaryOperator::Overlaps {
+            return self.overlaps(left, right, scope, clause);
+        }
         let span = left.span();
         let (Some(l), Some(r)) = (row(left), row(right)) else {
             return self.row_beside_value(left, op, right, scope, clause);

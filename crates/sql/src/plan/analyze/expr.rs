@@ -197,11 +197,39 @@ impl Analyzer<'_> {
 
     /// An expression.
     pub(super) fn expr(&mut self, expr: &ast::Expr, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
+        if let ast::Expr::BinaryOp { left, op: BinaryOperator::Overlaps, right } = expr {
+            return self.nested(|this| this.overlaps(left, right, scope, clause));
+        }
         // Long chains of one operator are deep on the left: they are followed without recursion.
         if let ast::Expr::BinaryOp { .. } = expr {
             return self.chain(expr, scope, clause);
         }
         self.nested(|this| this.expr_inner(expr, scope, clause))
+    }
+
+    /// `(a, b) OVERLAPS (c, d)`, which is a function of four values.
+    pub(super) fn overlaps(
+        &mut self,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = left.span().union(&right.span());
+        let mut args = Vec::with_capacity(4);
+        for (side, row) in [("left", left), ("right", right)] {
+            let Some(values) = super::condition::row(row) else {
+                return Err(self.at(SqlError::syntax("syntax error at or near \"OVERLAPS\""), row.span()));
+            };
+            if values.len() != 2 {
+                let message = format!("wrong number of parameters on {side} side of OVERLAPS expression");
+                return Err(self.at(SqlError::syntax(message), row.span()));
+            }
+            for value in values {
+                args.push(self.expr(value, scope, clause)?);
+            }
+        }
+        self.call("overlaps", args, span)
     }
 
     fn expr_inner(&mut self, expr: &ast::Expr, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {

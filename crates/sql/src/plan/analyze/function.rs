@@ -486,7 +486,11 @@ impl Analyzer<'_> {
                     .with_hint("Provide a non-null record argument, or call the function in the FROM clause using a column definition list.");
                 return Err(self.at(error, span));
             }
-            let Some(columns) = self.columns_of_records(name, &typed)? else {
+            let columns = match name {
+                "pg_get_keywords" => Some(self.keywords()?),
+                _ => self.columns_of_records(name, &typed)?,
+            };
+            let Some(columns) = columns else {
                 return unknown(format!("the result of {name}"));
             };
             let record = self.record(columns.clone(), span)?;
@@ -592,6 +596,7 @@ impl Analyzer<'_> {
                     Ok(Bound::with_data(expr, result, data))
                 }
                 "regexp_split_to_table"
+                | "string_to_table"
                 | "regexp_matches"
                 | "pg_listening_channels"
                 | "jsonb_array_elements"
@@ -613,6 +618,9 @@ impl Analyzer<'_> {
                 }
                 _ => unknown(format!("the set-returning function {name}")),
             };
+        }
+        if matches!(name, "array_to_json" | "row_to_json") && args.len() == 2 {
+            return self.json_in_lines(args, span);
         }
         if let Some(bound) = self.json_call(name, args.clone(), span)? {
             return Ok(bound);
@@ -652,6 +660,37 @@ impl Analyzer<'_> {
         let _ = span;
         let (expr, data) = self.call_udf(&function, args)?;
         self.of_type(expr, data, result)
+    }
+
+    /// `array_to_json` and `row_to_json` with a second argument: whether elements or fields are on lines of their own.
+    fn json_in_lines(&mut self, args: Vec<Bound>, span: Span) -> Result<Bound> {
+        let fields = args.into_iter().zip(["value", "lines"]).map(|(arg, name)| (name.to_owned(), arg)).collect();
+        let record = self.record(fields, span)?;
+        let json = self.call_named("pg_json_lines_zoned", vec![record], Type::of(oid::JSON))?;
+        Ok(json.at(span))
+    }
+
+    /// The columns of `pg_get_keywords`, each a set.
+    fn keywords(&mut self) -> Result<Vec<(String, Bound)>> {
+        let columns = [
+            ("word", oid::TEXT),
+            ("catcode", oid::CHAR),
+            ("barelabel", oid::BOOL),
+            ("catdesc", oid::TEXT),
+            ("baredesc", oid::TEXT),
+        ];
+        let mut out = Vec::with_capacity(columns.len());
+        for (name, ty) in columns {
+            let function = format!("pg_keywords_{name}");
+            let Some(udf) = self.names.state.scalar_functions().get(function.as_str()).cloned() else {
+                return unknown("pg_get_keywords");
+            };
+            let (list, data) = self.call_udf(&udf, Vec::new())?;
+            let DataType::List(item) = &data else { return unknown("this set-returning function") };
+            let expr = Expr::Unnest(Unnest { expr: Box::new(list), outer: false });
+            out.push((name.to_owned(), Bound::with_data(expr, Type::of(ty), item.data_type().clone())));
+        }
+        Ok(out)
     }
 
     /// Functions that PostgreSQL does not have.

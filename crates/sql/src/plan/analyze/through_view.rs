@@ -194,6 +194,7 @@ impl Analyzer<'_> {
         }
         checks.reverse();
         let names = columns.iter().map(|column| column.name.clone()).zip(places).collect();
+        super::bound::note_origin(&mut columns, relation_oid(outermost.id));
         target.item = Item {
             name: Some(shown),
             schema,
