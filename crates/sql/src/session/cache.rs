@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn entries_go_by_their_weight_and_age() {
         let cache = StatementCache { bytes_max: 1000, ..StatementCache::new() };
-        let path = cache.path_id(5, &SearchPath::stored());
+        let path = cache.path_id(5, Styles::default(), &SearchPath::stored());
         let kept = |text: &str| cache.get(text, path, &[], 1).is_some();
         for text in ["a", "b", "c", "d"] {
             cache.put(text, path, &[], &statement(text, 125));
@@ -208,10 +208,15 @@ mod tests {
         assert_eq!((before.kept, before.kept_bytes - 100), (after.kept, after.kept_bytes));
         assert!(cache.get("a", path, &[], 2).is_none() && cache.get("a", path, &[23], 1).is_none());
         // Another path; and the same one again.
-        for other in [cache.path_id(5, &Arc::new(SearchPath::of("x", ""))), cache.path_id(7, &SearchPath::stored())] {
+        let other = Styles { order: crate::pg::styles::DateOrder::Dmy, ..Styles::default() };
+        for other in [
+            cache.path_id(5, Styles::default(), &Arc::new(SearchPath::of("x", ""))),
+            cache.path_id(7, Styles::default(), &SearchPath::stored()),
+            cache.path_id(5, other, &SearchPath::stored()),
+        ] {
             assert!(cache.get("a", other, &[], 1).is_none());
         }
-        assert_eq!(cache.path_id(5, &Arc::new(SearchPath::of("public", ""))), path);
+        assert_eq!(cache.path_id(5, Styles::default(), &Arc::new(SearchPath::of("public", ""))), path);
         assert_eq!(after.evicted, 3);
     }
 }
