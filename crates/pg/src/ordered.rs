@@ -407,8 +407,9 @@ pub fn send(ty: OrderedType, stored: &[u8]) -> Result<Vec<u8>, SqlError> {
     match ty {
         OrderedType::TimeTz(_) => Ok(timetz::TimeTz::of_stored(stored)?.send().to_vec()),
         OrderedType::Bit(_) | OrderedType::VarBit(_) => Ok(bits::send(&bits::from_stored(stored)?)),
+        OrderedType::OneChar => Ok(vec![cast::char_byte(text_of(stored)?)]),
         // As they are sent.
-        OrderedType::Oid | OrderedType::Name | OrderedType::OneChar => Ok(stored.to_vec()),
+        OrderedType::Oid | OrderedType::Name => Ok(stored.to_vec()),
         _ => match Kind::of(ty) {
             Some(kind) => Ok(Range::of_stored(kind, stored)?.send(kind)),
             None => network::send(ty, stored),

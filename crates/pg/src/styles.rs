@@ -87,6 +87,9 @@ impl Styles {
             }
         }
         let mut by_default = false;
+        if value.trim().is_empty() {
+            return Ok(self);
+        }
         for word in value.split(',').map(str::trim) {
             let word = word.trim_matches(|c| c == '\'' || c == '"').to_ascii_lowercase();
             if word.is_empty() || word.contains(|c: char| c.is_ascii_whitespace()) {

@@ -10,6 +10,7 @@ use super::datetime::{received_date, received_timestamp};
 use super::{check_json, parse_array, utf8};
 use crate::datetime::DAY_US;
 use crate::encode::uuid_text;
+use crate::functions::cast::{NAME_BYTES, one_byte};
 use crate::functions::numeric::column::numeric_error;
 use crate::ordered;
 use crate::types::{UTC, field_of_oid, oid, type_by_oid};
@@ -60,7 +61,9 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
             let value = Numeric::from_wire(bytes, None).map_err(numeric_error)?;
             ScalarValue::LargeBinary(Some(value.encoded()))
         }
-        oid::TEXT | oid::VARCHAR | oid::NAME | oid::CHAR | oid::UNKNOWN | oid::CSTRING => {
+        oid::CHAR => ScalarValue::Utf8View(Some(one_byte(fixed::<1>(bytes, ty)?[0]))),
+        oid::NAME if bytes.len() > NAME_BYTES => return Err(SqlError::new("42622", "identifier too long")),
+        oid::TEXT | oid::VARCHAR | oid::NAME | oid::UNKNOWN | oid::CSTRING => {
             ScalarValue::Utf8View(Some(utf8(bytes)?.to_owned()))
         }
         oid::BPCHAR => ScalarValue::Utf8View(Some(utf8(bytes)?.trim_end_matches(' ').to_owned())),

@@ -15,6 +15,7 @@ use super::text::*;
 use resurgam_engine::OrderedType;
 
 use crate::datetime::{Zone, days_to_engine, us_to_engine};
+use crate::functions::cast::char_byte;
 use crate::functions::numeric::column::numeric_error;
 use crate::ordered;
 use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, field_oid, oid};
@@ -99,6 +100,8 @@ pub(super) enum TextKind {
     Bits,
     /// A path: in binary behind a version.
     Path,
+    /// `"char"`: one byte in binary.
+    OneByte,
 }
 
 /// A time unit as a factor to microseconds.
@@ -143,6 +146,7 @@ impl<'a> Cell<'a> {
             oid::UUID => TextKind::Uuid,
             oid::BIT | oid::VARBIT => TextKind::Bits,
             oid::JSONPATH => TextKind::Path,
+            oid::CHAR => TextKind::OneByte,
             _ => TextKind::Plain,
         };
         let data = match array.data_type() {
@@ -449,6 +453,7 @@ pub(super) fn put_str_binary(out: &mut BytesMut, value: &str, kind: TextKind) ->
         TextKind::Plain | TextKind::Padded(_) => put_str(out, value, kind),
         TextKind::Uuid => out.put_slice(&crate::decode::parse_uuid(value)?),
         TextKind::Bits => out.put_slice(&crate::bits::send(value)),
+        TextKind::OneByte => out.put_u8(char_byte(value)),
         TextKind::Path => {
             out.put_u8(1);
             out.put_slice(value.as_bytes());

@@ -151,7 +151,8 @@ impl PgCast {
             return interval_of(array, typmod);
         }
         let out = cast_array(array, target, self.oid, &zone)?;
-        if typmod >= 0
+        let is_cut = matches!(self.oid, oid::NAME_ARRAY | oid::CHAR_ARRAY);
+        if (typmod >= 0 || is_cut)
             && let Some(element) = type_by_oid(self.oid).map(|ty| ty.elem).filter(|elem| *elem != 0)
         {
             return self.fit_elements(&out, element, typmod);

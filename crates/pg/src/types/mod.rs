@@ -343,7 +343,7 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
 pub fn element_field(elem: u32) -> Option<Field> {
     // One form with those of texts, so that what mixes both is of one type; the array's own type says which it is.
     let elem = match elem {
-        oid::VARCHAR | oid::BPCHAR | oid::BIT | oid::VARBIT => oid::TEXT,
+        oid::VARCHAR | oid::BPCHAR | oid::BIT | oid::VARBIT | oid::NAME | oid::CHAR => oid::TEXT,
         elem => elem,
     };
     field_of_oid("item", elem, -1)
@@ -449,7 +449,13 @@ fn compatible(marked: u32, implied: u32) -> bool {
             // Constants of these are put together as texts.
             oid::TEXT_ARRAY => matches!(
                 marked,
-                oid::VARCHAR_ARRAY | oid::BPCHAR_ARRAY | oid::BIT_ARRAY | oid::VARBIT_ARRAY | oid::UUID_ARRAY
+                oid::VARCHAR_ARRAY
+                    | oid::BPCHAR_ARRAY
+                    | oid::BIT_ARRAY
+                    | oid::VARBIT_ARRAY
+                    | oid::UUID_ARRAY
+                    | oid::NAME_ARRAY
+                    | oid::CHAR_ARRAY
             ),
             oid::INT2_ARRAY => marked == oid::INT2VECTOR,
             oid::OID_ARRAY => marked == oid::OIDVECTOR,

@@ -7,14 +7,11 @@
 
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, DropBehavior, Expr,
     ObjectName, RenameTableNameKind, Statement, TableConstraint,
 };
-use resurgam_engine::{
-    CheckSpec, Datum, Direction, IndexSpec, KeyRange, OrderedType, RowBatch, Table, TableChange, Transaction,
-};
+use resurgam_engine::{CheckSpec, Datum, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction};
 
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
 use crate::ddl::{KeyColumns, column_parts, default_text, free_name, full_name, is_relation, name_of, unsupported};
@@ -22,10 +19,9 @@ use crate::dml::check::some_row_breaks;
 use crate::dml::find_column;
 use crate::dml::foreign::{Depends, ForeignParts};
 use crate::exec::bridge::RowColumns;
-use crate::pg::datetime::Zone;
-use crate::pg::encode::{put_date, put_timestamp, put_timestamptz};
+use crate::pg::decode::scalar_text;
+use crate::pg::encode::TextStyle;
 use crate::pg::errors;
-use crate::pg::ordered::{self, stored_of_scalar};
 use crate::pg::styles::{self, Styles};
 use crate::plan::expression::{
     Place, TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times,
@@ -503,7 +499,7 @@ impl Session {
     pub(super) async fn fix_times(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
         for call in written_times(expr) {
             let value = self.constant(&format!("SELECT {call}")).await?;
-            if let Some(text) = styles::with(Styles::default(), || plain_text(&value))? {
+            if let Some(text) = styles::with(Styles::default(), || scalar_text(&value, &TextStyle::default()))? {
                 fix_time(expr, &call, &text);
             }
         }
@@ -673,21 +669,4 @@ impl Session {
         self.change(&txn, &table, TableChange::RenameIndex(from, to)).await?;
         Ok(Tag::Fixed("ALTER INDEX"))
     }
-}
-
-/// The text of a date, a time or a range of these that every session reads alike; `None` for other values.
-fn plain_text(value: &ScalarValue) -> Result<Option<String>, SqlError> {
-    for ty in [OrderedType::TstzRange, OrderedType::TsRange, OrderedType::DateRange] {
-        if let Some(stored) = stored_of_scalar(ty, value) {
-            return ordered::to_text(ty, &stored, &Zone::Utc).map(Some);
-        }
-    }
-    let mut text = bytes::BytesMut::new();
-    match value {
-        ScalarValue::TimestampMicrosecond(Some(us), Some(_)) => put_timestamptz(&mut text, *us, &Zone::Utc),
-        ScalarValue::TimestampMicrosecond(Some(us), None) => put_timestamp(&mut text, *us),
-        ScalarValue::Date32(Some(days)) => put_date(&mut text, *days),
-        _ => return Ok(None),
-    }
-    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
 }

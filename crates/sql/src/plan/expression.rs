@@ -310,7 +310,8 @@ pub(crate) fn rename_column(expr: &mut ast::Expr, from: &str, to: &str) {
 fn is_of_session(ty: &ast::DataType) -> bool {
     types::arrow_field_from_sql(ty).is_ok_and(|field| {
         let times = [oid::TIMESTAMPTZ, oid::TSTZRANGE, oid::TIMESTAMP, oid::TSRANGE, oid::DATE, oid::DATERANGE];
-        times.contains(&types::field_oid(&field))
+        let arrays = [oid::TIMESTAMPTZ_ARRAY, oid::TIMESTAMP_ARRAY, oid::DATE_ARRAY];
+        times.iter().chain(&arrays).any(|ty| *ty == types::field_oid(&field))
     })
 }
 
@@ -336,6 +337,12 @@ pub(crate) fn zoned_type(ty: &ColumnType) -> Option<&'static str> {
         ColumnType::Ordered(ty @ (OrderedType::TstzRange | OrderedType::TsRange | OrderedType::DateRange)) => {
             Some(ty.name())
         }
+        ColumnType::Array(element) => match element.column_type() {
+            ColumnType::TimestampTz(_) => Some("timestamptz[]"),
+            ColumnType::Timestamp(_) => Some("timestamp[]"),
+            ColumnType::Date => Some("date[]"),
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -247,9 +247,11 @@ impl OptimizerRule for AboveGroups {
     }
 }
 
-/// Whether a volatile condition of these rows stays above what makes them: of several rows one, or of each a value by the others.
+/// Whether a volatile condition of these rows stays above what makes them: of several rows one, of each a value by the others, or of one
+/// several (sets, LATERAL).
 fn keeps_above(plan: &LogicalPlan) -> bool {
-    matches!(plan, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_))
+    use LogicalPlan as P;
+    matches!(plan, P::Aggregate(_) | P::Distinct(_) | P::Window(_) | P::Extension(_) | P::Unnest(_))
 }
 
 /// A condition with volatile parts of a join's rows: each part that reads one side alone is asked of that side's rows, once for each, as
