@@ -230,6 +230,33 @@ impl Database {
         self.inner().gates.waiting().into_iter().find_map(waiting)
     }
 
+    /// Declares a device dead of which too many pages cannot be read, although most can: only where another one is there to take its place, and all is there
+    /// that is needed for that. In its own place nothing would be won, and what can still be read be lost.
+    fn look_at_failing_devices(&self) {
+        let inner = self.inner();
+        for (file, why) in inner.pool.failing_devices() {
+            let Some(spare) = self.spare_for(file) else { continue };
+            let fits = || -> Result<()> {
+                drop(self.restore_material()?);
+                self.look_for_room(file, &spare)?;
+                match file {
+                    0 => self.take_spare(&spare).map(drop),
+                    _ => inner.vfs.make_folder(&spare),
+                }
+            };
+            match fits() {
+                Ok(()) => drop(inner.pool.fail_device(file, &why)),
+                Err(error) => {
+                    tracing::warn!(
+                        "{}; the device goes on, since no replacement could be made: {error}",
+                        why.message()
+                    );
+                    inner.pool.forget_unread(file);
+                }
+            }
+        }
+    }
+
     /// Makes replacements for the devices that are dead. Nothing is done where none is.
     ///
     /// # Errors
@@ -239,6 +266,7 @@ impl Database {
         if let Some((file, why)) = inner.pool.restoring().and_then(|restoring| restoring.take_failed_write()) {
             inner.pool.fail_device(file, &why);
         }
+        self.look_at_failing_devices();
         // The data first: what replaces the version store is noted beside it, and may find that it is dead as well.
         let mut dead = inner.pool.dead_devices();
         dead.sort_unstable_by_key(|(file, _)| *file);

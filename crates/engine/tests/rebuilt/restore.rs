@@ -610,6 +610,64 @@ fn many_pages_that_cannot_be_read() -> Result<()> {
     Ok(())
 }
 
+/// The same, and nothing can take the device's place: there is no spare folder, it holds something else, or has no room. The device goes on, and what can
+/// be read of it stays. Once there is a place, it is taken.
+#[test]
+fn many_pages_that_cannot_be_read_and_no_place() -> Result<()> {
+    for (nth, background) in [(0, false), (1, false), (2, false), (0, true), (1, true)] {
+        let kind = Kind { spare: nth > 0, ..KINDS[0] };
+        let sim = machine(29)?;
+        let mut model = Model::new(29);
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        model.work(&db)?;
+        db.archive_now()?;
+        db.close()?;
+        drop(db);
+        let db = open_with(&sim, Options { background, ..options(kind) })?;
+        let data = Path::new(DIR).join("data");
+        let holiday = Path::new(SPARE).join("holiday");
+        match nth {
+            1 => {
+                sim.make_folder(Path::new(SPARE))?;
+                sim.open(&holiday, OpenMode::Create)?.sync()?;
+            }
+            2 => {
+                sim.make_folder(Path::new(SPARE))?;
+                let small_disk = Some(("/disk5".into(), 1 << 20));
+                sim.set_faults(resurgam_vfs::FaultPlan { small_disk, ..Default::default() });
+            }
+            _ => {}
+        }
+        let pages = sim.open(&data, OpenMode::ReadOnly)?.len()? / PAGE as u64;
+        let unreadable = || sim.make_unreadable(&data, 100 * PAGE as u64..pages * PAGE as u64);
+        unreadable()?;
+        for _ in 0..3 {
+            model.check(&db, "a dying device")?;
+            db.replace_dead_devices()?;
+            model.work(&db)?;
+            db.write_back()?;
+            db.checkpoint()?;
+        }
+        assert!(db.restore_status().is_none() && db.stats().pool.unreadable_pages > 64, "{:?}", db.stats().pool);
+        assert!(!sim.exists(&Path::new(SPARE).join("data"))?);
+        if nth > 0 {
+            match nth {
+                1 => sim.remove(&holiday)?,
+                _ => sim.set_faults(Default::default()),
+            }
+            unreadable()?;
+            look(&db, &mut model, "there is a place")?;
+            db.replace_dead_devices()?;
+            assert!(sim.exists(&Path::new(SPARE).join("data"))?, "{:?}", db.stats().pool);
+            db.finish_restore()?;
+        }
+        model.check(&db, "in the end")?;
+        db.close()?;
+    }
+    Ok(())
+}
+
 /// The device of the spare folder is smaller than the data: an operator is told so, and nothing is changed; a replacement that has to be made is not
 /// begun, what is in memory is served on, and it is made once there is room.
 #[test]
