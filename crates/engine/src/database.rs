@@ -307,7 +307,7 @@ impl Database {
             vfs.remove(&paths.creating)?;
         }
         let creating = creating && !is_made;
-        if !creating && !has_control && taken.is_none() {
+        if !creating && !has_control && !was_set_aside && taken.is_none() {
             has_control = begin::control_from_log_folder(&vfs, dir, &paths.control, &options)?;
         }
         if !creating && (has_control || was_set_aside) && taken.is_none() && options.pages.is_none() {

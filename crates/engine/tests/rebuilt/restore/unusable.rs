@@ -45,14 +45,20 @@ fn bytes(sim: &SimVfs, path: &Path) -> Result<Vec<u8>> {
 
 /// A machine after a power loss, with work in the archive and behind it.
 fn crashed(seed: u64, kind: Kind) -> Result<(SimVfs, Model)> {
+    crashed_with(seed, &options(kind))
+}
+
+fn crashed_with(seed: u64, with: &Options) -> Result<(SimVfs, Model)> {
     let sim = machine(seed)?;
     let mut model = Model::new(seed);
-    let db = open(&sim, kind)?;
+    let db = open_with(&sim, with.clone())?;
     model.fill(&db)?;
     for round in 0..6 {
         model.work(&db)?;
         if round == 3 {
-            db.archive_now()?;
+            if with.archive.is_some() {
+                db.archive_now()?;
+            }
             while db.write_back()? > 0 {}
             db.checkpoint()?;
         }
@@ -86,19 +92,23 @@ fn goes_on(mut sim: SimVfs, kind: Kind, model: &mut Model) -> Result<()> {
 
 /// Power is lost at every call in turn that changes something at such a start; the next one has everything.
 fn crashes_on_the_way(sim: &SimVfs, kind: Kind, model: &Model) -> Result<()> {
+    crashes_on_the_way_with(sim, &options(kind), model)
+}
+
+fn crashes_on_the_way_with(sim: &SimVfs, with: &Options, model: &Model) -> Result<()> {
     let mut lost = 0;
     for step in 1..200 {
         let (sim, mut model) = (sim.fork(step), model.copy(step));
         crash_at(&sim, step);
-        let opened = open(&sim, kind);
+        let opened = open_with(&sim, with.clone());
         let over = !sim.power_lost();
         if let Err(error) = &opened {
-            assert!(!over, "{kind:?} {step}: {error}");
+            assert!(!over, "{with:?} {step}: {error}");
         }
         drop(opened);
         lost += u64::from(!over);
         let sim = if step % 3 == 0 { sim.kill() } else { sim.crash() };
-        let db = open(&sim, kind)?;
+        let db = open_with(&sim, with.clone())?;
         model.check(&db, "after a crash on the way")?;
         if over || step % 5 == 0 {
             model.work(&db)?;
@@ -209,6 +219,11 @@ fn the_control_file() -> Result<()> {
         let sim = sim.fork(8);
         damage(&sim, &at("control"), Damage::Overwritten)?;
         crashes_on_the_way(&sim, kind, &model)?;
+        // Without an archive, as ever.
+        let with = Options { archive: None, ..options(kind) };
+        let (sim, model) = crashed_with(seed as u64 + 76, &with)?;
+        damage(&sim, &at("control"), Damage::Overwritten)?;
+        crashes_on_the_way_with(&sim, &with, &model)?;
     }
     Ok(())
 }
