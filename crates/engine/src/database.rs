@@ -427,6 +427,7 @@ impl Database {
             made_of: lineage.as_ref().and_then(|lineage| lineage.source()),
             next_epoch,
             unusable_data: unusable_data.as_ref(),
+            log_end: analysis.end.lsn,
             instead_of,
         };
         page_service::check(&vfs, dir, &options, &control, origin.is_some())?;

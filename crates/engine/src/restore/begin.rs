@@ -10,9 +10,10 @@
 //! | one of these files is there, and of no use | `unusable.rs` says when it is set aside, and made as one that is missing |
 //!
 //! # Order
-//! The archive is looked at before anything is made. `restore` is durable before a sparse file has its name. A crash at
+//! The archive is looked at before anything is made, also whether it can go on with the log. `restore` is durable before a sparse file has its name. A crash at
 //! any step leaves what the next open begins anew or goes on with.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +33,9 @@ use super::origin::Origin;
 use super::parent::ParentSource;
 use super::room::{self, Wanted};
 use super::unusable::{is_of_no_use, read_patiently, set_aside};
+use crate::archiver::check_positions;
 use crate::backup_places::Backups;
+use crate::history;
 use crate::options::{Options, StoreHandle};
 use crate::version_file::{self, REPLACEMENT};
 
@@ -214,6 +217,8 @@ pub(crate) struct Missing<'a> {
     pub next_epoch: u32,
     /// Why the data file, which is there, is of no use.
     pub unusable_data: Option<&'a Error>,
+    /// Where the log ends.
+    pub log_end: Lsn,
     /// The folder whose place this one takes, because its device is dead.
     pub instead_of: Option<&'a Path>,
 }
@@ -249,6 +254,9 @@ impl Missing<'_> {
             let store = store_at(self.vfs, self.dir, archive, self.options.archive_store.as_ref())?;
             let view = Archive::open_view(store, Some(id))?;
             let segment_bytes = self.control.segment_bytes;
+            if let Some(view) = view.as_ref().filter(|view| view.end().is_some()) {
+                self.look_at_archive(view, archive)?;
+            }
             let begins = log_begins(self.vfs, self.log, segment_bytes, parent.as_ref())?;
             self.look_for_room(data, version.as_ref())?;
             material(self.vfs, self.dir, self.options, id, view, segment_bytes, begins, parent.as_ref())
@@ -301,6 +309,22 @@ impl Missing<'_> {
             write_data_place(self.vfs, self.log, &full(self.dir))?;
         }
         Ok(Some(next))
+    }
+
+    /// That the archive can go on with the log, as it is asked when both are open: by then it would be too late.
+    fn look_at_archive(&self, view: &Arc<View>, archive: &str) -> Result<()> {
+        let place = format!("the archive \"{}\"", Place::of(self.dir, archive)?);
+        let segment_bytes = self.control.segment_bytes.max(1);
+        let names = self.vfs.list(self.log)?;
+        let segments: BTreeSet<u64> = names.iter().filter_map(|name| segment_number_of(name)).collect();
+        // Those that are connected with its end count: a crash may have left older ones.
+        let end = self.log_end.0 / segment_bytes;
+        let last = if segments.contains(&end) { end } else { end.saturating_sub(1) };
+        let older = (0..last).rev().take_while(|number| segments.contains(number)).last();
+        let first = older.unwrap_or(last);
+        check_positions(view, &place, Lsn(first * segment_bytes), self.log_end)?;
+        let has = |number: u64| (first..=last).contains(&number);
+        history::is_of_folder(view, &place, self.vfs, self.log, segment_bytes, has).map(drop)
     }
 
     /// That there is room for the files that are to be made. Those that are set aside keep theirs.

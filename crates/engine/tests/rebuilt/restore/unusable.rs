@@ -192,6 +192,81 @@ fn what_cannot_be_made_again_is_left() -> Result<()> {
     Ok(())
 }
 
+/// The archive does not go on with the log: it lacks what was written while the database ran without it, is newer than a log that somebody has put back, or is
+/// of another history. That is found before anything is made.
+#[test]
+fn an_archive_that_does_not_fit_makes_nothing() -> Result<()> {
+    for (nth, kind) in [KINDS[0], KINDS[2]].into_iter().enumerate() {
+        let sim = machine(nth as u64 + 65)?;
+        let mut model = Model::new(nth as u64 + 65);
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        db.archive_now()?;
+        db.close()?;
+        drop(db);
+        let old = sim.fork(1);
+        let without = |sim: &SimVfs, model: &mut Model, rounds: u64, gives_up_log: bool| -> Result<()> {
+            let db = open_with(sim, Options { archive: None, ..options(kind) })?;
+            for _ in 0..rounds {
+                model.work(&db)?;
+                if gives_up_log {
+                    while db.write_back()? > 0 {}
+                    db.checkpoint()?;
+                }
+            }
+            Ok(())
+        };
+        let gap = sim.fork(2);
+        without(&gap, &mut model.copy(1), 40, true)?;
+        // What the archive has was written by this one.
+        let db = open(&sim, kind)?;
+        for _ in 0..4 {
+            model.work(&db)?;
+        }
+        db.archive_now()?;
+        db.close()?;
+        drop(db);
+        let put_back = |from: &SimVfs| -> Result<SimVfs> {
+            let sim = sim.fork(3);
+            for dir in [Path::new(DIR), Path::new(LOG)] {
+                lose(&sim, dir.to_str().unwrap_or_default())?;
+                for name in from.list(dir)? {
+                    let file = sim.open(&dir.join(&name), OpenMode::Create)?;
+                    file.write_at(&bytes(from, &dir.join(&name))?, 0)?;
+                    file.sync()?;
+                }
+                sim.sync_dir(dir)?;
+            }
+            if kind.version_file {
+                let file = sim.open(Path::new(VERSIONS), OpenMode::ReadWrite)?;
+                file.set_len(0)?;
+                file.write_at(&bytes(from, Path::new(VERSIONS))?, 0)?;
+                file.sync()?;
+            }
+            Ok(sim)
+        };
+        let newer = put_back(&old)?;
+        let other = put_back(&old)?;
+        without(&other, &mut model.copy(2), 12, false)?;
+        for (sim, says) in [(gap, "what is in between is lost"), (newer, "old copy"), (other, "another history")] {
+            for file in [at("data"), PathBuf::from(VERSIONS)] {
+                if !sim.exists(&file)? {
+                    continue;
+                }
+                let sim = sim.fork(4);
+                damage(&sim, &file, Damage::Overwritten)?;
+                let before = (bytes(&sim, &file)?, bytes(&sim, &at("control"))?);
+                let (_, text) = refused(&sim, options(kind));
+                assert!(text.contains(file.to_str().unwrap_or_default()), "{text}");
+                assert!(file != at("data") || text.contains(says), "{says}: {text}");
+                assert!(!sim.exists(&at(ORIGIN))? && !sim.exists(&file.with_extension("unusable"))?, "{says}");
+                assert!((bytes(&sim, &file)?, bytes(&sim, &at("control"))?) == before, "{says}: something was changed");
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_control_file() -> Result<()> {
     for (seed, kind) in KINDS.into_iter().enumerate() {
