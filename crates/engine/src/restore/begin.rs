@@ -24,7 +24,7 @@ use resurgam_log::segment_number_of;
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::version_file::{SIZE, VersionFileHeader};
 use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord};
-use resurgam_vfs::{OpenMode, Vfs, replace_by};
+use resurgam_vfs::{Vfs, replace_by};
 use resurgam_xstore::{Access, Place, Store};
 
 use super::device::{full, write_data_place};
@@ -202,7 +202,6 @@ pub(crate) struct Missing<'a> {
     pub vfs: &'a Arc<dyn Vfs>,
     pub dir: &'a Path,
     pub data: &'a Path,
-    pub double_write: &'a Path,
     pub log: &'a Path,
     pub options: &'a Options,
     pub boot: &'a Boot,
@@ -232,12 +231,21 @@ struct MissingVersions {
 }
 
 impl Missing<'_> {
+    /// Whether the data file is to be made. The double-write area has images of its pages then, which are of no use, and of the version store's, which
+    /// may be needed: it is emptied when those are in their places.
+    ///
+    /// # Errors
+    /// That of looking.
+    pub fn makes_data(&self) -> Result<bool> {
+        Ok(self.unusable_data.is_some() || !self.vfs.exists(self.data)?)
+    }
+
     /// Makes what is missing, and returns what is restored then.
     ///
     /// # Errors
     /// Those of the module's head.
     pub fn make(&self, mut origin: Option<Origin>) -> Result<Option<Origin>> {
-        let data = self.unusable_data.is_some() || !self.vfs.exists(self.data)?;
+        let data = self.makes_data()?;
         let version = self.missing_version_file()?;
         if !data && version.is_none() {
             return Ok(origin);
@@ -287,10 +295,6 @@ impl Missing<'_> {
         }
         next.write_with(&marks, marked_by != id, self.vfs, self.dir)?;
         if data {
-            // It protected writes to a file that is gone.
-            let side = self.vfs.open(self.double_write, OpenMode::Create)?;
-            side.set_len(0)?;
-            side.sync()?;
             let page = boot::page(self.boot, self.control.checkpoint)?;
             if let Some(why) = self.unusable_data
                 && self.vfs.exists(self.data)?

@@ -267,6 +267,56 @@ fn an_archive_that_does_not_fit_makes_nothing() -> Result<()> {
     Ok(())
 }
 
+/// The double-write area has images of version pages too: where one of them was torn and the data file is made again, it is used all the same.
+#[test]
+fn torn_version_pages_and_the_boot_page() -> Result<()> {
+    let kind = Kind { no_repair: true, ..KINDS[2] };
+    let mut torn = 0;
+    for seed in 0..6u64 {
+        let (sim, mut model) = crashed(seed + 83, kind)?;
+        let db = open(&sim, kind)?;
+        for _ in 0..3 {
+            model.work(&db)?;
+        }
+        while db.write_back()? > 0 {}
+        drop(db);
+        let area = bytes(&sim, &at("doublewrite"))?;
+        let ids = area[32..].chunks_exact(8).map(|id| PageId(u64::from_le_bytes(id.try_into().unwrap_or_default())));
+        let count = u32::from_le_bytes(area[16..20].try_into().unwrap_or_default());
+        let mut images = Vec::new();
+        for id in ids.take(count as usize).filter(|id| id.file() > 0) {
+            let place = id.in_file() * PAGE as u64;
+            sim.open(Path::new(VERSIONS), OpenMode::ReadWrite)?.write_at(&[0xA5; PAGE / 2], place)?;
+            images.push(place as usize);
+        }
+        torn += images.len();
+        damage(&sim, &at("data"), Damage::Overwritten)?;
+        for step in [None, Some(1 + seed * 4)] {
+            let (mut sim, mut model) = (sim.fork(1), model.copy(seed));
+            if let Some(step) = step {
+                crash_at(&sim, step);
+                drop(open(&sim, kind));
+                sim = sim.crash();
+            }
+            let db = open(&sim, kind)?;
+            let versions = bytes(&sim, Path::new(VERSIONS))?;
+            for place in &images {
+                assert!(
+                    versions[*place..][..PAGE / 2] != [0xA5; PAGE / 2],
+                    "seed {seed}: the page at {place} is still torn"
+                );
+            }
+            model.check(&db, "torn version pages")?;
+            db.finish_restore()?;
+            db.finish_recovery()?;
+            assert_eq!(db.verify()?, Vec::<String>::new());
+            db.close()?;
+        }
+    }
+    assert!(torn > 3, "the schedule has become blind: {torn}");
+    Ok(())
+}
+
 #[test]
 fn the_control_file() -> Result<()> {
     for (seed, kind) in KINDS.into_iter().enumerate() {
