@@ -10,7 +10,8 @@
 //! | one of these files is there, and of no use | `unusable.rs` says when it is set aside, and made as one that is missing |
 //!
 //! # Order
-//! The archive is looked at before anything is made, also whether it can go on with the log. `restore` is durable before a sparse file has its name. A crash at
+//! The archive is looked at before anything is made, also whether it can go on with the log. What is of no use has another name then; from there
+//! on it is missing. `restore` is durable before a sparse file has its name. A crash at
 //! any step leaves what the next open begins anew or goes on with.
 
 use std::collections::BTreeSet;
@@ -278,6 +279,19 @@ impl Missing<'_> {
             found => found?,
         };
         let parent = parent.filter(|_| found.base.parent().is_some());
+        // What is of no use has another name before `restore` says that it is made: a device on which that fails is left as it is.
+        match self.set_versions_aside(version.as_ref()) {
+            Err(error) if !data => {
+                tracing::warn!("the version store cannot be made again: {error}");
+                return Ok(origin);
+            }
+            done => done?,
+        }
+        if let Some(why) = self.unusable_data
+            && self.vfs.exists(self.data)?
+        {
+            set_aside(self.vfs, self.data, why)?;
+        }
 
         // Those of a folder that was made of another database go by that one's.
         let marked_by = origin.as_ref().map_or(id, |origin| origin.database_id);
@@ -296,11 +310,6 @@ impl Missing<'_> {
         next.write_with(&marks, marked_by != id, self.vfs, self.dir)?;
         if data {
             let page = boot::page(self.boot, self.control.checkpoint)?;
-            if let Some(why) = self.unusable_data
-                && self.vfs.exists(self.data)?
-            {
-                set_aside(self.vfs, self.data, why)?;
-            }
             make_file(self.vfs, self.data, page.as_bytes())?;
             tracing::warn!("the data file \"{}\" is restored as its pages are asked for", self.data.display());
         }
@@ -352,6 +361,18 @@ impl Missing<'_> {
         }
     }
 
+    /// Gives the version-store file that is of no use another name, where one is made in its place.
+    fn set_versions_aside(&self, version: Option<&MissingVersions>) -> Result<()> {
+        if let Some(version @ MissingVersions { instead_of: Some((old, why)), path, .. }) = version
+            && self.place_for_versions(version) == *path
+        {
+            // Nobody else has it open.
+            let _lock = self.vfs.lock(old)?;
+            set_aside(self.vfs, old, why)?;
+        }
+        Ok(())
+    }
+
     /// Makes the version-store file, in another place where its device is dead and there is one.
     fn make_versions(&self, version: MissingVersions) -> Result<()> {
         let path = self.place_for_versions(&version);
@@ -372,11 +393,8 @@ impl Missing<'_> {
                     path.display()
                 );
             }
-            Some((old, why)) => {
-                // Nobody else has it open.
-                let _lock = self.vfs.lock(old)?;
-                set_aside(self.vfs, old, why)?;
-            }
+            // It was set aside.
+            Some(_) => {}
             None => {
                 if let (Some(_), Some(folder)) = (self.instead_of, path.parent()) {
                     self.vfs.make_folder(folder)?;

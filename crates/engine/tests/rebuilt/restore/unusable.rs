@@ -1,12 +1,14 @@
 //! Files that are there at a start and of no use: made again from what is elsewhere, where that is there; else refused, with nothing changed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 
 use super::support::*;
 use super::{KINDS, is_whole, live};
+use crate::common::hooked::Hooked;
 
 /// What is wrong with a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -432,6 +434,34 @@ fn the_head_of_the_version_store() -> Result<()> {
     }
     damage(&now, path, Damage::Overwritten)?;
     crashes_on_the_way(&now, kind, &model)
+}
+
+/// The device of a file that is of no use cannot change anything, and no other one is there: each start is refused with what is wrong with the file, and nothing
+/// says that it is made again.
+#[test]
+fn what_cannot_be_set_aside_is_left() -> Result<()> {
+    let kind = KINDS[2];
+    let (sim, mut model) = crashed(84, kind)?;
+    for (file, device) in [(PathBuf::from(VERSIONS), "/disk4"), (at("data"), "/db/main/data")] {
+        let sim = sim.fork(1);
+        damage(&sim, &file, Damage::Unreadable)?;
+        for _ in 0..2 {
+            let disk = Arc::new(Hooked::new(sim.clone(), |_, _| {}).keeping(device));
+            let told = Database::open_with(disk, Path::new(DIR), options(kind), |_| {}).err();
+            let (kind_of, text) = told.map(|error| (error.kind(), error.to_string())).expect("it is refused");
+            assert!(kind_of == ErrorKind::Io && text.contains(file.to_str().unwrap_or_default()), "{text}");
+            assert!(!sim.exists(&at(ORIGIN))?, "{device}");
+        }
+        let mut model = model.copy(1);
+        let db = open(&sim, kind)?;
+        model.check(&db, "it can have another name")?;
+        drop(db);
+        goes_on(sim.crash(), kind, &mut model)?;
+    }
+    // It is well in the end.
+    let db = open(&sim, kind)?;
+    model.check(&db, "nothing was damaged here")?;
+    db.close()
 }
 
 /// A file of another database is nobody's to set aside, nor is one that somebody has only now asked for.
