@@ -458,8 +458,13 @@ impl Missing<'_> {
             }
             // One that is asked for and is not the one that was in use is somebody's mistake.
             let is_its_own = in_use == Some(path) && recorded.as_ref() == Some(path);
+            // Nor is one it that was put there since a device died.
+            let may_be = |why: &Error| {
+                let is_known = || recorded.as_ref() == Some(path) || why.is_of_device() || self.is_of_this(path);
+                is_its_own || (self.instead_of.is_some() && is_known())
+            };
             let why = match is_its_own || self.instead_of.is_some() {
-                true => self.fault_of_versions(path, number),
+                true => self.fault_of_versions(path, number).filter(may_be),
                 false => None,
             };
             return Ok(why.map(|why| MissingVersions {
@@ -469,6 +474,11 @@ impl Missing<'_> {
             }));
         }
         Ok(asked.or(recorded).map(|path| MissingVersions { number, path, instead_of: None }))
+    }
+
+    /// Whether the version-store file at `path` says that it is this database's.
+    fn is_of_this(&self, path: &Path) -> bool {
+        version_file::read_header(self.vfs, path).is_ok_and(|header| header.database_id == self.boot.database_id)
     }
 
     /// What makes the version-store file at `path` one of no use, where it was this database's.

@@ -469,7 +469,7 @@ fn what_cannot_be_set_aside_is_left() -> Result<()> {
 fn a_wrong_version_store_is_refused() -> Result<()> {
     let kind = KINDS[2];
     let path = Path::new(VERSIONS);
-    let (sim, _) = crashed(81, kind)?;
+    let (sim, model) = crashed(81, kind)?;
     let other = machine(82)?;
     let db = open(&other, kind)?;
     db.close()?;
@@ -492,6 +492,23 @@ fn a_wrong_version_store_is_refused() -> Result<()> {
     let (_, text) = refused(&sim_of, Options { version_store_path: Some(elsewhere.into()), ..options(kind) });
     assert!(text.contains(elsewhere), "{text}");
     assert!(!sim_of.exists(Path::new("/disk4/elsewhere.unusable"))?);
+    // Nor where the data's device is dead.
+    let kind = Kind { spare: true, ..kind };
+    for damaged in [true, false] {
+        let sim_of = with(elsewhere)?;
+        if damaged {
+            damage(&sim_of, Path::new(elsewhere), Damage::Overwritten)?;
+        }
+        let before = bytes(&sim_of, Path::new(elsewhere))?;
+        dies(&sim_of, "/db");
+        let (_, text) = refused(&sim_of, Options { version_store_path: Some(elsewhere.into()), ..options(kind) });
+        assert!(text.contains(elsewhere), "{text}");
+        assert!(!sim_of.exists(Path::new("/disk4/elsewhere.unusable"))?);
+        assert!(bytes(&sim_of, Path::new(elsewhere))? == before);
+        // The right one is named, or none.
+        let db = open(&sim_of, kind)?;
+        model.copy(3).check(&db, "without the device")?;
+    }
     Ok(())
 }
 
