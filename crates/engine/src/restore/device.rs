@@ -31,7 +31,7 @@ use super::begin::{CONTROL_COPY, make_file, make_version_file, material};
 use super::lineage;
 use super::maker::FromArchive;
 use super::marks::Marks;
-use super::origin::Origin;
+use super::origin::{ORIGIN, Origin};
 use super::parent::ParentSource;
 use super::room;
 use super::run::{Restore, files_of};
@@ -510,9 +510,13 @@ pub(super) fn clear_spare(
     vfs.keep_private(spare, names.is_empty())?;
     let lock = vfs.lock(&spare.join("lock"))?;
     let own = Origin::read(vfs, spare).ok().flatten().is_some_and(|origin| origin.database_id == *id);
-    // A start has made the control file before it wrote `restore`; what is a database has a data file.
-    let early = ["control", "control.new", LOG_PLACE];
-    let begun = names.iter().all(|name| name.starts_with("restore") || early.contains(&name.as_str()));
+    // A start has made the control file, and noted of which database this one was made, before it wrote `restore`; what is a database has a data file.
+    let early = |name: &str| match name {
+        lineage::PARENT => lineage::read(vfs, spare).ok().flatten().is_some_and(|record| record.database == *id),
+        "control" | "control.new" | LOG_PLACE | "log-place.new" | "parent.resurgam-new" => true,
+        _ => name.starts_with(ORIGIN),
+    };
+    let begun = names.iter().all(|name| early(name));
     let of_this = || {
         let leads_here = |noted: Option<PathBuf>| noted.is_none_or(|noted| full(&spare.join(noted)) == full(log));
         read_log_place(vfs, spare).is_ok_and(leads_here)
@@ -524,8 +528,14 @@ pub(super) fn clear_spare(
             format!("the spare folder \"{}\" is not empty", spare.display()),
         ));
     }
-    for name in names {
+    // The last of them says whose the others are.
+    let is_last = |name: &String| name == ORIGIN;
+    for name in names.iter().filter(|name| !is_last(name)) {
         vfs.remove(&spare.join(name))?;
+    }
+    if names.iter().any(is_last) {
+        vfs.sync_dir(spare)?;
+        vfs.remove(&spare.join(ORIGIN))?;
     }
     Ok(lock)
 }

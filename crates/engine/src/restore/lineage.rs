@@ -66,7 +66,7 @@ pub(crate) fn write(vfs: &Arc<dyn Vfs>, dir: &Path, record: &ParentRecord) -> Re
     make_file(vfs, &dir.join(PARENT), &record.encode()?)
 }
 
-fn read(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<ParentRecord>> {
+pub(super) fn read(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<ParentRecord>> {
     let path = dir.join(PARENT);
     let Some(bytes) = read_small(&**vfs, &path, BYTES_MAX)? else { return Ok(None) };
     ParentRecord::decode(&bytes).map(Some).map_err(|error| {
