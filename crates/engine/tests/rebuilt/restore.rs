@@ -489,6 +489,41 @@ fn a_checkpoint_outlives_the_device() -> Result<()> {
     Ok(())
 }
 
+/// The archive lags when the device dies, by more than the log should hold: the pages that hold it are brought up to date long before all is restored, so that
+/// writers do not wait for that.
+#[test]
+fn what_the_archive_lacks_holds_the_log_for_a_while_only() -> Result<()> {
+    let kind = KINDS[1];
+    let sim = machine(37)?;
+    let mut model = Model::new(37);
+    let db = open_with(&sim, Options { log_bytes_max: 4 << 20, ..options(kind) })?;
+    model.fill(&db)?;
+    db.archive_now()?;
+    while db.write_back()? > 0 {}
+    db.checkpoint()?;
+    let ids: Vec<i64> = (0..30).collect();
+    let begun = db.log_status().flushed;
+    while db.log_status().flushed < Lsn(begun.0 + (6 << 20)) {
+        model.work_on(&db, &ids)?;
+    }
+    // Out of memory with them: they await redo then.
+    model.check(&db, "it lags")?;
+    db.fail_device("data")?;
+    db.archive_now()?;
+    let end = db.log_status().flushed;
+    db.restore_step()?;
+    while db.write_back()? > 0 {}
+    db.checkpoint()?;
+    assert!(db.restore_status().is_some_and(|status| status.restored < status.segments), "{:?}", db.restore_status());
+    let log = db.log_status();
+    assert!(log.oldest > Lsn(end.0 - (2 << 20)), "it is kept from {} on, of {end}, for {}", log.oldest, log.held_by);
+    model.check(&db, "under way")?;
+    db.finish_restore()?;
+    model.check(&db, "restored")?;
+    assert_eq!(db.verify()?, Vec::<String>::new());
+    db.close()
+}
+
 /// The data's device dies while the archive is away: what is in memory is served on, and commits go on; what is not there is an error, not a wrong row. Once the
 /// archive is back all is there, after a restart in between, too.
 #[test]
