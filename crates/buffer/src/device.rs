@@ -2,8 +2,8 @@
 //!
 //! A device is the file of a number: 0 is that of the data file, which the double-write area is beside; the version-store
 //! file's is its own. Where a replacement can be made ([`BufferPool::set_replaceable`]) a failed write or sync declares a
-//! device dead, as does that nothing of it can be read for a while, or that many of its pages cannot within a minute (`source/unread.rs`), and an operator; it stops nobody. Where none can
-//! be made all is as `writeback.rs` says.
+//! device dead, as does that nothing of it can be read for a while, and an operator; it stops nobody. Where none can
+//! be made all is as `writeback.rs` says. That many pages cannot be read within a minute ([`BufferPool::failing_devices`]) the pool only says.
 //!
 //! # The order of a replacement
 //! 1. From when a device is dead no batch is written: no page of it becomes clean any more.
@@ -101,17 +101,23 @@ impl BufferPool {
         true
     }
 
-    /// Declares the device of a file dead of which too many pages could not be read within a short time, one by one. Each was repaired, or its
-    /// reader knows; what it lacks is the device's.
-    pub(crate) fn look_at_unread(&self, file: u64) {
-        if self.sources.unread.is_too_many(file) && self.is_replaceable() {
+    /// The files of which too many pages could not be read within the last minute, one by one, as errors. Each page was repaired, or its reader
+    /// knows; what they have in common is the device. It is not dead: whether it is better declared so, the pool does not know.
+    pub fn failing_devices(&self) -> Vec<(u64, Error)> {
+        let said = |file: u64| {
             let path = self.sources.files.locate(PageId::of_file(file, 1)).map(|(file, _)| file.path().to_path_buf());
             let what = format!(
                 "{UNREADABLE_MAX} pages of \"{}\" could not be read within a minute",
                 path.unwrap_or_default().display()
             );
-            self.device_failed(file, &Error::new(ErrorKind::Io, what));
-        }
+            (file, Error::new(ErrorKind::Io, what))
+        };
+        self.sources.unread.too_many(Instant::now()).into_iter().map(said).collect()
+    }
+
+    /// The pages of the file that could not be read are counted anew.
+    pub fn forget_unread(&self, file: u64) {
+        self.sources.unread.forget(file);
     }
 
     /// A frame cannot be had while a device is dead: waits a moment for its replacement; false: it was waited for long

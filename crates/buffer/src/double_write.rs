@@ -226,10 +226,42 @@ pub fn restore_double_writes(
     log_end: Lsn,
     openings: &Openings,
 ) -> Result<DoubleWriteReport> {
+    if !vfs.exists(data)? {
+        return Ok(DoubleWriteReport::default());
+    }
+    restore_from_area(vfs, Some(data), version, double_write, unclean, log_end, openings)
+}
+
+/// As [`restore_double_writes`], where the data file is another one than that whose pages the area has: it has images of the version-store file's
+/// as well, and nothing else may have them.
+///
+/// # Errors
+/// Those of [`restore_double_writes`].
+pub fn restore_version_double_writes(
+    vfs: &Arc<dyn Vfs>,
+    version: (u64, &Path),
+    double_write: &Path,
+    unclean: bool,
+    log_end: Lsn,
+    openings: &Openings,
+) -> Result<DoubleWriteReport> {
+    restore_from_area(vfs, None, Some(version), double_write, unclean, log_end, openings)
+}
+
+fn restore_from_area(
+    vfs: &Arc<dyn Vfs>,
+    data: Option<&Path>,
+    version: Option<(u64, &Path)>,
+    double_write: &Path,
+    unclean: bool,
+    log_end: Lsn,
+    openings: &Openings,
+) -> Result<DoubleWriteReport> {
     let mut report = DoubleWriteReport::default();
-    if !vfs.exists(double_write)? || !vfs.exists(data)? {
+    if !vfs.exists(double_write)? {
         return Ok(report);
     }
+    let is_of_use = |id: PageId| id.file() != 0 || data.is_some();
     let side = vfs.open(double_write, OpenMode::ReadWrite)?;
     let ids = match DoubleWriteBatch::read(side.as_ref())? {
         DoubleWriteBatch::Whole { ids, .. } => ids,
@@ -243,7 +275,7 @@ pub fn restore_double_writes(
     };
     let mut image = PageBuf::zeroed();
     for (i, id) in ids.iter().enumerate() {
-        if DoubleWriteBatch::read_image(side.as_ref(), i, *id, &mut image)? {
+        if is_of_use(*id) && DoubleWriteBatch::read_image(side.as_ref(), i, *id, &mut image)? {
             let what = || format!("the image of page {id} in \"{}\"", double_write.display());
             if image.lsn() >= log_end {
                 return Err(newer_than_log(&what(), image.lsn(), log_end));
@@ -261,7 +293,7 @@ pub fn restore_double_writes(
         side.write_at(&all[..read], 0)?;
         side.sync()?;
     }
-    let data = vfs.open(data, OpenMode::ReadWrite)?;
+    let data = data.map(|data| vfs.open(data, OpenMode::ReadWrite)).transpose()?;
     let version = match version {
         Some((number, path)) => Some((number, vfs.open(path, OpenMode::ReadWrite)?)),
         None => None,
@@ -269,13 +301,13 @@ pub fn restore_double_writes(
     let mut written = 0;
     let mut current = PageBuf::zeroed();
     for (i, id) in ids.into_iter().enumerate() {
-        if !DoubleWriteBatch::read_image(side.as_ref(), i, id, &mut image)? {
+        if !is_of_use(id) || !DoubleWriteBatch::read_image(side.as_ref(), i, id, &mut image)? {
             continue;
         }
         report.images += 1;
-        let file = match &version {
-            _ if id.file() == 0 => &data,
-            Some((number, file)) if id.file() == *number => file,
+        let file = match (&data, &version) {
+            (Some(data), _) if id.file() == 0 => data,
+            (_, Some((number, file))) if id.file() == *number => file,
             _ => continue, // of a version-store file that was given up
         };
         let offset = id.in_file() * PAGE_SIZE as u64;
@@ -292,7 +324,9 @@ pub fn restore_double_writes(
         }
     }
     if written > 0 {
-        data.sync()?;
+        if let Some(data) = &data {
+            data.sync()?;
+        }
         if let Some((_, file)) = &version {
             file.sync()?;
         }

@@ -55,7 +55,7 @@ mod stats;
 mod sync;
 mod writeback;
 
-pub use double_write::{DoubleWriteBatch, DoubleWriteReport, restore_double_writes};
+pub use double_write::{DoubleWriteBatch, DoubleWriteReport, restore_double_writes, restore_version_double_writes};
 pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
 pub use guide::{Children, Guess};

@@ -521,7 +521,6 @@ impl BufferPool {
                 }
                 None => {
                     let loaded = self.sources.load(page, buf, &self.counters);
-                    self.look_at_unread(page.file());
                     let Err(error) = &loaded else { return (loading, loaded) };
                     if let Err(stopped) = patience::check() {
                         return (loading, Err(stopped));

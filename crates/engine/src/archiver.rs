@@ -220,29 +220,7 @@ impl Archiver {
 
     /// Whether an archive that is not empty can go on with this log.
     fn check(&self, log: &Log, view: &Arc<View>) -> Result<()> {
-        let from = view.end();
-        let (oldest, durable) = (log.oldest_lsn(), log.flushed_lsn());
-        if from < oldest {
-            return Err(Error::new(
-                ErrorKind::NotInPrerequisiteState,
-                format!(
-                    "{} ends at LSN {from}, and the log is kept from LSN {oldest} on only: what is in between is lost to it",
-                    self.place
-                ),
-            )
-            .with_hint("The database ran without it. Name an empty place for a new archive; the old one is good up to there."));
-        }
-        if from > durable {
-            return Err(Error::new(
-                ErrorKind::NotInPrerequisiteState,
-                format!(
-                    "{} ends at LSN {from}, behind the end of the log at LSN {durable}: the log, or the data folder \
-                     with it, is an old copy",
-                    self.place
-                ),
-            )
-            .with_hint("Put the right log there, or name an empty place for a new archive."));
-        }
+        check_positions(view, &self.place, log.oldest_lsn(), log.flushed_lsn())?;
         history::is_of_log(view, &self.place, log)
     }
 
@@ -632,6 +610,28 @@ impl Database {
             }
         }
     }
+}
+
+/// Whether an archive that is not empty can go on with a log that is kept from `oldest` to `durable`, as far as positions say.
+pub(crate) fn check_positions(view: &View, place: &str, oldest: Lsn, durable: Lsn) -> Result<()> {
+    let from = view.end();
+    if from < oldest {
+        return Err(Error::new(
+            ErrorKind::NotInPrerequisiteState,
+            format!("{place} ends at LSN {from}, and the log is kept from LSN {oldest} on only: what is in between is lost to it"),
+        )
+        .with_hint("The database ran without it. Name an empty place for a new archive; the old one is good up to there."));
+    }
+    if from > durable {
+        return Err(Error::new(
+            ErrorKind::NotInPrerequisiteState,
+            format!(
+                "{place} ends at LSN {from}, behind the end of the log at LSN {durable}: the log, or the data folder with it, is an old copy"
+            ),
+        )
+        .with_hint("Put the right log there, or name an empty place for a new archive."));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -52,6 +52,9 @@ impl Background {
         if inner.archiver.is_some() {
             spawn("archive", archive)?;
             spawn("merge", merge_archive)?;
+            if inner.lineage.is_some() {
+                spawn("parent", look_at_parent)?;
+            }
         }
         Ok(Self { threads })
     }
@@ -334,20 +337,28 @@ fn archive(weak: &Weak<Inner>) {
     }
 }
 
+/// Sees to what the database was made of, whose place may take long to answer, or never do so.
+fn look_at_parent(weak: &Weak<Inner>) {
+    resurgam_vfs::lower_priority();
+    const EVERY: Duration = Duration::from_secs(30);
+    // At once: until then pages are written twice.
+    while let Some(db) = alive(weak) {
+        if let Step::Stop = db.judge(PARENT, db.look_at_parent()) {
+            return;
+        }
+        drop(db);
+        if !pause(weak, EVERY) {
+            return;
+        }
+    }
+}
+
 /// Merges what was archived; gives up what nobody needs any more.
 fn merge_archive(weak: &Weak<Inner>) {
     resurgam_vfs::lower_priority();
     const EVERY: Duration = Duration::from_millis(500);
-    const PARENT_EVERY: Duration = Duration::from_secs(30);
-    // At once: until then pages are written twice.
-    let (mut expired, mut looked) = (Instant::now(), None::<Instant>);
+    let mut expired = Instant::now();
     while let Some(db) = alive(weak) {
-        if looked.is_none_or(|looked| looked.elapsed() >= PARENT_EVERY) {
-            looked = Some(Instant::now());
-            if let Step::Stop = db.judge(PARENT, db.look_at_parent()) {
-                return;
-            }
-        }
         if db.expire_every().is_some_and(|every| expired.elapsed() >= every) {
             expired = Instant::now();
             if let Step::Stop = db.judge(EXPIRE, db.expire_archive()) {

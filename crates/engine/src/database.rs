@@ -22,7 +22,8 @@ use parking_lot::{Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_btree::{self as btree, Tree};
 use resurgam_buffer::{
-    BufferPool, Mtr, Openings, PageHistory, Patience, PendingRedo, PoolConfig, VersionFile, restore_double_writes,
+    BufferPool, DoubleWriteReport, Mtr, Openings, PageHistory, Patience, PendingRedo, PoolConfig, VersionFile,
+    restore_double_writes, restore_version_double_writes,
 };
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
@@ -307,7 +308,7 @@ impl Database {
             vfs.remove(&paths.creating)?;
         }
         let creating = creating && !is_made;
-        if !creating && !has_control && taken.is_none() {
+        if !creating && !has_control && !was_set_aside && taken.is_none() {
             has_control = begin::control_from_log_folder(&vfs, dir, &paths.control, &options)?;
         }
         if !creating && (has_control || was_set_aside) && taken.is_none() && options.pages.is_none() {
@@ -416,7 +417,6 @@ impl Database {
             vfs: &vfs,
             dir,
             data: &paths.data,
-            double_write: &paths.double_write,
             log: &log_folder.path,
             options: &options,
             boot: &boot,
@@ -427,9 +427,11 @@ impl Database {
             made_of: lineage.as_ref().and_then(|lineage| lineage.source()),
             next_epoch,
             unusable_data: unusable_data.as_ref(),
+            log_end: analysis.end.lsn,
             instead_of,
         };
         page_service::check(&vfs, dir, &options, &control, origin.is_some())?;
+        let makes_data = options.pages.is_none() && missing.makes_data()?;
         let origin = match &options.pages {
             Some(_) => {
                 page_service::make_boot_page(&vfs, dir, &paths.data, &boot)?;
@@ -464,15 +466,18 @@ impl Database {
         let version = attached.as_ref().map(|a| (u64::from(a.header.number), a.path.as_path()));
         // Only now: an open that fails for its log changes nothing.
         let openings = Openings::new(&analysis.openings, next_epoch - 1);
-        let restored = restore_double_writes(
-            &vfs,
-            &paths.data,
-            version,
-            &paths.double_write,
-            !control.clean,
-            analysis.end.lsn,
-            &openings,
-        )?;
+        let (area, unclean, log_end) = (&paths.double_write, !control.clean, analysis.end.lsn);
+        let restored = match (makes_data, version) {
+            (false, _) => restore_double_writes(&vfs, &paths.data, version, area, unclean, log_end, &openings)?,
+            (true, Some(version)) => restore_version_double_writes(&vfs, version, area, unclean, log_end, &openings)?,
+            (true, None) => DoubleWriteReport::default(),
+        };
+        if makes_data {
+            // What is left in it protected writes to a file that is gone.
+            let side = vfs.open(area, OpenMode::Create)?;
+            side.set_len(0)?;
+            side.sync()?;
+        }
         let was_clean = control.clean;
         // The new epoch is durable before anything is appended under it.
         if let Some(attached) = &mut attached {

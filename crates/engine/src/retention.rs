@@ -263,7 +263,7 @@ impl Database {
             self.decide_double_writes();
         }
         // What this one was made of is needed no more, perhaps.
-        if let Err(error) = self.look_at_parent() {
+        if let Err(error) = self.see_to_parent(false) {
             tracing::warn!("what the database keeps that this one was made of: {error}");
         }
         let mut seen = inner.retained.seen.lock();
@@ -290,6 +290,11 @@ impl Database {
     /// Why one of the two could not be done, to be tried again; or that it keeps something for an archive that this one had before, which an operator has to
     /// give back.
     pub fn look_at_parent(&self) -> Result<()> {
+        self.see_to_parent(true)
+    }
+
+    /// The same; `looks`: also whether it answers, which takes as long as its place takes to do so.
+    fn see_to_parent(&self, looks: bool) -> Result<()> {
         let inner = self.inner();
         let (Some(lineage), Some(archiver)) = (&inner.lineage, &inner.archiver) else { return Ok(()) };
         let Some(archive) = archiver.archive() else { return Ok(()) };
@@ -306,7 +311,7 @@ impl Database {
                 .with_hint("Make a backup of this database, or make that one's archive reachable."));
         }
         let dir = inner.data_dir.lock().clone();
-        if lineage.is_needed() {
+        if looks && lineage.is_needed() {
             let looked = lineage.look(&dir);
             self.decide_double_writes();
             // A backup of its own does without.

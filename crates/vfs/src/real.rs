@@ -253,6 +253,8 @@ impl Vfs for RealVfs {
         let full = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
         for folder in full.ancestors() {
             match rustix::fs::statvfs(folder) {
+                // One of no size says nothing of its room: it is made of something else.
+                Ok(of) if of.f_blocks == 0 => break,
                 Ok(of) => return Ok(Some(of.f_bavail.saturating_mul(of.f_frsize))),
                 Err(Errno::NOENT) => {}
                 Err(Errno::NOSYS) => break,
@@ -322,6 +324,17 @@ pub(crate) fn in_use(path: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_system_of_no_size_says_nothing_of_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let vfs = RealVfs::new();
+        let there = vfs.free_bytes(&dir.path().join("not/there/yet")).unwrap();
+        assert!(there.is_some_and(|bytes| bytes > 0), "{there:?}");
+        if cfg!(target_os = "linux") {
+            assert_eq!(vfs.free_bytes(Path::new("/proc")).unwrap(), None);
+        }
+    }
 
     #[test]
     fn files_behave() {

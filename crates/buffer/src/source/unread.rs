@@ -38,13 +38,25 @@ impl Unread {
         }
     }
 
-    /// Whether the file has too many of them.
-    pub fn is_too_many(&self, file: u64) -> bool {
-        self.too_many.load(Ordering::Relaxed)
-            && self.pages.lock().iter().filter(|(_, of)| of.file() == file).count() >= UNREADABLE_MAX
+    /// The files that have too many of them now.
+    pub fn too_many(&self, now: Instant) -> Vec<u64> {
+        if !self.too_many.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut pages = self.pages.lock();
+        pages.retain(|(met, _)| now.saturating_duration_since(*met) < WINDOW);
+        let mut files: Vec<u64> = pages.iter().map(|(_, of)| of.file()).collect();
+        files.sort_unstable();
+        let many: Vec<u64> = files
+            .chunk_by(|one, other| one == other)
+            .filter(|of_file| of_file.len() >= UNREADABLE_MAX)
+            .map(|of_file| of_file[0])
+            .collect();
+        self.too_many.store(!many.is_empty(), Ordering::SeqCst);
+        many
     }
 
-    /// The file has another device now.
+    /// The file has another device now, or its count begins anew.
     pub fn forget(&self, file: u64) {
         let mut pages = self.pages.lock();
         pages.retain(|(_, of)| of.file() != file);
@@ -67,15 +79,23 @@ mod tests {
             unread.note(PageId::of_file(0, 1 + i % (most - 1)), at(i));
             unread.note(PageId::of_file(1, 1 + i % (most / 2)), at(i));
         }
-        assert!(!unread.is_too_many(0) && !unread.is_too_many(1));
+        assert_eq!(unread.too_many(at(10 * most)), []);
         unread.note(PageId::of_file(0, most), at(10 * most));
-        assert!(unread.is_too_many(0) && !unread.is_too_many(1));
+        assert_eq!(unread.too_many(at(10 * most)), [0]);
         unread.forget(0);
-        assert!(!unread.is_too_many(0) && !unread.is_too_many(1));
+        assert_eq!(unread.too_many(at(10 * most)), []);
         // One every few seconds, for an hour.
         for i in 0..1200 {
             unread.note(PageId::of_file(0, 1 + i), at(100_000 + i * 3000));
-            assert!(!unread.is_too_many(0), "{i}");
+            assert_eq!(unread.too_many(at(100_000 + i * 3000)), [], "{i}");
         }
+        // Many at once, of which nobody has heard for a while.
+        let begun = 10_000_000;
+        (0..most).for_each(|i| unread.note(PageId::of_file(2, 1 + i), at(begun)));
+        assert_eq!(unread.too_many(at(begun + 59_000)), [2]);
+        assert_eq!(unread.too_many(at(begun + 60_000)), []);
+        // One more makes it no more than one.
+        unread.note(PageId::of_file(2, 1), at(begun + 60_000));
+        assert_eq!(unread.too_many(at(begun + 60_000)), []);
     }
 }

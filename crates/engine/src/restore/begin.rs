@@ -10,9 +10,11 @@
 //! | one of these files is there, and of no use | `unusable.rs` says when it is set aside, and made as one that is missing |
 //!
 //! # Order
-//! The archive is looked at before anything is made. `restore` is durable before a sparse file has its name. A crash at
+//! The archive is looked at before anything is made, also whether it can go on with the log. What is of no use has another name then; from there
+//! on it is missing. `restore` is durable before a sparse file has its name. A crash at
 //! any step leaves what the next open begins anew or goes on with.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +25,7 @@ use resurgam_log::segment_number_of;
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::version_file::{SIZE, VersionFileHeader};
 use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord};
-use resurgam_vfs::{OpenMode, Vfs, replace_by};
+use resurgam_vfs::{Vfs, replace_by};
 use resurgam_xstore::{Access, Place, Store};
 
 use super::device::{full, write_data_place};
@@ -32,7 +34,9 @@ use super::origin::Origin;
 use super::parent::ParentSource;
 use super::room::{self, Wanted};
 use super::unusable::{is_of_no_use, read_patiently, set_aside};
+use crate::archiver::check_positions;
 use crate::backup_places::Backups;
+use crate::history;
 use crate::options::{Options, StoreHandle};
 use crate::version_file::{self, REPLACEMENT};
 
@@ -199,7 +203,6 @@ pub(crate) struct Missing<'a> {
     pub vfs: &'a Arc<dyn Vfs>,
     pub dir: &'a Path,
     pub data: &'a Path,
-    pub double_write: &'a Path,
     pub log: &'a Path,
     pub options: &'a Options,
     pub boot: &'a Boot,
@@ -214,6 +217,8 @@ pub(crate) struct Missing<'a> {
     pub next_epoch: u32,
     /// Why the data file, which is there, is of no use.
     pub unusable_data: Option<&'a Error>,
+    /// Where the log ends.
+    pub log_end: Lsn,
     /// The folder whose place this one takes, because its device is dead.
     pub instead_of: Option<&'a Path>,
 }
@@ -227,12 +232,21 @@ struct MissingVersions {
 }
 
 impl Missing<'_> {
+    /// Whether the data file is to be made. The double-write area has images of its pages then, which are of no use, and of the version store's, which
+    /// may be needed: it is emptied when those are in their places.
+    ///
+    /// # Errors
+    /// That of looking.
+    pub fn makes_data(&self) -> Result<bool> {
+        Ok(self.unusable_data.is_some() || !self.vfs.exists(self.data)?)
+    }
+
     /// Makes what is missing, and returns what is restored then.
     ///
     /// # Errors
     /// Those of the module's head.
     pub fn make(&self, mut origin: Option<Origin>) -> Result<Option<Origin>> {
-        let data = self.unusable_data.is_some() || !self.vfs.exists(self.data)?;
+        let data = self.makes_data()?;
         let version = self.missing_version_file()?;
         if !data && version.is_none() {
             return Ok(origin);
@@ -249,6 +263,9 @@ impl Missing<'_> {
             let store = store_at(self.vfs, self.dir, archive, self.options.archive_store.as_ref())?;
             let view = Archive::open_view(store, Some(id))?;
             let segment_bytes = self.control.segment_bytes;
+            if let Some(view) = view.as_ref().filter(|view| view.end().is_some()) {
+                self.look_at_archive(view, archive)?;
+            }
             let begins = log_begins(self.vfs, self.log, segment_bytes, parent.as_ref())?;
             self.look_for_room(data, version.as_ref())?;
             material(self.vfs, self.dir, self.options, id, view, segment_bytes, begins, parent.as_ref())
@@ -262,6 +279,19 @@ impl Missing<'_> {
             found => found?,
         };
         let parent = parent.filter(|_| found.base.parent().is_some());
+        // What is of no use has another name before `restore` says that it is made: a device on which that fails is left as it is.
+        match self.set_versions_aside(version.as_ref()) {
+            Err(error) if !data => {
+                tracing::warn!("the version store cannot be made again: {error}");
+                return Ok(origin);
+            }
+            done => done?,
+        }
+        if let Some(why) = self.unusable_data
+            && self.vfs.exists(self.data)?
+        {
+            set_aside(self.vfs, self.data, why)?;
+        }
 
         // Those of a folder that was made of another database go by that one's.
         let marked_by = origin.as_ref().map_or(id, |origin| origin.database_id);
@@ -279,16 +309,7 @@ impl Missing<'_> {
         }
         next.write_with(&marks, marked_by != id, self.vfs, self.dir)?;
         if data {
-            // It protected writes to a file that is gone.
-            let side = self.vfs.open(self.double_write, OpenMode::Create)?;
-            side.set_len(0)?;
-            side.sync()?;
             let page = boot::page(self.boot, self.control.checkpoint)?;
-            if let Some(why) = self.unusable_data
-                && self.vfs.exists(self.data)?
-            {
-                set_aside(self.vfs, self.data, why)?;
-            }
             make_file(self.vfs, self.data, page.as_bytes())?;
             tracing::warn!("the data file \"{}\" is restored as its pages are asked for", self.data.display());
         }
@@ -301,6 +322,22 @@ impl Missing<'_> {
             write_data_place(self.vfs, self.log, &full(self.dir))?;
         }
         Ok(Some(next))
+    }
+
+    /// That the archive can go on with the log, as it is asked when both are open: by then it would be too late.
+    fn look_at_archive(&self, view: &Arc<View>, archive: &str) -> Result<()> {
+        let place = format!("the archive \"{}\"", Place::of(self.dir, archive)?);
+        let segment_bytes = self.control.segment_bytes.max(1);
+        let names = self.vfs.list(self.log)?;
+        let segments: BTreeSet<u64> = names.iter().filter_map(|name| segment_number_of(name)).collect();
+        // Those that are connected with its end count: a crash may have left older ones.
+        let end = self.log_end.0 / segment_bytes;
+        let last = if segments.contains(&end) { end } else { end.saturating_sub(1) };
+        let older = (0..last).rev().take_while(|number| segments.contains(number)).last();
+        let first = older.unwrap_or(last);
+        check_positions(view, &place, Lsn(first * segment_bytes), self.log_end)?;
+        let has = |number: u64| (first..=last).contains(&number);
+        history::is_of_folder(view, &place, self.vfs, self.log, segment_bytes, has).map(drop)
     }
 
     /// That there is room for the files that are to be made. Those that are set aside keep theirs.
@@ -324,6 +361,18 @@ impl Missing<'_> {
         }
     }
 
+    /// Gives the version-store file that is of no use another name, where one is made in its place.
+    fn set_versions_aside(&self, version: Option<&MissingVersions>) -> Result<()> {
+        if let Some(version @ MissingVersions { instead_of: Some((old, why)), path, .. }) = version
+            && self.place_for_versions(version) == *path
+        {
+            // Nobody else has it open.
+            let _lock = self.vfs.lock(old)?;
+            set_aside(self.vfs, old, why)?;
+        }
+        Ok(())
+    }
+
     /// Makes the version-store file, in another place where its device is dead and there is one.
     fn make_versions(&self, version: MissingVersions) -> Result<()> {
         let path = self.place_for_versions(&version);
@@ -344,11 +393,8 @@ impl Missing<'_> {
                     path.display()
                 );
             }
-            Some((old, why)) => {
-                // Nobody else has it open.
-                let _lock = self.vfs.lock(old)?;
-                set_aside(self.vfs, old, why)?;
-            }
+            // It was set aside.
+            Some(_) => {}
             None => {
                 if let (Some(_), Some(folder)) = (self.instead_of, path.parent()) {
                     self.vfs.make_folder(folder)?;
@@ -412,8 +458,13 @@ impl Missing<'_> {
             }
             // One that is asked for and is not the one that was in use is somebody's mistake.
             let is_its_own = in_use == Some(path) && recorded.as_ref() == Some(path);
+            // Nor is one it that was put there since a device died.
+            let may_be = |why: &Error| {
+                let is_known = || recorded.as_ref() == Some(path) || why.is_of_device() || self.is_of_this(path);
+                is_its_own || (self.instead_of.is_some() && is_known())
+            };
             let why = match is_its_own || self.instead_of.is_some() {
-                true => self.fault_of_versions(path, number),
+                true => self.fault_of_versions(path, number).filter(may_be),
                 false => None,
             };
             return Ok(why.map(|why| MissingVersions {
@@ -423,6 +474,11 @@ impl Missing<'_> {
             }));
         }
         Ok(asked.or(recorded).map(|path| MissingVersions { number, path, instead_of: None }))
+    }
+
+    /// Whether the version-store file at `path` says that it is this database's.
+    fn is_of_this(&self, path: &Path) -> bool {
+        version_file::read_header(self.vfs, path).is_ok_and(|header| header.database_id == self.boot.database_id)
     }
 
     /// What makes the version-store file at `path` one of no use, where it was this database's.

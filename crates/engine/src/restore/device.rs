@@ -31,7 +31,7 @@ use super::begin::{CONTROL_COPY, make_file, make_version_file, material};
 use super::lineage;
 use super::maker::FromArchive;
 use super::marks::Marks;
-use super::origin::Origin;
+use super::origin::{ORIGIN, Origin};
 use super::parent::ParentSource;
 use super::room;
 use super::run::{Restore, files_of};
@@ -230,6 +230,33 @@ impl Database {
         self.inner().gates.waiting().into_iter().find_map(waiting)
     }
 
+    /// Declares a device dead of which too many pages cannot be read, although most can: only where another one is there to take its place, and all is there
+    /// that is needed for that. In its own place nothing would be won, and what can still be read be lost.
+    fn look_at_failing_devices(&self) {
+        let inner = self.inner();
+        for (file, why) in inner.pool.failing_devices() {
+            let Some(spare) = self.spare_for(file) else { continue };
+            let fits = || -> Result<()> {
+                drop(self.restore_material()?);
+                self.look_for_room(file, &spare)?;
+                match file {
+                    0 => self.take_spare(&spare).map(drop),
+                    _ => inner.vfs.make_folder(&spare),
+                }
+            };
+            match fits() {
+                Ok(()) => drop(inner.pool.fail_device(file, &why)),
+                Err(error) => {
+                    tracing::warn!(
+                        "{}; the device goes on, since no replacement could be made: {error}",
+                        why.message()
+                    );
+                    inner.pool.forget_unread(file);
+                }
+            }
+        }
+    }
+
     /// Makes replacements for the devices that are dead. Nothing is done where none is.
     ///
     /// # Errors
@@ -239,6 +266,7 @@ impl Database {
         if let Some((file, why)) = inner.pool.restoring().and_then(|restoring| restoring.take_failed_write()) {
             inner.pool.fail_device(file, &why);
         }
+        self.look_at_failing_devices();
         // The data first: what replaces the version store is noted beside it, and may find that it is dead as well.
         let mut dead = inner.pool.dead_devices();
         dead.sort_unstable_by_key(|(file, _)| *file);
@@ -482,9 +510,13 @@ pub(super) fn clear_spare(
     vfs.keep_private(spare, names.is_empty())?;
     let lock = vfs.lock(&spare.join("lock"))?;
     let own = Origin::read(vfs, spare).ok().flatten().is_some_and(|origin| origin.database_id == *id);
-    // A start has made the control file before it wrote `restore`; what is a database has a data file.
-    let early = ["control", "control.new", LOG_PLACE];
-    let begun = names.iter().all(|name| name.starts_with("restore") || early.contains(&name.as_str()));
+    // A start has made the control file, and noted of which database this one was made, before it wrote `restore`; what is a database has a data file.
+    let early = |name: &str| match name {
+        lineage::PARENT => lineage::read(vfs, spare).ok().flatten().is_some_and(|record| record.database == *id),
+        "control" | "control.new" | LOG_PLACE | "log-place.new" | "parent.resurgam-new" => true,
+        _ => name.starts_with(ORIGIN),
+    };
+    let begun = names.iter().all(|name| early(name));
     let of_this = || {
         let leads_here = |noted: Option<PathBuf>| noted.is_none_or(|noted| full(&spare.join(noted)) == full(log));
         read_log_place(vfs, spare).is_ok_and(leads_here)
@@ -496,8 +528,14 @@ pub(super) fn clear_spare(
             format!("the spare folder \"{}\" is not empty", spare.display()),
         ));
     }
-    for name in names {
+    // The last of them says whose the others are.
+    let is_last = |name: &String| name == ORIGIN;
+    for name in names.iter().filter(|name| !is_last(name)) {
         vfs.remove(&spare.join(name))?;
+    }
+    if names.iter().any(is_last) {
+        vfs.sync_dir(spare)?;
+        vfs.remove(&spare.join(ORIGIN))?;
     }
     Ok(lock)
 }

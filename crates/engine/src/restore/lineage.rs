@@ -15,7 +15,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use resurgam_archive::{Archive, Lease, LeaseKind, ParentRecord, View};
@@ -32,6 +32,8 @@ use crate::points::{archive_there, end_lease, layers_behind, lease_name, make_le
 /// Name of the file in the data folder.
 pub(crate) const PARENT: &str = "parent";
 const BYTES_MAX: u64 = 64 << 10;
+/// An answer of the parent's counts for so long: two looks of the background, and what they take. Who hangs says nothing.
+const ANSWER_LASTS: Duration = Duration::from_secs(70);
 
 /// How it stands between the archive and the parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +56,8 @@ pub(crate) struct Lineage {
     vfs: Arc<dyn Vfs>,
     pub record: ParentRecord,
     state: Mutex<State>,
-    /// The pages that are in nothing of the database's own could be had at the last look.
-    answers: AtomicBool,
+    /// When the pages that are in nothing of the database's own could be had, where that was so at the last look.
+    answered: Mutex<Option<Instant>>,
 }
 
 /// Writes the file into a folder that is being made.
@@ -66,7 +68,7 @@ pub(crate) fn write(vfs: &Arc<dyn Vfs>, dir: &Path, record: &ParentRecord) -> Re
     make_file(vfs, &dir.join(PARENT), &record.encode()?)
 }
 
-fn read(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<ParentRecord>> {
+pub(super) fn read(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<ParentRecord>> {
     let path = dir.join(PARENT);
     let Some(bytes) = read_small(&**vfs, &path, BYTES_MAX)? else { return Ok(None) };
     ParentRecord::decode(&bytes).map(Some).map_err(|error| {
@@ -112,7 +114,7 @@ impl Lineage {
             vfs: Arc::clone(vfs),
             record,
             state: Mutex::new(State::Unknown),
-            answers: AtomicBool::default(),
+            answered: Mutex::default(),
         }))
     }
 
@@ -133,9 +135,13 @@ impl Lineage {
     }
 
     /// Whether every page can be made of those of the database that this one was made of, and an archive that begins at `start`: that database answered
-    /// at the last look.
+    /// at the last look, which is not long ago.
     pub fn has_the_rest(&self, start: Lsn) -> bool {
-        self.is_needed() && start <= self.record.first && self.answers.load(Ordering::SeqCst)
+        self.is_needed() && start <= self.record.first && self.answers_at(Instant::now())
+    }
+
+    fn answers_at(&self, now: Instant) -> bool {
+        self.answered.lock().is_some_and(|answered| now.saturating_duration_since(answered) < ANSWER_LASTS)
     }
 
     /// Looks whether the pages that are in nothing of its own can be had; `dir` is the data folder.
@@ -144,7 +150,7 @@ impl Lineage {
     /// Those of opening the archives and backups of all databases on the way.
     pub fn look(&self, dir: &Path) -> Result<()> {
         let opened = ParentSource::of_record(&self.record).maker(&self.vfs, dir, self.record.database);
-        self.answers.store(opened.is_ok(), Ordering::SeqCst);
+        *self.answered.lock() = opened.is_ok().then(Instant::now);
         opened.map(drop)
     }
 
@@ -282,5 +288,43 @@ impl Lineage {
                  and remove the file \"{PARENT}\" in the data folder."
             ))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resurgam_archive::ParentBase;
+    use resurgam_vfs::SimVfs;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_of_long_ago_is_none() {
+        let record = ParentRecord {
+            database: [1; 16],
+            parent: [2; 16],
+            cut: Lsn(1 << 20),
+            first: Lsn(2 << 20),
+            archive_from: Lsn(1 << 20),
+            made_us: 0,
+            archive: "/nowhere".to_owned(),
+            base: ParentBase::Archive,
+        };
+        let lineage = Lineage {
+            vfs: Arc::new(SimVfs::new(1)),
+            record,
+            state: Mutex::new(State::Needed),
+            answered: Mutex::default(),
+        };
+        let begun = Instant::now();
+        assert!(!lineage.answers_at(begun), "nobody has looked yet");
+        *lineage.answered.lock() = Some(begun);
+        assert!(lineage.has_the_rest(Lsn(2 << 20)) && !lineage.has_the_rest(Lsn(3 << 20)));
+        // The look after it does not end.
+        assert!(lineage.answers_at(begun + Duration::from_secs(60)));
+        assert!(!lineage.answers_at(begun + Duration::from_secs(90)));
+        // It says that it has nothing.
+        lineage.look(Path::new("/db")).expect_err("there is no archive");
+        assert!(!lineage.answers_at(begun));
     }
 }

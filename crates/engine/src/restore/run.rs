@@ -6,7 +6,8 @@
 //! 2. The first checkpoint carries these pages; only then marks are written. From then on a checkpoint counts only
 //!    when the marks of all segments that were in the file when it read the dirty pages are durable: a page that it leaves
 //!    out is in a segment that is not made again.
-//! 3. When every segment is marked, what was left in the log for its pages is applied, and `restore` is removed.
+//! 3. While the log is longer than it should be, the pages that hold it come before the rest of the segments.
+//! 4. When every segment is marked, what was left in the log for its pages is applied, and `restore` is removed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -285,6 +286,7 @@ impl Database {
         if !restore.carried.load(Ordering::SeqCst) {
             self.checkpoint()?;
         }
+        self.redo_for_space(restore)?;
         let segments = {
             let mut step = restore.step.lock();
             let on_demand = restore.restoring.progress().on_demand;
@@ -325,6 +327,25 @@ impl Database {
             restore.write_marks(&inner.data_vfs(), &inner.pool)?;
         }
         Ok(true)
+    }
+
+    /// What the log has behind the archive holds it until its pages are up to date: where the log is long, writers wait for that, and the rest of the segments
+    /// comes later.
+    fn redo_for_space(&self, restore: &Restore) -> Result<()> {
+        const MOST: Duration = Duration::from_millis(250);
+        let inner = self.inner();
+        let begun = Instant::now();
+        while inner.log.bytes_in_use() > self.log_wanted() {
+            let damaged = |_, error: &Error| tracing::error!("the restore passes over a page: {error}");
+            let left = inner.pool.redo_some(32, damaged)?;
+            // A simulated schedule depends on nothing that is not in its seed.
+            if left == 0 || !inner.options.background || begun.elapsed() >= MOST {
+                break;
+            }
+        }
+        // These segments nobody else has asked for.
+        restore.step.lock().2 = restore.restoring.progress().on_demand;
+        Ok(())
     }
 
     /// Returns how long its threads have run.

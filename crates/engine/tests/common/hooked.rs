@@ -1,10 +1,10 @@
 //! A disk that says before some calls what they are, to whoever wants to make them take long.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use resurgam_engine::Result;
+use resurgam_engine::{Error, Result};
 use resurgam_vfs::{File, FileLock, OpenMode, Vfs, VfsStats};
 
 /// A call on a file.
@@ -21,12 +21,19 @@ type Hook = Arc<dyn Fn(Call, &Path) + Send + Sync>;
 pub struct Hooked {
     disk: Arc<dyn Vfs>,
     hook: Hook,
+    /// It and what is below it keeps its name.
+    kept: Option<PathBuf>,
 }
 
 impl Hooked {
     /// `hook` is called before each such call.
     pub fn new(disk: impl Vfs + 'static, hook: impl Fn(Call, &Path) + Send + Sync + 'static) -> Self {
-        Self { disk: Arc::new(disk), hook: Arc::new(hook) }
+        Self { disk: Arc::new(disk), hook: Arc::new(hook), kept: None }
+    }
+
+    /// Nothing there can have another name.
+    pub fn keeping(self, path: impl Into<PathBuf>) -> Self {
+        Self { kept: Some(path.into()), ..self }
     }
 }
 
@@ -73,6 +80,10 @@ impl Vfs for Hooked {
         self.disk.rename(from, to)
     }
     fn rename_new(&self, from: &Path, to: &Path) -> Result<bool> {
+        if self.kept.as_ref().is_some_and(|kept| from.starts_with(kept)) {
+            let failed = std::io::Error::other("simulated input/output error");
+            return Err(Error::io("rename file", from.display(), &failed));
+        }
         self.disk.rename_new(from, to)
     }
     fn create_dir_all(&self, path: &Path) -> Result<()> {

@@ -210,6 +210,49 @@ fn rng_of(seed: u64, life: i64) -> Rng {
     Rng::new(seed * 100 + life as u64)
 }
 
+/// The device of a clone is dead at a start, which fails since the archive of what it was made of is away; once that is back the next one goes on. A folder that
+/// holds more than such a start leaves is nobody's to clear.
+#[test]
+fn a_dead_device_of_a_clone_at_a_start() -> Result<()> {
+    for seed in [0, 3, 5] {
+        let (mut history, mut rows) = parent(seed)?;
+        make(&history, seed % 2 == 0)?;
+        move_log(&history.sim)?;
+        let db = open(&history.sim, MADE, options(&history, true))?;
+        write(&db, &mut rows, 1000, &mut Rng::new(seed))?;
+        db.archive_now()?;
+        db.checkpoint()?;
+        write(&db, &mut rows, 1001, &mut Rng::new(seed))?;
+        drop(db);
+        history.sim = history.sim.crash();
+        let dies =
+            |failing: Vec<Failing>| FaultPlan { dies: Some((0, "/new".into())), failing, ..FaultPlan::default() };
+        let away = Failing { path: ARCHIVE.into(), reads: true, writes: false, syncs: false };
+        history.sim.set_faults(dies(vec![away]));
+        for _ in 0..2 {
+            let told = open(&history.sim, MADE, options(&history, true)).err();
+            let told = told.expect("nothing can be made");
+            assert!(!told.message().contains("is not empty"), "seed {seed}: {told}");
+        }
+        let spare = Path::new(SPARE);
+        assert!(history.sim.exists(&spare.join("parent"))?, "seed {seed}: the schedule has become blind");
+        history.sim.set_faults(dies(Vec::new()));
+        let foreign = history.sim.fork(1);
+        foreign.open(&spare.join("holiday"), OpenMode::Create)?.sync()?;
+        foreign.set_faults(dies(Vec::new()));
+        let told = open(&foreign, MADE, options(&history, true)).err().expect("it is not empty");
+        assert!(told.message().contains("is not empty") && foreign.exists(&spare.join("parent"))?, "{told}");
+        let db = open(&history.sim, MADE, options(&history, true))?;
+        same("in the spare folder", &db, &history, &rows)?;
+        db.finish_restore()?;
+        write(&db, &mut rows, 1002, &mut Rng::new(seed))?;
+        same("restored", &db, &history, &rows)?;
+        assert_eq!(db.verify()?, Vec::<String>::new(), "seed {seed}");
+        db.close()?;
+    }
+    Ok(())
+}
+
 /// The device dies, declared or at a call, the power is lost, it dies once more, and all of it is restored in the end.
 #[test]
 fn a_device_of_a_clone_is_replaced() -> Result<()> {

@@ -489,6 +489,41 @@ fn a_checkpoint_outlives_the_device() -> Result<()> {
     Ok(())
 }
 
+/// The archive lags when the device dies, by more than the log should hold: the pages that hold it are brought up to date long before all is restored, so that
+/// writers do not wait for that.
+#[test]
+fn what_the_archive_lacks_holds_the_log_for_a_while_only() -> Result<()> {
+    let kind = KINDS[1];
+    let sim = machine(37)?;
+    let mut model = Model::new(37);
+    let db = open_with(&sim, Options { log_bytes_max: 4 << 20, ..options(kind) })?;
+    model.fill(&db)?;
+    db.archive_now()?;
+    while db.write_back()? > 0 {}
+    db.checkpoint()?;
+    let ids: Vec<i64> = (0..30).collect();
+    let begun = db.log_status().flushed;
+    while db.log_status().flushed < Lsn(begun.0 + (6 << 20)) {
+        model.work_on(&db, &ids)?;
+    }
+    // Out of memory with them: they await redo then.
+    model.check(&db, "it lags")?;
+    db.fail_device("data")?;
+    db.archive_now()?;
+    let end = db.log_status().flushed;
+    db.restore_step()?;
+    while db.write_back()? > 0 {}
+    db.checkpoint()?;
+    assert!(db.restore_status().is_some_and(|status| status.restored < status.segments), "{:?}", db.restore_status());
+    let log = db.log_status();
+    assert!(log.oldest > Lsn(end.0 - (2 << 20)), "it is kept from {} on, of {end}, for {}", log.oldest, log.held_by);
+    model.check(&db, "under way")?;
+    db.finish_restore()?;
+    model.check(&db, "restored")?;
+    assert_eq!(db.verify()?, Vec::<String>::new());
+    db.close()
+}
+
 /// The data's device dies while the archive is away: what is in memory is served on, and commits go on; what is not there is an error, not a wrong row. Once the
 /// archive is back all is there, after a restart in between, too.
 #[test]
@@ -605,6 +640,64 @@ fn many_pages_that_cannot_be_read() -> Result<()> {
         model.work(&db)?;
         db.finish_restore()?;
         model.check(&db, "restored")?;
+        db.close()?;
+    }
+    Ok(())
+}
+
+/// The same, and nothing can take the device's place: there is no spare folder, it holds something else, or has no room. The device goes on, and what can
+/// be read of it stays. Once there is a place, it is taken.
+#[test]
+fn many_pages_that_cannot_be_read_and_no_place() -> Result<()> {
+    for (nth, background) in [(0, false), (1, false), (2, false), (0, true), (1, true)] {
+        let kind = Kind { spare: nth > 0, ..KINDS[0] };
+        let sim = machine(29)?;
+        let mut model = Model::new(29);
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        model.work(&db)?;
+        db.archive_now()?;
+        db.close()?;
+        drop(db);
+        let db = open_with(&sim, Options { background, ..options(kind) })?;
+        let data = Path::new(DIR).join("data");
+        let holiday = Path::new(SPARE).join("holiday");
+        match nth {
+            1 => {
+                sim.make_folder(Path::new(SPARE))?;
+                sim.open(&holiday, OpenMode::Create)?.sync()?;
+            }
+            2 => {
+                sim.make_folder(Path::new(SPARE))?;
+                let small_disk = Some(("/disk5".into(), 1 << 20));
+                sim.set_faults(resurgam_vfs::FaultPlan { small_disk, ..Default::default() });
+            }
+            _ => {}
+        }
+        let pages = sim.open(&data, OpenMode::ReadOnly)?.len()? / PAGE as u64;
+        let unreadable = || sim.make_unreadable(&data, 100 * PAGE as u64..pages * PAGE as u64);
+        unreadable()?;
+        for _ in 0..3 {
+            model.check(&db, "a dying device")?;
+            db.replace_dead_devices()?;
+            model.work(&db)?;
+            db.write_back()?;
+            db.checkpoint()?;
+        }
+        assert!(db.restore_status().is_none() && db.stats().pool.unreadable_pages > 64, "{:?}", db.stats().pool);
+        assert!(!sim.exists(&Path::new(SPARE).join("data"))?);
+        if nth > 0 {
+            match nth {
+                1 => sim.remove(&holiday)?,
+                _ => sim.set_faults(Default::default()),
+            }
+            unreadable()?;
+            look(&db, &mut model, "there is a place")?;
+            db.replace_dead_devices()?;
+            assert!(sim.exists(&Path::new(SPARE).join("data"))?, "{:?}", db.stats().pool);
+            db.finish_restore()?;
+        }
+        model.check(&db, "in the end")?;
         db.close()?;
     }
     Ok(())

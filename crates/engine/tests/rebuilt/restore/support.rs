@@ -139,6 +139,17 @@ impl Model {
         Ok(())
     }
 
+    /// Changes these rows, in one transaction that commits.
+    pub fn work_on(&mut self, db: &Database, ids: &[i64]) -> Result<()> {
+        self.resolve(db)?;
+        self.round += 1;
+        let tx = db.begin(Isolation::ReadCommitted);
+        self.change(&tx, ids, self.round)?;
+        tx.commit(Durability::Sync)?.wait()?;
+        ids.iter().for_each(|id| self.rows[*id as usize] = self.round);
+        Ok(())
+    }
+
     /// Finds out what became of the commit whose outcome is not known: one row says it.
     fn resolve(&mut self, db: &Database) -> Result<()> {
         let Some(maybe) = &self.maybe else { return Ok(()) };

@@ -1,12 +1,14 @@
 //! Files that are there at a start and of no use: made again from what is elsewhere, where that is there; else refused, with nothing changed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 
 use super::support::*;
 use super::{KINDS, is_whole, live};
+use crate::common::hooked::Hooked;
 
 /// What is wrong with a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,14 +47,20 @@ fn bytes(sim: &SimVfs, path: &Path) -> Result<Vec<u8>> {
 
 /// A machine after a power loss, with work in the archive and behind it.
 fn crashed(seed: u64, kind: Kind) -> Result<(SimVfs, Model)> {
+    crashed_with(seed, &options(kind))
+}
+
+fn crashed_with(seed: u64, with: &Options) -> Result<(SimVfs, Model)> {
     let sim = machine(seed)?;
     let mut model = Model::new(seed);
-    let db = open(&sim, kind)?;
+    let db = open_with(&sim, with.clone())?;
     model.fill(&db)?;
     for round in 0..6 {
         model.work(&db)?;
         if round == 3 {
-            db.archive_now()?;
+            if with.archive.is_some() {
+                db.archive_now()?;
+            }
             while db.write_back()? > 0 {}
             db.checkpoint()?;
         }
@@ -86,19 +94,23 @@ fn goes_on(mut sim: SimVfs, kind: Kind, model: &mut Model) -> Result<()> {
 
 /// Power is lost at every call in turn that changes something at such a start; the next one has everything.
 fn crashes_on_the_way(sim: &SimVfs, kind: Kind, model: &Model) -> Result<()> {
+    crashes_on_the_way_with(sim, &options(kind), model)
+}
+
+fn crashes_on_the_way_with(sim: &SimVfs, with: &Options, model: &Model) -> Result<()> {
     let mut lost = 0;
     for step in 1..200 {
         let (sim, mut model) = (sim.fork(step), model.copy(step));
         crash_at(&sim, step);
-        let opened = open(&sim, kind);
+        let opened = open_with(&sim, with.clone());
         let over = !sim.power_lost();
         if let Err(error) = &opened {
-            assert!(!over, "{kind:?} {step}: {error}");
+            assert!(!over, "{with:?} {step}: {error}");
         }
         drop(opened);
         lost += u64::from(!over);
         let sim = if step % 3 == 0 { sim.kill() } else { sim.crash() };
-        let db = open(&sim, kind)?;
+        let db = open_with(&sim, with.clone())?;
         model.check(&db, "after a crash on the way")?;
         if over || step % 5 == 0 {
             model.work(&db)?;
@@ -182,6 +194,131 @@ fn what_cannot_be_made_again_is_left() -> Result<()> {
     Ok(())
 }
 
+/// The archive does not go on with the log: it lacks what was written while the database ran without it, is newer than a log that somebody has put back, or is
+/// of another history. That is found before anything is made.
+#[test]
+fn an_archive_that_does_not_fit_makes_nothing() -> Result<()> {
+    for (nth, kind) in [KINDS[0], KINDS[2]].into_iter().enumerate() {
+        let sim = machine(nth as u64 + 65)?;
+        let mut model = Model::new(nth as u64 + 65);
+        let db = open(&sim, kind)?;
+        model.fill(&db)?;
+        db.archive_now()?;
+        db.close()?;
+        drop(db);
+        let old = sim.fork(1);
+        let without = |sim: &SimVfs, model: &mut Model, rounds: u64, gives_up_log: bool| -> Result<()> {
+            let db = open_with(sim, Options { archive: None, ..options(kind) })?;
+            for _ in 0..rounds {
+                model.work(&db)?;
+                if gives_up_log {
+                    while db.write_back()? > 0 {}
+                    db.checkpoint()?;
+                }
+            }
+            Ok(())
+        };
+        let gap = sim.fork(2);
+        without(&gap, &mut model.copy(1), 40, true)?;
+        // What the archive has was written by this one.
+        let db = open(&sim, kind)?;
+        for _ in 0..4 {
+            model.work(&db)?;
+        }
+        db.archive_now()?;
+        db.close()?;
+        drop(db);
+        let put_back = |from: &SimVfs| -> Result<SimVfs> {
+            let sim = sim.fork(3);
+            for dir in [Path::new(DIR), Path::new(LOG)] {
+                lose(&sim, dir.to_str().unwrap_or_default())?;
+                for name in from.list(dir)? {
+                    let file = sim.open(&dir.join(&name), OpenMode::Create)?;
+                    file.write_at(&bytes(from, &dir.join(&name))?, 0)?;
+                    file.sync()?;
+                }
+                sim.sync_dir(dir)?;
+            }
+            if kind.version_file {
+                let file = sim.open(Path::new(VERSIONS), OpenMode::ReadWrite)?;
+                file.set_len(0)?;
+                file.write_at(&bytes(from, Path::new(VERSIONS))?, 0)?;
+                file.sync()?;
+            }
+            Ok(sim)
+        };
+        let newer = put_back(&old)?;
+        let other = put_back(&old)?;
+        without(&other, &mut model.copy(2), 12, false)?;
+        for (sim, says) in [(gap, "what is in between is lost"), (newer, "old copy"), (other, "another history")] {
+            for file in [at("data"), PathBuf::from(VERSIONS)] {
+                if !sim.exists(&file)? {
+                    continue;
+                }
+                let sim = sim.fork(4);
+                damage(&sim, &file, Damage::Overwritten)?;
+                let before = (bytes(&sim, &file)?, bytes(&sim, &at("control"))?);
+                let (_, text) = refused(&sim, options(kind));
+                assert!(text.contains(file.to_str().unwrap_or_default()), "{text}");
+                assert!(file != at("data") || text.contains(says), "{says}: {text}");
+                assert!(!sim.exists(&at(ORIGIN))? && !sim.exists(&file.with_extension("unusable"))?, "{says}");
+                assert!((bytes(&sim, &file)?, bytes(&sim, &at("control"))?) == before, "{says}: something was changed");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The double-write area has images of version pages too: where one of them was torn and the data file is made again, it is used all the same.
+#[test]
+fn torn_version_pages_and_the_boot_page() -> Result<()> {
+    let kind = Kind { no_repair: true, ..KINDS[2] };
+    let mut torn = 0;
+    for seed in 0..6u64 {
+        let (sim, mut model) = crashed(seed + 83, kind)?;
+        let db = open(&sim, kind)?;
+        for _ in 0..3 {
+            model.work(&db)?;
+        }
+        while db.write_back()? > 0 {}
+        drop(db);
+        let area = bytes(&sim, &at("doublewrite"))?;
+        let ids = area[32..].chunks_exact(8).map(|id| PageId(u64::from_le_bytes(id.try_into().unwrap_or_default())));
+        let count = u32::from_le_bytes(area[16..20].try_into().unwrap_or_default());
+        let mut images = Vec::new();
+        for id in ids.take(count as usize).filter(|id| id.file() > 0) {
+            let place = id.in_file() * PAGE as u64;
+            sim.open(Path::new(VERSIONS), OpenMode::ReadWrite)?.write_at(&[0xA5; PAGE / 2], place)?;
+            images.push(place as usize);
+        }
+        torn += images.len();
+        damage(&sim, &at("data"), Damage::Overwritten)?;
+        for step in [None, Some(1 + seed * 4)] {
+            let (mut sim, mut model) = (sim.fork(1), model.copy(seed));
+            if let Some(step) = step {
+                crash_at(&sim, step);
+                drop(open(&sim, kind));
+                sim = sim.crash();
+            }
+            let db = open(&sim, kind)?;
+            let versions = bytes(&sim, Path::new(VERSIONS))?;
+            for place in &images {
+                assert!(
+                    versions[*place..][..PAGE / 2] != [0xA5; PAGE / 2],
+                    "seed {seed}: the page at {place} is still torn"
+                );
+            }
+            model.check(&db, "torn version pages")?;
+            db.finish_restore()?;
+            db.finish_recovery()?;
+            assert_eq!(db.verify()?, Vec::<String>::new());
+            db.close()?;
+        }
+    }
+    assert!(torn > 3, "the schedule has become blind: {torn}");
+    Ok(())
+}
+
 #[test]
 fn the_control_file() -> Result<()> {
     for (seed, kind) in KINDS.into_iter().enumerate() {
@@ -209,6 +346,11 @@ fn the_control_file() -> Result<()> {
         let sim = sim.fork(8);
         damage(&sim, &at("control"), Damage::Overwritten)?;
         crashes_on_the_way(&sim, kind, &model)?;
+        // Without an archive, as ever.
+        let with = Options { archive: None, ..options(kind) };
+        let (sim, model) = crashed_with(seed as u64 + 76, &with)?;
+        damage(&sim, &at("control"), Damage::Overwritten)?;
+        crashes_on_the_way_with(&sim, &with, &model)?;
     }
     Ok(())
 }
@@ -294,12 +436,40 @@ fn the_head_of_the_version_store() -> Result<()> {
     crashes_on_the_way(&now, kind, &model)
 }
 
+/// The device of a file that is of no use cannot change anything, and no other one is there: each start is refused with what is wrong with the file, and nothing
+/// says that it is made again.
+#[test]
+fn what_cannot_be_set_aside_is_left() -> Result<()> {
+    let kind = KINDS[2];
+    let (sim, mut model) = crashed(84, kind)?;
+    for (file, device) in [(PathBuf::from(VERSIONS), "/disk4"), (at("data"), "/db/main/data")] {
+        let sim = sim.fork(1);
+        damage(&sim, &file, Damage::Unreadable)?;
+        for _ in 0..2 {
+            let disk = Arc::new(Hooked::new(sim.clone(), |_, _| {}).keeping(device));
+            let told = Database::open_with(disk, Path::new(DIR), options(kind), |_| {}).err();
+            let (kind_of, text) = told.map(|error| (error.kind(), error.to_string())).expect("it is refused");
+            assert!(kind_of == ErrorKind::Io && text.contains(file.to_str().unwrap_or_default()), "{text}");
+            assert!(!sim.exists(&at(ORIGIN))?, "{device}");
+        }
+        let mut model = model.copy(1);
+        let db = open(&sim, kind)?;
+        model.check(&db, "it can have another name")?;
+        drop(db);
+        goes_on(sim.crash(), kind, &mut model)?;
+    }
+    // It is well in the end.
+    let db = open(&sim, kind)?;
+    model.check(&db, "nothing was damaged here")?;
+    db.close()
+}
+
 /// A file of another database is nobody's to set aside, nor is one that somebody has only now asked for.
 #[test]
 fn a_wrong_version_store_is_refused() -> Result<()> {
     let kind = KINDS[2];
     let path = Path::new(VERSIONS);
-    let (sim, _) = crashed(81, kind)?;
+    let (sim, model) = crashed(81, kind)?;
     let other = machine(82)?;
     let db = open(&other, kind)?;
     db.close()?;
@@ -322,6 +492,23 @@ fn a_wrong_version_store_is_refused() -> Result<()> {
     let (_, text) = refused(&sim_of, Options { version_store_path: Some(elsewhere.into()), ..options(kind) });
     assert!(text.contains(elsewhere), "{text}");
     assert!(!sim_of.exists(Path::new("/disk4/elsewhere.unusable"))?);
+    // Nor where the data's device is dead.
+    let kind = Kind { spare: true, ..kind };
+    for damaged in [true, false] {
+        let sim_of = with(elsewhere)?;
+        if damaged {
+            damage(&sim_of, Path::new(elsewhere), Damage::Overwritten)?;
+        }
+        let before = bytes(&sim_of, Path::new(elsewhere))?;
+        dies(&sim_of, "/db");
+        let (_, text) = refused(&sim_of, Options { version_store_path: Some(elsewhere.into()), ..options(kind) });
+        assert!(text.contains(elsewhere), "{text}");
+        assert!(!sim_of.exists(Path::new("/disk4/elsewhere.unusable"))?);
+        assert!(bytes(&sim_of, Path::new(elsewhere))? == before);
+        // The right one is named, or none.
+        let db = open(&sim_of, kind)?;
+        model.copy(3).check(&db, "without the device")?;
+    }
     Ok(())
 }
 
