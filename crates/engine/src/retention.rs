@@ -298,6 +298,10 @@ impl Database {
         let inner = self.inner();
         let (Some(lineage), Some(archiver)) = (&inner.lineage, &inner.archiver) else { return Ok(()) };
         let Some(archive) = archiver.archive() else { return Ok(()) };
+        // One at a time; whoever is at it sees to the rest as well.
+        let seeing =
+            if looks { Some(lineage.seeing.lock()) } else { lineage.seeing.try_lock_for(Duration::from_secs(1)) };
+        let Some(_one) = seeing else { return Ok(()) };
         let view = archive.view();
         if lineage.trouble().is_some() {
             lineage.name_parent(archive.store(), &view, inner.log.oldest_lsn())?;

@@ -58,6 +58,8 @@ pub(crate) struct Lineage {
     state: Mutex<State>,
     /// When the pages that are in nothing of the database's own could be had, where that was so at the last look.
     answered: Mutex<Option<Instant>>,
+    /// Held by who looks at the parent, or gives it up.
+    pub seeing: Mutex<()>,
 }
 
 /// Writes the file into a folder that is being made.
@@ -115,6 +117,7 @@ impl Lineage {
             record,
             state: Mutex::new(State::Unknown),
             answered: Mutex::default(),
+            seeing: Mutex::default(),
         }))
     }
 
@@ -315,6 +318,7 @@ mod tests {
             record,
             state: Mutex::new(State::Needed),
             answered: Mutex::default(),
+            seeing: Mutex::default(),
         };
         let begun = Instant::now();
         assert!(!lineage.answers_at(begun), "nobody has looked yet");

@@ -511,12 +511,20 @@ fn what_the_archive_lacks_holds_the_log_for_a_while_only() -> Result<()> {
     db.fail_device("data")?;
     db.archive_now()?;
     let end = db.log_status().flushed;
-    db.restore_step()?;
-    while db.write_back()? > 0 {}
-    db.checkpoint()?;
-    assert!(db.restore_status().is_some_and(|status| status.restored < status.segments), "{:?}", db.restore_status());
+    for _ in 0..2 {
+        db.restore_step()?;
+        while db.write_back()? > 0 {}
+        db.checkpoint()?;
+    }
+    let status = db.restore_status();
+    assert!(status.is_some(), "the schedule has become blind");
     let log = db.log_status();
-    assert!(log.oldest > Lsn(end.0 - (2 << 20)), "it is kept from {} on, of {end}, for {}", log.oldest, log.held_by);
+    assert!(
+        log.oldest > Lsn(end.0 - (2 << 20)),
+        "it is kept from {} on, of {end}, for {}: {status:?}",
+        log.oldest,
+        log.held_by
+    );
     model.check(&db, "under way")?;
     db.finish_restore()?;
     model.check(&db, "restored")?;

@@ -258,6 +258,11 @@ pub fn declared(table: &Table, index: &Index) -> Vec<Declared> {
     table.index_details(Some(index.id)).map_or_else(Vec::new, |details| details.declared.clone())
 }
 
+/// The number of a table's last column that is not hidden.
+pub(super) fn last_shown(table: &Table) -> usize {
+    table.columns.iter().rposition(|column| !column.is_hidden()).map_or(0, |at| at + 1)
+}
+
 /// The expression of a hidden column.
 fn expression_of(table: &Table, at: usize) -> Option<Expr> {
     crate::definition::parse_shown(&table.generated(at)?.sql).ok()
@@ -510,7 +515,7 @@ impl Model {
                 name: table.name.clone(),
                 schema: table.schema.clone(),
                 kind: RelationKind::Table,
-                columns: table.columns.len(),
+                columns: last_shown(table),
                 has_index: indexes.len() > first,
                 id: Some(table.id),
                 visible: false,

@@ -7,7 +7,7 @@ use super::defs::system_relations;
 use super::depend;
 use super::extensions;
 use super::functions;
-use super::model::{CLASS_RELATION, Model, RelationKind, relation_oid, row_type_oid};
+use super::model::{CLASS_RELATION, Model, RelationKind, last_shown, relation_oid, row_type_oid};
 use super::namespaces::CLASS_SCHEMA;
 use super::policies;
 use super::rows::{Rows, V};
@@ -419,7 +419,7 @@ fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
 }
 
 /// What an index on an expression keeps beside the table's columns has one of their numbers. Programs that count these (pg_dump) pass over
-/// it as over a column that was dropped.
+/// it as over a column that was dropped, where others come behind it.
 fn dropped(rows: &mut Rows<'_>, relation: u32, number: usize) {
     rows.add([
         ("attrelid", relation.into()),
@@ -457,7 +457,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model, rights: &Rights) {
         }
     }
     for table in &model.tables {
-        for (at, column) in table.columns.iter().enumerate() {
+        for (at, column) in table.columns.iter().enumerate().take(last_shown(table)) {
             if column.is_hidden() {
                 dropped(rows, relation_oid(table.id), at + 1);
                 continue;

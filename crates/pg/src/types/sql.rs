@@ -421,7 +421,7 @@ mod tests {
             ("numeric", ColumnType::VarNumeric(None)),
             ("numeric(38,10)", ColumnType::VarNumeric(Some(NumericLimit { precision: 38, scale: 10 }))),
             ("numeric(39,2)", ColumnType::VarNumeric(Some(NumericLimit { precision: 39, scale: 2 }))),
-            ("varchar", ColumnType::Text),
+            ("varchar", ColumnType::VARCHAR),
             ("varchar(20)", ColumnType::Varchar(20)),
             ("character(3)", ColumnType::Char(3)),
             ("char", ColumnType::Char(1)),
