@@ -87,6 +87,8 @@ pub(crate) struct Inner {
     /// How long the redo of all pages took.
     pub redo_time: Mutex<Option<Duration>>,
     pub control: Mutex<(ControlFile, Control)>,
+    /// Held by who makes replacements for devices; taken before `control`.
+    pub replacing: Mutex<()>,
     /// The data folder in use, and the log's.
     pub data_dir: Mutex<PathBuf>,
     pub log_dir: PathBuf,
@@ -606,6 +608,7 @@ impl Database {
             checkpoints: CheckpointCounter::default(),
             troubles: Troubles::default(),
             control: Mutex::new((control_file, control)),
+            replacing: Mutex::new(()),
             version_record: Mutex::new(version_record),
             data_dir: Mutex::new(dir.to_path_buf()),
             log_dir,

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Client, Message, TestServer, bind, describe, execute, parse, sync, tags};
+use resurgam_server::settings::Kilobytes;
 
 /// The first columns of the rows, and the command tag.
 fn fetched(messages: &[Message]) -> (Vec<String>, String) {
@@ -86,22 +87,31 @@ fn a_cursor_reads_what_was_there() {
     assert_eq!(client.rows("SELECT count(*) FROM t"), ["10000"]);
 }
 
-/// What a cursor WITH HOLD keeps counts against what a session may keep, and is given back.
+/// What a cursor WITH HOLD keeps goes to files where memory is short; both are bounded, and given back.
 #[test]
 fn held_rows_are_bounded() {
-    let server = TestServer::with(|settings| settings.query_memory_bytes.0 = 64 << 20);
+    let server = TestServer::with(|settings| {
+        settings.query_memory_bytes.0 = 64 << 20;
+        settings.temp_file_limit = Kilobytes(Some(300 << 10));
+    });
     let mut client = server.client();
     let declare = |name: &str, rows: usize| {
         format!(
             "DECLARE {name} CURSOR WITH HOLD FOR SELECT repeat('x', 1000) || i FROM generate_series(1, {rows}) AS s(i)"
         )
     };
-    for _ in 0..5 {
-        let (_, messages) = client.query(&declare("h", 20_000));
-        assert_eq!(tags(&messages), "C", "{messages:?}");
-        let (_, messages) = client.query(&declare("more", 200_000));
-        assert_eq!(common::error(&messages).sqlstate(), "53200");
-        assert_eq!(fetch(&mut client, "FETCH ALL FROM h").0.len(), 20_000);
+    for _ in 0..4 {
+        // A third, and two thirds of what files may hold.
+        for (name, rows) in [("h", 90_000), ("more", 180_000)] {
+            let (_, messages) = client.query(&declare(name, rows));
+            assert_eq!(tags(&messages), "C", "{messages:?}");
+        }
+        let (_, messages) = client.query(&declare("too_much", 90_000));
+        assert_eq!(common::error(&messages).sqlstate(), "53400");
+        assert_eq!(fetch(&mut client, "FETCH ALL FROM h").0.len(), 90_000);
+        let more = fetch(&mut client, "FETCH ALL FROM more").0;
+        assert!(more.len() == 180_000 && more[179_999].ends_with("x180000"));
         client.query("CLOSE h");
+        client.query("CLOSE more");
     }
 }

@@ -266,6 +266,12 @@ impl Database {
         if let Some((file, why)) = inner.pool.restoring().and_then(|restoring| restoring.take_failed_write()) {
             inner.pool.fail_device(file, &why);
         }
+        if inner.pool.dead_devices().is_empty() && inner.pool.failing_devices().is_empty() {
+            return Ok(());
+        }
+        // The spare folder is one thread's at a time. Who comes second waits, and finds what the first has made: it would take
+        // the first one's lock for a folder in use, and leave a failing device as it is.
+        let _replacing = inner.replacing.lock();
         self.look_at_failing_devices();
         // The data first: what replaces the version store is noted beside it, and may find that it is dead as well.
         let mut dead = inner.pool.dead_devices();
