@@ -17,6 +17,7 @@
 //! | `answers/` | whether answers are right: a corpus, and PostgreSQL beside |
 //! | `hostile/` | statements that would kill, freeze or fill the server, and who suffers from them |
 //! | `limits.rs` | idle connections' memory, and how fast statements stop |
+//! | `tpch/` | TPC-H's queries: answers and times beside PostgreSQL |
 //! | `soak/` | a long test: kills and power losses under load, everything checked afterwards |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
@@ -44,6 +45,7 @@ mod size;
 mod soak;
 mod svg;
 mod timeline;
+mod tpch;
 mod wire;
 
 use std::path::PathBuf;
@@ -77,6 +79,8 @@ enum Experiment {
     Copy(copy::Options),
     /// A table as a queue: rows taken a second, over time, by one worker and by many, beside a snapshot that stays open
     Queue(queue::Options),
+    /// TPC-H's 22 queries: answers compared, and times, beside PostgreSQL; the exit status says whether all is right
+    Tpch(tpch::Options),
     /// Size and speed of the aborted-transaction map with millions of ids
     AbortedMap(aborted_map::Options),
     /// Kills the server, or takes the power away, under a mixed load and checks that every commit is there
@@ -152,6 +156,7 @@ fn main() -> ExitCode {
         Experiment::Errors(options) => errors::run(&options),
         Experiment::Copy(options) => copy::run(&options),
         Experiment::Queue(options) => queue::run(&options),
+        Experiment::Tpch(options) => tpch::run(&options),
         Experiment::AbortedMap(options) => aborted_map::run(&options),
         Experiment::Soak(options) => soak::run(&options),
         Experiment::Figure9(options) => recovery::figure9::run(&options),

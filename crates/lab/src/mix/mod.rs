@@ -32,7 +32,7 @@ mod subject;
 pub mod table2;
 mod tpcc;
 mod tpce;
-mod values;
+pub mod values;
 
 pub use db::{Db, Stop};
 pub use drive::drive;
