@@ -31,6 +31,7 @@ mod type_users;
 pub(crate) mod user_type;
 pub(crate) mod view;
 
+pub(crate) use key_expr::reworded;
 pub(crate) use made_name::free_name;
 use std::sync::Arc;
 

@@ -15,6 +15,7 @@ use crate::command::analyze::Named;
 use crate::command::cursor::{self, Declare, Fetch};
 use crate::command::lock::{self, LockTables};
 use crate::command::notify::{self, NotifyCommand};
+use crate::command::reindex::{self, Reindex};
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::ddl::alter_sequence::{self, AlterSequence};
 use crate::ddl::database_syntax::{self, DatabaseStatement};
@@ -140,21 +141,11 @@ pub(crate) enum Own {
         names: Vec<ObjectName>,
         cascade: bool,
     },
-    Reindex(Reindexed),
+    Reindex(Reindex),
     /// CLUSTER without a table: of those that were clustered before, which are none.
     Cluster,
     /// One of PostgreSQL's that there is not.
     Refused(Refused),
-}
-
-/// What REINDEX names.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Reindexed {
-    Table(ObjectName),
-    Index(ObjectName),
-    Schema(String),
-    /// The database, or its catalogs.
-    Database(String),
 }
 
 impl Own {
@@ -265,7 +256,7 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "drop" if words.take_words(&["index", "concurrently"]) => Some(parse_drop_index(&mut words)),
         // The parser would take other things than texts for it.
         "load" => Some(Err(words.unexpected())),
-        "reindex" => Some(parse_reindex(&mut words)),
+        "reindex" => Some(reindex::parse(words)),
         "cluster" => {
             words.take_word("verbose");
             Some(words.expect_end().map(|()| Own::Cluster))
@@ -328,37 +319,4 @@ fn parse_drop_index(words: &mut Words<'_>) -> Result<Own, SqlError> {
     }
     words.expect_end()?;
     Ok(Own::DropIndexApart { if_exists, names, cascade })
-}
-
-/// REINDEX, of which the first word is taken already.
-fn parse_reindex(words: &mut Words<'_>) -> Result<Own, SqlError> {
-    if words.take(&Token::LParen) {
-        loop {
-            let is_known = words.take_word("verbose") || words.take_word("concurrently");
-            if !is_known && !words.take_word("tablespace") {
-                return Err(words.unexpected());
-            }
-            // A value, if there is one.
-            if !matches!(words.peek(), Some(Token::Comma | Token::RParen)) {
-                words.next();
-            }
-            if !words.take(&Token::Comma) {
-                break;
-            }
-        }
-        if !words.take(&Token::RParen) {
-            return Err(words.unexpected());
-        }
-    }
-    let kind = ["table", "index", "schema", "database", "system"].into_iter().find(|kind| words.take_word(kind));
-    let Some(kind) = kind else { return Err(words.unexpected()) };
-    words.take_word("concurrently");
-    let reindexed = match kind {
-        "table" => Reindexed::Table(object_name(words)?),
-        "index" => Reindexed::Index(object_name(words)?),
-        "schema" => Reindexed::Schema(words.name()?),
-        _ => Reindexed::Database(words.name()?),
-    };
-    words.expect_end()?;
-    Ok(Own::Reindex(reindexed))
 }
