@@ -298,7 +298,26 @@ impl Analyzer<'_> {
                 }
                 None => {}
             }
-            bound.push(self.expr(expr, scope, clause)?);
+            let arg = self.expr(expr, scope, clause)?;
+            // As in PostgreSQL: what stands for a result is no argument.
+            let is_void = matches!(&arg.expr, Expr::Placeholder(param) if self.params.is_void(&param.id));
+            if !is_void || is_named {
+                bound.push(arg);
+            }
+            let is_named = named.is_some();
+            let expr = match expr {
+                ast::Expr::Function(array)
+                    if function_name(&array.name).is_some_and(|(_, name)| name == crate::parse::spelling::VARIADIC) =>
+                {
+                    let inner = arguments(array).and_then(plain_args).unwrap_or_default();
+                    let ([array], true) = (inner.as_slice(), at + 1 == args.len()) else {
+                        return unknown("this form of VARIADIC");
+                    };
+                    form.variadic = true;
+                    *array
+                }
+                expr => expr,
+            };
         }
         Ok((bound, form))
     }
