@@ -93,8 +93,10 @@ impl Session {
             Own::Notify(statement) => self.run_notify(statement),
             Own::SetConstraints(wanted) => self.set_constraints(wanted).await,
             Own::Close(name) => Ok(Execution::Command { tag: self.close_cursor(name.as_deref())? }),
-            // With the query planned, and by who knows the formats.
-            Own::Declare(_) | Own::Fetch(_) => Err(SqlError::internal("a cursor's statement was not planned")),
+            // With the query planned, by who knows the formats, and by who knows how the data goes.
+            Own::Declare(_) | Own::Fetch(_) | Own::Copy(_) => {
+                Err(SqlError::internal("a statement that is run elsewhere"))
+            }
             Own::Show(name) => self.show(name),
             Own::DropIndexApart { if_exists, names, cascade } => {
                 Ok(Execution::Command { tag: Box::pin(self.drop_index_apart(*if_exists, names, *cascade)).await? })

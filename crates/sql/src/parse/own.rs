@@ -27,9 +27,9 @@ use crate::ddl::set_schema::{self, SetSchema};
 use crate::ddl::user_type::{self, AlterType};
 use crate::ddl::view;
 use crate::dml::foreign;
+use crate::parse::copy::{self, Copy};
 use crate::parse::unsupported::{self, Refused};
 use crate::parse::words::{Words, first_word};
-use crate::plan::statement::parse_known;
 use crate::wire::SqlError;
 
 /// A statement as it was read.
@@ -142,6 +142,7 @@ pub(crate) enum Own {
         cascade: bool,
     },
     Reindex(Reindex),
+    Copy(Box<Copy>),
     /// CLUSTER without a table: of those that were clustered before, which are none.
     Cluster,
     /// One of PostgreSQL's that there is not.
@@ -186,6 +187,7 @@ pub(crate) const SPECIAL: &[&str] = &[
     "notify",
     "reindex",
     "cluster",
+    "copy",
     "refresh",
     "import",
     "security",
@@ -195,25 +197,7 @@ pub(crate) const SPECIAL: &[&str] = &[
 
 /// Reads one statement that the parser does not know, or knows in other words; `None` leaves the text to it.
 pub(crate) fn parse(text: &str) -> Option<Result<Parsed, SqlError>> {
-    if first_word(text) == "copy" {
-        let text = with_freeze(text.trim().trim_end_matches(';'))?;
-        return Some(parse_known(&text).and_then(|mut all| match (all.pop(), all.is_empty()) {
-            (Some(statement), true) => Ok(Parsed::Known(statement)),
-            _ => Err(SqlError::internal("a COPY of several statements")),
-        }));
-    }
     parse_own(text).map(|found| found.map(Parsed::Own))
-}
-
-/// COPY with the option `FREEZE on`, which is what pgbench sends, in the words that the parser
-/// knows; `None` for any other text.
-fn with_freeze(text: &str) -> Option<String> {
-    const FREEZE: &str = "freeze on";
-    let at = text.to_ascii_lowercase().rfind(FREEZE)?;
-    let before = &text[..at];
-    let quoted = before.matches('\'').count() % 2 == 1 || before.matches('"').count() % 2 == 1;
-    let is_option = before.trim_end().ends_with(['(', ',']) && !quoted && !text.contains(';');
-    is_option.then(|| format!("{before}freeze true{}", &text[at + FREEZE.len()..]))
 }
 
 fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
@@ -257,6 +241,7 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         // The parser would take other things than texts for it.
         "load" => Some(Err(words.unexpected())),
         "reindex" => Some(reindex::parse(words)),
+        "copy" => Some(copy::parse(words)),
         "cluster" => {
             words.take_word("verbose");
             Some(words.expect_end().map(|()| Own::Cluster))

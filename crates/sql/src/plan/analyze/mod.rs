@@ -111,7 +111,7 @@ pub(crate) use heavy::is_heavy;
 pub(crate) use lock::Locking;
 pub(crate) use merge::{Does, Merged, When};
 pub(crate) use once::{OnceDone, OnceQueries, OnceQuery};
-pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row};
+pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row, over_row_in};
 pub(crate) use row_security::{RowRule, UpsertRules};
 use scope::Scope;
 pub(crate) use scope::is_system_column;
