@@ -53,6 +53,7 @@
 //! | `build.rs` | filling a new index |
 //! | `fill.rs` | many rows into a new tree, leaf by leaf |
 //! | `rewrite.rs` | copying a table's rows into new trees |
+//! | `reindex.rs` | writing indexes anew |
 //! | `progress.rs` | how far builds are |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
@@ -111,6 +112,7 @@ mod position;
 mod prepared;
 mod progress;
 mod reference;
+mod reindex;
 mod repair;
 mod restore;
 mod retention;

@@ -8,7 +8,7 @@
 //! function of the same name that comes later changes nothing of what the definition says.
 //!
 //! ```text
-//! body of an entry   version u8 = 1 | flags u8 (1 set, 2 strict, 4 leakproof, 8 standard body, 16 RETURN) | volatility u8 |
+//! body of an entry   version u8 (2: with parameters that are OUT, INOUT or VARIADIC; else 1) | flags u8 (1 set, 2 strict, 4 leakproof, 8 standard body, 16 RETURN) | volatility u8 |
 //!                    parallel u8 | cost f32 | rows f32 | result's type oid u32 | name counted |
 //!                    parameters: count u16, each: mode u8, type oid u32, flags u8 (1 DEFAULT), name counted,
 //!                    [DEFAULT as SQL counted] | source
@@ -29,10 +29,11 @@ use resurgam_engine::{Access, CommentOn, Error, ErrorKind, ObjectKind, Result, T
 
 use crate::catalog::relation_oid;
 use crate::functions::quote_ident;
-use crate::types::format_type;
+use crate::types::{format_type, type_by_oid};
 
-/// Version of a body.
-const BODY: u8 = 1;
+/// Version of a body, and of one that has no parameters but IN and TABLE.
+const BODY: u8 = 2;
+const PLAIN_BODY: u8 = 1;
 /// What stands in the place of a schema in calls that definitions keep.
 const MARKER: &str = "pg_function_";
 /// As PostgreSQL's `FUNC_MAX_ARGS`.
@@ -54,7 +55,7 @@ pub struct UserFunction {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
     pub name: String,
-    /// Arguments, then the columns of RETURNS TABLE.
+    /// Arguments and what is given back, as they are written, then the columns of RETURNS TABLE.
     pub params: Vec<Param>,
     pub result: u32,
     pub returns_set: bool,
@@ -115,7 +116,9 @@ impl Definition {
             | u8::from(self.leakproof) << 2
             | u8::from(self.source.view().is_some()) << 3
             | u8::from(is_return) << 4;
-        let mut out = vec![BODY, flags, volatility_code(self.volatility), self.parallel.letter() as u8];
+        let is_plain = |param: &Param| matches!(param.mode, ArgMode::In | ArgMode::Table);
+        let version = if self.params.iter().all(is_plain) { PLAIN_BODY } else { BODY };
+        let mut out = vec![version, flags, volatility_code(self.volatility), self.parallel.letter() as u8];
         out.extend_from_slice(&self.cost.to_bits().to_le_bytes());
         out.extend_from_slice(&self.rows.to_bits().to_le_bytes());
         out.extend_from_slice(&self.result.to_le_bytes());
@@ -165,6 +168,9 @@ impl Definition {
             let mode = match r.u8()? {
                 b'i' => ArgMode::In,
                 b't' => ArgMode::Table,
+                b'o' => ArgMode::Out,
+                b'b' => ArgMode::InOut,
+                b'v' => ArgMode::Variadic,
                 _ => return Err(r.bad("an unknown mode of a parameter")),
             };
             let (ty, has_default, name) = (r.u32()?, r.u8()?, text(&mut r)?);
@@ -197,7 +203,7 @@ impl Definition {
 
     /// Its arguments.
     pub fn inputs(&self) -> impl Iterator<Item = &Param> {
-        self.params.iter().filter(|param| param.mode == ArgMode::In)
+        self.params.iter().filter(|param| matches!(param.mode, ArgMode::In | ArgMode::InOut | ArgMode::Variadic))
     }
 
     /// Their types.
@@ -205,9 +211,14 @@ impl Definition {
         self.inputs().map(|param| param.ty).collect()
     }
 
-    /// The columns of RETURNS TABLE.
+    /// What it gives back by names: the columns of RETURNS TABLE, OUT and INOUT parameters.
     pub fn columns(&self) -> impl Iterator<Item = &Param> {
-        self.params.iter().filter(|param| param.mode == ArgMode::Table)
+        self.params.iter().filter(|param| matches!(param.mode, ArgMode::Out | ArgMode::InOut | ArgMode::Table))
+    }
+
+    /// RETURNS TABLE
+    pub fn is_table(&self) -> bool {
+        self.params.iter().any(|param| param.mode == ArgMode::Table)
     }
 
     /// `name(type, type)`, as messages have it.
@@ -225,10 +236,16 @@ impl Definition {
     /// `pg_get_function_arguments`; `identity`: without defaults, `pg_get_function_identity_arguments`.
     pub fn arguments(&self, identity: bool, shown: &dyn Fn(&str, u32) -> String) -> String {
         let mut out = String::new();
-        for param in self.inputs() {
+        for param in self.params.iter().filter(|param| param.mode != ArgMode::Table) {
             if !out.is_empty() {
                 out.push_str(", ");
             }
+            out.push_str(match param.mode {
+                ArgMode::Out => "OUT ",
+                ArgMode::InOut => "INOUT ",
+                ArgMode::Variadic => "VARIADIC ",
+                ArgMode::In | ArgMode::Table => "",
+            });
             put_param(&mut out, param);
             if let (false, Some(sql)) = (identity, &param.default_sql) {
                 let _ = write!(out, " DEFAULT {}", shown(sql, param.ty));
@@ -239,7 +256,7 @@ impl Definition {
 
     /// `pg_get_function_result`
     pub fn returns(&self) -> String {
-        if self.columns().next().is_some() {
+        if self.is_table() {
             let columns: Vec<String> = self
                 .columns()
                 .map(|param| {
@@ -308,7 +325,9 @@ impl UserFunction {
     pub fn of_dialect(&self, is_visible: bool) -> Function {
         let of = &self.definition;
         let args: Vec<TypeId> = of.inputs().map(|param| TypeId(param.ty)).collect();
-        let has_columns = of.columns().next().is_some();
+        let has_modes = of.params.iter().any(|param| param.mode != ArgMode::In);
+        let variadic = of.params.iter().find(|param| param.mode == ArgMode::Variadic);
+        let element = variadic.and_then(|param| type_by_oid(param.ty)).map(|array| TypeId(array.elem));
         let all = |take: bool| of.params.iter().filter(move |_| take);
         let named = of.params.iter().any(|param| !param.name.is_empty());
         // Their texts are asked of the definition.
@@ -320,10 +339,10 @@ impl UserFunction {
             language: "sql",
             kind: FunctionKind::Function,
             args,
-            all_args: all(has_columns).map(|param| TypeId(param.ty)).collect(),
-            modes: all(has_columns).map(|param| param.mode).collect(),
+            all_args: all(has_modes).map(|param| TypeId(param.ty)).collect(),
+            modes: all(has_modes).map(|param| param.mode).collect(),
             names: all(named).map(|param| intern(&param.name)).collect(),
-            variadic: None,
+            variadic: element,
             defaults: defaults.map(|param| ParamDefault { sql: "", ty: TypeId(param.ty) }).collect(),
             result: TypeId(of.result),
             returns_set: of.returns_set,

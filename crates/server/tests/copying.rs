@@ -225,3 +225,56 @@ fn fetch_and_execute_are_described_when_they_are_bound() {
         assert_eq!(messages.iter().filter(|message| message.tag == b'D').count(), rows, "{name}");
     }
 }
+
+/// Rows that WHERE leaves out, headers that are looked at, options in their old form: as PostgreSQL 15 has them.
+#[test]
+fn conditions_headers_and_old_options() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    ok(&mut client, "create domain pos as int check (value > 0)");
+    ok(&mut client, "create table t (a int, b text, c int default 7)");
+    ok(&mut client, "create table g (a int, b int generated always as (a * 2) stored)");
+    ok(&mut client, "create table d (a pos, b int)");
+    for (text, data, answer) in [
+        ("COPY t FROM STDIN WHERE a > 1", "1\tx\t1\n2\ty\t2\n3\tz\t3\n", "COPY 2"),
+        (
+            "copy t (a, b) from stdin with (format csv, header match) where b <> 'x' and c = 7",
+            "a,b\n1,x\n4,w\n",
+            "COPY 1",
+        ),
+        ("COPY t (a, b) FROM STDIN (HEADER MATCH)", "a\tb\n5\tv\n", "COPY 1"),
+        ("COPY t (a, b) FROM STDIN (HEADER MATCH)", "a\tc\n5\tv\n", "22P04"),
+        ("COPY t (a, b) FROM STDIN (HEADER MATCH)", "", "22P04"),
+        ("COPY t (a, b) FROM STDIN (HEADER MATCH, FORMAT csv)", "\"a\",\"b\"\n6,u\n", "COPY 1"),
+        ("COPY t FROM STDIN WHERE a IS NULL", "8\tx\t1\n", "COPY 0"),
+        ("COPY t FROM STDIN WHERE NULL", "8\tx\t1\n", "COPY 0"),
+        ("COPY t FROM STDIN WHERE 1 / (a - 9) > 0", "8\tx\t1\n9\tx\t1\n", "22012"),
+        ("COPY d FROM STDIN WHERE b > 1", "1\t2\n2\t1\n", "COPY 1"),
+        // A value becomes one of a domain before anything is asked.
+        ("COPY d FROM STDIN WHERE b > 1", "1\t2\n-1\t1\n", "23514"),
+        ("COPY g FROM STDIN WHERE a > 1", "1\n2\n", "COPY 1"),
+        ("COPY t FROM STDIN USING DELIMITERS ';' WITH NULL AS 'nil'", "10;nil;3\n", "COPY 1"),
+        ("COPY t FROM STDIN DELIMITERS ',' CSV QUOTE '''' FORCE NOT NULL b", "11,,3\n12,'a,b',4\n", "COPY 2"),
+    ] {
+        let messages = loaded(&mut client, text, data.as_bytes(), 3);
+        let last = messages.iter().find(|message| matches!(message.tag, b'C' | b'E')).expect(text);
+        let found = if last.tag == b'E' { last.sqlstate() } else { last.text() };
+        assert_eq!(found, answer, "{text}");
+    }
+    for (text, expected) in [
+        (
+            "COPY (SELECT * FROM t ORDER BY a, b) TO STDOUT",
+            "2\ty\t2\n3\tz\t3\n4\tw\t7\n5\tv\t7\n6\tu\t7\n10\t\\N\t3\n11\t\t3\n12\ta,b\t4\n",
+        ),
+        (
+            "COPY (SELECT a, b FROM t WHERE a < 4 ORDER BY a) TO STDOUT WITH (FORMAT csv, FORCE_QUOTE *, HEADER)",
+            "a,b\n\"2\",\"y\"\n\"3\",\"z\"\n",
+        ),
+        ("COPY (SELECT a, b FROM t WHERE a < 3) TO STDOUT CSV FORCE QUOTE *", "\"2\",\"y\"\n"),
+        ("COPY (SELECT a, b FROM t WHERE a < 3) TO STDOUT CSV FORCE QUOTE a", "\"2\",y\n"),
+        ("COPY (TABLE d) TO STDIN WITH DELIMITER AS '|' HEADER", "a|b\n1|2\n"),
+        ("COPY (SELECT b FROM g) TO STDOUT", "4\n"),
+    ] {
+        assert_eq!(String::from_utf8_lossy(&copied(&mut client, text).0.concat()), expected, "{text}");
+    }
+}

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use common::{Db, ok};
 use resurgam_engine::{Database, Options};
 use resurgam_sql::Session;
+use resurgam_sql::wire::{Execution, Format};
 use resurgam_vfs::{SimVfs, Vfs};
 
 fn open(vfs: &SimVfs, accelerated: bool) -> Db {
@@ -223,4 +225,47 @@ async fn volatile_readers_of_what_is_written_are_refused() {
     ok(&mut main, "ALTER FUNCTION n() STABLE").await;
     ok(&mut main, "INSERT INTO t SELECT n() FROM generate_series(1, 3)").await;
     assert_eq!(ok(&mut main, "SELECT x FROM t").await, ["0", "0", "0"]);
+}
+
+/// JDBC's `{? = call f(?)}` sends a parameter of type `void` for the result, which is no argument.
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_of_type_void_are_no_arguments() {
+    const VOID: u32 = 2278;
+    let db = open(&SimVfs::new(57), true);
+    let mut main = db.session();
+    ok(&mut main, "CREATE FUNCTION twice(a int) RETURNS int LANGUAGE sql AS 'SELECT a * 2'").await;
+    ok(&mut main, "CREATE TABLE t (x int)").await;
+    ok(&mut main, "CREATE FUNCTION put(a int) RETURNS int LANGUAGE sql AS 'INSERT INTO t VALUES (a) RETURNING x + 1'")
+        .await;
+    for (sql, types, expected) in [
+        ("SELECT * FROM twice($1, $2) AS result", [VOID, 23], Ok("10")),
+        ("SELECT twice($1, $2)", [VOID, 23], Ok("10")),
+        ("SELECT * FROM put($1, $2) AS result", [VOID, 23], Ok("6")),
+        ("SELECT chr($2, $1)", [VOID, 23], Ok("\u{5}")),
+        ("SELECT twice($1, $2)", [25, 23], Err("42883")),
+        ("SELECT twice(a => $1)", [VOID, 23], Err("42883")),
+    ] {
+        let found = match main.parse("", sql, &types).await {
+            Ok(()) => {
+                let values = vec![None, Some(Bytes::from_static(b"5"))];
+                main.bind("", "", values, &[Format::Text], &[]).await.expect(sql);
+                let Execution::Rows { first, .. } = main.execute("", 0).await.expect(sql) else {
+                    panic!("{sql}: no rows")
+                };
+                let chunk = first.unwrap_or_default();
+                // Of one column, behind its length.
+                Ok(chunk
+                    .rows()
+                    .map(|row| String::from_utf8_lossy(&row[4..]).into_owned())
+                    .collect::<Vec<_>>()
+                    .join(","))
+            }
+            Err(error) => {
+                main.error_occurred();
+                Err(error.sqlstate.to_string())
+            }
+        };
+        main.sync().await.expect(sql);
+        assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned), "{sql}");
+    }
 }

@@ -15,14 +15,14 @@ fn options() -> Options {
     small_log(is_traditional())
 }
 
-fn open(vfs: &SimVfs) -> Result<Database> {
+pub fn open(vfs: &SimVfs) -> Result<Database> {
     open_as(vfs, options())
 }
 
 const NAME: (&str, &str) = ("public", "t");
 
 /// id int8 primary key, n int4 indexed, note text with a large value now and then.
-fn filled(vfs: &SimVfs, rows: i64) -> Result<Database> {
+pub fn filled(vfs: &SimVfs, rows: i64) -> Result<Database> {
     let db = open(vfs)?;
     let tx = db.begin(Isolation::ReadCommitted);
     let spec = TableSpec::new(NAME.0, NAME.1)
@@ -49,12 +49,12 @@ fn note_of(id: i64) -> String {
     if id % 50 == 7 { "L".repeat(1700) } else { format!("note {id}") }
 }
 
-fn table(tx: &Transaction) -> Result<Arc<Table>> {
+pub fn table(tx: &Transaction) -> Result<Arc<Table>> {
     Ok(tx.table(NAME.0, NAME.1)?.expect("the table"))
 }
 
 /// All rows as a reader sees them, large values read.
-fn rows(db: &Database) -> Result<Vec<Vec<Datum>>> {
+pub fn rows(db: &Database) -> Result<Vec<Vec<Datum>>> {
     let tx = db.begin(Isolation::ReadCommitted);
     let table = table(&tx)?;
     let view = tx.statement(StatementKind::Read)?;
@@ -101,7 +101,7 @@ fn rewrite(tx: &Transaction, table: &Arc<Table>) -> Result<Arc<Table>> {
     rewrite.finish()
 }
 
-fn before(rows: i64) -> Vec<Vec<Datum>> {
+pub fn before(rows: i64) -> Vec<Vec<Datum>> {
     (0..rows).map(|id| vec![Datum::Int8(id), Datum::Int4(n_of(id)), Datum::Text(note_of(id))]).collect()
 }
 fn after(rows: i64) -> Vec<Vec<Datum>> {
@@ -110,7 +110,7 @@ fn after(rows: i64) -> Vec<Vec<Datum>> {
 }
 
 /// Nothing is lost, and nothing waits to be freed.
-fn nothing_left(db: &Database, what: &str) -> Result<()> {
+pub fn nothing_left(db: &Database, what: &str) -> Result<()> {
     for _ in 0..4 {
         db.clean()?;
     }

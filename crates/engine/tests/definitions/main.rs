@@ -15,6 +15,7 @@ mod own_definitions;
 mod owners;
 mod policies;
 mod reference;
+mod reindex;
 mod schemas;
 mod sequences;
 mod stale_definition;

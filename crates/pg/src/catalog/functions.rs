@@ -199,6 +199,14 @@ pub(super) fn routines(rows: &mut Rows<'_>, database: &str) {
     }
 }
 
+fn parameter_mode(mode: ArgMode) -> &'static str {
+    match mode {
+        ArgMode::In | ArgMode::Variadic => "IN",
+        ArgMode::InOut => "INOUT",
+        ArgMode::Out | ArgMode::Table => "OUT",
+    }
+}
+
 /// `information_schema.parameters`
 pub(super) fn parameters(rows: &mut Rows<'_>, database: &str) {
     for function in user_functions() {
@@ -209,7 +217,7 @@ pub(super) fn parameters(rows: &mut Rows<'_>, database: &str) {
                 ("specific_schema", function.schema.as_str().into()),
                 ("specific_name", specific_name(&function).into()),
                 ("ordinal_position", number.into()),
-                ("parameter_mode", if param.mode == ArgMode::In { "IN" } else { "OUT" }.into()),
+                ("parameter_mode", parameter_mode(param.mode).into()),
                 ("is_result", "NO".into()),
                 ("as_locator", "NO".into()),
                 ("parameter_name", Some(param.name.as_str()).filter(|name| !name.is_empty()).into()),

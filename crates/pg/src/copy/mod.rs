@@ -13,7 +13,7 @@ mod writer;
 use resurgam_engine::{ColumnType, DatumRef};
 
 pub use binary::BinaryReader;
-pub use options::{CopyFormat, CopyOptions};
+pub use options::{CopyFormat, CopyHeader, CopyOptions, GivenOption, GivenValue};
 pub use reader::CopyReader;
 pub use writer::{CopyChunk, CopyWriter};
 

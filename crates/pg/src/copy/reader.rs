@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use resurgam_engine::{ColumnType, DatumRef};
 
-use super::options::{CopyFormat, CopyOptions};
+use super::options::{CopyFormat, CopyHeader, CopyOptions};
 use crate::datetime::Zone;
 use crate::decode::{parse_datum, utf8};
 use crate::wire::SqlError;
@@ -87,7 +87,7 @@ impl CopyReader {
         Self {
             force_not_null: has(&options.force_not_null),
             force_null: has(&options.force_null),
-            header_pending: options.header,
+            header_pending: options.header != CopyHeader::None,
             options,
             table: table.to_owned(),
             columns,
@@ -138,15 +138,30 @@ impl CopyReader {
     /// `22P04` for a malformed record, `54000` for one that is too long, `22021` for bad UTF-8.
     pub fn next_record(&mut self) -> Result<bool, SqlError> {
         while self.frame()? {
-            if self.header_pending {
-                self.header_pending = false;
+            let is_header = std::mem::take(&mut self.header_pending);
+            if is_header && self.options.header != CopyHeader::Match {
                 continue;
             }
             match self.options.format {
-                CopyFormat::Csv => self.split_csv()?,
-                CopyFormat::Text | CopyFormat::Binary => self.split_text()?,
+                CopyFormat::Csv => self.split_csv(),
+                CopyFormat::Text | CopyFormat::Binary => self.split_text(),
             }
+            if is_header {
+                self.check_header()?;
+                continue;
+            }
+            self.check_count()?;
             return Ok(true);
+        }
+        if self.ended && self.header_pending && self.options.header == CopyHeader::Match {
+            // No line at all is one without names.
+            self.header_pending = false;
+            (self.record, self.line) = (0..0, 1);
+            match self.options.format {
+                CopyFormat::Csv => self.split_csv(),
+                CopyFormat::Text | CopyFormat::Binary => self.split_text(),
+            }
+            self.check_header()?;
         }
         Ok(false)
     }
@@ -309,7 +324,7 @@ impl CopyReader {
         SqlError::new("22P04", message).with_context(format!("COPY {}, line {}", self.table, self.line))
     }
 
-    fn split_text(&mut self) -> Result<(), SqlError> {
+    fn split_text(&mut self) {
         self.values.clear();
         self.fields.clear();
         let delimiter = self.options.delimiter;
@@ -349,10 +364,9 @@ impl CopyReader {
         if self.columns.is_empty() && line.is_empty() {
             self.fields.clear();
         }
-        self.check_count()
     }
 
-    fn split_csv(&mut self) -> Result<(), SqlError> {
+    fn split_csv(&mut self) {
         self.values.clear();
         self.fields.clear();
         let (delimiter, quote, escape) = (self.options.delimiter, self.options.quote, self.options.escape);
@@ -405,7 +419,34 @@ impl CopyReader {
         if self.columns.is_empty() && line.is_empty() {
             self.fields.clear();
         }
-        self.check_count()
+    }
+
+    /// Whether the header line, which has been split, names the columns.
+    ///
+    /// # Errors
+    /// `22P04`
+    fn check_header(&self) -> Result<(), SqlError> {
+        let bad = |message: String| Err(self.fail(SqlError::new("22P04", message), None));
+        let (got, expected) = (self.fields.len(), self.columns.len());
+        if got != expected {
+            return bad(format!("wrong number of fields in header line: got {got}, expected {expected}"));
+        }
+        for (at, (field, column)) in self.fields.iter().zip(&self.columns).enumerate() {
+            let found = match field {
+                Some(range) => &self.values[range.clone()],
+                None => {
+                    let null = &self.options.null;
+                    let message = format!("got null value (\"{null}\"), expected \"{column}\"");
+                    return bad(format!("column name mismatch in header line field {}: {message}", at + 1));
+                }
+            };
+            if found != column.as_bytes() {
+                let found = String::from_utf8_lossy(found);
+                let message = format!("got \"{found}\", expected \"{column}\"");
+                return bad(format!("column name mismatch in header line field {}: {message}", at + 1));
+            }
+        }
+        Ok(())
     }
 
     fn check_count(&self) -> Result<(), SqlError> {
@@ -596,6 +637,26 @@ mod tests {
     }
 
     #[test]
+    fn a_header_that_has_to_be_right() {
+        let mut header = CopyOptions::new(CopyFormat::Text);
+        header.header = CopyHeader::Match;
+        same(&header, 2, "c0\tc1\nv\tw\n", &[&[Some("v"), Some("w")]]);
+        for (data, message) in [
+            ("c0\tx\nv\tw\n", "column name mismatch in header line field 2: got \"x\", expected \"c1\""),
+            ("\\N\tc1\n", "column name mismatch in header line field 1: got null value (\"\\N\"), expected \"c0\""),
+            ("c0\n", "wrong number of fields in header line: got 1, expected 2"),
+            ("", "wrong number of fields in header line: got 1, expected 2"),
+        ] {
+            let mut reader = CopyReader::new(header.clone(), "t", vec!["c0".into(), "c1".into()]);
+            reader.push(data.as_bytes());
+            reader.end();
+            let error = reader.next_record().expect_err(data);
+            assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("22P04", message), "{data:?}");
+            assert_eq!(reader.line(), 1);
+        }
+    }
+
+    #[test]
     fn csv() {
         let options = CopyOptions::new(CopyFormat::Csv);
         same(&options, 2, "1,a\n2,\n", &[&[Some("1"), Some("a")], &[Some("2"), None]]);
@@ -604,7 +665,7 @@ mod tests {
         same(&options, 2, "\"\",x\n", &[&[Some(""), Some("x")]]);
         same(&options, 1, "a\n\\.\nb\n", &[&[Some("a")]]);
         let mut header = options.clone();
-        header.header = true;
+        header.header = CopyHeader::Line;
         same(&header, 1, "name\nv\n", &[&[Some("v")]]);
         let mut escape = options.clone();
         escape.escape = b'\\';
@@ -629,7 +690,7 @@ mod tests {
             same(options, 1, "\\.\nc", &[]);
         }
         let mut header = csv.clone();
-        header.header = true;
+        header.header = CopyHeader::Line;
         same(&header, 1, "b\rx\ry\r", &[&[Some("x")], &[Some("y")]]);
         same(&csv, 1, "\"a\rb\nc\"\nd\n", &[&[Some("a\rb\nc")], &[Some("d")]]);
         same(&csv, 1, "a\n\\.", &[&[Some("a")], &[Some("\\.")]]);

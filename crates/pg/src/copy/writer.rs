@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use datafusion::arrow::array::RecordBatch;
 
 use super::binary::SIGNATURE;
-use super::options::{CopyFormat, CopyOptions};
+use super::options::{CopyFormat, CopyHeader, CopyOptions};
 use crate::encode::{Cell, RowEncoder};
 use crate::wire::{Format, SqlError};
 
@@ -52,8 +52,7 @@ pub struct CopyWriter {
 impl CopyWriter {
     /// A writer of these columns.
     pub fn new(options: CopyOptions, columns: Vec<String>) -> Self {
-        let force_quote =
-            columns.iter().map(|c| options.force_quote.iter().any(|forced| forced == c || forced == "*")).collect();
+        let force_quote = columns.iter().map(|c| options.force_quote_all || options.force_quote.contains(c)).collect();
         Self { options, columns, force_quote, scratch: BytesMut::new() }
     }
 
@@ -70,7 +69,7 @@ impl CopyWriter {
             chunk.data.put_u64(0); // no flags, no extension
             return;
         }
-        if !self.options.header {
+        if self.options.header == CopyHeader::None {
             return;
         }
         let out = &mut chunk.data;
@@ -219,7 +218,7 @@ mod tests {
         writer.rows(&encoder, &batch, 0..values.len(), &mut out).expect("rows");
         writer.trailer(&mut out);
         // A message has a line, and all have everything.
-        assert_eq!(out.messages().count(), values.len() + usize::from(options.header));
+        assert_eq!(out.messages().count(), values.len() + usize::from(options.header != CopyHeader::None));
         assert_eq!(out.messages().map(<[u8]>::len).sum::<usize>(), out.len());
         String::from_utf8(out.into_data().to_vec()).expect("utf-8")
     }
@@ -247,7 +246,7 @@ mod tests {
     fn as_postgresql_writes() {
         assert_eq!(written(&CopyOptions::new(CopyFormat::Text), &[Some("a\tb"), None]), "a\\tb\ta\\tb\n\\N\t\\N\n");
         let mut csv = CopyOptions::new(CopyFormat::Csv);
-        csv.header = true;
+        csv.header = CopyHeader::Line;
         csv.force_quote = vec!["b".into()];
         assert_eq!(written(&csv, &[Some("x,y"), Some("")]), "a,b\n\"x,y\",\"x,y\"\n\"\",\"\"\n");
     }

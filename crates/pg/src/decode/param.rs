@@ -97,6 +97,8 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
         },
         oid::CHAR => ScalarValue::Utf8View(Some(cast::one_byte(cast::char_byte(text)))),
         oid::NAME => ScalarValue::Utf8View(Some(cast::cut(text, cast::NAME_BYTES).to_owned())),
+        // It has no value, whatever is sent for it.
+        oid::VOID => ScalarValue::Utf8View(None),
         0
         | oid::TEXT
         | oid::VARCHAR

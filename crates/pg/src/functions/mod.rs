@@ -125,6 +125,7 @@ pub use int_xor::INT_XOR;
 pub use interval_aggregate::interval_aggregate;
 pub use moments::time_operator;
 pub use series::{SeriesFunction, SeriesRows, series_call_name, series_function};
+pub use strings::{PIECE, PIECES};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
 pub use user_types::{cast_to_user_type, domain_check, enum_range};

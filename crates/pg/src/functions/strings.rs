@@ -127,6 +127,37 @@ fn of_integers(name: &'static str, of: fn(i64, i64) -> Option<i64>) -> PgFunctio
     })
 }
 
+/// What `string_agg` gathers where each row has a separator of its own: [`piece`], and what makes the result of them.
+pub const PIECE: &str = "pg_joined_piece";
+pub const PIECES: &str = "pg_joined_pieces";
+
+/// A value behind its separator, with the lengths of both in bytes: which row comes first is not known yet.
+fn piece(separator: &str, value: &str) -> String {
+    format!("{:x}:{:x}:{separator}{value}", separator.len(), value.len())
+}
+
+/// Pieces as one text, without the separator of the first.
+///
+/// # Errors
+/// `XX000` for a text that is not of pieces.
+fn together(pieces: &str) -> Result<String, SqlError> {
+    let broken = || SqlError::internal("pieces of a text that are none");
+    memory::column(1, pieces.len())?;
+    let (mut out, mut rest, mut first) = (String::new(), pieces, true);
+    while !rest.is_empty() {
+        let (separator, behind) = rest.split_once(':').ok_or_else(broken)?;
+        let (value, behind) = behind.split_once(':').ok_or_else(broken)?;
+        let length = |digits: &str| usize::from_str_radix(digits, 16).map_err(|_| broken());
+        let (separator, value) = (length(separator)?, length(value)?);
+        let end = separator.checked_add(value).ok_or_else(broken)?;
+        let from = if first { separator } else { 0 };
+        out.push_str(behind.get(from..end).ok_or_else(broken)?);
+        rest = behind.get(end..).ok_or_else(broken)?;
+        first = false;
+    }
+    Ok(out)
+}
+
 pub(super) fn all() -> Vec<PgFunction> {
     let mut out = vec![
         f("concat", &[P::Any], oid(t::TEXT), |call| call.texts(|row| joined(call, row, 0, "").map(Some)))
@@ -140,6 +171,10 @@ pub(super) fn all() -> Vec<PgFunction> {
         })
         .required(1)
         .variadic(),
+        f(PIECE, &[P::Text, P::Text], oid(t::TEXT), |call| {
+            call.texts(|row| Ok(call.text(1, row).map(|value| piece(call.text(0, row).unwrap_or_default(), value))))
+        }),
+        f(PIECES, &[P::Text], oid(t::TEXT), |call| call.texts(|row| call.text(0, row).map(together).transpose())),
         f("chr", &[P::Int], oid(t::TEXT), |call| {
             call.texts(|row| {
                 let Some(code) = call.int(0, row) else { return Ok(None) };
@@ -325,6 +360,17 @@ fn is_null(array: &ArrayRef, row: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_with_their_separators() {
+        let all = [("first", "a"), (", ", "b:1"), ("", ""), ("é", "ü"), ("; ", "z")];
+        let pieces: String = all.iter().map(|(separator, value)| piece(separator, value)).collect();
+        assert_eq!(together(&pieces).expect("pieces"), "a, b:1éü; z");
+        assert_eq!(together(&piece("x", "")).expect("pieces"), "");
+        for broken in ["1", "1:", "1:1:a", "1:ffffffffffffffff:ab", "x:1:ab", "1:1:é"] {
+            assert_eq!(together(broken).unwrap_err().sqlstate, "XX000", "{broken}");
+        }
+    }
 
     #[test]
     fn padding() {

@@ -10,6 +10,7 @@
 //! | `lock` | LOCK TABLE, and waiting for it before a table is read |
 //! | `notify` | LISTEN, UNLISTEN and NOTIFY |
 //! | `own` | Running the statements that the parser does not know |
+//! | `reindex` | REINDEX: indexes are written anew |
 //! | `two_phase` | PREPARE TRANSACTION, COMMIT PREPARED, ROLLBACK PREPARED, as PostgreSQL has them |
 //! | `utility` | Statements that are run from their syntax |
 
@@ -21,5 +22,6 @@ pub(crate) mod cursor;
 pub(crate) mod lock;
 pub(crate) mod notify;
 pub(crate) mod own;
+pub(crate) mod reindex;
 pub(crate) mod two_phase;
 pub(crate) mod utility;

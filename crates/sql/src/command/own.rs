@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType};
 
-use crate::access::not_owner;
 use crate::command::apart::Ending;
 use crate::command::utility::{command, shown_fields};
-use crate::ddl::{full_name, is_relation};
-use crate::parse::own::{Own, Reindexed};
+use crate::parse::own::Own;
 use crate::session::Session;
 use crate::wire::{Execution, Field, SqlError, Tag};
 
@@ -95,13 +93,15 @@ impl Session {
             Own::Notify(statement) => self.run_notify(statement),
             Own::SetConstraints(wanted) => self.set_constraints(wanted).await,
             Own::Close(name) => Ok(Execution::Command { tag: self.close_cursor(name.as_deref())? }),
-            // With the query planned, and by who knows the formats.
-            Own::Declare(_) | Own::Fetch(_) => Err(SqlError::internal("a cursor's statement was not planned")),
+            // With the query planned, by who knows the formats, and by who knows how the data goes.
+            Own::Declare(_) | Own::Fetch(_) | Own::Copy(_) => {
+                Err(SqlError::internal("a statement that is run elsewhere"))
+            }
             Own::Show(name) => self.show(name),
             Own::DropIndexApart { if_exists, names, cascade } => {
                 Ok(Execution::Command { tag: Box::pin(self.drop_index_apart(*if_exists, names, *cascade)).await? })
             }
-            Own::Reindex(reindexed) => self.reindex(reindexed),
+            Own::Reindex(reindex) => Box::pin(self.reindex(reindex)).await,
             Own::Cluster => {
                 self.refuse_in_transaction("CLUSTER")?;
                 command("CLUSTER")
@@ -132,35 +132,5 @@ impl Session {
         self.refuse_in_transaction("DROP INDEX CONCURRENTLY")?;
         self.ddl_deadline = self.deadline();
         self.drop_objects(ObjectType::Index, if_exists, names, false).await
-    }
-
-    /// REINDEX: what it names has to be there; indexes are not made anew.
-    fn reindex(&mut self, reindexed: &Reindexed) -> Result<Execution, SqlError> {
-        let txn = self.ddl_transaction("REINDEX")?;
-        match reindexed {
-            Reindexed::Table(name) => {
-                let table = self.lookup(&txn).table(name)?;
-                self.must_own_named(&txn, &full_name(&table))?;
-            }
-            Reindexed::Index(name) => {
-                let lookup = self.lookup(&txn);
-                let (schema, wanted) = lookup.place(name)?;
-                let Some(table) = txn.table_of_index(&schema, &wanted)? else {
-                    return Err(match is_relation(&txn, &schema, &wanted)? {
-                        true => SqlError::new("42809", format!("\"{wanted}\" is not an index")),
-                        false => lookup.undefined(name, "relation")?,
-                    });
-                };
-                if !self.owns(&table)? {
-                    return Err(not_owner("index", &wanted));
-                }
-            }
-            Reindexed::Database(name) if *name != self.shared.database_name => {
-                return Err(SqlError::unsupported("can only reindex the currently open database"));
-            }
-            Reindexed::Schema(_) | Reindexed::Database(_) => {}
-        }
-        Err(SqlError::unsupported("REINDEX is not supported")
-            .with_hint("An index is made anew by DROP INDEX and CREATE INDEX."))
     }
 }

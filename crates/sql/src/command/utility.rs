@@ -31,8 +31,7 @@ use crate::wire::{Execution, Field, Format, SqlError, Tag};
 pub(crate) fn may_run_again(statement: &Statement) -> bool {
     matches!(
         statement,
-        Statement::Copy { .. }
-            | Statement::CreateTable(_)
+        Statement::CreateTable(_)
             | Statement::CreateView(_)
             | Statement::Comment { .. }
             | Statement::CreateIndex(_)
@@ -218,9 +217,7 @@ impl Session {
                 }
                 command("DEALLOCATE")
             }
-            Statement::Copy { source, to, target, options, legacy_options, .. } => {
-                Box::pin(self.copy(source, *to, target, options, legacy_options, autocommit)).await
-            }
+            Statement::Copy { .. } => Err(SqlError::internal("a COPY that was not read as one")),
             other => Ok(Execution::Command { tag: Box::pin(self.ddl(other, text)).await? }),
         }
     }

@@ -14,7 +14,10 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_engine::{CheckSpec, Datum, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction};
 
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
-use crate::ddl::{KeyColumns, column_parts, default_text, free_name, full_name, is_relation, name_of, unsupported};
+use crate::ddl::{
+    KeyColumns, column_parts, default_text, free_name, full_name, is_relation, name_of, refuse_system_column,
+    unsupported,
+};
 use crate::dml::check::some_row_breaks;
 use crate::dml::find_column;
 use crate::dml::foreign::{Depends, ForeignParts};
@@ -244,6 +247,7 @@ impl Session {
             AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
                 let at = find_column(table, old_column_name)?;
                 let (from, to) = (table.columns[at].name.clone(), name_of(new_column_name));
+                refuse_system_column(&to)?;
                 let mut table = self.change(txn, table, TableChange::RenameColumn(at, to.clone())).await?;
                 for check in table.checks.clone() {
                     if check.columns.contains(&at) {

@@ -351,7 +351,7 @@ fn check(table: &Table, planned: &TableExpr, what: &str) -> Result<(), SqlError>
 }
 
 /// What the build of an index says of two rows with one key, in the index's own words.
-pub(super) fn reworded(mut error: SqlError, table: &Table, columns: &[usize]) -> SqlError {
+pub(crate) fn reworded(mut error: SqlError, table: &Table, columns: &[usize]) -> SqlError {
     let Some(detail) = error.detail.take() else { return error };
     let mut detail = detail;
     for at in columns.iter().filter(|at| table.columns[**at].is_hidden()) {

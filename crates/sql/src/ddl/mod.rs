@@ -31,6 +31,7 @@ mod type_users;
 pub(crate) mod user_type;
 pub(crate) mod view;
 
+pub(crate) use key_expr::reworded;
 pub(crate) use made_name::free_name;
 use std::sync::Arc;
 
@@ -59,6 +60,7 @@ use crate::pg::collation;
 use crate::pg::roles::acl::privilege;
 use crate::pg::search_path::is_temporary;
 use crate::pg::types::{column_oid, column_type_from_sql, column_type_name};
+use crate::plan::analyze::is_system_column;
 use crate::plan::expression::{Place, cast_literal, parse_expression, zoned_type};
 use crate::plan::lookup::last_name;
 use crate::plan::statement::parse_known;
@@ -103,6 +105,7 @@ pub(crate) struct ColumnParts {
 
 pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, SqlError> {
     let name = name_of(&def.name);
+    refuse_system_column(&name)?;
     let shown = format!("for column \"{name}\" of table \"{table}\"");
     let serial = sequence::serial(def)?;
     let ty: ColumnType = column_type_from_sql(serial.as_ref().map_or(&def.data_type, |(_, ty)| ty))?;
@@ -323,6 +326,14 @@ pub(crate) fn is_relation(txn: &Transaction, schema: &str, name: &str) -> Result
 /// A table's name in full.
 pub(crate) fn full_name(table: &Table) -> ObjectName {
     ObjectName::from(vec![Ident::with_quote('"', table.schema.as_str()), Ident::with_quote('"', table.name.as_str())])
+}
+
+/// `42701` for a name that a column of the system has in each table.
+pub(crate) fn refuse_system_column(name: &str) -> Result<(), SqlError> {
+    match is_system_column(name) {
+        true => Err(SqlError::new("42701", format!("column name \"{name}\" conflicts with a system column name"))),
+        false => Ok(()),
+    }
 }
 
 /// `42501` for a relation of the system.
@@ -752,12 +763,9 @@ impl Session {
             let ty = kept.filter(|_| !has_blanks).ok_or_else(|| {
                 unsupported(&format!("a column of type {}", crate::pg::types::format_type(field.type_oid, None)))
             })?;
-            spec.columns.push(ColumnSpec {
-                name: given.unwrap_or_else(|| field.name.clone()),
-                ty,
-                nullable: true,
-                default_sql: None,
-            });
+            let name = given.unwrap_or_else(|| field.name.clone());
+            refuse_system_column(&name)?;
+            spec.columns.push(ColumnSpec { name, ty, nullable: true, default_sql: None });
         }
         self.keep_types(txn, spec.columns.iter().map(|column| column.ty).collect::<Vec<_>>()).await?;
         let table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;

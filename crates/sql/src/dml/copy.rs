@@ -6,22 +6,25 @@ use std::sync::{Arc, Weak};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::sql::sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident};
+use datafusion::sql::sqlparser::ast::Ident;
 use futures::StreamExt;
 use resurgam_engine::{ColumnType, Datum, DatumRef, ReadView, StatementKind, Table};
 
-use crate::dml::check::Checks;
+use crate::dml::check::{Checks, Part};
 use crate::dml::foreign::{Help, References};
 use crate::dml::{Around, Constraints, Modify, Paused, Writer, find_column};
 use crate::exec::context::{Beside, StatementContext};
+use crate::exec::direct::{Row, Values};
 use crate::exec::wait::guarded;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::weight;
+use crate::parse::copy::{Condition, Copy, Source};
 use crate::pg::copy::{CopyChunk, CopyOptions, CopyWriter, Records};
 use crate::pg::datetime::Zone;
 use crate::pg::encode::RowEncoder;
 use crate::pg::errors;
 use crate::pg::user_types;
+use crate::plan::analyze::over_row_in;
 use crate::plan::expression::{Place, TableExpr, parse_expression};
 use crate::plan::lookup::Lookup;
 use crate::plan::planner::{Instance, Names, task_context};
@@ -44,6 +47,8 @@ pub struct CopyIn {
     /// Those of them that give each row another value.
     volatile: Vec<(usize, TableExpr)>,
     reader: Records,
+    /// WHERE: the other rows are passed over.
+    condition: Option<TableExpr>,
     checks: Checks,
     /// Of the statement, until that ends.
     view: Option<ReadView>,
@@ -84,7 +89,7 @@ impl CopyIn {
         let (Some(paused), Some(view)) = (self.modify.take(), self.view.clone()) else {
             return Err(SqlError::internal("COPY has ended"));
         };
-        let Self { table, columns, types, template, volatile, reader, checks, zone, .. } = self;
+        let Self { table, columns, types, template, volatile, reader, condition, checks, zone, .. } = self;
         let statement = txn.resume_statement(view);
         let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
         let mut modify = Modify::resume(writer, *zone, paused);
@@ -106,7 +111,18 @@ impl CopyIn {
             for (&column, datum) in columns.iter().zip(given) {
                 row[column] = datum;
             }
-            if let Err(error) = modify.insert_row(&row).await {
+            let wanted = match condition {
+                Some(condition) => {
+                    holds(condition, checks, Row { table, values: Values::Given(&row), view: modify.view() })
+                }
+                None => Ok(true),
+            };
+            let done = match wanted {
+                Ok(true) => modify.insert_row(&row).await,
+                Ok(false) => continue,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
                 // What it waited for is no fault of the row.
                 let of_row = error.sqlstate.starts_with("23") || error.sqlstate.starts_with("22");
                 drop(row);
@@ -268,8 +284,57 @@ impl CopyOut {
     }
 }
 
+/// Whether a row is wanted. What domains demand is asked before, as where a value becomes one of a domain.
+fn holds(condition: &TableExpr, checks: &Checks, row: Row<'_>) -> Result<bool, SqlError> {
+    checks.refuse(Part::Given, row)?;
+    Ok(condition.truth_of(row)? == Some(true))
+}
+
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Names of columns that an option lists have to be of columns that are copied.
+///
+/// # Errors
+/// `42703`, `42701`, `42P10`
+fn check_forced(table: Option<&Table>, copied: &[String], forced: &[String], option: &str) -> Result<(), SqlError> {
+    for (at, name) in forced.iter().enumerate() {
+        let is_there = match table {
+            Some(table) => {
+                copied_column(table, &Ident::with_quote('"', name.as_str()))?;
+                true
+            }
+            None => copied.contains(name),
+        };
+        if !is_there {
+            return Err(SqlError::new("42703", format!("column \"{name}\" does not exist")));
+        }
+        if forced[..at].contains(name) {
+            return Err(SqlError::new("42701", format!("column \"{name}\" specified more than once")));
+        }
+    }
+    match forced.iter().find(|name| !copied.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(SqlError::new("42P10", format!("{option} column \"{name}\" not referenced by COPY"))),
+    }
+}
+
+/// The columns that COPY names, each once.
+///
+/// # Errors
+/// Those of [`copied_column`]; `42701`
+fn copied_columns(table: &Table, idents: &[Ident]) -> Result<Vec<usize>, SqlError> {
+    let mut columns = Vec::with_capacity(idents.len());
+    for ident in idents {
+        let at = copied_column(table, ident)?;
+        if columns.contains(&at) {
+            let name = &table.columns[at].name;
+            return Err(SqlError::new("42701", format!("column \"{name}\" specified more than once")));
+        }
+        columns.push(at);
+    }
+    Ok(columns)
 }
 
 /// A column that COPY names.
@@ -295,34 +360,43 @@ fn is_sequence(lookup: &Lookup<'_>, name: &datafusion::sql::sqlparser::ast::Obje
     named.is_some_and(|(schema, name)| txn.sequence_named(&schema, &name).is_ok_and(|found| found.is_some()))
 }
 
+/// WHERE, over the columns that are not generated.
+///
+/// # Errors
+/// Those of its analysis; `42P10`
+fn planned_condition(names: &Names<'_>, table: &Table, condition: &Condition) -> Result<TableExpr, SqlError> {
+    let over = over_row_in(names, table, &condition.expr, Place::Copied, &condition.text)?;
+    let expr = TableExpr::over(names, table, over)?;
+    if let Some(at) = expr.columns().iter().find(|at| table.generated(**at).is_some()) {
+        let message = "generated columns are not supported in COPY FROM WHERE conditions";
+        let name = &table.columns[*at].name;
+        return Err(SqlError::new("42P10", message).with_detail(format!("Column \"{name}\" is a generated column.")));
+    }
+    if !expr.is_of_row() {
+        return Err(SqlError::unsupported("this condition in COPY FROM is not supported"));
+    }
+    Ok(expr)
+}
+
 impl Session {
-    pub(crate) async fn copy(
-        &mut self,
-        source: &CopySource,
-        to: bool,
-        target: &CopyTarget,
-        options: &[CopyOption],
-        legacy: &[CopyLegacyOption],
-        autocommit: bool,
-    ) -> Result<Execution, SqlError> {
-        let options = CopyOptions::parse(options, legacy)?;
-        match (to, target) {
-            (false, CopyTarget::Stdin) => {
-                let CopySource::Table { table_name, columns } = source else {
-                    return Err(SqlError::syntax("COPY query FROM is not possible"));
-                };
-                self.copy_in(table_name, columns, options, autocommit).await
+    pub(crate) async fn copy(&mut self, copy: &Copy, autocommit: bool) -> Result<Execution, SqlError> {
+        let options = CopyOptions::parse(&copy.options, copy.from)?;
+        if copy.of_server {
+            return Err(SqlError::unsupported("COPY with a file or a program on the server is not supported")
+                .with_hint("Use COPY FROM STDIN or COPY TO STDOUT; in psql, \\copy."));
+        }
+        match (&copy.source, copy.from) {
+            (Source::Table(name, columns), true) => {
+                self.copy_in((name, columns), copy.condition.as_ref(), options, autocommit).await
             }
-            (true, CopyTarget::Stdout) => self.copy_out(source, options, autocommit).await,
-            _ => Err(SqlError::unsupported("COPY with a file or a program on the server is not supported")
-                .with_hint("Use COPY FROM STDIN or COPY TO STDOUT; in psql, \\copy.")),
+            (source, _) => self.copy_out(source, options, autocommit).await,
         }
     }
 
     async fn copy_in(
         &mut self,
-        name: &datafusion::sql::sqlparser::ast::ObjectName,
-        idents: &[Ident],
+        (name, idents): (&datafusion::sql::sqlparser::ast::ObjectName, &[Ident]),
+        condition: Option<&Condition>,
         options: CopyOptions,
         autocommit: bool,
     ) -> Result<Execution, SqlError> {
@@ -356,8 +430,11 @@ impl Session {
         let columns: Vec<usize> = if idents.is_empty() {
             (0..table.columns.len()).filter(|at| table.generated(*at).is_none()).collect()
         } else {
-            idents.iter().map(|ident| copied_column(&table, ident)).collect::<Result<_, _>>()?
+            copied_columns(&table, idents)?
         };
+        let copied: Vec<String> = columns.iter().map(|at| table.columns[*at].name.clone()).collect();
+        check_forced(Some(&table), &copied, &options.force_not_null, "FORCE_NOT_NULL")?;
+        check_forced(Some(&table), &copied, &options.force_null, "FORCE_NULL")?;
         let zone = self.shared.variables.lock().zone;
         let (state, cx) = (self.state()?, Arc::clone(&self.cx));
         let names = Names { state: &state, txn: &txn, cx: &cx };
@@ -375,6 +452,10 @@ impl Session {
                 }
             }
         }
+        let condition = match condition {
+            None => None,
+            Some(condition) => Some(planned_condition(&names, &table, condition)?),
+        };
         let checks = Checks::plan(&names, &table)?;
         let statement = txn.begin_statement(StatementKind::BulkWrite)?;
         let references = Arc::new(References::of_insert(&txn, &table, &[])?);
@@ -382,9 +463,9 @@ impl Session {
         let writer = Writer { statement: &statement, table: &table, checks: &checks, waiting: &waiting };
         let constraints = Constraints { references: &references, deferred: &deferred };
         let modify = Modify::begin(writer, &constraints, zone, true).await?.pause();
-        let names = columns.iter().map(|c| table.columns[*c].name.clone()).collect();
         Ok(Execution::CopyIn(Box::new(CopyIn {
-            reader: Records::new(options, &table.name, names),
+            reader: Records::new(options, &table.name, copied),
+            condition,
             types: columns.iter().map(|c| table.columns[*c].ty).collect(),
             view: Some(statement.view().clone()),
             checks,
@@ -425,12 +506,12 @@ impl Session {
 
     async fn copy_out(
         &mut self,
-        source: &CopySource,
+        source: &Source,
         options: CopyOptions,
         autocommit: bool,
     ) -> Result<Execution, SqlError> {
         let text = match source {
-            CopySource::Table { table_name, columns } => {
+            Source::Table(table_name, columns) => {
                 let txn = self.transaction().txn.clone();
                 let table = self.lookup(&txn).table(table_name).map_err(|error| match error.sqlstate.as_str() {
                     "42809" if is_sequence(&self.lookup(&txn), table_name) => {
@@ -440,18 +521,16 @@ impl Session {
                         .with_hint("Try the COPY (SELECT ...) TO variant."),
                     _ => error,
                 })?;
-                let wanted: Vec<String> = if columns.is_empty() {
-                    let stored = table.columns.iter().enumerate().filter(|(at, _)| table.generated(*at).is_none());
-                    stored.map(|(_, c)| quoted(&c.name)).collect()
-                } else {
-                    columns
-                        .iter()
-                        .map(|ident| copied_column(&table, ident).map(|at| quoted(&table.columns[at].name)))
-                        .collect::<Result<_, _>>()?
+                let wanted: Vec<usize> = match columns.is_empty() {
+                    true => (0..table.columns.len()).filter(|at| table.generated(*at).is_none()).collect(),
+                    false => copied_columns(&table, columns)?,
                 };
+                let copied: Vec<String> = wanted.iter().map(|at| table.columns[*at].name.clone()).collect();
+                check_forced(Some(&table), &copied, &options.force_quote, "FORCE_QUOTE")?;
+                let wanted: Vec<String> = copied.iter().map(|name| quoted(name)).collect();
                 format!("SELECT {} FROM {}.{}", wanted.join(", "), quoted(&table.schema), quoted(&table.name))
             }
-            CopySource::Query(query) => query.to_string(),
+            Source::Query(query) => query.clone(),
         };
         let prepared = self.prepare_text(&text, &[])?;
         self.check_allowed(&prepared)?;
@@ -496,6 +575,9 @@ impl Session {
         };
         let names: Vec<String> =
             prepared.fields.as_ref().map(|f| f.iter().map(|f| f.name.clone()).collect()).unwrap_or_default();
+        if let Source::Query(_) = source {
+            check_forced(None, &names, &options.force_quote, "FORCE_QUOTE")?;
+        }
         let columns = names.len() as u16;
         let writer = CopyWriter::new(options, names);
         let encoder = RowEncoder::new(query.schema.fields(), &[writer.format()], &style)?;

@@ -12,7 +12,7 @@ use resurgam_engine::{BulkInserter, Change, Datum, DatumRef, ReadView, RowBuf, S
 
 use super::conflict::{Conflict, Resolved};
 use super::plan::WritePlan;
-use super::returning::Returned;
+use super::returning::{Returned, xmax_of};
 use super::row::Writer;
 use super::source::Stream;
 use super::within::Around;
@@ -176,6 +176,7 @@ impl<'a> Modify<'a> {
             }
             Resolved::Updated(old, new) => {
                 let new: Vec<DatumRef<'_>> = new.iter().map(resurgam_engine::Datum::as_ref).collect();
+                self.note_xmax(true)?;
                 self.updated(&old, &new).await
             }
         }
@@ -190,7 +191,16 @@ impl<'a> Modify<'a> {
         if let Some(foreign) = &mut self.foreign {
             foreign.inserted(row)?;
         }
+        self.note_xmax(false)?;
         self.note(Values::Given(row))
+    }
+
+    /// Before an INSERT notes a row: whether it was updated instead, for a RETURNING that asks.
+    fn note_xmax(&mut self, updated: bool) -> Result<(), SqlError> {
+        if self.returned.as_ref().is_some_and(Returned::reads_xmax) {
+            self.others = Some(xmax_of(self.txn().id().filter(|_| updated))?);
+        }
+        Ok(())
     }
 
     async fn updated(&mut self, old: &RowBuf, new: &[DatumRef<'_>]) -> Result<(), SqlError> {

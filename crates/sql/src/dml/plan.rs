@@ -311,7 +311,7 @@ fn plan_returning(
     text: &str,
 ) -> Result<Returning, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
-    let List { columns, data: _, input, others } = list;
+    let List { columns, data: _, input, others, xmax } = list;
     let origins: Vec<_> = columns.iter().map(|(column, _)| column.origin).collect();
     if to == ReturnTo::Statement || !others.is_empty() || columns.iter().any(|(_, expr)| has_subquery(expr)) {
         let mut given = without_key(&input);
@@ -319,7 +319,7 @@ fn plan_returning(
         let plan = RowsPlan::list(names, &given, columns, params).map_err(failed)?;
         let fields = crate::plan::statement::result_fields(&plan.plan.schema, &origins);
         let (typed_by_literals, of_session) = (plan.plan.typed_by_literals, !plan.plan.is_shareable(names.state));
-        return Ok(Returning { fields, by: By::Plan(Box::new(plan)), typed_by_literals, of_session });
+        return Ok(Returning { fields, by: By::Plan(Box::new(plan)), typed_by_literals, of_session, xmax });
     }
     let mut exprs = Vec::with_capacity(columns.len());
     let mut fields: Vec<FieldRef> = Vec::with_capacity(columns.len());
@@ -336,7 +336,7 @@ fn plan_returning(
     let output = Output::new(&exprs, schema.fields(), table, &input)
         .ok_or_else(|| SqlError::unsupported("this expression in RETURNING is not supported"))?;
     let fields = crate::plan::statement::result_fields(&schema, &origins);
-    Ok(Returning { fields, by: By::Row(output), typed_by_literals, of_session })
+    Ok(Returning { fields, by: By::Row(output), typed_by_literals, of_session, xmax })
 }
 
 fn plan_conflict(

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
-use datafusion::arrow::array::RecordBatch;
-use resurgam_engine::ReadView;
+use datafusion::arrow::array::{RecordBatch, UInt32Array};
+use datafusion::arrow::datatypes::{DataType, Schema};
+use resurgam_engine::{ReadView, TxId};
 
 use super::planned::{RowsPlan, WrittenRows};
 use super::source::Stream;
@@ -24,6 +25,21 @@ pub(crate) struct Returning {
     pub by: By,
     /// Its values depend on the session.
     pub of_session: bool,
+    /// It reads, beside each row, who updated it: of INSERT. See [`xmax_of`].
+    pub xmax: bool,
+}
+
+/// `xmax` of a row that INSERT has written, as one row of its own: 0 if it was inserted, and the id of the transaction if ON
+/// CONFLICT has updated it. PostgreSQL's has 32 bits, and the lowest numbers mean no transaction.
+///
+/// # Errors
+/// Those of Arrow.
+pub(super) fn xmax_of(updated_by: Option<TxId>) -> Result<RecordBatch, SqlError> {
+    const FIRST: u32 = 3;
+    let xmax = updated_by.map_or(0, |id| ((id.0 & u64::from(u32::MAX)) as u32).max(FIRST));
+    let schema = Schema::new(vec![datafusion::arrow::datatypes::Field::new("xmax", DataType::UInt32, true)]);
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(UInt32Array::from(vec![xmax]))])
+        .map_err(|error| errors::from_arrow(&error))
 }
 
 /// How its values are computed.
@@ -86,6 +102,11 @@ impl<'a> Returned<'a> {
         let rows = returning.and_then(Returning::plan).map(RowsPlan::rows);
         let memory = returning.map(|_| MemoryConsumer::new("RETURNING").register(pool));
         Ok(Self { returning, rows, formats, params, style, chunk, memory })
+    }
+
+    /// Whether it reads `xmax` beside the rows.
+    pub(super) fn reads_xmax(&self) -> bool {
+        self.returning.is_some_and(|returning| returning.xmax)
     }
 
     /// Whether there is a list.

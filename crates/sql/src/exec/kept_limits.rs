@@ -32,6 +32,7 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions,
 };
 
+use super::computed_limit::ComputedLimitExec;
 use super::one_input::one_input;
 use super::outer_side::OuterSideExec;
 
@@ -81,6 +82,10 @@ fn hold(plan: Plan) -> Transformed<Plan> {
         let input = in_order(Arc::clone(limit.input()));
         let order = order_of(&input);
         return Transformed::yes(Arc::new(HeldLimit::new(input, limit.skip(), limit.fetch(), order)));
+    }
+    if let Some(limit) = plan.downcast_ref::<ComputedLimitExec>() {
+        // How many rows it lets through nobody knows, so it is not to be hidden; that their order counts is to be said.
+        return Transformed::yes(Arc::new(limit.over(in_order(Arc::clone(&limit.input)))));
     }
     let Some(fetch) = plan.fetch().filter(|_| sorts(&plan)) else { return Transformed::no(plan) };
     let sort = without_fetch(plan);

@@ -10,6 +10,7 @@
 //! | `clean_function` | `resurgam_clean()` in FROM |
 //! | `compact` | Few rows in no more memory than they need |
 //! | `compute` | Where plans run: beside the threads that serve connections |
+//! | `computed_limit` | LIMIT and OFFSET that are known only when they run |
 //! | `context` | What a running statement carries |
 //! | `direct` | Direct execution |
 //! | `filter` | A filter that bounds what it gathers by bytes |
@@ -45,6 +46,7 @@ pub(crate) mod cell;
 pub(crate) mod clean_function;
 pub(crate) mod compact;
 pub(crate) mod compute;
+pub(crate) mod computed_limit;
 pub(crate) mod context;
 pub(crate) mod direct;
 pub(crate) mod filter;

@@ -15,6 +15,7 @@ use crate::command::analyze::Named;
 use crate::command::cursor::{self, Declare, Fetch};
 use crate::command::lock::{self, LockTables};
 use crate::command::notify::{self, NotifyCommand};
+use crate::command::reindex::{self, Reindex};
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::ddl::alter_sequence::{self, AlterSequence};
 use crate::ddl::database_syntax::{self, DatabaseStatement};
@@ -26,9 +27,9 @@ use crate::ddl::set_schema::{self, SetSchema};
 use crate::ddl::user_type::{self, AlterType};
 use crate::ddl::view;
 use crate::dml::foreign;
+use crate::parse::copy::{self, Copy};
 use crate::parse::unsupported::{self, Refused};
 use crate::parse::words::{Words, first_word};
-use crate::plan::statement::parse_known;
 use crate::wire::SqlError;
 
 /// A statement as it was read.
@@ -140,21 +141,12 @@ pub(crate) enum Own {
         names: Vec<ObjectName>,
         cascade: bool,
     },
-    Reindex(Reindexed),
+    Reindex(Reindex),
+    Copy(Box<Copy>),
     /// CLUSTER without a table: of those that were clustered before, which are none.
     Cluster,
     /// One of PostgreSQL's that there is not.
     Refused(Refused),
-}
-
-/// What REINDEX names.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Reindexed {
-    Table(ObjectName),
-    Index(ObjectName),
-    Schema(String),
-    /// The database, or its catalogs.
-    Database(String),
 }
 
 impl Own {
@@ -195,6 +187,7 @@ pub(crate) const SPECIAL: &[&str] = &[
     "notify",
     "reindex",
     "cluster",
+    "copy",
     "refresh",
     "import",
     "security",
@@ -204,25 +197,7 @@ pub(crate) const SPECIAL: &[&str] = &[
 
 /// Reads one statement that the parser does not know, or knows in other words; `None` leaves the text to it.
 pub(crate) fn parse(text: &str) -> Option<Result<Parsed, SqlError>> {
-    if first_word(text) == "copy" {
-        let text = with_freeze(text.trim().trim_end_matches(';'))?;
-        return Some(parse_known(&text).and_then(|mut all| match (all.pop(), all.is_empty()) {
-            (Some(statement), true) => Ok(Parsed::Known(statement)),
-            _ => Err(SqlError::internal("a COPY of several statements")),
-        }));
-    }
     parse_own(text).map(|found| found.map(Parsed::Own))
-}
-
-/// COPY with the option `FREEZE on`, which is what pgbench sends, in the words that the parser
-/// knows; `None` for any other text.
-fn with_freeze(text: &str) -> Option<String> {
-    const FREEZE: &str = "freeze on";
-    let at = text.to_ascii_lowercase().rfind(FREEZE)?;
-    let before = &text[..at];
-    let quoted = before.matches('\'').count() % 2 == 1 || before.matches('"').count() % 2 == 1;
-    let is_option = before.trim_end().ends_with(['(', ',']) && !quoted && !text.contains(';');
-    is_option.then(|| format!("{before}freeze true{}", &text[at + FREEZE.len()..]))
 }
 
 fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
@@ -265,7 +240,8 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "drop" if words.take_words(&["index", "concurrently"]) => Some(parse_drop_index(&mut words)),
         // The parser would take other things than texts for it.
         "load" => Some(Err(words.unexpected())),
-        "reindex" => Some(parse_reindex(&mut words)),
+        "reindex" => Some(reindex::parse(words)),
+        "copy" => Some(copy::parse(words)),
         "cluster" => {
             words.take_word("verbose");
             Some(words.expect_end().map(|()| Own::Cluster))
@@ -328,37 +304,4 @@ fn parse_drop_index(words: &mut Words<'_>) -> Result<Own, SqlError> {
     }
     words.expect_end()?;
     Ok(Own::DropIndexApart { if_exists, names, cascade })
-}
-
-/// REINDEX, of which the first word is taken already.
-fn parse_reindex(words: &mut Words<'_>) -> Result<Own, SqlError> {
-    if words.take(&Token::LParen) {
-        loop {
-            let is_known = words.take_word("verbose") || words.take_word("concurrently");
-            if !is_known && !words.take_word("tablespace") {
-                return Err(words.unexpected());
-            }
-            // A value, if there is one.
-            if !matches!(words.peek(), Some(Token::Comma | Token::RParen)) {
-                words.next();
-            }
-            if !words.take(&Token::Comma) {
-                break;
-            }
-        }
-        if !words.take(&Token::RParen) {
-            return Err(words.unexpected());
-        }
-    }
-    let kind = ["table", "index", "schema", "database", "system"].into_iter().find(|kind| words.take_word(kind));
-    let Some(kind) = kind else { return Err(words.unexpected()) };
-    words.take_word("concurrently");
-    let reindexed = match kind {
-        "table" => Reindexed::Table(object_name(words)?),
-        "index" => Reindexed::Index(object_name(words)?),
-        "schema" => Reindexed::Schema(words.name()?),
-        _ => Reindexed::Database(words.name()?),
-    };
-    words.expect_end()?;
-    Ok(Own::Reindex(reindexed))
 }

@@ -14,7 +14,7 @@ use crate::wire::SqlError;
 
 /// First words of the statements that [`own::parse`] may know.
 fn first_words() -> impl Iterator<Item = &'static str> {
-    SPECIAL.iter().copied().chain(["copy"])
+    SPECIAL.iter().copied()
 }
 
 /// A statement of a string, in characters.

@@ -169,7 +169,8 @@ impl Rewritten {
             Token::RParen if self.calls.pop() == Some(true) => self.tokens.push(of(Token::RParen, span)),
             _ => {}
         }
-        if is(0, "table") && (self.before(0).is_none() || self.is_table_query()) {
+        let is_named = matches!(rest.get(1).map(|next| &next.token), Some(Token::Word(_)));
+        if is(0, "table") && (self.before(0).is_none() || self.is_table_query(is_named)) {
             self.tokens.extend([word("SELECT", span), of(Token::Mul, span), word("FROM", span)]);
             return 1;
         }
@@ -359,10 +360,24 @@ impl Rewritten {
         matches!(self.before(1), Some(Token::Number(..))) && self.is_before(back, &TYPES)
     }
 
-    /// Whether TABLE here begins a query.
-    fn is_table_query(&self) -> bool {
+    /// Whether TABLE here begins a query; `is_named`: a word is behind it. The word is reserved, but is a name behind AS and a
+    /// point.
+    fn is_table_query(&self, is_named: bool) -> bool {
         const BEFORE: [&str; 5] = ["union", "except", "intersect", "all", "explain"];
-        self.is_before(0, &BEFORE) || self.before(0) == Some(&Token::LParen)
+        if self.is_before(0, &BEFORE) || self.before(0) == Some(&Token::LParen) {
+            return true;
+        }
+        if self.begins_with(&["create", "prepare"]) {
+            // Behind the statement's own AS, or WITH queries behind that.
+            let all = self.tokens[self.first..].iter().filter(|token| is_word(&token.token, "as")).count();
+            let behind_with = self.before(0) == Some(&Token::RParen)
+                && self.tokens[self.first..]
+                    .windows(2)
+                    .any(|two| is_word(&two[0].token, "as") && is_word(&two[1].token, "with"));
+            return is_named && (all == 1 && self.is_before(0, &["as"]) || behind_with);
+        }
+        let is_name = self.is_before(0, &["as", "into"]) || self.before(0) == Some(&Token::Period);
+        is_named && !is_name && self.begins_with(&["insert", "with", "explain"])
     }
 
     /// Whether the statement is BEGIN, START TRANSACTION, or SET … TRANSACTION.
@@ -389,7 +404,21 @@ mod tests {
         for (text, wanted) in [
             ("TABLE t; (table u)", "SELECT * FROM t ; ( SELECT * FROM u )"),
             ("CREATE TABLE t (a int)", "CREATE TABLE t ( a int )"),
-            ("CREATE TABLE t AS TABLE u WITH DATA;", "CREATE TABLE t AS TABLE u ;"),
+            ("CREATE TABLE t AS TABLE u WITH DATA;", "CREATE TABLE t AS SELECT * FROM u ;"),
+            (
+                "CREATE VIEW v AS SELECT a AS table FROM t; PREPARE p AS TABLE t",
+                "CREATE VIEW v AS SELECT a AS table FROM t ; PREPARE p AS SELECT * FROM t",
+            ),
+            (
+                "CREATE TABLE t AS WITH w AS (SELECT 1) TABLE w; CREATE TABLE t (a int)",
+                "CREATE TABLE t AS WITH w AS ( SELECT 1 ) SELECT * FROM w ; CREATE TABLE t ( a int )",
+            ),
+            (
+                "INSERT INTO t (a) TABLE u; INSERT INTO t TABLE u; INSERT INTO t SELECT a AS table FROM u",
+                "INSERT INTO t ( a ) SELECT * FROM u ; INSERT INTO t SELECT * FROM u ; \
+                INSERT INTO t SELECT a AS table FROM u",
+            ),
+            ("SELECT a INTO TABLE t FROM u; TRUNCATE TABLE t", "SELECT a INTO TABLE t FROM u ; TRUNCATE TABLE t"),
             (
                 "SELECT trim(leading FROM a), trim(FROM b)",
                 "SELECT trim ( leading ' ' FROM a ) , trim ( BOTH ' ' FROM b )",

@@ -67,7 +67,9 @@ pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
             LogicalPlan::Values(values) => values.values.iter().flatten().any(contains_placeholder),
             LogicalPlan::RecursiveQuery(_) => true,
             LogicalPlan::Extension(extension) => {
-                !crate::exec::apply::is_lateral(extension) && !crate::exec::sets::is_project_set(extension)
+                !crate::exec::apply::is_lateral(extension)
+                    && !crate::exec::sets::is_project_set(extension)
+                    && !crate::exec::computed_limit::is_computed_limit(extension)
             }
             LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
                 node.expressions().iter().any(|expr| expr.exists(|e| Ok(wants_constant(e))).unwrap_or(true))

@@ -327,6 +327,10 @@ impl ParamTypes {
             .collect();
         Self { declared: oids, known, body: None }
     }
+    /// Whether a placeholder is declared as `void`: that of an OUT parameter (JDBC's `{? = call f(?)}`).
+    pub(crate) fn is_void(&self, id: &str) -> bool {
+        placeholder_index(id).and_then(|at| self.declared.get(at)) == Some(&oid::VOID)
+    }
     pub(crate) fn oids(&self) -> Arc<[u32]> {
         self.known
             .iter()

@@ -1853,6 +1853,11 @@ impl Session {
                 if let Own::Fetch(fetch) = &**own {
                     return Box::pin(self.fetch(fetch, formats, autocommit)).await;
                 }
+                if let Own::Copy(copy) = &**own {
+                    // It goes by definitions, and is at its end when the data is.
+                    self.note_undo(true)?;
+                    return Box::pin(self.copy(copy, autocommit)).await;
+                }
                 let execution = Box::pin(self.run_own(own)).await?;
                 self.statement_done(autocommit).await?;
                 Ok(execution)
@@ -1862,10 +1867,7 @@ impl Session {
                     self.note_undo(true)?;
                 }
                 let execution = self.utility(statement, &prepared.text, formats, autocommit).await?;
-                if !matches!(
-                    execution,
-                    Execution::CopyIn(_) | Execution::CopyOut(_) | Execution::Rows { rows: Some(_), .. }
-                ) {
+                if !matches!(execution, Execution::Rows { rows: Some(_), .. }) {
                     self.statement_done(autocommit).await?;
                 }
                 Ok(execution)

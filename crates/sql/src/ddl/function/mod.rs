@@ -22,7 +22,7 @@ use super::unsupported;
 use crate::pg::functions::quote_ident;
 use crate::pg::roles::acl::Object;
 use crate::pg::search_path::is_temporary;
-use crate::pg::types::{format_type, oid, type_from_sql};
+use crate::pg::types::{format_type, oid, type_by_oid, type_from_sql};
 use crate::pg::user_functions::{ARGS_MAX, Definition, Param, Source, UserFunction, entry_name};
 use crate::pg::user_types::{FIRST_USER_OID, is_domain};
 use crate::plan::analyze::check_param_default;
@@ -85,17 +85,31 @@ fn value_type(ty: &DataType, what: &str) -> Result<u32, SqlError> {
     Ok(oid)
 }
 
-/// What a function returns: the type, and whether sets of it.
-fn result_of(returns: &Returns, columns: &[Param]) -> Result<(u32, bool), SqlError> {
-    match returns {
-        Returns::One(ty) if plain_name(ty).as_deref() == Some("void") => Ok((oid::VOID, false)),
-        Returns::Set(ty) if plain_name(ty).as_deref() == Some("void") => Err(unsupported("SETOF void")),
-        Returns::One(ty) => Ok((value_type(ty, "a result")?, false)),
-        Returns::Set(ty) => Ok((value_type(ty, "a result")?, true)),
-        Returns::Table(_) => match columns {
-            [column] => Ok((column.ty, true)),
-            _ => Ok((oid::RECORD, true)),
-        },
+/// What a function returns: the type, and whether sets of it. `given`: the types of what it gives back by names.
+fn result_of(returns: Option<&Returns>, given: &[u32]) -> Result<(u32, bool), SqlError> {
+    let by_names = match given {
+        [] => None,
+        [one] => Some(*one),
+        _ => Some(oid::RECORD),
+    };
+    let one = |ty: &DataType| match (plain_name(ty).as_deref(), by_names) {
+        (Some("record"), Some(_)) => Ok(oid::RECORD),
+        (Some("void"), _) => Ok(oid::VOID),
+        _ => value_type(ty, "a result"),
+    };
+    let (result, is_set) = match returns {
+        None => return by_names.map(|ty| (ty, false)).ok_or_else(|| invalid("function result type must be specified")),
+        Some(Returns::Table(_)) => return Ok((by_names.unwrap_or(oid::RECORD), true)),
+        Some(Returns::One(ty)) => (one(ty)?, false),
+        Some(Returns::Set(ty)) => (one(ty)?, true),
+    };
+    match by_names {
+        Some(needed) if needed != result => {
+            let needed = format_type(needed, None);
+            Err(invalid(format!("function result type must be {needed} because of OUT parameters")))
+        }
+        None if is_set && result == oid::VOID => Err(unsupported("SETOF void")),
+        _ => Ok((result, is_set)),
     }
 }
 
@@ -303,10 +317,17 @@ impl Session {
         if create.params.len() > ARGS_MAX {
             return Err(SqlError::new("54023", format!("functions cannot have more than {ARGS_MAX} arguments")));
         }
-        let taken = |params: &[Param], name: &str| match params.iter().any(|param| param.name == name) {
-            true => Err(invalid(format!("parameter name \"{name}\" used more than once"))),
-            false => Ok(()),
+        // What is only taken may have the name of what is only given back.
+        let taken = |params: &[Param], name: &str, mode: ArgMode| {
+            let is_given = |mode: ArgMode| matches!(mode, ArgMode::Out | ArgMode::Table);
+            let is_taken = |mode: ArgMode| matches!(mode, ArgMode::In | ArgMode::Variadic);
+            let apart = |of: ArgMode| is_taken(of) && is_given(mode) || is_taken(mode) && is_given(of);
+            match params.iter().any(|param| param.name == name && !apart(param.mode)) {
+                true => Err(invalid(format!("parameter name \"{name}\" used more than once"))),
+                false => Ok(()),
+            }
         };
+        let mut had_default = false;
         for param in &create.params {
             let ty = value_type(&param.ty, "an argument").map_err(|error| match error.sqlstate.as_str() {
                 // Of arguments PostgreSQL says it without quotes.
@@ -315,10 +336,18 @@ impl Session {
             })?;
             let name = param.name.clone().unwrap_or_default();
             if !name.is_empty() {
-                taken(&params, &name)?;
+                taken(&params, &name, param.mode)?;
+            }
+            let is_input = param.mode != ArgMode::Out;
+            if is_input && params.iter().any(|before| before.mode == ArgMode::Variadic) {
+                return Err(invalid("VARIADIC parameter must be the last input parameter"));
+            }
+            if param.mode == ArgMode::Variadic && type_by_oid(ty).is_none_or(|array| array.elem == 0) {
+                return Err(invalid("VARIADIC parameter must be an array"));
             }
             let default_sql = match &param.default {
-                None if params.last().is_some_and(|last| last.default_sql.is_some()) => {
+                Some(_) if !is_input => return Err(invalid("only input parameters can have default values")),
+                None if is_input && had_default => {
                     return Err(invalid("input parameters after one with a default value must also have defaults"));
                 }
                 None => None,
@@ -331,18 +360,25 @@ impl Session {
                     Some(kept_text(&expr))
                 }
             };
-            params.push(Param { name, mode: ArgMode::In, ty, default_sql });
+            had_default |= default_sql.is_some();
+            params.push(Param { name, mode: param.mode, ty, default_sql });
         }
-        let inputs = params.len();
         if let Some(Returns::Table(columns)) = &create.returns {
+            if params.iter().any(|param| matches!(param.mode, ArgMode::Out | ArgMode::InOut)) {
+                return Err(SqlError::syntax("OUT and INOUT arguments aren't allowed in TABLE functions"));
+            }
             for (name, ty) in columns {
-                taken(&params, name)?;
+                taken(&params, name, ArgMode::Table)?;
                 let ty = value_type(ty, "a column")?;
                 params.push(Param { name: name.clone(), mode: ArgMode::Table, ty, default_sql: None });
             }
         }
-        let Some(returns) = &create.returns else { return Err(invalid("function result type must be specified")) };
-        let (result, returns_set) = result_of(returns, &params[inputs..])?;
+        let given: Vec<u32> = params
+            .iter()
+            .filter(|param| !matches!(param.mode, ArgMode::In | ArgMode::Variadic))
+            .map(|param| param.ty)
+            .collect();
+        let (result, returns_set) = result_of(create.returns.as_ref(), &given)?;
         let mut of = Definition {
             name,
             params,

@@ -2,6 +2,7 @@
 
 use datafusion::sql::sqlparser::ast::{DataType, Expr, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::Token;
+use resurgam_dialect::ArgMode;
 
 use super::super::unsupported;
 use super::super::user_type::{object_name, quoted};
@@ -41,6 +42,7 @@ pub(crate) struct Create {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ParamSyntax {
+    pub mode: ArgMode,
     pub name: Option<String>,
     pub ty: DataType,
     pub default: Option<Expr>,
@@ -176,7 +178,11 @@ pub(crate) fn target(words: &mut Words<'_>) -> Result<Target, SqlError> {
     let mut args = Vec::new();
     if !words.take(&Token::RParen) {
         loop {
-            args.push(param(words)?.ty);
+            let param = param(words)?;
+            // What is only given back does not tell functions apart.
+            if param.mode != ArgMode::Out {
+                args.push(param.ty);
+            }
             if words.take(&Token::RParen) {
                 break;
             }
@@ -415,7 +421,7 @@ fn data_type(words: &mut Words<'_>) -> Result<DataType, SqlError> {
 }
 
 fn param(words: &mut Words<'_>) -> Result<ParamSyntax, SqlError> {
-    mode(words)?;
+    let mut given = mode(words)?;
     let from = words.mark();
     let (tokens, text) = run(words, &is_end_of_type);
     let (name, ty) = match read_type(text).filter(|_| tokens > 0) {
@@ -424,7 +430,9 @@ fn param(words: &mut Words<'_>) -> Result<ParamSyntax, SqlError> {
             // The first word is the parameter's name.
             words.back_to(from);
             let name = words.name()?;
-            mode(words)?;
+            if given.is_none() {
+                given = mode(words)?;
+            }
             (Some(name), data_type(words)?)
         }
     };
@@ -442,21 +450,24 @@ fn param(words: &mut Words<'_>) -> Result<ParamSyntax, SqlError> {
         })?;
         default = Some(expr);
     }
-    Ok(ParamSyntax { name, ty, default })
+    Ok(ParamSyntax { mode: given.unwrap_or(ArgMode::In), name, ty, default })
 }
 
-/// The mode of a parameter, which is IN.
-fn mode(words: &mut Words<'_>) -> Result<(), SqlError> {
+/// The mode of a parameter, if one is written.
+fn mode(words: &mut Words<'_>) -> Result<Option<ArgMode>, SqlError> {
     if words.take_word("in") {
-        return if words.take_word("out") { Err(unsupported("an OUT argument")) } else { Ok(()) };
+        return Ok(Some(if words.take_word("out") { ArgMode::InOut } else { ArgMode::In }));
     }
-    if words.take_word("out") || words.take_word("inout") {
-        return Err(unsupported("an OUT argument"));
+    if words.take_word("out") {
+        return Ok(Some(ArgMode::Out));
+    }
+    if words.take_word("inout") {
+        return Ok(Some(ArgMode::InOut));
     }
     if words.take_word("variadic") {
-        return Err(unsupported("a VARIADIC argument"));
+        return Ok(Some(ArgMode::Variadic));
     }
-    Ok(())
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ use super::lateral::Lateral;
 use super::lazy;
 use super::run::Ready;
 use crate::exec::bridge;
+use crate::exec::computed_limit::LimitPlanner;
 use crate::exec::context::StatementContext;
 use crate::exec::sets::SetsPlanner;
 use crate::plan::{order_claims, zeroes};
@@ -45,8 +46,11 @@ pub(crate) struct Planner;
 #[async_trait]
 impl QueryPlanner for Planner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner =
-            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(LateralPlanner), Arc::new(SetsPlanner)]);
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
+            Arc::new(LateralPlanner),
+            Arc::new(SetsPlanner),
+            Arc::new(LimitPlanner),
+        ]);
         let plan = zeroes::equal(order_claims::without(lazy::conditions(plan.clone())?)?)?;
         planner.create_physical_plan(&plan, session).await
     }

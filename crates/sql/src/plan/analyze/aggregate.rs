@@ -23,7 +23,7 @@ use super::scope::Scope;
 use super::sort::direction;
 use super::{Analyzer, Result, unknown};
 use crate::naming;
-use crate::pg::functions::numeric;
+use crate::pg::functions::{PIECE, PIECES, numeric};
 use crate::pg::types::oid;
 use crate::wire::SqlError;
 
@@ -37,6 +37,8 @@ pub(super) struct AggregateParts {
     pub result: Type,
     /// What the function gives, before it is brought to `result`.
     pub data: DataType,
+    /// It gives pieces, of which the result is to be made.
+    pub pieces: bool,
 }
 
 /// An aggregate of a subquery that belongs to a query further out.
@@ -75,6 +77,7 @@ impl Analyzer<'_> {
         if let Some(message) = clause.refuses_aggregates().filter(|_| level == 0) {
             return Err(self.at(SqlError::new("42803", message), span));
         }
+        let pieces = parts.pieces;
         let call = AggregateFunction::new_udf(
             parts.function,
             parts.args,
@@ -90,8 +93,16 @@ impl Analyzer<'_> {
         let bound = if without { self.with_blanks_in_elements(bound, parts.result.typmod)? } else { bound };
         match super::json::is_json_aggregate(name) {
             true => self.json_whole(name, bound, span),
+            false if pieces => self.text_of("together", PIECES, vec![bound]).map(|bound| bound.at(span)),
             false => Ok(bound),
         }
+    }
+
+    /// A text, computed by a function that has no name in SQL.
+    fn text_of(&mut self, what: &str, function: &str, args: Vec<Bound>) -> Result<Bound> {
+        let Some(function) = self.names.state.scalar_functions().get(function).cloned() else { return unknown(what) };
+        let (expr, data) = self.call_udf(&function, args)?;
+        Ok(Bound::with_data(expr, Type::TEXT, data))
     }
 
     /// Which query an aggregate belongs to: the innermost one that has any of its columns (0: this one, also if there are
@@ -310,7 +321,28 @@ impl Analyzer<'_> {
             let (function, args, data) = self.aggregate_function("string_agg", elements, false, Type::TEXT, span)?;
             let function =
                 if order_by.is_empty() { function } else { crate::pg::functions::sorts_at_the_end(function) };
-            return Ok(AggregateParts { function, args, distinct, filter, order_by, result: Type::TEXT, data });
+            return Ok(AggregateParts {
+                function,
+                args,
+                distinct,
+                filter,
+                order_by,
+                result: Type::TEXT,
+                data,
+                pieces: false,
+            });
+        }
+        let pieces = name == "string_agg"
+            && result.oid == oid::TEXT
+            && typed.get(1).is_some_and(|separator| !crate::plan::access::is_constant(&separator.expr));
+        if pieces {
+            if distinct || function.over.is_some() {
+                return unknown("string_agg with DISTINCT or OVER and a separator that is no constant");
+            }
+            // Each row's value is behind its own separator, but for that of the row that comes first.
+            typed.reverse();
+            let piece = self.text_of("this separator of string_agg", PIECE, typed)?;
+            typed = vec![piece, self.text_constant("")];
         }
         let result = match typed.first() {
             Some(arg) if distinct && result.oid == oid::BPCHAR_ARRAY && has_length(arg.ty) => {
@@ -326,7 +358,7 @@ impl Analyzer<'_> {
             "string_agg" if in_order => crate::pg::functions::sorts_at_the_end(function),
             _ => function,
         };
-        Ok(AggregateParts { function, args, distinct, filter, order_by, result, data })
+        Ok(AggregateParts { function, args, distinct, filter, order_by, result, data, pieces })
     }
 
     /// The primary key's column of the table that an aggregate's argument is the whole row of: `t`, `t.*`.
@@ -427,7 +459,7 @@ impl Analyzer<'_> {
         // The values first, as the functions take them.
         let args = sorted.into_iter().chain(typed).collect();
         let (function, args, data) = self.aggregate_function(name, args, false, result, span)?;
-        Ok(AggregateParts { function, args, distinct: false, filter, order_by, result, data })
+        Ok(AggregateParts { function, args, distinct: false, filter, order_by, result, data, pieces: false })
     }
 
     fn filter_of(&mut self, function: &ast::Function, scope: &Scope<'_>) -> Result<Option<Box<Expr>>> {

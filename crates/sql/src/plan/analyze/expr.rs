@@ -50,6 +50,7 @@ pub(crate) enum Clause {
     Index,
     /// WHERE of CREATE INDEX.
     Predicate,
+    CopyWhere,
     /// USING of ALTER COLUMN TYPE.
     Transform,
     /// An argument of EXECUTE.
@@ -76,6 +77,7 @@ impl Clause {
             Self::Generated => "aggregate functions are not allowed in column generation expressions",
             Self::Index => "aggregate functions are not allowed in index expressions",
             Self::Predicate => "aggregate functions are not allowed in index predicates",
+            Self::CopyWhere => "aggregate functions are not allowed in COPY FROM WHERE conditions",
             Self::Transform => "aggregate functions are not allowed in transform expressions",
             Self::Execute => "aggregate functions are not allowed in EXECUTE parameters",
         })
@@ -101,6 +103,7 @@ impl Clause {
             Self::Generated => "window functions are not allowed in column generation expressions",
             Self::Index => "window functions are not allowed in index expressions",
             Self::Predicate => "window functions are not allowed in index predicates",
+            Self::CopyWhere => "window functions are not allowed in COPY FROM WHERE conditions",
             Self::Transform => "window functions are not allowed in transform expressions",
             Self::Execute => "window functions are not allowed in EXECUTE parameters",
         })

@@ -42,6 +42,8 @@ pub(super) struct Called {
 pub(super) struct CallForm {
     /// Names of the last arguments.
     pub(super) names: Vec<String>,
+    /// The last argument is an array of arguments: VARIADIC is written before it.
+    pub(super) variadic: bool,
 }
 
 /// Of a function that PostgreSQL has and nobody has registered.
@@ -139,6 +141,13 @@ impl Analyzer<'_> {
         if let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Function(last)))) = list.args.last()
             && function_name(&last.name).is_some_and(|(_, name)| name == crate::parse::spelling::VARIADIC)
         {
+            let schema = schema.as_deref();
+            let known = crate::pg::user_types::current();
+            if schema.and_then(marked).is_some()
+                || known.is_some_and(|known| known.functions_named(schema, &name).next().is_some())
+            {
+                return self.plain_call(function, (schema, &name), list, scope, clause);
+            }
             return self.variadic_call(&name, list, last, scope, clause, span);
         }
         if schema.as_deref().and_then(marked).is_some() {
@@ -277,7 +286,7 @@ impl Analyzer<'_> {
         use ast::{FunctionArg as A, FunctionArgExpr as E};
         let mut bound = Vec::with_capacity(args.len());
         let mut form = CallForm::default();
-        for arg in args {
+        for (at, arg) in args.iter().enumerate() {
             let (expr, named) = match arg {
                 A::Unnamed(E::Expr(expr)) => (expr, None),
                 A::Named { name, arg: E::Expr(expr), .. } => (expr, Some(folded(name))),
@@ -290,6 +299,20 @@ impl Analyzer<'_> {
                 }
                 _ => return unknown(format!("this form of the arguments of {name}")),
             };
+            let is_named = named.is_some();
+            let expr = match expr {
+                ast::Expr::Function(array)
+                    if function_name(&array.name).is_some_and(|(_, name)| name == crate::parse::spelling::VARIADIC) =>
+                {
+                    let inner = arguments(array).and_then(plain_args).unwrap_or_default();
+                    let ([array], true) = (inner.as_slice(), at + 1 == args.len()) else {
+                        return unknown("this form of VARIADIC");
+                    };
+                    form.variadic = true;
+                    *array
+                }
+                expr => expr,
+            };
             match named {
                 Some(name) => form.names.push(name),
                 None if !form.names.is_empty() => {
@@ -298,7 +321,12 @@ impl Analyzer<'_> {
                 }
                 None => {}
             }
-            bound.push(self.expr(expr, scope, clause)?);
+            let arg = self.expr(expr, scope, clause)?;
+            // As in PostgreSQL: what stands for a result is no argument.
+            let is_void = matches!(&arg.expr, Expr::Placeholder(param) if self.params.is_void(&param.id));
+            if !is_void || is_named {
+                bound.push(arg);
+            }
         }
         Ok((bound, form))
     }
@@ -427,7 +455,16 @@ impl Analyzer<'_> {
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
         let arg_names: Vec<&str> = form.names.iter().map(String::as_str).collect();
-        let call = Call { schema, stored, is_parameter, arg_names: &arg_names, oid: known, ..Call::new(name, &types) };
+        let variadic = form.variadic;
+        let call = Call {
+            schema,
+            stored,
+            is_parameter,
+            arg_names: &arg_names,
+            oid: known,
+            variadic,
+            ..Call::new(name, &types)
+        };
         let tables = catalog();
         let resolved = tables.resolve_function(&call);
         let resolved = match resolved {
@@ -458,9 +495,19 @@ impl Analyzer<'_> {
         }
         if let Some(user) = self.user_function(function.oid) {
             self.needs_function(&user);
+            if let Some(Variadic::Collect { first, element, array }) = resolved.variadic {
+                typed = self.collected(typed, first, (element, array))?;
+            }
             let args = self.with_defaults(&user, typed, resolved.positions.as_deref())?;
             let (bound, returns_set) = (self.null(Type::TEXT)?, resolved.returns_set);
-            return Ok(Called { bound, returns_set, out_name: None, user: Some((user, args)) });
+            let out_name = match function.out_columns().as_slice() {
+                [(name, _)] if !name.is_empty() => Some(*name),
+                _ => None,
+            };
+            return Ok(Called { bound, returns_set, out_name, user: Some((user, args)) });
+        }
+        if form.variadic {
+            return unknown(format!("VARIADIC in a call of {name}"));
         }
         if let Some(positions) = &resolved.positions {
             typed = self.in_place(typed, positions, &resolved.defaults)?;
@@ -471,10 +518,7 @@ impl Analyzer<'_> {
         }
         match resolved.variadic {
             Some(Variadic::Collect { first, element, array }) => {
-                let rest = typed.split_off(first.min(typed.len()));
-                let (ty, array) = (Type::of(element.0), Type::of(array.0));
-                let rest = self.one_form(rest, ty)?;
-                typed.push(self.call_named("make_array", rest, array)?);
+                typed = self.collected(typed, first, (element, array))?;
             }
             Some(Variadic::Array) => return unknown(format!("VARIADIC arguments of {name}")),
             Some(Variadic::Any { .. }) | None => {}
@@ -519,6 +563,19 @@ impl Analyzer<'_> {
         }
         let bound = self.computed_by(name, function.source, typed, result, returns_set, span)?;
         Ok(Called { bound: bound.at(span), returns_set, out_name, user: None })
+    }
+
+    /// The arguments of a call, of which those from `first` on are one array.
+    fn collected(
+        &mut self,
+        mut args: Vec<Bound>,
+        first: usize,
+        (element, array): (TypeId, TypeId),
+    ) -> Result<Vec<Bound>> {
+        let rest = args.split_off(first.min(args.len()));
+        let rest = self.one_form(rest, Type::of(element.0))?;
+        args.push(self.call_named("make_array", rest, Type::of(array.0))?);
+        Ok(args)
     }
 
     /// The arguments of a call with names in the places of their parameters; those that are not written

@@ -99,7 +99,8 @@ impl Analyzer<'_> {
                 return self.user_item(&user, args, alias, &own, before);
             }
             let called = match called.user {
-                Some((user, args)) => self.user_call(user, args, name.span())?,
+                // Its one OUT parameter names the column.
+                Some((user, args)) => Called { out_name: called.out_name, ..self.user_call(user, args, name.span())? },
                 None => called,
             };
             targets.extend(columns_of(called, &function));

@@ -97,7 +97,10 @@ impl Analyzer<'_> {
             Some(_) => return Err(SqlError::syntax("ON DUPLICATE KEY is not supported; use ON CONFLICT").into()),
         };
         let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
-        let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan)?;
+        let around = self.returned.replace(target.qualifier.clone());
+        let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan);
+        self.returned = around;
+        let returning = returning?;
         let policies = self.policies_of_target(&table, &target)?;
         let mut conflict = conflict;
         if let Some(update) = conflict.as_mut().and_then(|conflict| conflict.update.as_mut()) {

@@ -92,7 +92,7 @@ mod write;
 
 use std::collections::{HashMap, HashSet};
 
-use datafusion::common::DataFusionError;
+use datafusion::common::{DataFusionError, TableReference};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Span;
@@ -111,9 +111,10 @@ pub(crate) use heavy::is_heavy;
 pub(crate) use lock::Locking;
 pub(crate) use merge::{Does, Merged, When};
 pub(crate) use once::{OnceDone, OnceQueries, OnceQuery};
-pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row};
+pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row, over_row_in};
 pub(crate) use row_security::{RowRule, UpsertRules};
 use scope::Scope;
+pub(crate) use scope::is_system_column;
 pub(crate) use user_function::{call_alone, statements_of};
 pub(crate) use user_made::{check_body, check_param_default, standard_body};
 pub(crate) use user_result::result_columns;
@@ -218,6 +219,8 @@ pub(crate) struct Analyzer<'a> {
     calls: user_function::Calls,
     sought: access::Sought,
     once: once::OnceSeen,
+    /// The target of the INSERT whose RETURNING is analysed: it has an `xmax`.
+    returned: Option<TableReference>,
     /// What is analysed is kept in a definition: names are of `public`, or have their schemas.
     stored: bool,
     depth: usize,
@@ -242,6 +245,7 @@ impl<'a> Analyzer<'a> {
             calls: Default::default(),
             sought: Default::default(),
             once: Default::default(),
+            returned: None,
             stored: false,
             depth: 0,
         };

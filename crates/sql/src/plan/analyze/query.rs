@@ -10,7 +10,7 @@ use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{
-    Expr, ExprFunctionExt, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Union,
+    Expr, ExprFunctionExt, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Union, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{
     self, Cte as AstCte, LimitClause, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Spanned,
@@ -20,12 +20,14 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::blanks::{BPCHAR, has_length};
 use super::bound::{Bound, Column, Relation, Type};
+use super::condition::bare;
 use super::expr::Clause;
 use super::once::Uses;
 use super::scope::{Cte, Scope, folded};
 use super::select::{Target, project};
 use super::sort::{SortKey, direction};
 use super::{Analyzer, Result, unknown};
+use crate::exec::computed_limit::ComputedLimit;
 use crate::parse::depth::{SETS_MAX, set_terms, too_deep};
 use crate::parse::with_write::write_of;
 use crate::pg::functions::numeric;
@@ -541,6 +543,12 @@ impl Analyzer<'_> {
         if fetch.is_none() && skip.is_none() {
             return Ok(plan);
         }
+        if [&skip, &fetch].into_iter().flatten().any(is_computed_late) {
+            if !query.locks.is_empty() {
+                return unknown("LIMIT and OFFSET of a locking query that are no constants");
+            }
+            return Ok(ComputedLimit::plan(plan, skip, fetch));
+        }
         Ok(LogicalPlanBuilder::from(plan).limit_by_expr(skip, fetch)?.build()?)
     }
 
@@ -557,7 +565,9 @@ impl Analyzer<'_> {
         }
         let empty = scope.without_items();
         let bound = match self.expr(expr, &empty, Clause::Limit) {
-            Err(super::Refusal::Error(error)) if error.sqlstate == "42703" => {
+            Err(super::Refusal::Error(error))
+                if error.sqlstate == "42703" && !matches!(bare(expr), ast::Expr::Subquery(_)) =>
+            {
                 let error = SqlError::new("42P10", format!("argument of {clause} must not contain variables"));
                 return Err(self.at(error, expr.span()));
             }
@@ -581,10 +591,6 @@ impl Analyzer<'_> {
         }
         if matches!(&value, Expr::Literal(value, _) if value.is_null()) {
             return Ok(None);
-        }
-        if value.exists(|e| Ok(matches!(e, Expr::ScalarSubquery(_))))? {
-            let error = SqlError::unsupported("LIMIT and OFFSET with a subquery are not supported");
-            return Err(self.at(error, expr.span()));
         }
         Ok(Some(value))
     }
@@ -760,6 +766,23 @@ impl Analyzer<'_> {
         }
         project(relation.plan, &targets)
     }
+}
+
+/// Whether a count is known only when the query runs, whatever its parameters are.
+fn is_computed_late(count: &Expr) -> bool {
+    let is_late = |expr: &Expr| match expr {
+        Expr::Literal(..) | Expr::Placeholder(_) => false,
+        Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
+        expr => matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+        ),
+    };
+    count.exists(|expr| Ok(is_late(expr))).unwrap_or(true)
 }
 
 /// Fields of the columns of rows that are of one form each.

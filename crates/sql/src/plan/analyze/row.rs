@@ -39,6 +39,8 @@ pub(crate) enum Place<'a> {
     Index,
     /// WHERE of CREATE INDEX.
     Predicate,
+    /// WHERE of COPY FROM.
+    Copied,
 }
 
 impl Place<'_> {
@@ -50,6 +52,7 @@ impl Place<'_> {
             Self::Generated(..) => Clause::Generated,
             Self::Index => Clause::Index,
             Self::Predicate => Clause::Predicate,
+            Self::Copied => Clause::CopyWhere,
         }
     }
     /// As PostgreSQL's errors call it.
@@ -61,6 +64,7 @@ impl Place<'_> {
             Self::Generated(..) => "column generation expression",
             Self::Index => "index expression",
             Self::Predicate => "index predicate",
+            Self::Copied => "COPY FROM WHERE condition",
         }
     }
 }
@@ -83,17 +87,34 @@ pub(crate) fn over_row(
     expr: &ast::Expr,
     place: Place<'_>,
 ) -> Result<OverRow, SqlError> {
+    over_row_in(names, table, expr, place, "")
+}
+
+/// The same of an expression that is a part of `text`, for positions in errors.
+///
+/// # Errors
+/// As [`over_row`]; `0A000` for a function of users in WHERE of COPY FROM: nobody would ask for the right to call it.
+pub(crate) fn over_row_in(
+    names: &Names<'_>,
+    table: &Table,
+    expr: &ast::Expr,
+    place: Place<'_>,
+    text: &str,
+) -> Result<OverRow, SqlError> {
     refuse_subqueries(expr, place.name())?;
     let mut params = ParamTypes::new(0, &[]);
-    let mut analyzer = Analyzer::new(names, "", &mut params);
+    let mut analyzer = Analyzer::new(names, text, &mut params);
     let schema = Schema::new(
         table_schema(table).fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
     );
     let qualifier = TableReference::bare(table.name.clone());
     analyzer.calls.plain = Some(place.name());
-    // USING is the statement's own.
-    analyzer.stored = !matches!(place, Place::Using(..));
+    // USING and WHERE are the statement's own.
+    analyzer.stored = !matches!(place, Place::Using(..) | Place::Copied);
     let bound = analyzer.over_row(table, expr, place).map_err(Refusal::into_error)?;
+    if matches!(place, Place::Copied) && !analyzer.needs().functions.is_empty() {
+        return Err(SqlError::unsupported("a function of users in WHERE of COPY FROM is not supported"));
+    }
     let schema = DFSchema::try_from_qualified_schema(qualifier, &schema)
         .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
     Ok(OverRow { expr: bound.expr, schema })

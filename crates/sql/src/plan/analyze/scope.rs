@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use datafusion::common::TableReference;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::Ident;
@@ -10,6 +11,7 @@ use resurgam_engine::Table;
 
 use super::bound::{Bound, Column, Relation, Type};
 use super::{Analyzer, Result};
+use crate::pg::catalog::{relation_oid, system_relations};
 use crate::wire::SqlError;
 
 /// What FROM has brought in under one name.
@@ -91,6 +93,16 @@ impl<'p> Scope<'p> {
     }
 }
 
+/// The column that tells an updated row of an upsert (the id of its transaction) from an inserted one (0), and what qualifies it
+/// in plans.
+pub(crate) const XMAX: &str = "xmax";
+pub(crate) const WRITTEN: &str = "resurgam$of_row";
+
+/// Whether each table of PostgreSQL has a column of that name which no definition says.
+pub(crate) fn is_system_column(name: &str) -> bool {
+    matches!(name, "tableoid" | "ctid" | "xmin" | "xmax" | "cmin" | "cmax")
+}
+
 /// An identifier as PostgreSQL folds it.
 pub(crate) fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
@@ -154,21 +166,60 @@ impl Analyzer<'_> {
                 found = Some(&column.bound);
             }
         }
-        if found.is_none() && name == "tableoid" {
-            let mut relations = items.iter().filter(|item| item.by_column && item.oid != 0);
-            return match (relations.next(), relations.next()) {
-                (Some(item), None) => {
-                    let oid = datafusion::common::ScalarValue::UInt32(Some(item.oid));
-                    Ok(Some(Bound::literal(oid, Type::of(crate::pg::types::oid::OID))))
+        if found.is_none() && is_system_column(name) {
+            let mut relations = Vec::new();
+            for item in items.iter().filter(|item| item.by_column) {
+                if self.has_system_columns(item)? {
+                    relations.push(item);
                 }
-                (Some(_), Some(_)) => {
+            }
+            return match relations.as_slice() {
+                [] => Ok(None),
+                [item] => self.system_column(item, name, ident).map(Some),
+                _ => {
                     let error = SqlError::new("42702", format!("column reference \"{name}\" is ambiguous"));
                     Err(self.at(error, ident.span))
                 }
-                (None, _) => Ok(None),
             };
         }
         Ok(found.cloned())
+    }
+
+    /// Whether something of FROM is stored: a table or a catalog, not a view, a function or a query.
+    fn has_system_columns(&self, item: &Item) -> Result<bool> {
+        if item.table.is_some() || item.oid == 0 {
+            return Ok(item.oid != 0);
+        }
+        if item.oid < relation_oid(0) {
+            return Ok(system_relations().iter().any(|system| system.oid == item.oid && system.kind != 'v'));
+        }
+        let view = self.names.txn.view_by_id(item.oid - relation_oid(0)).map_err(SqlError::from)?;
+        Ok(view.is_none())
+    }
+
+    /// A system column. But for the table's oid, and what INSERT … RETURNING says of `xmax`, there are none: what a version of
+    /// a row says of who wrote it is gone once all see it, and a row has no place.
+    ///
+    /// # Errors
+    /// `0A000`
+    fn system_column(&self, item: &Item, name: &str, ident: &Ident) -> Result<Bound> {
+        if name == "tableoid" {
+            let oid = datafusion::common::ScalarValue::UInt32(Some(item.oid));
+            return Ok(Bound::literal(oid, Type::of(crate::pg::types::oid::OID)));
+        }
+        let is_returned = |column: &Column| match (&column.bound.expr, &self.returned) {
+            (Expr::Column(column), Some(target)) => column.relation.as_ref() == Some(target),
+            _ => false,
+        };
+        if name == XMAX && item.columns.iter().any(is_returned) {
+            // It is nobody's column, so it takes the right to read them all.
+            item.columns.iter().for_each(|column| self.mark(&column.bound.expr));
+            let ty = Type::of(crate::pg::types::oid::XID);
+            let column = datafusion::common::Column::new(Some(TableReference::bare(WRITTEN)), XMAX);
+            return Ok(Bound::new(Expr::Column(column), ty));
+        }
+        let error = SqlError::unsupported(format!("system column \"{name}\" is not supported"));
+        Err(self.at(error, ident.span))
     }
 
     /// The column of that name here, if there is one, in this scope only.
@@ -237,15 +288,8 @@ impl Analyzer<'_> {
                         let error = SqlError::new("42702", format!("column reference \"{name}\" is ambiguous"));
                         Err(self.at(error, column.span))
                     }
-                    (None, _) if name == "tableoid" && item.oid != 0 => {
-                        let oid = datafusion::common::ScalarValue::UInt32(Some(item.oid));
-                        Ok(Bound::literal(oid, Type::of(crate::pg::types::oid::OID)))
-                    }
-                    (None, _)
-                        if matches!(name.as_str(), "ctid" | "xmin" | "xmax" | "cmin" | "cmax") && item.oid != 0 =>
-                    {
-                        let error = SqlError::unsupported(format!("system column \"{name}\" is not supported"));
-                        Err(self.at(error, column.span))
+                    (None, _) if is_system_column(&name) && self.has_system_columns(item)? => {
+                        self.system_column(item, &name, column)
                     }
                     (None, _) => {
                         let error = SqlError::new("42703", format!("column {relation_name}.{name} does not exist"));

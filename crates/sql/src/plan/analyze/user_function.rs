@@ -20,7 +20,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::logical_expr::expr::Unnest;
+use datafusion::logical_expr::expr::{AggregateFunction, Unnest};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, Spanned, Statement, TableAlias, Visitor};
 use datafusion::sql::sqlparser::tokenizer::Span;
@@ -390,6 +390,9 @@ impl Analyzer<'_> {
         if result.oid == oid::VOID {
             return unknown(format!("a call of function {}, which returns void, in this place", signature(function)));
         }
+        if result_columns(function).len() != 1 {
+            return unknown(format!("a row of function {} as a value", signature(function)));
+        }
         let strict = function.definition.strict;
         if strict && args.iter().any(Bound::is_null) {
             return self.null(result);
@@ -514,17 +517,17 @@ impl Analyzer<'_> {
         Ok(Bound::with_data(expr, ty, item))
     }
 
-    /// The function of users that returns a set, and its arguments, if such a call is an item of FROM.
+    /// The function of users that returns rows, and its arguments, if such a call is an item of FROM.
     pub(super) fn set_in_from(
         &mut self,
         name: &ast::ObjectName,
         called: &Called,
     ) -> Option<(Arc<UserFunction>, Vec<Bound>)> {
         self.note_called(name, called);
-        called.user.clone().filter(|_| called.returns_set)
+        called.user.clone().filter(|(function, _)| called.returns_set || result_columns(function).len() != 1)
     }
 
-    /// A function that returns a set as an item of FROM.
+    /// A function that returns a set, or one row of several columns, as an item of FROM.
     pub(super) fn user_item(
         &mut self,
         function: &Arc<UserFunction>,
@@ -534,7 +537,7 @@ impl Analyzer<'_> {
         before: &[Item],
     ) -> Result<From> {
         let wanted = result_columns(function);
-        let named = function.definition.columns().next().is_some();
+        let named = function.definition.columns().any(|param| !param.name.is_empty());
         if self.calls.only_types {
             let mut targets = Vec::new();
             for (name, ty) in &wanted {
@@ -549,6 +552,9 @@ impl Analyzer<'_> {
         let body = self.body_of(function)?;
         let Some(query) = only_query(&body.statements) else { return not_one_query(function) };
         let mut relation = self.user_rows_of(function, query, &passed)?;
+        if !function.definition.returns_set {
+            relation.plan = LogicalPlanBuilder::from(relation.plan).limit(0, Some(1))?.build()?;
+        }
         if !passed.args.is_empty() {
             relation = beside_args(relation, &passed, strict)?;
         }
@@ -559,11 +565,38 @@ impl Analyzer<'_> {
             let never = Expr::Literal(ScalarValue::Boolean(Some(false)), None);
             relation.plan = LogicalPlanBuilder::from(relation.plan).filter(never)?.build()?;
         }
+        if !function.definition.returns_set {
+            relation = self.one_row_of(relation)?;
+        }
         if let (false, Some(alias), [column]) = (named, alias, relation.columns.as_mut_slice()) {
             // The column of a function that returns no table has the item's name.
             column.name = super::scope::folded(&alias.name);
         }
         self.derived(relation, alias.unwrap_or(own), before)
+    }
+}
+
+impl Analyzer<'_> {
+    /// The one row that a relation has, or a row of NULLs.
+    fn one_row_of(&mut self, relation: Relation) -> Result<Relation> {
+        let Some(first) = self.names.state.aggregate_functions().get("first_value").cloned() else {
+            return unknown("a function that returns one row");
+        };
+        let names: Vec<(String, Type)> =
+            relation.columns.iter().map(|column| (column.name.clone(), column.bound.ty)).collect();
+        let exprs = relation.columns.iter().enumerate().map(|(at, column)| {
+            let call = AggregateFunction::new_udf(
+                Arc::clone(&first),
+                vec![column.bound.expr.clone()],
+                false,
+                None,
+                Vec::new(),
+                None,
+            );
+            Expr::AggregateFunction(call).alias(format!("r{at}"))
+        });
+        let plan = LogicalPlanBuilder::from(relation.plan).aggregate(Vec::<Expr>::new(), exprs)?.build()?;
+        Ok(Relation::of_plan(plan, names))
     }
 }
 

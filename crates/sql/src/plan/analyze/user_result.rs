@@ -9,7 +9,7 @@ use super::select::{Target, project};
 use super::write::Write;
 use super::{Analyzer, Refusal, Result};
 use crate::pg::types::oid;
-use crate::pg::user_functions::UserFunction;
+use crate::pg::user_functions::{Param, UserFunction};
 use crate::wire::SqlError;
 
 impl Analyzer<'_> {
@@ -110,12 +110,20 @@ pub(super) fn mismatch(function: &UserFunction, detail: impl Into<String>) -> Sq
     SqlError::new("42P13", format!("return type mismatch in function declared to return {returns}")).with_detail(detail)
 }
 
-/// Names and types of what a function gives: one column, or those of RETURNS TABLE.
+/// Names and types of what a function gives: one column, or those of RETURNS TABLE and of OUT parameters.
 pub(crate) fn result_columns(function: &UserFunction) -> Vec<(String, Type)> {
-    let columns: Vec<_> = function.definition.columns().map(|param| (param.name.clone(), Type::of(param.ty))).collect();
-    match columns.is_empty() {
-        true => vec![(function.name().to_owned(), Type::of(function.definition.result))],
-        false => columns,
+    let count = function.definition.columns().count();
+    let named = |(at, param): (usize, &Param)| {
+        let name = match (param.name.is_empty(), count) {
+            (false, _) => param.name.clone(),
+            (true, 1) => function.name().to_owned(),
+            (true, _) => format!("column{}", at + 1),
+        };
+        (name, Type::of(param.ty))
+    };
+    match count {
+        0 => vec![(function.name().to_owned(), Type::of(function.definition.result))],
+        _ => function.definition.columns().enumerate().map(named).collect(),
     }
 }
 

@@ -23,7 +23,7 @@ use super::lock::Locking;
 use super::merge::Merged;
 use super::once::OnceQueries;
 use super::row_security::{RowRule, UpsertRules};
-use super::scope::{Item, Scope, folded};
+use super::scope::{Item, Scope, WRITTEN, XMAX, folded, is_system_column};
 use super::select::{Target as Entry, project};
 use super::through_view::{Place, Through, is_computed};
 use super::{Analyzer, OutputColumn, Result, unknown};
@@ -95,6 +95,8 @@ pub(crate) struct List {
     pub input: DFSchemaRef,
     /// Columns of FROM and USING items, which the plan of the rows gives behind the new values.
     pub others: Vec<(Option<TableReference>, FieldRef)>,
+    /// The last one is [`XMAX`], of INSERT.
+    pub xmax: bool,
 }
 
 /// ON CONFLICT.
@@ -215,6 +217,10 @@ impl Analyzer<'_> {
             },
         };
         let Some(at) = found else {
+            if op == Op::Update && is_system_column(&column) {
+                let message = format!("cannot assign to system column \"{column}\"");
+                return Err(self.at(SqlError::unsupported(message), first.span));
+            }
             let relation = through.map_or(&table.name, |through| &through.name);
             let message = format!("column \"{column}\" of relation \"{relation}\" does not exist");
             return Err(self.at(SqlError::new("42703", message), first.span));
@@ -496,13 +502,19 @@ impl Analyzer<'_> {
             let is_it = |c: &&datafusion::common::Column| c.relation.as_ref() == qualifier && c.name == name;
             all || columns.iter().any(|(_, expr)| expr.column_refs().iter().any(is_it))
         };
-        let others = rows
+        let mut others: Vec<(Option<TableReference>, FieldRef)> = rows
             .schema()
             .iter()
             .filter(|(qualifier, field)| *qualifier != Some(&target.qualifier) && is_read(*qualifier, field.name()))
             .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
             .collect();
-        Ok(Some(List { columns, data, input: Arc::clone(target.plan.schema()), others }))
+        let of_row = TableReference::bare(WRITTEN);
+        let xmax = self.returned.as_ref() == Some(&target.qualifier) && is_read(Some(&of_row), XMAX);
+        if xmax {
+            let ty = Type::of(types::oid::XID);
+            others.push((Some(of_row), Arc::new(ty.field(XMAX, &ty.data()))));
+        }
+        Ok(Some(List { columns, data, input: Arc::clone(target.plan.schema()), others, xmax }))
     }
 
     /// One of INSERT, UPDATE, DELETE and MERGE, which sees the WITH queries of `outer`.
