@@ -195,7 +195,7 @@ impl Analyzer<'_> {
         }
         let one = LogicalPlanBuilder::empty(true).build()?;
         let mut exprs: Vec<&mut Expr> = targets.iter_mut().map(|target| &mut target.bound.expr).collect();
-        let (plan, _, number) = self.sets_of(one, &mut exprs, ordinality)?;
+        let (plan, _, number) = self.sets_of(one, &mut exprs, ordinality, true)?;
         if ordinality {
             let number = number.unwrap_or_else(|| datafusion::logical_expr::lit(1i64));
             let bound = Bound::new(number, Type::INT8);

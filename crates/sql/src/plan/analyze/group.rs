@@ -238,7 +238,7 @@ impl Analyzer<'_> {
         let plan = match group_exprs.iter().any(has_set) {
             true => {
                 let mut keys: Vec<&mut Expr> = group_exprs.iter_mut().collect();
-                let (plan, rebases, _) = self.sets_of(plan, &mut keys, false)?;
+                let (plan, rebases, _) = self.sets_of(plan, &mut keys, false, false)?;
                 for expr in exprs.iter_mut() {
                     for rebase in &rebases {
                         rebase.apply(expr)?;
