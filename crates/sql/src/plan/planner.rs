@@ -324,9 +324,9 @@ struct Kept {
 
 /// A physical plan and the subqueries that it runs itself.
 #[derive(Debug)]
-struct Made {
-    plan: Arc<dyn ExecutionPlan>,
-    subqueries: apply::Run,
+pub(crate) struct Made {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    pub(crate) subqueries: apply::Run,
 }
 
 impl QueryPlan {
@@ -419,8 +419,7 @@ impl QueryPlan {
             return Ok(Instance { plan, subqueries, cell: None, canary: Mutex::default(), pace });
         };
         let Made { plan, subqueries } = made;
-        // Plans that run subqueries themselves are compared by the tests of these.
-        let canary = match Planning::of(state.config()).canary && subqueries.is_empty() {
+        let canary = match Planning::of(state.config()).canary {
             true => self.canary(state, values).await,
             false => None,
         };
@@ -434,9 +433,9 @@ impl QueryPlan {
     async fn canary(&self, state: &SessionState, values: &[ScalarValue]) -> Option<(Canary, Arc<[ScalarValue]>)> {
         let is_limited = canary::is_comparable(&self.logical)?;
         let maker = self.maker();
-        let fresh = maker.with_values(state, values).await.ok().map(|made| made.plan);
+        let fresh = maker.with_values(state, values).await.ok();
         let other = match canary::other_values(values) {
-            Some(others) => maker.with_values(state, &others).await.ok().map(|made| (others, made.plan)),
+            Some(others) => maker.with_values(state, &others).await.ok().map(|made| (others, made)),
             None => None,
         };
         Some((Canary { fresh, other, is_limited }, values.into()))
@@ -587,7 +586,8 @@ impl Instance {
         if let (Some((canary, values)), Some(cell)) = (canary, &self.cell)
             && StatementContext::of(&task)?.target.is_none()
         {
-            return Ok(canary.start(Arc::clone(&self.plan), Arc::clone(cell), values, task));
+            let kept = Made { plan: Arc::clone(&self.plan), subqueries: self.subqueries.clone() };
+            return Ok(canary.start(kept, Arc::clone(cell), values, task));
         }
         let stop = Arc::clone(&StatementContext::of(&task)?.stop);
         beside(&self.pace, &stop, || execute_stream(Arc::clone(&self.plan), task))
