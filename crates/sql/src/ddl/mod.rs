@@ -101,8 +101,33 @@ pub(crate) struct ColumnParts {
     pub collation: Option<u32>,
 }
 
+/// Whether a column of a table may have that name, which one of PostgreSQL's system columns may have.
+///
+/// # Errors
+/// `42701`
+fn refuse_system_name(name: &str) -> Result<(), SqlError> {
+    match ["tableoid", "cmax", "xmax", "cmin", "xmin", "ctid"].contains(&name) {
+        true => Err(SqlError::new("42701", format!("column name \"{name}\" conflicts with a system column name"))),
+        false => Ok(()),
+    }
+}
+
+/// A type's name, without `pg_catalog`.
+fn name_of_type(name: &ast::ObjectName) -> String {
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name_of).collect();
+    match parts.as_slice() {
+        [name] => name.clone(),
+        [schema, name] if schema == "pg_catalog" => name.clone(),
+        _ => String::new(),
+    }
+}
+
 pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, SqlError> {
     let name = name_of(&def.name);
+    refuse_system_name(&name)?;
+    if matches!(&def.data_type, ast::DataType::Custom(ty, _) if name_of_type(ty) == "unknown") {
+        return Err(SqlError::new("42P16", format!("column \"{name}\" has pseudo-type unknown")));
+    }
     let shown = format!("for column \"{name}\" of table \"{table}\"");
     let serial = sequence::serial(def)?;
     let ty: ColumnType = column_type_from_sql(serial.as_ref().map_or(&def.data_type, |(_, ty)| ty))?;

@@ -71,6 +71,9 @@ impl Analyzer<'_> {
         if l.len() != r.len() {
             return Err(self.at(SqlError::syntax("unequal number of entries in row expressions"), span));
         }
+        if l.is_empty() {
+            return Err(self.at(SqlError::unsupported("cannot compare rows of zero length"), span));
+        }
         if l.len() > 1664 {
             return Err(self.at(SqlError::new("54011", "ROW expressions can have at most 1664 entries"), span));
         }
@@ -548,7 +551,7 @@ impl Analyzer<'_> {
     ///
     /// # Errors
     /// `54001` if it is too large for that.
-    fn copied(&self, bound: &Bound) -> Result<()> {
+    pub(super) fn copied(&self, bound: &Bound) -> Result<()> {
         const COPIED_MAX: usize = 20_000;
         let mut nodes = 0;
         bound.expr.apply(|_| {
