@@ -85,7 +85,7 @@ pub fn checked_arithmetic(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     static KEYS: LazyLock<Option<NumericKeys>> = LazyLock::new(NumericKeys::new);
     let expr = RULE.rewrite(expr, schema)?.data;
     match KEYS.as_ref() {
-        Some(keys) => keys.settle(expr, schema),
+        Some(keys) => keys.keyed(expr, schema),
         None => Ok(expr),
     }
 }

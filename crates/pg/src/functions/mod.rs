@@ -128,6 +128,7 @@ pub use interval_aggregate::interval_aggregate;
 pub use like::{ends_with_escape, like_pattern, like_pattern_name};
 pub use moments::time_operator;
 pub use series::{SeriesFunction, SeriesRows, series_call_name, series_function};
+pub use strict::parameters_that_leave_out;
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
 pub use user_types::{cast_to_user_type, domain_check, enum_range};

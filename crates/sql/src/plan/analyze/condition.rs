@@ -232,7 +232,7 @@ impl Analyzer<'_> {
         }
         let mut parts = Vec::with_capacity(values.len());
         for bound in values {
-            let inner = Box::new(self.settled(bound)?.expr);
+            let inner = Box::new(self.or_text(bound)?.expr);
             parts.push(if negated { Expr::IsNotNull(inner) } else { Expr::IsNull(inner) });
         }
         Ok(Bound::new(all(parts, Operator::And), Type::BOOL).at(expr.span()))
@@ -439,7 +439,7 @@ impl Analyzer<'_> {
         let operand = match operand {
             Some(operand) => {
                 let bound = self.expr(operand, scope, clause)?;
-                Some(self.settled(bound)?)
+                Some(self.or_text(bound)?)
             }
             None => None,
         };

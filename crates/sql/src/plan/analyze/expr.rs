@@ -580,7 +580,7 @@ impl Analyzer<'_> {
             return self.row_is_null(inner, negated, scope, clause);
         }
         let bound = self.expr(inner, scope, clause)?;
-        let bound = self.settled(bound)?;
+        let bound = self.or_text(bound)?;
         super::record::refuse_record(&bound, "IS NULL")?;
         let span = bound.span;
         let inner = Box::new(bound.expr);
@@ -941,7 +941,7 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::new("42804", "jsonb subscript does not support slices"), span));
         };
         let index = self.expr(index, scope, clause)?;
-        let index = self.settled(index)?;
+        let index = self.or_text(index)?;
         let step = match index.ty.oid {
             oid::INT2 | oid::INT4 | oid::TEXT | oid::VARCHAR => {
                 self.cast_as(index, Type::TEXT, resurgam_dialect::CastContext::Explicit)?

@@ -211,7 +211,7 @@ impl Analyzer<'_> {
         if let Err(error) = catalog().resolve_function(&Call::new(function, &types)) {
             return Err(self.at(sql_error(error), alias.name.span));
         }
-        let args = args.into_iter().map(|arg| self.settled(arg).map(|arg| arg.expr)).collect::<Result<_>>()?;
+        let args = args.into_iter().map(|arg| self.or_text(arg).map(|arg| arg.expr)).collect::<Result<_>>()?;
         let source = {
             // Its errors are its own.
             let found = self.names.get_table_function_source(function, args);
