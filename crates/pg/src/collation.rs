@@ -28,6 +28,17 @@ pub const COLLATIONS: [Collation; 4] = [
     Collation { oid: 12_340, name: "ucs_basic", encoding: 6, locale: Some("C") },
 ];
 
+/// What one that [`by_bytes`] takes is called.
+pub fn shown_name(collation: &ObjectName) -> &'static str {
+    match plain_name(collation).as_str() {
+        "C" => "C",
+        "POSIX" => "POSIX",
+        "ucs_basic" => "ucs_basic",
+        "C.UTF-8" | "C.utf8" => "C.utf8",
+        _ => "default",
+    }
+}
+
 /// The name of a collation.
 pub fn name_of(oid: u32) -> Option<&'static str> {
     COLLATIONS.iter().find(|collation| collation.oid == oid).map(|collation| collation.name)

@@ -6,12 +6,35 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::types::{EPOCH_DAYS, EPOCH_US};
+use crate::wire::SqlError;
 pub use crate::zone::Zone;
 
 /// Microseconds of a second.
 pub const SECOND_US: i64 = 1_000_000;
 /// Microseconds of a day.
 pub const DAY_US: i64 = 86_400 * SECOND_US;
+
+/// What timestamps begin with, 4714-11-24 BC, here as in PostgreSQL.
+pub const FIRST_US: i64 = -2_440_588 * DAY_US;
+/// Timestamps are before this, 294247-01-08: 64 bits that count from 1970 reach two days further, which the local times
+/// of the last instants need.
+pub const END_US: i64 = (i64::MAX / DAY_US - 2) * DAY_US;
+/// What PostgreSQL's timestamps, whose 64 bits count from 2000, are before: 294277-01-01.
+const POSTGRES_END_US: i128 = days_from_civil(294_277, 1, 1) as i128 * DAY_US as i128;
+
+/// A finite timestamp that was computed, or read, if there is such a one.
+///
+/// # Errors
+/// `0A000` for one that only PostgreSQL has, `out_of_range` for one that it has not got either.
+pub fn timestamp_in_range(us: i128, out_of_range: impl FnOnce() -> SqlError) -> Result<i64, SqlError> {
+    match i64::try_from(us) {
+        Ok(us) if (FIRST_US..END_US).contains(&us) => Ok(us),
+        _ if us >= i128::from(END_US) && us < POSTGRES_END_US => {
+            Err(SqlError::unsupported("timestamps after 294247-01-07 are not supported"))
+        }
+        _ => Err(out_of_range()),
+    }
+}
 
 /// The present.
 pub fn now() -> i64 {
@@ -121,5 +144,21 @@ mod tests {
         assert_eq!(days_from_civil(2000, 1, 1), i64::from(EPOCH_DAYS));
         assert_eq!(civil_from_days(0), (1970, 1, 1));
         assert_eq!(civil_from_days(-1), (1969, 12, 31));
+    }
+
+    #[test]
+    fn range_of_timestamps() {
+        assert_eq!(civil_from_days(END_US / DAY_US), (294_247, 1, 8));
+        assert_eq!(POSTGRES_END_US, 9_223_371_331_200_000_000 + i128::from(EPOCH_US));
+        let state =
+            |us: i128| timestamp_in_range(us, || SqlError::new("22008", "")).map_err(|error| error.sqlstate.clone());
+        assert_eq!(state(i128::from(FIRST_US)), Ok(FIRST_US));
+        assert_eq!(state(i128::from(END_US - 1)), Ok(END_US - 1));
+        for beyond in [i128::from(END_US), i128::from(i64::MAX), i128::from(i64::MAX) + 1, POSTGRES_END_US - 1] {
+            assert!(state(beyond).is_err_and(|state| state == "0A000"), "{beyond}");
+        }
+        for beyond in [i128::from(FIRST_US) - 1, i128::from(i64::MIN), POSTGRES_END_US, i128::MAX] {
+            assert!(state(beyond).is_err_and(|state| state == "22008"), "{beyond}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::*;
 use resurgam_engine::{ColumnType, SECOND_DIGITS_MAX};
 
-use crate::datetime::Zone;
+use crate::datetime::{DAY_US, SECOND_US, Zone, timestamp_in_range};
 use crate::decode;
 use crate::encode::uuid_text;
 use crate::errors::from_arrow;
@@ -65,11 +65,22 @@ pub fn assignment_cast(array: &ArrayRef, ty: &ColumnType, zone: &Zone) -> Result
 }
 
 /// A moment as a clock in that zone shows it, in microseconds since 1970.
-pub(crate) fn local_us(us: i64, zone: &Zone) -> i64 {
+fn shown_us(us: i64, zone: &Zone) -> i64 {
     match us {
         // Infinite ones have no zone.
         i64::MAX | i64::MIN => us,
-        us => us.saturating_add(i64::from(zone.offset_at(us)) * crate::datetime::SECOND_US),
+        us => us.saturating_add(i64::from(zone.offset_at(us)) * SECOND_US),
+    }
+}
+
+/// The `timestamp` of a moment in that zone.
+///
+/// # Errors
+/// `22008`, `0A000`
+pub(crate) fn local_us(us: i64, zone: &Zone) -> Result<i64, SqlError> {
+    match us {
+        i64::MAX | i64::MIN => Ok(us),
+        us => timestamp_in_range(shown_us(us, zone).into(), || SqlError::new("22008", "timestamp out of range")),
     }
 }
 
@@ -251,7 +262,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         (DataType::Interval(IntervalUnit::MonthDayNano), DataType::Time64(TimeUnit::Microsecond)) => {
             let out: Time64MicrosecondArray = array
                 .as_primitive::<IntervalMonthDayNanoType>()
-                .unary(|value| (value.nanoseconds / 1000).rem_euclid(crate::datetime::DAY_US));
+                .unary(|value| (value.nanoseconds / 1000).rem_euclid(DAY_US));
             Ok(Arc::new(out))
         }
         (DataType::Time64(TimeUnit::Microsecond), DataType::Interval(IntervalUnit::MonthDayNano)) => {
@@ -285,7 +296,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         (DataType::Timestamp(_, Some(_)), DataType::Timestamp(_, None)) => {
             let wide = plain_cast(array, &crate::types::timestamptz())?;
             let local: TimestampMicrosecondArray =
-                wide.as_primitive::<TimestampMicrosecondType>().unary(|us| local_us(us, zone));
+                wide.as_primitive::<TimestampMicrosecondType>().try_unary(|us| local_us(us, zone))?;
             plain_cast(&(Arc::new(local) as ArrayRef), target)
         }
         (DataType::Date32, DataType::Timestamp(TimeUnit::Microsecond, None)) => {
@@ -294,9 +305,9 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 .try_unary::<_, TimestampMicrosecondType, SqlError>(|days| match days {
                     i32::MAX => Ok(i64::MAX),
                     i32::MIN => Ok(i64::MIN),
-                    days => i64::from(days)
-                        .checked_mul(crate::datetime::DAY_US)
-                        .ok_or_else(|| SqlError::new("22008", "date out of range for timestamp")),
+                    days => timestamp_in_range(i128::from(days) * i128::from(DAY_US), || {
+                        SqlError::new("22008", "date out of range for timestamp")
+                    }),
                 })?;
             Ok(Arc::new(out))
         }
@@ -304,28 +315,37 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
             let out: Date32Array = array.as_primitive::<TimestampMicrosecondType>().unary(|us| match us {
                 i64::MAX => i32::MAX,
                 i64::MIN => i32::MIN,
-                us => us.div_euclid(crate::datetime::DAY_US) as i32,
+                us => us.div_euclid(DAY_US) as i32,
             });
             Ok(Arc::new(out))
         }
         (DataType::Timestamp(TimeUnit::Microsecond, None), DataType::Time64(TimeUnit::Microsecond)) => {
             // Infinite times are no time of a day.
-            let time = |us: i64| (!matches!(us, i64::MAX | i64::MIN)).then(|| us.rem_euclid(crate::datetime::DAY_US));
+            let time = |us: i64| (!matches!(us, i64::MAX | i64::MIN)).then(|| us.rem_euclid(DAY_US));
             let out: Time64MicrosecondArray = array.as_primitive::<TimestampMicrosecondType>().unary_opt(time);
             Ok(Arc::new(out))
         }
         (DataType::Timestamp(_, None) | DataType::Date32, DataType::Timestamp(_, Some(_))) => {
             let wide =
                 cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), oid::TIMESTAMP, &Zone::Utc)?;
-            let utc: TimestampMicrosecondArray = wide.as_primitive::<TimestampMicrosecondType>().unary(|us| match us {
-                i64::MAX | i64::MIN => us,
-                us => zone.local_to_utc(us),
-            });
+            let what = if array.data_type() == &DataType::Date32 {
+                "date out of range for timestamp"
+            } else {
+                "timestamp out of range"
+            };
+            let utc: TimestampMicrosecondArray =
+                wide.as_primitive::<TimestampMicrosecondType>().try_unary(|us| match us {
+                    i64::MAX | i64::MIN => Ok(us),
+                    us => timestamp_in_range(zone.wide_local_to_utc(us.into()), || SqlError::new("22008", what)),
+                })?;
             plain_cast(&(Arc::new(utc.with_timezone(crate::types::UTC)) as ArrayRef), target)
         }
         (DataType::Timestamp(_, Some(_)), DataType::Date32 | DataType::Time64(_)) => {
-            let local = cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), oid::TIMESTAMP, zone)?;
-            cast_array(&local, target, oid, zone)
+            let wide = plain_cast(array, &crate::types::timestamptz())?;
+            // Of its first and last days an instant may have a date where it has no timestamp.
+            let local: TimestampMicrosecondArray =
+                wide.as_primitive::<TimestampMicrosecondType>().unary(|us| shown_us(us, zone));
+            cast_array(&(Arc::new(local) as ArrayRef), target, oid, zone)
         }
         (DataType::Binary, to) if matches!(to, DataType::Boolean) || to.is_numeric() || to == &numeric::DYNAMIC => {
             from_document(array.as_binary::<i32>(), to, oid, zone)

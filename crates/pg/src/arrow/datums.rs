@@ -179,7 +179,7 @@ pub fn datum_of_scalar(value: &ScalarValue, ty: &ColumnType, zone: &Zone) -> Res
             return Ok(Datum::Timestamp(us_to_engine(*v)));
         }
         (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::Timestamp(None)) => {
-            return Ok(Datum::Timestamp(us_to_engine(local_us(*v, zone))));
+            return Ok(Datum::Timestamp(us_to_engine(local_us(*v, zone)?)));
         }
         (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::TimestampTz(None)) => {
             return Ok(Datum::TimestampTz(us_to_engine(*v)));

@@ -181,6 +181,9 @@ pub(super) fn text_array(ty: u32, text: &str, zone: &crate::datetime::Zone) -> R
         Some(row) if row.elem != 0 => row.elem,
         _ => return Err(SqlError::unsupported(format!("parameters of type {ty} are not supported"))),
     };
+    if let Some(list) = super::array::elements_at_once(element, text)? {
+        return Ok(list);
+    }
     let values = parse_array(text)?
         .into_iter()
         .map(|item| match item {

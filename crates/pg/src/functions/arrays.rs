@@ -15,8 +15,10 @@ use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUD
 
 use super::define::{Call, P, PgFunction, Returns, f, oid};
 use super::strings::bytes_of;
+use crate::arrow::cast_array;
+use crate::datetime::Zone;
 use crate::errors::{from_arrow, from_datafusion, to_datafusion};
-use crate::types::oid as t;
+use crate::types::{field_oid, oid as t};
 use crate::wire::SqlError;
 
 /// PostgreSQL's `MaxArraySize`.
@@ -99,13 +101,13 @@ fn lists(call: &Call<'_>, rows: Vec<Option<Vec<ScalarValue>>>) -> Result<ArrayRe
 /// An argument's value in the type of the elements.
 fn element(call: &Call<'_>, at: usize, row: usize, of: usize) -> Result<ScalarValue, SqlError> {
     let array = &call.arrays[at];
-    let value = ScalarValue::try_from_array(array, row).map_err(|error| from_datafusion(error, ""))?;
-    match call.arrays[of].data_type() {
+    let (array, row) = match call.arrays[of].data_type() {
         DataType::List(field) if field.data_type() != array.data_type() => {
-            value.cast_to(field.data_type()).map_err(|error| from_datafusion(error, ""))
+            (cast_array(&array.slice(row, 1), field.data_type(), field_oid(field), &Zone::Utc)?, 0)
         }
-        _ => Ok(value),
-    }
+        _ => (Arc::clone(array), row),
+    };
+    ScalarValue::try_from_array(&array, row).map_err(|error| from_datafusion(error, ""))
 }
 
 /// The type of the first argument that is an array, or an array of the other one.

@@ -138,6 +138,10 @@ impl PgCast {
         if matches!(array.data_type(), DataType::Null) {
             return Ok(new_null_array(target, array.len()));
         }
+        let of_functions = |ty: u32| matches!(ty, oid::REGPROC | oid::REGPROCEDURE);
+        if of_functions(self.oid) && of_functions(from_oid) && from_oid != self.oid {
+            return super::reg_names::converted(&function_oids(array)?, array, self.oid == oid::REGPROCEDURE);
+        }
         if is_reg(self.oid) {
             return self.lookup(array);
         }
@@ -222,6 +226,11 @@ impl PgCast {
                     .collect::<Result<_, _>>()?;
                 Ok(Arc::new(fitted))
             }
+            // Of no cast but by way of its text, which is a letter.
+            oid::NAME if array.data_type() == &DataType::Boolean => {
+                let letter = |value: Option<bool>| value.map(|value| if value { "t" } else { "f" });
+                Ok(Arc::new(array.as_boolean().iter().map(letter).collect::<StringViewArray>()))
+            }
             oid::NAME => Ok(Arc::new(
                 out.as_string_view()
                     .iter()
@@ -252,14 +261,15 @@ impl PgCast {
     fn lookup(&self, array: &ArrayRef) -> Result<ArrayRef, SqlError> {
         let text = array.data_type().is_string();
         if matches!(self.oid, oid::REGPROC | oid::REGPROCEDURE) {
-            let texts = cast_array(array, &TEXT, oid::TEXT, &self.cx.zone())?;
             let with_types = self.oid == oid::REGPROCEDURE;
-            let shown = |name: &str| match crate::catalog::function_named(name) {
-                Some(function) => crate::catalog::shown_function(&function, with_types),
-                None => name.strip_prefix("pg_catalog.").unwrap_or(name).to_owned(),
-            };
-            let stripped: StringViewArray = texts.as_string_view().iter().map(|name| name.map(shown)).collect();
-            return Ok(Arc::new(stripped));
+            if !text {
+                let oids = cast_array(array, &DataType::UInt32, oid::OID, &self.cx.zone())?;
+                return super::reg_names::of_oids(&oids, with_types);
+            }
+            let texts = cast_array(array, &TEXT, oid::TEXT, &self.cx.zone())?;
+            let shown = |name: Option<&str>| name.map(|name| super::reg_names::read(name, with_types)).transpose();
+            let names: Result<StringViewArray, SqlError> = texts.as_string_view().iter().map(shown).collect();
+            return Ok(Arc::new(names?));
         }
         if !text {
             return cast_array(array, &DataType::UInt32, oid::OID, &self.cx.zone());
@@ -496,7 +506,7 @@ impl ScalarUDFImpl for PgCast {
             Some(ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(us, Some(_))))
                 if self.oid == oid::TIMESTAMP && typmod < 0 =>
             {
-                let local = us.map(|us| local_us(us, &self.cx.zone()));
+                let local = us.map(|us| local_us(us, &self.cx.zone())).transpose().map_err(to_datafusion)?;
                 Ok(ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(local, None)))
             }
             Some(ColumnarValue::Scalar(value)) => {

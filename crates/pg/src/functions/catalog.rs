@@ -490,8 +490,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         let (model, rights, role) = (Model::load(cx)?, cx.rights()?, cx.role());
         call.bools(|row| {
             let Some(oid) = relation_argument(call, &model, row)? else { return Ok(None) };
-            let table = model.tables.iter().find(|table| relation_oid(table.id) == oid);
-            table.map(|table| apply_to(table, &rights, role, None)).transpose()
+            // What is no table, or one of the system, has no rules.
+            match model.tables.iter().find(|table| relation_oid(table.id) == oid) {
+                Some(table) => apply_to(table, &rights, role, None).map(Some),
+                None => Ok(Some(false)),
+            }
         })
     }));
     out.push(add!("pg_relation_filenode", &[P::Any], t::OID, |cx, call| {

@@ -5,6 +5,8 @@
 //!
 //! Floats have functions for their operators as well, which tell of overflow, underflow and division by zero.
 //!
+//! Where an operand is NULL as it stands there is nothing to compute ([`strict`]).
+//!
 //! To PostgreSQL all NaNs are equal. Here they are compared by their bits, and what arithmetic
 //! makes (`Infinity - Infinity`) has others than what is read. So functions of floats give the usual ones, as does
 //! `pg_nan` around a minus sign; values from tables and clients get them where they come in.
@@ -26,6 +28,7 @@ use datafusion::optimizer::AnalyzerRule;
 use super::define::{P, PgFunction, Returns, f};
 use super::floats::{Operator as Float, operator};
 use super::numeric::keys::NumericKeys;
+use super::strict;
 use crate::types::{arrow_oid, format_type};
 use crate::wire::SqlError;
 
@@ -82,7 +85,7 @@ pub fn checked_arithmetic(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     static KEYS: LazyLock<Option<NumericKeys>> = LazyLock::new(NumericKeys::new);
     let expr = RULE.rewrite(expr, schema)?.data;
     match KEYS.as_ref() {
-        Some(keys) => keys.settle(expr, schema),
+        Some(keys) => keys.keyed(expr, schema),
         None => Ok(expr),
     }
 }
@@ -141,6 +144,9 @@ impl CheckedArithmetic {
         let type_of = |expr: &Expr| self.own_operand(expr).get_type(schema);
         let floats = |expr: &Expr| matches!(type_of(expr), Ok(DataType::Float32 | DataType::Float64));
         expr.transform_up(|expr| {
+            if let Some(null) = strict::null_in_place(&expr, schema) {
+                return Ok(Transformed::yes(null));
+            }
             let BinaryExpr { left, op, right } = match expr {
                 Expr::BinaryExpr(binary) => binary,
                 Expr::Negative(value) if floats(value.as_ref()) => {

@@ -10,7 +10,7 @@ use super::extract::Field;
 use super::moments::truncate_interval;
 use crate::arrow::cast_array;
 use crate::context::PgContext;
-use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil};
+use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil, timestamp_in_range};
 use crate::types::{UTC, oid as t, timestamptz};
 use crate::wire::SqlError;
 
@@ -83,6 +83,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                 });
             }
             let instant = matches!(call.returns.data_type(), DataType::Timestamp(_, Some(_)));
+            let out_of_range = || SqlError::new("22008", "timestamp out of range");
             let session = second.zone();
             let wanted = if instant { timestamptz() } else { local_type() };
             let values = cast_array(array, &wanted, t::TIMESTAMP, &session)?;
@@ -95,7 +96,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                         return Ok(Some(us));
                     }
                     if !instant {
-                        return truncate(us, &unit).map(Some).ok_or_else(|| no_unit(&unit, false));
+                        let cut = truncate(us, &unit).ok_or_else(|| no_unit(&unit, false))?;
+                        return timestamp_in_range(cut.into(), out_of_range).map(Some);
                     }
                     let zone = match call.text(2, row) {
                         None if call.given(2) => return Ok(None),
@@ -107,10 +109,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     let cut = truncate(local, &unit).ok_or_else(|| no_unit(&unit, true))?;
                     // Within a day its distance from Greenwich stays, which an hour that comes twice has two of
                     // (timestamptz_trunc_internal in PostgreSQL).
-                    Ok(Some(match is_of_days(&unit) {
-                        true => zone.local_to_utc(cut),
-                        false => cut.saturating_sub(local - us),
-                    }))
+                    let cut = match is_of_days(&unit) {
+                        true => zone.wide_local_to_utc(cut.into()),
+                        false => i128::from(cut) - i128::from(local - us),
+                    };
+                    timestamp_in_range(cut, out_of_range).map(Some)
                 })
                 .collect::<Result<_, SqlError>>()?;
             Ok(if instant { Arc::new(out.with_timezone(UTC)) as ArrayRef } else { Arc::new(out) })

@@ -1,7 +1,7 @@
 //! `->`, `->>`, `#>` and `#>>` of `json`, whose parts are shown as they were written (`jsonfuncs.c`).
 
 use super::define::{Call, P, PgFunction, f, oid};
-use super::json_scan::{BLANKS, Kind, element, field, kind, shown};
+use super::json_scan::{BLANKS, Kind, check_escapes, element, field, kind, shown};
 use crate::jsonb;
 use crate::types::oid as t;
 use crate::wire::SqlError;
@@ -27,12 +27,14 @@ fn path<'a>(text: &'a str, steps: &[Option<String>]) -> Result<Option<&'a str>, 
 
 fn part<'a>(call: &'a Call<'_>, row: usize, by: By) -> Result<Option<&'a str>, SqlError> {
     let Some(text) = call.text(0, row) else { return Ok(None) };
+    // All of it is read, whichever part is asked for.
+    let text = || check_escapes(text).map(|()| text);
     match by {
-        By::Key => call.text(1, row).map_or(Ok(None), |key| field(text, key)),
-        By::Number => Ok(call.int(1, row).and_then(|at| element(text, at))),
+        By::Key => call.text(1, row).map_or(Ok(None), |key| field(text()?, key)),
+        By::Number => call.int(1, row).map_or(Ok(None), |at| Ok(element(text()?, at))),
         By::Path => match call.words(1, row)? {
-            Some(steps) => path(text, &steps),
-            None => Ok(None),
+            Some(steps) if steps.iter().all(Option::is_some) => path(text()?, &steps),
+            _ => Ok(None),
         },
     }
 }

@@ -8,7 +8,7 @@ use datafusion::arrow::array::*;
 use std::sync::Arc;
 
 use super::define::{P, PgFunction, f, oid};
-use super::json_scan::{Kind, elements, field, kind, shown, unquoted};
+use super::json_scan::{Kind, check_escapes, elements, field, kind, shown, unquoted};
 use super::json_sets::list_of;
 use crate::types::oid as t;
 use crate::wire::SqlError;
@@ -19,7 +19,10 @@ const DIMENSIONS_MAX: usize = 6;
 /// The value of a column, if it is there and not null.
 fn column<'a>(record: &'a str, name: &str) -> Result<Option<&'a str>, SqlError> {
     match kind(record) {
-        Kind::Map => Ok(field(record, name)?.filter(|value| kind(value) != Kind::Null)),
+        Kind::Map => {
+            check_escapes(record)?;
+            Ok(field(record, name)?.filter(|value| kind(value) != Kind::Null))
+        }
         Kind::List => Err(SqlError::new("22023", "cannot call populate_composite on an array")),
         _ => Err(SqlError::new("22023", "cannot call populate_composite on a scalar")),
     }

@@ -53,6 +53,24 @@ pub(super) fn unquoted(string: &str) -> Result<String, SqlError> {
     }
 }
 
+/// Looks through all strings of a value for escapes of characters that there are not, which a `json` may have as long as
+/// its strings are not read.
+///
+/// # Errors
+/// `22P02` for half of a surrogate pair, `22P05` for `\u0000`.
+pub(super) fn check_escapes(text: &str) -> Result<(), SqlError> {
+    let mut rest = text;
+    while rest.contains("\\u") {
+        let Some(begin) = rest.find('"') else { return Ok(()) };
+        let (string, behind) = first(&rest[begin..]);
+        if string.contains("\\u") {
+            unquoted(string)?;
+        }
+        rest = behind;
+    }
+    Ok(())
+}
+
 /// What a value is, by how it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -163,9 +181,18 @@ mod tests {
         assert_eq!(element(list, 1), Some(r#"{"b":"x\"]"}"#));
         assert_eq!(element(list, -1), Some("null"));
         assert_eq!((element(list, 3), element(list, -4), element("[]", 0), element("5", 0)), (None, None, None, None));
+        for (text, state) in [
+            (r#"{"a":"\u00e4\ud83d\ude04", "b\\u":[1,"x"]}"#, None),
+            (r#"{"a":"x", "b":["\ud83d"]}"#, Some("22P02")),
+            (r#"{"\ude04":1}"#, Some("22P02")),
+            (r#""\u0000""#, Some("22P05")),
+            (r#"{"a":"\\ud83d"}"#, None),
+        ] {
+            assert_eq!(check_escapes(text).err().map(|error| error.sqlstate.clone()).as_deref(), state, "{text}");
+        }
         // Nothing of these is well-formed; nothing panics.
         for text in ["{", "{\"", "[\"\\", "{\"a\":", "[,]", "]", "é", "{\"é", "[1,é"] {
-            let _ = (field(text, "a"), element(text, 2), element(text, -1), kind(text));
+            let _ = (check_escapes(text), field(text, "a"), element(text, 2), element(text, -1), kind(text));
         }
     }
 }

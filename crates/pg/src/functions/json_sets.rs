@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use resurgam_engine::document::{Node, read};
 
 use super::define::{Call, P, PgFunction, Returns, f};
-use super::json_scan::{Kind, elements, kind, members, shown, unquoted};
+use super::json_scan::{Kind, check_escapes, elements, kind, members, shown, unquoted};
 use crate::jsonb;
 use crate::types::oid as t;
 use crate::wire::SqlError;
@@ -58,6 +58,7 @@ fn json_members(name: &'static str, of: Of, keys: bool) -> PgFunction {
                     (_, false) => "cannot deconstruct a scalar".into(),
                 }));
             };
+            check_escapes(text)?;
             let mut count = 0;
             for (name, value) in members {
                 match of {
@@ -80,6 +81,9 @@ fn json_elements(name: &'static str, called: &'static str, as_text: bool) -> PgF
                 let what = if kind(text) == Kind::Map { "a non-array" } else { "a scalar" };
                 return Err(refused(format!("cannot call {called} on {what}")));
             };
+            if as_text {
+                check_escapes(text)?;
+            }
             let mut count = 0;
             for element in elements {
                 match as_text {

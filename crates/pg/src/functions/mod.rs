@@ -81,6 +81,7 @@ mod jsonb;
 mod jsonpath;
 mod keywords;
 mod letters;
+mod like;
 mod math;
 mod moments;
 mod network;
@@ -100,6 +101,7 @@ mod reg_names;
 mod sequence;
 mod series;
 mod session;
+mod strict;
 mod strings;
 mod text;
 mod time;
@@ -123,8 +125,10 @@ pub use checked::checked_arithmetic;
 pub use float_extremes::float_extreme;
 pub use int_xor::INT_XOR;
 pub use interval_aggregate::interval_aggregate;
+pub use like::{ends_with_escape, like_pattern, like_pattern_name};
 pub use moments::time_operator;
 pub use series::{SeriesFunction, SeriesRows, series_call_name, series_function};
+pub use strict::parameters_that_leave_out;
 pub use strings::{PIECE, PIECES};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
@@ -192,6 +196,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     for series in series::functions(cx) {
         state.register_udf(Arc::new(series))?;
+    }
+    for pattern in like::functions() {
+        state.register_udf(Arc::new(pattern))?;
     }
     Ok(())
 }

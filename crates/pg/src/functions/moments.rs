@@ -12,17 +12,17 @@ use datafusion::arrow::datatypes::{
 
 use super::define::{Call, P, PgFunction, f, oid};
 use crate::context::PgContext;
-use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, clock_us, days_from_civil, month_days};
+use crate::datetime::{
+    DAY_US, SECOND_US, Zone, civil_from_days, clock_us, days_from_civil, month_days, timestamp_in_range,
+};
 use crate::decode::{Interval, interval_value};
 use crate::types::{UTC, oid as t};
 use crate::wire::SqlError;
 
 /// The first day that there is, since 1970.
 const FIRST_DAY: i64 = -2_440_588;
-/// The last day of a date, and of a timestamp.
+/// The last day of a date.
 const LAST_DATE: i64 = 2_145_042_905;
-/// Counted from 1970, 64 bits end there; PostgreSQL, which counts from 2000, goes to 294276-12-31.
-const LAST_TIMESTAMP_DAY: i64 = 106_751_990;
 
 /// The function of an operator between these types, and whether it takes the operands in turn.
 pub fn time_operator(left: u32, operator: &str, right: u32) -> Option<(&'static str, bool)> {
@@ -75,19 +75,13 @@ fn is_infinite(us: i64) -> bool {
 }
 
 /// A timestamp that there is.
-fn timestamp(us: i64) -> Result<i64, SqlError> {
-    if us < FIRST_DAY * DAY_US || is_infinite(us) {
-        return Err(range("timestamp"));
-    }
-    Ok(us)
+fn timestamp(us: impl Into<i128>) -> Result<i64, SqlError> {
+    timestamp_in_range(us.into(), || range("timestamp"))
 }
 
-/// A local time of a day since 1970.
-fn on_day(days: i64, time: i64) -> Result<i64, SqlError> {
-    if !(FIRST_DAY..=LAST_TIMESTAMP_DAY + 1).contains(&days) {
-        return Err(range("timestamp"));
-    }
-    days.checked_mul(DAY_US).and_then(|us| us.checked_add(time)).ok_or_else(|| range("timestamp"))
+/// A local time of a day since 1970, which need not be one of a timestamp.
+fn on_day(days: i64, time: i64) -> i128 {
+    i128::from(days) * i128::from(DAY_US) + i128::from(time)
 }
 
 /// A day, so many months later; the last of its month if there is none of its number.
@@ -110,9 +104,10 @@ pub(super) fn plus_interval(us: i64, span: Interval, zone: Option<&Zone>) -> Res
     // Months, then days, each in local time.
     let move_days = |us: &mut i64, to: &dyn Fn(i64) -> Result<i64, SqlError>| -> Result<(), SqlError> {
         let offset = zone.map_or(0, |zone| i64::from(zone.offset_at(*us)) * SECOND_US);
+        // A timestamp leaves room for that.
         let local = us.checked_add(offset).ok_or_else(|| range("timestamp"))?;
-        let moved = on_day(to(local.div_euclid(DAY_US))?, local.rem_euclid(DAY_US))?;
-        *us = timestamp(zone.map_or(moved, |zone| zone.local_to_utc(moved)))?;
+        let moved = on_day(to(local.div_euclid(DAY_US))?, local.rem_euclid(DAY_US));
+        *us = timestamp(zone.map_or(moved, |zone| zone.wide_local_to_utc(moved)))?;
         Ok(())
     };
     if span.months != 0 {
@@ -121,7 +116,7 @@ pub(super) fn plus_interval(us: i64, span: Interval, zone: Option<&Zone>) -> Res
     if span.days != 0 {
         move_days(&mut us, &|days| Ok(days + i64::from(span.days)))?;
     }
-    us.checked_add(span.us).ok_or_else(|| range("timestamp")).and_then(timestamp)
+    timestamp(i128::from(us) + i128::from(span.us))
 }
 
 fn negated(span: Interval) -> Result<Interval, SqlError> {
@@ -268,8 +263,7 @@ fn bin(stride: Interval, us: i64, origin: i64) -> Result<i64, SqlError> {
         return Err(SqlError::new("22008", "stride must be greater than zero"));
     }
     let distance = us.checked_sub(origin).ok_or_else(interval_range)?;
-    let begin = origin.checked_add(distance.div_euclid(stride) * stride).ok_or_else(|| range("timestamp"))?;
-    timestamp(begin)
+    timestamp(i128::from(origin) + i128::from(distance.div_euclid(stride)) * i128::from(stride))
 }
 
 /// An interval cut to a unit.
@@ -329,7 +323,11 @@ fn make_time(hour: i64, minute: i64, second: f64) -> Result<i64, SqlError> {
 
 fn make_timestamp(parts: [i64; 5], second: f64) -> Result<i64, SqlError> {
     let days = make_date(parts[0], parts[1], parts[2])?;
-    on_day(days, make_time(parts[3], parts[4], second)?).and_then(timestamp)
+    timestamp(on_day(days, make_time(parts[3], parts[4], second)?))
+}
+
+fn no_timestamp() -> SqlError {
+    SqlError::new("22008", "date out of range for timestamp")
 }
 
 /// A `timestamp` of a `date`.
@@ -337,8 +335,7 @@ fn midnight(days: i64) -> Result<i64, SqlError> {
     match days {
         _ if days == i64::from(i32::MAX) => Ok(i64::MAX),
         _ if days == i64::from(i32::MIN) => Ok(i64::MIN),
-        days if days > LAST_TIMESTAMP_DAY => Err(SqlError::new("22008", "date out of range for timestamp")),
-        days => Ok(days * DAY_US),
+        days => timestamp_in_range(on_day(days, 0), no_timestamp),
     }
 }
 
@@ -346,10 +343,7 @@ fn midnight(days: i64) -> Result<i64, SqlError> {
 pub(super) fn zoned_moment(days: i64, us: i64) -> Result<i64, SqlError> {
     match midnight(days)? {
         midnight if is_infinite(midnight) => Ok(midnight),
-        midnight => {
-            let instant = midnight.checked_add(us).and_then(|us| timestamp(us).ok());
-            instant.ok_or_else(|| SqlError::new("22008", "date out of range for timestamp"))
-        }
+        midnight => timestamp_in_range(i128::from(midnight) + i128::from(us), no_timestamp),
     }
 }
 
@@ -444,7 +438,7 @@ fn operators(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             c.moments(|row| {
                 both(c.date(0, row), c.time(1, row), |days, time| match midnight(days)? {
                     us if is_infinite(us) => Ok(us),
-                    us => us.checked_add(time).ok_or_else(|| range("timestamp")).and_then(timestamp),
+                    us => timestamp(i128::from(us) + i128::from(time)),
                 })
             })
         }),
@@ -623,7 +617,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                             Some(name) => zone_argument(name, local)?,
                             None => session,
                         };
-                        timestamp(zone.local_to_utc(local))
+                        timestamp(zone.wide_local_to_utc(local.into()))
                     })
                 })
             }

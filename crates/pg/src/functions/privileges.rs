@@ -9,12 +9,13 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, UInt32Type};
 
-use resurgam_engine::{Access, Grant};
+use resurgam_engine::{Access, FIRST_ROLE, Grant};
 
 use super::define::{Call, P, PgFunction, f, oid};
 use crate::catalog::{Model, RelationKind, SUPERUSER_OID};
 use crate::context::PgContext;
-use crate::roles::{Rights, ServerDatabase, acl};
+use crate::roles::acl::privilege;
+use crate::roles::{PG_MONITOR, PG_READ_ALL_STATS, Rights, ServerDatabase, acl};
 use crate::types::{oid as t, type_by_name, type_by_oid};
 use crate::wire::SqlError;
 
@@ -63,6 +64,29 @@ impl Object {
             Self::Role => &["usage", "member"],
         }
     }
+}
+
+/// Functions of the system that not everybody may execute, by their oids (`system_functions.sql`): superusers alone, and
+/// members of two roles.
+const OF_SUPERUSERS: &[u32] = &[
+    764, 765, 767, 2172, 2274, 2307, 2621, 2622, 2623, 2624, 2625, 2739, 2848, 3071, 3072, 3098, 3293, 3295, 3297,
+    3307, 3329, 3400, 3401, 3436, 3775, 3776, 3777, 3800, 3801, 3826, 3827, 3828, 4543, 6003, 6004, 6005, 6006, 6007,
+    6008, 6009, 6010, 6011, 6012, 6013, 6014, 6170, 6230, 6232, 6250,
+];
+const OF_MONITORS: &[u32] = &[3353, 3354, 5029, 5030, 5031, 6270, 6271, 6272];
+const OF_STATISTICS: &[u32] = &[2282, 5052];
+
+/// Who may execute a function of the system.
+fn access_of_builtin(oid: u32) -> Access {
+    let to = match oid {
+        oid if OF_MONITORS.contains(&oid) => Some(PG_MONITOR),
+        oid if OF_STATISTICS.contains(&oid) => Some(PG_READ_ALL_STATS),
+        oid if OF_SUPERUSERS.contains(&oid) => None,
+        _ => return Access::FIRST,
+    };
+    let grant = |grantee| Grant { grantee, grantor: FIRST_ROLE, privileges: privilege::EXECUTE, options: 0 };
+    let grants = std::iter::once(FIRST_ROLE).chain(to).map(grant).collect();
+    Access { grants: Some(grants), ..Access::FIRST }
 }
 
 /// A name or an oid.
@@ -261,13 +285,15 @@ impl Lookup {
                     return Ok(Some(Found::new(function.name(), function.access.clone(), acl::Object::Function)));
                 }
                 match crate::catalog::builtin_function(name) {
-                    Some(function) => Ok(known(function.name)),
+                    Some(function) => {
+                        Ok(Some(Found::new(function.name, access_of_builtin(function.oid), acl::Object::Function)))
+                    }
                     None => Err(SqlError::new("42883", format!("function \"{name}\" does not exist"))),
                 }
             }
             (Object::Function, Named::Oid(oid)) => Ok(match crate::catalog::function_named(&oid.to_string()) {
                 Some(function) => Some(Found::new(function.name(), function.access.clone(), acl::Object::Function)),
-                None => known(""),
+                None => Some(Found::new("", access_of_builtin(*oid), acl::Object::Function)),
             }),
             (Object::Role, named) => {
                 let role = self.role(named, false)?;

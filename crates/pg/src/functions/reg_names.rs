@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, AsArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use datafusion::arrow::datatypes::{DataType, UInt32Type};
 use resurgam_dialect::{Catalog, Schema, quote_identifier};
 
@@ -46,8 +46,15 @@ fn shown(schema: Schema, name: &str) -> String {
     }
 }
 
+/// What a name alone means.
+enum Named {
+    None,
+    One(String),
+    Many,
+}
+
 /// The only function of a name.
-fn function(text: &str) -> Result<Option<String>, SqlError> {
+fn function(text: &str) -> Result<Named, SqlError> {
     let (schema, name) = qualified(text)?;
     let catalog = Catalog::postgres();
     let mut found = of_system(schema.as_deref())
@@ -58,10 +65,83 @@ fn function(text: &str) -> Result<Option<String>, SqlError> {
     let types = crate::user_types::current();
     let of_users = types.as_ref().map_or(0, |types| types.functions_named(schema.as_deref(), &name).count());
     Ok(match (first, of_users) {
-        (Some((schema, name)), 0) if is_only => Some(shown(schema, name)),
-        (None, 1) => function_named(text).map(|function| shown_function(&function, false)),
-        _ => None,
+        (Some((schema, name)), 0) if is_only => Named::One(shown(schema, name)),
+        (None, 0) => Named::None,
+        (None, 1) => function_named(text).map_or(Named::None, |function| Named::One(shown_function(&function, false))),
+        _ => Named::Many,
     })
+}
+
+/// A function of that number as it is shown; a number that none has, and the name of one that shares it, stay numbers.
+fn numbered(oid: u32, with_types: bool) -> String {
+    if oid == 0 {
+        return "-".to_owned();
+    }
+    let number = oid.to_string();
+    if let Some(function) = function_named(&number) {
+        return shown_function(&function, with_types);
+    }
+    let catalog = Catalog::postgres();
+    let Some(function) = catalog.function(oid) else { return number };
+    if with_types {
+        let args: Vec<String> = function.args.iter().map(|ty| format_type(ty.0, None)).collect();
+        return format!("{}({})", shown(function.schema, function.name), args.join(","));
+    }
+    match self::function(&shown(function.schema, function.name)) {
+        Ok(Named::One(name)) => name,
+        _ => number,
+    }
+}
+
+/// Functions by their numbers.
+///
+/// # Errors
+/// None but for what are no numbers.
+pub(super) fn of_oids(oids: &ArrayRef, with_types: bool) -> Result<ArrayRef, SqlError> {
+    let oids = oids.as_primitive_opt::<UInt32Type>().ok_or_else(|| SqlError::internal("functions without numbers"))?;
+    let out: StringViewArray = oids.iter().map(|oid| oid.map(|oid| numbered(oid, with_types))).collect();
+    Ok(Arc::new(out))
+}
+
+/// One of the two types of functions as the other: by their numbers, which names that several share have not got.
+///
+/// # Errors
+/// `42725`
+pub(super) fn converted(oids: &ArrayRef, names: &ArrayRef, with_types: bool) -> Result<ArrayRef, SqlError> {
+    let wrong = || SqlError::internal("functions without numbers");
+    let oids = oids.as_primitive_opt::<UInt32Type>().ok_or_else(wrong)?;
+    let names = names.as_string_view_opt().ok_or_else(wrong)?;
+    let of = |(oid, name): (Option<u32>, Option<&str>)| {
+        let (Some(oid), Some(name)) = (oid, name) else { return Ok(None) };
+        if with_types {
+            read(name, false)?;
+        }
+        Ok(Some(numbered(oid, with_types)))
+    };
+    let out: Result<StringViewArray, SqlError> = oids.iter().zip(names).map(of).collect();
+    Ok(Arc::new(out?))
+}
+
+/// A text as `regproc`, or as `regprocedure` (`regprocin`, `regprocedurein`).
+///
+/// # Errors
+/// `42883`, `42725`, and those of the names in it.
+pub(super) fn read(text: &str, with_types: bool) -> Result<String, SqlError> {
+    if text == "-" {
+        return Ok(text.to_owned());
+    }
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(numbered(crate::decode::parse_oid(text)?, with_types));
+    }
+    let missing = || SqlError::new("42883", format!("function \"{text}\" does not exist"));
+    if with_types {
+        return procedure(text)?.ok_or_else(missing);
+    }
+    match function(text)? {
+        Named::One(name) => Ok(name),
+        Named::None => Err(missing()),
+        Named::Many => Err(SqlError::new("42725", format!("more than one function named \"{text}\""))),
+    }
 }
 
 /// The function of a name and of the types of its arguments.
@@ -109,7 +189,10 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     let cx = Arc::clone(cx);
     vec![
         f("to_regproc", &[P::Text], oid(t::REGPROC), |call| {
-            call.texts(|row| call.text(0, row).map_or(Ok(None), function))
+            call.texts(|row| match call.text(0, row).map(function).transpose()? {
+                Some(Named::One(name)) => Ok(Some(name)),
+                _ => Ok(None),
+            })
         })
         .volatile(),
         f("to_regprocedure", &[P::Text], oid(t::REGPROCEDURE), |call| {
@@ -150,9 +233,25 @@ mod tests {
 
     #[test]
     fn names() {
-        assert_eq!(function("pg_catalog.now").expect("name").as_deref(), Some("now"));
-        assert_eq!(function("abs").expect("name"), None);
-        assert_eq!(function("no_such_function").expect("name"), None);
+        assert!(matches!(function("pg_catalog.now"), Ok(Named::One(name)) if name == "now"));
+        assert!(matches!(function("abs"), Ok(Named::Many)));
+        assert!(matches!(function("no_such_function"), Ok(Named::None)));
+        for (text, with_types, is) in [
+            ("-", false, Ok("-")),
+            ("0", true, Ok("-")),
+            ("1299", false, Ok("now")),
+            ("1299", true, Ok("now()")),
+            ("4294967295", false, Ok("4294967295")),
+            ("pg_catalog.abs(int)", true, Ok("abs(integer)")),
+            ("nosuch", false, Err("42883")),
+            ("nosuch(int)", true, Err("42883")),
+            ("abs(nosuch)", true, Err("42704")),
+            ("abs", false, Err("42725")),
+            ("", false, Err("42602")),
+        ] {
+            let found = read(text, with_types).map_err(|error| error.sqlstate.clone());
+            assert_eq!(found.as_deref().map_err(|state| state.as_str()), is, "{text}");
+        }
         assert_eq!(procedure("abs(numeric)").expect("name").as_deref(), Some("abs(numeric)"));
         assert_eq!(procedure("abs()").expect("name"), None);
         assert_eq!(procedure("abs").unwrap_err().sqlstate, "22P02");

@@ -18,7 +18,7 @@ use resurgam_numeric::Numeric;
 
 use super::numeric::column::{Numbers, NumericBuilder, numeric_error};
 use crate::context::PgContext;
-use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil, month_days};
+use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil, month_days, timestamp_in_range};
 use crate::errors::{from_datafusion, to_datafusion};
 use crate::types::{UTC, arrow_oid, format_type, timestamptz};
 use crate::wire::SqlError;
@@ -57,24 +57,33 @@ enum Series {
 }
 
 /// A time and an interval: months in the calendar, then days, then the rest; `zone` of a `timestamptz`.
-fn plus(us: i64, step: IntervalMonthDayNano, zone: Option<Zone>) -> Option<i64> {
+///
+/// # Errors
+/// `22008`; `0A000` for a time that only PostgreSQL has.
+fn plus(us: i64, step: IntervalMonthDayNano, zone: Option<Zone>) -> Result<i64, SqlError> {
     if us == i64::MAX || us == i64::MIN {
-        return Some(us);
+        return Ok(us);
     }
-    let mut us = us;
+    let mut moved = i128::from(us);
     if step.months != 0 || step.days != 0 {
-        let mut local = us.checked_add(zone.map_or(0, |zone| i64::from(zone.offset_at(us)) * SECOND_US))?;
+        let day_us = i128::from(DAY_US);
+        let mut local = moved + zone.map_or(0, |zone| i128::from(zone.offset_at(us)) * i128::from(SECOND_US));
         if step.months != 0 {
-            let (year, month, day) = civil_from_days(local.div_euclid(DAY_US));
+            let (year, month, day) = civil_from_days(us_of(local)?.div_euclid(DAY_US));
             let months = year * 12 + i64::from(month) - 1 + i64::from(step.months);
             let (year, month) = (months.div_euclid(12), months.rem_euclid(12) as u32 + 1);
             let days = days_from_civil(year, month, day.min(month_days(year, month)));
-            local = days.checked_mul(DAY_US)?.checked_add(local.rem_euclid(DAY_US))?;
+            local = i128::from(days) * day_us + local.rem_euclid(day_us);
         }
-        local = local.checked_add(i64::from(step.days).checked_mul(DAY_US)?)?;
-        us = zone.map_or(local, |zone| zone.local_to_utc(local));
+        local += i128::from(step.days) * day_us;
+        moved = zone.map_or(local, |zone| zone.wide_local_to_utc(local));
     }
-    us.checked_add(step.nanoseconds / 1000).filter(|us| *us != i64::MAX && *us >= -2_440_588 * DAY_US)
+    timestamp_in_range(moved + i128::from(step.nanoseconds / 1000), out_of_range)
+}
+
+/// A local time of a timestamp, which has room for it.
+fn us_of(local: i128) -> Result<i64, SqlError> {
+    i64::try_from(local).map_err(|_| out_of_range())
 }
 
 impl Series {
@@ -146,19 +155,25 @@ impl Series {
                 Ok((rows > 0).then(|| builder.finish()))
             }
             Self::Time { next, stop, step, forward, zone } => {
+                let is_zoned = zone.is_some();
                 let mut values = Vec::new();
                 while values.len() < most && (if *forward { *next <= *stop } else { *next >= *stop }) {
                     values.push(*next);
                     match plus(*next, *step, *zone) {
-                        Some(more) => *next = more,
+                        Ok(more) => *next = more,
+                        // A time that only PostgreSQL has is behind every end that there is here.
+                        Err(error) if error.sqlstate == "0A000" && *forward && *stop != i64::MAX => {
+                            *self = Self::Empty;
+                            break;
+                        }
                         // The rows before the error are not seen: the statement fails.
-                        None => return Err(out_of_range()),
+                        Err(_) => return Err(out_of_range()),
                     }
                 }
                 let array = TimestampMicrosecondArray::from(values);
-                Ok((!array.is_empty()).then(|| match zone {
-                    Some(_) => Arc::new(array.with_timezone(UTC)) as ArrayRef,
-                    None => Arc::new(array),
+                Ok((!array.is_empty()).then(|| match is_zoned {
+                    true => Arc::new(array.with_timezone(UTC)) as ArrayRef,
+                    false => Arc::new(array),
                 }))
             }
         }
@@ -307,11 +322,11 @@ pub fn series_function(function: &ScalarUDF) -> Option<&SeriesFunction> {
 }
 
 impl SeriesFunction {
-    /// Begins a series.
+    /// Begins a series, of which `whole` says that PostgreSQL makes all of it before it gives the first value.
     ///
     /// # Errors
-    /// `22023`: a step of zero, NaN or infinity.
-    pub fn start(&self, args: &[ScalarValue]) -> Result<SeriesRows, SqlError> {
+    /// `22023`: a step of zero, NaN or infinity. `22008`: the whole of one that has no end.
+    pub fn start(&self, args: &[ScalarValue], whole: bool) -> Result<SeriesRows, SqlError> {
         use ScalarValue as V;
         let plain = match args {
             [V::Int32(Some(start)), V::Int32(Some(stop))] => Some((vec![i64::from(*start), i64::from(*stop)], false)),
@@ -324,10 +339,17 @@ impl SeriesFunction {
             }
             _ => None,
         };
-        Ok(SeriesRows(match plain {
+        let series = match plain {
             Some((args, wide)) => Series::ints(&args, wide)?,
             None => self.of.series(&args.iter().collect::<Vec<_>>())?,
-        }))
+        };
+        match series {
+            // It leaves the range in the end; one that begins there as well never gets away from it.
+            Series::Time { stop, forward, .. } if whole && stop == if forward { i64::MAX } else { i64::MIN } => {
+                Err(out_of_range())
+            }
+            series => Ok(SeriesRows(series)),
+        }
     }
 }
 
@@ -407,12 +429,17 @@ mod tests {
     fn months_keep_to_the_calendar() {
         let jan31 = days_from_civil(2024, 1, 31) * DAY_US;
         let month = IntervalMonthDayNano::new(1, 0, 0);
-        assert_eq!(plus(jan31, month, None), Some(days_from_civil(2024, 2, 29) * DAY_US));
+        assert_eq!(plus(jan31, month, None).ok(), Some(days_from_civil(2024, 2, 29) * DAY_US));
         // A day over the change to summer time has 23 hours.
         let berlin = Zone::parse("Europe/Berlin").expect("zone");
         let before = berlin.local_to_utc(days_from_civil(2024, 3, 31) * DAY_US);
         let day = IntervalMonthDayNano::new(0, 1, 0);
-        assert_eq!(plus(before, day, Some(berlin)), Some(before + 23 * 3600 * SECOND_US));
-        assert_eq!(plus(i64::MAX - 5, day, None), None);
+        assert_eq!(plus(before, day, Some(berlin)).ok(), Some(before + 23 * 3600 * SECOND_US));
+        let last = days_from_civil(294_247, 1, 7) * DAY_US;
+        assert_eq!(plus(last, day, None).unwrap_err().sqlstate, "0A000");
+        assert_eq!(plus(last, IntervalMonthDayNano::new(12 * 30, 0, 0), None).unwrap_err().sqlstate, "22008");
+        // A series to the last day ends there.
+        let series = Series::times(last - 2 * DAY_US, last, day, None).expect("series");
+        assert_eq!(rows(series, 10), 3);
     }
 }

@@ -326,38 +326,6 @@ fn format(
     Ok(Some(out))
 }
 
-/// A pattern of LIKE that escapes by `escape` as one that does by a backslash.
-fn like_with_backslash(pattern: &str, escape: &str) -> Result<String, SqlError> {
-    let mut chars = escape.chars();
-    let escape = match (chars.next(), chars.next()) {
-        // Nothing escapes.
-        (None, _) => return Ok(pattern.replace('\\', "\\\\")),
-        (Some(escape), None) => escape,
-        _ => {
-            return Err(SqlError::new("22025", "invalid escape string")
-                .with_hint("Escape string must be empty or one character."));
-        }
-    };
-    if escape == '\\' {
-        return Ok(pattern.to_owned());
-    }
-    let mut out = String::with_capacity(pattern.len() + 4);
-    let mut is_escaped = false;
-    for c in pattern.chars() {
-        if c == escape && !is_escaped {
-            out.push('\\');
-            is_escaped = true;
-        } else {
-            if c == '\\' && !is_escaped {
-                out.push('\\');
-            }
-            out.push(c);
-            is_escaped = false;
-        }
-    }
-    Ok(out)
-}
-
 fn any_text(call: &Call<'_>, at: usize, row: usize) -> Result<Option<String>, SqlError> {
     let array = &call.arrays[at];
     if array.is_null(row) {
@@ -387,12 +355,6 @@ pub(super) fn all() -> Vec<PgFunction> {
             })
         })
         .required(1),
-        f("like_escape", &[P::Text, P::Text], oid(t::TEXT), |call| {
-            call.texts(|row| match (call.text(0, row), call.text(1, row)) {
-                (Some(pattern), Some(escape)) => like_with_backslash(pattern, escape).map(Some),
-                _ => Ok(None),
-            })
-        }),
         f("pg_typeof", &[P::Any], oid(t::REGTYPE), |call| {
             let ty = call.fields.first().map_or(t::UNKNOWN, |field| field_oid(field));
             call.oids(|_| Ok(Some(ty)))

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 use super::define::{P, PgFunction, f, oid};
 use crate::arrow::cast_array;
 use crate::context::PgContext;
-use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us};
+use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us, timestamp_in_range};
 use crate::errors::to_datafusion;
 use crate::timetz::TimeTz;
 use crate::types::{UTC, oid as t, timestamptz};
@@ -216,11 +216,13 @@ impl ScalarUDFImpl for TimeZone {
                     zone
                 }
             };
-            out.append_value(if to_utc {
-                zone.local_to_utc(us)
+            let moved = if to_utc {
+                zone.wide_local_to_utc(us.into())
             } else {
-                us.saturating_add(i64::from(zone.offset_at(us)) * SECOND_US)
-            });
+                i128::from(us) + i128::from(zone.offset_at(us)) * i128::from(SECOND_US)
+            };
+            let moved = timestamp_in_range(moved, || SqlError::new("22008", "timestamp out of range"));
+            out.append_value(moved.map_err(to_datafusion)?);
         }
         let array = out.finish();
         let array: ArrayRef = if to_utc { Arc::new(array.with_timezone(UTC)) } else { Arc::new(array) };

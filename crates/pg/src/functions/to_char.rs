@@ -14,7 +14,7 @@ use super::numeric::column::{Numbers, numeric_error};
 use super::parse_time::{self, Parsed};
 use crate::arrow::cast_array;
 use crate::context::PgContext;
-use crate::datetime::{DAY_US, SECOND_US, Zone, days_from_civil, us_from_engine, us_to_engine};
+use crate::datetime::{DAY_US, SECOND_US, Zone, days_from_civil, timestamp_in_range, us_from_engine, us_to_engine};
 use crate::types::{oid as t, timestamptz};
 use crate::wire::SqlError;
 
@@ -27,12 +27,13 @@ fn local_day(parsed: &Parsed) -> Option<i64> {
 /// The instant that a text names, with as many digits of seconds as its template has.
 fn timestamp(parsed: &Parsed, zone: &Zone) -> Result<i64, SqlError> {
     let out_of_range = || SqlError::new("22008", "timestamp out of range");
-    let local = local_day(parsed).and_then(|days| days.checked_mul(DAY_US)?.checked_add(parsed.time_us));
-    let local = local.ok_or_else(out_of_range)?;
+    let days = local_day(parsed).ok_or_else(out_of_range)?;
+    let local = i128::from(days) * i128::from(DAY_US) + i128::from(parsed.time_us);
     let us = match parsed.offset {
-        Some(east) => local.checked_sub(i64::from(east) * SECOND_US).ok_or_else(out_of_range)?,
-        None => zone.local_to_utc(local),
+        Some(east) => local - i128::from(east) * i128::from(SECOND_US),
+        None => zone.wide_local_to_utc(local),
     };
+    let us = timestamp_in_range(us, out_of_range)?;
     let unit = 10i64.pow(6 - parsed.digits.unwrap_or(6).min(6));
     let since_2000 = us_to_engine(us);
     Ok(us_from_engine(since_2000.saturating_add(unit / 2 * since_2000.signum()) / unit * unit))
@@ -147,10 +148,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                         None => Ok(None),
                         Some(value) if value.is_infinite() => Ok(Some(if value > 0.0 { i64::MAX } else { i64::MIN })),
                         Some(value) if value.is_nan() => Err(SqlError::new("22008", "timestamp cannot be NaN")),
-                        Some(value) if (-210_866_803_200.0..9.2e12).contains(&value) => {
-                            Ok(Some((value * SECOND_US as f64).round_ties_even() as i64))
+                        Some(value) => {
+                            let us = (value * SECOND_US as f64).round_ties_even() as i128;
+                            let wrong = || SqlError::new("22008", format!("timestamp out of range: \"{value}\""));
+                            timestamp_in_range(us, wrong).map(Some)
                         }
-                        Some(value) => Err(SqlError::new("22008", format!("timestamp out of range: \"{value}\""))),
                     })
                     .collect::<Result<_, SqlError>>()?
             };

@@ -8,7 +8,7 @@ use datafusion::arrow::array::*;
 use super::define::{Call, P, PgFunction, f, oid};
 use super::moments::{both, zoned_moment};
 use crate::context::PgContext;
-use crate::datetime::Zone;
+use crate::datetime::{SECOND_US, Zone, timestamp_in_range};
 use crate::decode::Interval;
 use crate::encode::put_interval;
 use crate::ordered;
@@ -18,6 +18,8 @@ use crate::wire::SqlError;
 
 /// What these functions are called.
 pub(super) const NAMES: &[&str] = &[
+    "timestamp_izone",
+    "timestamptz_izone",
     "timetz_cmp",
     "timetz_eq",
     "timetz_ge",
@@ -90,8 +92,17 @@ fn zone_of_interval(span: Interval) -> Result<i32, SqlError> {
         return Err(SqlError::new("22023", message));
     }
     // Beyond that PostgreSQL takes the lower bits, and shows numbers that are none.
-    let west = i32::try_from(-(span.us / crate::datetime::SECOND_US)).ok().filter(|west| *west > i32::MIN);
+    let west = i32::try_from(-(span.us / SECOND_US)).ok().filter(|west| *west > i32::MIN);
     west.ok_or_else(|| SqlError::unsupported("an interval of more than 68 years as a time zone"))
+}
+
+/// A moment moved to (1) or from (-1) Greenwich, whose zone is an interval; infinite ones have no zone.
+fn in_zone(us: i64, zone: Interval, sign: i128) -> Result<i64, SqlError> {
+    if matches!(us, i64::MAX | i64::MIN) {
+        return Ok(us);
+    }
+    let west = i128::from(zone_of_interval(zone)?) * i128::from(SECOND_US);
+    timestamp_in_range(i128::from(us) + sign * west, || SqlError::new("22008", "timestamp out of range"))
 }
 
 pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
@@ -132,6 +143,12 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             call.zoned_times(|row| {
                 both(call.span(0, row), call.zoned(1, row)?, |span, time| Ok(time.moved_to(zone_of_interval(span)?)))
             })
+        }),
+        f("timestamp_izone", &[P::Interval, P::Timestamp], oid(t::TIMESTAMPTZ), |call| {
+            call.moments(|row| both(call.span(0, row), call.moment(1, row), |span, us| in_zone(us, span, 1)))
+        }),
+        f("timestamptz_izone", &[P::Interval, P::Timestamptz], oid(t::TIMESTAMP), |call| {
+            call.moments(|row| both(call.span(0, row), call.moment(1, row), |span, us| in_zone(us, span, -1)))
         }),
     ]
 }

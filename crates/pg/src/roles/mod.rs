@@ -41,7 +41,7 @@ pub const PG_READ_ALL_SETTINGS: u32 = 3374;
 pub const PG_READ_ALL_STATS: u32 = 3375;
 pub const PG_SIGNAL_BACKEND: u32 = 4200;
 pub const PG_CHECKPOINT: u32 = 4544;
-const PG_MONITOR: u32 = 3373;
+pub const PG_MONITOR: u32 = 3373;
 const PG_STAT_SCAN_TABLES: u32 = 3377;
 
 /// The roles of the system, by PostgreSQL 15's oids.

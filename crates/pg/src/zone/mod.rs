@@ -16,7 +16,7 @@ use datafusion::arrow::temporal_conversions::as_datetime_with_timezone;
 
 pub use abbreviations::Meaning;
 
-use crate::datetime::{DAY_US, SECOND_US, civil_from_days, days_from_civil, month_days};
+use crate::datetime::{DAY_US, END_US, FIRST_US, SECOND_US, civil_from_days, days_from_civil, month_days};
 
 /// A session's time zone.
 #[derive(Clone, Copy, Debug, Default)]
@@ -196,6 +196,13 @@ impl Zone {
             Self::Fixed(_, name) => name.text(),
             Self::Named(tz) => abbreviation(*tz, in_tables(us)).unwrap_or_default(),
         }
+    }
+
+    /// As [`local_to_utc`](Self::local_to_utc), of a local time that may be none of a timestamp.
+    pub fn wide_local_to_utc(&self, local_us: i128) -> i128 {
+        // Far from the present a zone's rules are those of the nearest time that is counted.
+        let near = local_us.clamp(i128::from(FIRST_US - DAY_US), i128::from(END_US)) as i64;
+        local_us + i128::from(self.local_to_utc(near)) - i128::from(near)
     }
 
     /// The instant that a local time names: in a gap, counted by the offset before it; where clocks were set back, the

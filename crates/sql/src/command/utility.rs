@@ -182,11 +182,15 @@ impl Session {
                             locks.release_session(self.shared.pid);
                         }
                         self.run_notify(&NotifyCommand::Unlisten(None))?;
+                        self.shared.forget_sequence_values();
                         Box::pin(self.discard_temporary()).await?;
                         command("DISCARD ALL")
                     }
                     DiscardObject::PLANS => command("DISCARD PLANS"),
-                    DiscardObject::SEQUENCES => command("DISCARD SEQUENCES"),
+                    DiscardObject::SEQUENCES => {
+                        self.shared.forget_sequence_values();
+                        command("DISCARD SEQUENCES")
+                    }
                     DiscardObject::TEMP => {
                         Box::pin(self.discard_temporary()).await?;
                         command("DISCARD TEMP")

@@ -188,12 +188,34 @@ fn is_full(option: &SqlOption) -> bool {
 }
 
 fn storage_parameter(option: &SqlOption) -> Result<String, SqlError> {
-    let name = match option {
-        SqlOption::KeyValue { key, .. } => key.value.to_ascii_lowercase(),
-        SqlOption::Ident(name) => name.value.to_ascii_lowercase(),
-        other => return Err(syntax(&other.to_string())),
-    };
-    known_parameter(name)
+    let name = parameter_name(option)?;
+    if let SqlOption::KeyValue { value, .. } = option {
+        in_bounds(&name, value)?;
+    }
+    Ok(name)
+}
+
+fn parameter_name(option: &SqlOption) -> Result<String, SqlError> {
+    match option {
+        SqlOption::KeyValue { key, .. } => known_parameter(name_of(key)),
+        SqlOption::Ident(name) => known_parameter(name_of(name)),
+        other => Err(syntax(&other.to_string())),
+    }
+}
+
+/// Whether a page may be filled that much.
+///
+/// # Errors
+/// `22023`
+fn in_bounds(name: &str, value: &Expr) -> Result<(), SqlError> {
+    let shown = value.to_string();
+    match shown.trim_matches('\'').parse::<i64>() {
+        Ok(number) if name == "fillfactor" && !(10..=100).contains(&number) => {
+            let text = format!("value {number} out of bounds for option \"fillfactor\"");
+            Err(SqlError::new("22023", text).with_detail("Valid values are between \"10\" and \"100\"."))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn known_parameter(name: String) -> Result<String, SqlError> {
@@ -231,7 +253,11 @@ pub(super) fn create_index(create: &CreateIndex) -> Result<Vec<String>, SqlError
         }
     }
     let name = |option: &Expr| match option {
-        Expr::BinaryOp { left, .. } => known_parameter(left.to_string().to_ascii_lowercase()),
+        Expr::BinaryOp { left, right, .. } => {
+            let name = known_parameter(left.to_string().to_ascii_lowercase())?;
+            in_bounds(&name, right)?;
+            Ok(name)
+        }
         other => known_parameter(other.to_string().to_ascii_lowercase()),
     };
     with.iter().map(name).collect()
@@ -363,7 +389,9 @@ pub(super) fn idle(table: &Table, action: &AlterTableOperation) -> Result<(&'sta
                     SqlOption::KeyValue { key, .. } if key.value == RESET => resets = true,
                     option => {
                         let is_default = is_full(option);
-                        names.extend(Some(storage_parameter(option)?).filter(|_| !is_default));
+                        // RESET gives no values.
+                        let name = if resets { parameter_name(option)? } else { storage_parameter(option)? };
+                        names.extend(Some(name).filter(|_| !is_default));
                     }
                 }
             }

@@ -103,9 +103,22 @@ pub(crate) struct ColumnParts {
     pub collation: Option<u32>,
 }
 
+/// A type's name, without `pg_catalog`.
+fn name_of_type(name: &ast::ObjectName) -> String {
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name_of).collect();
+    match parts.as_slice() {
+        [name] => name.clone(),
+        [schema, name] if schema == "pg_catalog" => name.clone(),
+        _ => String::new(),
+    }
+}
+
 pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, SqlError> {
     let name = name_of(&def.name);
     refuse_system_column(&name)?;
+    if matches!(&def.data_type, ast::DataType::Custom(ty, _) if name_of_type(ty) == "unknown") {
+        return Err(SqlError::new("42P16", format!("column \"{name}\" has pseudo-type unknown")));
+    }
     let shown = format!("for column \"{name}\" of table \"{table}\"");
     let serial = sequence::serial(def)?;
     let ty: ColumnType = column_type_from_sql(serial.as_ref().map_or(&def.data_type, |(_, ty)| ty))?;

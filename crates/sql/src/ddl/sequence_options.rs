@@ -195,7 +195,7 @@ pub(super) fn new(width: u8, options: &[SequenceOption]) -> Result<Sequence, Sql
         begin_called: false,
         owner: None,
     };
-    settled(none, true, options)
+    with_options(none, true, options)
 }
 
 /// The definition of a sequence that is there, and where it is, with other options; and whether its values begin anew.
@@ -209,10 +209,10 @@ pub(super) fn altered(
 ) -> Result<(Sequence, bool), SqlError> {
     let from = Sequence { begin: state.last, begin_called: state.called, ..old.clone() };
     let restarts = options.iter().any(|option| matches!(option, SequenceOption::Restart(_)));
-    Ok((settled(from, false, options)?, restarts))
+    Ok((with_options(from, false, options)?, restarts))
 }
 
-fn settled(from: Sequence, is_new: bool, options: &[SequenceOption]) -> Result<Sequence, SqlError> {
+fn with_options(from: Sequence, is_new: bool, options: &[SequenceOption]) -> Result<Sequence, SqlError> {
     use SequenceOption as O;
     refuse_twice(options)?;
     let mut to = from.clone();

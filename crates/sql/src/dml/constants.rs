@@ -12,7 +12,7 @@ use super::assign::assigned;
 use crate::exec::direct::{Input, RowExpr};
 use crate::pg::datetime::Zone;
 use crate::plan::access::is_constant;
-use crate::plan::planner::{settled, simplified};
+use crate::plan::planner::{as_in_plan, simplified};
 use crate::wire::SqlError;
 
 /// See the module's head.
@@ -30,7 +30,7 @@ impl Constants {
             return;
         }
         let empty = DFSchema::empty();
-        let ready = settled(state, expr.clone(), &empty).and_then(|expr| simplified(state, expr, &empty));
+        let ready = as_in_plan(state, expr.clone(), &empty).and_then(|expr| simplified(state, expr, &empty));
         if let Ok(ready) = ready
             && let Some(value) = RowExpr::new(&ready, None, &empty)
         {

@@ -163,7 +163,7 @@ enum Now {
     Judged(Anew),
 }
 
-/// A row that matches, until it is settled.
+/// A row that matches, until it is done.
 struct MergeWork<'m, 'a, 'b> {
     merge: &'m MergePlan,
     stream: &'m Stream<'m>,

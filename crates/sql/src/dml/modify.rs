@@ -266,7 +266,7 @@ impl<'a> Modify<'a> {
     }
 
     /// Whether foreign keys leave anything to the end of the statement.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.foreign.as_ref().is_none_or(Enforcer::is_done)
     }
 
@@ -363,7 +363,7 @@ impl Session {
             modify.conflict = plan.conflict.as_ref();
             modify.returned = Some(returned);
             tree.feed(gathered, &mut modify).await?;
-            if let (false, Some((state, cx))) = (modify.is_settled(), &help) {
+            if let (false, Some((state, cx))) = (modify.is_done(), &help) {
                 Box::pin(modify.finish(&Help { names: Names { state, txn, cx }, waiting, zone })).await?;
             }
             Ok(Some(modify.modified()))

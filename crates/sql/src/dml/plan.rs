@@ -32,7 +32,7 @@ use crate::pg::errors;
 use crate::plan::access::column_of;
 use crate::plan::analyze::{self, Does, List, Merged, OnConflict, OnceDone, OnceQueries, OnceQuery, Write};
 use crate::plan::params::is_typed_by_literal;
-use crate::plan::planner::{Names, QueryPlan, settled, simplified};
+use crate::plan::planner::{Names, QueryPlan, as_in_plan, simplified};
 use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 
@@ -297,7 +297,7 @@ fn with_generated(table: &Table, assigned: &[usize]) -> Vec<usize> {
 
 /// An analysed expression over `schema` as it is evaluated, and whether it depends on the session.
 fn ready(names: &Names<'_>, expr: Expr, schema: &DFSchema) -> datafusion::common::Result<(Expr, bool)> {
-    let expr = settled(names.state, expr, schema)?;
+    let expr = as_in_plan(names.state, expr, schema)?;
     let of_session = bridge::is_of_session(names.state, &expr);
     Ok((simplified(names.state, expr, schema)?, of_session))
 }

@@ -27,7 +27,7 @@ use crate::exec::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, V
 use crate::exec::table::KEY_COLUMN;
 use crate::pg::errors;
 use crate::plan::estimate::shown::Shown;
-use crate::plan::planner::{QueryPlan, settled, simplified, task_context, task_of};
+use crate::plan::planner::{QueryPlan, as_in_plan, simplified, task_context, task_of};
 use crate::plan::planning::Planning;
 use crate::wire::SqlError;
 
@@ -460,7 +460,7 @@ fn given(state: &SessionState, rows: Vec<Vec<Expr>>) -> Option<Tree> {
     let empty = DFSchema::empty();
     let row_of = |row: Vec<Expr>| {
         let value = |expr: Expr| {
-            let expr = settled(state, expr, &empty).and_then(|expr| simplified(state, expr, &empty)).ok()?;
+            let expr = as_in_plan(state, expr, &empty).and_then(|expr| simplified(state, expr, &empty)).ok()?;
             RowExpr::new(&expr, None, &empty)
         };
         row.into_iter().map(value).collect::<Option<Vec<_>>>()

@@ -23,7 +23,7 @@ use crate::pg::datetime::Zone;
 use crate::pg::errors;
 use crate::pg::types::{self, oid};
 use crate::plan::analyze::{OverRow, over_row};
-use crate::plan::planner::{Names, settled, simplified};
+use crate::plan::planner::{Names, as_in_plan, simplified};
 use crate::wire::SqlError;
 
 pub(crate) use crate::pg::definition::{kept_text, parse_expression};
@@ -131,7 +131,7 @@ impl TableExpr {
             Ok(TreeNodeRecursion::Continue)
         })
         .map_err(failed)?;
-        let expr = settled(names.state, expr, &full).map_err(failed)?;
+        let expr = as_in_plan(names.state, expr, &full).map_err(failed)?;
         let of_session = bridge::is_of_session(names.state, &expr);
         immutable &= !of_session || !depends_on_session(names, &expr, &full);
         let expr = simplified(names.state, expr, &full).map_err(failed)?;

@@ -41,6 +41,7 @@ use crate::exec::split::Splits;
 use crate::exec::table::EngineTable;
 use crate::exec::watch::Watches;
 use crate::pg::context::PgContext;
+use crate::pg::functions::parameters_that_leave_out;
 use crate::pg::running::{self, Stop};
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary, Fresh};
@@ -244,7 +245,7 @@ impl Names<'_> {
         let schema = DFSchema::empty();
         let args = args
             .into_iter()
-            .map(|arg| simplified(self.state, settled(self.state, arg, &schema)?, &schema))
+            .map(|arg| simplified(self.state, as_in_plan(self.state, arg, &schema)?, &schema))
             .collect::<Result<Vec<_>>>()?;
         let args = datafusion::catalog::TableFunctionArgs::new(&args, self.state);
         Ok(provider_as_source(function.create_table_provider_with_args(args)?))
@@ -259,14 +260,14 @@ impl Names<'_> {
     pub(crate) fn argument(&self, expr: &ast::Expr, at: usize, oid: u32) -> std::result::Result<ScalarValue, SqlError> {
         let expr = crate::plan::analyze::argument(self, expr, at, oid)?;
         let schema = DFSchema::empty();
-        settled(self.state, expr, &schema)
+        as_in_plan(self.state, expr, &schema)
             .and_then(|expr| crate::plan::access::evaluate_constant(&crate::plan::access::constant(&expr)?))
             .map_err(|error| crate::pg::errors::from_datafusion(error, ""))
     }
 }
 
 /// An expression over `schema` as the analyzer would leave it in a plan.
-pub(crate) fn settled(_: &SessionState, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+pub(crate) fn as_in_plan(_: &SessionState, expr: Expr, schema: &DFSchema) -> Result<Expr> {
     bridge::checked_arithmetic(rules::coerced(expr, schema)?, schema)
 }
 
@@ -286,7 +287,7 @@ pub(crate) struct Instance {
     subqueries: apply::Run,
     /// What its parameters read; `None` if their values are in the plan, which then serves this run only.
     cell: Option<Arc<ParamCell>>,
-    canary: Mutex<Option<(Canary, Arc<[ScalarValue]>)>>,
+    canary: Mutex<Option<Box<(Canary, Arc<[ScalarValue]>)>>>,
     pace: Arc<Pace>,
 }
 
@@ -299,6 +300,8 @@ pub(crate) struct QueryPlan {
     is_large: bool,
     /// No physical plan of it can be kept.
     each_time: AtomicBool,
+    /// Parameters which, where they are NULL, leave out what may fail: it is planned with them then.
+    leaving_out: Box<[usize]>,
     /// With literals for its parameters some of its types would be others.
     pub(crate) typed_by_literals: bool,
     /// It has a value in it, maybe folded to a constant, that depends on the session.
@@ -324,9 +327,9 @@ struct Kept {
 
 /// A physical plan and the subqueries that it runs itself.
 #[derive(Debug)]
-struct Made {
-    plan: Arc<dyn ExecutionPlan>,
-    subqueries: apply::Run,
+pub(crate) struct Made {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    pub(crate) subqueries: apply::Run,
 }
 
 impl QueryPlan {
@@ -337,6 +340,7 @@ impl QueryPlan {
         let of_session = has_session_values(state, &analyzed);
         let typed_by_literals = is_typed_by_literals(&analyzed);
         let counted = estimate::table::fill(state, &analyzed);
+        let leaving_out = leaving_out(&analyzed);
         let each_time = must_plan_each_time(&logical);
         let logical = if each_time { logical } else { apply::optimize(state, analyzed)? };
         // The optimiser can bring parameters into places that need their values.
@@ -350,6 +354,7 @@ impl QueryPlan {
             logical,
             is_large,
             each_time,
+            leaving_out,
             typed_by_literals,
             of_session,
             counted,
@@ -385,7 +390,9 @@ impl QueryPlan {
     /// A physical plan ready to run with `values`.
     pub(crate) async fn instance(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Instance> {
         // What ran into its limit is planned for that run.
-        let each_time = self.each_time.load(Ordering::Relaxed) || Planning::of(state.config()).spilling_joins;
+        let each_time = self.each_time.load(Ordering::Relaxed)
+            || Planning::of(state.config()).spilling_joins
+            || self.leaving_out.iter().any(|at| values.get(*at).is_some_and(ScalarValue::is_null));
         let kept = if each_time { None } else { self.pool.lock().pop_front() };
         let kept = match kept {
             Some(kept) => {
@@ -419,8 +426,7 @@ impl QueryPlan {
             return Ok(Instance { plan, subqueries, cell: None, canary: Mutex::default(), pace });
         };
         let Made { plan, subqueries } = made;
-        // Plans that run subqueries themselves are compared by the tests of these.
-        let canary = match Planning::of(state.config()).canary && subqueries.is_empty() {
+        let canary = match Planning::of(state.config()).canary {
             true => self.canary(state, values).await,
             false => None,
         };
@@ -431,15 +437,15 @@ impl QueryPlan {
 
     /// What a run with these values is compared with.
     #[cold]
-    async fn canary(&self, state: &SessionState, values: &[ScalarValue]) -> Option<(Canary, Arc<[ScalarValue]>)> {
+    async fn canary(&self, state: &SessionState, values: &[ScalarValue]) -> Option<Box<(Canary, Arc<[ScalarValue]>)>> {
         let is_limited = canary::is_comparable(&self.logical)?;
         let maker = self.maker();
-        let fresh = maker.with_values(state, values).await.ok().map(|made| made.plan);
+        let fresh = maker.with_values(state, values).await.ok();
         let other = match canary::other_values(values) {
-            Some(others) => maker.with_values(state, &others).await.ok().map(|made| (others, made.plan)),
+            Some(others) => maker.with_values(state, &others).await.ok().map(|made| (others, made)),
             None => None,
         };
-        Some((Canary { fresh, other, is_limited }, values.into()))
+        Some(Box::new((Canary { fresh, other, is_limited }, values.into())))
     }
 
     /// What direct execution with these values is compared with, if there is anything.
@@ -505,6 +511,11 @@ impl QueryPlan {
         self.each_time.load(Ordering::Relaxed)
     }
 
+    /// Whether values of its parameters decide what is computed at all.
+    pub(crate) fn leaves_out(&self) -> bool {
+        !self.leaving_out.is_empty()
+    }
+
     /// Whether the plan has no state of a session in it: then all sessions may share it.
     pub(crate) fn is_shareable(&self, state: &SessionState) -> bool {
         let mut shareable = !self.of_session;
@@ -560,6 +571,25 @@ impl Maker {
     }
 }
 
+/// See [`QueryPlan::leaving_out`].
+fn leaving_out(plan: &LogicalPlan) -> Box<[usize]> {
+    let mut found = Vec::new();
+    // The closures return no error.
+    let _ = apply::walk(plan, &mut |node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let ids = parameters_that_leave_out(expr, &apply::may_fail);
+                found.extend(ids.iter().filter_map(|id| id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)));
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found.sort_unstable();
+    found.dedup();
+    found.into()
+}
+
 /// Operators and expressions from which on a plan may take long to become physical.
 const LARGE_PARTS: usize = 500;
 
@@ -584,10 +614,12 @@ impl Instance {
     pub(crate) fn start(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.subqueries.begin(&task);
         let canary = self.canary.lock().take();
-        if let (Some((canary, values)), Some(cell)) = (canary, &self.cell)
+        if let (Some(canary), Some(cell)) = (canary, &self.cell)
             && StatementContext::of(&task)?.target.is_none()
         {
-            return Ok(canary.start(Arc::clone(&self.plan), Arc::clone(cell), values, task));
+            let (canary, values) = *canary;
+            let kept = Made { plan: Arc::clone(&self.plan), subqueries: self.subqueries.clone() };
+            return Ok(canary.start(kept, Arc::clone(cell), values, task));
         }
         let stop = Arc::clone(&StatementContext::of(&task)?.stop);
         beside(&self.pace, &stop, || execute_stream(Arc::clone(&self.plan), task))

@@ -52,6 +52,11 @@ impl SessionShared {
         }
     }
 
+    /// What `currval` and `lastval` give is not defined any more: DISCARD SEQUENCES.
+    pub(crate) fn forget_sequence_values(&self) {
+        *self.sequence_values.lock() = Default::default();
+    }
+
     /// See [`PgContext::sequence_state`](crate::pg::context::PgContext::sequence_state).
     pub(super) fn sequence_place(&self, oid: u32) -> Result<SequenceState, SqlError> {
         let txn = self.txn.lock().clone().ok_or_else(|| SqlError::internal("a sequence without a transaction"))?;

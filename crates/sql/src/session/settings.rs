@@ -591,8 +591,15 @@ impl Variables {
             (_, None) if self.server.iter().any(|s| s.name.eq_ignore_ascii_case(&key)) => {
                 return Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed now")));
             }
-            // Any name with a dot is a custom parameter, as in PostgreSQL.
-            (value, None) if key.contains('.') => value.map(str::to_owned),
+            // Any name with a dot is a custom parameter, as in PostgreSQL, if its parts are names.
+            (value, None) if key.contains('.') => {
+                if !is_custom_name(&key) {
+                    let text = format!("invalid configuration parameter name \"{name}\"");
+                    let detail = "Custom parameter names must be two or more simple identifiers separated by dots.";
+                    return Err(SqlError::new("42602", text).with_detail(detail));
+                }
+                value.map(str::to_owned)
+            }
             (_, None) => return Err(unknown(name)),
             (None, Some(_)) => None,
             (Some(value), Some(definition)) => Some(self.check(definition, value)?),
@@ -829,6 +836,15 @@ impl Variables {
         out.sort_by_key(|s| s.name.to_ascii_lowercase());
         out
     }
+}
+
+/// Whether a name is one of a custom parameter: names without quotes, with dots between them (`valid_custom_variable_name`).
+fn is_custom_name(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
+    name.contains('.')
+        && name.split('.').all(|part| {
+            part.starts_with(is_letter) && part.chars().all(|c| is_letter(c) || c.is_ascii_digit() || c == '$')
+        })
 }
 
 fn unknown(name: &str) -> SqlError {

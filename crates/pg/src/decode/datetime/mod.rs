@@ -11,20 +11,19 @@ pub(crate) mod words;
 use decode::{Decoded, Meant, TextZone};
 pub(super) use decode::{Wrong, clock};
 
-use crate::datetime::{DAY_US, SECOND_US, Zone, days_from_civil, days_from_engine, us_from_engine};
+use crate::datetime::{DAY_US, SECOND_US, Zone, days_from_civil, days_from_engine, timestamp_in_range};
 use crate::timetz::TimeTz;
+use crate::types::EPOCH_US;
 use crate::user_types;
 use crate::wire::SqlError;
 
 /// The name of the type of times with a zone.
 const TIMETZ: &str = "time with time zone";
 
-/// Julian day 0, 4714-11-24 BC: what PostgreSQL's dates and timestamps begin with.
+/// Julian day 0, 4714-11-24 BC: what PostgreSQL's dates begin with.
 const FIRST_DAY: i64 = -2_440_588;
 /// The last day of a date: 5874897-12-31.
 pub(crate) const LAST_DATE: i64 = 2_145_042_905;
-/// The last year of a timestamp.
-const TIMESTAMP_YEAR_MAX: i64 = 294_276;
 
 /// Seconds to the east of `+hh[:mm[:ss]]` or `-hhmm`; `None` for what is not of that form, an error for what is out of
 /// range.
@@ -109,12 +108,13 @@ pub fn received_date(days: i32) -> Result<i32, SqlError> {
 /// Microseconds since 1970 of a timestamp that came in binary, as microseconds since 2000; the ends stand for the infinities.
 ///
 /// # Errors
-/// 22008
+/// 22008, 0A000 for one that only PostgreSQL has.
 pub fn received_timestamp(us: i64) -> Result<i64, SqlError> {
-    let here = us_from_engine(us);
-    let is_infinite = matches!(us, i64::MAX | i64::MIN);
-    let is_valid = is_infinite || (FIRST_DAY * DAY_US..i64::MAX).contains(&here);
-    is_valid.then_some(here).ok_or_else(|| SqlError::new("22008", "timestamp out of range"))
+    if matches!(us, i64::MAX | i64::MIN) {
+        return Ok(us);
+    }
+    let here = i128::from(us) + i128::from(EPOCH_US);
+    timestamp_in_range(here, || SqlError::new("22008", "timestamp out of range"))
 }
 
 /// Microseconds since midnight.
@@ -147,12 +147,15 @@ pub fn parse_timetz(text: &str, zone: &Zone) -> Result<TimeTz, SqlError> {
 }
 
 /// Microseconds since 1970 without regard to a zone; a zone in the text is ignored, as
-/// PostgreSQL does.
+/// PostgreSQL does. 0A000 for a time that only PostgreSQL has.
 pub fn parse_timestamp(text: &str, zone: &Zone) -> Result<i64, SqlError> {
     let parts = parts(text, "timestamp", TIMESTAMP_ROOM, zone)?;
     match infinite(parts.meant) {
         Some(us) => Ok(us),
-        None => local(&parts).ok_or_else(|| out_of_range("timestamp", text)),
+        None => {
+            let wrong = || out_of_range("timestamp", text);
+            timestamp_in_range(local(&parts).ok_or_else(wrong)?, wrong)
+        }
     }
 }
 
@@ -162,15 +165,20 @@ pub fn parse_timestamptz(text: &str, zone: &Zone) -> Result<i64, SqlError> {
     if let Some(us) = infinite(parts.meant) {
         return Ok(us);
     }
-    let local = local(&parts).ok_or_else(|| out_of_range("timestamp", text))?;
-    let at = |east: i32| local.checked_sub(i64::from(east) * SECOND_US);
+    let wrong = || out_of_range("timestamp", text);
+    let local = local(&parts).ok_or_else(wrong)?;
+    let at = |east: i32| local - i128::from(east) * i128::from(SECOND_US);
     let us = match &parts.zone {
         Some(TextZone::Offset(east)) => at(*east),
-        Some(TextZone::Named(named)) => Some(named.local_to_utc(local)),
-        Some(TextZone::Abbreviation(name, named)) => at(named.offset_of(name, named.local_to_utc(local))),
-        None => Some(zone.local_to_utc(local)),
+        Some(TextZone::Named(named)) => named.wide_local_to_utc(local),
+        Some(TextZone::Abbreviation(name, named)) => {
+            // What an abbreviation means changes no more that far ahead.
+            let instant = named.wide_local_to_utc(local).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+            at(named.offset_of(name, instant))
+        }
+        None => zone.wide_local_to_utc(local),
     };
-    us.filter(|us| *us != i64::MAX && *us >= FIRST_DAY * DAY_US).ok_or_else(|| out_of_range("timestamp", text))
+    timestamp_in_range(us, wrong)
 }
 
 fn infinite(meant: Meant) -> Option<i64> {
@@ -182,10 +190,9 @@ fn infinite(meant: Meant) -> Option<i64> {
     }
 }
 
-/// Counting from 1970, 64 bits end in the year 294247; PostgreSQL's count from 2000 and reach 294276.
-fn local(parts: &Decoded) -> Option<i64> {
-    let days = days_of(parts).filter(|_| parts.year <= TIMESTAMP_YEAR_MAX)?;
-    days.checked_mul(DAY_US)?.checked_add(parts.time_us()).filter(|us| *us != i64::MAX)
+/// The local time, which need not be one of a timestamp.
+fn local(parts: &Decoded) -> Option<i128> {
+    Some(i128::from(days_of(parts)?) * i128::from(DAY_US) + i128::from(parts.time_us()))
 }
 
 #[cfg(test)]
@@ -280,7 +287,8 @@ mod tests {
             ("hello", "22007"),
             ("2024-01-02 03:04:05 Nowhere", "22007"),
             ("300000-01-01", "22008"),
-            ("294276-12-31 23:59:59", "22008"),
+            ("294276-12-31 23:59:59", "0A000"),
+            ("294247-01-08", "0A000"),
             ("294277-01-01", "22008"),
             ("4714-11-23 23:59:59 BC", "22008"),
         ] {

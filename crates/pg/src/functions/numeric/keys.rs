@@ -102,7 +102,7 @@ impl NumericKeys {
     ///
     /// # Errors
     /// 0A000.
-    pub fn settle(&self, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    pub fn keyed(&self, expr: Expr, schema: &DFSchema) -> Result<Expr> {
         Ok(expr.transform_up(|expr| self.expression(expr, schema))?.data)
     }
 

@@ -152,6 +152,11 @@ pub(crate) fn is_constant_call(expr: &Expr) -> bool {
     called(expr).is_some_and(|sub| sub.is_constant())
 }
 
+/// The plan of the subquery that `expr` is a call of, and whether only that it has rows counts.
+pub(crate) fn plan_of_call(expr: &Expr) -> Option<(&LogicalPlan, bool)> {
+    called(expr).map(|sub| (&sub.plan, sub.kind == Kind::Exists))
+}
+
 /// Whether `expr` is a call of a subquery.
 pub(crate) fn is_call(expr: &Expr) -> bool {
     called(expr).is_some()

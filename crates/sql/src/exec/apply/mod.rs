@@ -52,7 +52,7 @@ pub(crate) use block::wait;
 pub(crate) use body::body_call;
 pub(crate) use extract::Extract;
 pub(crate) use fallible::{cost, may_fail};
-pub(crate) use function::{is_call, is_constant_call, walk};
+pub(crate) use function::{is_call, is_constant_call, plan_of_call, walk};
 pub(crate) use lateral::is_lateral;
 pub(crate) use lateral_exec::Planner;
 pub(crate) use logical::optimize;

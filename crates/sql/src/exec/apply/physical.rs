@@ -16,7 +16,7 @@ use super::run::{Current, Ready};
 use crate::plan::estimate::shown::Shown;
 
 /// The subqueries of one physical plan.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     current: Arc<Current>,
     /// Those within others, too.
@@ -24,11 +24,6 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// There are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     /// Before the plan is started.
     pub(crate) fn begin(&self, task: &Arc<TaskContext>) {
         if !self.all.is_empty() {

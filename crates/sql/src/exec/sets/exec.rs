@@ -67,7 +67,7 @@ impl ExtensionPlanner for SetsPlanner {
         }
         let schema = Arc::new(node.schema.as_arrow().clone());
         let exec = ProjectSetExec::new(Arc::clone(input), sets, node.ordinality.is_some(), node.outer, schema);
-        Ok(Some(Arc::new(exec)))
+        Ok(Some(Arc::new(ProjectSetExec { whole: node.whole, ..exec })))
     }
 }
 
@@ -100,6 +100,7 @@ struct ProjectSetExec {
     sets: Vec<Set>,
     counts: bool,
     outer: bool,
+    whole: bool,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
 }
@@ -112,7 +113,7 @@ impl ProjectSetExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        Self { input, sets, counts, outer, schema, properties }
+        Self { input, sets, counts, outer, whole: false, schema, properties }
     }
 }
 
@@ -258,7 +259,7 @@ impl Rows {
         let mut pieces: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.exec.sets.len()];
         while indices.len() < BATCH_ROWS && self.row < batch.num_rows() {
             if self.sets.is_empty() {
-                self.sets = started(&self.exec.sets, args, self.row)?;
+                self.sets = started(&self.exec.sets, args, self.row, self.exec.whole)?;
                 self.given = 0;
             }
             let mut next = Vec::with_capacity(self.sets.len());
@@ -302,7 +303,7 @@ impl Rows {
 }
 
 /// The sets of a row, at their begin.
-fn started(sets: &[Set], args: &[Vec<ArrayRef>], row: usize) -> Result<Vec<Left>> {
+fn started(sets: &[Set], args: &[Vec<ArrayRef>], row: usize, whole: bool) -> Result<Vec<Left>> {
     let mut out = Vec::with_capacity(sets.len());
     for (set, args) in sets.iter().zip(args) {
         out.push(match &set.kind {
@@ -310,7 +311,7 @@ fn started(sets: &[Set], args: &[Vec<ArrayRef>], row: usize) -> Result<Vec<Left>
                 let values =
                     args.iter().map(|arg| ScalarValue::try_from_array(arg, row)).collect::<Result<Vec<_>>>()?;
                 match series_function(function) {
-                    Some(series) => Left::Series(series.start(&values).map_err(bridge::failure)?),
+                    Some(series) => Left::Series(series.start(&values, whole).map_err(bridge::failure)?),
                     None => return internal_err!("a series that is none"),
                 }
             }

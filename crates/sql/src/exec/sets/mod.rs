@@ -33,18 +33,21 @@ pub(crate) struct ProjectSet {
     ordinality: Option<String>,
     /// A row without values stays, with NULLs in their place.
     outer: bool,
+    /// Functions in FROM, of which PostgreSQL makes all rows before it reads the first.
+    whole: bool,
     schema: DFSchemaRef,
 }
 
 impl ProjectSet {
-    /// `input` with the values of `sets`, each under its name.
+    /// `input` with the values of `sets`, each under its name. `whole`: they are functions in FROM.
     pub(crate) fn plan(
         input: LogicalPlan,
         sets: Vec<(Expr, String)>,
         ordinality: Option<String>,
+        whole: bool,
     ) -> Result<LogicalPlan> {
         let (sets, names) = sets.into_iter().unzip();
-        let node = Self::new(input, sets, names, ordinality, false)?;
+        let node = Self { whole, ..Self::new(input, sets, names, ordinality, false)? };
         Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
     }
 
@@ -65,6 +68,7 @@ impl ProjectSet {
     ) -> Result<LogicalPlan> {
         let sets = self.sets.iter().cloned().map(change).collect::<Result<_>>()?;
         let node = Self::new(input, sets, self.names.clone(), self.ordinality.clone(), outer)?;
+        let node = Self { whole: self.whole, ..node };
         Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
     }
 
@@ -92,7 +96,7 @@ impl ProjectSet {
             fields.push((None, Arc::new(Field::new(name, DataType::Int64, true))));
         }
         let schema = Arc::new(DFSchema::new_with_metadata(fields, input.schema().metadata().clone())?);
-        Ok(Self { input, sets, names, ordinality, outer, schema })
+        Ok(Self { input, sets, names, ordinality, outer, whole: false, schema })
     }
 }
 
@@ -103,7 +107,7 @@ pub(crate) fn is_project_set(extension: &Extension) -> bool {
 
 impl Hash for ProjectSet {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.input, &self.sets, &self.names, &self.ordinality, self.outer).hash(state);
+        (&self.input, &self.sets, &self.names, &self.ordinality, self.outer, self.whole).hash(state);
     }
 }
 
@@ -151,6 +155,7 @@ impl UserDefinedLogicalNodeCore for ProjectSet {
             return internal_err!("sets without an input");
         };
         let sets = exprs.into_iter().map(Expr::unalias).collect();
-        Self::new(input, sets, self.names.clone(), self.ordinality.clone(), self.outer)
+        let node = Self::new(input, sets, self.names.clone(), self.ordinality.clone(), self.outer)?;
+        Ok(Self { whole: self.whole, ..node })
     }
 }

@@ -15,7 +15,7 @@ use resurgam_engine::{ColumnType, Table};
 
 use super::path::RANGES_MAX;
 use crate::exec::any_of;
-use crate::pg::functions::numeric;
+use crate::pg::functions::{like_pattern, numeric};
 
 /// `column op value` with `value` independent of the row.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ fn collect(table: &Table, expr: &Expr, out: &mut Vec<Probe>) {
             }
         }
         Expr::Like(like) if !like.negated && !like.case_insensitive && like.escape_char.is_none() => {
-            prefix(table, &like.expr, &like.pattern, true, out);
+            prefix(table, &like.expr, like_pattern(&like.pattern), true, out);
         }
         Expr::ScalarFunction(call) if call.name() == "starts_with" => {
             if let [value, text] = call.args.as_slice() {

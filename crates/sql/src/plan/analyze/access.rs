@@ -191,11 +191,6 @@ impl Analyzer<'_> {
         self.sought.0.borrow_mut().columns(target, privilege, columns);
     }
 
-    /// What is under that qualifier needs nothing.
-    pub(super) fn forget(&self, qualifier: &TableReference) {
-        self.sought.0.borrow_mut().by_qualifier.remove(qualifier);
-    }
-
     /// The columns that an INSERT gives.
     pub(super) fn note_fitted(&self, columns: &[usize]) {
         self.sought.0.borrow_mut().fitted = columns.to_vec();

@@ -244,6 +244,11 @@ impl Analyzer<'_> {
             }
         }
         let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+        // As they are written: a `varchar` is not the text that it becomes.
+        let given: Vec<(Expr, u32)> = match distinct && !order.is_empty() {
+            true => args.iter().map(|arg| (arg.expr.clone(), arg.ty.oid)).collect(),
+            false => Vec::new(),
+        };
         if name == "array_agg" {
             args = args.into_iter().map(|arg| self.by_name(arg)).collect::<Result<_>>()?;
         }
@@ -267,7 +272,7 @@ impl Analyzer<'_> {
         let mut typed = Vec::with_capacity(args.len());
         for (arg, to) in args.into_iter().zip(&resolved.args) {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
-            let mut arg = self.settled(arg)?;
+            let mut arg = self.or_text(arg)?;
             if !matches!(
                 name,
                 "count" | "min" | "max" | "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg"
@@ -288,14 +293,16 @@ impl Analyzer<'_> {
         let mut order_by = Vec::with_capacity(order.len());
         for by in order {
             let bound = self.expr(&by.expr, scope, Clause::Aggregate)?;
-            let bound = self.settled(bound)?;
+            let same = |(expr, ty): &(Expr, u32)| *expr == bound.expr && *ty == bound.ty.oid && !bound.ty.is_unknown();
+            let place = given.iter().position(same).and_then(|at| typed.get(at)).map(|arg| arg.expr.clone());
+            if distinct && place.is_none() {
+                let text = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+                return Err(self.at(SqlError::new("42P10", text), by.expr.span()));
+            }
+            let bound = self.or_text(bound)?;
             self.check_sortable(&bound)?;
             let (ascending, nulls_first) = direction(&by.options);
-            order_by.push(Sort::new(bound.expr, ascending, nulls_first));
-        }
-        if distinct && order_by.iter().any(|by| !typed.iter().any(|arg| arg.expr == by.expr)) {
-            let text = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
-            return Err(self.at(SqlError::new("42P10", text), span));
+            order_by.push(Sort::new(place.unwrap_or(bound.expr), ascending, nulls_first));
         }
         if distinct {
             for arg in &typed {
@@ -437,7 +444,7 @@ impl Analyzer<'_> {
         let mut typed = Vec::with_capacity(args.len());
         for (arg, to) in args.into_iter().zip(&resolved.args) {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
-            typed.push(self.settled(arg)?);
+            typed.push(self.or_text(arg)?);
         }
         let sorted = typed.split_off(directs);
         let result = super::blanks::given_back(result, &sorted);

@@ -73,15 +73,17 @@ pub(crate) struct Bound {
     pub span: Span,
     /// Of the column that it was made from; see [`Bound::as_it_is`].
     pub origin: Option<Origin>,
+    /// The collation that COLLATE has given it.
+    pub collation: Option<&'static str>,
 }
 
 impl Bound {
     /// An expression of the one Arrow form of a type.
     pub(crate) fn new(expr: Expr, ty: Type) -> Self {
-        Self { expr, ty, data: ty.data(), span: Span::empty(), origin: None }
+        Self { expr, ty, data: ty.data(), span: Span::empty(), origin: None, collation: None }
     }
     pub(crate) fn with_data(expr: Expr, ty: Type, data: DataType) -> Self {
-        Self { expr, ty, data, span: Span::empty(), origin: None }
+        Self { expr, ty, data, span: Span::empty(), origin: None, collation: None }
     }
     /// The column that it is, if nothing has been done with it.
     pub(crate) fn as_it_is(&self) -> Option<Origin> {
@@ -93,7 +95,7 @@ impl Bound {
     }
     pub(crate) fn literal(value: ScalarValue, ty: Type) -> Self {
         let data = value.data_type();
-        Self { expr: Expr::Literal(value, None), ty, data, span: Span::empty(), origin: None }
+        Self { expr: Expr::Literal(value, None), ty, data, span: Span::empty(), origin: None, collation: None }
     }
     /// The text of a literal that has no type yet.
     pub(crate) fn untyped_text(&self) -> Option<&str> {

@@ -37,7 +37,12 @@ impl Analyzer<'_> {
         let mut done: Option<Bound> = None;
         let (mut at, mut levels) = (0, 0);
         while let Some(&(op, right)) = links.get(at) {
-            if at == 0 && (is_row(first) || is_row(right)) {
+            let is_overlaps = *op == BinaryOperator::Overlaps;
+            if is_overlaps && at > 0 {
+                // What is on its left is no row.
+                return Err(self.at(SqlError::syntax("syntax error at or near \"OVERLAPS\""), first.span()));
+            }
+            if at == 0 && (is_overlaps || is_row(first) || is_row(right)) {
                 done = Some(self.row_comparison(first, op, right, scope, clause)?);
                 at += 1;
                 continue;

@@ -183,7 +183,7 @@ impl Analyzer<'_> {
     }
 
     /// Untyped constants and parameters become texts.
-    pub(super) fn settled(&mut self, bound: Bound) -> Result<Bound> {
+    pub(super) fn or_text(&mut self, bound: Bound) -> Result<Bound> {
         if bound.ty.is_unknown() { self.read(bound, Type::TEXT) } else { Ok(bound) }
     }
 

@@ -71,6 +71,9 @@ impl Analyzer<'_> {
         if l.len() != r.len() {
             return Err(self.at(SqlError::syntax("unequal number of entries in row expressions"), span));
         }
+        if l.is_empty() {
+            return Err(self.at(SqlError::unsupported("cannot compare rows of zero length"), span));
+        }
         if l.len() > 1664 {
             return Err(self.at(SqlError::new("54011", "ROW expressions can have at most 1664 entries"), span));
         }
@@ -229,7 +232,7 @@ impl Analyzer<'_> {
         }
         let mut parts = Vec::with_capacity(values.len());
         for bound in values {
-            let inner = Box::new(self.settled(bound)?.expr);
+            let inner = Box::new(self.or_text(bound)?.expr);
             parts.push(if negated { Expr::IsNotNull(inner) } else { Expr::IsNull(inner) });
         }
         Ok(Bound::new(all(parts, Operator::And), Type::BOOL).at(expr.span()))
@@ -436,7 +439,7 @@ impl Analyzer<'_> {
         let operand = match operand {
             Some(operand) => {
                 let bound = self.expr(operand, scope, clause)?;
-                Some(self.settled(bound)?)
+                Some(self.or_text(bound)?)
             }
             None => None,
         };
@@ -548,7 +551,7 @@ impl Analyzer<'_> {
     ///
     /// # Errors
     /// `54001` if it is too large for that.
-    fn copied(&self, bound: &Bound) -> Result<()> {
+    pub(super) fn copied(&self, bound: &Bound) -> Result<()> {
         const COPIED_MAX: usize = 20_000;
         let mut nodes = 0;
         bound.expr.apply(|_| {

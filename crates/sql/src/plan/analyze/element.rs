@@ -68,7 +68,7 @@ impl Analyzer<'_> {
         let mut steps = Vec::with_capacity(path.len());
         let mut is_number = None;
         for step in path {
-            let step = self.settled(step)?;
+            let step = self.or_text(step)?;
             match step.ty.oid {
                 oid::INT2 | oid::INT4 | oid::TEXT | oid::VARCHAR => {}
                 _ => return unknown("a jsonb subscript of this type"),

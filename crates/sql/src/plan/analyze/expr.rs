@@ -121,6 +121,9 @@ impl Clause {
     }
 }
 
+/// Commas in the text of an array up to which its elements become a list of expressions.
+const ELEMENTS_LISTED: usize = 256;
+
 /// Name of an operator as `pg_operator` has it.
 pub(super) fn operator_name(op: &BinaryOperator) -> Option<&str> {
     use BinaryOperator as B;
@@ -200,9 +203,6 @@ impl Analyzer<'_> {
 
     /// An expression.
     pub(super) fn expr(&mut self, expr: &ast::Expr, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
-        if let ast::Expr::BinaryOp { left, op: BinaryOperator::Overlaps, right } = expr {
-            return self.nested(|this| this.overlaps(left, right, scope, clause));
-        }
         // Long chains of one operator are deep on the left: they are followed without recursion.
         if let ast::Expr::BinaryOp { .. } = expr {
             return self.chain(expr, scope, clause);
@@ -410,7 +410,13 @@ impl Analyzer<'_> {
             }
             E::Collate { expr: inner, collation } => {
                 crate::pg::collation::by_bytes(collation)?;
-                self.expr(inner, scope, clause)
+                let bound = self.expr(inner, scope, clause)?;
+                let (base, _) = crate::pg::user_types::base_type(bound.ty.oid, -1);
+                if !bound.ty.is_unknown() && crate::pg::collation::of_type(base) == 0 {
+                    let text = format!("collations are not supported by type {}", bound.ty.name());
+                    return Err(self.at(SqlError::new("42804", text), span()));
+                }
+                Ok(Bound { collation: Some(crate::pg::collation::shown_name(collation)), ..bound })
             }
             E::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), scope, clause)
@@ -577,7 +583,7 @@ impl Analyzer<'_> {
             return self.row_is_null(inner, negated, scope, clause);
         }
         let bound = self.expr(inner, scope, clause)?;
-        let bound = self.settled(bound)?;
+        let bound = self.or_text(bound)?;
         super::record::refuse_record(&bound, "IS NULL")?;
         let span = bound.span;
         let inner = Box::new(bound.expr);
@@ -618,7 +624,7 @@ impl Analyzer<'_> {
     /// The one column of a subquery that is a value.
     pub(super) fn only_column(&self, relation: &Relation, span: Span) -> Result<Bound> {
         match relation.columns.as_slice() {
-            [column] => Ok(column.bound.clone()),
+            [column] => Ok(Bound { collation: None, ..column.bound.clone() }),
             _ => Err(self.at(SqlError::syntax("subquery must return only one column"), span)),
         }
     }
@@ -760,7 +766,11 @@ impl Analyzer<'_> {
             }
         }
         let right = self.expr(right, scope, clause)?;
+        // Of very many elements no list is made where they are looked through as a set.
+        let is_set = matches!((name.as_str(), any), ("=", true) | ("<>", false));
+        let is_long = |text: &str| text.bytes().filter(|byte| *byte == b',').count() > ELEMENTS_LISTED;
         if let Some(text) = right.untyped_text()
+            && !(is_set && is_long(text))
             && let Ok(items) = crate::pg::decode::parse_array(text)
         {
             if items.is_empty() {
@@ -934,7 +944,7 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::new("42804", "jsonb subscript does not support slices"), span));
         };
         let index = self.expr(index, scope, clause)?;
-        let index = self.settled(index)?;
+        let index = self.or_text(index)?;
         let step = match index.ty.oid {
             oid::INT2 | oid::INT4 | oid::TEXT | oid::VARCHAR => {
                 self.cast_as(index, Type::TEXT, resurgam_dialect::CastContext::Explicit)?

@@ -236,7 +236,7 @@ impl Analyzer<'_> {
             let common = self.common_type(&bound.iter().collect::<Vec<_>>(), "ARRAY")?;
             for element in bound {
                 let element = self.implicit(element, common)?;
-                args.push(self.settled(element)?);
+                args.push(self.or_text(element)?);
             }
             return self.call(name, args, span);
         }
@@ -491,7 +491,7 @@ impl Analyzer<'_> {
                 true => arg,
                 false => self.implicit(arg, Type::of(to.0))?,
             };
-            typed.push(self.settled(arg)?);
+            typed.push(self.or_text(arg)?);
         }
         if let Some(user) = self.user_function(function.oid) {
             self.needs_function(&user);
@@ -763,7 +763,7 @@ impl Analyzer<'_> {
         let Some(function) = self.names.state.scalar_functions().get(name).cloned() else {
             return unknown(format!("the function {name}"));
         };
-        let args = args.into_iter().map(|arg| self.settled(arg)).collect::<Result<Vec<_>>>()?;
+        let args = args.into_iter().map(|arg| self.or_text(arg)).collect::<Result<Vec<_>>>()?;
         let (expr, data) = self.call_udf(&function, args)?;
         let ty = Type::of(types::arrow_oid(&data));
         Ok(Called { bound: Bound::with_data(expr, ty, data).at(span), returns_set: false, out_name: None, user: None })

@@ -196,7 +196,7 @@ impl Analyzer<'_> {
         }
         let one = LogicalPlanBuilder::empty(true).build()?;
         let mut exprs: Vec<&mut Expr> = targets.iter_mut().map(|target| &mut target.bound.expr).collect();
-        let (plan, _, number) = self.sets_of(one, &mut exprs, ordinality)?;
+        let (plan, _, number) = self.sets_of(one, &mut exprs, ordinality, true)?;
         if ordinality {
             let number = number.unwrap_or_else(|| datafusion::logical_expr::lit(1i64));
             let bound = Bound::new(number, Type::INT8);
@@ -212,7 +212,7 @@ impl Analyzer<'_> {
         if let Err(error) = catalog().resolve_function(&Call::new(function, &types)) {
             return Err(self.at(sql_error(error), alias.name.span));
         }
-        let args = args.into_iter().map(|arg| self.settled(arg).map(|arg| arg.expr)).collect::<Result<_>>()?;
+        let args = args.into_iter().map(|arg| self.or_text(arg).map(|arg| arg.expr)).collect::<Result<_>>()?;
         let source = {
             // Its errors are its own.
             let found = self.names.get_table_function_source(function, args);

@@ -202,11 +202,11 @@ impl Analyzer<'_> {
         let bound = self.expr(expr, scope, Clause::GroupBy)?;
         super::record::refuse_record(&bound, "a group")?;
         // The same expression in the select list has to become the same, also when it has no type yet.
-        Ok(self.settled(bound)?.expr)
+        Ok(self.or_text(bound)?.expr)
     }
 
     fn group_target(&mut self, target: &mut Target) -> Result<Expr> {
-        target.bound = self.settled(target.bound.clone())?;
+        target.bound = self.or_text(target.bound.clone())?;
         super::record::refuse_record(&target.bound, "a group")?;
         let aggregates = find_aggregate_exprs(std::iter::once(&target.bound.expr));
         if !aggregates.is_empty() {
@@ -238,7 +238,7 @@ impl Analyzer<'_> {
         let plan = match group_exprs.iter().any(has_set) {
             true => {
                 let mut keys: Vec<&mut Expr> = group_exprs.iter_mut().collect();
-                let (plan, rebases, _) = self.sets_of(plan, &mut keys, false)?;
+                let (plan, rebases, _) = self.sets_of(plan, &mut keys, false, false)?;
                 for expr in exprs.iter_mut() {
                     for rebase in &rebases {
                         rebase.apply(expr)?;

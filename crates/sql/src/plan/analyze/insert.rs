@@ -347,8 +347,8 @@ impl Analyzer<'_> {
                 crate::dml::arbiters(self.names, table, conflict_target.as_ref())?;
                 let excluded = Some("excluded".to_owned());
                 let (proposed, _) = self.target_of(written, excluded, false, Op::Insert)?;
-                // The proposed row is nobody's yet.
-                self.forget(&proposed.qualifier);
+                // Who reads the proposed row has to be allowed to read the table's columns of these names.
+                self.seek_under(target.sought, &proposed.qualifier);
                 // A plain name is a column of both.
                 let items = vec![proposed.item.clone(), target.item.clone()];
                 let scope = Scope { items, ..scope.clone() };

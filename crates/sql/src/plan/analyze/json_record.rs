@@ -104,7 +104,7 @@ impl Analyzer<'_> {
         let Some(document) = args.into_iter().next() else { return unknown(function) };
         let ty = Type::of(if function.starts_with("jsonb") { oid::JSONB } else { oid::JSON });
         let document = if document.ty.oid == ty.oid { document } else { self.implicit(document, ty)? };
-        let document = self.settled(document)?;
+        let document = self.or_text(document)?;
         let text = self.cast_as(document, Type::TEXT, CastContext::Explicit)?;
         let record = match by_definition_list(function) {
             Some(true) => {

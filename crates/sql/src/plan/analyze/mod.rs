@@ -61,6 +61,7 @@ mod identity;
 mod insert;
 mod json;
 mod json_record;
+mod like;
 mod literal;
 mod lock;
 mod merge;

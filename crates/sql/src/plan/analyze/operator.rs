@@ -16,6 +16,7 @@ use crate::pg::functions::{INT_XOR, REGEX_OPERATORS, is_by_source, numeric, time
 use crate::pg::ordered::type_of_oid;
 use crate::pg::types::oid;
 use crate::pg::user_types::FIRST_USER_OID;
+use crate::wire::SqlError;
 
 /// The comparison that a name is.
 fn comparison(name: &str) -> Option<Operator> {
@@ -144,6 +145,22 @@ impl Analyzer<'_> {
 
     /// `left name right`
     pub(super) fn binary(&mut self, name: &str, left: Bound, right: Bound, span: Span) -> Result<Bound> {
+        let (one, other, at) = (left.collation, right.collation, right.span);
+        let bound = self.binary_of(name, left, right, span)?;
+        match (one, other) {
+            (None, None) => Ok(bound),
+            (Some(one), Some(other)) if one != other => {
+                let text = format!("collation mismatch between explicit collations \"{one}\" and \"{other}\"");
+                Err(self.at(SqlError::new("42P21", text), at))
+            }
+            _ => {
+                let collation = one.or(other).filter(|_| crate::pg::collation::of_type(bound.ty.oid) != 0);
+                Ok(Bound { collation, ..bound })
+            }
+        }
+    }
+
+    fn binary_of(&mut self, name: &str, left: Bound, right: Bound, span: Span) -> Result<Bound> {
         let tables = catalog();
         let resolved = match tables.resolve_operator(name, Some(left.ty.id()), right.ty.id()) {
             Ok(resolved) => resolved,
@@ -249,8 +266,8 @@ impl Analyzer<'_> {
                     let negated = name.starts_with('!');
                     let insensitive = name.ends_with('*');
                     let left = self.shown(left)?;
-                    let (text, pattern) = (Box::new(left.expr), Box::new(right.expr));
-                    let like = Like::new(negated, text, pattern, None, insensitive);
+                    let pattern = self.like_pattern(&left, right, insensitive)?;
+                    let like = Like::new(negated, Box::new(left.expr), Box::new(pattern), None, insensitive);
                     return Ok(Bound::new(Expr::Like(like), Type::BOOL));
                 }
                 "^@" => return self.call("starts_with", vec![left, right], span),

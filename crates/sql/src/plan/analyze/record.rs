@@ -80,7 +80,7 @@ impl Analyzer<'_> {
         }
         let (mut fields, mut values): (Vec<FieldRef>, Vec<Bound>) = (Vec::new(), Vec::new());
         for (name, bound) in given {
-            let bound = self.settled(bound)?;
+            let bound = self.or_text(bound)?;
             let bound = self.by_name(bound)?;
             fields.push(Arc::new(bound.ty.field(&name, &bound.data)));
             values.push(bound);

@@ -151,7 +151,8 @@ impl Analyzer<'_> {
             }
         };
         self.mark(&found.expr);
-        Ok(found.at(span))
+        // COLLATE says something of the expression around it, not of a column that is made of that.
+        Ok(Bound { collation: None, ..found.at(span) })
     }
 
     /// The column of that name in one scope, without a qualifier.

@@ -261,7 +261,7 @@ impl Analyzer<'_> {
                 is_sorted = true;
             }
             let mut exprs: Vec<&mut Expr> = targets.iter_mut().map(|target| &mut target.bound.expr).collect();
-            plan = self.sets_of(plan, &mut exprs, false)?.0;
+            plan = self.sets_of(plan, &mut exprs, false, false)?.0;
         }
         // The result, sorted.
         if let Some(on) = on {

@@ -91,11 +91,13 @@ impl Analyzer<'_> {
 
     /// `plan` with its rows repeated for the sets in `exprs`, which become columns of it; what does so to other
     /// expressions; and the column that counts the rows, if one is wanted. (There is one level of sets then.)
+    /// `in_from`: they are functions in FROM.
     pub(super) fn sets_of(
         &mut self,
         mut plan: LogicalPlan,
         exprs: &mut [&mut Expr],
         ordinality: bool,
+        in_from: bool,
     ) -> Result<(LogicalPlan, Vec<Rebase>, Option<Expr>)> {
         let mut rebases = Vec::new();
         let mut number = None;
@@ -119,7 +121,7 @@ impl Analyzer<'_> {
             }
             let counted = ordinality.then(|| name("ordinality"));
             number = counted.as_ref().map(|name| Expr::Column(PlanColumn::from_name(name)));
-            plan = ProjectSet::plan(plan, sets, counted)?;
+            plan = ProjectSet::plan(plan, sets, counted, in_from)?;
             let rebase = Rebase::pairs(pairs);
             for expr in exprs.iter_mut() {
                 rebase.apply(expr)?;

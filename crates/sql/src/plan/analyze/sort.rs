@@ -113,7 +113,7 @@ impl Analyzer<'_> {
             return self.sorted_target(at, targets);
         }
         let bound = self.expr(expr, scope, Clause::OrderBy)?;
-        let bound = self.settled(bound)?;
+        let bound = self.or_text(bound)?;
         self.check_sortable(&bound)?;
         match targets.iter().position(|target| target.bound.expr == bound.expr) {
             Some(at) => Ok(at),
@@ -127,7 +127,7 @@ impl Analyzer<'_> {
 
     /// A target that is named, once it has a type, which has to have an order.
     fn sorted_target(&mut self, at: usize, targets: &mut [Target]) -> Result<usize> {
-        targets[at].bound = self.settled(targets[at].bound.clone())?;
+        targets[at].bound = self.or_text(targets[at].bound.clone())?;
         self.check_sortable(&targets[at].bound)?;
         Ok(at)
     }

@@ -251,7 +251,7 @@ impl Analyzer<'_> {
             }
             let mut columns = Vec::with_capacity(entries.len());
             for (entry, named) in entries.into_iter().zip(&definition.columns) {
-                let mut bound = self.settled(entry.bound)?.at(Span::empty());
+                let mut bound = self.or_text(entry.bound)?.at(Span::empty());
                 bound.ty = Type { oid: named.oid, typmod: named.typmod };
                 columns.push(Column { name: named.name.clone(), bound });
             }

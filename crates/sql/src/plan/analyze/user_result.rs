@@ -87,7 +87,7 @@ impl Analyzer<'_> {
     /// A body's value as one of the type that the function returns.
     pub(super) fn as_result(&mut self, function: &UserFunction, bound: Bound, result: Type) -> Result<Bound> {
         // As in PostgreSQL a constant without a type is a text by then.
-        let bound = self.settled(bound)?;
+        let bound = self.or_text(bound)?;
         if bound.ty.oid == result.oid {
             return Ok(Bound { ty: result, ..bound });
         }

@@ -71,7 +71,7 @@ impl Analyzer<'_> {
         let mut partition_by = Vec::with_capacity(spec.partition_by.len());
         for expr in &spec.partition_by {
             let bound = self.expr(expr, scope, Clause::Window)?;
-            let bound = self.settled(bound)?;
+            let bound = self.or_text(bound)?;
             self.check_equality(&bound)?;
             partition_by.push(bound.expr);
         }
@@ -79,7 +79,7 @@ impl Analyzer<'_> {
         let mut sorted_by = Vec::with_capacity(spec.order_by.len());
         for by in &spec.order_by {
             let bound = self.expr(&by.expr, scope, Clause::Window)?;
-            let bound = self.settled(bound)?;
+            let bound = self.or_text(bound)?;
             self.check_sortable(&bound)?;
             let (ascending, nulls_first) = direction(&by.options);
             order_by.push(Sort::new(bound.expr.clone(), ascending, nulls_first));
@@ -159,7 +159,7 @@ impl Analyzer<'_> {
         let mut typed = Vec::with_capacity(args.len());
         for (arg, to) in args.into_iter().zip(&resolved.args) {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
-            typed.push(self.settled(arg)?);
+            typed.push(self.or_text(arg)?);
         }
         let result = super::blanks::given_back(result, &typed);
         // The second and third argument of these are read while the plan is made, which is made for each run then.

@@ -487,7 +487,7 @@ impl Analyzer<'_> {
         let mut columns = Vec::with_capacity(entries.len());
         let mut data = Vec::with_capacity(entries.len());
         for entry in entries {
-            let bound = self.settled(entry.bound)?;
+            let bound = self.or_text(entry.bound)?;
             if super::sets::has_set(&bound.expr) {
                 let message = "set-returning functions are not allowed in RETURNING";
                 return Err(self.at(SqlError::unsupported(message), bound.span));

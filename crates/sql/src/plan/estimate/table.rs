@@ -213,7 +213,7 @@ pub(crate) fn fill(state: &SessionState, plan: &LogicalPlan) -> Counted {
     });
     let mut counted = Counted { asked: AtomicU64::new(milliseconds()), ..Counted::default() };
     // One row by a key, and a table that can be read in one way only, are told without.
-    if sources < 2 && tables.iter().all(|source| is_settled(plan, source)) {
+    if sources < 2 && tables.iter().all(|source| reads_one_way(plan, source)) {
         return counted;
     }
     for source in tables {
@@ -233,7 +233,7 @@ pub(crate) fn fill(state: &SessionState, plan: &LogicalPlan) -> Counted {
 }
 
 /// Whether how the only table of a plan is read does not depend on its rows.
-fn is_settled(plan: &LogicalPlan, source: &Arc<dyn TableSource>) -> bool {
+fn reads_one_way(plan: &LogicalPlan, source: &Arc<dyn TableSource>) -> bool {
     let Some((table, _)) = engine_table(source) else { return true };
     let mut found = Vec::new();
     // The closure returns no error.
