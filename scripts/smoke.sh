@@ -30,4 +30,10 @@ start
 [ "$(sql 'select count(*) from t')" = 900 ]
 [ "$(sql "select count(*) from t where name = 'changed'")" = 10 ]
 psql -h 127.0.0.1 -p "$port" -U postgres -c '\d t' postgres | grep -q t_pkey
+# Whether the list of functions in the documentation is what this server answers.
+if command -v python3 >/dev/null; then
+    python3 "$(dirname "$0")/functions.py" "$port"
+else
+    echo "skipped: python3 is not installed"
+fi
 echo ok
