@@ -171,7 +171,7 @@ pub use points::{
     ArchivedPages, RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point,
 };
 #[doc(hidden)]
-pub use points::{PlantedInRestore, analyse_archive};
+pub use points::{LsnOrder, PlantedInRestore, analyse_archive};
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};

@@ -6,10 +6,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use resurgam_engine::{RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point};
+use resurgam_engine::{
+    LsnOrder, RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point,
+};
 use resurgam_vfs::{RealVfs, Vfs};
 
 use crate::tools::told;
+
+/// Memory for pages of a replay in order of LSN, unless told: that of a server.
+const REPLAY_BUFFER_BYTES: usize = 128 << 20;
 
 fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
@@ -54,6 +59,18 @@ pub fn restore_command() -> Command {
                 .help("Write all pages now: the folder then needs neither archive nor backup"),
         )
         .arg(path("log-dir", "DIR", "The log of the dead database: what of it is not archived yet is archived first"))
+        // For measurements: what a restore would take without an archive that is sorted by page.
+        .arg(
+            path("replay-log", "DIR", "Load the backup, then replay this log, kept as it was written, in order of LSN")
+                .hide(true)
+                .requires("whole"),
+        )
+        .arg(
+            text("replay-buffer-bytes", "BYTES", "Memory for pages of that replay")
+                .hide(true)
+                .requires("replay-log")
+                .value_parser(clap::value_parser!(usize)),
+        )
 }
 
 /// `resurgam clone --archive URL --target DIR`
@@ -93,11 +110,18 @@ fn request(matches: &ArgMatches) -> Result<RestoreRequest, String> {
     })
 }
 
+fn lsn_order(matches: &ArgMatches) -> Option<LsnOrder> {
+    let log = matches.get_one::<PathBuf>("replay-log")?.clone();
+    let buffer_bytes = matches.get_one::<usize>("replay-buffer-bytes").copied().unwrap_or(REPLAY_BUFFER_BYTES);
+    Some(LsnOrder { log, buffer_bytes })
+}
+
 /// Runs `restore`.
 pub fn restore(matches: &ArgMatches) -> Result<ExitCode, String> {
     let request = RestoreRequest {
         whole: matches.get_flag("whole"),
         log_dir: matches.get_one::<PathBuf>("log-dir").cloned(),
+        lsn_order: lsn_order(matches),
         ..request(matches)?
     };
     run(&request)
@@ -224,6 +248,15 @@ mod tests {
         assert!(Path::new(&made.archive).is_absolute() && made.to == RestorePoint::parse("4294967306").unwrap());
         assert!(parsed(&["restore", "--archive", "a", "--to", "yesterday", "--target", "t"]).is_err());
         assert!(parsed(&["restore", "--archive", "a"]).is_err(), "no target");
+        restore_command().debug_assert();
+        let replay = |arguments: &[&str]| {
+            let all = ["restore", "--archive", "a", "--target", "t"].iter().chain(arguments);
+            restore_command().try_get_matches_from(all).map(|matches| lsn_order(&matches))
+        };
+        let order = replay(&["--whole", "--replay-log", "l", "--replay-buffer-bytes", "65536"]).unwrap().unwrap();
+        assert_eq!((order.log.as_path(), order.buffer_bytes), (Path::new("l"), 65536));
+        assert!(replay(&["--whole"]).unwrap().is_none());
+        assert!(replay(&["--replay-log", "l"]).is_err() && replay(&["--whole", "--replay-buffer-bytes", "1"]).is_err());
         clone_command().debug_assert();
         assert!(clone_command().try_get_matches_from(["clone", "--archive", "a", "--forget", "n"]).is_ok());
         assert!(

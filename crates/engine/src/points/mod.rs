@@ -11,6 +11,7 @@
 //! | `undo.rs`, `links.rs` | what is to be undone, in the new log; where its links are meanwhile |
 //! | `promised.rs` | the oldest point that a recovery window promises; which points there are |
 //! | `pages.rs` | the single pass over all pages |
+//! | `lsn_order.rs` | the same pages in the order of ARIES, which the single pass is measured against |
 //! | `tail.rs` | the end of a dead database's log, archived before |
 //! | `archived.rs` | the same pages for who compares them, or makes a backup of them |
 //!
@@ -25,6 +26,7 @@ mod cut;
 mod folder;
 mod leases;
 mod links;
+mod lsn_order;
 mod marker;
 mod pages;
 mod promised;
@@ -48,6 +50,7 @@ pub use archived::ArchivedPages;
 use folder::{Content, NewFolder};
 use leases::{Layer, give_back};
 pub(crate) use leases::{archive_there, end_folder_lease, end_lease, forget, layers_behind, lease_name, make_leases};
+pub use lsn_order::LsnOrder;
 pub(crate) use marker::RESTORING;
 pub(crate) use promised::{Promised, ends, oldest_promised};
 pub(crate) use time::show_time;
@@ -107,6 +110,9 @@ pub struct RestoreRequest {
     pub version_store_path: Option<PathBuf>,
     /// Name of the lease; none: one is made up.
     pub lease: Option<String>,
+    /// Where all pages are written now: in the order of ARIES. For measurements.
+    #[doc(hidden)]
+    pub lsn_order: Option<LsnOrder>,
     /// What stands in for the places, for tests.
     #[doc(hidden)]
     pub archive_store: Option<StoreHandle>,
@@ -130,6 +136,7 @@ impl RestoreRequest {
             log_dir: None,
             version_store_path: None,
             lease: None,
+            lsn_order: None,
             archive_store: None,
             backup_store: None,
             planted: None,
@@ -461,7 +468,16 @@ fn make(
     };
     let of = analysis.high_water + version_pages;
     let mut written = pages::Written::default();
-    if request.whole {
+    if let Some(order) = request.lsn_order.as_ref().filter(|_| request.whole) {
+        let mut files = vec![(0, analysis.high_water, Arc::clone(&folder.data))];
+        files.extend(version.map(|(number, file)| (u64::from(number), version_pages, file)));
+        let log = lsn_order::Log { segment_bytes, begin: views.view.start(), cut: cut.lsn };
+        let mut done = 0;
+        written = lsn_order::write_all(vfs, order, &log, &base, &files, &mut |pages| {
+            done += pages;
+            progress(RestoreStep::Pages { done, of });
+        })?;
+    } else if request.whole {
         let mut done = 0;
         let mut files = vec![(0, analysis.high_water, Arc::clone(&folder.data))];
         files.extend(version.map(|(number, file)| (u64::from(number), version_pages, file)));

@@ -16,6 +16,7 @@ mod archiving;
 mod backup;
 mod chains;
 mod clone_devices;
+mod lsn_order;
 mod newer_pages;
 mod points;
 mod repair;
