@@ -30,8 +30,10 @@ impl Workload {
             }
         }
         all.extend([false, true].map(|checked| Self::Update { checked }));
-        all.extend(["oltp_point_select", "oltp_read_only", "oltp_read_write"].map(Self::Sysbench));
+        all.extend(["oltp_point_select", "oltp_read_only", "oltp_read_write", "oltp_update_index"].map(Self::Sysbench));
         all.push(Self::TpcC);
+        // Last of its table: what it adds is there from then on.
+        all.push(Self::Sysbench("oltp_insert"));
         all
     }
 
@@ -157,7 +159,7 @@ pub fn pgbench_at(common: &Common, port: u16) -> Command {
     command
 }
 
-/// A script of sysbench, told where the server is. Resurgam has no sequences: keys are the client's, on both.
+/// A script of sysbench, told where the server is. Keys are the client's, on both.
 pub fn sysbench(options: &Options, server: &Server, script: &str) -> Command {
     let mut command = Command::new("sysbench");
     command.args([script, "--db-driver=pgsql", "--auto_inc=off", "--tables=1"]);
