@@ -8,7 +8,7 @@
 //! | `wire.rs` | a client of the PostgreSQL protocol that is just enough to time things |
 //! | `session.rs` | a session with any server, MariaDB's included |
 //! | `machine.rs`, `setup.rs` | what the numbers were measured on, and the space files take |
-//! | `report.rs`, `svg.rs`, `lines.rs`, `timeline.rs` | tables, bar charts, line plots with logarithmic axes, and over time |
+//! | `report.rs`, `svg.rs`, `lines.rs`, `timeline.rs`, `candles.rs` | tables, bar charts, line plots with logarithmic axes, and over time, distributions |
 //! | `oltp/` | pgbench, sysbench and the TPC-C-like mix: transactions a second, and what one costs the server |
 //! | `restart.rs`, `copy.rs`, `queue.rs`, `aborted_map.rs` | the experiments about everyday work |
 //! | `size.rs`, `errors.rs` | what grows with the size of a database; devices that fail for a minute |
@@ -24,6 +24,7 @@
 
 mod aborted_map;
 mod answers;
+mod candles;
 mod copy;
 mod errors;
 mod hostile;

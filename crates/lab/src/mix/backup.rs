@@ -5,6 +5,12 @@
 //! always and never. Each has a database of its own, loaded once; they take turns, so that what else the machine does meets them all
 //! alike, and shares are those within a round. With the archive two backups are made under load in the last round: from the device, and from
 //! the archive.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `backup/spread.rs` | throughput second by second; bytes written with double writes and without |
+
+mod spread;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,6 +41,8 @@ const CALM_LOOKS: usize = 3;
 const CALM_LOOK: Duration = Duration::from_secs(1);
 /// It is not waited for longer.
 const CALM_MAX: Duration = Duration::from_secs(300);
+/// Throughput and processor time are looked at second by second.
+const SECOND: Duration = Duration::from_secs(1);
 /// The archive lags this much at most, in seconds, at 99 of 100 looks.
 const LAG_GOAL: f64 = 1.0;
 /// Throughput with an archive, as a share of that without.
@@ -125,7 +133,16 @@ struct Load {
     waiting: f64,
     /// Seconds that the archive was behind, ascending.
     lags: Vec<f64>,
+    /// Second by second: transactions, and processors that the server used.
+    rates: Vec<f64>,
+    cpus: Vec<f64>,
     backups: Vec<Backup>,
+}
+
+/// What loading the data took.
+struct Loading {
+    seconds: f64,
+    written: u64,
 }
 
 impl Load {
@@ -172,6 +189,7 @@ struct Course {
     begun: Mark,
     ended: Mark,
     lags: Vec<f64>,
+    cpus: Vec<f64>,
     /// What each was, when it was made, and the processor time of the server meanwhile.
     backups: Vec<(&'static str, Range<Duration>, f64)>,
 }
@@ -207,6 +225,7 @@ pub fn run(options: &Options) -> Result<()> {
     let values = subjects.iter().map(|subject| Some(subject.median(Load::rate))).collect();
     let series = [Series { name: "transactions a second".into(), values }];
     let svg = bars("Throughput by what is done with the log", "transactions a second", &groups, &series);
+    report::write_svg(&options.common, "backup-spread", &spread::plot(&subjects))?;
     report::write(&options.common, "backup", &text, &svg)
 }
 
@@ -217,6 +236,7 @@ struct Subject {
     terminals: Vec<Box<dyn Terminal>>,
     log: PathBuf,
     copies: PathBuf,
+    loading: Loading,
     loads: Vec<Load>,
     // Removed when the server has ended.
     _work: Work,
@@ -242,10 +262,13 @@ impl Subject {
         let mut server = Server::create_with(Kind::Resurgam, &options.common, work.path(), &flags)?;
         setup.saw(&server);
         eprintln!("loading: {}", way.name());
+        let (begun, before) = (Instant::now(), written_by(&server)?);
         load(mix, &server)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let loading = Loading { seconds, written: written_by(&server)?.saturating_sub(before) };
         server.stop()?;
         let terminals = mix.terminals(options.clients, options.seed);
-        Ok(Self { way, server, terminals, log, copies, loads: Vec::new(), _work: work })
+        Ok(Self { way, server, terminals, log, copies, loading, loads: Vec::new(), _work: work })
     }
 
     /// The server is started, works under the load, and is stopped.
@@ -286,8 +309,11 @@ impl Subject {
 }
 
 fn load_of(course: Course, tally: &Tally, data_mb: f64) -> Load {
-    let Course { begun, ended, mut lags, backups } = course;
+    let Course { begun, ended, mut lags, cpus, backups } = course;
     lags.sort_by(f64::total_cmp);
+    let whole = |number: u32| begun.at + SECOND * number..begun.at + SECOND * (number + 1);
+    let rates = (0..).map(whole).take_while(|second| second.end <= ended.at);
+    let rates = rates.map(|second| tally.latencies(None, &second).len() as f64).collect();
     let times = tally.latencies(None, &(begun.at..ended.at));
     let backups = backups.into_iter().map(|(what, when, cpu)| {
         let times = tally.latencies(None, &when);
@@ -314,6 +340,8 @@ fn load_of(course: Course, tally: &Tally, data_mb: f64) -> Load {
         rested: ended.rested - begun.rested,
         waiting: ended.waiting,
         lags,
+        rates,
+        cpus,
         backups: backups.collect(),
     }
 }
@@ -341,11 +369,18 @@ fn course(options: &Options, server: &Server, way: Way, backups: bool, run: &Run
     };
     let begun = mark(&mut client)?;
     let end = begun.at + Duration::from_secs_f64(options.seconds.max(0.1));
-    let mut lags = Vec::new();
+    let (mut lags, mut cpus) = (Vec::new(), Vec::new());
+    let mut looked = (begun.at, begun.cpu);
     while run.elapsed() < end && run.pause(LAG_LOOK.min(end.saturating_sub(run.elapsed()))) {
         let lag = client.query("select lag_seconds from resurgam_archive")?;
         if way.archives() {
             lags.push(number(lag)?);
+        }
+        let now = run.elapsed();
+        if now >= looked.0 + SECOND {
+            let cpu = server.cpu_seconds()?;
+            cpus.push((cpu - looked.1) / (now - looked.0).as_secs_f64());
+            looked = (now, cpu);
         }
     }
     let ended = mark(&mut client)?;
@@ -360,7 +395,7 @@ fn course(options: &Options, server: &Server, way: Way, backups: bool, run: &Run
             backups.push((what, at..run.elapsed(), server.cpu_seconds()? - cpu));
         }
     }
-    Ok(Course { begun, ended, lags, backups })
+    Ok(Course { begun, ended, lags, cpus, backups })
 }
 
 /// Waits until the archive's threads have nothing to do: a turn is not to pay for the one before, nor for the load of the data.
@@ -512,7 +547,9 @@ fn report(options: &Options, mix: &TpcC, setup: &Setup, subjects: &[Subject]) ->
         let head = ["backup", "data MB", "seconds", "MB/s", "server CPU s", "mean ms", "p99 ms", "worst ms"];
         text += &table(&head, &backups);
     }
-    text += "\n![plot](backup.svg)\n";
+    text += &spread::double_writes(subjects);
+    text += &spread::text(subjects);
+    text += "\n![plot](backup.svg)\n\n![second by second](backup-spread.svg)\n";
     text
 }
 
