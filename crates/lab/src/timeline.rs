@@ -12,6 +12,8 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 56.0;
 const GAP: f64 = 34.0;
 const BOTTOM: f64 = 44.0;
+/// Of the legend, where there is one.
+const LEGEND: f64 = 22.0;
 
 /// A plot of the stack; each line has its points (seconds, value), in order of time.
 pub struct Panel {
@@ -22,9 +24,15 @@ pub struct Panel {
 /// Draws the panels; `marks`, in order of time, are vertical lines through all of them, with
 /// their names on top.
 pub fn stack(title: &str, panels: &[Panel], marks: &[(f64, &str)]) -> String {
+    stack_of(title, panels, marks, &[])
+}
+
+/// The same with a legend: what the first, second, … line of each panel is. An empty name has no place in it.
+pub fn stack_of(title: &str, panels: &[Panel], marks: &[(f64, &str)], names: &[&str]) -> String {
     let all = panels.iter().flat_map(|panel| &panel.lines).flatten();
     let last = all.map(|point| point.0).chain(marks.iter().map(|mark| mark.0)).fold(1.0, f64::max);
-    let height = TOP + BOTTOM + (PANEL_HEIGHT + GAP) * panels.len() as f64 - GAP;
+    let legend = if names.is_empty() { 0.0 } else { LEGEND };
+    let height = TOP + BOTTOM + legend + (PANEL_HEIGHT + GAP) * panels.len() as f64 - GAP;
     let x_of = |seconds: f64| LEFT + (WIDTH - LEFT - RIGHT) * seconds / last;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
@@ -35,7 +43,7 @@ pub fn stack(title: &str, panels: &[Panel], marks: &[(f64, &str)]) -> String {
     for (at, panel) in panels.iter().enumerate() {
         draw(&mut out, panel, TOP + (PANEL_HEIGHT + GAP) * at as f64, x_of);
     }
-    let bottom = height - BOTTOM;
+    let bottom = height - BOTTOM - legend;
     let mut taken = f64::NEG_INFINITY;
     for (seconds, name) in marks {
         let x = x_of(*seconds);
@@ -67,9 +75,24 @@ pub fn stack(title: &str, panels: &[Panel], marks: &[(f64, &str)]) -> String {
     let middle = LEFT + (WIDTH - LEFT - RIGHT) / 2.0;
     let _ = writeln!(
         out,
-        "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">seconds</text>\n</svg>",
+        "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">seconds</text>",
         bottom + 32.0
     );
+    let (mut x, y) = (LEFT, bottom + 52.0);
+    for (at, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+        let colour = COLOURS[at % COLOURS.len()];
+        let _ = writeln!(
+            out,
+            "<line x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" stroke=\"{colour}\" stroke-width=\"2\"/>\n\
+             <text x=\"{}\" y=\"{}\">{}</text>",
+            x + 22.0,
+            x + 27.0,
+            y + 4.0,
+            escape(name)
+        );
+        x += 46.0 + 6.2 * name.len() as f64;
+    }
+    out.push_str("</svg>\n");
     out
 }
 
@@ -121,6 +144,8 @@ mod tests {
         assert!(svg.contains("t &amp; u") && svg.contains("b &lt;c&gt;") && svg.contains("the end"));
         // The last moment is at the right edge, the highest value is not above the panel.
         assert!(svg.contains(&format!("{:.1},", WIDTH - RIGHT)) && svg.ends_with("</svg>\n"));
+        let named = stack_of("t", &[panel("a")], &[], &["one & all", ""]);
+        assert!(named.contains("one &amp; all") && named.matches("stroke-width=\"2\"").count() == 1);
         let empty = stack("t", &[Panel { title: "none".into(), lines: vec![] }], &[]);
         assert!(!empty.contains("NaN"));
     }

@@ -27,6 +27,7 @@ mod db;
 mod drive;
 pub mod latency;
 pub mod restore;
+mod segments;
 mod subject;
 pub mod table2;
 mod tpcc;

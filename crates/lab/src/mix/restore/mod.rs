@@ -2,18 +2,25 @@
 //!
 //! The TPC-C-like mix runs on a server whose log and archive are elsewhere than its data. In the middle the data device is
 //! declared dead, at several sizes of the buffer pool: latencies and throughput before, during and after the restore.
-//! Then the same data without a running server: the data file is removed after a kill, and the server started again; beside
-//! it, where it is installed, PostgreSQL from a base backup and its archived log, of the same work. And pages of the file are
-//! overwritten, and read.
+//! Then the same data without a running server: the data file is removed after a kill, and the server started again; or all of it
+//! is made first, in a single pass and in the order of ARIES; beside it, where it is installed, PostgreSQL from a base backup and its
+//! archived log, of the same work. And pages of the file are overwritten, and read.
 //!
 //! | file | concept |
 //! |---|---|
+//! | `samples.rs` | what the server says of itself over time |
+//! | `outages.rs`, `postgres.rs` | servers that come back when all data was made again |
 //! | `starts.rs` | starts without the data, copies as of a position |
 //! | `repairs.rs` | damaged pages |
-//! | `report.rs` | tables, plots, goals |
+//! | `report.rs` | tables, goals |
+//! | `figures.rs` | plots over time, distributions |
 
+mod figures;
+mod outages;
+mod postgres;
 mod repairs;
 mod report;
+mod samples;
 mod starts;
 
 use std::ops::Range;
@@ -22,9 +29,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use self::outages::{Outage, Scene};
+use self::postgres::Beside;
 use self::repairs::Repairs;
+use self::samples::{Sample, watch};
 use self::starts::{Copy, Restart, sequential_write};
 use super::drive::{Running, Tally, drive};
+use super::segments::Copies;
 use super::tpcc::TpcC;
 use super::{Mix, check, load};
 use crate::servers::{Kind, Server, Work};
@@ -60,7 +71,11 @@ pub struct Options {
     warm_up: f64,
     #[arg(long, default_value_t = 20.0)]
     seconds: f64,
-    /// Do not start a server without its data file
+    /// Of these, those with which servers are killed as well, and started without their data or when all of it was made again: in a single
+    /// pass, in order of LSN, and PostgreSQL's. [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "PARTS", conflicts_with_all = ["still", "no_restart"])]
+    restarts_at: Vec<f64>,
+    /// Kill no server
     #[arg(long, conflicts_with = "still")]
     no_restart: bool,
     /// Only starts without the data file, and copies: no device dies under load, nothing is restored in a single pass, no page is
@@ -113,11 +128,17 @@ struct Run {
     /// Of the file when all is restored.
     restored_mb: f64,
     tally: Tally,
+    samples: Vec<Sample>,
 }
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> Result<()> {
-    let mut options = Options { common: options.common.clone(), buffers: options.buffers.clone(), ..*options };
+    let mut options = Options {
+        common: options.common.clone(),
+        buffers: options.buffers.clone(),
+        restarts_at: options.restarts_at.clone(),
+        ..*options
+    };
     if let Some(gb) = options.gb {
         options.warehouses = ((gb * 1000.0 / 80.0).round() as i64).max(1);
     }
@@ -138,8 +159,18 @@ pub fn run(options: &Options) -> Result<()> {
         let run = one(options, &mix, part, last && !options.no_restart, &mut setup, &mut found)?;
         found.runs.push(run);
     }
-    if !options.no_restart && !options.common.no_postgres && options.common.postgres.join("postgres").is_file() {
-        found.starts.push(starts::postgres(options, &mix, &mut setup)?);
+    if !options.common.no_postgres && options.common.postgres.join("postgres").is_file() {
+        let runs = found.runs.iter().filter(|run| options.restarts(run.part));
+        let scenes: Vec<Scene<'_>> =
+            runs.map(|run| Scene { options, mix: &mix, part: run.part, buffer_mb: run.buffer_mb }).collect();
+        let mut beside = None;
+        for scene in &scenes {
+            let postgres = match &mut beside {
+                Some(postgres) => postgres,
+                None => beside.insert(Beside::new(options, &mix, &mut setup)?),
+            };
+            found.outages.push(postgres.outage(scene)?);
+        }
     }
     report::write(options, &mix, &setup, &found)
 }
@@ -148,6 +179,7 @@ pub fn run(options: &Options) -> Result<()> {
 #[derive(Default)]
 struct Found {
     runs: Vec<Run>,
+    outages: Vec<Outage>,
     starts: Vec<Restart>,
     copies: Vec<Copy>,
     repairs: Option<Repairs>,
@@ -155,31 +187,39 @@ struct Found {
     disk_mb_s: Option<f64>,
 }
 
-/// A loaded database whose pool has `part` of its data, and that pool's size in megabytes.
-fn loaded(
-    options: &Options,
-    mix: &TpcC,
-    part: f64,
-    backup: bool,
-    work: &Work,
-    places: &Places,
-    setup: &mut Setup,
-) -> Result<(Server, u64)> {
-    let mut server = Server::create_with(Kind::Resurgam, &options.common, work.path(), &places.flags())?;
+/// A loaded database, and the megabytes of its data.
+fn loaded(options: &Options, mix: &TpcC, work: &Work, places: &Places, setup: &mut Setup) -> Result<(Server, f64)> {
+    let server = Server::create_with(Kind::Resurgam, &options.common, work.path(), &places.flags())?;
     setup.saw(&server);
     eprintln!("loading");
     let begun = Instant::now();
     load(mix, &server)?;
     let data_mb = bytes_of(&server.dir.join("data")) as f64 / 1e6;
     eprintln!("loaded {data_mb:.0} MB in {:.0} s", begun.elapsed().as_secs_f64());
-    if backup {
-        server.client()?.query("select resurgam_backup()")?;
-    }
+    Ok((server, data_mb))
+}
+
+/// Starts it again with a pool of a part of its data; that pool's size in megabytes.
+fn with_pool(server: &mut Server, data_mb: f64, part: f64) -> Result<u64> {
     server.stop()?;
     let buffer_mb = ((data_mb * part) as u64).max(8);
     server.set_buffer_mb(buffer_mb);
     server.start()?;
-    Ok((server, buffer_mb))
+    Ok(buffer_mb)
+}
+
+/// Makes a backup. From then on the log is copied, if it is wanted; what the backup needs of it may be older than the backup.
+fn back_up(server: &Server, mut copies: Option<&mut Copies>) -> Result<()> {
+    let mut client = server.client()?;
+    for sql in [Some("select resurgam_backup()"), None] {
+        if let Some(copies) = copies.as_mut() {
+            copies.take(&mut client)?;
+        }
+        if let Some(sql) = sql {
+            client.query(sql)?;
+        }
+    }
+    Ok(())
 }
 
 /// Copies of a database whose server is killed for it.
@@ -200,33 +240,53 @@ fn still(options: &Options, mix: &TpcC, setup: &mut Setup, found: &mut Found) ->
     let part = options.buffers.first().copied().unwrap_or(1.0);
     // There is no backup, and the tools want to look.
     std::fs::create_dir_all(&places.backups).map_err(|e| format!("could not make a folder: {e}"))?;
-    let (mut server, _) = loaded(options, mix, part, false, &work, &places, setup)?;
+    let (mut server, data_mb) = loaded(options, mix, &work, &places, setup)?;
+    let buffer_mb = with_pool(&mut server, data_mb, part)?;
     let mut terminals = mix.terminals(options.clients, options.seed);
     found.disk_mb_s = Some(sequential_write(work.path(), bytes_of(&places.data(&server)?) as f64 / 1e6)?);
-    found.starts.push(starts::without_data(options, mix, &mut server, &places, &mut terminals)?);
+    let scene = Scene { options, mix, part, buffer_mb };
+    found.starts.push(starts::without_data(&scene, &mut server, &places, &mut terminals, None)?);
     eprintln!("started without its data file");
     copies(options, &mut server, &work, &places, found)
 }
 
-/// A run at one size of the pool, and a start without the data file after it.
-fn one(options: &Options, mix: &TpcC, part: f64, restart: bool, setup: &mut Setup, found: &mut Found) -> Result<Run> {
+/// A run at one size of the pool, and servers that are killed after it; `last`: then also what depends on no size.
+fn one(options: &Options, mix: &TpcC, part: f64, last: bool, setup: &mut Setup, found: &mut Found) -> Result<Run> {
     let work = Work::new(&options.common)?;
     let places = Places::below(work.path());
-    let (mut server, buffer_mb) = loaded(options, mix, part, true, &work, &places, setup)?;
+    let (mut server, data_mb) = loaded(options, mix, &work, &places, setup)?;
+    let restarts = options.restarts(part);
+    let mut copies = restarts.then(|| Copies::new(&places.log, &work.path().join("copies"))).transpose()?;
+    back_up(&server, copies.as_mut())?;
+    let buffer_mb = with_pool(&mut server, data_mb, part)?;
     let mut terminals = mix.terminals(options.clients, options.seed);
-    let (phases, tally) = drive(server.port, mix, &mut terminals, |run| course(options, &server, &places, run))?;
+    let (client, watched) = (server.client()?, copies.as_mut());
+    let ((phases, samples), tally) = drive(server.port, mix, &mut terminals, |run| {
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(move || watch(client, run, watched));
+            let phases = course(options, &server, &places, run);
+            run.stop();
+            let samples = watching.join().map_err(|_| "what looks at the server has panicked".to_owned())?;
+            Ok((phases?, samples?))
+        })
+    })?;
     check(mix, &server, &terminals)?;
     let took = phases[1].end.saturating_sub(phases[1].start).as_secs_f64();
     eprintln!("buffer pool of {buffer_mb} MB ({part} of the data): restored in {took:.2} s");
     let restored_mb = bytes_of(&places.spare.join("data")) as f64 / 1e6;
-    if restart {
-        found.disk_mb_s = Some(sequential_write(work.path(), restored_mb)?);
-        found.starts.push(starts::without_data(options, mix, &mut server, &places, &mut terminals)?);
-        found.repairs = Some(repairs::repairs(options, mix, &mut server, &places, &terminals)?);
-        copies(options, &mut server, &work, &places, found)?;
-        found.starts.push(starts::single_pass(options, mix, work.path(), &places, &terminals)?);
+    let scene = Scene { options, mix, part, buffer_mb };
+    if let Some(copies) = &mut copies {
+        let start = starts::without_data(&scene, &mut server, &places, &mut terminals, Some(&mut *copies))?;
+        found.starts.push(start);
+        found.outages.extend(outages::resurgam(&scene, work.path(), &places, &mut server, copies, &mut terminals)?);
+        server.start()?;
     }
-    Ok(Run { part, buffer_mb, phases, restored_mb, tally })
+    if last {
+        found.disk_mb_s = Some(sequential_write(work.path(), restored_mb)?);
+        found.repairs = Some(repairs::repairs(options, mix, &mut server, &places, &terminals)?);
+        self::copies(options, &mut server, &work, &places, found)?;
+    }
+    Ok(Run { part, buffer_mb, phases, restored_mb, tally, samples })
 }
 
 /// What happens beside the clients: when each phase was.
@@ -284,18 +344,32 @@ fn rate(tally: &Tally, within: &Range<Duration>) -> f64 {
     tally.latencies(None, within).len() as f64 / seconds.max(0.001)
 }
 
-/// Seconds from the failure until half a second's throughput is back to what it was.
-fn back_after(run: &Run) -> Option<f64> {
-    let wanted = rate(&run.tally, &run.phases[0]) * BACK;
+/// Seconds from the failure until half a second's throughput is back to what it was before it.
+fn back_after(tally: &Tally, before: &Range<Duration>, failed: Duration, end: Duration) -> Option<f64> {
+    let wanted = rate(tally, before) * BACK;
     let (step, window) = (Duration::from_millis(100), Duration::from_millis(500));
-    let (mut at, end) = (run.phases[1].start, run.phases[2].end);
+    let mut at = failed;
     while at + window <= end {
-        if rate(&run.tally, &(at..at + window)) >= wanted {
-            return Some((at + window).saturating_sub(run.phases[1].start).as_secs_f64());
+        if rate(tally, &(at..at + window)) >= wanted {
+            return Some((at + window).saturating_sub(failed).as_secs_f64());
         }
         at += step;
     }
     None
+}
+
+impl Run {
+    /// Seconds from the failure until throughput is back.
+    fn back_after(&self) -> Option<f64> {
+        back_after(&self.tally, &self.phases[0], self.phases[1].start, self.phases[2].end)
+    }
+}
+
+impl Options {
+    /// Whether servers are killed with that pool.
+    fn restarts(&self, part: f64) -> bool {
+        !self.no_restart && (self.restarts_at.is_empty() || self.restarts_at.contains(&part))
+    }
 }
 
 #[cfg(test)]
@@ -315,8 +389,9 @@ mod tests {
             }
         }
         let phases = [seconds(0.0)..seconds(10.0), seconds(10.0)..seconds(12.0), seconds(12.0)..seconds(20.0)];
-        let run = Run { part: 1.0, buffer_mb: 8, phases, restored_mb: 8.0, tally: Tally { done, ..Tally::default() } };
-        let back = back_after(&run).expect("it comes back");
+        let tally = Tally { done, ..Tally::default() };
+        let run = Run { part: 1.0, buffer_mb: 8, phases, restored_mb: 8.0, tally, samples: Vec::new() };
+        let back = run.back_after().expect("it comes back");
         assert!((1.4..=1.6).contains(&back), "{back}");
         assert!((rate(&run.tally, &run.phases[0]) - 100.0).abs() < 1.0);
     }

@@ -1,15 +1,15 @@
 //! Tables and plots of the experiment, and whether its goals are met.
 
-use std::time::Duration;
-
-use super::{BACK, Found, Options, Run, back_after, mean, rate};
+use super::figures::{COUNTS, Seen, cell, seen};
+use super::outages::{Outage, Way};
+use super::starts::Restart;
+use super::{BACK, Found, Options, Run, back_after, figures, mean, rate};
 use crate::Result;
 use crate::mix::drive::percentile;
 use crate::mix::tpcc::TpcC;
 use crate::report::{self, table};
 use crate::setup::Setup;
 use crate::svg::{Series, bars};
-use crate::timeline::{Panel, stack};
 
 /// The goals: milliseconds that the failure adds to the latency, in the mean and at worst; the same as a share where all data fits
 /// in memory; after which share of the restore throughput is back with a quarter of the data in memory.
@@ -22,6 +22,9 @@ const BACK_WITHIN: f64 = 1.0 / 3.0;
 pub(super) const START_S: f64 = 0.3;
 const POINT_S: f64 = 1.0;
 pub(super) const CLONE_MB: f64 = 20.0;
+
+/// Which transactions after a failure are in the table.
+const FIRST: [usize; 5] = [1, 10, 100, 1000, 10_000];
 
 /// Of what the disk takes in sequence, when nothing else is done.
 const BANDWIDTH: f64 = 0.8;
@@ -43,10 +46,8 @@ pub(super) fn write(options: &Options, mix: &TpcC, setup: &Setup, found: &Found)
         false => bars("Mean latency of a transaction by size of the buffer pool", "milliseconds", &groups, &series),
     };
     let name = name_of(options);
-    for run in runs {
-        report::write_svg(&options.common, &format!("{name}-time-{}", run.buffer_mb), &over_time(run))?;
-    }
-    report::write(&options.common, &name, &text(options, mix, setup, found), &svg)
+    let plots = figures::write(options, &name, found)?;
+    report::write(&options.common, &name, &text(options, mix, setup, found, &plots), &svg)
 }
 
 /// Seconds until somebody is answered, where no device dies under load.
@@ -63,24 +64,6 @@ fn name_of(options: &Options) -> String {
     options.gb.map_or("restore".into(), |gb| format!("restore-{gb}gb"))
 }
 
-/// Transactions and latencies by the half second.
-fn over_time(run: &Run) -> String {
-    let step = Duration::from_millis(500);
-    let parts: Vec<(f64, Vec<f64>)> = (0..)
-        .map(|number| step * number)
-        .take_while(|at| *at < run.phases[2].end)
-        .map(|at| ((at + step / 2).as_secs_f64(), run.tally.latencies(None, &(at..at + step))))
-        .collect();
-    let line = |of: &dyn Fn(&[f64]) -> f64| vec![parts.iter().map(|(at, times)| (*at, of(times))).collect()];
-    let panels = [
-        Panel { title: "transactions a second".into(), lines: line(&|times| times.len() as f64 / step.as_secs_f64()) },
-        Panel { title: "mean latency, ms".into(), lines: line(&mean) },
-        Panel { title: "worst latency, ms".into(), lines: line(&|times| times.last().copied().unwrap_or(0.0)) },
-    ];
-    let marks = [(run.phases[1].start.as_secs_f64(), "disk dies"), (run.phases[1].end.as_secs_f64(), "restored")];
-    stack(&format!("A dead disk under load, buffer pool of {} MB", run.buffer_mb), &panels, &marks)
-}
-
 /// Whether a goal is met.
 fn met(is: bool) -> String {
     if is { "met" } else { "**missed**" }.to_owned()
@@ -93,7 +76,7 @@ fn judged(run: &Run) -> Vec<String> {
     let (mean_before, added) = (mean(&before), mean(&during) - mean(&before));
     let added_worst = worst(&during) - worst(&before);
     let took = run.phases[1].end.saturating_sub(run.phases[1].start).as_secs_f64().max(0.001);
-    let back = back_after(run).map(|seconds| seconds / took);
+    let back = run.back_after().map(|seconds| seconds / took);
     vec![
         format!("{} MB ({})", run.buffer_mb, run.part),
         format!("{:.0}", run.restored_mb),
@@ -115,8 +98,37 @@ fn judged(run: &Run) -> Vec<String> {
     ]
 }
 
-fn text(options: &Options, mix: &TpcC, setup: &Setup, found: &Found) -> String {
-    let Found { runs, starts, copies, repairs, disk_mb_s } = found;
+/// An outage as a start without the data.
+fn start_of(outage: &Outage) -> Restart {
+    let name = match outage.way {
+        Way::SinglePass => "Resurgam, `restore --whole`: single pass",
+        Way::LsnOrder => "Resurgam, backup and log in order of LSN (ARIES)",
+        Way::Postgres => "PostgreSQL, base backup and archived log",
+    };
+    Restart {
+        name: name.into(),
+        buffer_mb: outage.buffer_mb,
+        data_mb: outage.data_mb,
+        answer: outage.answer,
+        transaction: outage.transaction,
+        whole: Some(outage.made),
+        goal: None,
+        mb_s: (outage.way != Way::Postgres).then(|| outage.data_mb / outage.made.max(0.001)),
+    }
+}
+
+/// How soon transactions commit again: a row of the table.
+fn first_of(seen: &Seen<'_>) -> Vec<String> {
+    let until = seen.until(&COUNTS);
+    let of = |count: usize| cell(until.iter().find(|(number, _)| *number == count).map(|(_, at)| *at));
+    let mut row = vec![format!("{} MB ({})", seen.buffer_mb, seen.part), seen.name.to_owned()];
+    row.extend(FIRST.map(of));
+    row.push(cell(back_after(seen.tally, seen.before, seen.failed, seen.end)));
+    row
+}
+
+fn text(options: &Options, mix: &TpcC, setup: &Setup, found: &Found, plots: &[(&'static str, String)]) -> String {
+    let Found { runs, outages, starts, copies, repairs, disk_mb_s } = found;
     let mut rows = Vec::new();
     for run in runs {
         for (phase, name) in ["before", "while it is restored", "after"].into_iter().enumerate() {
@@ -130,19 +142,25 @@ fn text(options: &Options, mix: &TpcC, setup: &Setup, found: &Found) -> String {
                 format!("{:.2}", mean(&times)),
                 format!("{:.2}", percentile(&times, 0.5)),
                 format!("{:.2}", percentile(&times, 0.99)),
+                format!("{:.2}", percentile(&times, 0.999)),
                 format!("{:.1}", times.last().copied().unwrap_or(0.0)),
                 match phase {
-                    1 => back_after(run).map_or("not".into(), |seconds| format!("{seconds:.1}")),
+                    1 => run.back_after().map_or("not".into(), |seconds| format!("{seconds:.1}")),
                     _ => String::new(),
                 },
             ]);
         }
     }
-    let starts: Vec<Vec<String>> = starts
+    let made_first: Vec<Restart> = outages.iter().map(start_of).collect();
+    let mut all_starts: Vec<&Restart> = starts.iter().chain(&made_first).collect();
+    // The largest pool first; within a pool in the order in which they are here.
+    all_starts.sort_by_key(|restart| std::cmp::Reverse(restart.buffer_mb));
+    let starts: Vec<Vec<String>> = all_starts
         .iter()
         .map(|restart| {
             vec![
                 restart.name.clone(),
+                restart.buffer_mb.to_string(),
                 format!("{:.0}", restart.data_mb),
                 format!("{:.3}", restart.answer),
                 format!("{:.3}", restart.transaction),
@@ -180,8 +198,18 @@ fn text(options: &Options, mix: &TpcC, setup: &Setup, found: &Found) -> String {
     };
     text += &setup.text();
     if !runs.is_empty() {
-        let head =
-            ["buffer pool", "phase", "seconds", "tx/s", "mean ms", "p50 ms", "p99 ms", "worst ms", "back after s"];
+        let head = [
+            "buffer pool",
+            "phase",
+            "seconds",
+            "tx/s",
+            "mean ms",
+            "p50 ms",
+            "p99 ms",
+            "p99.9 ms",
+            "worst ms",
+            "back after s",
+        ];
         text += &table(&head, &rows);
         text += "\nWhat the failure adds, and the goals. Worst: the slowest transaction of the restore less the slowest one before. \
                  A restore of less than half a second has less than one window in which throughput can be back.\n\n";
@@ -198,11 +226,13 @@ fn text(options: &Options, mix: &TpcC, setup: &Setup, found: &Found) -> String {
         text += &table(&head, &runs.iter().map(judged).collect::<Vec<_>>());
     }
     if !starts.is_empty() {
-        text += "\nA start without the data: seconds from the start (with PostgreSQL: from the copy of the base backup) to the \
-                 first answer, to the first transaction that writes, and until all is restored.\n\n";
+        text += "\nA start without the data, after a kill under the load: seconds from the start (where all is made first: from the begin of \
+                 that; with PostgreSQL: from the copy of the base backup) to the first answer, to the first transaction that writes, and until \
+                 all is restored. MB/s: of the data, while it is made and nothing else is done.\n\n";
         text += &table(
             &[
                 "server",
+                "pool MB",
                 "data MB",
                 "first answer",
                 "first write",
@@ -217,6 +247,23 @@ fn text(options: &Options, mix: &TpcC, setup: &Setup, found: &Found) -> String {
                 "\nThe disk takes {disk:.0} MB/s in sequence: a file as large as the data (at most 2 GB), written in parts of 1 MB, and synced once.\n"
             );
         }
+    }
+    if outages.iter().any(|outage| outage.way == Way::LsnOrder) {
+        text += "\nThe single pass and the replay in order of LSN make the same state, of which every page was compared, from the same \
+                 backup: the one from the archive, which is sorted by page (what was not archived yet is archived first, and counts); the other \
+                 loads the backup, then replays the log since its begin through a pool of the size that the server has, in one thread, \
+                 from copies of the log's segments that the lab made beside the server (which cost what is in \"Log files copied\" of \
+                 `lab backup`). It runs second, so that the backup is in the system's cache.\n";
+    }
+    let seen = seen(found);
+    if !outages.is_empty() {
+        text += "\nHow soon transactions commit again: seconds from the failure until so many have committed, of all clients, and until half \
+                 a second has the throughput of before. \"On demand\": the device dies, the server goes on.\n\n";
+        let counts = FIRST.map(|count| format!("{count}."));
+        let mut head = vec!["buffer pool", "restore"];
+        head.extend(counts.iter().map(String::as_str));
+        head.push("back");
+        text += &table(&head, &seen.iter().map(first_of).collect::<Vec<_>>());
     }
     if !copies.is_empty() {
         text += "\nCopies as of a position of the log, pages on demand: seconds until the command has ended, and until a server on \
@@ -249,10 +296,9 @@ fn text(options: &Options, mix: &TpcC, setup: &Setup, found: &Found) -> String {
             repairs.records
         );
     }
-    let name = name_of(options);
-    text += &format!("\n![plot]({name}.svg)\n");
-    for run in runs {
-        text += &format!("\n![over time]({name}-time-{}.svg)\n", run.buffer_mb);
+    text += &format!("\n![plot]({}.svg)\n", name_of(options));
+    for (what, file) in plots {
+        text += &format!("\n![{what}]({file}.svg)\n");
     }
     text
 }

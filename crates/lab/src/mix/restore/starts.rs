@@ -9,18 +9,19 @@ use std::time::{Duration, Instant};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
+use super::outages::{Scene, before};
 use super::report::START_S;
 use super::{LOOK, Options, Places, wait_until_restored};
 use crate::Result;
-use crate::mix::drive::drive;
-use crate::mix::tpcc::TpcC;
-use crate::mix::{Mix, Terminal, check, load};
-use crate::servers::{Kind, Server, Work, output};
-use crate::setup::{Setup, bytes_of};
+use crate::mix::segments::Copies;
+use crate::mix::{Terminal, check};
+use crate::servers::{Kind, Server, output};
+use crate::setup::bytes_of;
 
 /// A start without the data file.
 pub(super) struct Restart {
     pub(super) name: String,
+    pub(super) buffer_mb: u64,
     pub(super) data_mb: f64,
     pub(super) answer: f64,
     pub(super) transaction: f64,
@@ -40,17 +41,19 @@ pub(super) struct Copy {
     pub(super) goal_mb: Option<f64>,
 }
 
-/// Kills the server, takes its data file away and starts it again.
+/// Kills the server after some work, takes its data file away and starts it again.
 pub(super) fn without_data(
-    options: &Options,
-    mix: &TpcC,
+    scene: &Scene<'_>,
     server: &mut Server,
     places: &Places,
     terminals: &mut [Box<dyn Terminal>],
+    mut copies: Option<&mut Copies>,
 ) -> Result<Restart> {
-    let seconds = Duration::from_secs_f64(options.seconds.max(0.1));
-    drive(server.port, mix, terminals, |run| Ok(run.pause(seconds)))?;
+    let Scene { mix, buffer_mb, .. } = *scene;
+    before(scene, 0.0, server, terminals, copies.as_deref_mut())?;
     server.kill();
+    // The start may give up what was finished last.
+    copies.map_or(Ok(()), Copies::take_rest)?;
     let data = places.data(server)?;
     let data_mb = bytes_of(&data) as f64 / 1e6;
     fs::remove_file(&data).map_err(|e| format!("could not remove \"{}\": {e}", data.display()))?;
@@ -70,6 +73,7 @@ pub(super) fn without_data(
     let name = "Resurgam, its data file removed".into();
     Ok(Restart {
         name,
+        buffer_mb,
         data_mb,
         answer: seconds(answer),
         transaction: seconds(transaction),
@@ -79,114 +83,12 @@ pub(super) fn without_data(
     })
 }
 
-/// PostgreSQL: base backup, the same work, a kill, its folder made again from the backup and the archived log.
-pub(super) fn postgres(options: &Options, mix: &TpcC, setup: &mut Setup) -> Result<Restart> {
-    let work = Work::new(&options.common)?;
-    let archive = work.path().join("archive");
-    fs::create_dir_all(&archive).map_err(|e| e.to_string())?;
-    output(Command::new("chmod").arg("777").arg(&archive))?;
-    let mut server = Server::create(Kind::Postgres, &options.common, work.path())?;
-    setup.saw(&server);
-    let settings = format!(
-        "\narchive_mode = on\narchive_command = 'cp %p {0}/%f'\nrestore_command = 'cp {0}/%f %p'\nwal_level = replica\n",
-        archive.display()
-    );
-    let conf = server.dir.join("postgresql.conf");
-    let text = fs::read_to_string(&conf).map_err(|e| e.to_string())? + &settings;
-    fs::write(&conf, text).map_err(|e| e.to_string())?;
-    server.stop()?;
-    server.start()?;
-    load(mix, &server)?;
-    let base = work.path().join("base");
-    let mut backup = Command::new(options.common.postgres.join("pg_basebackup"));
-    backup.args(["-h", "127.0.0.1", "-U", "postgres", "-X", "none", "-c", "fast", "-p"]);
-    output(backup.arg(server.port.to_string()).arg("-D").arg(&base))?;
-    let mut terminals = mix.terminals(options.clients, options.seed);
-    let seconds = Duration::from_secs_f64(options.seconds.max(0.1) * 2.0 + options.warm_up.max(0.0));
-    drive(server.port, mix, &mut terminals, |run| Ok(run.pause(seconds)))?;
-    let mut client = server.client()?;
-    client.query("select pg_switch_wal()")?;
-    drop(client);
-    // As with Resurgam the log is on another disk: it is there.
-    server.kill();
-    let data_mb = bytes_of(&server.dir.join("base")) as f64 / 1e6;
-    let wal = server.dir.join("pg_wal");
-    let begun = Instant::now();
-    let aside = work.path().join("pg_wal");
-    fs::rename(&wal, &aside).map_err(|e| e.to_string())?;
-    output(Command::new("rm").arg("-rf").arg(&server.dir))?;
-    output(Command::new("cp").arg("-a").arg(&base).arg(&server.dir))?;
-    output(Command::new("rm").arg("-rf").arg(&wal))?;
-    fs::rename(&aside, &wal).map_err(|e| e.to_string())?;
-    fs::write(server.dir.join("recovery.signal"), "").map_err(|e| e.to_string())?;
-    output(Command::new("sh").arg("-c").arg(format!("chown -R $(stat -c %U {0}/.) {0} || true", base.display())))?;
-    output(
-        Command::new("sh")
-            .arg("-c")
-            .arg(format!("if [ \"$(id -u)\" = 0 ]; then chown -R postgres:postgres {}; fi", server.dir.display())),
-    )?;
-    server.start()?;
-    let answer = begun.elapsed();
-    loop {
-        let mut client = server.client()?;
-        if client.query("update warehouse set w_ytd = w_ytd where w_id = 1").is_ok() {
-            break;
-        }
-        std::thread::sleep(LOOK);
-    }
-    let transaction = begun.elapsed();
-    check(mix, &server, &terminals)?;
-    Ok(Restart {
-        name: "PostgreSQL, base backup and archived log".into(),
-        data_mb,
-        answer: answer.as_secs_f64(),
-        transaction: transaction.as_secs_f64(),
-        whole: Some(transaction.as_secs_f64()),
-        goal: None,
-        mb_s: None,
-    })
-}
-
 /// The tool that makes a copy of the database in a folder from its archive and backups.
-fn tool(options: &Options, places: &Places, what: &str, target: &Path) -> Command {
+pub(super) fn tool(options: &Options, places: &Places, what: &str, target: &Path) -> Command {
     let mut command = Command::new(&options.common.resurgam);
     command.arg(what).arg("--archive").arg(&places.archive).arg("--backups").arg(&places.backups);
     command.arg("--target").arg(target);
     command
-}
-
-/// Everything is restored before the first transaction: what the restore on demand is compared with.
-pub(super) fn single_pass(
-    options: &Options,
-    mix: &TpcC,
-    work: &Path,
-    places: &Places,
-    terminals: &[Box<dyn Terminal>],
-) -> Result<Restart> {
-    let folder = work.join("single-pass");
-    fs::create_dir_all(&folder).map_err(|e| format!("could not make a folder: {e}"))?;
-    // Where `Server` has the data.
-    let target = folder.join("resurgam");
-    let begun = Instant::now();
-    output(
-        tool(options, places, "restore", &target).args(["--whole", "--to", "latest", "--log-dir"]).arg(&places.log),
-    )?;
-    let server = Server::create_with(Kind::Resurgam, &options.common, &folder, &[])?;
-    let answer = begun.elapsed().as_secs_f64();
-    server.client()?.query("update warehouse set w_ytd = w_ytd where w_id = 1")?;
-    let transaction = begun.elapsed().as_secs_f64();
-    check(mix, &server, terminals)?;
-    let data_mb = bytes_of(&target.join("data")) as f64 / 1e6;
-    let name = "Resurgam, `restore --whole`".into();
-    Ok(Restart {
-        name,
-        data_mb,
-        answer,
-        transaction,
-        whole: Some(answer),
-        goal: None,
-        mb_s: Some(data_mb / answer.max(0.001)),
-    })
 }
 
 /// A copy as of a position, on demand, and a server on it.

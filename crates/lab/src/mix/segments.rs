@@ -1,0 +1,101 @@
+//! The log's segments as files beside the server: what keeping the log elsewhere was before there was an archive that is sorted by page.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Result;
+use crate::wire::Client;
+
+/// Copies of a log's segments, from when they are begun.
+pub struct Copies {
+    log: PathBuf,
+    folder: PathBuf,
+    done: BTreeSet<String>,
+}
+
+impl Copies {
+    /// Of the log in `log`, into `folder`, which is made.
+    ///
+    /// # Errors
+    /// The system's, in words.
+    pub fn new(log: &Path, folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(|e| format!("could not make a folder: {e}"))?;
+        Ok(Self { log: log.to_owned(), folder: folder.to_owned(), done: BTreeSet::new() })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Copies what the server, which `client` asks, has finished: the log's end is in a later segment. To be called so often that no
+    /// segment is used again between two calls.
+    ///
+    /// # Errors
+    /// The server's and the system's, in words.
+    pub fn take(&mut self, client: &mut Client) -> Result<()> {
+        let flushed = client.query("select flushed_lsn from resurgam_log")?.unwrap_or_default();
+        let flushed: u64 = flushed.parse().map_err(|_| format!("\"{flushed}\" is no log position"))?;
+        self.copy(true, |number, bytes| number < flushed / bytes.max(1))
+    }
+
+    /// Copies what is left, of a server that has ended: the log's end as well. Should the server come back, the segment that it goes on in is
+    /// copied again.
+    ///
+    /// # Errors
+    /// The system's, in words.
+    pub fn take_rest(&mut self) -> Result<()> {
+        self.copy(false, |_, _| true)
+    }
+
+    /// Copies segments by their numbers and lengths; `finished`: once and for all.
+    fn copy(&mut self, finished: bool, wanted: impl Fn(u64, u64) -> bool) -> Result<()> {
+        let failed = |e: std::io::Error| format!("the log could not be copied: {e}");
+        for entry in self.log.read_dir().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let number = name.strip_suffix(".log").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            let (Some(number), Ok(about)) = (number, entry.metadata()) else { continue };
+            if self.done.contains(&name) || !wanted(number, about.len()) {
+                continue;
+            }
+            match fs::copy(self.log.join(&name), self.folder.join(&name)) {
+                Ok(_) if finished => drop(self.done.insert(name)),
+                Ok(_) => {}
+                // It was given up meanwhile; whoever needs it finds a gap.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finished_segments_are_copied_once_and_the_rest_at_the_end() {
+        let dir = std::env::temp_dir().join(format!("resurgam-lab-copies-{}", std::process::id()));
+        let (log, copies) = (dir.join("log"), dir.join("copies"));
+        fs::create_dir_all(&log).expect("a folder for temporary files");
+        let write = |number: u64, text: &str| fs::write(log.join(format!("{number:016x}.log")), text).expect("a file");
+        (1..=4).for_each(|number| write(number, "old!"));
+        fs::write(log.join("lock"), "").expect("a file");
+        let mut taken = Copies::new(&log, &copies).expect("a folder");
+        let there = || copies.read_dir().expect("the folder").count();
+        let read = |number: u64| fs::read_to_string(copies.join(format!("{number:016x}.log"))).unwrap_or_default();
+        // The log ends in the third one; the fourth was made ready.
+        taken.copy(true, |number, bytes| number < 14 / bytes).expect("copied");
+        assert_eq!((there(), read(2).as_str(), read(3).as_str()), (2, "old!", ""));
+        (1..=4).for_each(|number| write(number, "new!"));
+        taken.take_rest().expect("copied");
+        assert_eq!((there(), read(2).as_str(), read(3).as_str()), (4, "old!", "new!"));
+        // The server has come back, and has finished the third one.
+        write(3, "more");
+        taken.copy(true, |number, bytes| number < 18 / bytes).expect("copied");
+        assert_eq!(read(3), "more");
+        fs::remove_dir_all(dir).expect("the folder goes");
+    }
+}
