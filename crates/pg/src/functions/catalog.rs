@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
+use resurgam_numeric::Numeric;
 
 use super::define::{Call, P, PgFunction, f, oid};
+use super::numeric::column::{Numbers, numeric_error};
 use super::quote_ident;
 use crate::catalog::{CLASS_RELATION, Model, class_named, comments, relation_oid};
 use crate::context::{PgContext, Sizes};
@@ -62,10 +64,31 @@ pub(super) const NAMES: &[&str] = &[
 const PG_DEFAULT: u32 = 1663;
 const PG_GLOBAL: u32 = 1664;
 
+/// Units that sizes are shown in, and below what.
+const UNITS: [(&str, i64); 6] =
+    [("bytes", 10 * 1024), ("kB", 20_479), ("MB", 20_479), ("GB", 20_479), ("TB", 20_479), ("PB", i64::MAX)];
+
+/// `pg_size_pretty` of a `numeric`, whose bytes may be parts of one.
+fn numeric_size_pretty(bytes: Numeric) -> Result<String, SqlError> {
+    let whole = |number: i64| Numeric::from_scaled(number.into(), 0).map_err(numeric_error);
+    let mut size = bytes;
+    for (at, (unit, limit)) in UNITS.iter().enumerate() {
+        if at + 1 == UNITS.len() || size.abs() < whole(*limit)? {
+            if at > 0 {
+                let sign = if size < whole(0)? { -1 } else { 1 };
+                let twice = size.add(&whole(sign)?).map_err(numeric_error)?;
+                size = twice.div_trunc(&whole(2)?).map_err(numeric_error)?;
+            }
+            return Ok(format!("{size} {unit}"));
+        }
+        let bits = if at == 0 { 9 } else { 10 };
+        size = size.div_trunc(&whole(1 << bits)?).map_err(numeric_error)?;
+    }
+    Ok(format!("{size} PB"))
+}
+
 /// `pg_size_pretty`.
 fn size_pretty(bytes: i64) -> String {
-    const UNITS: [(&str, i64); 6] =
-        [("bytes", 10 * 1024), ("kB", 20_479), ("MB", 20_479), ("GB", 20_479), ("TB", 20_479), ("PB", i64::MAX)];
     // as PostgreSQL: shift with one bit more, and round when printing
     let mut size = bytes;
     let mut halves = false;
@@ -373,9 +396,15 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             Ok(call.oid(0, row).filter(|_| call.text(1, row) == Some("pg_database")).and_then(of))
         })
     }));
-    out.push(
-        add!("pg_size_pretty", &[P::Int], t::TEXT, |_cx, call| call.texts(|row| Ok(call.int(0, row).map(size_pretty))))
-    );
+    out.push(add!("pg_size_pretty", &[P::Any], t::TEXT, |_cx, call| {
+        let numbers = Numbers::of(call.arrays[0].as_ref())?;
+        let is_whole = call.arrays[0].data_type().is_integer();
+        call.texts(|row| match numbers.get(row)? {
+            Some(size) if is_whole => Ok(Some(size_pretty(size.to_i64().map_err(numeric_error)?))),
+            Some(size) => numeric_size_pretty(size).map(Some),
+            None => Ok(None),
+        })
+    }));
     for (name, part) in [
         ("pg_relation_size", Part::Itself),
         ("pg_table_size", Part::Itself),

@@ -59,8 +59,10 @@ pub(super) fn unquoted(string: &str) -> Result<String, SqlError> {
 /// # Errors
 /// `22P02` for half of a surrogate pair, `22P05` for `\u0000`.
 pub(super) fn check_escapes(text: &str) -> Result<(), SqlError> {
+    let Some(last) = text.rfind("\\u") else { return Ok(()) };
     let mut rest = text;
-    while rest.contains("\\u") {
+    // What is behind the last one needs no look.
+    while text.len() - rest.len() <= last {
         let Some(begin) = rest.find('"') else { return Ok(()) };
         let (string, behind) = first(&rest[begin..]);
         if string.contains("\\u") {

@@ -392,7 +392,7 @@ impl QueryPlan {
         // What ran into its limit is planned for that run.
         let each_time = self.each_time.load(Ordering::Relaxed)
             || Planning::of(state.config()).spilling_joins
-            || self.leaving_out.iter().any(|at| values.get(*at).is_some_and(ScalarValue::is_null));
+            || self.leaves_out(values);
         let kept = if each_time { None } else { self.pool.lock().pop_front() };
         let kept = match kept {
             Some(kept) => {
@@ -511,9 +511,9 @@ impl QueryPlan {
         self.each_time.load(Ordering::Relaxed)
     }
 
-    /// Whether values of its parameters decide what is computed at all.
-    pub(crate) fn leaves_out(&self) -> bool {
-        !self.leaving_out.is_empty()
+    /// Whether something is not to be computed because of these values: it has to be planned with them.
+    pub(crate) fn leaves_out(&self, values: &[ScalarValue]) -> bool {
+        self.leaving_out.iter().any(|at| values.get(*at).is_some_and(ScalarValue::is_null))
     }
 
     /// Whether the plan has no state of a session in it: then all sessions may share it.

@@ -109,6 +109,9 @@ impl Session {
         ends: bool,
     ) -> Option<Result<Execution, SqlError>> {
         let (query, select) = plain_point(prepared)?;
+        if query.plan.leaves_out(values) {
+            return None;
+        }
         self.in_string = false;
         self.first_run();
         let begun = Instant::now();

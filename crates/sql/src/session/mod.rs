@@ -1820,6 +1820,7 @@ impl Session {
                     false => Box::pin(self.beside(Around::of(prepared), values, &prepared.text)).await?,
                 };
                 if let Some(select) = &query.direct
+                    && !query.plan.leaves_out(values)
                     && let Some((chunk, view)) = self.select_directly(select, values, formats, max_rows)?
                 {
                     query.plan.counts.run(RunBy::Direct);

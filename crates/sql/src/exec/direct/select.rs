@@ -44,7 +44,7 @@ pub(crate) struct DirectSelect {
 
 impl DirectSelect {
     pub(crate) fn new(state: &SessionState, plan: &QueryPlan) -> Option<Self> {
-        if !Planning::of(state.config()).direct || plan.is_planned_each_time() || plan.leaves_out() {
+        if !Planning::of(state.config()).direct || plan.is_planned_each_time() {
             return None;
         }
         let mut parts = Parts::of(&plan.logical).filter(|parts| !parts.target)?;
