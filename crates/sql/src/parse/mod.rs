@@ -5,6 +5,7 @@
 //! | `comment` | COMMENT ON CONSTRAINT, which the parser does not know |
 //! | `conflict` | What ON CONFLICT infers an index from |
 //! | `depth` | How deep a statement may be |
+//! | `explain` | EXPLAIN of a query in parentheses |
 //! | `element` | Assignments to elements of arrays and documents, which the parser does not know |
 //! | `identity` | Clauses of identity columns that the parser does not know |
 //! | `include` | INCLUDE of keys, which the parser does not know |
@@ -31,6 +32,7 @@ pub(crate) mod comment;
 pub(crate) mod conflict;
 pub(crate) mod depth;
 pub(crate) mod element;
+pub(crate) mod explain;
 pub(crate) mod identity;
 pub(crate) mod include;
 pub(crate) mod joins;
