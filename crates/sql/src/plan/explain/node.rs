@@ -75,7 +75,6 @@ pub(crate) enum Value {
     Text(String),
     List(Vec<String>),
     Count(u64),
-    Flag(bool),
 }
 
 /// What is shown of nodes.
@@ -193,7 +192,6 @@ impl Value {
             Self::Text(text) => Document::Text(text.clone()),
             Self::List(list) => Document::List(list.clone()),
             Self::Count(count) => Document::Bare(count.to_string()),
-            Self::Flag(flag) => Document::Bare(flag.to_string()),
         }
     }
 }

@@ -56,7 +56,6 @@ fn pair(key: &str, value: &Value) -> String {
         Value::Text(text) => format!("{key}: {text}"),
         Value::List(list) => format!("{key}: {}", list.join(", ")),
         Value::Count(count) => format!("{key}: {count}"),
-        Value::Flag(flag) => format!("{key}: {flag}"),
     }
 }
 
