@@ -172,11 +172,11 @@ async fn these_statements_run_directly() {
         ("INSERT INTO f VALUES (7, 1, 100)", true),
     ] {
         let plan = session.query(&format!("EXPLAIN {sql}")).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-        let found = plan.rows.iter().flatten().flatten().any(|line| line.contains("Direct "));
+        let found = plan.rows.iter().flatten().flatten().any(|line| line.contains("Execution: Direct"));
         assert_eq!(found, direct, "{sql}");
         session.query(&format!("PREPARE p AS {sql}")).await.expect(sql);
         let executed = session.query("EXPLAIN EXECUTE p").await.expect(sql);
-        let executed = executed.rows.iter().flatten().flatten().any(|line| line.contains("Direct "));
+        let executed = executed.rows.iter().flatten().flatten().any(|line| line.contains("Execution: Direct"));
         assert_eq!(executed, direct, "{sql}, executed");
         session.query("DEALLOCATE p").await.expect(sql);
     }
@@ -428,7 +428,7 @@ async fn values_of_one_row_are_those_of_a_plan() {
         }
     }
     let plan = direct.query("EXPLAIN SELECT n + k, upper(t), w * w FROM v WHERE id = 1").await.expect("explain");
-    assert!(shown(Ok(plan)).contains("Direct "));
+    assert!(shown(Ok(plan)).contains("Execution: Direct"));
 }
 
 /// Many rows by the beginning of a key: more than are written directly, and none twice.

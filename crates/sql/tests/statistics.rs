@@ -24,11 +24,11 @@ async fn lines(session: &mut Session, sql: &str) -> Vec<String> {
     ok(session, sql).await.rows.into_iter().flatten().flatten().collect()
 }
 
-/// The tables of a plan, in the order of its lines: what is held comes before what is read beside it.
+/// The tables of a plan, from its last line: what is held comes before what is read beside it.
 async fn scans(session: &mut Session, sql: &str) -> Vec<String> {
     let scans = lines(session, &format!("EXPLAIN (COSTS OFF) {sql}")).await.into_iter();
-    let name = |line: String| line.split_once(" Scan on ").map(|(_, rest)| rest.trim_end_matches(':').to_owned());
-    scans.filter_map(name).collect()
+    let name = |line: String| line.split_once(" Scan on ").map(|(_, rest)| rest.to_owned());
+    scans.rev().filter_map(name).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

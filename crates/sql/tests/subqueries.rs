@@ -178,9 +178,9 @@ async fn by_key() {
         assert_eq!(answer(&mut session, statement).await, "", "{statement}");
     }
     for (statement, wanted) in [
-        ("EXPLAIN SELECT (SELECT b FROM t WHERE t.a = s.x) FROM s", "Primary Key Scan on t: a = "),
-        ("EXPLAIN SELECT (SELECT max(b) FROM t WHERE t.a > s.x AND t.a < 10) FROM s", "Primary Key Scan on t: a > "),
-        ("EXPLAIN SELECT b FROM t WHERE a = (SELECT max(x) FROM s)", "Primary Key Scan on t: a = "),
+        ("EXPLAIN SELECT (SELECT b FROM t WHERE t.a = s.x) FROM s", "Index Cond: (t.a = "),
+        ("EXPLAIN SELECT (SELECT max(b) FROM t WHERE t.a > s.x AND t.a < 10) FROM s", "Index Cond: ((t.a > "),
+        ("EXPLAIN SELECT b FROM t WHERE a = (SELECT max(x) FROM s)", "Index Cond: (t.a = "),
     ] {
         let got = answer(&mut session, statement).await;
         assert!(got.contains(wanted), "{statement}\n{got}");

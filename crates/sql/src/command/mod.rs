@@ -7,6 +7,7 @@
 //! | `apart` | Long work of the engine on a thread that may block, beside a statement that can be cancelled |
 //! | `cleaning` | Cleaning up now |
 //! | `cursor` | Cursors: DECLARE, FETCH, MOVE and CLOSE |
+//! | `explain` | EXPLAIN |
 //! | `lock` | LOCK TABLE, and waiting for it before a table is read |
 //! | `notify` | LISTEN, UNLISTEN and NOTIFY |
 //! | `own` | Running the statements that the parser does not know |
@@ -19,6 +20,7 @@ pub(crate) mod analyze;
 pub(crate) mod apart;
 pub(crate) mod cleaning;
 pub(crate) mod cursor;
+pub(crate) mod explain;
 pub(crate) mod lock;
 pub(crate) mod notify;
 pub(crate) mod own;

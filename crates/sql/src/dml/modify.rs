@@ -23,7 +23,7 @@ use crate::exec::wait::Waiting;
 use crate::exec::wait::guarded;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::TextStyle;
-use crate::plan::estimate::shown::Shown;
+use crate::plan::explain::{Node, Options};
 use crate::plan::planner::Names;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::Prepared;
@@ -296,7 +296,7 @@ pub(crate) struct Modified {
     /// RETURNING's rows; none of them without it.
     pub returned: RowChunk,
     /// The plan that was run, if it was to be shown.
-    pub plan: Option<Vec<String>>,
+    pub plan: Option<Node>,
 }
 
 impl Session {
@@ -311,7 +311,7 @@ impl Session {
         plan: &WritePlan,
         values: &[ScalarValue],
         formats: &[Format],
-        shown: Option<Shown>,
+        shown: Option<Options>,
     ) -> Result<Modified, SqlError> {
         self.refuse_if_read_only(plan.op.name())?;
         if !plan.constants.is_empty() {

@@ -23,10 +23,11 @@ use super::plan::{Op, WritePlan};
 use super::recheck::{RowWork, settle_row};
 use crate::dml::check::Broken;
 use crate::exec::context::{Beside, StatementContext, StopFlag, TargetRow};
-use crate::exec::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, Values};
+use crate::exec::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, Touched, Values};
 use crate::exec::table::KEY_COLUMN;
 use crate::pg::errors;
-use crate::plan::estimate::shown::Shown;
+use crate::plan::explain::node::{Estimate, On};
+use crate::plan::explain::{Look, Node, Options, convert, cost};
 use crate::plan::planner::{QueryPlan, as_in_plan, simplified, task_context, task_of};
 use crate::plan::planning::Planning;
 use crate::wire::SqlError;
@@ -99,12 +100,23 @@ impl Tree {
         Some(Self::Found { rows: Rows::new(&parts, path)?, set })
     }
 
-    /// What EXPLAIN shows.
-    pub(crate) fn describe(&self) -> Vec<String> {
+    /// As EXPLAIN shows the rows that are written.
+    pub(crate) fn node(&self, look: &Look<'_>) -> Node {
         match self {
-            Self::Given(rows) if rows.len() == 1 => vec!["Direct Values: 1 row".to_owned()],
-            Self::Given(rows) => vec![format!("Direct Values: {} rows", rows.len())],
-            Self::Found { rows, .. } => rows.describe(),
+            Self::Found { rows, .. } => rows.node(look, None),
+            Self::Given(rows) => {
+                let count = rows.len() as f64;
+                let mut node = match rows.len() {
+                    1 => Node::new("Result"),
+                    _ => {
+                        let on = On { alias: "*VALUES*".to_owned(), ..On::default() };
+                        Node { on: Some(on), ..Node::new("Values Scan") }
+                    }
+                };
+                let width = rows.first().map_or(0, |row| row.len() as u64 * 8);
+                node.estimate = Some(Estimate { startup: 0.0, total: count * cost::ROW, rows: count, width });
+                node
+            }
         }
     }
 
@@ -139,7 +151,7 @@ impl Tree {
             (Self::Found { rows, .. }, Some(Located::Ranges(ranges))) => (rows, ranges),
         };
         let (mut found, mut bytes) = (Vec::new(), 0);
-        let all = rows.each(view, ranges, params, stop, None, |raw| {
+        let all = rows.each(view, ranges, params, stop, None, &mut Touched::default(), |raw| {
             let mut row = RowBuf::default();
             row.set(raw);
             bytes += raw.key.len() + raw.value.len();
@@ -271,12 +283,11 @@ impl Stream<'_> {
     }
 
     /// Runs the plan, and writes what it gives. Returns the plan, if it is to be shown.
-    pub(super) async fn feed(
-        &self,
-        modify: &mut Modify<'_>,
-        shown: Option<Shown>,
-    ) -> Result<Option<Vec<String>>, SqlError> {
-        let instance = self.plan.instance(self.state, self.values).await.map_err(|error| self.failed(error))?;
+    pub(super) async fn feed(&self, modify: &mut Modify<'_>, shown: Option<Options>) -> Result<Option<Node>, SqlError> {
+        let mut instance = self.plan.instance(self.state, self.values).await.map_err(|error| self.failed(error))?;
+        if let Some(shown) = shown {
+            instance.measure(shown.timing).map_err(|error| self.failed(error))?;
+        }
         let mut stream = instance.start(self.task(modify.view(), None)).map_err(|error| self.failed(error))?;
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(|error| self.failed(error))?;
@@ -294,9 +305,13 @@ impl Stream<'_> {
             self.stop.check()?;
         }
         drop(stream);
-        let shown = shown.map(|shown| instance.measured(shown));
-        self.plan.give_back(instance);
-        Ok(shown)
+        match shown {
+            Some(shown) => Ok(Some(convert::node(&instance, shown, &Look::new(self.state), &[]))),
+            None => {
+                self.plan.give_back(instance);
+                Ok(None)
+            }
+        }
     }
 
     async fn write(&self, modify: &mut Modify<'_>, given: &Given) -> Result<(), SqlError> {

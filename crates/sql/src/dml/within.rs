@@ -27,7 +27,7 @@ use crate::exec::wait::{Waiting, guarded};
 use crate::exec::weight;
 use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors;
-use crate::plan::estimate::shown::Shown;
+use crate::plan::explain::{Look, Node, Options, convert};
 use crate::plan::planner::{Names, task_context};
 use crate::plan::plans::RunBy;
 use crate::plan::statement::{Prepared, Query};
@@ -55,7 +55,7 @@ pub(crate) struct Gathered {
     /// Counts them against the memory of queries.
     pub memory: MemoryReservation,
     /// The plan that was run, if it was to be shown.
-    pub plan: Option<Vec<String>>,
+    pub plan: Option<Node>,
 }
 
 /// The statement itself.
@@ -102,10 +102,13 @@ impl<'a> Run<'a> {
         &self,
         query: &Query,
         statement: &Statement<'_>,
-        shown: Option<Shown>,
+        shown: Option<Options>,
     ) -> Result<Gathered, SqlError> {
         let failed = |error| self.failed(error);
-        let instance = query.plan.instance(self.state, self.values).await.map_err(failed)?;
+        let mut instance = query.plan.instance(self.state, self.values).await.map_err(failed)?;
+        if let Some(shown) = shown {
+            instance.measure(shown.timing).map_err(failed)?;
+        }
         let context = StatementContext {
             view: statement.view().clone(),
             stop: Arc::clone(self.stop),
@@ -124,8 +127,13 @@ impl<'a> Run<'a> {
             self.stop.check()?;
         }
         drop(stream);
-        let plan = shown.map(|shown| instance.measured(shown));
-        query.plan.give_back(instance);
+        let plan = match shown {
+            Some(shown) => Some(convert::node(&instance, shown, &Look::new(self.state), &[])),
+            None => {
+                query.plan.give_back(instance);
+                None
+            }
+        };
         Ok(Gathered { batches, memory, plan })
     }
 }
@@ -166,7 +174,7 @@ impl Session {
         params: &[ScalarValue],
         formats: &[Format],
         text: &str,
-        shown: Option<Shown>,
+        shown: Option<Options>,
     ) -> Result<Modified, SqlError> {
         match self.run_together(Main::Write(plan), around, params, formats, text, shown).await? {
             Done::Modified(modified) => Ok(modified),
@@ -183,7 +191,7 @@ impl Session {
         prepared: &Prepared,
         query: &Query,
         values: &[ScalarValue],
-        shown: Option<Shown>,
+        shown: Option<Options>,
     ) -> Result<Gathered, SqlError> {
         self.refuse_if_read_only("SELECT")?;
         self.note_undo(true)?;
@@ -220,7 +228,7 @@ impl Session {
         params: &[ScalarValue],
         formats: &[Format],
         text: &str,
-        shown: Option<Shown>,
+        shown: Option<Options>,
     ) -> Result<Done, SqlError> {
         let Hot { lock_timeout, zone, .. } = self.hot();
         let writes =

@@ -203,6 +203,11 @@ impl HeldLimit {
     }
 }
 
+/// What an operator passes over and how many rows it gives then, if it is such a limit.
+pub(crate) fn held_limit(plan: &Arc<dyn ExecutionPlan>) -> Option<(usize, Option<usize>)> {
+    plan.downcast_ref::<HeldLimit>().map(|limit| (limit.skip, limit.fetch))
+}
+
 impl DisplayAs for HeldLimit {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "HeldLimit: skip={}, fetch={:?}", self.skip, self.fetch)

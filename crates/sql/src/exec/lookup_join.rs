@@ -73,6 +73,21 @@ pub(crate) struct LookupJoinExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
+/// What EXPLAIN tells of such a join.
+pub(crate) struct ShownLookup<'a> {
+    /// The [`HashJoinExec`].
+    pub join: &'a Plan,
+    pub inner: JoinSide,
+    /// What is looked up in, what the statement calls it, and by which of its trees.
+    pub table: &'a Table,
+    pub alias: &'a str,
+    pub tree: &'a str,
+    /// Columns of its key, and what each equals, over the outer side.
+    pub key: Vec<(usize, &'a Expr)>,
+    /// Outer rows up to which it looks up.
+    pub rows_max: usize,
+}
+
 /// How inner rows are found.
 #[derive(Debug)]
 struct Lookup {
@@ -134,6 +149,26 @@ impl LookupJoinExec {
 
     fn over(join: Plan, lookup: Lookup, planning: Planning) -> Plan {
         Arc::new(Self { join, lookup: Arc::new(lookup), planning, metrics: ExecutionPlanMetricsSet::new() })
+    }
+
+    /// What it is made of, for EXPLAIN.
+    pub(crate) fn shown(&self) -> ShownLookup<'_> {
+        let table = &self.lookup.table;
+        let tree = self.lookup.path.index.map_or(&table.primary_key_name, |at| &table.indexes[at].name);
+        let key = self.lookup.key().map(|(column, part)| {
+            let (Part::Outer(value) | Part::Constant(value)) = part;
+            (column, value)
+        });
+        let inner = self.sides().ok().and_then(|(_, inner)| scan_below(inner));
+        ShownLookup {
+            join: &self.join,
+            inner: self.lookup.inner,
+            table,
+            alias: inner.map_or(&table.name, |scan| scan.alias()),
+            tree,
+            key: key.collect(),
+            rows_max: self.planning.lookup_rows,
+        }
     }
 
     fn sides(&self) -> Result<(&Plan, &Plan)> {

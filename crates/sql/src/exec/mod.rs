@@ -17,6 +17,7 @@
 //! | `fold` | Long chains of operators as calls of as many arguments as there are terms |
 //! | `locking` | SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE |
 //! | `lookup_join` | A join that looks up the rows of one side by the keys of the other |
+//! | `measured` | What EXPLAIN ANALYZE measures of operators |
 //! | `memory` | What statements may take of memory and of temporary files |
 //! | `paced` | Fewer rows at a time for joins that compare many pairs before they give any |
 //! | `pieces` | Columns that are computed are split by their bytes before they grow |
@@ -55,6 +56,7 @@ pub(crate) mod in_order;
 pub(crate) mod kept_limits;
 pub(crate) mod locking;
 pub(crate) mod lookup_join;
+pub(crate) mod measured;
 pub(crate) mod memory;
 pub(crate) mod missing_sorts;
 pub(crate) mod once;

@@ -75,6 +75,8 @@ pub(crate) struct ScanExec {
     config: Arc<ConfigOptions>,
     /// What is known of the table's rows.
     estimate: Option<Arc<TableEstimate>>,
+    /// What the statement calls the table, if that is another name.
+    alias: Option<Arc<str>>,
     properties: Arc<PlanProperties>,
 }
 
@@ -88,6 +90,7 @@ impl ScanExec {
         limit: Option<usize>,
         config: Arc<ConfigOptions>,
         estimate: Option<Arc<TableEstimate>>,
+        alias: Option<Arc<str>>,
     ) -> Result<Self> {
         let schema = Arc::new(full.project(&columns)?);
         let access = AccessPath::choose_by(&table, &probes, estimate.as_deref()).try_map(constant)?;
@@ -107,6 +110,7 @@ impl ScanExec {
             read,
             config,
             estimate,
+            alias,
             properties,
         })
     }
@@ -114,6 +118,11 @@ impl ScanExec {
     /// What is known of the table's rows.
     pub(crate) fn estimate(&self) -> Option<&Arc<TableEstimate>> {
         self.estimate.as_ref()
+    }
+
+    /// What the statement calls the table.
+    pub(crate) fn alias(&self) -> &str {
+        self.alias.as_deref().unwrap_or(&self.table.name)
     }
 
     /// About how many rows it reads, which the predicates bound as far as its tree's key goes.
@@ -293,11 +302,8 @@ fn shows_digits(table: &Table, column: usize) -> bool {
 
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        self.access.describe(&self.table, f)?;
-        if let Some(limit) = self.limit {
-            write!(f, " limit {limit}")?;
-        }
-        Ok(())
+        // EXPLAIN has its own words.
+        write!(f, "ScanExec: {}", self.table.name)
     }
 }
 

@@ -13,6 +13,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use resurgam_engine::Table;
 
 use crate::exec::scan::ScanExec;
+use crate::naming;
 use crate::pg::types;
 use crate::plan::access::{Probe, probes};
 use crate::plan::estimate::TableEstimate;
@@ -30,6 +31,8 @@ pub(crate) struct EngineTable {
     schema: SchemaRef,
     /// How large it is, once somebody who plans has asked.
     estimate: OnceLock<Arc<TableEstimate>>,
+    /// What the statement calls it, if that is another name.
+    alias: OnceLock<Arc<str>>,
 }
 
 /// What expressions are made with where a session says nothing else.
@@ -47,7 +50,22 @@ impl EngineTable {
         if target {
             fields.push(Field::new(KEY_COLUMN, DataType::BinaryView, false));
         }
-        Self { table, target, schema: Arc::new(Schema::new(fields)), estimate: OnceLock::new() }
+        Self { table, target, schema: Arc::new(Schema::new(fields)), estimate: OnceLock::new(), alias: OnceLock::new() }
+    }
+
+    /// The statement calls it so.
+    pub(crate) fn called(&self, name: &str) {
+        let mut name = name.to_owned();
+        naming::shown(&mut name);
+        if name != self.table.name && !name.is_empty() {
+            // The first name is that of where it stands; others are of queries around it.
+            let _ = self.alias.set(name.into());
+        }
+    }
+
+    /// What the statement calls it, if that is another name.
+    pub(crate) fn alias(&self) -> Option<&Arc<str>> {
+        self.alias.get()
     }
 
     /// What is known of its rows.
@@ -96,8 +114,8 @@ impl TableProvider for EngineTable {
         let config = session.execution_props().config_options().unwrap_or(&PLANNED_WITH);
         let config = Arc::clone(config);
         let table = Arc::clone(&self.table);
-        let estimate = self.estimate.get().cloned();
-        Ok(Arc::new(ScanExec::new(table, self.target, columns, &self.schema, probes, limit, config, estimate)?))
+        let (estimate, alias) = (self.estimate.get().cloned(), self.alias.get().cloned());
+        Ok(Arc::new(ScanExec::new(table, self.target, columns, &self.schema, probes, limit, config, estimate, alias)?))
     }
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(filters

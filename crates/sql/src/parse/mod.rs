@@ -6,6 +6,7 @@
 //! | `conflict` | What ON CONFLICT infers an index from |
 //! | `copy` | COPY, and its options in both of their forms |
 //! | `depth` | How deep a statement may be |
+//! | `explain` | EXPLAIN of a query in parentheses |
 //! | `element` | Assignments to elements of arrays and documents, which the parser does not know |
 //! | `identity` | Clauses of identity columns that the parser does not know |
 //! | `include` | INCLUDE of keys, which the parser does not know |
@@ -33,6 +34,7 @@ pub(crate) mod conflict;
 pub(crate) mod copy;
 pub(crate) mod depth;
 pub(crate) mod element;
+pub(crate) mod explain;
 pub(crate) mod identity;
 pub(crate) mod include;
 pub(crate) mod joins;

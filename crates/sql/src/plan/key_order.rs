@@ -24,6 +24,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, ReplaceC
 
 use crate::exec::compact;
 use crate::exec::lookup_join::LookupJoinExec;
+use crate::exec::measured;
 use crate::exec::paced::PacedExec;
 use crate::exec::scan::ScanExec;
 use crate::plan::planning::Planning;
@@ -143,7 +144,7 @@ pub(crate) fn with_scan(plan: &Plan, scan: Plan, mode: ChildrenPropertiesMode) -
             let children = vec![with_scan(child, scan, mode)?];
             Arc::clone(plan).replace_children(children, ReplaceChildrenOptions::new(mode))
         }
-        None => Ok(scan),
+        None => Ok(measured::in_place_of(plan, scan)),
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `canary` | The canary of kept plans |
 //! | `dependencies` | DataFusion's functional dependencies, which are not believed |
 //! | `estimate` | How many rows: what plans are chosen by |
+//! | `explain` | EXPLAIN: plans as trees of nodes in PostgreSQL's words |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
 //! | `extremes` | `min` and `max` of key columns, read at the ends of an order |
 //! | `in_lists` | Lists of IN, kept from DataFusion's simplification of several of them |
@@ -31,6 +32,7 @@ pub(crate) mod call;
 pub(crate) mod canary;
 pub(crate) mod dependencies;
 pub(crate) mod estimate;
+pub(crate) mod explain;
 pub(crate) mod expression;
 pub(crate) mod extremes;
 pub(crate) mod in_lists;

@@ -33,6 +33,7 @@ use crate::exec::cell::{ParamCell, made_without_values};
 use crate::exec::compute::{Pace, aside, beside};
 use crate::exec::context::{StatementContext, StopFlag};
 use crate::exec::filter::ByteFilters;
+use crate::exec::measured;
 use crate::exec::memory::{self, ServerPool};
 use crate::exec::once::OnceTable;
 use crate::exec::pieces::Pieces;
@@ -45,7 +46,6 @@ use crate::pg::functions::parameters_that_leave_out;
 use crate::pg::running::{self, Stop};
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary, Fresh};
-use crate::plan::estimate::shown::Shown;
 use crate::plan::estimate::{self, Counted, TableEstimate};
 use crate::plan::in_lists;
 use crate::plan::join_order;
@@ -340,6 +340,7 @@ impl QueryPlan {
         let of_session = has_session_values(state, &analyzed);
         let typed_by_literals = is_typed_by_literals(&analyzed);
         let counted = estimate::table::fill(state, &analyzed);
+        name_tables(&analyzed);
         let leaving_out = leaving_out(&analyzed);
         let each_time = must_plan_each_time(&logical);
         let logical = if each_time { logical } else { apply::optimize(state, analyzed)? };
@@ -627,16 +628,41 @@ impl Instance {
     pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
     }
-    /// Its subqueries' plans, as EXPLAIN shows them.
-    pub(crate) fn shown_subqueries(&self, shown: Shown) -> Vec<String> {
-        self.subqueries.shown(shown)
+    /// Has EXPLAIN ANALYZE measure what it does from here on. It is not to be given back.
+    ///
+    /// # Errors
+    /// See [`measured::measure`].
+    pub(crate) fn measure(&mut self, timed: bool) -> Result<()> {
+        // Who is measured runs once.
+        *self.canary.lock() = None;
+        self.plan = measured::measure(&self.plan, timed)?;
+        self.subqueries.measure(timed)
     }
-    /// The plan as EXPLAIN ANALYZE shows it, after its stream has ended.
-    pub(crate) fn measured(&self, shown: Shown) -> Vec<String> {
-        let mut lines = shown.lines(&self.plan, true);
-        lines.extend(self.shown_subqueries(shown));
-        lines
+    /// Its subqueries' plans, by their ids.
+    pub(crate) fn subqueries(&self) -> Vec<(usize, Arc<dyn ExecutionPlan>)> {
+        self.subqueries.plans()
     }
+}
+
+/// Tells tables what the statement calls them, which EXPLAIN shows.
+fn name_tables(plan: &LogicalPlan) {
+    // The closure returns no error.
+    let _ = apply::walk(plan, &mut |node| {
+        if let LogicalPlan::SubqueryAlias(alias) = node
+            && let LogicalPlan::TableScan(scan) = alias.input.as_ref()
+            && let Ok(provider) = datafusion::datasource::source_as_provider(&scan.source)
+            && let Some(table) = provider.downcast_ref::<EngineTable>()
+        {
+            table.called(alias.alias.table());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+}
+
+/// What the statement calls the engine's table behind a source.
+pub(crate) fn alias_of(source: &Arc<dyn TableSource>) -> Option<Arc<str>> {
+    let provider = datafusion::datasource::source_as_provider(source).ok()?;
+    provider.downcast_ref::<EngineTable>()?.alias().cloned()
 }
 
 /// What is known of the rows of the engine's table behind a source.

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::sql::sqlparser::ast::{self, Statement, Value, Visitor};
@@ -28,7 +29,7 @@ use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::is_marker;
 use crate::plan::analyze::{self, Origin};
 use crate::plan::call::{self, CallPlan};
-use crate::plan::estimate::shown::Shown;
+use crate::plan::explain::Options;
 use crate::plan::lookup::no_schema;
 use crate::plan::params::placeholder_index;
 use crate::plan::planner::{Names, QueryPlan};
@@ -147,8 +148,9 @@ pub(crate) enum Kind {
     /// A call of a function, alone in its statement.
     Call(Box<CallPlan>),
     Explain {
-        analyze: bool,
-        show: Shown,
+        how: Options,
+        /// What planning took.
+        planned: Duration,
         inner: Arc<Prepared>,
     },
     /// A cursor of a query.
@@ -225,7 +227,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let tokens = crate::parse::temporary::known(crate::parse::nulls::known(crate::parse::include::known(tokens)));
     let tokens = crate::parse::comment::known(crate::parse::identity::known(tokens));
     let tokens = crate::parse::conflict::known(crate::parse::sequence::known(tokens));
-    let tokens = crate::parse::element::known(crate::parse::merge::known(tokens))?;
+    let tokens = crate::parse::element::known(crate::parse::merge::known(crate::parse::explain::known(tokens)))?;
     let parsed = |tokens: Vec<TokenWithSpan>| {
         let tokens = crate::pg::keywords::as_postgresql(tokens);
         let nested = crate::parse::joins::in_parentheses(&tokens);
@@ -363,7 +365,7 @@ pub(crate) fn result_fields(schema: &Schema, origins: &[Option<Origin>]) -> Arc<
         .collect()
 }
 
-/// The one column of `SHOW` and `EXPLAIN`.
+/// The one column of `SHOW`.
 pub(crate) fn text_field(name: &str) -> Arc<[Field]> {
     Arc::new([Field { name: name.to_owned(), type_oid: oid::TEXT, type_len: -1, typmod: -1, table_oid: 0, column: 0 }])
 }
@@ -462,41 +464,24 @@ pub(crate) fn prepare_within(
                 let word = if query_plan { "query" } else { "estimate" };
                 return Err(SqlError::syntax(format!("syntax error at or near \"{word}\"")));
             }
-            if format.is_some() {
-                return Err(SqlError::unsupported("EXPLAIN formats other than text are not supported"));
-            }
-            let mut analyze = analyze;
-            let mut show = Shown { verbose, costs: true };
-            for option in options.into_iter().flatten() {
-                let value = option.arg.as_ref().map(|value| value.to_string().to_ascii_lowercase());
-                let on = !matches!(value.as_deref(), Some("off" | "false" | "0"));
-                match option.name.value.to_ascii_lowercase().as_str() {
-                    "analyze" => analyze = on,
-                    "verbose" => show.verbose = on,
-                    "costs" => show.costs = on,
-                    "format" => {
-                        let format = option.arg.as_ref().map(ToString::to_string).unwrap_or_default();
-                        if !format.trim_matches('\'').eq_ignore_ascii_case("text") {
-                            return Err(SqlError::unsupported("EXPLAIN formats other than text are not supported"));
-                        }
-                    }
-                    "buffers" | "timing" | "summary" | "settings" | "wal" => {}
-                    other => {
-                        return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\"")));
-                    }
-                }
-            }
-            let inner = prepare(names, Some(*statement), &text, declared, catalog_version)?;
+            let how = Options::new(analyze, verbose, format.is_some(), options.as_deref().unwrap_or(&[]), &text)?;
+            let begun = Instant::now();
+            let inner = prepare(names, Some(explained(*statement, how)?), &text, declared, catalog_version)?;
+            let planned = begun.elapsed();
             // What EXECUTE names is looked for when it is run.
-            let is_execute =
-                matches!(&inner.kind, Kind::Utility(statement) if matches!(**statement, Statement::Execute { .. }));
-            if !is_execute && !matches!(inner.kind, Kind::Query(_) | Kind::Write(_)) {
+            let is_shown = match &inner.kind {
+                Kind::Query(_) | Kind::Write(_) => true,
+                Kind::Call(_) => !how.analyze,
+                Kind::Utility(statement) => matches!(**statement, Statement::Execute { .. }),
+                _ => false,
+            };
+            if !is_shown {
                 return Err(SqlError::unsupported("EXPLAIN of this statement is not supported"));
             }
             prepared.param_oids = Arc::clone(&inner.param_oids);
-            prepared.fields = Some(text_field("QUERY PLAN"));
+            prepared.fields = Some(Arc::new([how.format.field()]));
             prepared.needs = inner.needs.clone();
-            prepared.kind = Kind::Explain { analyze, show, inner: Arc::new(inner) };
+            prepared.kind = Kind::Explain { how, planned, inner: Arc::new(inner) };
         }
         other => {
             prepared.fields = crate::command::utility::fields(&other);
@@ -505,6 +490,27 @@ pub(crate) fn prepare_within(
     }
     prepared.bytes = plans::bytes_of(&prepared);
     Ok(prepared)
+}
+
+/// What is planned of a statement that EXPLAIN is of: of one that makes something of a query, that query.
+///
+/// # Errors
+/// `0A000`: making a table is not measured.
+fn explained(mut statement: Statement, how: Options) -> Result<Statement, SqlError> {
+    crate::parse::temporary::made_by_select(&mut statement);
+    match statement {
+        Statement::CreateTable(mut table) if table.query.is_some() => match table.query.take() {
+            Some(query) if !how.analyze => Ok(Statement::Query(query)),
+            _ => Err(SqlError::unsupported("EXPLAIN ANALYZE of CREATE TABLE AS is not supported")),
+        },
+        Statement::Declare { mut stmts } => {
+            match stmts.pop().filter(|_| stmts.is_empty()).and_then(|declare| declare.for_query) {
+                Some(query) => Ok(Statement::Query(query)),
+                None => Err(SqlError::unsupported("EXPLAIN of this statement is not supported")),
+            }
+        }
+        other => Ok(other),
+    }
 }
 
 pub(crate) fn query_kind(names: &Names<'_>, plan: QueryPlan, direct_lock: Option<DirectLock>) -> Box<Query> {

@@ -48,6 +48,7 @@ use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Around, Op, WritePlan};
 use crate::exec::compute::aside;
 use crate::exec::context::{Beside, StatementContext, StopFlag};
+use crate::exec::direct::Touched;
 use crate::exec::planners::plan_apart;
 use crate::exec::wait::guarded;
 use crate::exec::weight;
@@ -1821,7 +1822,8 @@ impl Session {
                 };
                 if let Some(select) = &query.direct
                     && !query.plan.leaves_out(values)
-                    && let Some((chunk, view)) = self.select_directly(select, values, formats, max_rows)?
+                    && let Some((chunk, view)) =
+                        self.select_directly(select, values, formats, max_rows, &mut Touched::default())?
                 {
                     query.plan.counts.run(RunBy::Direct);
                     if self.db.settings.planning.canary {
@@ -1835,11 +1837,9 @@ impl Session {
             }
             Kind::Write(plan) => Box::pin(self.write(prepared, plan, values, formats, autocommit)).await,
             Kind::Call(call) => self.run_call(call, values, formats, autocommit).await,
-            Kind::Explain { analyze, show, inner } => {
-                self.note_undo(*analyze)?;
-                let lines = Box::pin(self.explain(inner, values, *analyze, *show)).await?;
-                // Names of hidden columns begin with a zero byte, which is no text.
-                let lines: Vec<String> = lines.into_iter().map(|line| line.replace('\0', "$")).collect();
+            Kind::Explain { how, planned, inner } => {
+                self.note_undo(how.analyze)?;
+                let lines = Box::pin(self.explain(inner, values, *how, *planned)).await?;
                 let chunk = text_rows(&lines);
                 self.statement_done(autocommit).await?;
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));

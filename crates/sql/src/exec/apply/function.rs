@@ -138,6 +138,11 @@ impl ScalarUDFImpl for SubPlanFunction {
     }
 }
 
+/// The id of the subquery whose function this is.
+pub(crate) fn subplan_id(function: &ScalarUDF) -> Option<usize> {
+    function.inner().downcast_ref::<SubPlanFunction>().map(|function| function.of.id)
+}
+
 /// The subquery that `expr` is a call of.
 pub(super) fn called(expr: &Expr) -> Option<&Arc<SubPlan>> {
     let Expr::ScalarFunction(ScalarFunction { func, .. }) = expr else { return None };

@@ -116,6 +116,11 @@ impl LateralExec {
     }
 }
 
+/// The id of the subquery that is run for each row of an operator's input, if it is one that does so, and whether rows without any are kept.
+pub(crate) fn lateral_of(plan: &Arc<dyn ExecutionPlan>) -> Option<(usize, bool)> {
+    plan.downcast_ref::<LateralExec>().map(|lateral| (lateral.ready.id(), lateral.left))
+}
+
 impl DisplayAs for LateralExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let kind = if self.left { "Left" } else { "Inner" };

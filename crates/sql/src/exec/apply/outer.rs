@@ -83,6 +83,11 @@ impl ScalarUDFImpl for OuterValue {
     }
 }
 
+/// The name of the outer column that a function reads.
+pub(crate) fn outer_name(function: &ScalarUDF) -> Option<&str> {
+    function.inner().downcast_ref::<OuterValue>().map(|value| value.field.name().as_str())
+}
+
 fn placeholder(id: usize, index: usize, field: FieldRef) -> Expr {
     Expr::Placeholder(Placeholder::new_with_field(format!("$outer{id}.{index}"), Some(field)))
 }

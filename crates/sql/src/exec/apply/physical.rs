@@ -8,12 +8,12 @@ use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 
 use super::function::{SubPlan, called, has_calls, map_calls, walk};
 use super::outer::{OuterCell, to_readers};
 use super::run::{Current, Ready};
-use crate::plan::estimate::shown::Shown;
 
 /// The subqueries of one physical plan.
 #[derive(Clone, Debug, Default)]
@@ -39,15 +39,17 @@ impl Run {
         }
     }
 
-    /// Their plans, for EXPLAIN.
-    pub(crate) fn shown(&self, shown: Shown) -> Vec<String> {
-        let mut lines = Vec::new();
-        for ready in &self.all {
-            lines.push(format!("SubPlan {}", ready.id()));
-            let plan = shown.lines(&ready.plan(), false);
-            lines.extend(plan.into_iter().map(|line| format!("  ->  {line}")));
-        }
-        lines
+    /// Their plans, by their ids, for EXPLAIN.
+    pub(crate) fn plans(&self) -> Vec<(usize, Arc<dyn ExecutionPlan>)> {
+        self.all.iter().map(|ready| (ready.id(), ready.plan())).collect()
+    }
+
+    /// Measures them from here on.
+    ///
+    /// # Errors
+    /// See [`crate::exec::measured`].
+    pub(crate) fn measure(&self, timed: bool) -> Result<()> {
+        self.all.iter().try_for_each(|ready| ready.measure(timed))
     }
 }
 

@@ -27,6 +27,7 @@ use super::memo::Memo;
 use super::outer::OuterCell;
 use crate::exec::bridge;
 use crate::exec::context::StatementContext;
+use crate::exec::measured;
 use crate::exec::wait::out_of_time;
 use crate::wire::SqlError;
 
@@ -103,6 +104,13 @@ impl Ready {
     }
     pub(super) fn plan(&self) -> Arc<dyn ExecutionPlan> {
         Arc::clone(&self.state.lock().plan)
+    }
+
+    /// Measures its plan from here on.
+    pub(super) fn measure(&self, timed: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        state.plan = measured::measure(&state.plan, timed)?;
+        Ok(())
     }
 
     /// Forgets all of an execution.

@@ -158,7 +158,8 @@ mod tests {
         let select = query.direct.as_ref().expect("direct");
         let mut rows = async |of: i32, compared_as: i32| {
             let given = [ScalarValue::Int32(Some(of))];
-            let (chunk, view) = session.select_directly(select, &given, &[], 0)?.expect("few rows");
+            let (chunk, view) =
+                session.select_directly(select, &given, &[], 0, &mut Default::default())?.expect("few rows");
             let values = [ScalarValue::Int32(Some(compared_as))];
             session.compare_with_plan((&prepared, query, select), &values, &[], view, &chunk)
         };

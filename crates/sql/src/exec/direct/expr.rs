@@ -6,8 +6,8 @@
 //! that it reads and the parameters as constants. What needs more than the row (a subquery) is
 //! not taken.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -28,6 +28,7 @@ use crate::exec::bridge;
 use crate::pg::arrow::scalar_of_datum;
 use crate::pg::errors;
 use crate::pg::types;
+use crate::plan::explain::words::{self, Words};
 use crate::plan::params::placeholder_index;
 use crate::wire::SqlError;
 
@@ -152,12 +153,6 @@ impl<'a> Row<'a> {
     }
 }
 
-impl fmt::Display for RowExpr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text(&|at| format!("#{at}")))
-    }
-}
-
 impl RowExpr {
     /// The expression over a row of `table`, whose schema is `schema`; `None` if it is not
     /// one that needs the row only.
@@ -273,40 +268,62 @@ impl RowExpr {
         Some(Self::Call(Box::new(Call { args, function, arg_fields, return_field })))
     }
 
-    /// As EXPLAIN shows it: columns by the names that `table` has for them.
-    pub(crate) fn shown(&self, table: &Table) -> String {
-        let column = |at: usize| match table.columns.get(at) {
-            Some(column) => column.name.clone(),
-            None => format!("#{at}"),
-        };
-        self.text(&column)
-    }
-
-    fn text(&self, column: &dyn Fn(usize) -> String) -> String {
-        let of = |expr: &Self| expr.text(column);
+    /// As EXPLAIN shows it, in SQL's words, with these names of columns.
+    pub(crate) fn words(&self, column: &dyn Fn(usize) -> String) -> String {
+        let of = |expr: &Self| expr.words(column);
+        let all = |exprs: &[Self]| exprs.iter().map(of).collect::<Vec<_>>();
         match self {
             Self::Column(at) => column(*at),
             Self::Param(at) => format!("${}", at + 1),
-            Self::Literal(value) => value.to_string(),
+            Self::Literal(value) => words::constant(value),
             Self::Cast(inner, _) => of(inner),
             Self::Negative(inner) => format!("(- {})", of(inner)),
             Self::Arithmetic(op, left, right) => format!("({} {} {})", of(left), op.sign(), of(right)),
             Self::Decimal(op, left, right, _) => format!("({} {} {})", of(left), op.sign(), of(right)),
-            Self::Call(call) => {
-                let args: Vec<String> = call.args.iter().map(of).collect();
-                format!("{}({})", call.function.name(), args.join(", "))
-            }
-            Self::Compare(op, left, right) => format!("({} {op} {})", of(left), of(right)),
-            Self::And(left, right) | Self::Both(left, right) => format!("({} AND {})", of(left), of(right)),
-            Self::Or(left, right) => format!("({} OR {})", of(left), of(right)),
+            Self::Call(call) => words::called(call.function.name(), all(&call.args)),
+            Self::Compare(op, left, right) => format!("({} {} {})", of(left), words::sign(*op), of(right)),
+            Self::And(..) | Self::Both(..) => format!("({})", self.conjuncts(column).join(" AND ")),
+            Self::Or(left, right) => format!("({})", Self::disjuncts(left, right, column).join(" OR ")),
             Self::Not(inner) => format!("(NOT {})", of(inner)),
             Self::IsNull(inner) => format!("({} IS NULL)", of(inner)),
             Self::IsNotNull(inner) => format!("({} IS NOT NULL)", of(inner)),
             Self::InList(value, list, negated) => {
-                format!("({} {}IN ({} values))", of(value), if *negated { "NOT " } else { "" }, list.len())
+                let how = if *negated { "<> ALL" } else { "= ANY" };
+                format!("({} {how} (ARRAY[{}]))", of(value), all(list).join(", "))
             }
-            Self::Case(..) => "CASE".to_owned(),
-            Self::Planned(planned) => planned.expr.to_string(),
+            Self::Case(branches, otherwise) => {
+                let branches = branches.iter().map(|(when, then)| format!(" WHEN {} THEN {}", of(when), of(then)));
+                format!("CASE{} ELSE {} END", branches.collect::<String>(), of(otherwise))
+            }
+            Self::Planned(planned) => {
+                let columns = planned.columns.iter().map(|at| column(*at));
+                let params = planned.params.iter().map(|(at, _)| format!("${}", at + 1));
+                let columns: Vec<String> = columns.chain(params).collect();
+                Words { columns: &columns, subplans: &RefCell::default() }.of(&planned.expr)
+            }
+        }
+    }
+
+    fn disjuncts(left: &Self, right: &Self, column: &dyn Fn(usize) -> String) -> Vec<String> {
+        let mut all = Vec::new();
+        for side in [left, right] {
+            match side {
+                Self::Or(left, right) => all.extend(Self::disjuncts(left, right, column)),
+                other => all.push(other.words(column)),
+            }
+        }
+        all
+    }
+
+    /// The conditions that it is, if it is several that all have to hold.
+    pub(crate) fn conjuncts(&self, column: &dyn Fn(usize) -> String) -> Vec<String> {
+        match self {
+            Self::And(left, right) | Self::Both(left, right) => {
+                let mut all = left.conjuncts(column);
+                all.extend(right.conjuncts(column));
+                all
+            }
+            other => vec![other.words(column)],
         }
     }
 

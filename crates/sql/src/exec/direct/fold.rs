@@ -23,6 +23,7 @@ use super::expr::{Input, Row, RowExpr, Values};
 use super::parts::{Grouping, Parts, unaliased};
 use crate::pg::arrow::ColumnBuilder;
 use crate::pg::errors;
+use crate::plan::explain::words::{function_name, ordered};
 use crate::plan::zeroes;
 use crate::wire::SqlError;
 
@@ -155,14 +156,10 @@ impl Groups {
         Some(Self { keys, columns, aggregates, first: false })
     }
 
-    /// What EXPLAIN shows.
-    pub(super) fn describe(&self) -> String {
-        let names: Vec<&str> = self.aggregates.iter().map(|aggregate| aggregate.function.fun().name()).collect();
-        match (names.is_empty(), self.keys.len()) {
-            (true, _) => "Direct Distinct".to_owned(),
-            (false, 0) => format!("Direct Aggregate: {}", names.join(", ")),
-            (false, keys) => format!("Direct Aggregate: {} by {keys} keys", names.join(", ")),
-        }
+    /// What each column of the groups is, for EXPLAIN: keys, then aggregates.
+    pub(super) fn words(&self, column: &dyn Fn(usize) -> String) -> (Vec<String>, Vec<String>) {
+        let keys = self.keys.iter().map(|key| key.words(column)).collect();
+        (keys, self.aggregates.iter().map(|aggregate| aggregate.words(column)).collect())
     }
 
     /// Whether a row decides nothing where the first decides.
@@ -233,6 +230,14 @@ fn alike<K: std::hash::Hash + Eq>(keys: impl Iterator<Item = K>) -> Vec<Vec<usiz
 }
 
 impl Aggregate {
+    fn words(&self, column: &dyn Fn(usize) -> String) -> String {
+        let name = function_name(self.function.fun().name());
+        let args: Vec<String> = self.args.iter().map(|(arg, _)| arg.words(column)).collect();
+        let is_star = name == "count" && self.args.iter().all(|(arg, _)| matches!(arg, RowExpr::Literal(_)));
+        let distinct = if self.function.is_distinct() { "DISTINCT " } else { "" };
+        if is_star { format!("{name}(*)") } else { format!("{name}({distinct}{})", args.join(", ")) }
+    }
+
     fn new(parts: &Parts<'_>, expr: &Expr) -> Option<Self> {
         let Expr::AggregateFunction(call) = unaliased(expr) else { return None };
         let params = &call.params;
@@ -276,6 +281,11 @@ impl Aggregate {
 }
 
 impl Distinct {
+    /// What rows are told apart by, for EXPLAIN.
+    pub(super) fn words(&self, column: &dyn Fn(usize) -> String) -> Vec<String> {
+        self.0.iter().map(|at| column(*at)).collect()
+    }
+
     /// That of `parts`, if it is by columns, and by nothing else: then each row of the result is a row of the
     /// table. What is over the groups, `parts` has over these rows afterwards.
     pub(super) fn take(parts: &mut Parts<'_>) -> Option<Self> {
@@ -322,6 +332,11 @@ impl Sort {
 
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// Its keys, for EXPLAIN.
+    pub(super) fn words(&self, column: &dyn Fn(usize) -> String) -> Vec<String> {
+        self.keys.iter().map(|(key, _, options)| ordered(key.words(column), *options)).collect()
     }
 
     /// The numbers of rows in their order.

@@ -27,5 +27,5 @@ mod select;
 pub(crate) use expr::{Input, Row, RowExpr, Values};
 pub(crate) use output::Output;
 pub(crate) use parts::Parts;
-pub(crate) use rows::{Located, ROWS_MAX, Rows};
+pub(crate) use rows::{Located, ROWS_MAX, Rows, Touched};
 pub(crate) use select::DirectSelect;

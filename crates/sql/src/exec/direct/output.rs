@@ -30,6 +30,11 @@ enum Sent {
 }
 
 impl Output {
+    /// Its columns, for EXPLAIN.
+    pub(super) fn words(&self, column: &dyn Fn(usize) -> String) -> Vec<String> {
+        self.0.iter().map(|(expr, _)| expr.words(column)).collect()
+    }
+
     /// The list over rows of `table`, whose schema is `schema`, as columns `fields`; `None` if it
     /// needs more than the row.
     pub(crate) fn new(exprs: &[Expr], fields: &Fields, table: &Table, schema: &DFSchema) -> Option<Self> {

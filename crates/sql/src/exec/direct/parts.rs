@@ -15,7 +15,7 @@ use crate::exec::apply;
 use crate::pg::functions::numeric;
 use crate::plan::access::{AccessPath, KeyValues, Probe, ProbeKind, probe_column, probes};
 use crate::plan::estimate::TableEstimate;
-use crate::plan::planner::{engine_table, estimate_of};
+use crate::plan::planner::{alias_of, engine_table, estimate_of};
 
 /// See the module's head. Expressions are over the table's columns.
 pub(crate) struct Parts<'p> {
@@ -27,6 +27,8 @@ pub(crate) struct Parts<'p> {
     pub fetch: Option<usize>,
     pub filter: Option<Cow<'p, Expr>>,
     pub table: Arc<Table>,
+    /// What the statement calls it, if that is another name.
+    pub alias: Option<Arc<str>>,
     estimate: Option<Arc<TableEstimate>>,
     pub schema: DFSchema,
     /// The scan is that of the rows to be written.
@@ -145,13 +147,14 @@ impl<'p> Parts<'p> {
                         return None;
                     }
                     let (table, target) = engine_table(&scan.source)?;
-                    let estimate = estimate_of(&scan.source);
+                    let (estimate, alias) = (estimate_of(&scan.source), alias_of(&scan.source));
                     let schema = scan.source.schema();
                     let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), schema.as_ref()).ok()?;
                     let (skip, fetch) = limit.unwrap_or((0, None));
                     let output =
                         output.unwrap_or_else(|| plan.schema().columns().into_iter().map(Expr::Column).collect());
-                    let mut parts = Self { output, sort, group, skip, fetch, filter, table, estimate, schema, target };
+                    let mut parts =
+                        Self { output, sort, group, skip, fetch, filter, table, alias, estimate, schema, target };
                     if is_aliased {
                         parts.unqualify()?;
                     }

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use datafusion::arrow::datatypes::Fields;
 use datafusion::common::{Result as DfResult, ScalarValue};
 use resurgam_engine::{KeyRange, RawRow, ReadView, RowBatch, RowBuf, Table};
 
@@ -16,7 +17,12 @@ use super::parts::Parts;
 use crate::exec::bridge;
 use crate::exec::context::StopFlag;
 use crate::pg::errors;
+use crate::pg::functions::quote_ident;
+use crate::pg::types;
 use crate::plan::access::{self, AccessPath, PointKey};
+use crate::plan::estimate::PART_UNKNOWN;
+use crate::plan::explain::convert::{all_of, scan_node};
+use crate::plan::explain::{Look, Node, cost};
 use crate::wire::SqlError;
 
 /// Rows of a result, and rows read for it, beyond which planned operators do it.
@@ -38,7 +44,17 @@ pub(crate) struct Rows {
     residual: Option<RowExpr>,
     /// What is left of it for rows in exact ranges.
     in_ranges: Option<RowExpr>,
+    /// What the statement calls the table, if that is another name.
+    alias: Option<Arc<str>>,
     long: AtomicU32,
+}
+
+/// What a run has looked at, for EXPLAIN ANALYZE.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Touched {
+    pub read: usize,
+    /// Of these, the rows that satisfy the condition.
+    pub kept: usize,
 }
 
 /// Which rows, for one execution.
@@ -79,6 +95,7 @@ impl Rows {
             filter: parts.whole_filter()?,
             residual: if path.is_one() { parts.residual(path)? } else { None },
             in_ranges: parts.residual_in_ranges(path)?,
+            alias: parts.alias.clone(),
             long: AtomicU32::new(0),
         })
     }
@@ -90,15 +107,39 @@ impl Rows {
             && self.path.equal.iter().all(|values| values.single().is_some_and(RowExpr::is_given))
     }
 
-    /// What EXPLAIN shows.
-    pub(crate) fn describe(&self) -> Vec<String> {
-        let mut line = String::from("Direct ");
-        // Writing to a string does not fail.
-        let _ = self.path.describe(&self.table, &mut line);
-        let mut lines = vec![line];
+    /// What a column is called.
+    pub(crate) fn column(&self, at: usize) -> String {
+        match self.table.columns.get(at) {
+            Some(column) if column.is_hidden() => bridge::key_name(&self.table, at),
+            Some(column) => quote_ident(&column.name),
+            None => format!("#{at}"),
+        }
+    }
+
+    /// As EXPLAIN shows them, with what was counted of a run.
+    pub(crate) fn node(&self, look: &Look<'_>, touched: Option<Touched>) -> Node {
+        let column = |at: usize| self.column(at);
+        let table = &self.table;
+        let conditions = self.path.conditions(table, "", |value| value.words(&column));
+        let mut node = scan_node(table, self.alias.as_deref().unwrap_or(&table.name), &self.path);
+        node.condition("Index Cond", all_of(&conditions));
         let filter = if self.path.is_one() { &self.residual } else { &self.filter };
-        lines.extend(filter.iter().map(|filter| format!("  Filter: {}", filter.shown(&self.table))));
-        lines
+        let mut terms = filter.as_ref().map(|filter| filter.conjuncts(&column)).unwrap_or_default();
+        terms.retain(|term| !conditions.contains(term));
+        let known = look.estimate(table);
+        node.estimate = known.map(|known| {
+            let fields = table.columns.iter().map(|column| types::arrow_field(&column.name, &column.ty, true));
+            let width = cost::width(&fields.collect::<Fields>());
+            let read = if self.path.is_one() { 1.0 } else { known.rows() * self.path.part(&known) };
+            let scan = cost::scan(read, self.path.index.is_some(), width);
+            if terms.is_empty() { scan } else { cost::passed(scan, read * PART_UNKNOWN, width) }
+        });
+        let is_filtered = !terms.is_empty();
+        node.condition("Filter", all_of(&terms));
+        if let (Some(touched), true) = (touched, is_filtered) {
+            node.removed("Rows Removed by Filter", touched.read.saturating_sub(touched.kept) as f64);
+        }
+        node
     }
 
     /// Which rows these values find; `None`: left to planned operators.
@@ -155,7 +196,7 @@ impl Rows {
 
     /// Calls `each` with the rows of `ranges` that satisfy the condition, until it breaks off (with
     /// false: there are too many). Whether that was all of them that are wanted; if not, planned
-    /// operators have to begin anew. `want`: about how many are.
+    /// operators have to begin anew. `want`: about how many are. What it looks at is added to `touched`.
     pub(crate) fn each(
         &self,
         view: &ReadView,
@@ -163,6 +204,7 @@ impl Rows {
         params: &[ScalarValue],
         stop: &StopFlag,
         want: Option<usize>,
+        touched: &mut Touched,
         mut each: impl FnMut(RawRow<'_>) -> Result<ControlFlow<bool>, SqlError>,
     ) -> Result<bool, SqlError> {
         let filter = if ranges.are_exact { &self.in_ranges } else { &self.filter };
@@ -184,9 +226,12 @@ impl Rows {
                 want = (want * 2).min(ROWS_MAX);
                 for at in 0..rows.len() {
                     let row = rows.row(at);
-                    if self.holds(filter, row, params, view)?
-                        && let ControlFlow::Break(enough) = each(row)?
-                    {
+                    touched.read += 1;
+                    if !self.holds(filter, row, params, view)? {
+                        continue;
+                    }
+                    touched.kept += 1;
+                    if let ControlFlow::Break(enough) = each(row)? {
                         self.note(enough);
                         return Ok(enough);
                     }

@@ -13,10 +13,12 @@ use super::expr::{Input, Row, Values};
 use super::fold::{Distinct, Groups, Sort};
 use super::output::Output;
 use super::parts::Parts;
-use super::rows::{Located, ROWS_MAX, Rows};
+use super::rows::{Located, ROWS_MAX, Rows, Touched};
 use crate::exec::context::StopFlag;
 use crate::pg::encode::TextStyle;
 use crate::plan::access::AccessPath;
+use crate::plan::explain::node::{Actual, Property, Value};
+use crate::plan::explain::{Look, Node, Options, cost};
 use crate::plan::planner::QueryPlan;
 use crate::plan::planning::Planning;
 use crate::session::Session;
@@ -127,27 +129,84 @@ impl DirectSelect {
         !self.rows.path.is_one()
     }
 
-    /// What EXPLAIN shows.
-    pub(crate) fn describe(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        if self.sort.as_ref().is_some_and(|sort| !sort.is_empty()) {
-            lines.push("Direct Sort".to_owned());
+    /// As EXPLAIN shows it. `done`: what was counted of a run, the rows that it gave, and the milliseconds that all of it took.
+    pub(crate) fn node(&self, how: Options, look: &Look<'_>, done: Option<(Touched, usize, Option<f64>)>) -> Node {
+        let column = |at: usize| self.rows.column(at);
+        let actual = |rows: usize| {
+            done.map(|(.., time)| Actual { time: time.map(|time| (time, time)), rows: rows as f64, loops: 1 })
+        };
+        let (kept, given) = done.map_or((0, 0), |(touched, given, _)| (touched.kept, given));
+        let mut node = self.rows.node(look, done.map(|(touched, ..)| touched));
+        node.actual = actual(kept);
+        let grouped = self.groups.as_ref().map(|groups| groups.words(&column));
+        let over_groups = |at: usize| {
+            let (keys, aggregates) = grouped.as_ref()?;
+            keys.iter().chain(aggregates).nth(at).cloned()
+        };
+        let above = |at: usize| over_groups(at).unwrap_or_else(|| column(at));
+        // Those that are skipped come out of what is below the limit.
+        let before_limit = given + if given > 0 { self.skip } else { 0 };
+        if let Some((keys, _)) = &grouped {
+            node = match (keys.is_empty(), self.groups.as_ref().is_some_and(|groups| groups.first)) {
+                (true, true) => aggregate(Node::over("Limit", [node.clone()]), &node, 1.0, "Plain"),
+                (true, false) => aggregate(node.clone(), &node, 1.0, "Plain"),
+                (false, _) => {
+                    let rows = node.estimate.map_or(1.0, |estimate| (estimate.rows / 10.0).max(1.0));
+                    let mut over = aggregate(node.clone(), &node, rows, "Hashed");
+                    over.list("Group Key", keys.clone());
+                    over
+                }
+            };
+            if let [limit] = node.inputs.as_mut_slice()
+                && limit.kind == "Limit"
+            {
+                limit.actual = actual(kept);
+                limit.estimate = limit.inputs.first().and_then(|input| input.estimate);
+                limit.estimate = limit.estimate.map(|estimate| cost::limited(estimate, 0.0, Some(1.0)));
+            }
+            node.actual = actual(before_limit);
         }
-        if self.distinct.is_some() {
-            lines.push("Direct Distinct".to_owned());
+        if let Some(distinct) = &self.distinct {
+            let rows = node.estimate.map_or(1.0, |estimate| (estimate.rows / 10.0).max(1.0));
+            let mut over = aggregate(node.clone(), &node, rows, "Hashed");
+            over.list("Group Key", distinct.words(&column));
+            over.actual = actual(before_limit);
+            node = over;
         }
-        if let Some(groups) = &self.groups {
-            lines.push(groups.describe());
+        if let Some(sort) = self.sort.as_ref().filter(|sort| !sort.is_empty()) {
+            let below = node.estimate;
+            let rows = node.actual;
+            let mut over = Node::over("Sort", [node]);
+            over.list("Sort Key", sort.words(&above));
+            over.estimate =
+                below.map(|below| cost::held(below, cost::comparisons(below.rows), below.rows, below.width));
+            over.actual = rows;
+            node = over;
         }
-        let above = lines.len();
-        let rows = self.rows.describe();
-        lines.extend(rows.into_iter().map(|line| if above > 0 { format!("  {line}") } else { line }));
         if self.skip > 0 || self.fetch.is_some() {
-            let fetch = self.fetch.map_or_else(|| "all".to_owned(), |rows| rows.to_string());
-            lines.push(format!("  Limit: {fetch}, Offset: {}", self.skip));
+            let below = node.estimate;
+            let mut over = Node::over("Limit", [node]);
+            let fetch = self.fetch.map(|fetch| fetch as f64);
+            over.estimate = below.map(|below| cost::limited(below, self.skip as f64, fetch));
+            over.actual = actual(given);
+            node = over;
         }
-        lines
+        if how.verbose {
+            node.properties.insert(0, Property::Pair("Output", Value::List(self.output.words(&above))));
+        }
+        node
     }
+}
+
+/// Groups of the rows of `input`; `counted` says how many there are expected to be.
+fn aggregate(input: Node, counted: &Node, rows: f64, strategy: &'static str) -> Node {
+    let below = counted.estimate;
+    let mut over = Node::over("Aggregate", [input]);
+    over.name = if strategy == "Plain" { "Aggregate" } else { "HashAggregate" }.to_owned();
+    over.strategy = Some(strategy);
+    over.partial = Some("Simple");
+    over.estimate = below.map(|below| cost::held(below, 1.0, rows, below.width));
+    over
 }
 
 impl Session {
@@ -182,13 +241,14 @@ impl Session {
         Ok(Some((chunk, view)))
     }
 
-    /// The rows of a SELECT; and the view that they are of; `None`: left to planned operators.
+    /// The rows of a SELECT; and the view that they are of; `None`: left to planned operators. What it looks at is counted.
     pub(crate) fn select_directly(
         &mut self,
         select: &DirectSelect,
         params: &[ScalarValue],
         formats: &[Format],
         max_rows: usize,
+        touched: &mut Touched,
     ) -> Result<Option<(RowChunk, ReadView)>, SqlError> {
         if !select.output.accepts(formats) {
             return Ok(None); // told by the encoder of planned rows
@@ -203,7 +263,7 @@ impl Session {
         let wanted = select.fetch.unwrap_or(usize::MAX);
         let table = &select.rows.table;
         if select.groups.is_some() || select.distinct.is_some() || select.sort.is_some() {
-            let Some(rows) = select.gather(located, &view, params, &stop)? else { return Ok(None) };
+            let Some(rows) = select.gather(located, &view, params, &stop, touched)? else { return Ok(None) };
             let is_whole = select.fold(&rows, &view, params, formats, &style, &mut chunk)?;
             return Ok((is_whole && (max_rows == 0 || chunk.len() < max_rows)).then_some((chunk, view)));
         }
@@ -213,6 +273,7 @@ impl Session {
                 if wanted > 0 && select.skip == 0 && select.rows.one(&view, &key, params, &mut row)? {
                     let row = Row { table, values: Values::Stored(row.raw()), view: &view };
                     select.output.append(Input { params, row: Some(row) }, formats, &style, &mut chunk)?;
+                    *touched = Touched { read: 1, kept: 1 };
                 }
                 return Ok(Some((chunk, view)));
             }
@@ -221,7 +282,7 @@ impl Session {
         };
         let mut skip = select.skip;
         let about = select.fetch.map(|rows| rows.saturating_add(skip));
-        let all = select.rows.each(&view, ranges, params, &stop, about, |raw| {
+        let all = select.rows.each(&view, ranges, params, &stop, about, touched, |raw| {
             if skip > 0 {
                 skip -= 1;
                 return Ok(ControlFlow::Continue(()));
@@ -252,6 +313,7 @@ impl DirectSelect {
         view: &ReadView,
         params: &[ScalarValue],
         stop: &StopFlag,
+        touched: &mut Touched,
     ) -> Result<Option<RowBatch>, SqlError> {
         let mut found = RowBatch::default();
         let ranges = match located {
@@ -259,6 +321,7 @@ impl DirectSelect {
                 let mut row = RowBuf::default();
                 if self.rows.one(view, &key, params, &mut row)? {
                     found.add(row.raw());
+                    *touched = Touched { read: 1, kept: 1 };
                 }
                 return Ok(Some(found));
             }
@@ -266,7 +329,7 @@ impl DirectSelect {
         };
         let table = &self.rows.table;
         let first = self.groups.as_ref().is_some_and(|groups| groups.first);
-        let all = self.rows.each(view, ranges, params, stop, first.then_some(1), |raw| {
+        let all = self.rows.each(view, ranges, params, stop, first.then_some(1), touched, |raw| {
             let row = Row { table, values: Values::Stored(raw), view };
             if first && self.groups.as_ref().is_some_and(|groups| groups.passes_over(row)) {
                 return Ok(ControlFlow::Continue(()));

@@ -11,7 +11,6 @@
 //! 2. They are ascending (in the tree's bytes, so that the values of a column that descends go down) and disjoint.
 //! 3. Where [`AccessPath::is_one`], at most one row has the values.
 
-use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -23,6 +22,7 @@ use resurgam_engine::{ColumnOrder, Cursor, Datum, DatumRef, Direction, ErrorKind
 use super::probe::{Probe, ProbeKind};
 use crate::exec::any_of;
 use crate::exec::bridge::{self, KeyValue};
+use crate::pg::functions::quote_ident;
 use crate::plan::estimate::{PART_BETWEEN, PART_UNKNOWN, TableEstimate};
 
 /// Most ranges that a path has: as many as there can be parameters.
@@ -595,44 +595,51 @@ impl<V> AccessPath<V> {
     }
 }
 
-impl<V: fmt::Display> AccessPath<V> {
-    /// As EXPLAIN shows it.
-    pub(crate) fn describe(&self, table: &Table, f: &mut dyn fmt::Write) -> fmt::Result {
-        match self.index {
-            None if !self.is_bounded() => write!(f, "Seq Scan on {}", table.name)?,
-            None => write!(f, "Primary Key Scan on {}", table.name)?,
-            Some(i) => write!(f, "Index Scan using {} on {}", table.indexes[i].name, table.name)?,
-        }
-        if self.backward {
-            f.write_str(" backward")?;
-        }
+/// Values of a list that EXPLAIN shows.
+const SHOWN_MAX: usize = 100;
+
+impl<V> AccessPath<V> {
+    /// What bounds the rows that are read, in SQL's words. `prefix` stands before names of columns; `value` writes a value.
+    pub(crate) fn conditions(&self, table: &Table, prefix: &str, value: impl Fn(&V) -> String) -> Vec<String> {
         let key = self.key_columns(table);
-        let name = |i: usize| key.get(i).map_or_else(|| "?".to_owned(), |&c| bridge::key_name(table, c));
+        let name = |i: usize| {
+            key.get(i).map_or_else(
+                || "?".to_owned(),
+                // An expression has names of columns in it.
+                |&c| match table.columns[c].is_hidden() {
+                    true => bridge::key_name(table, c),
+                    false => format!("{prefix}{}", quote_ident(&table.columns[c].name)),
+                },
+            )
+        };
         let mut conditions: Vec<String> = Vec::new();
         for (i, values) in self.equal.iter().enumerate() {
-            match (values.single(), values) {
-                (Some(one), _) => conditions.push(format!("{} = {one}", name(i))),
-                (None, KeyValues::Each(many)) => conditions.push(format!("{} IN ({} values)", name(i), many.len())),
-                (None, KeyValues::Array(array)) => conditions.push(format!("{} = ANY ({array})", name(i))),
-            }
+            conditions.push(match (values.single(), values) {
+                (Some(one), _) => format!("({} = {})", name(i), value(one)),
+                (None, KeyValues::Each(many)) => {
+                    let mut shown: Vec<String> = many.iter().take(SHOWN_MAX).map(&value).collect();
+                    if many.len() > SHOWN_MAX {
+                        shown.push(format!("... {} values", many.len()));
+                    }
+                    format!("({} = ANY (ARRAY[{}]))", name(i), shown.join(", "))
+                }
+                (None, KeyValues::Array(array)) => format!("({} = ANY ({}))", name(i), value(array)),
+            });
         }
         let next = name(self.equal.len());
-        if let Some((value, inclusive)) = &self.low {
-            conditions.push(format!("{next} {} {value}", if *inclusive { ">=" } else { ">" }));
+        if let Some((low, inclusive)) = &self.low {
+            conditions.push(format!("({next} {} {})", if *inclusive { ">=" } else { ">" }, value(low)));
         }
-        if let Some((value, inclusive)) = &self.high {
-            conditions.push(format!("{next} {} {value}", if *inclusive { "<=" } else { "<" }));
+        if let Some((high, inclusive)) = &self.high {
+            conditions.push(format!("({next} {} {})", if *inclusive { "<=" } else { "<" }, value(high)));
         }
-        if let Some((value, is_pattern)) = &self.prefix {
-            conditions.push(format!("{next} {} {value}", if *is_pattern { "~~" } else { "^@" }));
+        if let Some((prefix, is_pattern)) = &self.prefix {
+            conditions.push(format!("({next} {} {})", if *is_pattern { "~~" } else { "^@" }, value(prefix)));
         }
         if self.not_null && !self.is_bounded_behind() {
-            conditions.push(format!("{next} IS NOT NULL"));
+            conditions.push(format!("({next} IS NOT NULL)"));
         }
-        if !conditions.is_empty() {
-            write!(f, ": {}", conditions.join(" AND "))?;
-        }
-        Ok(())
+        conditions
     }
 }
 

@@ -11,13 +11,11 @@
 //! | `written.rs` | Conditions as they are written, in logical and in physical expressions |
 //! | `logical.rs` | Rows of a logical plan, for the order of joins |
 //! | `physical.rs` | Rows of a physical plan |
-//! | `shown.rs` | Estimates as EXPLAIN shows them |
 //! | `sides.rs` | Which side of a join is held in memory |
 
 pub(crate) mod condition;
 pub(crate) mod logical;
 pub(crate) mod physical;
-pub(crate) mod shown;
 pub(crate) mod sides;
 pub(crate) mod table;
 pub(crate) mod written;

@@ -15,7 +15,7 @@ use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::condition::Condition;
-use super::table::Origin;
+use super::table::{Origin, TableEstimate};
 use super::written::{column_of, physical};
 use super::{ROWS_MAX, ROWS_UNKNOWN};
 use crate::exec::filter::ByteFilterExec;
@@ -45,27 +45,39 @@ impl Estimate {
     }
 }
 
+/// Where what is known of a scan's table is to be had.
+pub(crate) type Known<'a> = &'a dyn Fn(&ScanExec) -> Option<Arc<TableEstimate>>;
+
+/// From the scan itself, which was told when it was planned.
+fn told(scan: &ScanExec) -> Option<Arc<TableEstimate>> {
+    scan.estimate().cloned()
+}
+
 /// Rows of a plan; `None` if nothing is known of a table in it.
 pub(crate) fn of(plan: &Plan) -> Option<Estimate> {
     if let Some(scan) = plan.downcast_ref::<ScanExec>() {
-        return of_scan(scan);
+        return of_scan(scan, &told).map(|estimate| estimate.at_most(scan.fetch()));
     }
     let children = plan.children().into_iter().map(of).collect::<Option<Vec<Estimate>>>()?;
     Some(above(plan, children))
 }
 
 /// The same of an operator whose inputs are known.
-pub(crate) fn above(plan: &Plan, mut inputs: Vec<Estimate>) -> Estimate {
-    let out = match (inputs.pop(), inputs.pop()) {
+pub(super) fn above(plan: &Plan, inputs: Vec<Estimate>) -> Estimate {
+    without_limit(plan, inputs, &told).at_most(plan.fetch())
+}
+
+/// The same as far as no limit of its own ends it.
+pub(crate) fn without_limit(plan: &Plan, mut inputs: Vec<Estimate>, known: Known<'_>) -> Estimate {
+    match (inputs.pop(), inputs.pop()) {
         (None, _) => of_leaf(plan),
-        (Some(input), None) => over(plan, input),
+        (Some(input), None) => over(plan, input, known),
         (Some(right), Some(left)) if inputs.is_empty() && is_join(plan) => joined(plan, left, right),
         (Some(last), Some(before)) => {
             let rows: f64 = inputs.iter().chain([&last, &before]).map(|input| input.rows).sum();
             Estimate::unknown(plan, rows.min(ROWS_MAX))
         }
-    };
-    out.at_most(plan.fetch())
+    }
 }
 
 pub(super) fn is_join(plan: &Plan) -> bool {
@@ -85,22 +97,23 @@ fn of_leaf(plan: &Plan) -> Estimate {
     Estimate::unknown(plan, ROWS_UNKNOWN)
 }
 
-fn of_scan(scan: &ScanExec) -> Option<Estimate> {
-    let of = scan.estimate()?;
+/// What a scan reads, whatever its limit is.
+pub(crate) fn of_scan(scan: &ScanExec, known: Known<'_>) -> Option<Estimate> {
+    let of = &known(scan)?;
     let columns = (0..scan.schema().fields().len()).map(|at| {
         let column = scan.table_column(at)?;
         Some(Origin { of: Arc::clone(of), column })
     });
-    Some(Estimate { rows: scan.estimated_rows(of), columns: columns.collect() }.at_most(scan.fetch()))
+    Some(Estimate { rows: scan.estimated_rows(of), columns: columns.collect() })
 }
 
 /// An operator with one input.
-fn over(plan: &Plan, input: Estimate) -> Estimate {
+fn over(plan: &Plan, input: Estimate, known: Known<'_>) -> Estimate {
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        return filtered(input, filter);
+        return filtered(input, filter, known);
     }
     if let Some(bounded) = plan.downcast_ref::<ByteFilterExec>() {
-        return filtered(input, bounded.filter());
+        return filtered(input, bounded.filter(), known);
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let columns = projection.expr().iter().map(|projected| column_of(&projected.expr, &input.columns));
@@ -122,10 +135,10 @@ fn over(plan: &Plan, input: Estimate) -> Estimate {
     Estimate { rows: input.rows, columns }
 }
 
-fn filtered(input: Estimate, filter: &FilterExec) -> Estimate {
+fn filtered(input: Estimate, filter: &FilterExec, known: Known<'_>) -> Estimate {
     let part = physical(filter.predicate(), &input.columns).part();
     // What bounds a scan is a part of the predicate that stands above it.
-    let rows = match scan_of(filter.input()) {
+    let rows = match scan_of(filter.input(), known) {
         Some(scan) => (scan.rows() * part).min(input.rows),
         None => input.rows * part,
     };
@@ -137,10 +150,10 @@ fn filtered(input: Estimate, filter: &FilterExec) -> Estimate {
 }
 
 /// The table at the end of a chain of projections.
-fn scan_of(plan: &Plan) -> Option<&super::TableEstimate> {
+fn scan_of(plan: &Plan, known: Known<'_>) -> Option<Arc<TableEstimate>> {
     match plan.downcast_ref::<ScanExec>() {
-        Some(scan) => scan.estimate().filter(|_| scan.fetch().is_none()).map(Arc::as_ref),
-        None => scan_of(plan.downcast_ref::<ProjectionExec>()?.input()),
+        Some(scan) => known(scan).filter(|_| scan.fetch().is_none()),
+        None => scan_of(plan.downcast_ref::<ProjectionExec>()?.input(), known),
     }
 }
 
