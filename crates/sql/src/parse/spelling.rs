@@ -377,7 +377,10 @@ impl Rewritten {
             return is_named && (all == 1 && self.is_before(0, &["as"]) || behind_with);
         }
         let is_name = self.is_before(0, &["as", "into"]) || self.before(0) == Some(&Token::Period);
-        is_named && !is_name && self.begins_with(&["insert", "with", "explain"])
+        let behind_explain = self.before(0) == Some(&Token::RParen) || self.is_before(0, &["analyze", "verbose"]);
+        is_named
+            && !is_name
+            && (self.begins_with(&["insert", "with"]) || self.begins_with(&["explain"]) && behind_explain)
     }
 
     /// Whether the statement is BEGIN, START TRANSACTION, or SET … TRANSACTION.
@@ -417,6 +420,10 @@ mod tests {
                 "INSERT INTO t (a) TABLE u; INSERT INTO t TABLE u; INSERT INTO t SELECT a AS table FROM u",
                 "INSERT INTO t ( a ) SELECT * FROM u ; INSERT INTO t SELECT * FROM u ; \
                 INSERT INTO t SELECT a AS table FROM u",
+            ),
+            (
+                "EXPLAIN CREATE TABLE t AS SELECT 1; EXPLAIN (COSTS off) TABLE t",
+                "EXPLAIN CREATE TABLE t AS SELECT 1 ; EXPLAIN ( COSTS off ) SELECT * FROM t",
             ),
             ("SELECT a INTO TABLE t FROM u; TRUNCATE TABLE t", "SELECT a INTO TABLE t FROM u ; TRUNCATE TABLE t"),
             (
