@@ -63,7 +63,11 @@ jdbc_package() {
     echo "$jdbc_sha256  $cache/postgresql-$jdbc.jar" | sha256sum -c --quiet || { rm -f "$cache/postgresql-$jdbc.jar"; return 1; }
 }
 declare -A getting=()
-for what in python_packages node_packages jdbc_package; do
+needed=()
+[ -z "${wanted[asyncpg]:-}${wanted[psycopg]:-}${wanted[pgbouncer]:-}" ] || needed+=(python_packages)
+[ -z "${wanted[node]:-}" ] || needed+=(node_packages)
+[ -z "${wanted[jdbc]:-}" ] || needed+=(jdbc_package)
+for what in "${needed[@]}"; do
     "$what" >"$work/$what.log" 2>&1 &
     getting[$what]=$!
 done
@@ -131,7 +135,7 @@ run() { # name, command...: its lines; a program that ends without having said a
 }
 : >"$work/all"
 python=$cache/venv/bin/python
-if [ -n "${wanted[asyncpg]:-}${wanted[psycopg]:-}${wanted[pgbouncer]:-}" ]; then
+if [ -n "${getting[python_packages]:-}" ]; then
     has_python=
     wait "${getting[python_packages]}" && has_python=1
     for driver in asyncpg psycopg; do
