@@ -1,7 +1,7 @@
 //! Backups in a folder: which there are, whether one is sound, what it has of a page; and making one from the archive.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use resurgam_archive::{
     Backup, BackupPlan, BackupReport, BackupWriter, Remaking, StreamEntry, View, list_backups, remake, verify_backup,
@@ -15,6 +15,11 @@ use resurgam_xstore::{Access, Store};
 
 use crate::archive::{ArchiveFolder, archived_from, store_of};
 use crate::out::{indented, say};
+
+/// Pages that cannot be made and are named.
+const NAMED_MAX: usize = 20;
+/// Threads that make pages.
+const THREADS_MAX: usize = 8;
 
 /// Backups in a folder, opened for reading.
 pub struct BackupFolder {
@@ -198,13 +203,34 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
         log_from: Lsn::NONE,
         data_pages,
         version_pages,
+        // Another process may have the database's folder.
+        identity: Vec::new(),
     };
     let mut writer = BackupWriter::begin(store, &plan)?;
     let boot = boot::page(&identity.boot, Lsn(1))?;
-    let making = Remaking { maker: Arc::new(pages.maker()?), again: &|| pages.maker_again(), boot: &boot };
+    let named: Mutex<Vec<String>> = Mutex::default();
+    let making = Remaking {
+        maker: Arc::new(pages.maker()?),
+        again: &|| pages.maker_again(),
+        boot: &boot,
+        failed: &|page, error| {
+            let mut named = named.lock().unwrap_or_else(|e| e.into_inner());
+            if named.len() < NAMED_MAX {
+                named.push(format!("page {page} cannot be made and is not in the backup: {error}"));
+            }
+        },
+        threads: std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
+    };
     remake(making, &mut writer, &mut |_, _, _| Ok(()))?;
+    for line in named.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        say!(out, "{line}")?;
+    }
     let summary = writer.finish(end, vfs.wall_clock_us(), identity.encode())?;
-    say!(out, "backup {}: {} pages, {} bytes", summary.name, summary.images(), summary.bytes())
+    say!(out, "backup {}: {} pages, {} bytes", summary.name, summary.images(), summary.bytes())?;
+    if summary.damaged > 0 {
+        say!(out, "it lacks {} pages: older backups are kept for them", summary.damaged)?;
+    }
+    Ok(())
 }
 
 /// What the last checkpoint of the archive that has one says.

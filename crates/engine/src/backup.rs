@@ -18,10 +18,15 @@
 //! 3. Interrupted (an error, a cancel, a crash), it goes on the next time behind the last durable part, within a day. So neither an
 //!    image nor what is said of a segment reaches beyond the durable log: a crash takes back what is behind it.
 //!
-//! Memory: one part, and two segments.
+//! # From the archive
+//! Pages are made of the newest backup and the archive's records, by several threads, and put in order; such a backup goes on
+//! after an interruption as well, with segments as of the archive's end by then. A page that cannot be made is left out and counted, and an
+//! older backup is kept for it.
+//!
+//! Memory: one part, and two segments; from the archive one part, and four segments for each thread.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use resurgam_archive::{
@@ -43,6 +48,8 @@ const LOOK_SEGMENTS: u64 = 16;
 const LOOK: Duration = Duration::from_millis(100);
 /// Between two looks whether it is to be stopped, or whether the archive is where it must be.
 const STEP: Duration = Duration::from_millis(20);
+/// Threads that make the pages of a backup from the archive.
+const THREADS_MAX: usize = 4;
 /// Damaged pages that are named in the log.
 const NAMED_MAX: u64 = 20;
 
@@ -245,6 +252,8 @@ impl Database {
             log_from: Lsn::NONE,
             data_pages: 0,
             version_pages: None,
+            // This process alone has the data folder.
+            identity: self.identity().encode(),
         }
     }
 
@@ -469,20 +478,32 @@ impl Database {
             }
             Err(error) => return Err(error),
         };
-        let plan = BackupPlan { data_pages, version_pages, resume_since_us: i64::MAX, ..self.plan(true) };
+        // One that was interrupted needs what its segments lack, of the archive as it is now.
+        let plan = BackupPlan { data_pages, version_pages, log_from: view.start(), ..self.plan(true) };
         let mut writer = self.sized(BackupWriter::begin(store, &plan)?);
         claim.note(|running| {
             running.name = writer.name().to_owned();
-            running.least = Some(view.end());
+            running.started_us = writer.summary().started_us;
+            running.least = Some(writer.least().map_or(view.end(), |least| least.min(view.end())));
             running.total = data_pages + version_pages.map_or(0, |(_, pages)| pages);
         });
         let boot = boot::page(&inner.boot, Lsn(1))?;
+        let named = AtomicU64::new(0);
         let making = Remaking {
             maker: Arc::new(maker),
             again: &|| if is_layered { of_parent() } else { Ok(None) },
             boot: &boot,
+            failed: &|page, error| {
+                if named.fetch_add(1, Ordering::Relaxed) < NAMED_MAX {
+                    tracing::error!("page {page} cannot be made and is not in the backup: {error}");
+                }
+            },
+            threads: match inner.options.background {
+                true => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
+                false => 1,
+            },
         };
-        remake(making, &mut writer, &mut |writer, made: &MadePages, pages| {
+        let remade = remake(making, &mut writer, &mut |writer, made: &MadePages, pages| {
             claim.note(|running| {
                 running.done += pages;
                 running.bytes = writer.summary().bytes();
@@ -490,7 +511,14 @@ impl Database {
                 running.damaged = writer.summary().damaged;
             });
             pacer.read(made.bytes_read)
-        })?;
+        });
+        if let Err(error) = remade {
+            // So that the next one goes on here.
+            if error.kind() != ErrorKind::Stopped {
+                let _ = writer.flush();
+            }
+            return Err(error);
+        }
         writer.finish(view.end(), inner.vfs.wall_clock_us(), self.identity().encode())
     }
 }

@@ -1,7 +1,8 @@
 //! Simulated crashes: seeded schedules against the reference model.
 //!
 //! `RESURGAM_SCHEDULES=n` runs n schedules (with background threads `RESURGAM_BACKGROUND_SCHEDULES=n`, where that is
-//! set), `RESURGAM_SEED=s` replays one and says every step.
+//! set), `RESURGAM_SEED=s` replays one and says every step; `RESURGAM_BESIDES=0`: without what has chances of its own
+//! (`harness/troubles.rs`). `RESURGAM_SHOW=1`: by what planted mistakes were caught.
 
 mod harness;
 
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use harness::remote::PlantedInPages;
 use harness::schedule::{Met, Plan, run};
+use harness::troubles::Besides;
 use resurgam_rbpex::Planted;
 
 /// However slow the machine is.
@@ -17,6 +19,11 @@ const SCHEDULES_MIN: u64 = 60;
 
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
+}
+
+/// What schedules are, as the environment says.
+fn plan() -> Plan {
+    if variable("RESURGAM_BESIDES") == Some(0) { alone() } else { Plan::default() }
 }
 
 /// Runs one schedule; a panic is a finding as well.
@@ -37,7 +44,7 @@ fn attempt(seed: u64, plan: &Plan) -> Result<Met, String> {
 #[test]
 fn schedules() {
     if let Some(seed) = variable("RESURGAM_SEED") {
-        let plan = Plan { trace: true, ..Plan::default() };
+        let plan = Plan { trace: true, ..plan() };
         if let Err(what) = attempt(seed, &plan) {
             panic!("seed {seed}: {what}");
         }
@@ -54,7 +61,7 @@ fn schedules() {
             _ => {}
         }
         ran += 1;
-        match attempt(seed, &Plan::default()) {
+        match attempt(seed, &plan()) {
             Ok(one) => met.add(&one),
             Err(what) => {
                 eprintln!("seed {seed}: {what}");
@@ -85,7 +92,7 @@ fn what_was_found_once() {
     // What a prepared transaction had made without a tree got an id that a restart gave out again.
     // A restore that a failed replacement had ended waited for another one that nobody began.
     for seed in [90_006_540, 600_006_665, 1_600_002_179, 1_600_016_301] {
-        if let Err(what) = attempt(seed, &Plan::default()) {
+        if let Err(what) = attempt(seed, &Plan { besides: Besides::Nothing, ..Plan::default() }) {
             panic!("seed {seed}: {what}");
         }
     }
@@ -98,7 +105,7 @@ fn schedules_with_background_threads() {
     let first = variable("RESURGAM_FIRST_SEED").unwrap_or(1);
     let mut met = Met::default();
     for seed in first..first + count {
-        match attempt(seed, &Plan { background: true, ..Plan::default() }) {
+        match attempt(seed, &Plan { background: true, ..plan() }) {
             Ok(one) => met.add(&one),
             Err(what) => panic!("seed {seed} (run it several times): {what}"),
         }
@@ -109,7 +116,7 @@ fn schedules_with_background_threads() {
 /// The same where a page server has the pages, or several have some of them each, which die with the database and come back with it.
 #[test]
 fn schedules_with_a_page_server() {
-    let plan = Plan { page_server: true, ..Plan::default() };
+    let plan = Plan { page_server: true, ..plan() };
     if let Some(seed) = variable("RESURGAM_SEED") {
         if let Err(what) = attempt(seed, &Plan { trace: true, ..plan }) {
             panic!("seed {seed}: {what}");
@@ -138,12 +145,25 @@ fn schedules_with_a_page_server() {
     assert!(met.copies_recovered > count && met.copies_out_of_date > 0, "the cache hardly survives: {met:?}");
 }
 
+/// Nothing but the bug that is planted goes wrong besides.
+fn alone() -> Plan {
+    Plan { besides: Besides::Nothing, ..Plan::default() }
+}
+
 /// The seeds on which schedules with a planted bug fail.
 fn caught(plan: &Plan, schedules: u64) -> usize {
     // Panics of a broken database are findings, not noise.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let caught = (1..=schedules).filter(|seed| attempt(*seed, plan).is_err()).count();
+    let show = variable("RESURGAM_SHOW").is_some();
+    let is_caught = |seed: &u64| {
+        let outcome = attempt(*seed, plan);
+        if let (true, Err(what)) = (show, &outcome) {
+            eprintln!("seed {seed}: {what}");
+        }
+        outcome.is_err()
+    };
+    let caught = (1..=schedules).filter(is_caught).count();
     std::panic::set_hook(hook);
     caught
 }
@@ -152,26 +172,38 @@ fn caught(plan: &Plan, schedules: u64) -> usize {
 /// 30 of 400 and 30 of 200 when this was written; a harness that has become much blinder fails.
 #[test]
 fn planted_bugs_are_caught() {
-    let skipped = caught(&Plan { skip_sync: true, ..Plan::default() }, 60);
+    let skipped = caught(&Plan { skip_sync: true, ..alone() }, 60);
     eprintln!("syncs that do nothing: caught in {skipped} of 60 schedules");
     assert!(skipped > 50, "syncs that do nothing: caught in {skipped} of 60 schedules");
-    let torn = caught(&Plan { skip_double_write: true, ..Plan::default() }, 400);
+    let torn = caught(&Plan { skip_double_write: true, ..alone() }, 400);
     eprintln!("no double writes: caught in {torn} of 400 schedules");
     assert!(torn > 10, "no double writes: caught in {torn} of 400 schedules");
     // What the archive names after a power loss must be there, whole.
-    let named = caught(&Plan { early_names: true, ..Plan::default() }, 200);
+    let named = caught(&Plan { early_names: true, ..alone() }, 200);
     eprintln!("an archive that names first: caught in {named} of 200 schedules");
     assert!(named > 10, "an archive that names first: caught in {named} of 200 schedules");
     // As if the double-write area were reused with only the data file synced.
-    let unsynced = caught(&Plan { skip_version_sync: true, ..Plan::default() }, 200);
+    let unsynced = caught(&Plan { skip_version_sync: true, ..alone() }, 200);
     eprintln!("unsynced version stores: caught in {unsynced} of 200 schedules");
     assert!(unsynced > 10, "unsynced version stores: caught in {unsynced} of 200 schedules");
+}
+
+/// What goes wrong besides is noticed where nothing in the database makes up for it.
+#[test]
+fn planted_bugs_of_stores_and_devices_are_caught() {
+    for (besides, schedules, least) in
+        [(Besides::Forgetful, 60, 10), (Besides::LiesUnnoticed, 100, 5), (Besides::StaleDevice, 60, 5)]
+    {
+        let caught = caught(&Plan { besides, ..Plan::default() }, schedules);
+        eprintln!("{besides:?}: caught in {caught} of {schedules} schedules");
+        assert!(caught > least, "{besides:?}: caught in {caught} of {schedules} schedules");
+    }
 }
 
 /// A cache that makes a mistake is noticed.
 #[test]
 fn planted_bugs_of_the_cache_are_caught() {
-    let plan = Plan { page_server: true, cache: Some(Planted::StaleKept), ..Plan::default() };
+    let plan = Plan { page_server: true, cache: Some(Planted::StaleKept), ..alone() };
     let caught = caught(&plan, 100);
     eprintln!("a changed page that keeps its older copy: caught in {caught} of 100 schedules");
     assert!(caught > 5, "a changed page that keeps its older copy: caught in {caught} of 100 schedules");
@@ -188,7 +220,7 @@ fn planted_bugs_of_page_servers_are_caught() {
         (PlantedInPages::Drops, 3, 60, 30),
         (PlantedInPages::Elsewhere, 3, 120, 10),
     ] {
-        let caught = caught(&Plan { page_server: true, page_servers, planted, ..Plan::default() }, schedules);
+        let caught = caught(&Plan { page_server: true, page_servers, planted, ..alone() }, schedules);
         eprintln!("{planted:?}, {page_servers} of them: caught in {caught} of {schedules} schedules");
         assert!(caught > least, "{planted:?}, {page_servers} of them: caught in {caught} of {schedules} schedules");
     }

@@ -1,10 +1,10 @@
 //! For tests: a store in front of another one that is slow, fails, or does what it then reports as failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
 use crate::{Store, Upload};
@@ -26,6 +26,8 @@ pub enum Misdeed {
     Fail(StoreErrorKind),
     /// Does it, and reports that it is not known whether it did.
     ApplyAndFail,
+    /// Does nothing and reports that it did: no store that is one. For tests that must notice it.
+    Forget,
 }
 
 /// See the module.
@@ -36,6 +38,7 @@ pub struct FaultyStore {
 struct State {
     below: Arc<dyn Store>,
     plan: Mutex<Plan>,
+    released: Condvar,
 }
 
 #[derive(Default)]
@@ -43,6 +46,9 @@ struct Plan {
     delay: Duration,
     /// Of one kind of call, besides.
     delays: BTreeMap<StoreCall, Duration>,
+    /// Calls of these kinds wait until they are let go; how many do.
+    held: BTreeSet<StoreCall>,
+    waiting: BTreeMap<StoreCall, u64>,
     /// Calls so far, by kind.
     calls: BTreeMap<StoreCall, u64>,
     /// What goes wrong, by the number of the call (from 1).
@@ -54,7 +60,7 @@ struct Plan {
 impl FaultyStore {
     /// A store that does nothing wrong yet.
     pub fn new(below: Arc<dyn Store>) -> Self {
-        Self { state: Arc::new(State { below, plan: Mutex::default() }) }
+        Self { state: Arc::new(State { below, plan: Mutex::default(), released: Condvar::new() }) }
     }
 
     /// The `nth` call (from 1, counted from now) of that kind goes wrong.
@@ -71,6 +77,30 @@ impl FaultyStore {
             Some(misdeed) => plan.always.insert(call, misdeed),
             None => plan.always.remove(&call),
         };
+    }
+
+    /// Calls of that kind do not begin from now on: they wait until [`FaultyStore::let_go`].
+    pub fn hold(&self, call: StoreCall) {
+        self.state.plan.lock().held.insert(call);
+    }
+
+    /// Those that wait go on, and nobody waits from now on.
+    pub fn let_go(&self, call: StoreCall) {
+        self.state.plan.lock().held.remove(&call);
+        self.state.released.notify_all();
+    }
+
+    /// Calls of that kind that are held now.
+    pub fn waiting(&self, call: StoreCall) -> u64 {
+        self.state.plan.lock().waiting.get(&call).copied().unwrap_or(0)
+    }
+
+    /// Nothing goes wrong from now on, and nothing waits.
+    pub fn heal(&self) {
+        let mut plan = self.state.plan.lock();
+        let (calls, waiting) = (std::mem::take(&mut plan.calls), std::mem::take(&mut plan.waiting));
+        *plan = Plan { calls, waiting, ..Plan::default() };
+        self.state.released.notify_all();
     }
 
     /// Every call waits for so long before it does anything.
@@ -90,12 +120,18 @@ impl FaultyStore {
 }
 
 impl State {
-    fn call<T>(&self, call: StoreCall, apply: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+    /// `forgotten`: what a call answers that is only said to have been done; none: it cannot be left out.
+    fn call<T>(&self, call: StoreCall, forgotten: Option<T>, apply: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
         let (delay, misdeed) = {
             let mut plan = self.plan.lock();
             let count = plan.calls.entry(call).or_default();
             *count += 1;
             let count = *count;
+            while plan.held.contains(&call) {
+                *plan.waiting.entry(call).or_default() += 1;
+                self.released.wait(&mut plan);
+                *plan.waiting.entry(call).or_default() -= 1;
+            }
             let delay = plan.delay + plan.delays.get(&call).copied().unwrap_or_default();
             (delay, plan.at.remove(&(call, count)).or(plan.always.get(&call).copied()))
         };
@@ -105,6 +141,7 @@ impl State {
         let error = |kind| StoreError::new(kind, format!("simulated {kind:?} of {}", self.below.place()));
         match misdeed {
             None => apply(),
+            Some(Misdeed::Forget) => forgotten.map_or_else(apply, Ok),
             Some(Misdeed::Fail(kind)) => Err(error(kind)),
             Some(Misdeed::ApplyAndFail) => {
                 apply()?;
@@ -120,22 +157,22 @@ impl Store for FaultyStore {
         Ok(Box::new(FaultyUpload { state: Arc::clone(&self.state), below }))
     }
     fn read(&self, name: &str, offset: u64, len: usize) -> StoreResult<Vec<u8>> {
-        self.state.call(StoreCall::Read, || self.state.below.read(name, offset, len))
+        self.state.call(StoreCall::Read, None, || self.state.below.read(name, offset, len))
     }
     fn len(&self, name: &str) -> StoreResult<u64> {
-        self.state.call(StoreCall::Read, || self.state.below.len(name))
+        self.state.call(StoreCall::Read, None, || self.state.below.len(name))
     }
     fn list(&self, prefix: &str) -> StoreResult<Vec<String>> {
-        self.state.call(StoreCall::List, || self.state.below.list(prefix))
+        self.state.call(StoreCall::List, None, || self.state.below.list(prefix))
     }
     fn delete(&self, name: &str) -> StoreResult<()> {
-        self.state.call(StoreCall::Delete, || self.state.below.delete(name))
+        self.state.call(StoreCall::Delete, Some(()), || self.state.below.delete(name))
     }
     fn settle(&self, folder: &str) -> StoreResult<()> {
-        self.state.call(StoreCall::Delete, || self.state.below.settle(folder))
+        self.state.call(StoreCall::Delete, Some(()), || self.state.below.settle(folder))
     }
     fn tidy(&self, folder: &str) -> StoreResult<()> {
-        self.state.call(StoreCall::Delete, || self.state.below.tidy(folder))
+        self.state.call(StoreCall::Delete, Some(()), || self.state.below.tidy(folder))
     }
     fn place(&self) -> String {
         self.state.below.place()
@@ -153,6 +190,6 @@ impl Upload for FaultyUpload {
     }
     fn publish(self: Box<Self>) -> StoreResult<()> {
         let Self { state, below } = *self;
-        state.call(StoreCall::Publish, || below.publish())
+        state.call(StoreCall::Publish, Some(()), || below.publish())
     }
 }

@@ -4,7 +4,11 @@
 //! A part is durable when it was published, and says which segments it covers. So a backup goes on behind the last part that
 //! follows the ones before it without a gap; what was gathered in memory is read again. Its name, and when it was begun, is in
 //! the object that is created first. Who goes on is the only one that writes to this place (as with the archive: it is of one
-//! database, and one process has its data folder).
+//! database, and one process has its data folder). Of a backup made from the archive that is so where what says that it was begun
+//! has an identity: the database's own process made it, and that goes on with it. Without one it is a tool's, which may be at work.
+//!
+//! Damaged pages are in no summary before the end, so an object beside a part says how many it has: a backup that lacks pages passes
+//! for whole after no interruption.
 //!
 //! # An outcome that is not known
 //! A part is written again under another name; what then may be left is named by no summary. A summary is tried again: that
@@ -30,6 +34,10 @@ const PART_SEGMENTS_MAX: u64 = 4096;
 const STALE_US: i64 = 48 * 3600 * 1_000_000;
 /// How often a create is tried whose outcome is not known.
 const TRIES: u32 = 3;
+/// What follows the name of a part in that of the object that says how many pages it lacks.
+const DAMAGED: &str = ".damaged";
+/// Longest such object: a number.
+const DAMAGED_BYTES_MAX: u64 = 20;
 
 /// What a new backup is to be.
 #[derive(Clone, Debug)]
@@ -46,6 +54,8 @@ pub struct BackupPlan {
     pub log_from: Lsn,
     pub data_pages: u64,
     pub version_pages: Option<(u32, u64)>,
+    /// The identity of the database, said by the one process that has its data folder; empty: another one makes the backup.
+    pub identity: Vec<u8>,
 }
 
 /// See the module.
@@ -82,6 +92,7 @@ struct OpenPart {
     bytes: Vec<u8>,
     places: Vec<SegmentPlace>,
     images: u32,
+    damaged: u64,
     least: Lsn,
 }
 
@@ -95,12 +106,13 @@ impl BackupWriter {
         for name in verify::begun_names(&*store)? {
             let begun = load_begun(&*store, &name)?;
             let Some(begun) = begun.filter(|begun| begun.database == plan.database) else { continue };
+            let own = !begun.from_archive || !begun.identity.is_empty() && !plan.identity.is_empty();
             let fits = begun.started_us >= plan.resume_since_us
                 && begun.started_us <= plan.now_us
                 && begun.from_archive == plan.from_archive
+                && own
                 && begun.version_pages.map(|(number, _)| number) == plan.version_pages.map(|(number, _)| number);
-            // One made from the archive may be another process's, which is at work.
-            let gone = !begun.from_archive && !plan.from_archive || begun.started_us < plan.now_us - STALE_US;
+            let gone = own && begun.from_archive == plan.from_archive || begun.started_us < plan.now_us - STALE_US;
             if fits && resumed.is_none() {
                 let writer = Self::resume(Arc::clone(&store), begun, plan)?;
                 if writer.summary.parts.is_empty() || writer.least >= plan.log_from {
@@ -123,6 +135,7 @@ impl BackupWriter {
             started_us: plan.now_us,
             data_pages: plan.data_pages,
             version_pages: plan.version_pages,
+            identity: plan.identity.clone(),
             ..BackupSummary::default()
         };
         publish(&*store, &BackupSummary::begun_object_of(&summary.name), &summary.encode(true)?)?;
@@ -151,7 +164,13 @@ impl BackupWriter {
         let mut parts: Vec<PartMeta> = Vec::new();
         let mut found = store.list(&format::part_folder(&begun.name))?;
         found.sort_unstable();
+        // Objects that say what parts lack, and of which.
+        let mut said = Vec::new();
         for name in found {
+            if let Some(part) = name.strip_suffix(DAMAGED) {
+                said.extend(format::part_of_name(&begun.name, part).map(|part| (name.clone(), part)));
+                continue;
+            }
             let Some((number, nonce)) = format::part_of_name(&begun.name, &name) else { continue };
             // One that cannot be read is written again, under another name.
             let part = match Part::open(&store, name, begun.database, begun.number) {
@@ -166,6 +185,13 @@ impl BackupWriter {
             }
         }
         let folder = format::part_folder(&begun.name);
+        let mut damaged = 0u64;
+        for (name, part) in said {
+            // Of a part that was not published it is said as well, and counts for nothing.
+            if parts.iter().any(|there| (there.number, there.nonce) == part) {
+                damaged = damaged.saturating_add(damaged_of(&*store, &name)?);
+            }
+        }
         // Nobody else writes there: what a crash has left unfinished.
         let _ = store.tidy(folder.trim_end_matches('/'));
         if !parts.is_empty() {
@@ -176,6 +202,7 @@ impl BackupWriter {
         writer.next = parts.last().map_or(0, |part| part.to);
         writer.least = parts.iter().map(|part| part.least).min().unwrap_or(Lsn(u64::MAX));
         writer.summary.parts = parts;
+        writer.summary.damaged = damaged;
         // What was added to the files since.
         writer.summary.data_pages = plan.data_pages.max(writer.summary.data_pages);
         writer.summary.version_pages = plan.version_pages;
@@ -220,13 +247,15 @@ impl BackupWriter {
         }
         let some = format::encode_segment(key, lsn, pages, kinds, &mut self.content)?;
         let images = kinds.iter().filter(|kind| **kind == PageKind::Image).count() as u32;
-        self.summary.damaged += kinds.iter().filter(|kind| **kind == PageKind::Damaged).count() as u64;
+        let damaged = kinds.iter().filter(|kind| **kind == PageKind::Damaged).count() as u64;
+        self.summary.damaged += damaged;
         let from = self.next;
         let part = self.open.get_or_insert_with(|| {
             let (database, backup) = (self.summary.database, self.summary.number);
             let id = PartId { database, backup, number: self.summary.parts.len() as u32, from };
             let (header, seed) = id.encode();
-            OpenPart { id, seed, bytes: header.to_vec(), places: Vec::new(), images: 0, least: Lsn(u64::MAX) }
+            let (bytes, least) = (header.to_vec(), Lsn(u64::MAX));
+            OpenPart { id, seed, bytes, places: Vec::new(), images: 0, damaged: 0, least }
         });
         if some {
             let at = part.bytes.len() as u64;
@@ -235,6 +264,7 @@ impl BackupWriter {
             part.places.push(SegmentPlace { key, at, lsn });
             part.images += images;
         }
+        part.damaged += damaged;
         // Of those that are all zero as well: a page that comes to be later has no record below.
         part.least = part.least.min(lsn);
         self.least = self.least.min(lsn);
@@ -278,7 +308,12 @@ impl BackupWriter {
                 self.withheld.push((name, part.bytes.clone()));
                 break;
             }
-            let Err(error) = self.store.put(&name, &part.bytes) else { break };
+            // Before the part counts.
+            let outcome = match part.damaged {
+                0 => Ok(()),
+                damaged => self.store.put(&format!("{name}{DAMAGED}"), damaged.to_string().as_bytes()),
+            };
+            let Err(error) = outcome.and_then(|()| self.store.put(&name, &part.bytes)) else { break };
             // What may be there under that name is named by nobody.
             let _ = self.store.delete(&name);
             let again = matches!(error.kind(), StoreErrorKind::Exists | StoreErrorKind::Uncertain);
@@ -347,6 +382,13 @@ fn publish(store: &dyn Store, name: &str, bytes: &[u8]) -> Result<()> {
             _ => return Err(error.into()),
         }
     }
+}
+
+/// How many pages an object says that a part lacks.
+fn damaged_of(store: &dyn Store, name: &str) -> Result<u64> {
+    let bytes = store.get(name, DAMAGED_BYTES_MAX)?;
+    let number = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| Error::corrupt(format!("backup file \"{name}\" is damaged: it is no number")))
 }
 
 /// What was begun under that name; none: it is gone, or cannot be understood.

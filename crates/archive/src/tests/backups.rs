@@ -10,7 +10,9 @@ use super::making::{back_up, keys, plan, put, sealed, try_put, zeroed};
 use super::support::{Logged, Rng, store_on};
 use crate::backup::verify::UNSETTLED;
 use crate::backup::writer::planted::SUMMARY_FIRST;
-use crate::{Backup, BackupPlan, BackupWriter, delete_backup, list_backups, segment_page, verify_backup};
+use crate::{
+    Backup, BackupPlan, BackupWriter, PageKind, SEGMENT_PAGES, delete_backup, list_backups, segment_page, verify_backup,
+};
 
 /// Every object of a backup, below the store's folder.
 fn objects(sim: &SimVfs, name: &str) -> Vec<String> {
@@ -93,6 +95,68 @@ fn a_part_that_is_cut_missing_or_in_anothers_place() {
             assert!(report.is_err() || report.is_ok_and(|report| !report.problems.is_empty()));
         }
     }
+}
+
+/// One made from the archive is gone on with by the process that has the database's folder, if such a one began it. A tool's is left alone
+/// by everybody: it may be at work.
+#[test]
+fn who_goes_on_with_one_made_from_the_archive() {
+    let history = Logged::random(6, 200, 300);
+    let (begin, end) = (history.records[30].lsn, history.end);
+    let of = |number, own| {
+        let identity = if own { b"identity".to_vec() } else { Vec::new() };
+        BackupPlan { from_archive: true, identity, ..plan(number) }
+    };
+    for (began, goes_on, same) in
+        [(true, true, true), (true, false, false), (false, true, false), (false, false, false)]
+    {
+        let sim = SimVfs::new(1);
+        let store = store_on(&sim);
+        let mut writer = BackupWriter::begin(Arc::clone(&store), &of(1, began)).unwrap().with_part_bytes(1);
+        put(&mut writer, &history, &mut Rng(1), keys()[0], begin, end);
+        let name = writer.name().to_owned();
+        drop(writer);
+        let next = BackupWriter::begin(Arc::clone(&store), &of(2, goes_on)).unwrap();
+        assert_eq!(next.name() == name, same, "{began} {goes_on}");
+        assert_eq!(next.next() > 0, same);
+        assert!(!store.list(&format!("backups/{name}/")).unwrap().is_empty(), "{began} {goes_on}");
+    }
+    // One that is not gone on with any more, because log that it needs is gone, is deleted by who would.
+    let sim = SimVfs::new(1);
+    let store = store_on(&sim);
+    let mut writer = BackupWriter::begin(Arc::clone(&store), &of(1, true)).unwrap().with_part_bytes(1);
+    put(&mut writer, &history, &mut Rng(1), keys()[0], begin, end);
+    let name = writer.name().to_owned();
+    drop(writer);
+    let late = BackupPlan { log_from: Lsn(begin.0 + 1), ..of(2, true) };
+    assert_ne!(BackupWriter::begin(Arc::clone(&store), &late).unwrap().name(), name);
+    assert!(store.list(&format!("backups/{name}/")).unwrap().is_empty());
+}
+
+/// What lacks pages says so, however often it was interrupted.
+#[test]
+fn damaged_pages_are_counted_across_interruptions() {
+    let history = Logged::random(6, 200, 300);
+    let begin = history.records[30].lsn;
+    let sim = SimVfs::new(1);
+    let store = store_on(&sim);
+    for (at, key) in keys().into_iter().enumerate() {
+        let number = 1 + at as u64;
+        let mut writer = BackupWriter::begin(Arc::clone(&store), &plan(number)).unwrap();
+        assert_eq!(writer.summary().damaged, 3 * at as u64);
+        let kinds: Vec<PageKind> =
+            (0..SEGMENT_PAGES).map(|i| if i % 50 == 1 { PageKind::Damaged } else { PageKind::Zero }).collect();
+        writer.put(key, begin, &zeroed(SEGMENT_PAGES), &kinds).unwrap();
+        writer.flush().unwrap();
+        // What is not durable is not counted the next time. (A segment of another file would end the part.)
+        if at == 0 {
+            writer.put(keys()[1], begin, &zeroed(SEGMENT_PAGES), &kinds).unwrap();
+        }
+    }
+    let mut writer = BackupWriter::begin(Arc::clone(&store), &plan(9)).unwrap();
+    let summary = writer.finish(history.end, 9, Vec::new()).unwrap();
+    assert_eq!(summary.damaged, 3 * keys().len() as u64);
+    assert_eq!(verify_backup(&store, &summary.name).unwrap().damaged.len(), 3 * keys().len());
 }
 
 /// What was put before the interruption is not put again, and what comes out is the same.

@@ -36,6 +36,7 @@ pub fn plan(number: u64) -> BackupPlan {
         log_from: Lsn::NONE,
         data_pages: 256,
         version_pages: Some((2, 256)),
+        identity: Vec::new(),
     }
 }
 

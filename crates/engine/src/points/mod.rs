@@ -38,8 +38,10 @@ mod undo;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use resurgam_archive::{Archive, Backup, Lease, LeaseKind, PageBase, PageMaker, ParentBase, ParentRecord, View};
-use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_page::PageBuf;
 use resurgam_recovery::Analysis;
 use resurgam_vfs::Vfs;
 use resurgam_xstore::{Access, Place, Store};
@@ -226,18 +228,68 @@ impl Views {
         loop {
             match what(&self.view) {
                 Err(error) if error.kind() == ErrorKind::Io && tries < TRIES => {
-                    let database = self.view.manifest().database;
-                    let view = Archive::open_view(Arc::clone(&self.store), Some(database))?;
-                    let view = view.ok_or_else(|| {
-                        Error::new(ErrorKind::NotADatabase, format!("there is no archive in {} any more", self.place))
-                    })?;
-                    if view.manifest().number == self.view.manifest().number {
+                    if !self.look_again()? {
                         return Err(error);
                     }
-                    self.view = view;
                     tries += 1;
                 }
                 done => return done,
+            }
+        }
+    }
+
+    /// Takes the newest view there is. False: it is the one that was there already.
+    fn look_again(&mut self) -> Result<bool> {
+        let database = self.view.manifest().database;
+        let view = Archive::open_view(Arc::clone(&self.store), Some(database))?;
+        let view = view.ok_or_else(|| {
+            Error::new(ErrorKind::NotADatabase, format!("there is no archive in {} any more", self.place))
+        })?;
+        let is_newer = view.manifest().number != self.view.manifest().number;
+        if is_newer {
+            self.view = view;
+        }
+        Ok(is_newer)
+    }
+}
+
+/// Makes the pages of a single pass, on several threads. Runs that are read may be gone: a server has merged them meanwhile. Who
+/// meets that looks again, for all.
+struct Making<'a> {
+    vfs: &'a Arc<dyn Vfs>,
+    views: Mutex<(&'a mut Views, &'a mut PageBase)>,
+    as_of: Lsn,
+}
+
+impl Making<'_> {
+    fn make(&self, first: PageId, pages: &mut [PageBuf]) -> Result<(u64, u64)> {
+        let mut tries = 0;
+        loop {
+            // Pages are made without the lock.
+            let (view, base) = {
+                let now = self.views.lock();
+                (Arc::clone(&now.0.view), now.1.clone())
+            };
+            let made = PageMaker::new(base, Arc::clone(&view), self.as_of).and_then(|maker| maker.make(first, pages));
+            let error = match made {
+                Ok(made) => return Ok((made.made, made.damaged)),
+                Err(error) if error.kind() == ErrorKind::Io && tries < TRIES => error,
+                Err(error) => return Err(error),
+            };
+            tries += 1;
+            let mut now = self.views.lock();
+            let (views, base) = &mut *now;
+            // Another thread has looked.
+            if !Arc::ptr_eq(&views.view, &view) {
+                continue;
+            }
+            let is_newer = views.look_again()?;
+            if base.parent().is_some() {
+                // Runs of a parent, whose server merges.
+                let store = Arc::clone(&views.store);
+                **base = base_by_parents(self.vfs, &*store, &views.view)?.ok_or(error)?;
+            } else if !is_newer {
+                return Err(error);
             }
         }
     }
@@ -479,29 +531,12 @@ fn make(
         })?;
     } else if request.whole {
         let mut done = 0;
+        let making = Making { vfs, views: Mutex::new((views, &mut base)), as_of };
+        let make = |first: PageId, pages: &mut [PageBuf]| making.make(first, pages);
         let mut files = vec![(0, analysis.high_water, Arc::clone(&folder.data))];
         files.extend(version.map(|(number, file)| (u64::from(number), version_pages, file)));
         for (number, count, file) in files {
-            let mut make = |first, some: &mut [resurgam_page::PageBuf]| {
-                let mut tries = 0;
-                loop {
-                    let made = views.with(|view| {
-                        let maker = PageMaker::new(base.clone(), Arc::clone(view), as_of)?;
-                        let made = maker.make(first, some)?;
-                        Ok((made.made, made.damaged))
-                    });
-                    match made {
-                        // Runs of a parent, whose server merges.
-                        Err(error) if error.kind() == ErrorKind::Io && base.parent().is_some() && tries < TRIES => {
-                            tries += 1;
-                            let store = Arc::clone(&views.store);
-                            base = base_by_parents(vfs, &*store, &views.view)?.ok_or(error)?;
-                        }
-                        made => return made,
-                    }
-                }
-            };
-            let of_file = pages::write_all(&file, number, count, &mut make, &mut |pages| {
+            let of_file = pages::write_all(&file, number, count, pages::threads(), &make, &mut |pages| {
                 done += pages;
                 progress(RestoreStep::Pages { done, of });
             })?;

@@ -17,6 +17,7 @@
 //! | `check.rs` | a whole database against a state of the model |
 //! | `archived.rs` | the archive against the log |
 //! | `remote.rs` | a page server in place of the data file |
+//! | `troubles.rs` | what goes wrong besides: stores, lying writes, devices that die; with chances of its own |
 //! | `schedule.rs` | lives of a database: workload, faults, crash, recovery |
 //!
 //! Everything runs in one thread and is a pure function of the seed, but for the schedules in which
@@ -39,6 +40,7 @@ pub mod remote;
 pub mod rng;
 pub mod rows;
 pub mod schedule;
+pub mod troubles;
 pub mod two_phase;
 pub mod views;
 

@@ -23,6 +23,7 @@ use super::client::Client;
 use super::model::*;
 use super::remote::{Beside, PlantedInPages, folder};
 use super::rng::Rng;
+use super::troubles::{Besides, SPARE, Troubles};
 use crate::broken;
 
 /// Where the database lives on the simulated disk.
@@ -86,6 +87,8 @@ pub struct Plan {
     pub planted: PlantedInPages,
     /// Every schedule with a page server has a cache of pages, which makes this mistake; none: every other one has one, which makes none.
     pub cache: Option<resurgam_rbpex::Planted>,
+    /// What goes wrong besides, from a generator of its own.
+    pub besides: Besides,
     /// Says every step on stderr.
     pub trace: bool,
 }
@@ -105,7 +108,7 @@ impl Plan {
         let of = |number| Partitions::new(PARTITION_PAGES, self.page_servers, &[number]).expect("partitions");
         (0..self.page_servers).map(of).collect()
     }
-    fn is_broken(&self) -> bool {
+    pub fn is_broken(&self) -> bool {
         self.skip_sync || self.skip_double_write || self.skip_version_sync
     }
 }
@@ -126,6 +129,7 @@ impl Default for Plan {
             page_servers: 0,
             planted: PlantedInPages::None,
             cache: None,
+            besides: Besides::BySeed,
             trace: false,
         }
     }
@@ -193,6 +197,15 @@ pub struct Met {
     /// Copies that were there after a restart, and those that were out of date.
     pub copies_recovered: u64,
     pub copies_out_of_date: u64,
+    /// Times that a store began to do something wrong, or did while a database was opened; opens that this kept from their end.
+    pub store_troubles: u64,
+    pub opens_in_vain: u64,
+    /// Writes that were to be lost or misdirected; those that were noticed.
+    pub lies: u64,
+    pub lies_noticed: u64,
+    /// Lives with a device that was to die; schedules whose data was on a spare one at last.
+    pub deaths: u64,
+    pub moved: u64,
 }
 
 impl Met {
@@ -286,6 +299,12 @@ impl Met {
         self.confirmed += o.confirmed;
         self.copies_recovered += o.copies_recovered;
         self.copies_out_of_date += o.copies_out_of_date;
+        self.store_troubles += o.store_troubles;
+        self.opens_in_vain += o.opens_in_vain;
+        self.lies += o.lies;
+        self.lies_noticed += o.lies_noticed;
+        self.deaths += o.deaths;
+        self.moved += o.moved;
     }
 }
 
@@ -322,6 +341,8 @@ pub struct World {
     pub fault: Fault,
     /// What goes wrong besides, all the time.
     pub always: FaultPlan,
+    /// What goes wrong besides, from a generator of its own.
+    pub troubles: Troubles,
     /// With an archive nothing of the log goes, so that all of it can be compared at the end.
     pub hold: Option<LogHold>,
     /// Steps of this life.
@@ -456,6 +477,15 @@ impl World {
         self.log(|| format!("{what}: {error:?}"));
         if self.vfs.power_lost() {
             self.dead = true;
+            return Ok(());
+        }
+        if let Some(stopped) = self.troubles.explains(&error, what) {
+            self.dead |= stopped;
+            self.met.stopped += u64::from(stopped);
+            // The background would.
+            if error.kind() == ErrorKind::Io && !stopped && self.troubles.spare && what != REPLACING {
+                return self.db.replace_dead_devices().or_else(|error| self.judge_any(error, REPLACING));
+            }
             return Ok(());
         }
         match (error.kind(), self.fault) {
@@ -665,6 +695,7 @@ impl World {
 
     pub fn step(&mut self) -> Found<()> {
         self.turn += 1;
+        self.troubles.step(&mut self.met);
         if self.hold.is_some() && self.turn.is_multiple_of(ARCHIVE_EVERY) {
             let merge = self.turn.is_multiple_of(3 * ARCHIVE_EVERY);
             let outcome = self.db.archive_now().and_then(|()| if merge { self.db.merge_archive() } else { Ok(()) });
@@ -674,8 +705,8 @@ impl World {
             }
         }
         let is_cached = self.beside.as_ref().is_some_and(|beside| beside.cached.lock().is_some());
-        if is_cached && self.turn.is_multiple_of(EVICT_EVERY) {
-            // All fits in memory: nothing would leave it.
+        if (is_cached || self.troubles.reads_again()) && self.turn.is_multiple_of(EVICT_EVERY) {
+            // All fits in memory: nothing would leave it, and come back.
             if let Err(error) = self.db.write_back() {
                 return self.judge_any(error, "write back");
             }
@@ -687,7 +718,9 @@ impl World {
             self.log(|| format!("backup: {outcome:?}"));
             // What it needs of the archive may be out of reach with the rest.
             match outcome {
-                Err(error) if error.kind() == ErrorKind::NotInPrerequisiteState && self.fault != Fault::None => {}
+                Err(error)
+                    if error.kind() == ErrorKind::NotInPrerequisiteState
+                        && (self.fault != Fault::None || self.troubles.is_out_of_reach()) => {}
                 Err(error) => return self.judge_any(error, "backup"),
                 Ok(_) => {}
             }
@@ -721,6 +754,10 @@ impl World {
             }
             self.log(|| format!("maintenance {what}"));
             let (name, result) = match what {
+                // Of a write that was lost nobody knows if it is neither archived nor behind the last checkpoint.
+                0 | 1 if self.troubles.lied => {
+                    ("checkpoint", self.db.archive_now().and_then(|()| self.db.checkpoint()))
+                }
                 0 | 1 => ("checkpoint", self.db.checkpoint()),
                 2 | 3 => ("write back", self.db.write_back().map(|_| ())),
                 4 | 5 if self.sweeper.is_some() => return self.stop_sweeper(),
@@ -870,6 +907,13 @@ impl World {
             }
             _ => Fault::None,
         };
+        self.set_faults(plan);
+    }
+
+    /// Those of this life, and what goes wrong besides.
+    fn set_faults(&mut self, mut plan: FaultPlan) {
+        let with_archive = self.db.options().archive.is_some();
+        self.troubles.plant(&mut plan, &self.vfs, with_archive, &mut self.met);
         self.log(|| format!("faults: {plan:?}"));
         self.vfs.set_faults(plan);
     }
@@ -886,7 +930,7 @@ impl World {
                 let Some(name) = names.get(self.turn as usize / count % names.len().max(1)) else { return Ok(()) };
                 Path::new(&dir).join(name)
             }
-            None => Path::new(DIR).join("data"),
+            None => self.troubles.data(&self.vfs),
         };
         let file = self.vfs.fork(1).open(&path, resurgam_vfs::OpenMode::ReadOnly)?;
         let mut page = vec![0; limits::PAGE_SIZE];
@@ -930,7 +974,12 @@ impl World {
         total
     }
 
+    fn carry(self) -> Carried {
+        Carried { met: self.met, serial: self.serial, generation: self.generation, troubles: self.troubles }
+    }
+
     fn forget_everyone(&mut self) {
+        self.troubles.restart();
         self.sweeper = None;
         self.hold = None;
         self.clients.clear();
@@ -938,9 +987,17 @@ impl World {
     }
 }
 
+/// What goes on from one life to the next besides the disk and the model.
+struct Carried {
+    met: Met,
+    serial: i64,
+    generation: u64,
+    troubles: Troubles,
+}
+
 /// Opens, with crashes in the middle of it, until it is open and compared.
 fn open_again(
-    world: Option<World>,
+    carried: Carried,
     mut vfs: SimVfs,
     model: Model,
     options: &Options,
@@ -948,10 +1005,8 @@ fn open_again(
     rng: &mut Rng,
     calm: bool,
 ) -> Found<World> {
-    let (mut met, mut serial, mut generation, mut model) = (Met::default(), 1000, 0, model);
-    if let Some(world) = world {
-        (met, serial, generation) = (world.met, world.serial, world.generation);
-    }
+    let Carried { mut met, mut serial, mut generation, mut troubles } = carried;
+    let mut model = model;
     for attempt in 0.. {
         let planted = !calm && attempt < 12 && rng.one_in(2);
         let mut faults = FaultPlan { skip_sync_of: None, ..plan.faults() };
@@ -973,14 +1028,34 @@ fn open_again(
             met.crashes_in_recovery += 1;
             vfs.crash()
         };
-        let (db, beside) = match open(&vfs, options, plan) {
-            Ok(opened) => opened,
+        let mut options = options.clone();
+        match troubles.open(&vfs, &mut options) {
+            Ok(()) => {}
             Err(_) if vfs.power_lost() => {
                 vfs = crashed(&vfs, &mut met);
                 continue;
             }
+            Err(error) => broken!("opening the stores: {error:?}"),
+        }
+        if !calm {
+            troubles.before_open();
+        }
+        let (db, beside) = match open(&vfs, &options, plan) {
+            Ok(opened) => opened,
+            Err(_) if vfs.power_lost() => {
+                troubles.restart();
+                vfs = crashed(&vfs, &mut met);
+                continue;
+            }
+            Err(error) if troubles.explains(&error, "open") == Some(false) => {
+                met.opens_in_vain += 1;
+                troubles.restart();
+                vfs = vfs.kill();
+                continue;
+            }
             Err(error) => broken!("open: {error:?}"),
         };
+        troubles.heal();
         let hold = match options.archive {
             None => None,
             Some(_) => match db.hold_log("the test", db.log_status().oldest) {
@@ -1007,6 +1082,7 @@ fn open_again(
             waits: 0,
             always: plan.faults(),
             fault: if planted { Fault::PowerLoss } else { Fault::None },
+            troubles,
             hold,
             turn: 0,
             sweeper: None,
@@ -1057,7 +1133,8 @@ fn open_again(
             }
         }
         model = world.model.clone();
-        (met, serial, generation) = (world.met, world.serial, world.generation);
+        (met, serial, generation, troubles) = (world.met, world.serial, world.generation, world.troubles);
+        troubles.restart();
         met.crashes_in_sweeps += u64::from(world.sweeper.as_ref().is_some_and(Sweeper::is_at_work));
         vfs = crashed(&vfs, &mut met);
     }
@@ -1078,8 +1155,9 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     }
     options.background = plan.background;
     // No draw: the seeds stay what they were.
-    options.log_dir = seed.is_multiple_of(3).then(|| LOG_DIR.into());
-    options.archive = (plan.early_names || seed % 4 == 1 && !plan.is_broken()).then(|| ARCHIVE.into());
+    options.log_dir = (seed.is_multiple_of(3) || plan.besides == Besides::StaleDevice).then(|| LOG_DIR.into());
+    options.archive =
+        (plan.early_names || plan.besides.is_planted() || seed % 4 == 1 && !plan.is_broken()).then(|| ARCHIVE.into());
     if plan.page_server {
         options.archive = Some(ARCHIVE.into());
         options.accelerated_database_recovery = true;
@@ -1096,6 +1174,11 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     }
     // What is planted there it would mend. With an archive besides nothing is written twice.
     options.page_repair = !plan.is_broken() && (seed.is_multiple_of(2) || seed % 8 == 5);
+    match plan.besides {
+        Besides::LiesUnnoticed => options.page_repair = true,
+        Besides::StaleDevice => options.page_repair = false,
+        _ => {}
+    }
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
     for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()).chain([
@@ -1113,9 +1196,13 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         options.version_store_bytes_max = 0;
     }
     let mut model = Model::new();
-    let mut last: Option<World> = None;
+    let troubles = Troubles::of(seed, plan, &mut options);
+    if troubles.spare {
+        vfs.make_folder(Path::new(SPARE)).map_err(|e| e.to_string())?;
+    }
+    let mut carried = Carried { met: Met::default(), serial: 1000, generation: 0, troubles };
     for life in 0..plan.lives {
-        let mut world = open_again(last.take(), vfs.clone(), model, &options, plan, &mut rng, false)?;
+        let mut world = open_again(carried, vfs.clone(), model, &options, plan, &mut rng, false)?;
         if rng.one_in(5) {
             if let Err(error) = world.db.finish_recovery() {
                 broken!("finishing recovery: {error:?}");
@@ -1128,6 +1215,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         }
         if !plan.is_broken() && life > 0 || rng.one_in(3) {
             world.plant();
+        } else if !plan.is_broken() {
+            world.set_faults(world.always.clone());
         }
         if plan.is_broken() {
             world.vfs.set_faults(plan.faults());
@@ -1145,10 +1234,26 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             if matches!(world.fault, Fault::DiskFull | Fault::VersionDiskFull | Fault::Device) && world.rng.one_in(25) {
                 // Space is found, or the device is well again: everything must go on.
                 world.stop_sweeper()?;
-                world.vfs.set_faults(world.always.clone());
+                world.vfs.set_faults(world.troubles.stays(&world.vfs, world.always.clone()));
                 world.fault = Fault::None;
             }
         }
+        if !world.dead && world.troubles.ends_with_checkpoint() {
+            let all = || -> Result<()> {
+                while world.db.write_back()? > 0 {}
+                world.db.archive_now()?;
+                world.db.checkpoint()
+            };
+            if let Err(error) = all() {
+                world.judge_any(error, "checkpoint at the end")?;
+            } else {
+                world.model.durable();
+            }
+        }
+        if world.troubles.is_restored_at_once() && !world.dead {
+            let _ = world.db.finish_restore().and_then(|()| world.db.write_back());
+        }
+        world.met.lies_noticed += world.db.stats().pool.lost_writes;
         world.met.waits += world.waits;
         world.met.runs += world.db.archive_status().map_or(0, |status| status.runs_written);
         let stats = world.db.stats();
@@ -1173,9 +1278,11 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         world.log(|| format!("end of life {life}: {end}, dead {}", world.dead));
         vfs = if !world.dead && end == 0 && world.fault != Fault::DiskFull {
             world.stop_sweeper()?;
-            world.vfs.set_faults(plan.faults());
+            world.vfs.set_faults(world.troubles.stays(&world.vfs, plan.faults()));
             if let Err(error) = world.db.close() {
-                if !matches!(world.fault, Fault::Sync | Fault::Write | Fault::Read) {
+                if !matches!(world.fault, Fault::Sync | Fault::Write | Fault::Read)
+                    && world.troubles.explains(&error, "close").is_none()
+                {
                     broken!("close: {error:?}");
                 }
             } else {
@@ -1203,19 +1310,23 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         }
         options.versions = if rng.one_in(3) { self::options(&mut rng).versions } else { options.versions };
         // Nor is a file moved to a disk that is too small for it.
-        if !plan.is_broken() && plan.small_disk.is_none() && !plan.page_server {
+        if !plan.is_broken() && plan.small_disk.is_none() && !plan.page_server && !world.troubles.spare {
             next_place(&mut options, stats.version_store_file.as_deref(), &vfs, &mut rng, &mut world.met)
                 .map_err(|e| format!("moving the version store: {e:?}"))?;
         }
         if plan.trace {
             eprintln!("version store: {:?}, then {:?}", stats.version_store_file, options.version_store_path);
         }
-        last = Some(world);
+        carried = world.carry();
+        carried.troubles.mistake(&vfs)?;
     }
-    let mut world = open_again(last.take(), vfs, model, &options, plan, &mut rng, true)?;
+    let mut world = open_again(carried, vfs, model, &options, plan, &mut rng, true)?;
     let versions = world.db.stats().version_store_file;
     let pages = world.pages();
     finish(&mut world)?;
+    world.met.lies_noticed += world.db.stats().pool.lost_writes;
+    let (data, lied) = (world.troubles.data(&world.vfs), world.troubles.lied);
+    world.met.moved += u64::from(data != Path::new(DIR).join("data"));
     if let Some(pages) = pages {
         let vfs: Arc<dyn Vfs> = Arc::new(world.vfs.clone());
         world.met.pages_compared += super::remote::compare(&vfs, &pages, Lsn(options.log_segment_bytes))?;
@@ -1231,7 +1342,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         met.archives += 1;
         met.runs += runs as u64;
         let places = super::backed_up::Places {
-            data: &Path::new(DIR).join("data"),
+            data: &data,
+            lied,
             versions: versions.as_deref(),
             archive: Path::new(ARCHIVE),
             backups: Path::new(BACKUPS),

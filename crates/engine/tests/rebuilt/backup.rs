@@ -106,6 +106,7 @@ fn compare(sim: &SimVfs, name: &str) -> std::result::Result<u64, String> {
     let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
     let versions = vfs.exists(Path::new(VERSIONS)).unwrap().then(|| Path::new(VERSIONS));
     let places = backed_up::Places {
+        lied: false,
         data: Path::new("/db/data"),
         versions,
         archive: Path::new(ARCHIVE),
@@ -271,7 +272,7 @@ fn pages_that_are_added_as_a_backup_begins() -> Result<()> {
         let sim = disk(18)?;
         let at_begin = Arc::new(AtBegin { below: store(&sim, BACKUPS), then: Mutex::default() });
         let backups_store = Some(StoreHandle(Arc::clone(&at_begin) as Arc<dyn Store>));
-        let db = open(&sim, Options { backups_store, ..options(false) })?;
+        let db = open(&sim, Options { backups_store, backup_part_bytes: 20_000, ..options(false) })?;
         fill(&db, 900)?;
         let counted = || {
             let pages = sim.open(Path::new("/db/data"), OpenMode::ReadOnly)?.len()? / PAGE as u64;
@@ -356,6 +357,10 @@ fn a_page_that_the_device_zeroed_is_in_the_backup() -> Result<()> {
 /// Power is lost at every call of a backup, or the process killed there: what is complete is right, and the next one goes on.
 #[test]
 fn power_lost_at_every_call_of_a_backup() -> Result<()> {
+    [false, true].into_iter().try_for_each(power_lost_at_every_call)
+}
+
+fn power_lost_at_every_call(from_archive: bool) -> Result<()> {
     let base = disk(3)?;
     let db = open(&base, options(false))?;
     fill(&db, 900)?;
@@ -367,7 +372,7 @@ fn power_lost_at_every_call_of_a_backup() -> Result<()> {
         let db = open(&sim, options(call % 5 == 0))?;
         update(&db, "t", (0..900).step_by(4), call as i64, true)?;
         sim.set_faults(FaultPlan { crash_after_ops: Some(call), ..FaultPlan::default() });
-        let outcome = db.backup(false, &NEVER);
+        let outcome = db.backup(from_archive, &NEVER);
         if !sim.power_lost() {
             outcome?;
             calls = call;
@@ -387,7 +392,7 @@ fn power_lost_at_every_call_of_a_backup() -> Result<()> {
         let db = open(&sim, options(false))?;
         let left = db.backups().iter().any(|row| row.state == "interrupted");
         let before = db.backups().into_iter().find(|row| row.state == "interrupted").and_then(|row| row.name);
-        let name = db.backup(false, &NEVER)?;
+        let name = db.backup(from_archive, &NEVER)?;
         resumed += u64::from(left && before.as_deref() == Some(&name));
         // What was said to be durable is, also if what it went on with was left by a process that was killed.
         drop(db);
@@ -399,13 +404,17 @@ fn power_lost_at_every_call_of_a_backup() -> Result<()> {
         drop(db);
         compare_all(&sim, 1);
     }
-    assert!(calls > 30 && resumed > 15, "{calls} calls, {resumed} resumed, {finished} complete");
+    assert!(calls > 30 && resumed > 15, "{from_archive}: {calls} calls, {resumed} resumed, {finished} complete");
     Ok(())
 }
 
 /// A store that fails, or applies what it reports as failed, at every publication.
 #[test]
 fn a_store_that_fails() -> Result<()> {
+    [false, true].into_iter().try_for_each(backups_to_a_store_that_fails)
+}
+
+fn backups_to_a_store_that_fails(from_archive: bool) -> Result<()> {
     let base = disk(4)?;
     let db = open(&base, options(false))?;
     fill(&db, 900)?;
@@ -424,7 +433,7 @@ fn a_store_that_fails() -> Result<()> {
             let db = open(&sim, Options { backups_store, ..options(false) })?;
             let before = faulty.calls(StoreCall::Publish);
             faulty.at(StoreCall::Publish, nth, misdeed);
-            let outcome = db.backup(false, &NEVER);
+            let outcome = db.backup(from_archive, &NEVER);
             let done = faulty.calls(StoreCall::Publish) - before;
             let must_pass = matches!(misdeed, Misdeed::ApplyAndFail | Misdeed::Fail(StoreErrorKind::Uncertain));
             assert!(outcome.is_ok() || !must_pass, "{misdeed:?} {nth}: {outcome:?}");
@@ -439,11 +448,68 @@ fn a_store_that_fails() -> Result<()> {
                 break;
             }
             update(&db, "t", 0..300, 8, true)?;
-            db.backup(false, &NEVER)?;
+            db.backup(from_archive, &NEVER)?;
             db.close()?;
             drop(db);
             compare_all(&sim, 1);
         }
+    }
+    Ok(())
+}
+
+/// One made from the archive that cannot read a part of what it is made of: the pages that need that are left out and counted, and an
+/// interruption does not make it pass for whole.
+#[test]
+fn what_cannot_be_made_from_the_archive_is_said() -> Result<()> {
+    for interrupted in [false, true] {
+        let sim = disk(11)?;
+        let db = open(&sim, options(false))?;
+        fill(&db, 1500)?;
+        let first = db.backup(false, &NEVER)?;
+        update(&db, "t", (0..1500).step_by(3), 3, true)?;
+        db.archive_now()?;
+        // A byte of the first part.
+        let folder = format!("{BACKUPS}/backups/{first}");
+        let mut parts = sim.list(Path::new(&folder))?;
+        parts.retain(|name| name.ends_with(".part"));
+        parts.sort_unstable();
+        let path = Path::new(&folder).join(&parts[0]);
+        sim.flip_bit(&path, 8 * (sim.open(&path, OpenMode::ReadOnly)?.len()? / 2))?;
+        db.close()?;
+        drop(db);
+        let db = open(&sim, options(false))?;
+        let looks = AtomicU64::new(0);
+        // Once two segments are in parts.
+        let cancel = || interrupted && looks.fetch_add(1, Ordering::SeqCst) >= 6;
+        let mut name = db.backup(true, &cancel);
+        let db = if interrupted {
+            assert!(name.is_err(), "it was cancelled");
+            drop(db);
+            let sim = sim.kill();
+            let db = open(&sim, options(false))?;
+            name = db.backup(true, &NEVER);
+            assert!(db.backups().iter().all(|row| row.state != "interrupted"), "it was gone on with");
+            let name = name.as_ref().expect("made");
+            let backup = Backup::open(&store(&sim, BACKUPS), name)?;
+            let report = verify_backup(&store(&sim, BACKUPS), name)?;
+            assert!(
+                backup.summary().damaged > 0 && report.damaged.len() as u64 == backup.summary().damaged,
+                "{report}"
+            );
+            db
+        } else {
+            let name = name.as_ref().expect("made");
+            let backup = Backup::open(&store(&sim, BACKUPS), name)?;
+            let report = verify_backup(&store(&sim, BACKUPS), name)?;
+            assert!(report.problems.is_empty(), "{report}");
+            assert!(
+                backup.summary().damaged > 0 && report.damaged.len() as u64 == backup.summary().damaged,
+                "{report}"
+            );
+            assert!(backup.summary().images() > 100, "{report}");
+            db
+        };
+        db.close()?;
     }
     Ok(())
 }

@@ -23,3 +23,4 @@ mod repair;
 mod restore;
 mod retention;
 mod set_aside;
+mod slow_stores;

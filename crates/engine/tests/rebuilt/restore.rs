@@ -1,6 +1,7 @@
 //! Files that are lost, restored segment by segment from archive and log: on demand, in the background, across crashes.
 
-mod support;
+mod failing_stores;
+pub mod support;
 mod unusable;
 
 use std::path::Path;
@@ -819,7 +820,7 @@ fn look(db: &Database, model: &mut Model, when: &str) -> Result<()> {
     Ok(())
 }
 
-/// The data's device dies at every call in turn; then power is lost at every call in turn while what it held is restored;
+/// The data's device dies at every fifth call, from the seed's on; then power is lost at every call in turn while what it held is restored;
 /// now and then the spare device dies as well, or comes back.
 #[test]
 fn a_device_dies_at_every_step() -> Result<()> {
@@ -838,7 +839,8 @@ fn a_device_dies_at_every_step() -> Result<()> {
         drop(db);
         let base = base.crash();
         let (mut deaths, mut crashes, mut replaced) = (0, 0, 0);
-        for at in (0..400).step_by(5) {
+        // Runs with other seeds have the others.
+        for at in (offset(5)..400).step_by(5) {
             let mut sim = base.fork(at);
             let mut model = model.copy(at);
             let db = open(&sim, kind)?;
@@ -892,7 +894,7 @@ fn a_device_dies_at_every_step() -> Result<()> {
             db.close()?;
         }
         eprintln!("{kind:?}: {deaths} deaths, {replaced} replaced, {crashes} crashes");
-        assert!(replaced > deaths / 5 && crashes > deaths, "the schedule has become blind");
+        assert!(deaths == 80 && replaced > deaths / 5 && crashes > deaths, "the schedule has become blind");
     }
     Ok(())
 }

@@ -224,6 +224,15 @@ fn key(table: &Table, id: i64) -> Result<Vec<u8>> {
     Ok(key)
 }
 
+/// Where a sweep begins that takes every `of`th call only: `RESURGAM_SEED`, or the clock, chooses, so that repeated runs have all.
+pub fn offset(of: u64) -> u64 {
+    let clock =
+        || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seed = std::env::var("RESURGAM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(clock);
+    eprintln!("every {of}th call, from {} on (RESURGAM_SEED={})", seed % of, seed % of);
+    seed % of
+}
+
 /// Loses power at the `n`th call that changes something from now on.
 pub fn crash_at(sim: &SimVfs, n: u64) {
     sim.set_faults(FaultPlan { crash_after_ops: Some(n), ..FaultPlan::default() });
