@@ -206,16 +206,19 @@ impl Merge<'_, '_> {
             inputs.push(Input { table, pages: PageCursor::new(run, ahead) });
         }
         let mut entries: Vec<(usize, PageEntry)> = Vec::new();
+        let mut pieces: Vec<PageEntry> = Vec::new();
         while let Some(page) = inputs.iter().filter_map(|input| Some(input.table.entry?.page)).min() {
             self.archive.next_piece(self.policy.rest)?;
             entries.clear();
+            pieces.clear();
             for (i, input) in inputs.iter_mut().enumerate() {
                 if let Some(entry) = input.table.entry.filter(|entry| entry.page == page) {
                     entries.push((i, entry));
+                    pieces.extend(&input.table.pieces);
                     input.table.advance()?;
                 }
             }
-            self.page(page, &entries, &mut inputs, &mut writer)?;
+            self.page(page, &entries, &pieces, &mut inputs, &mut writer)?;
         }
         for run in self.runs {
             let mut stream = StreamCursor::at(run, run.meta().id.start, AHEAD_SCAN);
@@ -237,11 +240,12 @@ impl Merge<'_, '_> {
         writer.finish()
     }
 
-    /// Writes the records of one page.
+    /// Writes the records of one page. `pieces`: what the tables have of it, in order.
     fn page(
         &mut self,
         page: PageId,
         entries: &[(usize, PageEntry)],
+        pieces: &[PageEntry],
         inputs: &mut [Input],
         writer: &mut RunWriter,
     ) -> Result<()> {
@@ -274,7 +278,8 @@ impl Merge<'_, '_> {
         let begins_anew = entries.first().is_some_and(|(_, entry)| entry.anew == entry.first);
         let mut since_anew =
             if max > 0 && count > max / 8 && !begins_anew { self.records_before(page, max) } else { 0 };
-        let mut images = if max > 0 && count + since_anew > max { Images::Wanted } else { Images::No };
+        // Where images were logged there is nothing to do, and the page need not be made.
+        let mut images = if max > 0 && longest_chain(since_anew, pieces) > max { Images::Wanted } else { Images::No };
         let mut items = 0;
         let mut body = Vec::new();
         for (i, entry) in entries {
@@ -348,6 +353,22 @@ impl Merge<'_, '_> {
             _ => Images::No,
         })
     }
+}
+
+/// Most records that follow each other in `pieces` of a page and do not make it anew, where `before` of them are before these; perhaps
+/// fewer, where a table names only the newest of those that make it anew.
+fn longest_chain(before: u64, pieces: &[PageEntry]) -> u64 {
+    let (mut since, mut longest) = (before, before);
+    for piece in pieces {
+        if piece.anew.is_some() {
+            longest = longest.max(since + piece.anew_index);
+            since = piece.count.saturating_sub(piece.anew_index + 1);
+        } else {
+            since += piece.count;
+        }
+        longest = longest.max(since);
+    }
+    longest
 }
 
 enum Images {

@@ -9,8 +9,8 @@
 //!      flags: 1 = the last fields follow; 2 = earlier records of the page were left out by a merge;
 //!      4 = the page goes on: this entry begins with a record that makes it anew
 //! ```
-//! In merged runs a page has an entry for each record that makes it anew (an image that a merge put in, mostly), and for what is
-//! before the first: so whoever wants it as of an LSN begins with the last of them up to there. Those of a page follow each
+//! A page has an entry for each record that makes it anew (an image, mostly), and for what is before the first (but in runs that
+//! were sorted by programs before images were logged: there it has one, with the newest): so whoever wants it as of an LSN begins with the last of them up to there. Those of a page follow each
 //! other.
 
 use resurgam_base::{Error, Lsn, PageId, Result};

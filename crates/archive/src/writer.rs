@@ -108,8 +108,8 @@ impl RunWriter {
         }
         let at = self.items.put_page(item) as u64;
         let known = self.page.as_ref().is_some_and(|entry| entry.page == page);
-        // With each record that makes it anew there is a new entry, so that it is found; of runs that were merged.
-        let continues = known && anew && self.id.level > 0;
+        // With each record that makes it anew there is a new entry, so that it is found, as of whichever LSN.
+        let continues = known && anew;
         match &mut self.page {
             Some(entry) if known && !continues => {
                 entry.count += 1;

@@ -6,6 +6,10 @@
 //! redo would make of the log, by construction. Nothing is changed when a
 //! mini-transaction is dropped without commit.
 //!
+//! Where the log is archived, a page whose records since it was last made anew reach a number gets an image in front of the next
+//! one, in the same group ([`BufferPool::set_records_per_page_max`]): it is the page as it is before the group, so nothing of it
+//! depends on what the group does. The page itself counts (`page/src/op.rs`), so neither eviction nor a restart forgets any.
+//!
 //! A group carries no undo of its own: it is a *system transaction* (Constant Time
 //! Recovery, section 3.4.2) or carries one row change of a user transaction, whose undo
 //! is the row's earlier version.
@@ -19,9 +23,11 @@ use resurgam_log::{Group, RecordKind};
 use resurgam_page::{PageBuf, PageOp, op};
 
 use crate::frame::WriteGuard;
+use crate::planted::Planted;
 use crate::pool::BufferPool;
 use crate::source;
 use crate::space::AllocState;
+use crate::stats::bump;
 
 /// A page of a mini-transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +41,27 @@ struct Entry<'p> {
     prev_tx: Lsn,
     /// Formats the page from nothing: no earlier record matters.
     fresh: bool,
+    /// Bytes of the image that is logged in front of its record.
+    image: Option<usize>,
+}
+
+impl Entry<'_> {
+    /// Whether the page gets an image, so that no more than `max` records make it.
+    fn wants_image(&self, max: u32) -> bool {
+        max > 0
+            && !self.fresh
+            && self.guard.records_since_anew().saturating_add(1) >= max
+            && !source::replaces_whole_page(&self.body)
+    }
+
+    fn put_image(&mut self, group: &mut Group) {
+        let page = &*self.guard;
+        group.begin(RecordKind::Page, TxId::NONE, Lsn::NONE, self.guard.id(), page.lsn(), page.object());
+        let before = group.body().len();
+        op::image_anew(group.body(), page);
+        self.image = Some(group.body().len() - before);
+        group.end();
+    }
 }
 
 /// Room that a thread's mini-transactions use one after the other: each row that is written is one.
@@ -85,6 +112,7 @@ impl<'p> Mtr<'p> {
             tx: TxId::NONE,
             prev_tx: Lsn::NONE,
             fresh: false,
+            image: None,
         });
         PageRef(self.entries.len() - 1)
     }
@@ -147,10 +175,17 @@ impl<'p> Mtr<'p> {
     pub fn commit(mut self) -> Result<(Lsn, Lsn)> {
         self.pool.check_poisoned()?;
         let Scratch { group, indexes, .. } = &mut self.scratch;
-        for entry in &self.entries {
+        let max = self.pool.records_per_page_max.load(Ordering::Relaxed);
+        let behind = Planted::ImageBehindRecord.is_planted();
+        for entry in &mut self.entries {
             if entry.body.is_empty() {
                 indexes.push(None);
                 continue;
+            }
+            let imaged = entry.wants_image(max);
+            if imaged && !behind {
+                // The group links the page's record to it.
+                entry.put_image(group);
             }
             let previous = if entry.fresh { Lsn::NONE } else { entry.guard.lsn() };
             // A fresh page gets its owner by this very record. Analysis learns from the owners
@@ -163,6 +198,9 @@ impl<'p> Mtr<'p> {
             group.begin(entry.kind, entry.tx, entry.prev_tx, entry.guard.id(), previous, object);
             group.body().extend_from_slice(&entry.body);
             indexes.push(Some(group.end()));
+            if imaged && behind {
+                entry.put_image(group);
+            }
         }
         for (kind, tx, prev, body) in &self.extra {
             group.record(*kind, *tx, *prev, body);
@@ -180,9 +218,18 @@ impl<'p> Mtr<'p> {
         let mut first = Lsn::NONE;
         for (entry, index) in self.entries.iter_mut().zip(&*indexes) {
             let Some(index) = index else { continue };
-            let lsn = group.lsn_of(appended.base, *index);
+            let mut lsn = group.lsn_of(appended.base, *index);
             if first.is_none() {
                 first = lsn;
+            }
+            if let Some(bytes) = entry.image {
+                bump(&self.pool.counters.images_logged, 1);
+                bump(&self.pool.counters.image_bytes_logged, bytes as u64);
+                // All else of the image is what the page is.
+                entry.guard.latch.set_records_since_anew(0);
+                if behind {
+                    lsn = group.lsn_of(appended.base, *index + 1);
+                }
             }
             let id = entry.guard.id();
             if entry.fresh {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A mistake of a restore, of reading pages (ahead), of a descent, of a walk, of a count, or of a sweep.
+/// A mistake of a restore, of reading pages (ahead), of a descent, of a walk, of a count, of a sweep, or of logging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Planted {
@@ -35,6 +35,8 @@ pub enum Planted {
     CopyNotCompared,
     /// A copy is said to have all records of its page below the end of the log, durable or not.
     CopyBeyondDurable,
+    /// An image of a page as it was is logged behind a record that changes it.
+    ImageBehindRecord,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

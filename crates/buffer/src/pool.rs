@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hashbrown::HashMap;
@@ -110,6 +110,8 @@ pub struct BufferPool {
     pub(crate) log: Arc<Log>,
     pub(crate) double_write: Mutex<DoubleWrite>,
     double_writes: AtomicBool,
+    /// 0: no images are logged.
+    pub(crate) records_per_page_max: AtomicU32,
     pub(crate) sources: Sources,
     pub(crate) failing: FailingPages,
     pub(crate) devices: Devices,
@@ -155,6 +157,7 @@ impl BufferPool {
             log,
             double_write: Mutex::new(dw),
             double_writes: AtomicBool::new(true),
+            records_per_page_max: AtomicU32::new(0),
             failing: FailingPages::default(),
             devices: Devices::default(),
             counters: Counters::default(),
@@ -277,6 +280,11 @@ impl BufferPool {
     /// See [`BufferPool::set_double_writes`].
     pub fn double_writes(&self) -> bool {
         self.double_writes.load(Ordering::Relaxed)
+    }
+    /// From now on a page's image is logged before so many records of it follow the one that made it anew, so that no more than
+    /// that have to be read to make the page, from whatever base: for an archive of the log. With 0 none is, as at first.
+    pub fn set_records_per_page_max(&self, records: u32) {
+        self.records_per_page_max.store(records, Ordering::Relaxed);
     }
     /// Whether there are pages that were rebuilt and not written since ([`WriteGoal::Repaired`]).
     pub fn has_repaired_pages(&self) -> bool {

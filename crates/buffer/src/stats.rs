@@ -31,6 +31,10 @@ counters! {
     redone_pages: AtomicU64,
     /// Log records applied in doing so.
     redone_records: AtomicU64,
+    /// Images of pages that were logged since so many records of theirs had gathered (see
+    /// [`BufferPool::set_records_per_page_max`](crate::BufferPool::set_records_per_page_max)), and the bytes of their records.
+    images_logged: AtomicU64,
+    image_bytes_logged: AtomicU64,
     /// Pages that were damaged in the file and rebuilt from what is kept of them elsewhere.
     repaired_pages: AtomicU64,
     /// Times that a page could not be read from its device, and was rebuilt, or could not be.

@@ -980,7 +980,12 @@ impl Drop for Inner {
 
 fn open_pool(vfs: &Arc<dyn Vfs>, paths: &Paths, log: &Arc<Log>, options: &Options) -> Result<BufferPool> {
     let config = PoolConfig { bytes: options.buffer_bytes, ..PoolConfig::default() };
-    BufferPool::open(vfs, &paths.data, &paths.double_write, Arc::clone(log), config)
+    let pool = BufferPool::open(vfs, &paths.data, &paths.double_write, Arc::clone(log), config)?;
+    // Before the first change: nothing else bounds what is read of the log to make a page.
+    if options.archive.is_some() {
+        pool.set_records_per_page_max(u32::try_from(options.archive_records_per_page_max).unwrap_or(u32::MAX));
+    }
+    Ok(pool)
 }
 
 /// Makes a new database. A crash in between leaves the marker, and the next open starts over.

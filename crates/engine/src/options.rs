@@ -64,8 +64,8 @@ pub struct Options {
     /// How far back points in time are promised: what neither a point of this time, nor a lease, nor a restore needs of the
     /// archive and the backups is given up. Zero: everything is kept.
     pub recovery_window: Duration,
-    /// After so many records of a page its image is put into merged runs of the archive: making a page takes about so
-    /// many, however often it was changed. 0: none is.
+    /// No more records of a page than these make it from the archive, however often it was changed: before there are more its
+    /// image is logged, with an archive. Of log without such images (of earlier versions) merged runs get them. 0: none is.
     pub archive_records_per_page_max: u64,
     /// A folder on another device, where the data is restored to if its own one dies while the database is open. It becomes
     /// the data folder then. It must be empty, and the log needs a folder of its own. A relative path is relative to the data

@@ -14,9 +14,9 @@ use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
 use support::*;
 
 const KINDS: [Kind; 3] = [
-    Kind { traditional: false, version_file: false, spare: true, no_repair: false },
-    Kind { traditional: true, version_file: false, spare: true, no_repair: false },
-    Kind { traditional: false, version_file: true, spare: true, no_repair: false },
+    Kind { traditional: false, version_file: false, spare: true, no_repair: false, records_max: 0 },
+    Kind { traditional: true, version_file: false, spare: true, no_repair: false, records_max: 9 },
+    Kind { traditional: false, version_file: true, spare: true, no_repair: false, records_max: 30 },
 ];
 
 const TIMEOUT: Duration = Duration::from_millis(40);

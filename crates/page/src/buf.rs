@@ -20,7 +20,7 @@
 //! 50..52 reserved, zero
 //! 52 written by: epoch u32        which opening of the log wrote the page to its file
 //! 56 written by: opening u32      and the number that this opening drew; both 0 in memory, and where it is not known
-//! 60..64 reserved, zero
+//! 60 records since anew u32         records applied behind the one that made the page anew; 0 as well on a page of an earlier version
 //! ```
 //! All integers are little-endian.
 //!
@@ -62,9 +62,9 @@ const UPPER_OFFSET: usize = 46;
 const UPPER_LEN: usize = 48;
 const WRITTEN_BY_EPOCH: usize = 52;
 const WRITTEN_BY_OPENING: usize = 56;
-const RESERVED: usize = 60;
+pub(crate) const RECORDS_SINCE_ANEW: usize = 60;
 
-const _: () = assert!(RESERVED <= HEADER_SIZE);
+const _: () = assert!(RECORDS_SINCE_ANEW + 4 == HEADER_SIZE);
 const _: () = assert!(PAGE_SIZE <= u16::MAX as usize);
 
 /// What a page holds.
@@ -283,6 +283,12 @@ impl PageBuf {
     field!(
         /// The number that this opening of the log drew; 0 = not known.
         written_by_opening, set_written_by_opening, WRITTEN_BY_OPENING, u32
+    );
+    field!(
+        /// Records that were applied behind the one that made the page anew (a Format or an Image): so many, and that one, make
+        /// the page. A page that a program before this field has written counts from 0 on: its chain is longer by what it
+        /// had then, once.
+        records_since_anew, set_records_since_anew, RECORDS_SINCE_ANEW, u32
     );
     /// Forgets who wrote the page, which is sealed and stays so: its content is the same for whoever did.
     pub fn forget_writer(&mut self) {

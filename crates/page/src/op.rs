@@ -32,10 +32,13 @@
 //! 3. On a leaf, a record that is written raises the page's highest xid to its tags, and
 //!    sets HAS_VERSIONS if it is tagged or a ghost: the mark is in the same log record as
 //!    the version, so never durable later. On a version page the pusher counts.
-//! 4. Any bytes give `Ok` or a `Corrupt` error that names page, LSN and operation. After an
+//! 4. The page counts its records since the one that made it anew (one that begins with `Format` or `Image`): each other one adds 1,
+//!    `Format` begins at 0, `Image` at what the image says. So the count is of the page as its records are, whatever base
+//!    they are applied to, and is there after eviction and restart.
+//! 5. Any bytes give `Ok` or a `Corrupt` error that names page, LSN and operation. After an
 //!    error the page's content is of no use: the caller drops it.
 
-use crate::buf::{FENCE_INFINITE, HAS_VERSIONS, HEADER_SIZE, PageBuf, PageType};
+use crate::buf::{FENCE_INFINITE, HAS_VERSIONS, HEADER_SIZE, PageBuf, PageType, RECORDS_SINCE_ANEW};
 use crate::clean::{self, Runs, Treatment};
 use crate::codec::{Reader, put_counted, put_varint, varint_len};
 use crate::leaf::{self, GHOST, TAGGED};
@@ -43,6 +46,9 @@ use crate::slotted::{SLOT_SIZE, SPACE};
 use crate::{diff, row_change, version};
 use resurgam_base::limits::PAGE_SIZE;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId};
+
+/// Bytes of an `Image` before the page's own.
+const IMAGE_HEAD: usize = 5;
 
 const FORMAT: u8 = 1;
 const IMAGE: u8 = 2;
@@ -212,6 +218,14 @@ pub fn image(out: &mut Vec<u8>, page: &PageBuf) {
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&bytes[4..start]);
     out.extend_from_slice(&bytes[end..]);
+}
+
+/// As [`image`], of a page that needs no earlier record from now on: its count begins anew. For a record of its own; an image that
+/// stands for the record of its LSN as well (of a merge) keeps the count, so that the page comes out alike with and without it.
+pub fn image_anew(out: &mut Vec<u8>, page: &PageBuf) {
+    let at = out.len() + IMAGE_HEAD + RECORDS_SINCE_ANEW;
+    image(out, page);
+    out[at..at + 4].fill(0);
 }
 
 /// Appends a [`PageOp::Insert`].
@@ -443,8 +457,13 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<PageOp<'a>> {
 /// # Errors
 /// `Corrupt`, with page, LSN and operation; the page is then of no use.
 pub fn apply(page: &mut PageBuf, id: PageId, body: &[u8], lsn: Lsn) -> Result<()> {
+    let mut anew = false;
     for (i, op) in decode(body).enumerate() {
+        anew |= i == 0 && matches!(op, Ok(PageOp::Format { .. } | PageOp::Image(_)));
         op.and_then(|op| apply_one(page, id, &op)).map_err(|e| at(id, lsn, i, &e))?;
+    }
+    if !anew {
+        page.set_records_since_anew(page.records_since_anew().saturating_add(1));
     }
     page.set_page_id(id);
     page.set_lsn(lsn);
@@ -626,6 +645,37 @@ mod tests {
         run(&mut other, |b| image(b, &source)).unwrap();
         assert_eq!((other.page_id(), other.lsn()), (ID, Lsn(6)));
         assert!(other.is(PageType::Inner));
+    }
+
+    #[test]
+    fn records_are_counted_since_the_page_was_made_anew() {
+        let mut counted = page(PageType::Leaf);
+        assert_eq!(counted.records_since_anew(), 0);
+        for n in 1..=3 {
+            run(&mut counted, |b| insert(b, SlotId(0), &LeafBuilder::plain(b"k", b"v").encode().unwrap())).unwrap();
+            assert_eq!(counted.records_since_anew(), n);
+        }
+        // What stands for the last record is the same page.
+        let mut made = PageBuf::zeroed();
+        run(&mut made, |b| image(b, &counted)).unwrap();
+        assert!(made.same_content(&counted));
+        // A record of its own begins anew, and changes nothing else.
+        run(&mut made, |b| image_anew(b, &counted)).unwrap();
+        assert_eq!(made.records_since_anew(), 0);
+        made.set_records_since_anew(3);
+        assert!(made.same_content(&counted));
+        // Behind other operations an image does not make the page anew for who looks for such records.
+        run(&mut made, |b| {
+            undo(b, b"how");
+            image(b, &counted);
+        })
+        .unwrap();
+        assert_eq!(made.records_since_anew(), 4);
+        run(&mut made, |b| format(b, PageType::Leaf, 0, ObjectId(1), b"", None)).unwrap();
+        assert_eq!(made.records_since_anew(), 0);
+        made.set_records_since_anew(u32::MAX);
+        run(&mut made, |b| set_flags(b, 1, 0)).unwrap();
+        assert_eq!(made.records_since_anew(), u32::MAX);
     }
 
     #[test]

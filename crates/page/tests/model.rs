@@ -165,8 +165,9 @@ proptest! {
                 Step::Flags(set, clear) => {
                     let want = (page.flags() | set) & !clear;
                     op::set_flags(&mut body, *set, *clear);
-                    op::apply(&mut page, ID, &body, Lsn(0)).unwrap();
-                    prop_assert_eq!(page.flags(), want);
+                    let mut changed = page.clone();
+                    op::apply(&mut changed, ID, &body, Lsn(0)).unwrap();
+                    prop_assert_eq!(changed.flags(), want);
                 }
                 // Compaction alone is no operation; an image carries it over.
                 Step::Compact => {

@@ -1,11 +1,13 @@
 //! The archive against the log that it is of, record by record.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_archive::{Archive, History, StreamEntry};
 use resurgam_engine::{Lsn, PageId};
 use resurgam_log::{LogReader, OwnedRecord, RecordKind};
+use resurgam_page::{PageOp, op};
 use resurgam_vfs::Vfs;
 use resurgam_xstore::FolderStore;
 
@@ -19,14 +21,15 @@ fn of(record: &OwnedRecord) -> Record {
 }
 
 /// Compares the archive at `place` with the whole log of the database in `dir`, which must be kept from its beginning on
-/// (in `log_dir`, if it has a folder of its own) and archived to its end. Returns how many records are in both, and how many runs.
+/// (in `log_dir`, if it has a folder of its own) and archived to its end. Returns how many records are in both, how many runs, and how pages
+/// were made anew.
 pub fn compare(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
     log_dir: Option<&Path>,
     segment_bytes: u64,
     place: &Path,
-) -> Result<(u64, usize), String> {
+) -> Result<(u64, usize, Chains), String> {
     let failed = |what: &str, error: &dyn std::fmt::Debug| format!("archive, {what}: {error:?}");
     let log = log_dir.map_or_else(|| dir.join("log"), Path::to_path_buf);
     let mut reader = LogReader::open(Arc::clone(vfs), &log, segment_bytes, Lsn(segment_bytes), 0)
@@ -74,5 +77,33 @@ pub fn compare(
             logged.len()
         ));
     }
-    Ok((logged.len() as u64, view.manifest().runs.len()))
+    Ok((logged.len() as u64, view.manifest().runs.len(), Chains::of(&logged)))
+}
+
+/// The records of pages behind those that make them anew.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chains {
+    /// The most that one page has between two of those.
+    pub longest: u64,
+    /// Images of pages.
+    pub images: u64,
+}
+
+impl Chains {
+    fn of(logged: &[Record]) -> Self {
+        let (mut chains, mut since) = (Self::default(), HashMap::<u64, u64>::new());
+        for (_, kind, [_, _, _, page, _], _, body) in logged {
+            if !kind.is_of_page() {
+                continue;
+            }
+            let since = since.entry(*page).or_default();
+            match op::decode(body).next() {
+                Some(Ok(PageOp::Image(_))) => (*since, chains.images) = (0, chains.images + 1),
+                Some(Ok(PageOp::Format { .. })) => *since = 0,
+                _ => *since += 1,
+            }
+            chains.longest = chains.longest.max(*since);
+        }
+        chains
+    }
 }

@@ -184,6 +184,8 @@ pub struct Met {
     /// Runs that were archived, and archives compared with the log.
     pub runs: u64,
     pub archives: u64,
+    /// Images that were logged since their pages had many records, in archives.
+    pub images: u64,
     /// Backups that were made and compared with the database at the end.
     pub backups: u64,
     /// Pages that could not be read after a crash, and pages that were rebuilt.
@@ -240,6 +242,7 @@ impl Met {
             ("version-store files moved", self.version_files_moved, 0.38),
             ("crashes in sweeps", self.crashes_in_sweeps, 0.35),
             ("backups", self.backups, 0.5),
+            ("images logged", self.images, 13.0),
             ("pages that cannot be read", self.spoilt, 2.2),
             ("pages rebuilt", self.rebuilt, 0.12),
         ]
@@ -291,6 +294,7 @@ impl Met {
         self.crashes_in_sweeps += o.crashes_in_sweeps;
         self.runs += o.runs;
         self.archives += o.archives;
+        self.images += o.images;
         self.backups += o.backups;
         self.spoilt += o.spoilt;
         self.rebuilt += o.rebuilt;
@@ -1163,6 +1167,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         options.accelerated_database_recovery = true;
         options.version_store_path = None;
     }
+    // Few pages have many records here.
+    options.archive_records_per_page_max = [256, 5, 2, 12][(seed / 4) as usize % 4];
     options.backups = options.archive.is_some().then(|| BACKUPS.into());
     options.backup_part_bytes = 40_000;
     options.replacement_patience = std::time::Duration::from_millis(100);
@@ -1337,9 +1343,17 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         let World { vfs, met, .. } = &mut world;
         let own = vfs.exists(Path::new(LOG_DIR)).unwrap_or(false).then(|| Path::new(LOG_DIR));
         let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-        let (_, runs) =
+        let (_, runs, chains) =
             super::archived::compare(&vfs, Path::new(DIR), own, options.log_segment_bytes, Path::new(ARCHIVE))?;
+        let max = options.archive_records_per_page_max;
+        if chains.longest >= max {
+            broken!(
+                "{} records of a page follow each other and none makes it anew, with {max} at most",
+                chains.longest
+            );
+        }
         met.archives += 1;
+        met.images += chains.images;
         met.runs += runs as u64;
         let places = super::backed_up::Places {
             data: &data,

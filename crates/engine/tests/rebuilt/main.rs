@@ -14,6 +14,7 @@ mod rng;
 
 mod archiving;
 mod backup;
+mod capped;
 mod chains;
 mod clone_devices;
 mod lsn_order;

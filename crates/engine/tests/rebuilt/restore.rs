@@ -14,9 +14,9 @@ use resurgam_xstore::{FaultyStore, FolderStore, Store, StoreCall};
 use support::*;
 
 const KINDS: [Kind; 3] = [
-    Kind { traditional: false, version_file: false, spare: false, no_repair: false },
-    Kind { traditional: true, version_file: false, spare: false, no_repair: false },
-    Kind { traditional: false, version_file: true, spare: false, no_repair: false },
+    Kind { traditional: false, version_file: false, spare: false, no_repair: false, records_max: 0 },
+    Kind { traditional: true, version_file: false, spare: false, no_repair: false, records_max: 7 },
+    Kind { traditional: false, version_file: true, spare: false, no_repair: false, records_max: 30 },
 ];
 
 /// The folder is whole again: nothing says otherwise, and an open without the archive has everything.

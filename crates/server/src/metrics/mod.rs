@@ -749,6 +749,8 @@ fn buffers(out: &mut Exposition, stats: &Stats) {
     out.counter("resurgam_read_ahead_used_total", "Of these, those that were used.", pool.ahead_used);
     out.counter("resurgam_read_ahead_wasted_total", "Those that left memory unused.", pool.ahead_wasted);
     out.counter("resurgam_read_ahead_not_had_total", "Those that did not come.", pool.ahead_not_had);
+    out.counter("resurgam_log_images_total", "Images of pages with many records that were logged.", pool.images_logged);
+    out.counter("resurgam_log_image_bytes_total", "Their bytes.", pool.image_bytes_logged);
     out.counter("resurgam_redo_pages_total", "Pages brought up to date from the log.", pool.redone_pages);
     out.counter("resurgam_redo_records_total", "Log records applied in doing so.", pool.redone_records);
     out.counter("resurgam_space_pages_allocated_total", "Pages allocated.", pool.pages_allocated);

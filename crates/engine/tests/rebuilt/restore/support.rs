@@ -22,6 +22,8 @@ pub struct Kind {
     pub spare: bool,
     /// Damaged pages are not repaired.
     pub no_repair: bool,
+    /// An image of a page is logged before it has so many records. 0: as is the default.
+    pub records_max: u64,
 }
 
 pub fn options(kind: Kind) -> Options {
@@ -34,6 +36,10 @@ pub fn options(kind: Kind) -> Options {
         version_store_path: kind.version_file.then(|| VERSIONS.into()),
         spare_data: kind.spare.then(|| SPARE.into()),
         short_rollback_operations: 0,
+        archive_records_per_page_max: match kind.records_max {
+            0 => Options::default().archive_records_per_page_max,
+            max => max,
+        },
         page_repair: !kind.no_repair,
         background: false,
         ..Options::default()
