@@ -10,6 +10,7 @@
 //! | `estimate` | How many rows: what plans are chosen by |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
 //! | `extremes` | `min` and `max` of key columns, read at the ends of an order |
+//! | `implied` | Whether conditions imply another |
 //! | `in_lists` | Lists of IN, kept from DataFusion's simplification of several of them |
 //! | `join_order` | In which order inner joins are done |
 //! | `key_order` | A physical rule that knows the order of trees (and calls the one about joins) |
@@ -33,6 +34,7 @@ pub(crate) mod dependencies;
 pub(crate) mod estimate;
 pub(crate) mod expression;
 pub(crate) mod extremes;
+pub(crate) mod implied;
 pub(crate) mod in_lists;
 pub(crate) mod join_order;
 pub(crate) mod key_order;
