@@ -64,6 +64,7 @@ mod json_record;
 mod literal;
 mod lock;
 mod merge;
+mod mutable;
 mod once;
 mod operator;
 mod ordered_set;
@@ -220,6 +221,8 @@ pub(crate) struct Analyzer<'a> {
     once: once::OnceSeen,
     /// What is analysed is kept in a definition: names are of `public`, or have their schemas.
     stored: bool,
+    /// It depends on more than its row; see `mutable.rs`.
+    is_mutable: bool,
     depth: usize,
 }
 
@@ -243,6 +246,7 @@ impl<'a> Analyzer<'a> {
             sought: Default::default(),
             once: Default::default(),
             stored: false,
+            is_mutable: false,
             depth: 0,
         };
         analyzer.begin_body();
