@@ -42,6 +42,7 @@ pub(super) const NAMES: &[&str] = &[
     "pg_cancel_backend",
     "pg_terminate_backend",
     "pg_reload_conf",
+    "pg_stat_statements_reset",
     "pg_sleep",
     "pg_sleep_for",
     "pg_sleep_until",
@@ -324,6 +325,19 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         }
         call.same(ScalarValue::Boolean(Some(cx.reload_conf())))
     }));
+    let reset = add!("pg_stat_statements_reset", &[P::Oid, P::Oid, P::Int], t::TEXT, |cx, call| {
+        if !cx.is_superuser() {
+            return Err(SqlError::new("42501", "permission denied for function pg_stat_statements_reset"));
+        }
+        call.texts(|row| {
+            let (Some(role), Some(database), Some(id)) = (call.oid(0, row), call.oid(1, row), call.int(2, row)) else {
+                return Ok(None);
+            };
+            cx.reset_statements(role, database, id);
+            Ok(Some(String::new()))
+        })
+    });
+    out.push(reset.each_row());
     out.push(
         add!("pg_sleep", &[P::Float], t::TEXT, |cx, call| {
             let seconds = call.arrays[0].as_primitive::<datafusion::arrow::datatypes::Float64Type>();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `comment` | COMMENT ON CONSTRAINT, which the parser does not know |
 //! | `conflict` | What ON CONFLICT infers an index from |
+//! | `current_of` | WHERE CURRENT OF, which the parser does not know |
 //! | `depth` | How deep a statement may be |
 //! | `element` | Assignments to elements of arrays and documents, which the parser does not know |
 //! | `identity` | Clauses of identity columns that the parser does not know |
@@ -29,6 +30,7 @@
 pub(crate) mod adjacent;
 pub(crate) mod comment;
 pub(crate) mod conflict;
+pub(crate) mod current_of;
 pub(crate) mod depth;
 pub(crate) mod element;
 pub(crate) mod identity;

@@ -24,6 +24,7 @@
 //! | `projections` | Projections stay above filters |
 //! | `rules` | DataFusion's analyzer rules, with what has to be done before them |
 //! | `statement` | A prepared statement |
+//! | `tally` | What statements have cost, by their text |
 //! | `zeroes` | Minus zero is zero wherever values are ordered or told apart |
 
 pub(crate) mod access;
@@ -48,4 +49,5 @@ pub(crate) mod plans;
 pub(crate) mod projections;
 pub(crate) mod rules;
 pub(crate) mod statement;
+pub(crate) mod tally;
 pub(crate) mod zeroes;
