@@ -57,6 +57,8 @@ pub enum TableChange {
     DropPrimaryKey,
     /// An index, a UNIQUE constraint or the primary key, by name.
     RenameIndex(String, String),
+    /// A unique index of plain columns is from now on that of a UNIQUE constraint of its name.
+    MakeConstraint(String),
     /// What an index says beside its key, instead of what it said.
     SetIndexDetails(IndexDetails),
     /// A column's collation; `None`: that of its type.
@@ -433,6 +435,13 @@ impl Transaction {
                     Some(at) => parts.indexes[at].name = to,
                     None => parts.primary_key_name = to,
                 }
+            }
+            TableChange::MakeConstraint(name) => {
+                let Some(at) = parts.indexes.iter().position(|index| index.name == name && index.unique) else {
+                    return Err(Error::new(ErrorKind::UndefinedObject, format!("index \"{name}\" does not exist")));
+                };
+                check_free_of_checks(&parts, &name)?;
+                parts.indexes[at].constraint = true;
             }
             TableChange::SetCollation(at, collation) => {
                 column_exists(at)?;

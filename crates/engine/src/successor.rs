@@ -28,6 +28,7 @@ use resurgam_versions::{Seen, View};
 
 use crate::table::{RowBuf, Table};
 use crate::transaction::Transaction;
+use crate::view::ReadView;
 
 /// Most bytes that are remembered.
 const BYTES_MAX: usize = 64 << 20;
@@ -218,10 +219,55 @@ impl Transaction {
                 None => return Ok(found),
             }
         }
-        Err(Error::new(ErrorKind::SerializationFailure, "could not serialize access due to concurrent update")
-            .with_detail("Too many rows got another primary key to tell where this one is.")
-            .with_hint("Retry the transaction."))
+        Err(lost())
     }
+
+    /// The row that `before` saw under `key`, as `now` sees it, a view of a later statement of this transaction: under the key
+    /// that it has got meanwhile. False: it is deleted, whatever row has its key by now. What is newer than `now` is for
+    /// [`Transaction::successor`].
+    ///
+    /// # Errors
+    /// `SerializationFailure` when too many rows were moved to tell.
+    pub fn followed(
+        &self,
+        table: &Arc<Table>,
+        key: &[u8],
+        (before, now): (&ReadView, &ReadView),
+        row: &mut RowBuf,
+    ) -> Result<bool> {
+        let moves = &self.0.db.inner().moves;
+        let mut at = key.to_vec();
+        if moves.any.load(Ordering::SeqCst) {
+            let is_since = |xid: TxId| now.view().sees(xid) && !before.view().sees(xid);
+            let is_seen = |xid: TxId| now.view().sees(xid);
+            let (object, mut after, mut hops) = (table.tree.object, 0, 0);
+            loop {
+                let next = match after {
+                    0 => moves.next(object, &at, 0, &is_since),
+                    after => moves.next(object, &at, after, &is_seen),
+                };
+                match next {
+                    Some((_, None)) => return Ok(false),
+                    Some((number, Some(to))) => (at, after) = (to, number),
+                    None => break,
+                }
+                hops += 1;
+                if hops > HOPS_MAX {
+                    return Err(lost());
+                }
+            }
+            if moves.is_partly_known(&is_since) {
+                return Err(lost());
+            }
+        }
+        now.get(table, &at, row)
+    }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::SerializationFailure, "could not serialize access due to concurrent update")
+        .with_detail("Too many rows got another primary key to tell where this one is.")
+        .with_hint("Retry the transaction.")
 }
 
 #[cfg(test)]

@@ -201,6 +201,11 @@ impl Table {
         self.counters.changed.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether the keys of its rows are those of the other definition's: it was not written anew in between.
+    pub fn is_stored_as(&self, other: &Self) -> bool {
+        self.tree.object == other.tree.object
+    }
+
     /// Whether it has rows: it is neither a view nor a sequence, nor an object of another kind.
     pub fn is_table(&self) -> bool {
         self.view.is_none() && self.sequence.is_none() && self.object.is_none()

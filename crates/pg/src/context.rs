@@ -96,6 +96,33 @@ pub struct CursorRow {
     pub creation_time: i64,
 }
 
+/// What calls of one statement by one role in one database have cost. Times are milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct StatementCalls {
+    pub role: u32,
+    pub database: u32,
+    /// A number of its text.
+    pub id: i64,
+    pub query: String,
+    pub calls: u64,
+    /// What these gave or wrote.
+    pub rows: u64,
+    pub total_ms: f64,
+    pub min_ms: f64,
+    pub max_ms: f64,
+    pub mean_ms: f64,
+    pub stddev_ms: f64,
+}
+
+/// What is known of the counters of statements themselves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StatementsInfo {
+    /// How often some made room for others.
+    pub deallocations: u64,
+    /// Microseconds since 1970-01-01 UTC.
+    pub reset_at: i64,
+}
+
 /// One row of `resurgam_plans`. Times are milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct PlanRow {
@@ -259,6 +286,17 @@ pub trait PgContext: Debug + Send + Sync {
     /// The planned statements of all sessions.
     fn plans(&self) -> Vec<PlanRow> {
         Vec::new()
+    }
+    /// What the calls of statements have cost.
+    fn statement_calls(&self) -> Vec<StatementCalls> {
+        Vec::new()
+    }
+    fn statements_info(&self) -> StatementsInfo {
+        StatementsInfo::default()
+    }
+    /// Counts anew, for those of that role, database and number; 0: of all.
+    fn reset_statements(&self, role: u32, database: u32, id: i64) {
+        let _ = (role, database, id);
     }
     /// Cancels (`terminate` = false) or ends the session with that pid; whether it was found.
     ///

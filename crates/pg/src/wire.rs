@@ -200,6 +200,16 @@ pub enum Tag {
     Insert(u64),
 }
 
+impl Tag {
+    /// The rows that it tells of.
+    pub fn rows(&self) -> u64 {
+        match self {
+            Self::Fixed(_) => 0,
+            Self::Count(_, rows) | Self::Insert(rows) => *rows,
+        }
+    }
+}
+
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

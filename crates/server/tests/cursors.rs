@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Client, Message, TestServer, bind, describe, execute, parse, sync, tags};
+use common::{Client, Message, TestServer, bind, describe, execute, message, parse, sync, tags};
 use resurgam_server::settings::Kilobytes;
 
 /// The first columns of the rows, and the command tag.
@@ -114,4 +114,74 @@ fn held_rows_are_bounded() {
         client.query("CLOSE h");
         client.query("CLOSE more");
     }
+}
+
+/// FETCH is done with the first Execute, however few of its rows that asks for.
+#[test]
+fn fetch_through_a_portal_with_a_row_limit() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.query("CREATE TABLE t (a int PRIMARY KEY)");
+    client.query("INSERT INTO t SELECT i FROM generate_series(1, 30) AS s(i)");
+    for (scroll, source) in
+        [("", "generate_series(1, 30) AS s(i)"), ("SCROLL", "generate_series(1, 30) AS s(i)"), ("", "t AS s(i)")]
+    {
+        let mut in_parts = |text: &str, limits: &[i32]| {
+            let mut bytes = [parse("", text), bind("p", "", &[])].concat();
+            limits.iter().for_each(|limit| bytes.extend(execute("p", *limit)));
+            client.send(&[bytes, sync()].concat());
+            let messages = client.until_ready().1;
+            let rows: Vec<_> = messages.iter().filter(|one| one.tag == b'D').filter_map(Message::first).collect();
+            let ends = messages.iter().filter(|one| matches!(one.tag, b'C' | b's'));
+            let ends: Vec<_> = ends.map(|end| if end.tag == b's' { "s".to_owned() } else { end.text() }).collect();
+            client.send(&[message(b'C', b"Pp\0"), sync()].concat());
+            client.until_ready();
+            (rows.join(" "), ends.join(" "))
+        };
+        in_parts("BEGIN", &[0]);
+        in_parts(&format!("DECLARE c {scroll} CURSOR FOR SELECT i FROM {source}"), &[0]);
+        let own = |rows: &str, ends: &str| (rows.to_owned(), ends.to_owned());
+        assert_eq!(in_parts("FETCH 7 FROM c", &[3, 3, 3, 3]), own("1 2 3 4 5 6 7", "s s FETCH 1 FETCH 0"));
+        assert_eq!(in_parts("FETCH 6 FROM c", &[3, 3, 3]), own("8 9 10 11 12 13", "s s FETCH 0"));
+        assert_eq!(in_parts("FETCH 6 FROM c", &[3]), own("14 15 16", "s"));
+        assert_eq!(in_parts("FETCH c", &[0]), own("20", "FETCH 1"));
+        if !scroll.is_empty() {
+            assert_eq!(in_parts("FETCH BACKWARD 5 FROM c", &[3, 0]), own("19 18 17 16 15", "s FETCH 2"));
+            assert_eq!(in_parts("FETCH ABSOLUTE 21 FROM c", &[1, 1]), own("21", "s FETCH 0"));
+        } else {
+            assert_eq!(in_parts("FETCH c", &[5]), own("21", "FETCH 1"));
+        }
+        assert_eq!(in_parts("FETCH 50 FROM c", &[3, 0]), own("22 23 24 25 26 27 28 29 30", "s FETCH 6"));
+        assert_eq!(in_parts("FETCH 50 FROM c", &[3]), own("", "FETCH 0"));
+        in_parts("ROLLBACK", &[0]);
+    }
+}
+
+/// A string of several statements is a transaction block of its own.
+#[test]
+fn cursors_within_a_string() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let mut of = |text: &str| {
+        let (status, messages) = client.query(text);
+        let shown = messages.iter().filter_map(|message| match message.tag {
+            b'C' => Some(message.text()),
+            b'D' => message.first(),
+            b'E' => Some(message.sqlstate()),
+            _ => None,
+        });
+        (shown.collect::<Vec<_>>().join(" "), status)
+    };
+    let own = |shown: &str| (shown.to_owned(), b'I');
+    assert_eq!(of("DECLARE c CURSOR FOR SELECT 1; FETCH c; FETCH c"), own("DECLARE CURSOR 1 FETCH 1 FETCH 0"));
+    assert_eq!(of("FETCH c"), own("34000"));
+    assert_eq!(of("DECLARE c CURSOR FOR SELECT 1"), own("25P01"));
+    assert_eq!(
+        of("SELECT 1; DECLARE c CURSOR FOR SELECT 2; CLOSE c; FETCH c"),
+        own("1 SELECT 1 DECLARE CURSOR CLOSE CURSOR 34000")
+    );
+    assert_eq!(of("DECLARE c CURSOR FOR SELECT 1; SAVEPOINT s"), own("DECLARE CURSOR 25P01"));
+    assert_eq!(of("DECLARE c CURSOR FOR SELECT 1; COMMIT; FETCH c"), own("DECLARE CURSOR COMMIT 34000"));
+    assert_eq!(of("DECLARE c CURSOR WITH HOLD FOR SELECT 1; FETCH c"), own("DECLARE CURSOR 1 FETCH 1"));
+    assert_eq!(of("FETCH c"), own("FETCH 0"));
 }

@@ -101,3 +101,82 @@ async fn who_drops_one_finds_who_uses_it() {
     assert_eq!(state(&mut a, "SELECT digest('a', 'md5')").await, "42883");
     assert_eq!(state(&mut a, "SELECT * FROM t").await, "42P01");
 }
+
+/// What `pg_stat_statements` shows, who sees it, and what becomes of its views.
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_are_counted() {
+    let db = open(&SimVfs::new(44), true);
+    let (mut main, mut other) = (db.session(), db.session());
+    assert_eq!(state(&mut main, "SELECT * FROM pg_stat_statements").await, "42P01");
+    for sql in [
+        "CREATE ROLE a",
+        "CREATE SCHEMA s",
+        "CREATE TABLE t (x int PRIMARY KEY, y text)",
+        "CREATE EXTENSION pg_stat_statements SCHEMA s",
+        "SET search_path = public, s",
+        "SELECT pg_stat_statements_reset()",
+        "INSERT INTO t SELECT n, 'n' || n FROM generate_series(1, 100) AS s(n)",
+    ] {
+        ok(&mut main, sql).await;
+    }
+    for n in 1..=5 {
+        ok(&mut main, &format!("SELECT y FROM t WHERE x = {n}")).await;
+        ok(&mut main, &format!("SELECT x FROM t WHERE x <= {n} AND y <> 'q' ORDER BY y")).await;
+        ok(&mut other, &format!("UPDATE t SET y = 'z{n}' WHERE x = {n}")).await;
+    }
+    assert_eq!(state(&mut main, "SELECT 1 / (x - x) FROM t").await, "22012");
+    let counted = "SELECT query, calls, rows FROM pg_stat_statements WHERE query LIKE '% t %' AND query NOT LIKE '%pg_stat%' \
+         ORDER BY query";
+    let before = ok(&mut main, counted).await;
+    assert_eq!(
+        before,
+        [
+            "INSERT INTO t SELECT n, $1 || n FROM generate_series($2, $3) AS s(n)|1|100",
+            "SELECT x FROM t WHERE x <= $1 AND y <> $2 ORDER BY y|5|15",
+            "SELECT y FROM t WHERE x = $1|5|5",
+            "UPDATE t SET y = $1 WHERE x = $2|5|5",
+        ]
+    );
+    // Plans are made anew, the counters stay.
+    ok(&mut main, "ALTER TABLE t ADD COLUMN z int").await;
+    ok(&mut main, "SELECT y FROM t WHERE x = 1").await;
+    let of_one = "FROM pg_stat_statements WHERE query = 'SELECT y FROM t WHERE x = $1'";
+    assert_eq!(ok(&mut main, &format!("SELECT calls {of_one}")).await, ["6"]);
+    let sane = "total_exec_time >= max_exec_time AND max_exec_time >= mean_exec_time AND mean_exec_time >= min_exec_time \
+        AND stddev_exec_time >= 0 AND userid = 'postgres'::regrole AND toplevel AND plans = 0 \
+        AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    assert_eq!(ok(&mut main, &format!("SELECT {sane} {of_one}")).await, ["t"]);
+    // Others see that there is something.
+    ok(&mut main, "GRANT USAGE ON SCHEMA s TO a").await;
+    ok(&mut main, "SET ROLE a").await;
+    let hidden = "SELECT DISTINCT query, queryid FROM s.pg_stat_statements WHERE userid = 'postgres'::regrole";
+    assert_eq!(ok(&mut main, hidden).await, ["<insufficient privilege>|NULL"]);
+    assert_eq!(state(&mut main, "SELECT s.pg_stat_statements_reset()").await, "42501");
+    assert_eq!(state(&mut main, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await, "done");
+    ok(&mut main, "RESET ROLE").await;
+    let id = ok(&mut main, &format!("SELECT queryid {of_one}")).await;
+    ok(&mut main, &format!("SELECT pg_stat_statements_reset(0, 0, '{}'::bigint)", id[0])).await;
+    assert_eq!(ok(&mut main, &format!("SELECT count(*) {of_one}")).await, ["0"]);
+    assert_eq!(ok(&mut main, counted).await, [&before[..2], &before[3..]].concat());
+    ok(&mut main, "SELECT pg_stat_statements_reset()").await;
+    assert_eq!(ok(&mut main, counted).await, Vec::<String>::new());
+    assert_eq!(
+        ok(&mut main, "SELECT dealloc, stats_reset > now() - interval '1 day' FROM pg_stat_statements_info").await,
+        ["0|t"]
+    );
+    // They are the extension's.
+    let parts = "SELECT c.relname FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND d.classid = 'pg_class'::regclass \
+         WHERE d.deptype = 'e' ORDER BY 1";
+    assert_eq!(ok(&mut main, parts).await, ["pg_stat_statements", "pg_stat_statements_info"]);
+    assert_eq!(state(&mut main, "DROP VIEW pg_stat_statements").await, "2BP01");
+    assert_eq!(state(&mut main, "ALTER VIEW pg_stat_statements RENAME TO p").await, "0A000");
+    assert_eq!(state(&mut main, "ALTER EXTENSION pg_stat_statements SET SCHEMA public").await, "0A000");
+    ok(&mut main, "CREATE VIEW v AS SELECT query FROM pg_stat_statements").await;
+    assert_eq!(state(&mut main, "DROP EXTENSION pg_stat_statements").await, "2BP01");
+    ok(&mut main, "DROP EXTENSION pg_stat_statements CASCADE").await;
+    assert_eq!(state(&mut main, "SELECT * FROM v").await, "42P01");
+    assert_eq!(state(&mut main, "SELECT pg_stat_statements_reset()").await, "42883");
+    ok(&mut main, "CREATE EXTENSION pg_stat_statements SCHEMA s").await;
+    ok(&mut main, "DROP SCHEMA s CASCADE").await;
+    assert_eq!(ok(&mut main, "SELECT count(*) FROM pg_extension").await, ["0"]);
+}

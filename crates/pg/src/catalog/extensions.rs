@@ -2,7 +2,7 @@
 
 use resurgam_dialect::{Catalog, Function};
 
-use super::model::relation_oid;
+use super::model::{CLASS_RELATION, relation_oid};
 use super::namespaces::CLASS_SCHEMA;
 use super::rows::{Rows, V};
 use super::{Model, resolution};
@@ -46,7 +46,7 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>, model: &Model, rights: &Righ
                         ("version", extension.version.into()),
                         ("installed", own.is_some_and(|one| one.version == extension.version).into()),
                         ("superuser", true.into()),
-                        ("trusted", true.into()),
+                        ("trusted", extension.is_trusted.into()),
                         ("relocatable", true.into()),
                     ],
                 };
@@ -93,5 +93,8 @@ fn depend(rows: &mut Rows<'_>, one: &Installed, model: &Model) {
     }
     for Function { oid, .. } in one.functions() {
         depends((CLASS_FUNCTION, *oid), own, 'e');
+    }
+    for view in model.views.iter().filter(|view| one.has_view(&view.schema, &view.name)) {
+        depends((CLASS_RELATION, relation_oid(view.id)), own, 'e');
     }
 }

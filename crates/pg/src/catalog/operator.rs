@@ -30,6 +30,44 @@ fn plans(cx: &dyn PgContext, rows: &mut Rows<'_>) {
     }
 }
 
+fn statements(cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    for calls in cx.statement_calls() {
+        let sees = cx.sees_sessions_of(calls.role);
+        let query = if sees { calls.query } else { "<insufficient privilege>".to_owned() };
+        rows.add([
+            ("userid", calls.role.into()),
+            ("dbid", calls.database.into()),
+            ("toplevel", true.into()),
+            ("queryid", if sees { calls.id.into() } else { V::Null }),
+            ("query", query.into()),
+            ("calls", calls.calls.into()),
+            ("total_exec_time", calls.total_ms.into()),
+            ("min_exec_time", calls.min_ms.into()),
+            ("max_exec_time", calls.max_ms.into()),
+            ("mean_exec_time", calls.mean_ms.into()),
+            ("stddev_exec_time", calls.stddev_ms.into()),
+            ("rows", calls.rows.into()),
+        ]);
+        // As with PostgreSQL's pg_stat_statements.track_planning at its default; there is no JIT.
+        for none in ["plans", "jit_functions", "jit_inlining_count", "jit_optimization_count", "jit_emission_count"] {
+            rows.put(none, 0i64.into());
+        }
+        for none in [
+            "total_plan_time",
+            "min_plan_time",
+            "max_plan_time",
+            "mean_plan_time",
+            "stddev_plan_time",
+            "jit_generation_time",
+            "jit_inlining_time",
+            "jit_optimization_time",
+            "jit_emission_time",
+        ] {
+            rows.put(none, 0f64.into());
+        }
+    }
+}
+
 /// The table or index whose pages are this object's, if there is one that the session sees.
 fn relation_of(cx: &dyn PgContext, object: resurgam_engine::ObjectId) -> Option<String> {
     cx.tables().ok()?.into_iter().find_map(|table| {
@@ -301,6 +339,11 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
             }
         }
         "resurgam_plans" => plans(cx, rows),
+        "resurgam_statements" => statements(cx, rows),
+        "resurgam_statements_info" => {
+            let info = cx.statements_info();
+            rows.add([("dealloc", info.deallocations.into()), ("stats_reset", V::Time(info.reset_at))]);
+        }
         "resurgam_recovery" => {
             let (report, stats) = (db.recovery(), db.stats());
             let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;

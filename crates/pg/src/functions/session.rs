@@ -42,6 +42,7 @@ pub(super) const NAMES: &[&str] = &[
     "pg_cancel_backend",
     "pg_terminate_backend",
     "pg_reload_conf",
+    "pg_stat_statements_reset_1_7",
     "pg_sleep",
     "pg_sleep_for",
     "pg_sleep_until",
@@ -324,6 +325,20 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         }
         call.same(ScalarValue::Boolean(Some(cx.reload_conf())))
     }));
+    let reset = add!("pg_stat_statements_reset_1_7", &[P::Oid, P::Oid, P::Int], t::TEXT, |cx, call| {
+        if !cx.is_superuser() {
+            return Err(SqlError::new("42501", "permission denied for function pg_stat_statements_reset"));
+        }
+        call.texts(|row| {
+            let role = if call.given(0) { call.oid(0, row) } else { Some(0) };
+            let database = if call.given(1) { call.oid(1, row) } else { Some(0) };
+            let id = if call.given(2) { call.int(2, row) } else { Some(0) };
+            let (Some(role), Some(database), Some(id)) = (role, database, id) else { return Ok(None) };
+            cx.reset_statements(role, database, id);
+            Ok(Some(String::new()))
+        })
+    });
+    out.push(reset.required(0).each_row());
     out.push(
         add!("pg_sleep", &[P::Float], t::TEXT, |cx, call| {
             let seconds = call.arrays[0].as_primitive::<datafusion::arrow::datatypes::Float64Type>();

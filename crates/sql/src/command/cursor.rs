@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::Schema;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Statement};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -22,7 +23,7 @@ use crate::parse::words::Words;
 use crate::plan::statement::{Kind, Prepared, parse_known};
 use crate::session::scroll::{Count, Scroll};
 use crate::session::stream::{ActiveRows, FETCH, RowStream};
-use crate::session::{NewCursor, Session, TakenRows};
+use crate::session::{Fetched, NewCursor, Session, TakenRows};
 use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag};
 
 /// DECLARE as it was read.
@@ -160,6 +161,19 @@ fn number(words: &mut Words<'_>) -> Result<Option<i64>, SqlError> {
     Ok(Some(if negative { -value } else { value }))
 }
 
+/// Whether FETCH gives the row that the cursor is on.
+fn is_here(count: Count) -> bool {
+    matches!(count, Count::Rows(0) | Count::Relative(0))
+}
+
+/// The columns of a query.
+fn shown_schema(prepared: &Prepared) -> Result<Schema, SqlError> {
+    match &prepared.kind {
+        Kind::Query(query) => Ok(query.schema.as_ref().clone()),
+        _ => Err(SqlError::internal("a cursor of no query")),
+    }
+}
+
 fn no_such(name: &str) -> SqlError {
     SqlError::new("34000", format!("cursor \"{name}\" does not exist"))
 }
@@ -176,7 +190,7 @@ impl Session {
         declared: &[u32],
     ) -> Result<Arc<Prepared>, SqlError> {
         let query = Statement::Query(declare.query.clone());
-        let inner = self.plan_known(query, &declare.text, declared)?;
+        let inner = self.plan_query_of_cursor(query, &declare.text, declared)?;
         let mut prepared = Prepared::new(text, Kind::Empty, inner.catalog_version);
         prepared.param_oids = Arc::clone(&inner.param_oids);
         prepared.settings = inner.settings;
@@ -198,7 +212,7 @@ impl Session {
         text: &Arc<str>,
     ) -> Result<(), SqlError> {
         if !cursor.hold {
-            self.block_for("DECLARE CURSOR")?;
+            self.block_or_string_for("DECLARE CURSOR")?;
         }
         if self.has_portal(&cursor.name) {
             return Err(SqlError::new("42P03", format!("cursor \"{}\" already exists", cursor.name)));
@@ -232,7 +246,7 @@ impl Session {
         let formats: &[Format] = if cursor.binary { &[Format::Binary] } else { &[] };
         let kind = StatementKind::Cursor;
         let mut active = self.start_plan(inner, query, beside, values, formats, kind).await?;
-        let mut scroll = None;
+        let (mut scroll, view) = (None, active.view());
         if cursor.hold || cursor.scroll {
             let runtime = memory::statement(self.state()?.runtime_env(), &self.shared.stop.limits);
             scroll = Some(Box::new(Scroll::new(active.schema(), self.room(), runtime)));
@@ -255,8 +269,144 @@ impl Session {
             scroll,
             hold: cursor.hold,
             is_scrollable: cursor.scroll,
+            view,
         });
         Ok(())
+    }
+
+    /// Takes the rows of a cursor, and says how many of them are passed over and given at most if it only goes forward.
+    fn begin_fetch(&mut self, fetch: &Fetch) -> Result<(TakenRows, u64, u64), SqlError> {
+        let name = fetch.name.as_str();
+        let taken = self.take_rows(name).ok_or_else(|| no_such(name))??;
+        let onward = if taken.is_scrollable { Some((0, 0)) } else { taken.place.onward(fetch.count) };
+        let Some((over, limit)) = onward.or_else(|| (is_here(fetch.count) && fetch.is_move).then_some((0, 0))) else {
+            self.portal_failed(name);
+            return Err(SqlError::new("55000", "cursor can only scan forward")
+                .with_hint("Declare it with SCROLL option to enable backward scan."));
+        };
+        Ok((taken, over, limit))
+    }
+
+    /// FETCH whose rows go to the client in several executions of `portal`: as in PostgreSQL it is done with the first one, and
+    /// its rows are kept.
+    ///
+    /// # Errors
+    /// As those of [`Session::fetch`].
+    pub(crate) async fn fetch_in_parts(
+        &mut self,
+        fetch: &Fetch,
+        formats: &[Format],
+        max_rows: usize,
+        portal: String,
+    ) -> Result<Execution, SqlError> {
+        let name = fetch.name.as_str();
+        let (taken, over, limit) = self.begin_fetch(fetch)?;
+        let TakenRows { formats: own, active, mut place, scroll, prepared, .. } = taken;
+        let formats = if own.is_empty() { formats.to_vec() } else { own };
+        let (style, deadline) = (self.style(), self.deadline());
+        let runtime = memory::statement(self.state()?.runtime_env(), &self.shared.stop.limits);
+        let (room, stop) = (self.room(), Arc::clone(&self.shared.stop));
+        let done = match scroll {
+            Some(mut scroll) => {
+                let mut active = active;
+                let kept = async {
+                    if let Some(mut source) = active.take() {
+                        source.shown(&formats, &style, deadline)?;
+                        match source.keep(&mut scroll, place.needs(fetch.count)).await? {
+                            true => active = Some(source),
+                            false => source.finish(),
+                        }
+                    }
+                    let step = place.step(fetch.count, scroll.rows());
+                    let stream = scroll.read(step.rows, step.backward);
+                    let mut rows =
+                        ActiveRows::of_kept(stream, Arc::clone(&prepared), &formats, &style, stop, deadline)?;
+                    let mut kept = Scroll::new(rows.schema(), room, runtime);
+                    rows.keep(&mut kept, u64::MAX).await?;
+                    place = step.place;
+                    Ok(kept)
+                }
+                .await;
+                self.put_rows(name, active, Some(scroll), place);
+                kept
+            }
+            None => {
+                let mut active = active.filter(|_| !place.ended);
+                let schema = match &active {
+                    Some(active) => active.shown_schema(),
+                    None => Arc::new(shown_schema(&prepared)?),
+                };
+                let mut kept = Scroll::new(schema, room, runtime);
+                let read = async {
+                    let Some(source) = &mut active else { return Ok((0, false)) };
+                    source.shown(&formats, &style, deadline)?;
+                    let (passed, more) = source.keep_next(None, over).await?;
+                    let (count, more) = if more { source.keep_next(Some(&mut kept), limit).await? } else { (0, false) };
+                    Ok((passed + count, more))
+                }
+                .await;
+                match read {
+                    Ok((rows, more)) => {
+                        place.row += rows;
+                        if let Some(ended) = active.take_if(|_| !more) {
+                            ended.finish();
+                        }
+                        self.put_rows(name, active, None, place);
+                        self.advance(name, 0, !more);
+                        Ok(kept)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match done {
+            Ok(kept) => {
+                let fetched = Fetched { rows: Box::new(kept), given: 0, formats };
+                self.put_fetched(&portal, fetched);
+                self.rest_of_fetch(&portal, max_rows).await
+            }
+            Err(error) => {
+                self.portal_failed(name);
+                Err(error)
+            }
+        }
+    }
+
+    /// The next rows of a FETCH that is done.
+    ///
+    /// # Errors
+    /// Those of reading what is kept.
+    pub(crate) async fn rest_of_fetch(&mut self, portal: &str, max_rows: usize) -> Result<Execution, SqlError> {
+        let (prepared, mut fetched) = self.take_fetched(portal)?;
+        let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+        let (from, total) = (fetched.given, fetched.rows.rows());
+        let wanted = if max_rows == 0 { u64::MAX } else { max_rows as u64 };
+        let to = from.saturating_add(wanted).min(total);
+        // As PostgreSQL has it, also if that was the last row.
+        let suspends = to - from == wanted;
+        fetched.given = to;
+        let stream = fetched.rows.read(from..to, false);
+        let (stop, style, deadline) = (Arc::clone(&self.shared.stop), self.style(), self.deadline());
+        let rows = ActiveRows::of_kept(stream, prepared, &fetched.formats, &style, stop, deadline);
+        self.put_fetched(portal, fetched);
+        let (mut rows, mut first) = (rows?, RowChunk { fields: fields.len() as i16, ..RowChunk::default() });
+        let more = rows.fill(&self.db, &mut first, usize::MAX).await?;
+        let tag = Tag::Count(FETCH, to - from);
+        if !more && !suspends {
+            return self.fetched(false, false, fields, first, tag).await;
+        }
+        let rows = RowStream {
+            active: Some(rows),
+            portal: None,
+            left: if suspends { max_rows - first.len() } else { usize::MAX },
+            count: first.len() as u64,
+            suspended: false,
+            autocommit: false,
+            verb: FETCH,
+            of_fetch: true,
+            call: None,
+        };
+        Ok(Execution::Rows { fields, first: Some(first), rows: Some(Box::new(rows)), tag })
     }
 
     /// The next rows of a cursor, or their number.
@@ -270,16 +420,10 @@ impl Session {
         autocommit: bool,
     ) -> Result<Execution, SqlError> {
         let name = fetch.name.as_str();
-        let taken = self.take_rows(name).ok_or_else(|| no_such(name))??;
-        let verb = if fetch.is_move { "MOVE" } else { "FETCH" };
+        let (taken, over, limit) = self.begin_fetch(fetch)?;
+        let verb = if fetch.is_move { "MOVE" } else { FETCH };
         let place = taken.place;
-        let onward = if taken.is_scrollable { Some((0, 0)) } else { place.onward(fetch.count) };
-        let is_here = matches!(fetch.count, Count::Rows(0) | Count::Relative(0));
-        let Some((over, limit)) = onward.or_else(|| (is_here && fetch.is_move).then_some((0, 0))) else {
-            self.portal_failed(name);
-            return Err(SqlError::new("55000", "cursor can only scan forward")
-                .with_hint("Declare it with SCROLL option to enable backward scan."));
-        };
+        let is_here = is_here(fetch.count);
         if taken.scroll.is_some() {
             return self.fetch_kept(fetch, taken, formats, autocommit, verb).await;
         }
@@ -328,6 +472,8 @@ impl Session {
                 suspended: false,
                 autocommit,
                 verb,
+                of_fetch: false,
+                call: None,
             };
             let (rows, tag) = (Some(Box::new(rows)), Tag::Count(verb, count));
             return Ok(Execution::Rows { fields, first: Some(first), rows, tag });
@@ -394,6 +540,8 @@ impl Session {
             suspended: false,
             autocommit,
             verb,
+            of_fetch: false,
+            call: None,
         };
         Ok(Execution::Rows { fields, first: Some(first), rows: Some(Box::new(rows)), tag })
     }

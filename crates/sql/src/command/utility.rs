@@ -236,6 +236,11 @@ impl Session {
         Err(SqlError::new("25P01", format!("{what} can only be used in transaction blocks")))
     }
 
+    /// The same, of what strings of several statements may have, too, which are a transaction block of their own.
+    pub(crate) fn block_or_string_for(&self, what: &str) -> Result<(), SqlError> {
+        if self.in_string { Ok(()) } else { self.block_for(what) }
+    }
+
     /// Where the newest savepoint of that name is.
     fn savepoint(&self, name: &str, quoted: bool, what: &str) -> Result<usize, SqlError> {
         self.block_for(what)?;

@@ -8,10 +8,12 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, DropBehavior, Expr,
-    ObjectName, RenameTableNameKind, Statement, TableConstraint,
+    AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, ConstraintUsingIndex,
+    DropBehavior, Expr, ObjectName, RenameTableNameKind, Statement, TableConstraint,
 };
-use resurgam_engine::{CheckSpec, Datum, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction};
+use resurgam_engine::{
+    CheckSpec, ColumnOrder, Datum, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction,
+};
 
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
 use crate::ddl::{
@@ -42,6 +44,10 @@ const BATCH: usize = 1000;
 pub(crate) struct CheckParts {
     pub name: Option<String>,
     pub expr: Expr,
+}
+
+fn associated(index: &str) -> SqlError {
+    SqlError::new("55000", format!("index \"{index}\" is already associated with a constraint"))
 }
 
 /// `42710`.
@@ -402,6 +408,8 @@ impl Session {
                 let columns = KeyColumns::read(&names, &key.columns)?.with_nulls(key.nulls_distinct);
                 self.add_unique(txn, table, key.name.as_ref().map(name_of), columns).await
             }
+            TableConstraint::UniqueUsingIndex(key) => self.add_by_index(txn, table, key, false).await,
+            TableConstraint::PrimaryKeyUsingIndex(key) => self.add_by_index(txn, table, key, true).await,
             TableConstraint::Check(check) => {
                 crate::ddl::refuse_not_enforced(check)?;
                 let parts = CheckParts { name: check.name.as_ref().map(name_of), expr: Expr::clone(&check.expr) };
@@ -457,6 +465,72 @@ impl Session {
         let fill = || tokio::task::block_in_place(|| txn.create_index(table, spec.clone()));
         let table = self.settle_ddl(fill).await?;
         self.detail(txn, &table, &spec.name, key.included, Vec::new()).await
+    }
+
+    /// Makes a unique index that of a constraint, which gets its name or gives it its own. A primary key's rows are written
+    /// anew, in its order.
+    ///
+    /// # Errors
+    /// `42704`, `55000`, `42809`, `42P16`: it is no index for that.
+    async fn add_by_index(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        key: &ConstraintUsingIndex,
+        is_primary: bool,
+    ) -> Result<Arc<Table>, SqlError> {
+        crate::ddl::clauses::using_index(key)?;
+        let wanted = name_of(&key.index_name);
+        if is_primary && !table.primary_key.is_empty() {
+            let text = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
+            return Err(SqlError::new("42P16", text));
+        }
+        let is_own_key = !table.primary_key.is_empty() && table.primary_key_name == wanted;
+        let Some(index) = table.indexes.iter().find(|index| index.name == wanted) else {
+            let shown = &table.name;
+            return Err(match txn.table_of_index(&table.schema, &wanted)? {
+                _ if is_own_key => associated(&wanted),
+                Some(_) => SqlError::new("55000", format!("index \"{wanted}\" does not belong to table \"{shown}\"")),
+                None => SqlError::new("42704", format!("index \"{wanted}\" does not exist")),
+            });
+        };
+        if index.constraint {
+            return Err(associated(&wanted));
+        }
+        let unfit = |text: String| {
+            Err(SqlError::new("42809", text)
+                .with_detail("Cannot create a primary key or unique constraint using such an index."))
+        };
+        if !index.unique {
+            return unfit(format!("\"{wanted}\" is not a unique index"));
+        }
+        let hidden = || index.columns.iter().map(|at| &table.columns[*at]).filter(|column| column.is_hidden());
+        if hidden().any(|column| !column.is_predicate()) {
+            return unfit(format!("index \"{wanted}\" contains expressions"));
+        }
+        if hidden().next().is_some() {
+            return unfit(format!("\"{wanted}\" is a partial index"));
+        }
+        if let Some(at) = (0..index.columns.len()).find(|at| index.order(*at) != ColumnOrder::ASCENDING) {
+            let text = format!("index \"{wanted}\" column number {} does not have default sorting behavior", at + 1);
+            return unfit(text);
+        }
+        let name = key.name.as_ref().map_or_else(|| wanted.clone(), name_of);
+        if name != wanted {
+            let text = format!("ALTER TABLE / ADD CONSTRAINT USING INDEX will rename index \"{wanted}\" to \"{name}\"");
+            self.notice(SqlError::notice("NOTICE", "00000", text));
+        }
+        if is_primary {
+            let (columns, included) = (index.columns.clone(), table.included(Some(index.id)).to_vec());
+            let table = self.settle_ddl(|| txn.drop_index(table, &wanted)).await?;
+            let table = self.change(txn, &table, TableChange::AddPrimaryKey { name: name.clone(), columns }).await?;
+            return self.detail(txn, &table, &name, included, Vec::new()).await;
+        }
+        let mut table = Arc::clone(table);
+        if name != wanted {
+            table = self.change(txn, &table, TableChange::RenameIndex(wanted, name.clone())).await?;
+        }
+        self.change(txn, &table, TableChange::MakeConstraint(name)).await
     }
 
     /// Adds a CHECK constraint; `validate`: after a look at all rows.

@@ -5,10 +5,10 @@
 //! compiles.
 
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTableOperation, ColumnDef, ConstraintCharacteristics, CreateIndex, CreateTable,
-    CreateTableOptions, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, HiveDistributionStyle, Ident,
-    IndexColumn, IndexType, ObjectName, PrimaryKeyConstraint, Query, SelectItem, SetExpr, SqlOption, Truncate,
-    TruncateTableTarget, UniqueConstraint, Value,
+    AlterColumnOperation, AlterTableOperation, ColumnDef, ConstraintCharacteristics, ConstraintUsingIndex, CreateIndex,
+    CreateTable, CreateTableOptions, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
+    HiveDistributionStyle, Ident, IndexColumn, IndexType, ObjectName, PrimaryKeyConstraint, Query, SelectItem, SetExpr,
+    SqlOption, Truncate, TruncateTableTarget, UniqueConstraint, Value,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::Table;
@@ -517,6 +517,14 @@ pub(crate) fn primary_key(key: &PrimaryKeyConstraint) -> Result<(), SqlError> {
     let others = [(index_name.is_some(), "KEY"), (index_type.is_some() || !index_options.is_empty(), "USING")];
     refuse(&others, syntax)?;
     characteristics(given.as_ref())
+}
+
+/// UNIQUE or PRIMARY KEY of an index that is there.
+///
+/// # Errors
+/// `0A000`, `42601`
+pub(crate) fn using_index(key: &ConstraintUsingIndex) -> Result<(), SqlError> {
+    characteristics(key.characteristics.as_ref())
 }
 
 /// TRUNCATE. There are no tables that inherit.

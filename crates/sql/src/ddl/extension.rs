@@ -14,12 +14,14 @@ use futures::future::BoxFuture;
 use resurgam_engine::{Access, CatalogObject, ObjectKind, StatementKind, Table, Transaction};
 
 use super::extension_users::{Callee, User, users_of};
-use super::needed::needed_by;
+use super::needed::{Needed, needed_by};
 use crate::parse::own::{Own, Parsed};
 use crate::parse::words::{Words, is_word};
 use crate::pg::extensions::{self, AVAILABLE, Installed};
+use crate::pg::functions::quote_ident;
 use crate::pg::roles::acl::{Object, privilege};
 use crate::pg::search_path::{PG_CATALOG, PG_TEMP, is_temporary};
+use crate::pg::user_types;
 use crate::plan::lookup::{has_schema, no_schema};
 use crate::plan::statement::parse as parse_statements;
 use crate::session::Session;
@@ -27,8 +29,6 @@ use crate::wire::{SqlError, Tag};
 
 /// The language that PostgreSQL has from the start.
 const PLPGSQL: &str = "plpgsql";
-/// What there is here for those who ask for this one.
-const STATEMENTS: &str = "pg_stat_statements";
 
 /// A statement about extensions, as it was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,7 +151,6 @@ fn exists(name: &str) -> SqlError {
 fn not_available(name: &str) -> SqlError {
     let names: Vec<&str> = AVAILABLE.iter().map(|extension| extension.name).collect();
     let hint = match name {
-        STATEMENTS => "The view resurgam_plans has what was planned and run, with counts and times.".to_owned(),
         PLPGSQL => "Functions in this language are not supported.".to_owned(),
         _ => format!("Extensions that are built in: {}.", names.join(", ")),
     };
@@ -216,13 +215,25 @@ impl Session {
             return Err(no_schema(&schema));
         }
         let rights = self.rights()?;
-        if rights.allowed(self.role(), &rights.database, Object::Database, privilege::CREATE) == 0 {
-            let hint = "Must have CREATE privilege on current database to create this extension.";
+        let hint = match extension.is_trusted {
+            true => "Must have CREATE privilege on current database to create this extension.",
+            false => "Must be superuser to create this extension.",
+        };
+        let may = match extension.is_trusted {
+            true => rights.allowed(self.role(), &rights.database, Object::Database, privilege::CREATE) != 0,
+            false => self.cx.is_superuser(),
+        };
+        if !may {
             return Err(
                 SqlError::new("42501", format!("permission denied to create extension \"{name}\"")).with_hint(hint)
             );
         }
         self.keep_schema_of_extension(&txn, &schema).await?;
+        for (view, query) in extension.views {
+            let view = format!("{}.{}", quote_ident(&schema), quote_ident(view));
+            self.run_own_text(&format!("CREATE VIEW {view} AS {query}")).await?;
+            self.run_own_text(&format!("GRANT SELECT ON {view} TO PUBLIC")).await?;
+        }
         let object = CatalogObject::new(ObjectKind::EXTENSION, extensions::body(extension.version));
         let made = self.settle_ddl(|| txn.create_object(&schema, name, object.clone())).await;
         let made = made.map_err(|error| if error.sqlstate == "42710" { exists(name) } else { error })?;
@@ -311,6 +322,9 @@ impl Session {
             return Err(no_schema(schema));
         }
         self.may_create_in(schema)?;
+        if installed.schema != schema && installed.views().next().is_some() {
+            return Err(super::unsupported(&format!("moving extension \"{name}\", which has views,")));
+        }
         if installed.schema != schema {
             self.keep_schema_of_extension(&txn, schema).await?;
             self.move_unused_extension(&txn, &entry, schema).await?;
@@ -356,6 +370,9 @@ impl Session {
                 Err(error) => return Err(error),
             }
         }
+        for (_, installed) in &all {
+            self.drop_views_of_extension(&txn, installed, cascade).await?;
+        }
         let mut users: Vec<User> = Vec::new();
         for (_, installed) in &all {
             users.extend(users_of(&self.lookup(&txn), &Callee::Extension(installed))?);
@@ -373,6 +390,56 @@ impl Session {
             self.settle_ddl(|| txn.drop_object(entry)).await?;
         }
         Ok(Tag::Fixed("DROP EXTENSION"))
+    }
+
+    /// Drops the views of an extension, and with CASCADE what reads them.
+    async fn drop_views_of_extension(
+        &mut self,
+        txn: &Transaction,
+        installed: &Installed,
+        cascade: bool,
+    ) -> Result<(), SqlError> {
+        let mut views = Vec::new();
+        for name in installed.views() {
+            views.extend(txn.view_named(&installed.schema, name)?);
+        }
+        if views.is_empty() {
+            return Ok(());
+        }
+        let lookup = self.lookup(txn);
+        let roots = views.iter().map(|view| Needed::view(&lookup, view)).collect::<Result<Vec<_>, _>>()?;
+        self.drop_needing_views(txn, &roots, cascade, &[]).await?;
+        self.drop_all_views(txn, views).await
+    }
+
+    /// Refuses to change a view that an extension has.
+    ///
+    /// # Errors
+    /// `2BP01` for dropping it, `0A000` for giving it another name or schema.
+    pub(super) fn refuse_of_extension(&self, view: &Table, is_drop: bool) -> Result<(), SqlError> {
+        let types = user_types::current();
+        let all = types.as_ref().map(|types| types.extensions()).unwrap_or_default();
+        let Some(own) = all.iter().find(|one| one.has_view(&view.schema, &view.name)) else { return Ok(()) };
+        let of = &own.name;
+        if !is_drop {
+            let text = format!("another name or schema of a view of extension \"{of}\" is not supported");
+            return Err(SqlError::unsupported(text));
+        }
+        let text = format!("cannot drop view {} because extension {of} requires it", view.name);
+        let hint = format!("You can drop extension {of} instead.");
+        Err(SqlError::new("2BP01", text).with_hint(hint))
+    }
+
+    /// Runs a statement about definitions that is a part of another one.
+    fn run_own_text<'a>(&'a mut self, text: &'a str) -> BoxFuture<'a, Result<(), SqlError>> {
+        Box::pin(async move {
+            match parse_statements(text)?.pop() {
+                Some(Parsed::Known(statement)) => _ = self.ddl(&statement, text).await?,
+                Some(Parsed::Own(Own::Grant(grant))) => _ = self.run_grant(&grant).await?,
+                _ => return Err(SqlError::internal("a statement of an extension that is none")),
+            }
+            Ok(())
+        })
     }
 
     /// Drops what calls functions of an extension. (By statements, which may drop schemas, and so extensions, themselves.)

@@ -110,6 +110,7 @@ impl Session {
         if relation.schema == alter.to {
             return Ok(Tag::Fixed(tag));
         }
+        self.refuse_of_extension(&relation, false)?;
         self.refuse_if_pending(&relation, tag)?;
         self.move_relation(&txn, &relation, &alter.to).await?;
         Ok(Tag::Fixed(tag))

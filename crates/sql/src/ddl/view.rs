@@ -509,7 +509,10 @@ impl Session {
             }
             match self.locked_view(&txn, name, "view").await {
                 Ok(view) if views.iter().any(|known| known.id == view.id) => {}
-                Ok(view) => views.push(view),
+                Ok(view) => {
+                    self.refuse_of_extension(&view, true)?;
+                    views.push(view);
+                }
                 Err(error) if matches!(error.sqlstate.as_str(), "42P01" | "3F000") => {
                     self.not_there(&error, "view", name, if_exists)?;
                 }
@@ -581,6 +584,7 @@ impl Session {
                 AlterTableOperation::RenameTable { table_name: to } => {
                     let (RenameTableNameKind::As(to) | RenameTableNameKind::To(to)) = to;
                     let to = last_name(to)?;
+                    self.refuse_of_extension(&view, false)?;
                     self.settle_ddl(|| txn.rename_view(&view, &to)).await?
                 }
                 AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {

@@ -1,17 +1,18 @@
 //! Which unique keys ON CONFLICT means.
 
 use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::sql::sqlparser::ast::{self, ConflictTarget, Ident};
 use resurgam_engine::Table;
 
 use super::plan::{find_column, ident_text};
 use crate::parse::conflict::{self, Element};
 use crate::pg::catalog::predicate_of;
-use crate::plan::analyze::{Place, over_row};
+use crate::pg::errors;
+use crate::plan::analyze::{OverRow, Place, over_row};
 use crate::plan::expression::{cast_times, unqualify};
+use crate::plan::implied::implies;
 use crate::plan::lookup::last_name;
-use crate::plan::planner::Names;
+use crate::plan::planner::{Names, settled, simplified};
 use crate::plan::statement::parse_expression;
 use crate::wire::SqlError;
 
@@ -65,8 +66,15 @@ struct Target {
     columns: Vec<usize>,
     /// Analysed, as they are compared.
     exprs: Vec<Expr>,
-    /// What is known of the rows: terms that are all true.
+    /// What is known of the rows: conditions that are all true.
     known: Vec<Expr>,
+}
+
+/// A condition as it is compared with others: with its constants computed.
+fn condition(names: &Names<'_>, table: &Table, expr: &ast::Expr) -> Result<Expr, SqlError> {
+    let OverRow { expr, schema, .. } = over_row(names, table, expr, Place::Predicate)?;
+    let expr = settled(names.state, expr, &schema).and_then(|expr| simplified(names.state, expr, &schema));
+    expr.map_err(|error| errors::from_datafusion(error, ""))
 }
 
 impl Target {
@@ -79,10 +87,7 @@ impl Target {
                     ast::Expr::Identifier(ident) => target.columns.push(named_column(table, ident)?),
                     expr => target.exprs.push(over_row(names, table, &unqualified(table, expr), Place::Index)?.expr),
                 },
-                Element::Predicate(expr) => {
-                    let expr = over_row(names, table, &unqualified(table, &expr), Place::Predicate)?.expr;
-                    target.known.extend(split_conjunction_owned(expr));
-                }
+                Element::Predicate(expr) => target.known.push(condition(names, table, &unqualified(table, &expr))?),
             }
         }
         target.columns.sort_unstable();
@@ -103,8 +108,8 @@ impl Target {
         for at in of_key.iter().filter(|at| table.columns[**at].is_hidden()) {
             if table.columns[*at].is_predicate() {
                 let Some(predicate) = predicate_of(table, *at) else { return Ok(false) };
-                let needed = over_row(names, table, &predicate, Place::Predicate)?.expr;
-                if !split_conjunction_owned(needed).iter().all(|term| self.known.contains(term)) {
+                let needed = condition(names, table, &predicate)?;
+                if !implies(&self.known.iter().collect::<Vec<_>>(), &needed) {
                     return Ok(false);
                 }
             } else if let Some(generated) = table.generated(*at) {

@@ -39,5 +39,5 @@ pub(crate) use plan::{Op, Planned, WritePlan, find_column, once_plans, plan};
 pub(crate) use planned::has_subquery;
 pub(crate) use recheck::{Fate, RowWork, settle_row};
 pub(crate) use row::Writer;
-pub(crate) use source::ROWS_PER_TURN;
+pub(crate) use source::{CurrentRow, ROWS_PER_TURN};
 pub(crate) use within::Around;

@@ -75,6 +75,8 @@ pub(crate) struct WritePlan {
     /// Foreign keys that its rows concern.
     pub references: Arc<References>,
     pub constants: Constants,
+    /// The cursor whose row it writes, and no other.
+    pub current_of: Option<String>,
     /// Its rows are written out, so that all of their values are there before the first is written.
     pub is_given: bool,
 }
@@ -206,7 +208,9 @@ fn write_plan(
     text: &str,
 ) -> Result<WritePlan, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
-    let Write { op, table, plan, rows, assigned, returning, conflict, merge, checks: of_views, rules, .. } = write;
+    let Write {
+        op, table, plan, rows, assigned, returning, conflict, merge, checks: of_views, rules, current_of, ..
+    } = write;
     let returning = returning.map(|list| plan_returning(names, &table, list, to, params, text)).transpose()?;
     let mut conflict = conflict;
     let upsert = conflict.as_mut().and_then(|conflict| conflict.update.as_mut()?.rules.take());
@@ -262,9 +266,12 @@ fn write_plan(
         checks,
         references,
         constants,
+        current_of,
         is_given,
     };
-    plan.tree = Tree::new(names.state, &plan, rows);
+    if plan.current_of.is_none() {
+        plan.tree = Tree::new(names.state, &plan, rows);
+    }
     Ok(plan)
 }
 

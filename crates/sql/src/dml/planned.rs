@@ -117,8 +117,14 @@ impl RowsPlan {
             .sort(vec![Sort::new(ordinal(), true, false)])?
             .project(kept)?
             .build()?;
-        let query =
-            Analyzed { plan, columns: output, locks: Vec::new(), once: Default::default(), needs: Default::default() };
+        let query = Analyzed {
+            plan,
+            columns: output,
+            locks: Vec::new(),
+            once: Default::default(),
+            needs: Default::default(),
+            keys: Vec::new(),
+        };
         Ok(Self { plan: QueryPlan::analyzed(names.state, query, params.data_types())?, schema })
     }
 

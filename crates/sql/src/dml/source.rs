@@ -13,7 +13,7 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
 use futures::StreamExt;
-use resurgam_engine::{Change, Datum, DatumRef, ReadView, RowBuf, Seen, StatementKind};
+use resurgam_engine::{Change, Datum, DatumRef, ReadView, RowBuf, Seen, StatementKind, Table};
 
 use super::assign::{Assigned, assigned, assigned_batch};
 use super::conflict::{Conflict, New, after};
@@ -260,6 +260,32 @@ pub(super) struct Stream<'a> {
     pub text: &'a str,
     /// See [`WritePlan::is_given`].
     pub is_given: bool,
+    /// The row that it writes, of WHERE CURRENT OF.
+    pub current: Option<CurrentRow>,
+}
+
+/// The row of a table that a cursor is on.
+pub(crate) struct CurrentRow {
+    /// Its key, as the cursor's query has found it.
+    pub key: Vec<u8>,
+    /// What that was read by.
+    pub before: ReadView,
+    /// The table, as it was defined then.
+    pub table: Arc<Table>,
+}
+
+impl CurrentRow {
+    /// The row as the statement sees it, in place of all rows of the table.
+    fn now(&self, modify: &Modify<'_>) -> Result<TargetRow, SqlError> {
+        let table = modify.table();
+        if !table.is_stored_as(&self.table) {
+            let text = format!("cursor of table \"{}\", which has been written anew since", table.name);
+            return Err(SqlError::new("55000", text));
+        }
+        let mut row = RowBuf::default();
+        let found = modify.txn().followed(table, &self.key, (&self.before, modify.view()), &mut row)?;
+        Ok(TargetRow::new(table.id, found.then_some(row)))
+    }
 }
 
 impl Stream<'_> {
@@ -288,7 +314,8 @@ impl Stream<'_> {
         if let Some(shown) = shown {
             instance.measure(shown.timing).map_err(|error| self.failed(error))?;
         }
-        let mut stream = instance.start(self.task(modify.view(), None)).map_err(|error| self.failed(error))?;
+        let target = self.current.as_ref().map(|current| current.now(modify)).transpose()?;
+        let mut stream = instance.start(self.task(modify.view(), target)).map_err(|error| self.failed(error))?;
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(|error| self.failed(error))?;
             match assigned_or_not(self.op, modify, &batch) {

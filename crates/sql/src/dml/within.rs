@@ -18,7 +18,7 @@ use super::modify::{Constraints, Modified, Modify};
 use super::plan::WritePlan;
 use super::returning::Returned;
 use super::row::Writer;
-use super::source::Stream;
+use super::source::{CurrentRow, Stream};
 use crate::dml::foreign::Help;
 use crate::exec::context::{Beside, StatementContext, StopFlag};
 use crate::exec::locking::LockPlan;
@@ -80,7 +80,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn stream(&self, plan: &'a WritePlan) -> Stream<'a> {
+    fn stream(&self, plan: &'a WritePlan, current: Option<CurrentRow>) -> Stream<'a> {
         Stream {
             op: plan.op,
             plan: &plan.stream,
@@ -91,6 +91,7 @@ impl<'a> Run<'a> {
             beside: self.beside.clone(),
             text: self.text,
             is_given: plan.is_given,
+            current,
         }
     }
 
@@ -221,6 +222,14 @@ impl Session {
         Ok(chunk)
     }
 
+    /// The row that a statement with WHERE CURRENT OF writes.
+    async fn current_row(&mut self, plan: &WritePlan) -> Result<Option<CurrentRow>, SqlError> {
+        match &plan.current_of {
+            Some(cursor) => self.place_of(cursor, &plan.table).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     async fn run_together(
         &mut self,
         main: Main<'_>,
@@ -238,6 +247,14 @@ impl Session {
             write.constants.check(&write.table, params, &zone)?;
         }
         let beside = self.beside(around, params, text).await?;
+        let mut currents = Vec::new();
+        for write in before.iter().chain(&after).filter_map(writes) {
+            currents.push(self.current_row(write).await?);
+        }
+        let current = match &main {
+            Main::Write(plan) => self.current_row(plan).await?,
+            Main::Read(_) => None,
+        };
         let state = self.state()?;
         let deadline = self.deadline();
         let stop = Arc::clone(&self.shared.stop);
@@ -255,10 +272,15 @@ impl Session {
         let (txn, deferred) = (&open.txn, &open.deferred);
         let waiting = Waiting { stop: &stop, lock_timeout };
         let run = Run { state: &state, beside: &beside, values: params, stop: &stop, text };
-        let streams: Vec<Stream<'_>> =
-            before.iter().chain(&after).filter_map(writes).map(|write| run.stream(write)).collect();
+        let streams: Vec<Stream<'_>> = before
+            .iter()
+            .chain(&after)
+            .filter_map(writes)
+            .zip(currents)
+            .map(|(write, row)| run.stream(write, row))
+            .collect();
         let own = match &main {
-            Main::Write(plan) => Some(run.stream(plan)),
+            Main::Write(plan) => Some(run.stream(plan, current)),
             Main::Read(_) => None,
         };
         let work = async {

@@ -358,7 +358,7 @@ pub(crate) fn is_of_session(state: &SessionState, expr: &Expr) -> bool {
 }
 
 /// The same, of a node without what it is computed from.
-pub(crate) fn is_of_session_itself(state: &SessionState, node: &Expr) -> bool {
+fn is_of_session_itself(state: &SessionState, node: &Expr) -> bool {
     match node {
         Expr::ScalarFunction(call) => {
             // Of the casts, those that a zone or the like has a say in.

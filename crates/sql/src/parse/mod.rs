@@ -5,6 +5,7 @@
 //! | `comment` | COMMENT ON CONSTRAINT, which the parser does not know |
 //! | `conflict` | What ON CONFLICT infers an index from |
 //! | `copy` | COPY, and its options in both of their forms |
+//! | `current_of` | WHERE CURRENT OF, which the parser does not know |
 //! | `depth` | How deep a statement may be |
 //! | `explain` | EXPLAIN of a query in parentheses |
 //! | `element` | Assignments to elements of arrays and documents, which the parser does not know |
@@ -32,6 +33,7 @@ pub(crate) mod adjacent;
 pub(crate) mod comment;
 pub(crate) mod conflict;
 pub(crate) mod copy;
+pub(crate) mod current_of;
 pub(crate) mod depth;
 pub(crate) mod element;
 pub(crate) mod explain;

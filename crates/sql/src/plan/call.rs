@@ -16,7 +16,7 @@ use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types;
 use crate::plan::analyze::{self, Type, result_columns};
 use crate::plan::planner::{Names, QueryPlan};
-use crate::plan::statement::{BodyStatement, Kind, ParamTypes, Prepared, prepare_within, query_kind};
+use crate::plan::statement::{BodyStatement, For, Kind, ParamTypes, Prepared, prepare_within, query_kind};
 use crate::wire::{Field, SqlError};
 
 /// See the module's head.
@@ -162,7 +162,7 @@ pub(crate) fn of_alone(
             return Err(SqlError::unsupported(format!("{word} is not allowed in a non-volatile function")));
         }
         let body = BodyStatement { function: Arc::clone(&function), is_last: at + 1 == count };
-        let prepared = prepare_within(names, Some(statement), &shown, &types, catalog_version, Some(body));
+        let prepared = prepare_within(names, Some(statement), &shown, &types, catalog_version, For::Body(body));
         all.push(Arc::new(prepared.map_err(|mut error| {
             // In another text.
             error.position = None;

@@ -9,8 +9,7 @@ use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{Expr, ExprSchemable, Volatility};
+use datafusion::logical_expr::{Expr, Volatility};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::sql::sqlparser::ast::{self, Ident, VisitorMut};
 use resurgam_ast::AstWalkMut;
@@ -63,32 +62,6 @@ pub(crate) struct TableExpr {
     pub of_session: bool,
 }
 
-/// Whether a value hangs on the session's parameters: the text of a number or a boolean is the same to everyone, though what
-/// makes it is of a session.
-fn depends_on_session(names: &Names<'_>, expr: &Expr, schema: &DFSchema) -> bool {
-    let is_plain = |call: &ScalarFunction| {
-        let to_text = matches!(call.name(), "pg_cast_text" | "pg_cast_varchar" | "pg_cast_bpchar");
-        let from = call.args.first().and_then(|arg| arg.to_field(schema).ok());
-        to_text && from.is_some_and(|(_, field)| is_shown_alike(types::field_oid(&field)))
-    };
-    expr.exists(|node| {
-        Ok(match node {
-            Expr::ScalarFunction(call) if is_plain(call) => false,
-            node => bridge::is_of_session_itself(names.state, node),
-        })
-    })
-    .unwrap_or(true)
-}
-
-/// Whether values of a type are shown alike whatever the session has set.
-fn is_shown_alike(ty: u32) -> bool {
-    use crate::pg::types::oid as t;
-    let numbers = [t::INT2, t::INT4, t::INT8, t::NUMERIC, t::FLOAT4, t::FLOAT8, t::BOOL];
-    numbers.contains(&ty)
-        || [t::TEXT, t::VARCHAR, t::BPCHAR, t::NAME, t::CHAR, t::OID, t::UUID, t::JSON, t::JSONB].contains(&ty)
-        || crate::pg::ordered::type_of_oid(ty).is_some_and(|ty| ty != OrderedType::TstzRange)
-}
-
 impl TableExpr {
     /// Plans `expr` over `table`.
     ///
@@ -108,12 +81,12 @@ impl TableExpr {
             error.position = None; // in the expression, not in the statement
             error
         };
-        let OverRow { expr, schema: full } = expr;
+        let OverRow { expr, schema: full, is_mutable } = expr;
         // Before anything is simplified: what is written counts, and what a constant is made of.
-        let (mut volatile, mut immutable) = (false, true);
+        let (mut volatile, mut immutable) = (false, !is_mutable);
         expr.apply(|node| {
             if let Expr::ScalarFunction(call) = node {
-                immutable &= call.func.signature().volatility != Volatility::Volatile;
+                immutable &= !STABLE.contains(&call.name());
                 volatile |= call.func.signature().volatility == Volatility::Volatile && !STABLE.contains(&call.name());
             }
             Ok(TreeNodeRecursion::Continue)
@@ -133,7 +106,6 @@ impl TableExpr {
         .map_err(failed)?;
         let expr = as_in_plan(names.state, expr, &full).map_err(failed)?;
         let of_session = bridge::is_of_session(names.state, &expr);
-        immutable &= !of_session || !depends_on_session(names, &expr, &full);
         let expr = simplified(names.state, expr, &full).map_err(failed)?;
         let fields: Vec<_> = columns
             .iter()

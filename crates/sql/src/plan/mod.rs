@@ -11,6 +11,7 @@
 //! | `explain` | EXPLAIN: plans as trees of nodes in PostgreSQL's words |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
 //! | `extremes` | `min` and `max` of key columns, read at the ends of an order |
+//! | `implied` | Whether conditions imply another |
 //! | `in_lists` | Lists of IN, kept from DataFusion's simplification of several of them |
 //! | `join_order` | In which order inner joins are done |
 //! | `key_order` | A physical rule that knows the order of trees (and calls the one about joins) |
@@ -24,6 +25,7 @@
 //! | `projections` | Projections stay above filters |
 //! | `rules` | DataFusion's analyzer rules, with what has to be done before them |
 //! | `statement` | A prepared statement |
+//! | `tally` | What statements have cost, by their text |
 //! | `zeroes` | Minus zero is zero wherever values are ordered or told apart |
 
 pub(crate) mod access;
@@ -35,6 +37,7 @@ pub(crate) mod estimate;
 pub(crate) mod explain;
 pub(crate) mod expression;
 pub(crate) mod extremes;
+pub(crate) mod implied;
 pub(crate) mod in_lists;
 pub(crate) mod join_order;
 pub(crate) mod key_order;
@@ -48,4 +51,5 @@ pub(crate) mod plans;
 pub(crate) mod projections;
 pub(crate) mod rules;
 pub(crate) mod statement;
+pub(crate) mod tally;
 pub(crate) mod zeroes;

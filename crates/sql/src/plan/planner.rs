@@ -371,7 +371,7 @@ impl QueryPlan {
 
     /// The same of an analysed query, which says what its columns are.
     pub(crate) fn analyzed(state: &SessionState, query: Analyzed, params: Arc<[DataType]>) -> Result<Self> {
-        let Analyzed { plan, columns, locks: _, once: _, needs: _ } = query;
+        let Analyzed { plan, columns, locks: _, once: _, needs: _, keys: _ } = query;
         let mut out = Self::new(state, plan, params)?;
         let fields = out
             .schema

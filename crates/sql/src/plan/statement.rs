@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
@@ -27,13 +27,14 @@ use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::is_marker;
-use crate::plan::analyze::{self, Origin};
+use crate::plan::analyze::{self, Origin, RowKey};
 use crate::plan::call::{self, CallPlan};
 use crate::plan::explain::Options;
 use crate::plan::lookup::no_schema;
 use crate::plan::params::placeholder_index;
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
+use crate::plan::tally::Tally;
 use crate::session::cache::PathId;
 use crate::session::kept::{Kept, Room};
 use crate::wire::{Field, SqlError};
@@ -69,6 +70,8 @@ pub(crate) struct Prepared {
     pub typed_by_literals: bool,
     /// Counters of its runs, if it is one that is planned.
     pub counts: Option<Arc<Counts>>,
+    /// What the calls of the role that ran it first have cost.
+    pub tally: OnceLock<Arc<Tally>>,
     /// What whoever runs it has to be allowed.
     pub needs: Needs,
     /// The role that was last found to be allowed it; 0: none. And those before it.
@@ -95,6 +98,7 @@ impl Prepared {
             once: OncePlans::default(),
             typed_by_literals: false,
             counts: None,
+            tally: OnceLock::new(),
             needs: Needs::default(),
             allowed: AtomicU32::new(0),
             allowed_before: Mutex::default(),
@@ -172,6 +176,8 @@ pub(crate) struct Query {
     pub direct: Option<DirectSelect>,
     /// It locks one row by its key.
     pub direct_lock: Option<DirectLock>,
+    /// Of a cursor: tables whose rows' keys its plan gives behind the columns of `schema`.
+    pub keys: Vec<RowKey>,
 }
 
 /// Parses a string of statements.
@@ -228,6 +234,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let tokens = crate::parse::comment::known(crate::parse::identity::known(tokens));
     let tokens = crate::parse::conflict::known(crate::parse::sequence::known(tokens));
     let tokens = crate::parse::element::known(crate::parse::merge::known(crate::parse::explain::known(tokens)))?;
+    let (tokens, of_cursor) = crate::parse::current_of::known(tokens);
     let parsed = |tokens: Vec<TokenWithSpan>| {
         let tokens = crate::pg::keywords::as_postgresql(tokens);
         let nested = crate::parse::joins::in_parentheses(&tokens);
@@ -265,6 +272,9 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
         crate::parse::temporary::made_by_select(statement);
         crate::parse::with_write::check(statement)?;
         crate::parse::reserved::refuse(statement, text)?;
+        if of_cursor {
+            crate::parse::current_of::check(statement, text)?;
+        }
     }
     Ok(statements)
 }
@@ -370,6 +380,9 @@ pub(crate) fn text_field(name: &str) -> Arc<[Field]> {
     Arc::new([Field { name: name.to_owned(), type_oid: oid::TEXT, type_len: -1, typmod: -1, table_oid: 0, column: 0 }])
 }
 
+/// How a statement is planned: [`prepare`], or [`prepare_cursor`].
+pub(crate) type Prepare = fn(&Names<'_>, Option<Statement>, &str, &[u32], u64) -> Result<Prepared, SqlError>;
+
 /// Plans one statement.
 pub(crate) fn prepare(
     names: &Names<'_>,
@@ -378,18 +391,42 @@ pub(crate) fn prepare(
     declared: &[u32],
     catalog_version: u64,
 ) -> Result<Prepared, SqlError> {
-    prepare_within(names, statement, text, declared, catalog_version, None)
+    prepare_within(names, statement, text, declared, catalog_version, For::Client)
 }
 
-/// The same, maybe of a statement of a function's body.
+/// Plans the query of a cursor.
+pub(crate) fn prepare_cursor(
+    names: &Names<'_>,
+    statement: Option<Statement>,
+    text: &str,
+    declared: &[u32],
+    catalog_version: u64,
+) -> Result<Prepared, SqlError> {
+    prepare_within(names, statement, text, declared, catalog_version, For::Cursor)
+}
+
+/// What a statement is planned for.
+pub(crate) enum For {
+    Client,
+    Cursor,
+    /// It is one of a function's body.
+    Body(BodyStatement),
+}
+
+/// The same, for that.
 pub(crate) fn prepare_within(
     names: &Names<'_>,
     statement: Option<Statement>,
     text: &str,
     declared: &[u32],
     catalog_version: u64,
-    body: Option<BodyStatement>,
+    what_for: For,
 ) -> Result<Prepared, SqlError> {
+    let is_cursor = matches!(what_for, For::Cursor);
+    let body = match what_for {
+        For::Body(body) => Some(body),
+        For::Client | For::Cursor => None,
+    };
     let mut prepared = Prepared::new(text, Kind::Empty, catalog_version);
     let text = Arc::clone(&prepared.text);
     let Some(statement) = statement else { return Ok(prepared) };
@@ -426,7 +463,11 @@ pub(crate) fn prepare_within(
                 prepared.kind = Kind::Call(Box::new(call));
                 return Ok(prepared);
             }
-            let mut analyzed = analyze::query(names, &query, &text, &mut params)?;
+            let mut analyzed = match is_cursor {
+                true => analyze::cursor_query(names, &query, &text, &mut params)?,
+                false => analyze::query(names, &query, &text, &mut params)?,
+            };
+            let keys = std::mem::take(&mut analyzed.keys);
             prepared.needs = std::mem::take(&mut analyzed.needs);
             prepared.once = dml::once_plans(names, std::mem::take(&mut analyzed.once), &params, &text)?;
             let locks = std::mem::take(&mut analyzed.locks).into_iter();
@@ -448,7 +489,14 @@ pub(crate) fn prepare_within(
                 && !prepared.needs.of_role;
             prepared.typed_by_literals = plan.typed_by_literals || prepared.once.typed_by_literals();
             prepared.counts = Some(Arc::clone(&plan.counts));
-            prepared.kind = Kind::Query(query_kind(names, plan, direct_lock));
+            prepared.kind = Kind::Query(match keys.is_empty() {
+                true => query_kind(names, plan, direct_lock),
+                // A cursor's rows come from its plan.
+                false => {
+                    let schema = Arc::clone(&plan.schema);
+                    Box::new(Query { plan, schema, direct: None, direct_lock: None, keys })
+                }
+            });
         }
         Statement::Explain {
             analyze,
@@ -516,7 +564,7 @@ fn explained(mut statement: Statement, how: Options) -> Result<Statement, SqlErr
 pub(crate) fn query_kind(names: &Names<'_>, plan: QueryPlan, direct_lock: Option<DirectLock>) -> Box<Query> {
     let direct = DirectSelect::new(names.state, &plan);
     let schema = Arc::clone(&plan.schema);
-    Box::new(Query { plan, schema, direct, direct_lock })
+    Box::new(Query { plan, schema, direct, direct_lock, keys: Vec::new() })
 }
 
 /// A query parsed from text that this crate wrote.

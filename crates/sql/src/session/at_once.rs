@@ -131,7 +131,11 @@ impl Session {
         if !matches!(answered, Ok(Ok(None)))
             && let Some(counts) = &prepared.counts
         {
-            counts.ran(begun.elapsed());
+            let time = begun.elapsed();
+            counts.ran(time);
+            if let Ok(Ok(Some(chunk))) = &answered {
+                self.count_call(prepared, time, &Tag::Count("SELECT", chunk.len() as u64));
+            }
         }
         let chunk = match answered.and_then(|answered| answered) {
             Ok(chunk) => chunk?,

@@ -24,6 +24,7 @@ use crate::pg::context::HostRule;
 use crate::pg::notify::{Hub, HubTotals};
 use crate::pg::roles::{FIRST_DATABASE_NAME, Rights, no_database};
 use crate::plan::plans::{PlanTotals, Plans};
+use crate::plan::tally::Tallies;
 use crate::session::Session;
 use crate::session::cache::StatementCache;
 use crate::session::kept::Room;
@@ -84,6 +85,7 @@ pub struct Server {
     /// For what sessions keep.
     pub(crate) kept: Arc<Room>,
     pub(crate) plans: Plans,
+    pub(crate) tallies: Tallies,
     /// Of all databases.
     pub(crate) sessions: Mutex<HashMap<i32, Weak<SessionShared>>>,
     next_pid: AtomicI32,
@@ -136,6 +138,7 @@ impl SqlDatabase {
             settings,
             statements: StatementCache::new(),
             plans: Plans::default(),
+            tallies: Tallies::default(),
             sessions: Mutex::default(),
             next_pid: AtomicI32::new(1 << 20),
             started: crate::session::shared::now(),

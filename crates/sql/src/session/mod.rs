@@ -38,14 +38,16 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::Statement;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use resurgam_engine::{Durability, ErrorKind, Interrupt, Isolation, RowBuf, Savepoint, StatementKind, Transaction};
+use resurgam_engine::{
+    Durability, ErrorKind, Interrupt, Isolation, ReadView, RowBuf, Savepoint, StatementKind, Table, Transaction,
+};
 use tokio::time::Instant;
 
 use crate::command::cursor::Fetch;
 use crate::ddl::database::Closing;
 use crate::ddl::temporary::Temporary;
 use crate::dml::foreign::{Deferred, Modes};
-use crate::dml::{Around, Op, WritePlan};
+use crate::dml::{Around, CurrentRow, Op, WritePlan};
 use crate::exec::compute::aside;
 use crate::exec::context::{Beside, StatementContext, StopFlag};
 use crate::exec::direct::Touched;
@@ -70,12 +72,13 @@ use crate::plan::planner::{self, Names, task_context};
 use crate::plan::planning::Planning;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::{self, Kind, Prepared, Query};
+use crate::plan::tally::Tally;
 use crate::session::again::Again;
 use crate::session::cache::PathId;
 use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
 use crate::session::kept::{Kept, Room};
 use crate::session::listed::Listed;
-use crate::session::scroll::{Count, Place, Scroll};
+use crate::session::scroll::{Count, Place, Scroll, key_of_kept};
 use crate::session::settings::{ConnectionSettings, Hot, Variables};
 use crate::session::shared::{PathOf, SessionShared, now};
 use crate::session::stream::{ActiveRows, RowStream};
@@ -220,6 +223,17 @@ struct Portal {
     scroll: Option<Box<Scroll>>,
     /// It may go back.
     is_scrollable: bool,
+    /// What its rows were read by, if it says which rows of tables they are.
+    view: Option<ReadView>,
+    /// Of a FETCH that is executed with a row limit: its rows, and how many of them were given.
+    fetched: Option<Fetched>,
+}
+
+/// Rows of a FETCH that go to the client in several executions.
+pub(crate) struct Fetched {
+    pub rows: Box<Scroll>,
+    pub given: u64,
+    pub formats: Vec<Format>,
 }
 
 /// Whether a portal stays when its transaction ends.
@@ -256,6 +270,8 @@ pub(crate) struct NewCursor<'a> {
     pub scroll: Option<Box<Scroll>>,
     pub hold: bool,
     pub is_scrollable: bool,
+    /// What its rows are read by, if it says which rows of tables they are.
+    pub view: Option<ReadView>,
 }
 
 /// Portals by their names. The one without a name, which most clients use alone, is there without a search.
@@ -327,7 +343,10 @@ impl Portals {
         }
         if committed {
             let held = self.named.values_mut().filter(|portal| portal.hold == Hold::Declared);
-            held.for_each(|portal| portal.hold = Hold::Committed);
+            held.for_each(|portal| {
+                portal.hold = Hold::Committed;
+                portal.view = None;
+            });
         } else {
             self.named.retain(|_, portal| portal.hold != Hold::Declared);
         }
@@ -1002,6 +1021,18 @@ impl Session {
         declared: &[u32],
         keep: bool,
     ) -> Result<Arc<Prepared>, SqlError> {
+        self.plan_by(statement, text, declared, keep, statement::prepare)
+    }
+
+    /// The same, planned in that way.
+    fn plan_by(
+        &mut self,
+        statement: Option<Parsed>,
+        text: &str,
+        declared: &[u32],
+        keep: bool,
+        prepare: statement::Prepare,
+    ) -> Result<Arc<Prepared>, SqlError> {
         if self.failed && !statement.as_ref().is_some_and(Parsed::is_allowed_when_failed) {
             return Err(aborted());
         }
@@ -1068,7 +1099,7 @@ impl Session {
                 false => self.planning(|| {
                     panics::planted("planning", text);
                     let names = Names { state: &state, txn: &txn, cx: &cx };
-                    weighed(|| statement::prepare(&names, statement.clone(), text, declared, made_at))
+                    weighed(|| prepare(&names, statement.clone(), text, declared, made_at))
                 }),
                 true => {
                     let stop = Arc::clone(&self.shared.stop);
@@ -1078,7 +1109,7 @@ impl Session {
                         plan_apart(&stop, move || {
                             panics::planted("planning", &text);
                             let names = Names { state: &state, txn: &txn, cx: &cx };
-                            weighed(|| statement::prepare(&names, statement, &text, &declared, made_at))
+                            weighed(|| prepare(&names, statement, &text, &declared, made_at))
                         })?
                     })
                 }
@@ -1495,6 +1526,8 @@ impl Session {
             place: Place::default(),
             scroll: None,
             is_scrollable: false,
+            view: None,
+            fetched: None,
         })
     }
 
@@ -1560,6 +1593,10 @@ impl Session {
             let fetch = Fetch { name: name.to_owned(), count, is_move: false };
             let taken = self.take_rows(name).unwrap_or_else(|| Err(SqlError::internal("a portal that is gone")))?;
             return Box::pin(self.fetch_kept(&fetch, taken, &[], false, "SELECT")).await;
+        }
+        if portal.fetched.is_some() {
+            self.shared.stop.begin();
+            return Box::pin(self.rest_of_fetch(name, max_rows)).await;
         }
         if let Some(active) = portal.running.take() {
             let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
@@ -1634,6 +1671,8 @@ impl Session {
             place: Place::default(),
             scroll: new.scroll,
             is_scrollable: new.is_scrollable,
+            view: new.view,
+            fetched: None,
         };
         self.portals.insert(new.name, portal);
     }
@@ -1671,22 +1710,78 @@ impl Session {
         }
     }
 
+    /// What a FETCH with a row limit has given and keeps, with its statement. It goes back by [`Self::put_fetched`].
+    pub(crate) fn take_fetched(&mut self, portal: &str) -> Result<(Arc<Prepared>, Fetched), SqlError> {
+        let portal = self.portal(portal)?;
+        let fetched = portal.fetched.take().ok_or_else(|| SqlError::internal("a FETCH without its rows"))?;
+        Ok((Arc::clone(&portal.prepared), fetched))
+    }
+
+    pub(crate) fn put_fetched(&mut self, portal: &str, fetched: Fetched) {
+        if let Some(portal) = self.portals.get_mut(portal) {
+            portal.fetched = Some(fetched);
+        }
+    }
+
+    /// The row that a cursor is on, of a table whose rows its rows are.
+    ///
+    /// # Errors
+    /// `34000` for a name that is none, `24000` for another cursor or another place.
+    pub(crate) async fn place_of(&mut self, name: &str, table: &Arc<Table>) -> Result<CurrentRow, SqlError> {
+        let invalid = |what: String| Err(SqlError::new("24000", format!("cursor \"{name}\" {what}")));
+        let portal = self.portals.named.get(name);
+        let portal = portal.ok_or_else(|| SqlError::new("34000", format!("cursor \"{name}\" does not exist")))?;
+        let Kind::Query(query) = &portal.prepared.kind else { return invalid("is not a SELECT query".to_owned()) };
+        if portal.hold == Hold::Committed {
+            return invalid("is held from a previous transaction".to_owned());
+        }
+        let shown = &table.name;
+        let any_locked = query.keys.iter().any(|key| key.is_locked);
+        let found = query.keys.iter().position(|key| key.table.id == table.id && key.is_locked == any_locked);
+        let Some(number) = found else {
+            return invalid(match any_locked {
+                true => format!("does not have a FOR UPDATE/SHARE reference to table \"{shown}\""),
+                false => format!("is not a simply updatable scan of table \"{shown}\""),
+            });
+        };
+        let (before, known) = (portal.view.clone(), Arc::clone(&query.keys[number].table));
+        let width = query.schema.fields().len();
+        let kept = portal.scroll.as_ref().map(|scroll| {
+            let row = portal.place.on().filter(|row| *row < scroll.rows());
+            row.map(|row| scroll.read(row..row + 1, false))
+        });
+        let last = portal.running.as_ref().and_then(|active| active.key_of_last(number));
+        let key = match kept {
+            Some(Some(row)) => key_of_kept(row, width, number).await?,
+            Some(None) => None,
+            None => last,
+        };
+        let (Some(key), Some(before)) = (key, before) else {
+            return invalid("is not positioned on a row".to_owned());
+        };
+        Ok(CurrentRow { key, before, table: known })
+    }
+
     /// A portal has given so many rows more.
     pub(crate) fn advance(&mut self, name: &str, rows: u64, ended: bool) {
         if let Some(portal) = self.portals.get_mut(name) {
             portal.place.row += rows;
             portal.place.ended |= ended;
+            if ended && portal.scroll.is_none() {
+                // It is on no row any more.
+                portal.view = None;
+            }
         }
     }
 
-    /// Plans a statement that the parser has read.
-    pub(crate) fn plan_known(
+    /// Plans the query of a cursor.
+    pub(crate) fn plan_query_of_cursor(
         &mut self,
-        statement: Statement,
+        query: Statement,
         text: &str,
         declared: &[u32],
     ) -> Result<Arc<Prepared>, SqlError> {
-        self.plan(Some(Parsed::Known(statement)), text, declared, false)
+        self.plan_by(Some(Parsed::Known(query)), text, declared, false, statement::prepare_cursor)
     }
 
     /// Sync: ends what ran outside of BEGIN, by committing it.
@@ -1755,11 +1850,36 @@ impl Session {
         if !self.is_run_again() {
             self.began = Instant::from_std(begun);
         }
-        let result = self.run_uncounted(prepared, values, formats, max_rows, portal, autocommit).await;
+        let mut result = self.run_uncounted(prepared, values, formats, max_rows, portal, autocommit).await;
         if let Some(counts) = &prepared.counts {
-            counts.ran(begun.elapsed());
+            let time = begun.elapsed();
+            counts.ran(time);
+            match &mut result {
+                Ok(Execution::Rows { rows: Some(rows), .. }) => rows.counted(self.tally(prepared), time),
+                Ok(Execution::Rows { tag, .. } | Execution::Command { tag }) => self.count_call(prepared, time, tag),
+                _ => {}
+            }
         }
         result
+    }
+
+    /// A statement was run to its end.
+    pub(crate) fn count_call(&self, prepared: &Prepared, time: Duration, tag: &Tag) {
+        match prepared.tally.get().filter(|tally| tally.is_of(self.db.oid(), self.hot().role)) {
+            Some(tally) => tally.called(time, tag.rows()),
+            None => self.tally(prepared).called(time, tag.rows()),
+        }
+    }
+
+    /// The counters of the calls of a statement by the session's role.
+    fn tally(&self, prepared: &Prepared) -> Arc<Tally> {
+        let (database, role) = (self.db.oid(), self.hot().role);
+        if let Some(tally) = prepared.tally.get().filter(|tally| tally.is_of(database, role)) {
+            return Arc::clone(tally);
+        }
+        let tally = self.db.tallies.of(database, role, &prepared.text);
+        let _ = prepared.tally.set(Arc::clone(&tally));
+        tally
     }
 
     /// What others see of the session says from here on that this statement runs, and it can be stopped.
@@ -1852,6 +1972,9 @@ impl Session {
             }
             Kind::Own(own) => {
                 if let Own::Fetch(fetch) = &**own {
+                    if let (1.., Some(portal), false) = (max_rows, portal, fetch.is_move) {
+                        return Box::pin(self.fetch_in_parts(fetch, formats, max_rows, portal)).await;
+                    }
                     return Box::pin(self.fetch(fetch, formats, autocommit)).await;
                 }
                 if let Own::Copy(copy) = &**own {
@@ -1917,10 +2040,15 @@ impl Session {
         let failed = |error| errors::from_datafusion(error, &prepared.text);
         let instance = query.plan.instance(&state, values).await.map_err(failed)?;
         let once = beside.once();
+        let keyed = (!query.keys.is_empty()).then(|| view.clone());
         let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked: beside.locked, once };
         let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
         let (once, prepared) = (beside.once, Arc::clone(prepared));
-        ActiveRows::new(stream, instance, once, prepared, &query.schema, formats, &style, stop, deadline)
+        let active = ActiveRows::new(stream, instance, once, prepared, &query.schema, formats, &style, stop, deadline)?;
+        Ok(match keyed {
+            Some(view) => active.keyed(view),
+            None => active,
+        })
     }
 
     /// The answer of a query whose rows are all there.
@@ -1956,6 +2084,8 @@ impl Session {
             suspended: false,
             autocommit,
             verb: "SELECT",
+            of_fetch: false,
+            call: None,
         };
         let (rows, tag) = (Some(Box::new(rows)), Tag::Count("SELECT", count));
         Ok(Execution::Rows { fields, first: Some(first), rows, tag })

@@ -24,6 +24,7 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::kept::{Kept, Room};
+use super::stream::keys;
 use crate::exec::weight;
 use crate::pg::errors;
 use crate::wire::SqlError;
@@ -130,6 +131,13 @@ impl Place {
             }
             _ => None,
         }
+    }
+}
+
+impl Place {
+    /// The row that the cursor is on, counted from 0.
+    pub(crate) fn on(self) -> Option<u64> {
+        if self.ended { None } else { self.row.checked_sub(1) }
     }
 }
 
@@ -254,6 +262,21 @@ impl Scroll {
             .try_flatten();
         Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches))
     }
+}
+
+/// The key behind the first `width` columns of a row that was kept, of the table of that number.
+///
+/// # Errors
+/// Those of temporary files.
+pub(crate) async fn key_of_kept(
+    row: SendableRecordBatchStream,
+    width: usize,
+    number: usize,
+) -> std::result::Result<Option<Vec<u8>>, SqlError> {
+    let batches: Result<Vec<RecordBatch>> = row.try_collect().await;
+    let batches = batches.map_err(|error| errors::from_datafusion(error, ""))?;
+    let found = batches.first().map(|batch| keys(batch, width, 0)).unwrap_or_default();
+    Ok(found.into_iter().nth(number).flatten())
 }
 
 /// The rows of a part, in the order in which they are wanted.

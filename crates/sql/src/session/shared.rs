@@ -13,7 +13,8 @@ use crate::command::alter_database;
 use crate::exec::context::StopFlag;
 use crate::pg::advisory::Advisory;
 use crate::pg::context::{
-    Activity, CursorRow, HostRule, PgContext, PlanRow, SequenceCall, Setting, Sizes, StatementRow,
+    Activity, CursorRow, HostRule, PgContext, PlanRow, SequenceCall, Setting, Sizes, StatementCalls, StatementRow,
+    StatementsInfo,
 };
 use crate::pg::datetime::Zone;
 use crate::pg::notify::{Listener, Pending};
@@ -253,6 +254,17 @@ impl PgContext for SessionShared {
     }
     fn plans(&self) -> Vec<PlanRow> {
         self.database.upgrade().map(|database| database.plans.rows()).unwrap_or_default()
+    }
+    fn statement_calls(&self) -> Vec<StatementCalls> {
+        self.database.upgrade().map(|database| database.tallies.rows()).unwrap_or_default()
+    }
+    fn statements_info(&self) -> StatementsInfo {
+        self.database.upgrade().map(|database| database.tallies.info(database.started)).unwrap_or_default()
+    }
+    fn reset_statements(&self, role: u32, database: u32, id: i64) {
+        if let Some(server) = self.database.upgrade() {
+            server.tallies.reset(role, database, id, now());
+        }
     }
     fn temp_files(&self) -> (u64, u64) {
         let totals = self.database.upgrade().map(|database| database.temp_totals()).unwrap_or_default();

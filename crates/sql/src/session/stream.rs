@@ -1,12 +1,15 @@
 //! Results that are still being computed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::array::{Array, BinaryViewArray, RecordBatch};
+use datafusion::arrow::datatypes::{Fields, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
+use resurgam_engine::ReadView;
 use tokio::time::Instant;
 
 use crate::exec::context::StopFlag;
@@ -17,6 +20,7 @@ use crate::pg::errors;
 use crate::pg::user_types;
 use crate::plan::planner::Instance;
 use crate::plan::statement::{Kind, Prepared};
+use crate::plan::tally::{Call, Tally};
 use crate::session::database::{Reserved, SqlDatabase};
 use crate::session::scroll::Scroll;
 use crate::session::{Session, panics};
@@ -48,6 +52,12 @@ pub(crate) struct ActiveRows {
     stop: Arc<StopFlag>,
     deadline: Option<Instant>,
     unsent: Unsent,
+    /// Columns that are shown. Those behind them are keys of the rows' tables.
+    width: usize,
+    /// The keys of the row that was given last.
+    last: Vec<Option<Vec<u8>>>,
+    /// What they are read by.
+    view: Option<ReadView>,
 }
 
 /// What the memory of queries has given for rows that are computed and not sent yet: a client may take its time to read them.
@@ -125,7 +135,26 @@ impl ActiveRows {
             stop,
             deadline,
             unsent: Unsent::default(),
+            width: schema.fields().len(),
+            last: Vec::new(),
+            view: None,
         })
+    }
+
+    /// Its rows are read by that, and have keys of tables' rows.
+    pub(crate) fn keyed(mut self, view: ReadView) -> Self {
+        self.view = Some(view);
+        self
+    }
+
+    /// What rows with keys are read by.
+    pub(crate) fn view(&self) -> Option<ReadView> {
+        self.view.clone()
+    }
+
+    /// The key of the row that was given last, in the table of that number.
+    pub(crate) fn key_of_last(&self, number: usize) -> Option<Vec<u8>> {
+        self.last.get(number).cloned().flatten()
     }
 
     /// What the plan gives next; none at its end.
@@ -176,7 +205,16 @@ impl ActiveRows {
                 },
             };
             let take = weight::fitting(&rest.batch, rest.from, max - chunk.len(), STEP_BYTES);
-            self.encoder.encode(&rest.batch, rest.from..rest.from + take, chunk)?;
+            let rows = rest.from..rest.from + take;
+            match self.view {
+                Some(_) => {
+                    if !rows.is_empty() {
+                        self.last = keys(&rest.batch, self.width, rows.end - 1);
+                    }
+                    self.encoder.encode(&shown(&rest.batch, self.width)?, rows, chunk)?;
+                }
+                None => self.encoder.encode(&rest.batch, rows, chunk)?,
+            }
             self.pending = rest.after(take);
         }
         Ok(true)
@@ -192,8 +230,7 @@ impl ActiveRows {
         style: &TextStyle,
         deadline: Option<Instant>,
     ) -> Result<(), SqlError> {
-        let schema = self.stream.schema();
-        self.encoder = RowEncoder::new(schema.fields(), formats, style)?;
+        self.encoder = RowEncoder::new(&first_fields(&self.stream.schema(), self.width), formats, style)?;
         self.deadline = deadline;
         Ok(())
     }
@@ -210,9 +247,31 @@ impl ActiveRows {
         stop: Arc<StopFlag>,
         deadline: Option<Instant>,
     ) -> Result<Self, SqlError> {
-        let encoder = RowEncoder::new(stream.schema().fields(), formats, style)?;
-        let (pending, unsent) = (None, Unsent::default());
-        Ok(Self { stream, instance: None, once: None, prepared, encoder, pending, stop, deadline, unsent })
+        let schema = stream.schema();
+        let width = match &prepared.kind {
+            Kind::Query(query) => query.schema.fields().len(),
+            _ => schema.fields().len(),
+        };
+        let encoder = RowEncoder::new(&first_fields(&schema, width), formats, style)?;
+        let (pending, unsent, last, view) = (None, Unsent::default(), Vec::new(), None);
+        let stream = match width < schema.fields().len() {
+            true => without_keys(stream, width)?,
+            false => stream,
+        };
+        Ok(Self {
+            stream,
+            instance: None,
+            once: None,
+            prepared,
+            encoder,
+            pending,
+            stop,
+            deadline,
+            unsent,
+            width,
+            last,
+            view,
+        })
     }
 
     pub(crate) fn schema(&self) -> SchemaRef {
@@ -233,6 +292,46 @@ impl ActiveRows {
         Ok(true)
     }
 
+    /// Computes so many rows and keeps what is shown of them, if they are wanted. Gives the number of rows that came, and false
+    /// at the end of the result.
+    ///
+    /// # Errors
+    /// As [`ActiveRows::keep`].
+    pub(crate) async fn keep_next(
+        &mut self,
+        mut kept: Option<&mut Scroll>,
+        rows: u64,
+    ) -> Result<(u64, bool), SqlError> {
+        let mut count = 0;
+        while count < rows {
+            let rest = match self.pending.take() {
+                Some(rest) => rest,
+                None => match self.next_batch().await? {
+                    Some(batch) => Rest::new(batch),
+                    None => return Ok((count, false)),
+                },
+            };
+            let there = rest.batch.num_rows() - rest.from;
+            let take = usize::try_from(rows - count).map_or(there, |wanted| there.min(wanted));
+            if take > 0 {
+                if self.view.is_some() {
+                    self.last = keys(&rest.batch, self.width, rest.from + take - 1);
+                }
+                if let Some(kept) = &mut kept {
+                    kept.push(shown(&rest.batch.slice(rest.from, take), self.width)?)?;
+                }
+            }
+            count += take as u64;
+            self.pending = rest.after(take);
+        }
+        Ok((count, true))
+    }
+
+    /// What is shown of its rows.
+    pub(crate) fn shown_schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(first_fields(&self.stream.schema(), self.width)))
+    }
+
     /// The result was read to its end: the plan can serve again.
     pub(crate) fn finish(mut self) {
         let (instance, once) = (self.instance.take(), self.once.take());
@@ -245,6 +344,35 @@ impl ActiveRows {
             query.plan.give_back(instance);
         }
     }
+}
+
+fn first_fields(schema: &Schema, width: usize) -> Fields {
+    schema.fields().iter().take(width).cloned().collect()
+}
+
+/// A batch without the keys behind its columns.
+fn shown(batch: &RecordBatch, width: usize) -> Result<RecordBatch, SqlError> {
+    if batch.num_columns() == width {
+        return Ok(batch.clone());
+    }
+    let columns: Vec<usize> = (0..width).collect();
+    batch.project(&columns).map_err(|error| errors::from_arrow(&error))
+}
+
+/// The keys of one row, which are behind its columns.
+pub(crate) fn keys(batch: &RecordBatch, width: usize, row: usize) -> Vec<Option<Vec<u8>>> {
+    let key = |column: &Arc<dyn Array>| {
+        let keys = column.as_any().downcast_ref::<BinaryViewArray>()?;
+        (row < keys.len() && !keys.is_null(row)).then(|| keys.value(row).to_vec())
+    };
+    batch.columns().iter().skip(width).map(key).collect()
+}
+
+fn without_keys(stream: SendableRecordBatchStream, width: usize) -> Result<SendableRecordBatchStream, SqlError> {
+    let columns: Vec<usize> = (0..width).collect();
+    let schema = stream.schema().project(&columns).map_err(|error| errors::from_arrow(&error))?;
+    let batches = stream.map(move |batch| Ok(batch?.project(&columns)?));
+    Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::new(schema), batches)))
 }
 
 /// The rest of a result; see [`crate::wire::Execution::Rows`].
@@ -260,9 +388,18 @@ pub struct RowStream {
     pub(crate) autocommit: bool,
     /// Of the tag: `SELECT`, or `FETCH` for a cursor, which is not suspended but done for now.
     pub(crate) verb: &'static str,
+    /// The rows are those of a FETCH, of which this gives a part.
+    pub(crate) of_fetch: bool,
+    /// Counts the run when its rows have ended.
+    pub(crate) call: Option<Call>,
 }
 
 impl RowStream {
+    /// The run, which took so long until here, is counted there when it has ended.
+    pub(crate) fn counted(&mut self, tally: Arc<Tally>, time: Duration) {
+        self.call = Some(Call::new(tally, time, self.count));
+    }
+
     /// The next rows; `None` at the end, or when the row limit is reached.
     ///
     /// # Errors
@@ -276,8 +413,11 @@ impl RowStream {
                 session.advance(name, self.count, false);
             }
             match self.verb {
-                FETCH => session.statement_done(self.autocommit).await?,
-                _ => self.suspended = true,
+                FETCH if !self.of_fetch => session.statement_done(self.autocommit).await?,
+                _ => {
+                    session.shared.stop.end();
+                    self.suspended = true;
+                }
             }
             return Ok(None);
         }
@@ -285,12 +425,19 @@ impl RowStream {
         let (begun, counts) = (std::time::Instant::now(), active.prepared.counts.clone());
         let types = session.type_source();
         let filled = user_types::scope(types, panics::caught_in(active.fill(&session.db, &mut chunk, self.left))).await;
+        let time = begun.elapsed();
         if let Some(counts) = counts {
-            counts.ran(begun.elapsed());
+            counts.ran(time);
+        }
+        if let Some(call) = &mut self.call {
+            call.time += time;
         }
         let more = match filled {
             Ok(more) => more,
             Err(error) => {
+                if let Some(call) = &mut self.call {
+                    call.forget();
+                }
                 self.active = None;
                 if let Some(name) = &self.portal {
                     session.portal_failed(name);
@@ -301,6 +448,9 @@ impl RowStream {
         };
         self.left -= chunk.len();
         self.count += chunk.len() as u64;
+        if let Some(call) = &mut self.call {
+            call.rows = self.count;
+        }
         if !more {
             if let Some(active) = self.active.take() {
                 active.finish();

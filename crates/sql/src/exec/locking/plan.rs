@@ -21,8 +21,9 @@ use crate::wire::SqlError;
 pub(crate) struct LockPlan {
     /// The query without LIMIT: its columns, then the key of each of `tables`.
     pub(super) source: QueryPlan,
-    /// Its columns, `c0` and so on.
+    /// What is kept of its rows: its columns, `c0` and so on, and the keys, if they are wanted.
     pub(super) schema: SchemaRef,
+    pub(super) keyed: bool,
     pub(super) tables: Vec<Locked>,
     pub(super) limit: Option<Count>,
     pub(super) offset: Option<Count>,
@@ -49,14 +50,14 @@ impl LockPlan {
     /// # Errors
     /// Those of planning it.
     pub(crate) fn new(names: &Names<'_>, query: Locking, params: &ParamTypes, text: &str) -> Result<Self, SqlError> {
-        let Locking { plan, schema, tables, limit, offset } = query;
+        let Locking { plan, schema, tables, limit, offset, keyed } = query;
         let source = QueryPlan::new(names.state, plan, params.data_types())
             .map_err(|error| errors::from_datafusion(error, text))?;
         let same = schema.fields().iter().zip(source.schema.fields()).all(|(a, b)| a.data_type() == b.data_type());
         if !same {
             return Err(SqlError::internal("locked rows of other types than analysed"));
         }
-        Ok(Self { source, schema, tables, limit, offset })
+        Ok(Self { source, schema, keyed, tables, limit, offset })
     }
 
     /// The plan of the query without its locks, for EXPLAIN.

@@ -181,7 +181,8 @@ impl LockRun<'_> {
 
     /// The key columns of a batch.
     fn keys<'b>(&self, batch: &'b RecordBatch) -> DfResult<Vec<&'b BinaryViewArray>> {
-        let from = self.plan.schema.fields().len();
+        let kept = if self.plan.keyed { self.plan.tables.len() } else { 0 };
+        let from = self.plan.schema.fields().len() - kept;
         let columns = batch.columns().get(from..).unwrap_or_default();
         let keys: Vec<&BinaryViewArray> =
             columns.iter().filter_map(|array| array.as_any().downcast_ref::<BinaryViewArray>()).collect();

@@ -160,7 +160,14 @@ impl Relation {
     pub(crate) fn into_analyzed(self) -> Analyzed {
         let output = |c: Column| OutputColumn { ty: c.bound.ty, origin: c.bound.as_it_is(), name: c.name };
         let columns = self.columns.into_iter().map(output).collect();
-        Analyzed { plan: self.plan, columns, locks: Vec::new(), once: Default::default(), needs: Default::default() }
+        Analyzed {
+            plan: self.plan,
+            columns,
+            locks: Vec::new(),
+            once: Default::default(),
+            needs: Default::default(),
+            keys: Vec::new(),
+        }
     }
 }
 

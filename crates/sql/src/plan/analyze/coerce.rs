@@ -189,6 +189,7 @@ impl Analyzer<'_> {
 
     fn steps(&mut self, bound: Bound, plan: CastPlan) -> Result<Bound> {
         let to = Type { oid: plan.ty.0, typmod: plan.typmod };
+        self.note_steps(bound.ty.oid, &plan.steps);
         if bound.ty.oid == oid::BPCHAR && to == BPCHAR {
             return self.mixed(bound);
         }

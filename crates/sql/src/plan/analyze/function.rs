@@ -350,6 +350,7 @@ impl Analyzer<'_> {
             _ => Type::of(oid::TIMESTAMP),
         };
         let name = if word == "current_timestamp" { "now" } else { word };
+        self.is_mutable = true;
         Ok(self.call_named(name, vec![], ty)?.at(span))
     }
 
@@ -485,6 +486,7 @@ impl Analyzer<'_> {
             }
             CallKind::Aggregate(..) | CallKind::Procedure(_) => return unknown(format!("{name} here")),
         };
+        self.note_function(function.oid);
         let mut typed = Vec::with_capacity(args.len());
         for (arg, to) in args.into_iter().zip(&resolved.args) {
             let arg = match arg.ty.oid == to.0 {

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::{ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
@@ -37,6 +37,8 @@ pub(crate) struct Locking {
     pub tables: Vec<Locked>,
     pub limit: Option<Count>,
     pub offset: Option<Count>,
+    /// The keys are kept beside the rows, and `schema` has them.
+    pub keyed: bool,
 }
 
 impl Analyzer<'_> {
@@ -46,12 +48,13 @@ impl Analyzer<'_> {
     /// `0A000` for queries that cannot be locked, worded as PostgreSQL's; those of the query.
     pub(super) fn locking_query(&mut self, query: &Query, scope: &Scope<'_>) -> Result<Relation> {
         let before = self.locks.len();
+        let keyed = std::mem::take(&mut self.keeps_keys);
         // It runs before the rows around it are there.
         let alone = Scope { items: Vec::new(), outer: None, ctes: scope.ctes.clone() };
-        match self.locking_query_alone(query, &alone) {
+        match self.locking_query_alone(query, &alone, keyed) {
             Err(Refusal::Error(error)) if matches!(error.sqlstate.as_str(), "42703" | "42P01") => {
                 self.locks.truncate(before);
-                match self.locking_query_alone(query, scope) {
+                match self.locking_query_alone(query, scope, false) {
                     Ok(_) => unknown("FOR UPDATE/SHARE of a query that depends on the query around it"),
                     Err(_) => Err(Refusal::Error(error)),
                 }
@@ -60,7 +63,7 @@ impl Analyzer<'_> {
         }
     }
 
-    fn locking_query_alone(&mut self, query: &Query, scope: &Scope<'_>) -> Result<Relation> {
+    fn locking_query_alone(&mut self, query: &Query, scope: &Scope<'_>, keyed: bool) -> Result<Relation> {
         let mut query = query.clone();
         let clauses = std::mem::take(&mut query.locks);
         let Some(first) = clauses.first() else { return unknown("a query without a locking clause") };
@@ -116,10 +119,12 @@ impl Analyzer<'_> {
         }
         let width = relation.columns.len();
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
-        let mut fields: Vec<FieldRef> = Vec::new();
+        let (mut fields, mut kept): (Vec<FieldRef>, Vec<FieldRef>) = (Vec::new(), Vec::new());
         for (i, column) in relation.columns.into_iter().enumerate() {
             if i + tables.len() >= width {
-                exprs.push(column.bound.expr.alias(format!("k{}", i + tables.len() - width)));
+                let name = format!("k{}", i + tables.len() - width);
+                kept.push(Arc::new(Field::new(&name, column.bound.data.clone(), true)));
+                exprs.push(column.bound.expr.alias(name));
             } else if column.name != KEY_COLUMN {
                 // The others are the keys that `*` stands for, too.
                 let name = format!("c{}", columns.len());
@@ -132,10 +137,13 @@ impl Analyzer<'_> {
             return Err(SqlError::unsupported("a query without columns cannot be locked").into());
         }
         let plan = LogicalPlanBuilder::from(relation.plan).project(exprs)?.build()?;
+        if keyed {
+            fields.extend(kept);
+        }
         let schema = Arc::new(Schema::new(fields));
         let number = self.locks.len();
         let tables = tables.into_iter().map(|found| Locked { table: found.table, lock: found.lock }).collect();
-        self.locks.push(Locking { plan, schema: Arc::clone(&schema), tables, limit, offset });
+        self.locks.push(Locking { plan, schema: Arc::clone(&schema), tables, limit, offset, keyed });
         // In the place of the query stand its rows.
         let name = TableReference::bare(self.qualifier("locked"));
         let source = provider_as_source(locked_rows(number, schema));

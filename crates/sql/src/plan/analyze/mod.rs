@@ -65,12 +65,14 @@ mod like;
 mod literal;
 mod lock;
 mod merge;
+mod mutable;
 mod once;
 mod operator;
 mod ordered_set;
 mod query;
 mod record;
 mod row;
+mod row_keys;
 mod row_security;
 mod sample;
 mod scope;
@@ -113,6 +115,7 @@ pub(crate) use lock::Locking;
 pub(crate) use merge::{Does, Merged, When};
 pub(crate) use once::{OnceDone, OnceQueries, OnceQuery};
 pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row, over_row_in};
+pub(crate) use row_keys::RowKey;
 pub(crate) use row_security::{RowRule, UpsertRules};
 use scope::Scope;
 pub(crate) use scope::is_system_column;
@@ -190,6 +193,8 @@ pub(crate) struct Analyzed {
     pub once: OnceQueries,
     /// What whoever runs it has to be allowed.
     pub needs: crate::access::needs::Needs,
+    /// Of a cursor: tables whose rows' keys come behind the columns; see `row_keys.rs`.
+    pub keys: Vec<RowKey>,
 }
 
 /// The analysis of one statement.
@@ -222,8 +227,12 @@ pub(crate) struct Analyzer<'a> {
     once: once::OnceSeen,
     /// The target of the INSERT whose RETURNING is analysed: it has an `xmax`.
     returned: Option<TableReference>,
+    /// The locking query that comes next keeps the keys of its rows.
+    keeps_keys: bool,
     /// What is analysed is kept in a definition: names are of `public`, or have their schemas.
     stored: bool,
+    /// It depends on more than its row; see `mutable.rs`.
+    is_mutable: bool,
     depth: usize,
 }
 
@@ -247,7 +256,9 @@ impl<'a> Analyzer<'a> {
             sought: Default::default(),
             once: Default::default(),
             returned: None,
+            keeps_keys: false,
             stored: false,
+            is_mutable: false,
             depth: 0,
         };
         analyzer.begin_body();
@@ -326,6 +337,19 @@ pub(crate) fn query(
     params: &mut ParamTypes,
 ) -> std::result::Result<Analyzed, SqlError> {
     Analyzer::new(names, text, params).query(query).map_err(Refusal::into_error)
+}
+
+/// The query of a cursor by these rules, with the keys of its rows if these are rows of tables.
+///
+/// # Errors
+/// As those of [`query`].
+pub(crate) fn cursor_query(
+    names: &Names<'_>,
+    query: &ast::Query,
+    text: &str,
+    params: &mut ParamTypes,
+) -> std::result::Result<Analyzed, SqlError> {
+    Analyzer::new(names, text, params).cursor_query(query).map_err(Refusal::into_error)
 }
 
 /// An INSERT, UPDATE, DELETE or MERGE, with the WITH before it, by these rules.

@@ -84,6 +84,7 @@ impl Analyzer<'_> {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };
+        self.note_function(resolved.function);
         let to_left = Type::of(resolved.left.map_or(left.ty.oid, |ty| ty.0));
         let to_right = Type::of(resolved.right.0);
         let (left, right) = (self.operand(left, to_left)?, self.operand(right, to_right)?);
@@ -170,6 +171,7 @@ impl Analyzer<'_> {
         super::record::refuse_record(&right, "an operator")?;
         let result = Type::of(resolved.result.0);
         let code = super::coerce::builtin().function(resolved.function).map_or("", |function| function.source);
+        self.note_operator(resolved.function, left.ty.oid, right.ty.oid);
         let to_left = Type::of(resolved.left.map_or(left.ty.oid, |ty| ty.0));
         let to_right = Type::of(resolved.right.0);
         // A pattern is matched with the blanks too.
@@ -390,6 +392,7 @@ impl Analyzer<'_> {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };
+        self.note_function(resolved.function);
         let result = Type::of(resolved.result.0);
         let operand = self.operand(operand, Type::of(resolved.right.0))?;
         let code = super::coerce::builtin().function(resolved.function).map_or("", |function| function.source);
@@ -433,6 +436,7 @@ impl Analyzer<'_> {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };
+        self.note_function(resolved.operator.function);
         let element_type = Type::of(resolved.operator.right.0);
         let to_left = Type::of(resolved.operator.left.map_or(left.ty.oid, |ty| ty.0));
         let array_type = Type::of(resolved.array.0);

@@ -74,6 +74,8 @@ pub(crate) struct OverRow {
     pub expr: Expr,
     /// The table's columns.
     pub schema: DFSchema,
+    /// Whether it depends on more than its row.
+    pub is_mutable: bool,
 }
 
 /// Analyses an expression over `table`.
@@ -115,9 +117,10 @@ pub(crate) fn over_row_in(
     if matches!(place, Place::Copied) && !analyzer.needs().functions.is_empty() {
         return Err(SqlError::unsupported("a function of users in WHERE of COPY FROM is not supported"));
     }
+    let is_mutable = analyzer.is_mutable;
     let schema = DFSchema::try_from_qualified_schema(qualifier, &schema)
         .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
-    Ok(OverRow { expr: bound.expr, schema })
+    Ok(OverRow { expr: bound.expr, schema, is_mutable })
 }
 
 /// An analysed condition over the columns of a table, however the statement calls it.
@@ -146,7 +149,8 @@ pub(crate) fn condition_over_row(table: &Table, condition: Expr) -> std::result:
             })
         })
         .map_err(failed)?;
-    Ok(OverRow { expr: expr.data, schema })
+    // Of views and policies: nobody asks.
+    Ok(OverRow { expr: expr.data, schema, is_mutable: true })
 }
 
 /// Analyses an argument of EXECUTE, number `at` from 0, for a parameter of that type.

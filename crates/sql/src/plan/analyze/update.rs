@@ -10,6 +10,7 @@ use super::scope::{Scope, folded};
 use super::write::{Target, Write, named_columns, named_key, named_others};
 use super::{Analyzer, Result};
 use crate::dml::Op;
+use crate::parse::current_of::cursor_of;
 use crate::pg::policies::Command;
 use crate::pg::roles::acl::privilege as p;
 use crate::wire::SqlError;
@@ -20,6 +21,14 @@ fn single_relation(table: &TableWithJoins) -> Result<(&ObjectName, Option<String
             Ok((name, alias.as_ref().map(|alias| folded(&alias.name))))
         }
         _ => Err(SqlError::syntax("the target of UPDATE or DELETE must be one table").into()),
+    }
+}
+
+/// The cursor of WHERE CURRENT OF.
+fn current_of(condition: Option<&ast::Expr>, is_view: bool) -> Result<Option<String>> {
+    match condition.and_then(cursor_of) {
+        Some(_) if is_view => Err(SqlError::unsupported("WHERE CURRENT OF on a view is not implemented").into()),
+        found => Ok(found.map(str::to_owned)),
     }
 }
 
@@ -40,7 +49,9 @@ impl Analyzer<'_> {
             Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from.as_slice(),
             None => &[],
         };
-        let (plan, scope) = self.written_rows(&target, from, update.selection.as_ref(), outer)?;
+        let current_of = current_of(update.selection.as_ref(), through.is_some())?;
+        let condition = update.selection.as_ref().filter(|_| current_of.is_none());
+        let (plan, scope) = self.written_rows(&target, from, condition, outer)?;
         let returning = self.returning(update.returning.as_ref(), &target, &scope, &plan)?;
         let mut set = self.set_clause(&table, through.as_ref(), Op::Update, &update.assignments, &scope)?;
         let assigned: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
@@ -60,7 +71,7 @@ impl Analyzer<'_> {
         let (asked, rules) = self.rows_written(&table, policies.as_ref(), &target, Command::Update, &plan)?;
         let plan = asked.unwrap_or(plan);
         let checks = through.map(|through| through.checks).unwrap_or_default();
-        Ok(Write { assigned, returning, checks, rules, ..Write::of_rows(Op::Update, table, plan) })
+        Ok(Write { assigned, returning, checks, rules, current_of, ..Write::of_rows(Op::Update, table, plan) })
     }
 
     /// Analyses a DELETE.
@@ -78,11 +89,13 @@ impl Analyzer<'_> {
         };
         let (name, alias) = single_relation(relation)?;
         let written = self.written(name, Op::Delete)?;
-        let (target, _) = self.target_of(&written, alias, true, Op::Delete)?;
+        let (target, through) = self.target_of(&written, alias, true, Op::Delete)?;
         self.seek_write(target.sought, p::DELETE, &[]);
         let table = written.table;
         let using = delete.using.as_deref().unwrap_or_default();
-        let (plan, scope) = self.written_rows(&target, using, delete.selection.as_ref(), outer)?;
+        let current_of = current_of(delete.selection.as_ref(), through.is_some())?;
+        let condition = delete.selection.as_ref().filter(|_| current_of.is_none());
+        let (plan, scope) = self.written_rows(&target, using, condition, outer)?;
         let returning = self.returning(delete.returning.as_ref(), &target, &scope, &plan)?;
         let policies = self.policies_of_target(&table, &target)?;
         let plan = self.rows_changed(&table, policies.as_ref(), &target, plan, Command::Delete)?;
@@ -90,7 +103,7 @@ impl Analyzer<'_> {
         let mut exprs = named_others(returning.as_ref());
         exprs.extend(target.key.map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
-        Ok(Write { returning, ..Write::of_rows(Op::Delete, table, plan) })
+        Ok(Write { returning, current_of, ..Write::of_rows(Op::Delete, table, plan) })
     }
 
     /// The rows of the target, joined with what FROM or USING has, that satisfy the condition.

@@ -354,6 +354,13 @@ impl Analyzer<'_> {
 
     /// What a call of a function of users gives, in an expression.
     pub(super) fn user_call(&mut self, function: Arc<UserFunction>, args: Vec<Bound>, span: Span) -> Result<Called> {
+        let is_mutable = self.is_mutable || function.definition.volatility != Volatility::Immutable;
+        let called = self.user_call_of(function, args, span);
+        self.is_mutable = is_mutable;
+        called
+    }
+
+    fn user_call_of(&mut self, function: Arc<UserFunction>, args: Vec<Bound>, span: Span) -> Result<Called> {
         let returns_set = function.definition.returns_set;
         let done = |bound: Bound| Called { bound: bound.at(span), returns_set, out_name: None, user: None };
         if self.calls.only_types {

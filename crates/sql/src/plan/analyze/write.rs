@@ -63,6 +63,8 @@ pub(crate) struct Write {
     pub rules: Vec<RowRule>,
     /// What whoever runs it has to be allowed.
     pub needs: Needs,
+    /// The cursor whose row it writes, and no other.
+    pub current_of: Option<String>,
 }
 
 impl Write {
@@ -82,6 +84,7 @@ impl Write {
             checks: Vec::new(),
             rules: Vec::new(),
             needs: Needs::default(),
+            current_of: None,
         }
     }
 }
