@@ -46,10 +46,10 @@ impl Transaction {
         }
         let xid = self.write_context()?.xid;
         // The old trees are noted as going, or the definition has an index that is not full: not to be committed so.
-        self.into_new_trees(table, &meant).map(Attempt::Done).inspect_err(|_| self.broken_off(xid))
+        self.filled_anew(table, &meant).map(Attempt::Done).inspect_err(|_| self.broken_off(xid))
     }
 
-    fn into_new_trees(&self, table: &Arc<Table>, meant: &[usize]) -> Result<Arc<Table>> {
+    fn filled_anew(&self, table: &Arc<Table>, meant: &[usize]) -> Result<Arc<Table>> {
         let mut parts = Definition::of(table);
         parts.generation += 1;
         for at in meant {
