@@ -12,7 +12,7 @@ use crate::plan::analyze::{OverRow, Place, over_row};
 use crate::plan::expression::{cast_times, unqualify};
 use crate::plan::implied::implies;
 use crate::plan::lookup::last_name;
-use crate::plan::planner::{Names, settled, simplified};
+use crate::plan::planner::{Names, as_in_plan, simplified};
 use crate::plan::statement::parse_expression;
 use crate::wire::SqlError;
 
@@ -73,7 +73,7 @@ struct Target {
 /// A condition as it is compared with others: with its constants computed.
 fn condition(names: &Names<'_>, table: &Table, expr: &ast::Expr) -> Result<Expr, SqlError> {
     let OverRow { expr, schema, .. } = over_row(names, table, expr, Place::Predicate)?;
-    let expr = settled(names.state, expr, &schema).and_then(|expr| simplified(names.state, expr, &schema));
+    let expr = as_in_plan(names.state, expr, &schema).and_then(|expr| simplified(names.state, expr, &schema));
     expr.map_err(|error| errors::from_datafusion(error, ""))
 }
 
