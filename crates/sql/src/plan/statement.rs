@@ -338,6 +338,10 @@ impl ParamTypes {
             })
             .collect()
     }
+    /// Whether a parameter, counted from 0, is declared as one of `void`.
+    pub(crate) fn is_void(&self, index: usize) -> bool {
+        self.declared.get(index) == Some(&oid::VOID)
+    }
     pub(crate) fn data_types(&self) -> Arc<[DataType]> {
         self.known.iter().map(|f| f.as_ref().map_or(TEXT, |f| f.data_type().clone())).collect()
     }

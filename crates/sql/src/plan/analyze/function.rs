@@ -25,6 +25,7 @@ use crate::pg::functions::{is_by_source, numeric, series_call_name};
 use crate::pg::types::{self, oid};
 use crate::pg::user_functions::{UserFunction, marked};
 use crate::plan::lookup::{has_schema, no_schema};
+use crate::plan::params::placeholder_index;
 use crate::wire::SqlError;
 
 /// A bound call.
@@ -298,7 +299,17 @@ impl Analyzer<'_> {
                 }
                 None => {}
             }
-            bound.push(self.expr(expr, scope, clause)?);
+            let arg = self.expr(expr, scope, clause)?;
+            // As in PostgreSQL: what JDBC's driver has for the result of a function that it calls is no argument.
+            let is_result = match &arg.expr {
+                Expr::Placeholder(parameter) => {
+                    placeholder_index(&parameter.id).is_some_and(|index| self.params.is_void(index))
+                }
+                _ => false,
+            };
+            if !is_result || !form.names.is_empty() {
+                bound.push(arg);
+            }
         }
         Ok((bound, form))
     }
