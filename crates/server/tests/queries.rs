@@ -55,6 +55,26 @@ fn extended_answers_come_in_order() {
     assert_eq!(messages[8].first().unwrap(), "again");
 }
 
+/// JDBC's `{? = call upper(?)}` has a parameter of `void` for what the function gives.
+#[test]
+fn a_parameter_of_void_is_no_argument() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let parse_typed = |text: &str, types: &[u32]| {
+        let mut body = format!("\0{text}\0").into_bytes();
+        body.extend((types.len() as u16).to_be_bytes());
+        types.iter().for_each(|oid| body.extend(oid.to_be_bytes()));
+        message(b'P', &body)
+    };
+    for text in ["select * from upper($1,$2) as result", "select upper($1, $2)"] {
+        let all = [parse_typed(text, &[2278, 25]), bind("", "", &[None, Some("abc")]), execute("", 0), sync()];
+        client.send(&all.concat());
+        let (status, messages) = client.until_ready();
+        assert_eq!((status, tags(&messages).as_str()), (b'I', "12DC"), "{text}");
+        assert_eq!(messages[2].first().expect("a value"), "ABC");
+    }
+}
+
 #[test]
 fn an_error_skips_to_sync() {
     let server = TestServer::start();

@@ -16,6 +16,7 @@
 //! | function of a user, with engine id n | [`relation_oid`] |
 //! | function of an extension | the same in all databases ([`FIRST_EXTENSION_OID`](resurgam_dialect::FIRST_EXTENSION_OID) and up) |
 
+mod again;
 mod comments;
 mod defs;
 mod depend;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 
+pub use again::ReadAgain;
 pub use comments::{Comment, class_named, comments};
 pub use defs::{SystemRelation, system_relation, system_relations};
 pub use extensions::{CLASS_EXTENSION, CLASS_FUNCTION};

@@ -10,7 +10,7 @@ use datafusion::physical_plan::memory::MemoryStream;
 use super::defs::SystemRelation;
 use super::model::Model;
 use super::rows::Rows;
-use super::{info, operator, relations, resolution, roles, server, sys, types};
+use super::{again, info, operator, relations, resolution, roles, server, sys, types};
 use crate::computed::ComputedTable;
 use crate::context::PgContext;
 use crate::errors::to_datafusion;
@@ -42,8 +42,8 @@ pub(super) fn build(relation: &SystemRelation, cx: &dyn PgContext) -> Result<Rec
 pub(super) fn table(relation: &'static SystemRelation, cx: Arc<dyn PgContext>) -> ComputedTable {
     let kind = if relation.kind == 'v' { TableType::View } else { TableType::Base };
     let shown = format!("SystemScan: {}.{}", relation.schema_name, relation.name);
-    ComputedTable::new(shown, kind, relation.schema.clone(), move |_| {
-        let batch = build(relation, cx.as_ref()).map_err(to_datafusion)?;
+    ComputedTable::new(shown, kind, relation.schema.clone(), move |task| {
+        let batch = again::rows(relation, task, || build(relation, cx.as_ref())).map_err(to_datafusion)?;
         let schema = batch.schema();
         Ok(Box::pin(MemoryStream::try_new(vec![batch], schema, None)?))
     })

@@ -224,6 +224,9 @@ pub fn error(out: &mut BytesMut, error: &SqlError) {
         if let Some(position) = error.position {
             field(b'P', &position.to_string());
         }
+        if let Some(routine) = error.routine {
+            field(b'R', routine);
+        }
         out.put_u8(0);
     });
 }
@@ -261,5 +264,10 @@ mod tests {
         error(&mut out, &SqlError::new("42601", "bad\0 thing").with_position(7));
         let text = String::from_utf8_lossy(&out[5..]).into_owned();
         assert_eq!(text, "SERROR\0VERROR\0C42601\0Mbad thing\0P7\0\0");
+        out.clear();
+        let mut named = SqlError::unsupported("x");
+        named.routine = Some("RevalidateCachedQuery");
+        error(&mut out, &named);
+        assert!(out.ends_with(b"Mx\0RRevalidateCachedQuery\0\0"));
     }
 }

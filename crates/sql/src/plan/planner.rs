@@ -41,6 +41,7 @@ use crate::exec::planners::plan_apart;
 use crate::exec::split::Splits;
 use crate::exec::table::EngineTable;
 use crate::exec::watch::Watches;
+use crate::pg::catalog::ReadAgain;
 use crate::pg::context::PgContext;
 use crate::pg::functions::parameters_that_leave_out;
 use crate::pg::running::{self, Stop};
@@ -713,7 +714,7 @@ pub(crate) fn task_with(
     statement: Arc<StatementContext>,
     runtime: Arc<RuntimeEnv>,
 ) -> Arc<TaskContext> {
-    let config = config.with_extension(statement);
+    let config = config.with_extension(statement).with_extension(Arc::new(ReadAgain::default()));
     Arc::new(TaskContext::new(
         None,
         String::new(),

@@ -2143,7 +2143,13 @@ pub(crate) fn same_result(before: &Prepared, now: &Prepared) -> Result<(), SqlEr
         }
         _ => false,
     };
-    if alike { Ok(()) } else { Err(SqlError::unsupported("cached plan must not change result type")) }
+    if alike {
+        return Ok(());
+    }
+    let mut error = SqlError::unsupported("cached plan must not change result type");
+    // By this asyncpg and JDBC's driver know that they only have to prepare the statement anew.
+    error.routine = Some("RevalidateCachedQuery");
+    Err(error)
 }
 
 /// Whether a statement is at its end by that: it was told to stop, or has taken too much, and would once more.

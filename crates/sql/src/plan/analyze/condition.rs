@@ -397,10 +397,16 @@ impl Analyzer<'_> {
             return Ok(Bound::new(binary_expr(low.expr, op, high.expr), Type::BOOL).at(span));
         }
         let value = self.expr(value, scope, clause)?;
-        let (low, high) = (self.expr(low, scope, clause)?, self.expr(high, scope, clause)?);
+        let low = self.expr(low, scope, clause)?;
         self.copied(&value)?;
         let (first, second, op) = if negated { ("<", ">", Operator::Or) } else { (">=", "<=", Operator::And) };
+        // One after the other, as PostgreSQL does: a parameter whose type the first says has it in the second.
         let low = self.binary(first, value.clone(), low, span)?;
+        let high = self.expr(high, scope, clause)?;
+        let value = match &value.expr {
+            Expr::Placeholder(parameter) if value.ty == Type::UNKNOWN => self.parameter(&parameter.id)?.at(value.span),
+            _ => value,
+        };
         let high = self.binary(second, value, high, span)?;
         let word = if negated { "OR" } else { "AND" };
         let (low, high) = (self.boolean(low, word)?, self.boolean(high, word)?);

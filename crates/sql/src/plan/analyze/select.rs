@@ -321,6 +321,10 @@ impl Analyzer<'_> {
                 {
                     return Err(SqlError::syntax("syntax error behind *").into());
                 }
+                if let Some(alias) = &options.opt_alias {
+                    let error = SqlError::syntax(format!("syntax error at or near \"{alias}\""));
+                    return Err(self.at(error, alias.span));
+                }
                 if scope.items.is_empty() {
                     let error = SqlError::syntax("SELECT * with no tables specified is not valid");
                     return Err(self.at(error, item.span()));
