@@ -25,7 +25,6 @@ use crate::pg::functions::{is_by_source, numeric, series_call_name};
 use crate::pg::types::{self, oid};
 use crate::pg::user_functions::{UserFunction, marked};
 use crate::plan::lookup::{has_schema, no_schema};
-use crate::plan::params::placeholder_index;
 use crate::wire::SqlError;
 
 /// A bound call.
