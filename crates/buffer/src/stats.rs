@@ -32,7 +32,7 @@ counters! {
     /// Log records applied in doing so.
     redone_records: AtomicU64,
     /// Images of pages that were logged since so many records of theirs had gathered (see
-    /// [`BufferPool::set_records_per_page_max`](crate::BufferPool::set_records_per_page_max)), and the bytes of their records.
+    /// [`BufferPool::set_records_per_page_max`](crate::BufferPool::set_records_per_page_max)), and their bytes without record headers.
     images_logged: AtomicU64,
     image_bytes_logged: AtomicU64,
     /// Pages that were damaged in the file and rebuilt from what is kept of them elsewhere.
