@@ -167,8 +167,9 @@ impl ExecutionPlan for ComputedLimitExec {
     fn required_input_distribution(&self) -> Vec<Distribution> {
         vec![Distribution::SinglePartition]
     }
+    /// It does, but a sort above must not be put below: other rows would be the first ones.
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        vec![false]
     }
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]

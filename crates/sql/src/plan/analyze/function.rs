@@ -287,7 +287,7 @@ impl Analyzer<'_> {
         let mut bound = Vec::with_capacity(args.len());
         let mut form = CallForm::default();
         for (at, arg) in args.iter().enumerate() {
-            let (expr, named) = match arg {
+            let (expr, mut named) = match arg {
                 A::Unnamed(E::Expr(expr)) => (expr, None),
                 A::Named { name, arg: E::Expr(expr), .. } => (expr, Some(folded(name))),
                 A::ExprNamed { name: ast::Expr::Identifier(name), arg: E::Expr(expr), .. } => {
@@ -299,20 +299,29 @@ impl Analyzer<'_> {
                 }
                 _ => return unknown(format!("this form of the arguments of {name}")),
             };
-            let is_named = named.is_some();
             let expr = match expr {
                 ast::Expr::Function(array)
                     if function_name(&array.name).is_some_and(|(_, name)| name == crate::parse::spelling::VARIADIC) =>
                 {
-                    let inner = arguments(array).and_then(plain_args).unwrap_or_default();
-                    let ([array], true) = (inner.as_slice(), at + 1 == args.len()) else {
-                        return unknown("this form of VARIADIC");
+                    let inner = arguments(array).map_or(&[][..], |list| &list.args);
+                    let (array, name) = match inner {
+                        [A::Unnamed(E::Expr(array))] => (array, None),
+                        [A::Named { name, arg: E::Expr(array), .. }] => (array, Some(name)),
+                        [A::ExprNamed { name: ast::Expr::Identifier(name), arg: E::Expr(array), .. }] => {
+                            (array, Some(name))
+                        }
+                        _ => return unknown("this form of VARIADIC"),
                     };
+                    if at + 1 != args.len() {
+                        return unknown("this form of VARIADIC");
+                    }
                     form.variadic = true;
-                    *array
+                    named = name.map(folded).or(named);
+                    array
                 }
                 expr => expr,
             };
+            let is_named = named.is_some();
             match named {
                 Some(name) => form.names.push(name),
                 None if !form.names.is_empty() => {

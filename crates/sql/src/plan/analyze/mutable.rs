@@ -2,7 +2,8 @@
 //!
 //! As in PostgreSQL (`contain_mutable_functions`) the functions count that names, operators and casts mean by its tables, one
 //! form of a name apart from another: `extract` of a `timestamp` is immutable, of a `timestamptz` it is not. That a type's text
-//! is read or written counts like a function. What a function of SQL is declared to be counts, not what is in its body.
+//! is read or written counts like a function. Of a function of SQL that is not declared IMMUTABLE its body counts, where that takes
+//! the place of a call (`user_function.rs`).
 
 use resurgam_dialect::{CastStep, TypeId, Volatility};
 

@@ -220,6 +220,16 @@ fn as_view(function: &UserFunction) -> Option<Arc<Table>> {
     Some(Arc::new(Table::of_names(function.id, &function.schema, function.name(), view.clone(), access)))
 }
 
+fn has_subquery(expr: &Expr) -> bool {
+    let is_one = |expr: &Expr| {
+        matches!(
+            expr,
+            Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) | Expr::Unnest(_)
+        )
+    };
+    expr.exists(|expr| Ok(is_one(expr))).unwrap_or(true)
+}
+
 impl Analyzer<'_> {
     /// What is analysed is a statement of a function's body: its parameters are the function's.
     pub(super) fn begin_body(&mut self) {
@@ -354,9 +364,16 @@ impl Analyzer<'_> {
 
     /// What a call of a function of users gives, in an expression.
     pub(super) fn user_call(&mut self, function: Arc<UserFunction>, args: Vec<Bound>, span: Span) -> Result<Called> {
-        let is_mutable = self.is_mutable || function.definition.volatility != Volatility::Immutable;
+        let before = self.is_mutable;
+        let volatility = function.definition.volatility;
+        let is_plain = !function.definition.returns_set && !function.definition.strict;
         let called = self.user_call_of(function, args, span);
-        self.is_mutable = is_mutable;
+        // As in PostgreSQL: what is declared counts, but where the body takes the call's place.
+        let takes_place = is_plain && called.as_ref().is_ok_and(|called| !has_subquery(&called.bound.expr));
+        self.is_mutable = match volatility {
+            Volatility::Immutable => before,
+            _ => self.is_mutable || !takes_place,
+        };
         called
     }
 
