@@ -240,6 +240,13 @@ pub trait PgContext: Debug + Send + Sync {
     fn sequence_state(&self, _sequence: u32) -> Result<SequenceState, SqlError> {
         Err(SqlError::unsupported("sequences are not supported here"))
     }
+    /// The same for whoever asks by `pg_sequence_last_value`.
+    ///
+    /// # Errors
+    /// `42501` for a sequence that the role may neither use nor read; `42809`; `0A000` where there are none.
+    fn sequence_state_asked(&self, sequence: u32) -> Result<SequenceState, SqlError> {
+        self.sequence_state(sequence)
+    }
     /// Present value of a run-time parameter, lower-case name; `None` if there is none.
     fn setting(&self, name: &str) -> Option<String>;
     /// Changes a parameter (`set_config`); returns the new value as shown.

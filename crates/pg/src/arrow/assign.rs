@@ -440,7 +440,11 @@ fn plain_cast(array: &ArrayRef, target: &DataType) -> Result<ArrayRef, SqlError>
 }
 
 fn out_of_range(target: &DataType) -> SqlError {
-    SqlError::new("22003", format!("{} out of range", format_type(arrow_oid(target), None)))
+    let shown = match target {
+        DataType::UInt32 => "OID".to_owned(),
+        _ => format_type(arrow_oid(target), None),
+    };
+    SqlError::new("22003", format!("{shown} out of range"))
 }
 
 fn in_range(value: f64, target: &DataType) -> bool {

@@ -11,6 +11,7 @@ use super::extensions::CLASS_FUNCTION;
 use super::model::Model;
 use super::namespaces::CLASS_SCHEMA;
 use super::rows::{Rows, V};
+use super::seen::Seen;
 use crate::definition;
 use crate::functions::quote_ident;
 use crate::roles::Rights;
@@ -162,12 +163,12 @@ fn data_type(ty: u32) -> String {
 }
 
 /// `information_schema.routines`
-pub(super) fn routines(rows: &mut Rows<'_>, database: &str) {
-    for function in user_functions() {
+pub(super) fn routines(rows: &mut Rows<'_>, database: &str, seen: &Seen) {
+    for function in user_functions().into_iter().filter(|function| seen.function(function)) {
         let of = &function.definition;
         let (schema, name) = type_names(of.result);
         let text = match &of.source {
-            Source::Text(text) => Some(text.as_str()),
+            Source::Text(text) if seen.owns_function(&function) => Some(text.as_str()),
             _ => None,
         };
         rows.add([
@@ -208,8 +209,8 @@ fn parameter_mode(mode: ArgMode) -> &'static str {
 }
 
 /// `information_schema.parameters`
-pub(super) fn parameters(rows: &mut Rows<'_>, database: &str) {
-    for function in user_functions() {
+pub(super) fn parameters(rows: &mut Rows<'_>, database: &str, seen: &Seen) {
+    for function in user_functions().into_iter().filter(|function| seen.function(function)) {
         for (number, param) in (1i64..).zip(&function.definition.params) {
             let (schema, name) = type_names(param.ty);
             rows.add([

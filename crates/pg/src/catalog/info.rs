@@ -1,12 +1,13 @@
 //! `information_schema`.
 
-use resurgam_engine::{CheckOption, ColumnType, Identity, OrderedType, Sequence};
+use resurgam_engine::{CheckOption, ColumnType, Identity, OrderedType, Sequence, Table};
 
 use super::defs::system_relations;
 use super::functions;
 use super::model::{Model, RelationKind};
 use super::relations::shown_default;
 use super::rows::{Rows, V};
+use super::seen::Seen;
 use super::user_types;
 use crate::collation;
 use crate::context::PgContext;
@@ -24,8 +25,8 @@ pub(super) fn fill(
     match name {
         "information_schema_catalog_name" => rows.add([("catalog_name", database.into())]),
         "schemata" => {
-            let rights = cx.rights()?;
-            for schema in &model()?.namespaces {
+            let (rights, seen) = (cx.rights()?, Seen::by(cx)?);
+            for schema in model()?.namespaces.iter().filter(|schema| seen.schema(&schema.name)) {
                 let owner = rights.name(rights.schema(&schema.name).owner);
                 rows.add([
                     ("catalog_name", database.as_str().into()),
@@ -36,9 +37,7 @@ pub(super) fn fill(
         }
         "tables" => {
             let model = model()?;
-            for relation in
-                model.relations.iter().filter(|r| !matches!(r.kind, RelationKind::Index | RelationKind::Sequence))
-            {
+            for relation in Seen::by(cx)?.relations(&model) {
                 let view = relation.kind == RelationKind::View;
                 let own = model.views.iter().find(|view| Some(view.id) == relation.id);
                 let insertable = match own.filter(|_| view) {
@@ -63,11 +62,12 @@ pub(super) fn fill(
                 ]);
             }
         }
-        "routines" => functions::routines(rows, &database),
-        "parameters" => functions::parameters(rows, &database),
+        "routines" => functions::routines(rows, &database, &Seen::by(cx)?),
+        "parameters" => functions::parameters(rows, &database, &Seen::by(cx)?),
         "views" => {
             let model = model()?;
-            for view in &model.views {
+            let seen = Seen::by(cx)?;
+            for view in model.views.iter().filter(|view| seen.entry(view)) {
                 let Some(definition) = &view.view else { continue };
                 let check = match definition.check {
                     CheckOption::None => "NONE",
@@ -79,7 +79,7 @@ pub(super) fn fill(
                     ("table_catalog", database.as_str().into()),
                     ("table_schema", view.schema.as_str().into()),
                     ("table_name", view.name.as_str().into()),
-                    ("view_definition", model.view_definition(view).into()),
+                    ("view_definition", seen.owns(view).then(|| model.view_definition(view)).into()),
                     ("check_option", check.into()),
                     ("is_updatable", yes_no(updatable)),
                     ("is_insertable_into", yes_no(updatable)),
@@ -88,7 +88,8 @@ pub(super) fn fill(
                     ("is_trigger_insertable_into", "NO".into()),
                 ]);
             }
-            for system in system_relations().iter().filter(|system| system.kind == 'v') {
+            let is_seen = |name: &str| seen.system(name);
+            for system in system_relations().iter().filter(|system| system.kind == 'v' && is_seen(system.name)) {
                 rows.add([
                     ("table_catalog", database.as_str().into()),
                     ("table_schema", system.schema_name.into()),
@@ -102,25 +103,28 @@ pub(super) fn fill(
                 ]);
             }
         }
-        "columns" => columns(rows, &database, &model()?),
-        "sequences" => super::sequences::information(rows, &database, &model()?),
+        "columns" => columns(rows, &database, &model()?, &Seen::by(cx)?),
+        "sequences" => super::sequences::information(rows, &database, &model()?, &Seen::by(cx)?),
         "table_constraints" => {
-            let model = model()?;
+            let (model, seen) = (model()?, Seen::by(cx)?);
             for constraint in model.constraints() {
                 let index = &constraint.index;
+                if !seen.constraints_of(&index.table) {
+                    continue;
+                }
                 let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
                 table_constraint(rows, &database, &index.table.schema, &index.table.name, &index.name, kind);
             }
-            for check in model.checks() {
+            for check in model.checks().filter(|check| seen.constraints_of(&check.table)) {
                 table_constraint(rows, &database, &check.table.schema, &check.table.name, &check.check().name, "CHECK");
             }
-            for info in model.foreign_keys() {
+            for info in model.foreign_keys().filter(|info| seen.constraints_of(&info.table)) {
                 let (table, foreign) = (&info.table, &info.foreign);
                 let kind = "FOREIGN KEY";
                 let deferring = (foreign.deferrable, foreign.deferred);
                 constraint_row(rows, &database, &table.schema, &table.name, &foreign.name, kind, deferring);
             }
-            for table in &model.tables {
+            for table in model.tables.iter().filter(|table| seen.constraints_of(table)) {
                 for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.nullable) {
                     let _ = column;
                     let name = format!(
@@ -138,7 +142,8 @@ pub(super) fn fill(
         }
         "check_constraints" => {
             user_types::information_schema(name, rows, &database, &model()?);
-            for check in model()?.checks() {
+            let seen = Seen::by(cx)?;
+            for check in model()?.checks().filter(|check| seen.owns(&check.table)) {
                 rows.add([
                     ("constraint_catalog", V::from(database.as_str())),
                     ("constraint_schema", check.table.schema.as_str().into()),
@@ -149,11 +154,13 @@ pub(super) fn fill(
         }
         "key_column_usage" | "constraint_column_usage" => {
             let keys = name == "key_column_usage";
-            let model = model()?;
+            let (model, seen) = (model()?, Seen::by(cx)?);
+            // What a key has to do with is its owner's to know; of which columns it is, whoever may use these.
+            let is_seen = |table: &Table, at: usize| if keys { seen.column(table, at) } else { seen.owns(table) };
             for info in model.foreign_keys() {
                 let (table, columns) =
                     if keys { (&info.table, &info.foreign.columns) } else { (&info.parent, &info.referenced) };
-                for (at, column) in columns.iter().enumerate() {
+                for (at, column) in columns.iter().enumerate().filter(|(_, column)| is_seen(table, **column)) {
                     let mut row = vec![
                         ("constraint_catalog", V::from(database.as_str())),
                         ("constraint_schema", info.table.schema.as_str().into()),
@@ -172,7 +179,7 @@ pub(super) fn fill(
             }
             for constraint in model.constraints() {
                 let index = &constraint.index;
-                for (at, &column) in index.columns.iter().enumerate() {
+                for (at, &column) in index.columns.iter().enumerate().filter(|(_, at)| is_seen(&index.table, **at)) {
                     let Some(column) = index.table.columns.get(column) else { continue };
                     let mut row = vec![
                         ("constraint_catalog", V::from(database.as_str())),
@@ -191,7 +198,8 @@ pub(super) fn fill(
             }
         }
         "referential_constraints" => {
-            for info in model()?.foreign_keys() {
+            let seen = Seen::by(cx)?;
+            for info in model()?.foreign_keys().filter(|info| seen.constraints_of(&info.table)) {
                 rows.add([
                     ("constraint_catalog", V::from(database.as_str())),
                     ("constraint_schema", info.table.schema.as_str().into()),
@@ -288,8 +296,8 @@ pub(super) fn lengths(ty: &ColumnType) -> (Option<i64>, Option<i64>) {
     }
 }
 
-fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
-    for system in system_relations() {
+fn columns(rows: &mut Rows<'_>, database: &str, model: &Model, seen: &Seen) {
+    for system in system_relations().iter().filter(|system| seen.system(system.name)) {
         for (at, column) in system.columns.iter().enumerate() {
             let ty = type_by_oid(column.oid);
             let data_type = match ty {
@@ -319,6 +327,9 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
     for view in &model.views {
         let (updatable, _) = model.view_updatable(view);
         for (at, column) in view.view.iter().flat_map(|view| &view.columns).enumerate() {
+            if !seen.column(view, at) {
+                continue;
+            }
             let ty = type_by_oid(column.oid);
             let data_type = match ty {
                 Some(ty) if ty.category == 'A' && ty.name.starts_with('_') => "ARRAY".to_owned(),
@@ -358,6 +369,9 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
     }
     for table in &model.tables {
         for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
+            if !seen.column(table, at) {
+                continue;
+            }
             let ty = column_oid(&column.ty);
             let generated = table.generated(at).map(|generated| {
                 crate::definition::parse_shown(&generated.sql)

@@ -32,6 +32,7 @@ mod relations;
 mod resolution;
 mod roles;
 mod rows;
+mod seen;
 mod sequences;
 mod server;
 mod statistics;
@@ -58,7 +59,7 @@ pub use model::{
 };
 pub use namespaces::{CLASS_SCHEMA, Namespace, is_dropped, is_system_schema, schema_body};
 
-pub use sequences::sequence_table;
+pub use sequences::{sequence_columns, sequence_table};
 pub use server::CLASS_DATABASE;
 pub use user_types::{CLASS_TYPE, domain_constraint};
 

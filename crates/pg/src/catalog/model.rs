@@ -736,28 +736,34 @@ impl Model {
         }
     }
 
-    /// `42P01`, or `3F000` where the schema that a name has does not exist.
+    /// `42P01`, or `3F000` where the schema that a name has does not exist; `42602` and `42601` for what is no name.
     pub fn undefined(&self, name: &str) -> SqlError {
         if let Some(error) = self.in_other_database(name) {
             return error;
         }
         match split_name(name).as_deref() {
+            Some(parts) if parts.len() > 3 => {
+                let name = parts.join(".");
+                SqlError::syntax(format!("improper relation name (too many dotted names): {name}"))
+            }
             Some([.., schema, _]) if !self.has_schema(schema) => {
                 SqlError::new("3F000", format!("schema \"{schema}\" does not exist"))
             }
             Some(parts) => SqlError::new("42P01", format!("relation \"{}\" does not exist", parts.join("."))),
-            None => SqlError::new("42P01", format!("relation \"{name}\" does not exist")),
+            None => SqlError::new("42602", "invalid name syntax"),
         }
     }
 }
 
-/// The parts of a dotted name, unquoted ones folded to lower case; `None` if malformed.
+/// The parts of a dotted name, unquoted ones folded to lower case; `None` if malformed. Between quotes may be nothing, which
+/// is no relation's name and yet no mistake of writing.
 pub fn split_name(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut chars = text.trim().chars().peekable();
     loop {
         let mut part = String::new();
-        if chars.peek() == Some(&'"') {
+        let is_quoted = chars.peek() == Some(&'"');
+        if is_quoted {
             chars.next();
             loop {
                 match chars.next()? {
@@ -781,7 +787,7 @@ pub fn split_name(text: &str) -> Option<Vec<String>> {
                 chars.next();
             }
         }
-        if part.is_empty() {
+        if part.is_empty() && !is_quoted {
             return None;
         }
         parts.push(part);
@@ -814,7 +820,8 @@ mod tests {
     fn names() {
         assert_eq!(split_name("Foo"), Some(vec!["foo".into()]));
         assert_eq!(split_name("a.\"B \"\"c\""), Some(vec!["a".into(), "B \"c".into()]));
-        for bad in ["", "a.", ".a", "\"a", "a b"] {
+        assert_eq!(split_name("\"\""), Some(vec![String::new()]));
+        for bad in ["", " ", "a.", ".a", "a..b", "\"", "\"a", "a b"] {
             assert_eq!(split_name(bad), None, "{bad}");
         }
     }

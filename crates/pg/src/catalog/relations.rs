@@ -1,6 +1,6 @@
 //! `pg_class`, `pg_attribute`, `pg_index` and what else describes relations.
 
-use resurgam_engine::{Access, CheckOption, Grant, Identity, Table};
+use resurgam_engine::{Access, CheckOption, Identity, Table};
 
 use super::comments::comments;
 use super::defs::system_relations;
@@ -16,7 +16,7 @@ use super::{BTREE_AM_OID, HEAP_AM_OID, SUPERUSER_OID};
 use super::{roles, sequences, statistics};
 use crate::collation;
 use crate::context::PgContext;
-use crate::roles::{Rights, acl};
+use crate::roles::{Rights, of_system_relation};
 use crate::search_path::is_temporary;
 use crate::types::{column_oid, column_typmod, oid, type_by_oid};
 use crate::wire::SqlError;
@@ -43,10 +43,9 @@ pub(super) fn fill(
         }
         "pg_init_privs" => {
             let (rights, model) = (cx.rights()?, model()?);
-            let accesses = roles::Accesses::of(&model);
             let of_system = |relation: &&super::Relation| relation.id.is_none() && relation.kind != RelationKind::Index;
             for relation in model.relations.iter().filter(of_system) {
-                let grants = grants_of_system(&relation.name, accesses.get(relation).owner);
+                let grants = of_system_relation(&relation.name).grants.unwrap_or_default();
                 rows.add([
                     ("objoid", relation.oid.into()),
                     ("classoid", CLASS_RELATION.into()),
@@ -293,7 +292,8 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
         let tuples = tuples.map_or(-1, |rows| rows.min(i64::MAX as u64) as i64);
         let access = accesses.get(relation);
         // Everybody may read what the system shows, but for some.
-        let of_system = (relation.id.is_none() && !is_index).then(|| grants_of_system(&relation.name, access.owner));
+        let of_system =
+            (relation.id.is_none() && !is_index).then(|| of_system_relation(&relation.name).grants).flatten();
         let grants = of_system.as_deref().or(access.grants.as_deref().filter(|_| !is_index));
         rows.add([
             ("oid", relation.oid.into()),
@@ -335,21 +335,6 @@ fn options_of(model: &Model, relation: &super::Relation, access: &Access) -> V {
     let flags = [(access.invoker, "security_invoker=true"), (access.barrier, "security_barrier=true")];
     let options: Vec<&str> = flags.into_iter().filter(|(on, _)| *on).map(|(_, option)| option).chain(check).collect();
     if options.is_empty() { V::Null } else { options.into() }
-}
-
-/// The rights to a relation of the system.
-fn grants_of_system(name: &str, owner: u32) -> Vec<Grant> {
-    let mut grants = vec![owners(owner, acl::Object::Table)];
-    let hidden = ["pg_authid", "pg_shadow", "pg_hba_file_rules", "pg_statistic", "pg_subscription"];
-    if !hidden.contains(&name) {
-        grants.push(Grant { grantee: 0, privileges: acl::privilege::SELECT, ..grants[0] });
-    }
-    grants
-}
-
-/// What an owner has from the start.
-fn owners(owner: u32, object: acl::Object) -> Grant {
-    Grant { grantee: owner, grantor: owner, privileges: object.all(), options: 0 }
 }
 
 /// Whether `pg_type` has the type of its rows: a user's table or view.

@@ -12,6 +12,7 @@ use resurgam_engine::{Sequence, Table};
 
 use super::model::{Model, relation_oid};
 use super::rows::Rows;
+use super::seen::Seen;
 use crate::computed::ComputedTable;
 use crate::context::PgContext;
 use crate::errors::{from_arrow, to_datafusion};
@@ -21,6 +22,11 @@ use crate::wire::SqlError;
 /// The columns of every sequence, each with its type.
 pub(super) const COLUMNS: [(&str, u32); 3] =
     [("last_value", oid::INT8), ("log_cnt", oid::INT8), ("is_called", oid::BOOL)];
+
+/// The names of a sequence's columns, by their numbers.
+pub fn sequence_columns() -> impl Iterator<Item = &'static str> {
+    COLUMNS.iter().map(|(name, _)| *name)
+}
 
 /// Oid of a sequence's type.
 fn type_of(sequence: &Sequence) -> u32 {
@@ -52,9 +58,12 @@ pub(super) fn pg_sequence(rows: &mut Rows<'_>, model: &Model) {
 }
 
 pub(super) fn pg_sequences(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) -> Result<(), SqlError> {
-    let rights = cx.rights()?;
+    let (rights, seen) = (cx.rights()?, Seen::by(cx)?);
     for (entry, sequence) in all(model) {
-        let state = cx.sequence_state(relation_oid(entry.id))?;
+        let state = match seen.place_of_sequence(entry) {
+            true => Some(cx.sequence_state(relation_oid(entry.id))?),
+            false => None,
+        };
         rows.add([
             ("schemaname", entry.schema.as_str().into()),
             ("sequencename", entry.name.as_str().into()),
@@ -66,15 +75,16 @@ pub(super) fn pg_sequences(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Mode
             ("increment_by", sequence.increment.into()),
             ("cycle", sequence.cycle.into()),
             ("cache_size", sequence.cache.into()),
-            ("last_value", state.called.then_some(state.last).into()),
+            ("last_value", state.filter(|state| state.called).map(|state| state.last).into()),
         ]);
     }
     Ok(())
 }
 
 /// `information_schema.sequences`, which has those of identity columns not.
-pub(super) fn information(rows: &mut Rows<'_>, database: &str, model: &Model) {
-    for (entry, sequence) in all(model).filter(|(entry, _)| model.identity_of(entry.id).is_none()) {
+pub(super) fn information(rows: &mut Rows<'_>, database: &str, model: &Model, seen: &Seen) {
+    let is_shown = |entry: &Table| model.identity_of(entry.id).is_none() && seen.sequence(entry);
+    for (entry, sequence) in all(model).filter(|(entry, _)| is_shown(entry)) {
         rows.add([
             ("sequence_catalog", database.into()),
             ("sequence_schema", entry.schema.as_str().into()),

@@ -300,7 +300,10 @@ impl PgCast {
                 }
                 (oid::REGTYPE, _) => crate::types::oid_of_text(name)?
                     .ok_or_else(|| SqlError::new("42704", format!("type \"{name}\" does not exist"))),
-                _ => self.cx.rights()?.named(name.trim_matches('"')).map(|role| role.oid),
+                _ => match crate::catalog::split_name(name).as_deref() {
+                    Some([role]) => self.cx.rights()?.named(role).map(|role| role.oid),
+                    _ => Err(SqlError::new("42602", "invalid name syntax")),
+                },
             }
         };
         let oids: UInt32Array =

@@ -470,9 +470,13 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         let model = Model::load(cx)?;
         call.oids(|row| {
             let Some(name) = call.text(0, row) else { return Ok(None) };
-            match model.in_other_database(name) {
-                Some(error) => Err(error),
-                None => Ok(model.find(name).map(|relation| relation.oid)),
+            if let Some(relation) = model.find(name) {
+                return Ok(Some(relation.oid));
+            }
+            // What is no name is an error; what names nothing is none.
+            match model.undefined(name) {
+                error if matches!(error.sqlstate.as_str(), "42P01" | "3F000") => Ok(None),
+                error => Err(error),
             }
         })
     }));
@@ -480,11 +484,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         .oids(|row| call.text(0, row).map_or(Ok(None), types::oid_of_text))));
     out.push(add!("to_regnamespace", &[P::Text], t::REGNAMESPACE, |cx, call| {
         let all = crate::catalog::namespaces(cx)?;
-        let named = |name: &str| match crate::catalog::split_name(name)?.as_slice() {
-            [name] => all.iter().find(|schema| schema.name == *name).map(|schema| schema.oid),
-            _ => None,
+        let named = |name: &str| match crate::catalog::split_name(name).as_deref() {
+            Some([name]) => Ok(all.iter().find(|schema| schema.name == *name).map(|schema| schema.oid)),
+            _ => Err(SqlError::new("42602", "invalid name syntax")),
         };
-        call.oids(|row| Ok(call.text(0, row).and_then(named)))
+        call.oids(|row| call.text(0, row).map_or(Ok(None), named))
     }));
     out.push(add!("pg_relation_is_publishable", &[P::Any], t::BOOL, |_cx, call| call.bools(|_| Ok(Some(true)))));
     out.push(

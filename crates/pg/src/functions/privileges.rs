@@ -12,10 +12,10 @@ use datafusion::arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, UI
 use resurgam_engine::{Access, FIRST_ROLE, Grant};
 
 use super::define::{Call, P, PgFunction, f, oid};
-use crate::catalog::{Model, RelationKind, SUPERUSER_OID};
+use crate::catalog::{Model, RelationKind};
 use crate::context::PgContext;
 use crate::roles::acl::privilege;
-use crate::roles::{PG_MONITOR, PG_READ_ALL_STATS, Rights, ServerDatabase, acl};
+use crate::roles::{PG_MONITOR, PG_READ_ALL_STATS, Rights, ServerDatabase, acl, of_system_relation};
 use crate::types::{oid as t, type_by_name, type_by_oid};
 use crate::wire::SqlError;
 
@@ -75,6 +75,10 @@ const OF_SUPERUSERS: &[u32] = &[
 ];
 const OF_MONITORS: &[u32] = &[3353, 3354, 5029, 5030, 5031, 6270, 6271, 6272];
 const OF_STATISTICS: &[u32] = &[2282, 5052];
+
+/// Oids of the tablespaces that there are (`pg_default`, `pg_global`), and of the languages (`internal`, `c`, `sql`).
+const TABLESPACES: [u32; 2] = [1663, 1664];
+const LANGUAGES: [u32; 3] = [12, 13, 14];
 
 /// Who may execute a function of the system.
 fn access_of_builtin(oid: u32) -> Access {
@@ -153,18 +157,16 @@ impl Found {
     }
 }
 
-/// Relations of the system that are not for everybody.
-const HIDDEN: [&str; 6] =
-    ["pg_authid", "pg_shadow", "pg_hba_file_rules", "pg_statistic", "pg_subscription", "pg_user_mapping"];
-
-/// The rights to a relation of the system.
-fn of_system(name: &str) -> Access {
-    let mut grants = acl::default_grants(acl::Object::Table, SUPERUSER_OID);
-    if !HIDDEN.contains(&name) {
-        grants.push(Grant { grantee: 0, privileges: acl::privilege::SELECT, ..grants[0] });
-    }
-    Access { grants: Some(grants), ..Access::FIRST }
+/// A column that privileges are asked of.
+#[derive(Clone, Copy)]
+enum At {
+    Column(usize),
+    /// One of [`SYSTEM_COLUMNS`]: nobody has a right to it but with the whole table.
+    System,
 }
+
+/// Columns that every table has; their numbers are negative.
+const SYSTEM_COLUMNS: [&str; 6] = ["ctid", "xmin", "cmin", "xmax", "cmax", "tableoid"];
 
 impl Lookup {
     /// A role's oid, 0 for `public`; an error if there is none of that name.
@@ -179,11 +181,7 @@ impl Lookup {
 
     fn relation(&self, object: &Named<'_>) -> Result<Option<Found>, SqlError> {
         let found = match object {
-            Named::Name(name) => Some(
-                self.model
-                    .find(name)
-                    .ok_or_else(|| SqlError::new("42P01", format!("relation \"{name}\" does not exist")))?,
-            ),
+            Named::Name(name) => Some(self.model.find(name).ok_or_else(|| self.model.undefined(name))?),
             Named::Oid(oid) => self.model.relation(*oid),
         };
         let Some(relation) = found else { return Ok(None) };
@@ -192,34 +190,56 @@ impl Lookup {
             _ => acl::Object::Table,
         };
         let access = match relation.id {
-            None => of_system(&relation.name),
+            None => of_system_relation(&relation.name),
             Some(_) => self.model.access(relation),
         };
         Ok(Some(Found { columns: relation.columns, ..Found::new(&relation.name, access, object) }))
     }
 
-    /// The position of a column; `None`: a number that is none's.
-    fn column(&self, table: &Named<'_>, column: &Named<'_>) -> Result<Option<usize>, SqlError> {
+    /// A column; `None`: a number that is none's.
+    fn column(&self, table: &Named<'_>, column: &Named<'_>) -> Result<Option<At>, SqlError> {
         let relation = match table {
             Named::Name(name) => self.model.find(name),
             Named::Oid(oid) => self.model.relation(*oid),
         };
         let Some(relation) = relation else { return Ok(None) };
+        let mut entries = self.model.tables.iter().chain(&self.model.views);
+        let entry = relation.id.and_then(|id| entries.find(|entry| entry.id == id));
+        // Views have none.
+        let has_system_columns = relation.kind != RelationKind::View;
         match column {
-            Named::Oid(at) => Ok((*at as usize).checked_sub(1).filter(|at| *at < relation.columns)),
+            Named::Oid(number) => {
+                // A number is an `int2`, and negative ones are those of the system.
+                let number = *number as i32;
+                if number < 0 {
+                    let is_there = has_system_columns && number >= -(SYSTEM_COLUMNS.len() as i32);
+                    return Ok(is_there.then_some(At::System));
+                }
+                // What only indexes read is no column.
+                let is_hidden = |at: usize| {
+                    entry.is_some_and(|entry| entry.columns.get(at).is_some_and(|column| column.is_hidden()))
+                };
+                let at = (number as usize).checked_sub(1).filter(|at| *at < relation.columns && !is_hidden(*at));
+                Ok(at.map(At::Column))
+            }
             Named::Name(name) => {
-                let entries = || self.model.tables.iter().chain(&self.model.views);
-                let Some(entry) = relation.id.and_then(|id| entries().find(|entry| entry.id == id)) else {
-                    return Err(SqlError::unsupported("privileges on columns of system catalogs are not supported"));
+                let found = match entry {
+                    Some(entry) => match &entry.view {
+                        Some(view) => view.columns.iter().position(|column| column.name == *name),
+                        None => entry.columns.iter().position(|column| column.name == *name),
+                    },
+                    None if relation.kind == RelationKind::Sequence => {
+                        crate::catalog::sequence_columns().position(|column| column == *name)
+                    }
+                    None => crate::catalog::system_relation(&relation.schema, &relation.name)
+                        .and_then(|system| system.columns.iter().position(|column| column.name == *name)),
                 };
-                let found = match &entry.view {
-                    Some(view) => view.columns.iter().position(|column| column.name == *name),
-                    None => entry.columns.iter().position(|column| column.name == *name),
-                };
+                let of_system = || has_system_columns && SYSTEM_COLUMNS.contains(name);
                 let missing = || {
                     let text = format!("column \"{name}\" of relation \"{}\" does not exist", relation.name);
                     SqlError::new("42703", text)
                 };
+                let found = found.map(At::Column).or_else(|| of_system().then_some(At::System));
                 found.map(Some).ok_or_else(missing)
             }
         }
@@ -293,13 +313,16 @@ impl Lookup {
             }
             (Object::Function, Named::Oid(oid)) => Ok(match crate::catalog::function_named(&oid.to_string()) {
                 Some(function) => Some(Found::new(function.name(), function.access.clone(), acl::Object::Function)),
-                None => Some(Found::new("", access_of_builtin(*oid), acl::Object::Function)),
+                None => resurgam_dialect::Catalog::postgres()
+                    .function(*oid)
+                    .map(|function| Found::new(function.name, access_of_builtin(*oid), acl::Object::Function)),
             }),
             (Object::Role, named) => {
                 let role = self.role(named, false)?;
                 Ok(known("").map(|found| Found { role, ..found }))
             }
-            (_, Named::Oid(_)) => Ok(known("")),
+            (Object::Tablespace, Named::Oid(oid)) => Ok(known("").filter(|_| TABLESPACES.contains(oid))),
+            (Object::Language, Named::Oid(oid)) => Ok(known("").filter(|_| LANGUAGES.contains(oid))),
         }
     }
 }
@@ -357,7 +380,7 @@ fn has(call: &Call<'_>, cx: &dyn PgContext, object: Object) -> Result<ArrayRef, 
 
 impl Lookup {
     /// Whether a role may do that, or give it on.
-    fn has(&self, role: u32, found: &Found, object: Object, at: Option<usize>, word: &str, option: bool) -> bool {
+    fn has(&self, role: u32, found: &Found, object: Object, at: Option<At>, word: &str, option: bool) -> bool {
         let rights = &self.rights;
         if object == Object::Role {
             return match (word, option) {
@@ -378,7 +401,7 @@ impl Lookup {
         };
         whole != 0
             || match object {
-                Object::Column => at.is_some_and(of_column),
+                Object::Column => matches!(at, Some(At::Column(at)) if of_column(at)),
                 Object::AnyColumn => (0..found.columns).any(of_column),
                 _ => false,
             }

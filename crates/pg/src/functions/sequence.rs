@@ -32,7 +32,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     let captured = Arc::clone(cx);
     let body = move |call: &Call<'_>| {
         call.ints(|row| {
-            let state = call.oid(0, row).map(|sequence| captured.sequence_state(sequence)).transpose()?;
+            let state = call.oid(0, row).map(|sequence| captured.sequence_state_asked(sequence)).transpose()?;
             Ok(state.filter(|state| state.called).map(|state| state.last))
         })
     };

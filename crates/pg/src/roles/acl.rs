@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use resurgam_engine::{Access, Grant};
 
-use super::{PG_DATABASE_OWNER, Rights};
+use super::{FIRST_ROLE, PG_DATABASE_OWNER, PG_READ_ALL_STATS, Rights};
 use crate::wire::SqlError;
 
 /// Bits of privileges, as PostgreSQL numbers them.
@@ -153,6 +153,49 @@ pub fn of_public_schema() -> Access {
     let by = |grantee, privileges| Grant { grantee, grantor: PG_DATABASE_OWNER, privileges, options: 0 };
     let grants = vec![by(PG_DATABASE_OWNER, p::USAGE | p::CREATE), by(0, p::USAGE)];
     Access { grants: Some(grants), ..Access::of(PG_DATABASE_OWNER) }
+}
+
+/// Relations of the system that are not for everybody, each with what messages call it.
+const HIDDEN: [(&str, &str); 21] = [
+    ("_pg_foreign_data_wrappers", "view"),
+    ("_pg_foreign_servers", "view"),
+    ("_pg_foreign_table_columns", "view"),
+    ("_pg_foreign_tables", "view"),
+    ("_pg_user_mappings", "view"),
+    ("pg_backend_memory_contexts", "view"),
+    ("pg_config", "view"),
+    ("pg_file_settings", "view"),
+    ("pg_hba_file_rules", "view"),
+    ("pg_ident_file_mappings", "view"),
+    ("pg_replication_origin_status", "view"),
+    ("pg_shadow", "view"),
+    ("pg_shmem_allocations", "view"),
+    ("transforms", "view"),
+    ("pg_authid", "table"),
+    ("pg_largeobject", "table"),
+    ("pg_statistic", "table"),
+    ("pg_statistic_ext_data", "table"),
+    ("pg_subscription", "table"),
+    ("pg_user_mapping", "table"),
+    ("sql_parts", "table"),
+];
+
+/// The same of a name, if it is one of them.
+pub fn hidden_relation(name: &str) -> Option<(&'static str, &'static str)> {
+    HIDDEN.into_iter().find(|(hidden, _)| *hidden == name)
+}
+
+/// The rights to a relation of the system.
+pub fn of_system_relation(name: &str) -> Access {
+    let mut grants = default_grants(Object::Table, FIRST_ROLE);
+    let reader = match name {
+        "pg_backend_memory_contexts" | "pg_shmem_allocations" => Some(PG_READ_ALL_STATS),
+        name if hidden_relation(name).is_some() => None,
+        _ => Some(0),
+    };
+    let first = grants.first().copied();
+    grants.extend(reader.zip(first).map(|(grantee, owner)| Grant { grantee, privileges: p::SELECT, ..owner }));
+    Access { grants: Some(grants), ..Access::FIRST }
 }
 
 /// The rights to an object.

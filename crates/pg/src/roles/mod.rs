@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use resurgam_engine::{Access, ObjectKind, Table};
 
+pub use acl::of_system_relation;
 pub use databases::{
     DatabaseSetting, EVERYBODY, FIRST_DATABASE_NAME, ServerDatabase, TEMPLATE0, TEMPLATE1, no_database,
 };

@@ -40,6 +40,9 @@ pub fn oid_of_text(text: &str) -> Result<Option<u32>, SqlError> {
     if let Some(oid) = super::type_by_name(text).map(|ty| ty.oid).or_else(|| super::builtin_oid(text)) {
         return Ok(Some(oid));
     }
+    if text.trim().is_empty() {
+        return Err(SqlError::syntax(format!("invalid type name \"{text}\"")));
+    }
     match resolve(&crate::definition::parse_type(text)?) {
         Ok(resolved) => Ok(Some(resolved.oid)),
         Err(error) if matches!(error.sqlstate.as_str(), "42704" | "3F000") => Ok(None),

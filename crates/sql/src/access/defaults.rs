@@ -7,8 +7,10 @@ use resurgam_engine::{Access, CatalogObject, FIRST_ROLE, Grant, ObjectKind, Tabl
 
 use super::grant_syntax::{DefaultsCommand, Target};
 use super::needs::{access_of, object_of};
+use crate::pg::catalog::is_system_schema;
 use crate::pg::roles::acl::{Object, default_grants};
 use crate::pg::roles::{DefaultPrivileges, Rights};
+use crate::pg::search_path::is_temporary;
 use crate::session::Session;
 use crate::wire::{Execution, SqlError, Tag};
 
@@ -31,6 +33,11 @@ fn access_of_new(rights: &Rights, role: u32, schema: &str, object: Object) -> Ac
             }
             None => grants.push(*grant),
         }
+    }
+    // In the order in which PostgreSQL keeps what it merged.
+    let mut usual = usual;
+    for list in [&mut grants, &mut usual] {
+        list.sort_by_key(|grant| (grant.grantee, grant.grantor));
     }
     let grants = Some(grants).filter(|grants| *grants != usual);
     Access { grants, ..Access::of(role) }
@@ -106,7 +113,11 @@ impl Session {
             self.keep_role(&txn, role).await?;
             for schema in &schemas {
                 if !schema.is_empty() {
+                    // Whoever drops it takes them along.
                     self.schema_must_exist(&txn, schema)?;
+                    if !is_system_schema(schema) && !is_temporary(schema) {
+                        self.keep_existing_schema(&txn, schema).await?;
+                    }
                 }
                 let rights = self.db.rights(Some(&txn))?;
                 let known = rights
@@ -151,6 +162,30 @@ impl Session {
                 self.settle_ddl(|| txn.create_object("", &key, object.clone())).await.map(drop_it)
             }
         }
+    }
+
+    /// Default privileges of a schema are its own, though they are kept by its name: they go with it (`to`: `None`), or get its
+    /// other name. Otherwise the next schema of that name would have them.
+    pub(crate) async fn move_defaults(
+        &mut self,
+        txn: &Transaction,
+        schema: &str,
+        to: Option<&str>,
+    ) -> Result<(), SqlError> {
+        let rights = self.db.rights(Some(txn))?;
+        for known in rights.defaults.iter().filter(|known| known.schema == schema) {
+            self.has_changed_defaults = true;
+            let Some(to) = to else {
+                self.store_defaults(txn, known, true).await?;
+                continue;
+            };
+            let moved = DefaultPrivileges { schema: to.to_owned(), ..known.clone() };
+            if let Some(entry) = txn.object_by_id(known.entry)? {
+                self.settle_ddl(|| txn.rename_object(&entry, "", &moved.key())).await?;
+                self.store_defaults(txn, &moved, false).await?;
+            }
+        }
+        Ok(())
     }
 }
 

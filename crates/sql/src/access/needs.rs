@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use resurgam_engine::{Access, Table};
 
-use crate::pg::roles::Rights;
-use crate::pg::roles::acl::{Object, privilege as p};
+use crate::pg::roles::acl::{self, Object, privilege as p};
+use crate::pg::roles::{Rights, of_system_relation};
 use crate::pg::user_functions::UserFunction;
 use crate::wire::SqlError;
 
@@ -54,17 +54,6 @@ impl Needs {
         self.relations.iter().filter(writes).map(|need| &need.entry)
     }
 }
-
-/// Relations of the system that only superusers read.
-pub(crate) const HIDDEN: [&str; 7] = [
-    "pg_authid",
-    "pg_shadow",
-    "pg_hba_file_rules",
-    "pg_statistic",
-    "pg_subscription",
-    "pg_user_mapping",
-    "pg_largeobject",
-];
 
 /// The access of an entry of which nothing is said.
 static FIRST: Access = Access::FIRST;
@@ -113,9 +102,11 @@ impl Needs {
                 }
             }
         }
-        if let Some((name, _)) = self.system.iter().find(|(_, of)| !rights.is_superuser(of.unwrap_or(role))) {
-            let is_view = matches!(*name, "pg_shadow" | "pg_hba_file_rules");
-            return Err(denied(if is_view { "view" } else { "table" }, name));
+        let readable =
+            |name: &str, role| rights.allowed(role, &of_system_relation(name), Object::Table, p::SELECT) != 0;
+        if let Some((name, _)) = self.system.iter().find(|(name, of)| !readable(name, of.unwrap_or(role))) {
+            let word = acl::hidden_relation(name).map_or("table", |(_, word)| word);
+            return Err(denied(word, name));
         }
         let allowed = |need: &Need| need.is_allowed(rights, need.role.unwrap_or(role));
         if let Some(need) = self.relations.iter().find(|need| !allowed(need)) {

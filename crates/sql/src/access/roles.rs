@@ -486,7 +486,9 @@ impl Session {
     fn changed_settings(&self, settings: &mut Vec<(String, String)>, change: &SettingChange) -> Result<(), SqlError> {
         let (name, value) = match change {
             SettingChange::ResetAll => {
-                settings.clear();
+                // What a superuser has put there stays.
+                let variables = self.shared.variables.lock();
+                settings.retain(|(name, _)| variables.may_set(name).is_err());
                 return Ok(());
             }
             SettingChange::Set(name, value) => (name.as_str(), value.clone()),

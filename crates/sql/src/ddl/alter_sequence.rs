@@ -12,6 +12,7 @@ use resurgam_engine::{Identity, OwnedSequence, Table, Transaction};
 use super::sequence::qualified;
 use super::sequence_options::{SequenceOption, altered, read_option, refuse_twice};
 use super::{full_name, is_relation, unsupported};
+use crate::access::needs::access_of;
 use crate::dml::find_column;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
@@ -158,7 +159,7 @@ impl Session {
         };
         let to = match to {
             None => None,
-            Some(parts) => Some(self.owner_named(txn, parts).await?),
+            Some(parts) => Some(self.owner_named(txn, parts, (&sequence.schema, access_of(sequence).owner)).await?),
         };
         if let Some(before) = before {
             let before = self.locked_table(txn, &full_name(&before)).await?;
@@ -185,19 +186,41 @@ impl Session {
         Ok(())
     }
 
-    /// The column that OWNED BY names, of a table that is locked now.
+    /// The column that OWNED BY names, of a table that is locked now. `of`: schema and owner of the sequence, which are the table's:
+    /// what changes them changes both.
+    ///
+    /// # Errors
+    /// `42P01`, `42809`, `42703`; `55000` for a table of another schema or owner.
     pub(super) async fn owner_named(
         &mut self,
         txn: &Transaction,
         parts: &[String],
+        of: (&str, u32),
     ) -> Result<(Arc<Table>, usize), SqlError> {
         let Some((column, table)) = parts.split_last().filter(|(_, table)| !table.is_empty()) else {
             return Err(SqlError::syntax("invalid OWNED BY option")
                 .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
         };
         let quoted = |name: &String| Ident::with_quote('"', name.as_str());
-        let table = self.locked_table(txn, &ObjectName::from(table.iter().map(quoted).collect::<Vec<_>>())).await?;
+        let name = ObjectName::from(table.iter().map(quoted).collect::<Vec<_>>());
+        // Before it is locked: nobody's table is kept from its owner.
+        if let Ok(table) = self.lookup(txn).table(&name) {
+            fits(&table, of)?;
+        }
+        let table = self.locked_table(txn, &name).await?;
+        fits(&table, of)?;
         let at = find_column(&table, &quoted(column))?;
         Ok((table, at))
+    }
+}
+
+/// `55000` unless a sequence of that schema and owner can be a part of the table.
+fn fits(table: &Table, (schema, owner): (&str, u32)) -> Result<(), SqlError> {
+    if access_of(table).owner != owner {
+        return Err(SqlError::new("55000", "sequence must have same owner as table it is linked to"));
+    }
+    match table.schema == schema {
+        true => Ok(()),
+        false => Err(SqlError::new("55000", "sequence must be in same schema as table it is linked to")),
     }
 }

@@ -275,6 +275,7 @@ impl Session {
         self.tell_of_cascade(&found.iter().map(|one| one.name.clone()).collect::<Vec<_>>());
         self.drop_found(&txn, found, &all).await?;
         for schema in &schemas {
+            self.move_defaults(&txn, &schema.name, None).await?;
             // It may have changed with what was in it.
             let schema = self.schema_to_change(&txn, &schema.name).await?;
             match schema.name == PUBLIC {

@@ -192,11 +192,15 @@ fn elements(
     Ok(out)
 }
 
-/// Puts what they stand for in the place of LIKE clauses.
+/// Puts what they stand for in the place of LIKE clauses. `may_read`: whether that may be read which is copied.
 ///
 /// # Errors
-/// `42P01`, `42809`, `42601`
-pub(super) fn expand(lookup: &Lookup<'_>, create: &mut CreateTable) -> Result<Taken, SqlError> {
+/// `42P01`, `42809`, `42601`, and those of `may_read`.
+pub(super) fn expand(
+    lookup: &Lookup<'_>,
+    create: &mut CreateTable,
+    may_read: &dyn Fn(&Table) -> Result<(), SqlError>,
+) -> Result<Taken, SqlError> {
     let txn = lookup.txn;
     let mut taken = Taken::default();
     if !create.columns.iter().any(|column| column.name.value == LIKE) {
@@ -215,6 +219,7 @@ pub(super) fn expand(lookup: &Lookup<'_>, create: &mut CreateTable) -> Result<Ta
         let (schema, wanted) = lookup.place(&named.name)?;
         let elements = match txn.view_named(&schema, &wanted)? {
             Some(view) => {
+                may_read(&view)?;
                 let columns = view.view.iter().flat_map(|view| &view.columns);
                 let text = |column: &resurgam_engine::ViewColumn| {
                     format!("{} {}", quote_ident(&column.name), format_type(column.oid, Some(column.typmod)))
@@ -223,6 +228,7 @@ pub(super) fn expand(lookup: &Lookup<'_>, create: &mut CreateTable) -> Result<Ta
             }
             None => {
                 let table = lookup.table(&named.name)?;
+                may_read(&table)?;
                 elements(txn, &table, &including, &mut taken)?
             }
         };

@@ -47,6 +47,7 @@ use resurgam_engine::{
 };
 use tokio::time::Instant;
 
+use crate::access::needs::{access_of, denied, object_of, word_of};
 use crate::ddl::alter::CheckParts;
 use crate::ddl::needed::drop_hint;
 use crate::dml::Around;
@@ -649,7 +650,13 @@ impl Session {
                 _ => None,
             })
             .await?;
-        let like = like::expand(&self.lookup(&txn), &mut create)?;
+        let (rights, role) = (self.rights()?, self.role());
+        let may_read = |entry: &Table| match rights.allowed(role, access_of(entry), object_of(entry), privilege::SELECT)
+        {
+            0 => Err(denied(word_of(entry), &entry.name)),
+            _ => Ok(()),
+        };
+        let like = like::expand(&self.lookup(&txn), &mut create, &may_read)?;
         let create = &create;
         let TableParts { mut spec, checks, foreign, generated, serials: found, included, collations } =
             table_spec(create, &schema, &taken)?;

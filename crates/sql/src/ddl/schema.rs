@@ -191,6 +191,8 @@ impl Session {
 
     /// Makes a schema of a name that none has.
     pub(super) async fn make_schema(&mut self, txn: &Transaction, name: &str, access: Access) -> Result<(), SqlError> {
+        // What earlier versions left of another of its name.
+        self.move_defaults(txn, name, None).await?;
         let entry = match txn.object_named(ObjectKind::SCHEMA, "", name)? {
             // That it was dropped is said here.
             Some(entry) => self.settle_ddl(|| txn.replace_object(&entry, Vec::new(), schema_body(false))).await?,
@@ -292,7 +294,7 @@ impl Session {
     }
 
     /// The same of a schema in which it may make things.
-    pub(super) async fn keep_existing_schema(&mut self, txn: &Transaction, schema: &str) -> Result<(), SqlError> {
+    pub(crate) async fn keep_existing_schema(&mut self, txn: &Transaction, schema: &str) -> Result<(), SqlError> {
         if schema == PUBLIC {
             self.settle_ddl(|| txn.keep_public()).await?;
             txn.statement(StatementKind::PointWrite)?;
@@ -373,8 +375,10 @@ impl Session {
             self.make_schema(&txn, to, access.clone()).await?;
             self.settle_ddl(|| txn.drop_object(&entry)).await?;
         } else {
+            self.move_defaults(&txn, to, None).await?;
             self.settle_ddl(|| txn.rename_object(&entry, "", to)).await?;
         }
+        self.move_defaults(&txn, name, Some(to)).await?;
         self.move_all(&txn, name, to).await?;
         Ok(Tag::Fixed("ALTER SCHEMA"))
     }

@@ -167,7 +167,7 @@ impl Session {
             && !of.to_string().eq_ignore_ascii_case("none")
         {
             let parts: Vec<String> = of.0.iter().filter_map(|part| part.as_ident()).map(name_of).collect();
-            let (table, at) = self.owner_named(&txn, &parts).await?;
+            let (table, at) = self.owner_named(&txn, &parts, (&schema, self.role())).await?;
             options.owner = Some(table.id);
             owner = Some((table, at));
         }

@@ -1,9 +1,12 @@
-//! Reserved words as names of relations.
+//! Reserved words as names of relations, and where columns have to be.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement, Visitor};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use resurgam_ast::AstWalk;
+
+use super::words::is_word;
 
 use crate::wire::SqlError;
 
@@ -138,11 +141,56 @@ pub(crate) fn refuse(statement: &Statement, text: &str) -> Result<(), SqlError> 
     }
 }
 
+/// Refuses SELECT DISTINCT with nothing to select, which the parser takes as it takes SELECT FROM.
+///
+/// # Errors
+/// 42601, with the place.
+pub(crate) fn refuse_empty_distinct(tokens: &[TokenWithSpan], text: &str) -> Result<(), SqlError> {
+    // Whether each parenthesis that is open is the one of DISTINCT ON.
+    let mut open: Vec<bool> = Vec::new();
+    let mut before: [Option<&Token>; 2] = [None, None];
+    let mut wants_columns = false;
+    for token in tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))) {
+        let is_behind = |words: [&str; 2]| {
+            before.iter().zip(words).all(|(token, word)| token.is_some_and(|token| is_word(token, word)))
+        };
+        if wants_columns && is_word(&token.token, "from") {
+            let start = token.span.start;
+            let mut error = SqlError::syntax(format!("syntax error at or near \"{}\"", token.token));
+            error.position = crate::pg::errors::character_position(text, start.line, start.column);
+            return Err(error);
+        }
+        wants_columns = match &token.token {
+            Token::LParen => {
+                open.push(is_behind(["distinct", "on"]));
+                false
+            }
+            Token::RParen => open.pop().unwrap_or(false),
+            word => is_word(word, "distinct") && before[1].is_some_and(|token| is_word(token, "select")),
+        };
+        before = [before[1], Some(&token.token)];
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::ops::ControlFlow;
 
     use crate::plan::statement::parse_known;
+
+    #[test]
+    fn distinct_wants_columns() {
+        for (sql, position) in
+            [("SELECT DISTINCT FROM t", 17), ("SELECT 1 WHERE EXISTS (SELECT distinct on ((a), b) /* x */ from t)", 60)]
+        {
+            let error = parse_known(sql).unwrap_err();
+            assert_eq!((error.sqlstate.as_str(), error.position), ("42601", Some(position)), "{sql}");
+        }
+        for sql in ["SELECT FROM t", "SELECT a IS DISTINCT FROM b", "SELECT DISTINCT ON (a) (b) FROM t"] {
+            assert!(parse_known(sql).is_ok(), "{sql}");
+        }
+    }
 
     /// As PostgreSQL 15 reads them.
     #[test]

@@ -228,6 +228,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     };
     let tokens = crate::parse::adjacent::joined(tokens);
     crate::parse::numbers::refuse_junk(&tokens, text)?;
+    crate::parse::reserved::refuse_empty_distinct(&tokens, text)?;
     let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
     let tokens = crate::parse::view::known(crate::parse::like::known(tokens));
     let tokens = crate::parse::temporary::known(crate::parse::nulls::known(crate::parse::include::known(tokens)));

@@ -425,7 +425,7 @@ impl Session {
         variables.logged_in(login.role, &options.user, login.is_superuser);
         for (name, value) in &login.settings {
             // What is no longer acceptable keeps nobody out.
-            if let Err(error) = variables.start(name, value) {
+            if let Err(error) = variables.start_with(name, value) {
                 tracing::warn!(%name, %error, "a setting of the role or the database is left out");
             }
         }

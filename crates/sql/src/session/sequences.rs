@@ -63,6 +63,15 @@ impl SessionShared {
         Ok(txn.sequence_state(find(&txn, oid)?.as_ref())?)
     }
 
+    /// See [`PgContext::sequence_state_asked`](crate::pg::context::PgContext::sequence_state_asked).
+    pub(super) fn sequence_place_asked(&self, oid: u32) -> Result<SequenceState, SqlError> {
+        let txn = self.txn.lock().clone().ok_or_else(|| SqlError::internal("a sequence without a transaction"))?;
+        let sequence = find(&txn, oid)?;
+        // What it takes is what `currval` takes.
+        self.may_use(&txn, &sequence, SequenceCall::Current)?;
+        Ok(txn.sequence_state(sequence.as_ref())?)
+    }
+
     /// # Errors
     /// `42501`. An identity column's sequence gives its values to whoever may insert.
     fn may_use(&self, txn: &Transaction, sequence: &Table, what: SequenceCall) -> Result<(), SqlError> {

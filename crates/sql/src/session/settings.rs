@@ -581,12 +581,24 @@ impl Variables {
     /// `SET name = value`; `None` is `DEFAULT`. Returns what `SHOW` would print.
     ///
     /// # Errors
-    /// `42704` unknown, `55P02` not changeable, `22023` bad value.
+    /// `42704` unknown, `55P02` not changeable, `22023` bad value, `42501` for what only superusers change.
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<String, SqlError> {
-        let key = name.to_ascii_lowercase();
-        if key == "temp_file_limit" && self.is("is_superuser", "off") {
-            return Err(SqlError::new("42501", format!("permission denied to set parameter \"{name}\"")));
+        self.may_set(name)?;
+        self.set_anyway(name, value, local)
+    }
+
+    /// # Errors
+    /// `42501`
+    pub(crate) fn may_set(&self, name: &str) -> Result<(), SqlError> {
+        match is_of_superusers(name) && self.is("is_superuser", "off") {
+            true => Err(SqlError::new("42501", format!("permission denied to set parameter \"{name}\""))),
+            false => Ok(()),
         }
+    }
+
+    /// As [`Variables::set`], whoever the session is.
+    fn set_anyway(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<String, SqlError> {
+        let key = name.to_ascii_lowercase();
         let value = match (value, find(&key)) {
             (_, None) if self.server.iter().any(|s| s.name.eq_ignore_ascii_case(&key)) => {
                 return Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed now")));
@@ -694,14 +706,14 @@ impl Variables {
     }
 
     /// # Errors
-    /// `42704`, `55P02`
+    /// `42704`, `55P02`, `42501`
     pub(crate) fn checked_name(&self, name: &str) -> Result<(), SqlError> {
         match find(name) {
             None if self.server.iter().any(|s| s.name.eq_ignore_ascii_case(name)) => {
                 Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed now")))
             }
             None if !name.contains('.') => Err(unknown(name)),
-            _ => Ok(()),
+            _ => self.may_set(name),
         }
     }
 
@@ -713,7 +725,13 @@ impl Variables {
 
     /// A start-up option of the client.
     pub(crate) fn start(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
-        self.set(name, Some(value), false)?;
+        self.may_set(name)?;
+        self.start_with(name, value)
+    }
+
+    /// What the role or the database has a session begin with: who put it there was asked then.
+    pub(crate) fn start_with(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        self.set_anyway(name, Some(value), false)?;
         self.undo.clear();
         if let Some(value) = self.values.remove(&name.to_ascii_lowercase()) {
             self.set_default(name, value);
@@ -811,7 +829,11 @@ impl Variables {
                 },
                 category: "Client Connection Defaults",
                 description: d.description,
-                context: if d.kind == Kind::Fixed { "internal" } else { "user" },
+                context: match d.kind {
+                    Kind::Fixed => "internal",
+                    _ if is_of_superusers(d.name) => "superuser",
+                    _ => "user",
+                },
                 kind: match d.kind {
                     Kind::Bool => "bool",
                     Kind::Integer | Kind::Between(..) | Kind::Kilobytes(..) | Kind::Counted(_) => "integer",
@@ -836,6 +858,13 @@ impl Variables {
         out.sort_by_key(|s| s.name.to_ascii_lowercase());
         out
     }
+}
+
+/// Whether only superusers may change a parameter.
+fn is_of_superusers(name: &str) -> bool {
+    const NAMES: [&str; 4] =
+        ["lc_messages", "log_min_duration_statement", "session_replication_role", "temp_file_limit"];
+    NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Whether a name is one of a custom parameter: names without quotes, with dots between them (`valid_custom_variable_name`).

@@ -183,6 +183,9 @@ impl PgContext for SessionShared {
     fn sequence_state(&self, sequence: u32) -> Result<resurgam_engine::SequenceState, SqlError> {
         self.sequence_place(sequence)
     }
+    fn sequence_state_asked(&self, sequence: u32) -> Result<resurgam_engine::SequenceState, SqlError> {
+        self.sequence_place_asked(sequence)
+    }
     fn setting(&self, name: &str) -> Option<String> {
         self.show(name).ok()
     }

@@ -16,8 +16,8 @@ use resurgam_engine::Table;
 use super::bound::Column;
 use super::through_view::{Place, Written};
 use super::{Analyzer, Result};
-use crate::access::needs::{HIDDEN, Need, Needs, access_of};
-use crate::pg::roles::acl::privilege as p;
+use crate::access::needs::{Need, Needs, access_of};
+use crate::pg::roles::acl::{hidden_relation, privilege as p};
 use crate::pg::user_functions::UserFunction;
 use crate::wire::SqlError;
 
@@ -147,7 +147,7 @@ impl Analyzer<'_> {
 
     /// A relation of the system is read.
     fn seek_system(&self, name: &str) {
-        if let Some(hidden) = HIDDEN.iter().find(|hidden| **hidden == name) {
+        if let Some((hidden, _)) = hidden_relation(name) {
             self.sought.0.borrow_mut().system.push((hidden, self.reader()));
         }
     }

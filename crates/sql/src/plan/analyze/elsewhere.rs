@@ -26,7 +26,10 @@ impl Analyzer<'_> {
     }
 
     fn by_cast(&mut self, function: &Function, args: &[Bound]) -> Result<Option<Bound>> {
-        let Some(cast) = super::coerce::builtin().casts().iter().find(|cast| cast.function == function.oid) else {
+        // Several casts may be computed by one function; that to its result is what a call of it is.
+        let mut casts = super::coerce::builtin().casts().iter().filter(|cast| cast.function == function.oid);
+        let to_result = casts.clone().find(|cast| cast.target == function.result);
+        let Some(cast) = to_result.or_else(|| casts.next()) else {
             return Ok(None);
         };
         let typmod = match args {

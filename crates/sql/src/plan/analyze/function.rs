@@ -452,8 +452,14 @@ impl Analyzer<'_> {
                 }
                 args
             }
-            // In PostgreSQL they are functions in SQL with a cast in them.
+            // In PostgreSQL they are functions in SQL with a cast in them, but for texts: of which type the arguments are says
+            // which is meant, or that none is.
             "quote_literal" | "quote_nullable" => {
+                let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
+                let call = Call { schema, stored, oid: known, ..Call::new(name, &types) };
+                if let Err(error) = catalog().resolve_function(&call) {
+                    return Err(self.at(sql_error(error), span));
+                }
                 let text = |arg: Bound| match arg.ty.is_unknown() {
                     true => Ok(arg),
                     false => self.cast_as(arg, Type::TEXT, CastContext::Explicit),

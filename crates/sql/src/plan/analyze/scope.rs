@@ -205,6 +205,8 @@ impl Analyzer<'_> {
     /// `0A000`
     fn system_column(&self, item: &Item, name: &str, ident: &Ident) -> Result<Bound> {
         if name == "tableoid" {
+            // It is nobody's column, so it takes the right to read them all.
+            item.columns.iter().for_each(|column| self.mark(&column.bound.expr));
             let oid = datafusion::common::ScalarValue::UInt32(Some(item.oid));
             return Ok(Bound::literal(oid, Type::of(crate::pg::types::oid::OID)));
         }
@@ -213,7 +215,6 @@ impl Analyzer<'_> {
             _ => false,
         };
         if name == XMAX && item.columns.iter().any(is_returned) {
-            // It is nobody's column, so it takes the right to read them all.
             item.columns.iter().for_each(|column| self.mark(&column.bound.expr));
             let ty = Type::of(crate::pg::types::oid::XID);
             let column = datafusion::common::Column::new(Some(TableReference::bare(WRITTEN)), XMAX);
