@@ -81,12 +81,8 @@ fn with_keys(
             Some(input) => Some(LogicalPlan::Filter(Filter::try_new(filter.predicate.clone(), input)?)),
             None => None,
         },
-        LogicalPlan::Limit(limit) => match below(&limit.input)? {
-            Some(input) => {
-                Some(LogicalPlan::Limit(Limit { skip: limit.skip.clone(), fetch: limit.fetch.clone(), input }))
-            }
-            None => None,
-        },
+        LogicalPlan::Limit(limit) => below(&limit.input)?
+            .map(|input| LogicalPlan::Limit(Limit { skip: limit.skip.clone(), fetch: limit.fetch.clone(), input })),
         LogicalPlan::Projection(projection) => match below(&projection.input)? {
             Some(input) => {
                 let schema = input.schema();
