@@ -185,7 +185,7 @@ impl Troubles {
             for _ in 0..self.rng.below(12) {
                 let far = limits::PAGE_SIZE as i64 * (1 + self.rng.below(6) as i64);
                 let lie = if self.rng.one_in(3) { Lie::Elsewhere(far) } else { Lie::Lost };
-                let path = self.data(vfs).into();
+                let path = self.data(vfs);
                 plan.lying.push(LyingWrite { path, at: 1 + self.rng.below(40), lie });
                 self.lied = true;
                 met.lies += 1;
