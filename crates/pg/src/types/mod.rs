@@ -341,12 +341,110 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
 
 /// Field of a list's elements of that type.
 pub fn element_field(elem: u32) -> Option<Field> {
-    // One form with those of texts, so that what mixes both is of one type; the array's own type says which it is.
-    let elem = match elem {
-        oid::VARCHAR | oid::BPCHAR | oid::BIT | oid::VARBIT | oid::NAME | oid::CHAR => oid::TEXT,
-        elem => elem,
-    };
-    field_of_oid("item", elem, -1)
+    // Its Arrow type and nothing else: Arrow's operations forget what the field of a list's elements says, and what mixes arrays kept
+    // alike (of texts) is of one type. The array's own type says what its elements are.
+    let field = field_of_oid("item", elem, -1)?;
+    Some(Field::new("item", field.data_type().clone(), true))
+}
+
+/// The field marked as having that PostgreSQL type.
+pub fn with_pg_type(field: Field, oid: u32, typmod: i32) -> Field {
+    let mut metadata: HashMap<String, String> = field.metadata().clone();
+    metadata.insert(OID_KEY.to_owned(), oid.to_string());
+    if typmod >= 0 {
+        metadata.insert(TYPMOD_KEY.to_owned(), typmod.to_string());
+    } else {
+        metadata.remove(TYPMOD_KEY);
+    }
+    field.with_metadata(metadata)
+}
+
+/// Nullable field of an oid, marked where Arrow alone would not say it; used for the
+/// catalog tables and for parameters. `None` for an oid that is not known.
+pub fn field_of_oid(name: &str, oid: u32, typmod: i32) -> Option<Field> {
+    let data_type = arrow_type_of_oid(oid, typmod)?;
+    let implied = arrow_oid(&data_type);
+    let field = Field::new(name, data_type, true);
+    Some(if implied == oid && typmod < 0 { field } else { with_pg_type(field, oid, typmod) })
+}
+
+/// Arrow type in which values of a PostgreSQL type are computed; `None` if unknown.
+pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
+    Some(match oid {
+        oid::BOOL => DataType::Boolean,
+        oid::INT2 => DataType::Int16,
+        oid::INT4 => DataType::Int32,
+        oid::INT8 => DataType::Int64,
+        oid::FLOAT4 => DataType::Float32,
+        oid::FLOAT8 => DataType::Float64,
+        oid::NUMERIC => match fixed_numeric(typmod) {
+            Some((precision, scale)) => DataType::Decimal128(precision, scale),
+            None => DataType::LargeBinary,
+        },
+        oid::TEXT
+        | oid::VARCHAR
+        | oid::BPCHAR
+        | oid::NAME
+        | oid::CHAR
+        | oid::UUID
+        | oid::JSON
+        | oid::JSONPATH
+        | oid::UNKNOWN
+        | oid::CSTRING
+        | oid::REGPROC
+        | oid::REGPROCEDURE
+        | oid::PG_NODE_TREE
+        | oid::ACLITEM => TEXT,
+        oid::BYTEA => DataType::BinaryView,
+        oid if let Some(ty) = ordered::type_of_oid(oid) => ordered::data_type(ty),
+        oid::JSONB => JSONB,
+        oid::DATE => DataType::Date32,
+        oid::TIME => DataType::Time64(TimeUnit::Microsecond),
+        oid::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
+        oid::TIMESTAMPTZ => timestamptz(),
+        oid::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
+        oid::OID | oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID => {
+            DataType::UInt32
+        }
+        user_types::FIRST_USER_OID.. if let Some(ty) = user_types::by_oid(oid) => match &ty.body.kind {
+            Kind::Enum(_) => user_types::enum_data(oid),
+            Kind::Domain(_) => {
+                let (base, typmod) = user_types::base_type(oid, typmod);
+                return arrow_type_of_oid(base, typmod);
+            }
+        },
+        _ => {
+            let elem = type_by_oid(oid)?.elem;
+            // What elements of a domain have to fulfil would be checked by nobody.
+            if elem == 0 || user_types::is_domain(elem) {
+                return None;
+            }
+            DataType::List(Arc::new(element_field(elem)?))
+        }
+    })
+}
+
+/// Precision and scale that a `numeric` modifier says.
+pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
+    if typmod < 4 {
+        return (NUMERIC_PRECISION, NUMERIC_SCALE as i8);
+    }
+    let bits = typmod - 4;
+    let precision = (bits >> 16).clamp(1, 38) as u8;
+    // 11 bits, two's complement.
+    let scale = ((bits & 0x7ff) ^ 1024) - 1024;
+    (precision, scale.clamp(0, i32::from(precision)) as i8)
+}
+
+/// Field of a list's elements of that type.
+pub fn element_field(elem: u32) -> Option<Field> {
+    // Whatever is kept as a text has one form with those of texts, so that what mixes both is of one type, and nothing is lost where
+    // Arrow's operations forget what a field of elements says; the array's own type says which it is.
+    let field = field_of_oid("item", elem, -1)?;
+    Some(match field.data_type() {
+        DataType::Utf8View => Field::new("item", DataType::Utf8View, true),
+        _ => field,
+    })
 }
 
 /// Precision and scale of a `numeric` modifier that a `Decimal128` can hold; `None` for those of values whose digits

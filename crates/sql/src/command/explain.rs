@@ -173,7 +173,8 @@ impl Session {
         let text = &prepared.text;
         let begun = Instant::now();
         let time = |begun: Instant| how.timing.then(|| milliseconds(begun.elapsed()));
-        if let Some(lock) = &query.direct_lock {
+        let leaves_out = how.analyze && query.plan.leaves_out(values);
+        if let Some(lock) = query.direct_lock.as_ref().filter(|_| !leaves_out) {
             let given = match how.analyze {
                 true => self.lock_directly(lock, values, &[]).await?.map(|chunk| chunk.len()),
                 false => Some(0),
@@ -206,7 +207,7 @@ impl Session {
         }
         let beside = self.beside(Around::of(prepared), values, text).await?;
         let mut touched = Touched::default();
-        if let Some(select) = direct
+        if let Some(select) = direct.filter(|_| !leaves_out)
             && let Some((chunk, _)) = self.select_directly(select, values, &[], 0, &mut touched)?
         {
             let state = self.state()?;

@@ -454,7 +454,11 @@ impl Session {
         }
         let condition = match condition {
             None => None,
-            Some(condition) => Some(planned_condition(&names, &table, condition)?),
+            Some(condition) => {
+                let planned = planned_condition(&names, &table, condition)?;
+                self.may_columns(&table, crate::pg::roles::acl::privilege::SELECT, planned.columns())?;
+                Some(planned)
+            }
         };
         let checks = Checks::plan(&names, &table)?;
         let statement = txn.begin_statement(StatementKind::BulkWrite)?;

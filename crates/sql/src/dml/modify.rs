@@ -318,7 +318,7 @@ impl Session {
             let zone = self.shared.variables.lock().zone;
             plan.constants.check(&plan.table, values, &zone)?;
         }
-        if plan.tree.is_some() && !prepared.once.any_writes() {
+        if plan.tree.is_some() && !prepared.once.any_writes() && !plan.stream.leaves_out(values) {
             // Its first row shows whether the definition is the newest; what cascades shows later.
             self.note_undo(plan.references.are_acting())?;
             let modified = self.modify_directly(plan, values, formats).await;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
@@ -34,7 +34,7 @@ use crate::plan::lookup::no_schema;
 use crate::plan::params::placeholder_index;
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
-use crate::plan::tally::Tally;
+use crate::plan::tally::Tallied;
 use crate::session::cache::PathId;
 use crate::session::kept::{Kept, Room};
 use crate::wire::{Field, SqlError};
@@ -70,8 +70,8 @@ pub(crate) struct Prepared {
     pub typed_by_literals: bool,
     /// Counters of its runs, if it is one that is planned.
     pub counts: Option<Arc<Counts>>,
-    /// What the calls of the role that ran it first have cost.
-    pub tally: OnceLock<Arc<Tally>>,
+    /// What its calls have cost.
+    pub tally: Tallied,
     /// What whoever runs it has to be allowed.
     pub needs: Needs,
     /// The role that was last found to be allowed it; 0: none. And those before it.
@@ -98,7 +98,7 @@ impl Prepared {
             once: OncePlans::default(),
             typed_by_literals: false,
             counts: None,
-            tally: OnceLock::new(),
+            tally: Tallied::default(),
             needs: Needs::default(),
             allowed: AtomicU32::new(0),
             allowed_before: Mutex::default(),

@@ -5,12 +5,14 @@
 //!
 //! # Invariants
 //! 1. At most [`ENTRIES_MAX`] entries with [`BYTES_MAX`] bytes of text: beyond that those go that were called least.
-//! 2. Who counts takes no lock but at the first call of a plan by a role.
+//! 2. Who counts takes no lock that others than those who run the same statement take, but at the first call of a plan by a role.
+//! 3. No constant of a statement is shown.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use datafusion::sql::sqlparser::tokenizer::Token;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -125,6 +127,74 @@ fn id_of(text: &str) -> i64 {
     i64::from_ne_bytes(hash.max(1).to_ne_bytes())
 }
 
+/// Roles whose counters a plan remembers, beside the first.
+const OTHERS_MAX: usize = 8;
+
+/// The counters of one plan, by role.
+#[derive(Debug, Default)]
+pub(crate) struct Tallied {
+    first: OnceLock<Arc<Tally>>,
+    others: Mutex<Vec<Arc<Tally>>>,
+}
+
+impl Tallied {
+    /// Those of the role that ran it first, if it is that one.
+    pub(crate) fn first(&self, database: u32, role: u32) -> Option<&Arc<Tally>> {
+        self.first.get().filter(|tally| tally.is_of(database, role))
+    }
+
+    /// Those of a role, which `find` looks up at its first call.
+    pub(crate) fn of(&self, database: u32, role: u32, find: impl FnOnce() -> Arc<Tally>) -> Arc<Tally> {
+        if let Some(tally) = self.first(database, role) {
+            return Arc::clone(tally);
+        }
+        if let Some(tally) = self.others.lock().iter().find(|tally| tally.is_of(database, role)) {
+            return Arc::clone(tally);
+        }
+        let tally = find();
+        if self.first.set(Arc::clone(&tally)).is_err() {
+            let mut others = self.others.lock();
+            others.retain(|other| !other.is_gone.load(Ordering::Relaxed));
+            if others.len() >= OTHERS_MAX {
+                others.remove(0);
+            }
+            others.push(Arc::clone(&tally));
+        }
+        tally
+    }
+}
+
+/// A text that the lexer lifts nothing of, with parameters in the place of its constants, and without comments.
+fn without_constants(text: &str) -> String {
+    // What is no tokens is no statement either.
+    let Ok(tokens) = crate::pg::lexer::tokens(text) else { return String::new() };
+    let number_of = |token: &Token| match token {
+        Token::Placeholder(name) => name.trim_start_matches('$').parse::<u32>().ok(),
+        _ => None,
+    };
+    let mut last = tokens.iter().filter_map(|token| number_of(&token.token)).max().unwrap_or(0);
+    let mut out = String::with_capacity(text.len());
+    for token in tokens {
+        match token.token {
+            Token::Whitespace(_) if out.ends_with(' ') => {}
+            Token::Whitespace(_) => out.push(' '),
+            Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::DollarQuotedString(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::UnicodeStringLiteral(_)
+            | Token::NationalStringLiteral(_)
+            | Token::SingleQuotedByteStringLiteral(_)
+            | Token::HexStringLiteral(_) => {
+                last += 1;
+                out.push_str(&format!("${last}"));
+            }
+            token => out.push_str(&token.to_string()),
+        }
+    }
+    out
+}
+
 /// A run of a statement whose rows are still on their way; it counts when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -172,7 +242,11 @@ impl Tallies {
     /// The counters of a text.
     pub(crate) fn of(&self, database: u32, role: u32, text: &str) -> Arc<Tally> {
         let lifted = lexer::lift(text).map(|lifted| lifted.text);
-        let text = lifted.as_deref().unwrap_or(text).trim();
+        let shown = match lifted {
+            Some(lifted) => lifted,
+            None => without_constants(text).into(),
+        };
+        let text = shown.trim();
         let mut end = text.len().min(TEXT_MAX);
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -212,7 +286,9 @@ impl Tallies {
     }
 
     pub(crate) fn rows(&self) -> Vec<StatementCalls> {
-        self.all.lock().by_text.values().filter_map(|tally| tally.row()).collect()
+        // Others wait for the lock: texts are copied behind it.
+        let tallies: Vec<Arc<Tally>> = self.all.lock().by_text.values().map(Arc::clone).collect();
+        tallies.iter().filter_map(|tally| tally.row()).collect()
     }
 
     pub(crate) fn info(&self, started: i64) -> StatementsInfo {
@@ -270,6 +346,34 @@ mod tests {
         assert_eq!(all.info(3).reset_at, 3);
         all.reset(0, 0, 0, 77);
         assert_eq!(all.info(3).reset_at, 77);
+    }
+
+    #[test]
+    fn no_constant_is_shown() {
+        let shown = |text: &str| Tallies::default().of(1, 1, text).text.to_string();
+        assert_eq!(
+            shown("/* a */ SELECT f(c, 'key'::text), $2 FROM t -- b"),
+            " SELECT f(c, $3::text), $2 FROM t".trim()
+        );
+        assert_eq!(shown("WITH w AS (SELECT $$x$$, E'\\n', 12) TABLE w"), "WITH w AS (SELECT $1, $2, $3) TABLE w");
+    }
+
+    #[test]
+    fn roles_have_their_own() {
+        let (all, tallied) = (Tallies::default(), Tallied::default());
+        for _ in 0..2 {
+            for role in [7, 8, 9] {
+                let found = tallied.of(1, role, || all.of(1, role, "SELECT 1"));
+                assert!(found.is_of(1, role));
+                found.called(Duration::ZERO, 1);
+            }
+        }
+        assert!(tallied.first(1, 7).is_some() && tallied.first(1, 8).is_none());
+        assert_eq!(all.rows().iter().map(|row| row.calls).collect::<Vec<_>>(), [2, 2, 2]);
+        // One that made room for others is looked for anew.
+        tallied.of(1, 8, || unreachable!()).is_gone.store(true, Ordering::Relaxed);
+        let anew = tallied.of(1, 8, || Arc::new(Tally::new(1, 8, Arc::from("SELECT 1"))));
+        assert!(Arc::ptr_eq(&anew, &tallied.of(1, 8, || unreachable!())));
     }
 
     #[test]

@@ -1865,7 +1865,7 @@ impl Session {
 
     /// A statement was run to its end.
     pub(crate) fn count_call(&self, prepared: &Prepared, time: Duration, tag: &Tag) {
-        match prepared.tally.get().filter(|tally| tally.is_of(self.db.oid(), self.hot().role)) {
+        match prepared.tally.first(self.db.oid(), self.hot().role) {
             Some(tally) => tally.called(time, tag.rows()),
             None => self.tally(prepared).called(time, tag.rows()),
         }
@@ -1874,12 +1874,7 @@ impl Session {
     /// The counters of the calls of a statement by the session's role.
     fn tally(&self, prepared: &Prepared) -> Arc<Tally> {
         let (database, role) = (self.db.oid(), self.hot().role);
-        if let Some(tally) = prepared.tally.get().filter(|tally| tally.is_of(database, role)) {
-            return Arc::clone(tally);
-        }
-        let tally = self.db.tallies.of(database, role, &prepared.text);
-        let _ = prepared.tally.set(Arc::clone(&tally));
-        tally
+        prepared.tally.of(database, role, || self.db.tallies.of(database, role, &prepared.text))
     }
 
     /// What others see of the session says from here on that this statement runs, and it can be stopped.
@@ -1927,6 +1922,7 @@ impl Session {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
                 self.note_undo(false)?;
                 if let Some(lock) = &query.direct_lock
+                    && !query.plan.leaves_out(values)
                     && let Some(chunk) = Box::pin(self.lock_directly(lock, values, formats)).await?
                 {
                     query.plan.counts.run(RunBy::Direct);

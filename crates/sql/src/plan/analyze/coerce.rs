@@ -288,6 +288,7 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::unsupported(message).with_hint(hint), span));
         }
         if by_session {
+            self.is_mutable = true;
             return self.call_cast(Bound { ty: Type::TEXT, ..bound }, to);
         }
         if to.oid == oid::BPCHAR_ARRAY && to.typmod < 0 && text.contains(' ') {

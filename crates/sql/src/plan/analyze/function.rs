@@ -501,7 +501,10 @@ impl Analyzer<'_> {
             }
             CallKind::Aggregate(..) | CallKind::Procedure(_) => return unknown(format!("{name} here")),
         };
-        self.note_function(function.oid);
+        let user = self.user_function(function.oid);
+        if user.is_none() {
+            self.note_function(function.oid);
+        }
         let mut typed = Vec::with_capacity(args.len());
         for (arg, to) in args.into_iter().zip(&resolved.args) {
             let arg = match arg.ty.oid == to.0 {
@@ -510,7 +513,7 @@ impl Analyzer<'_> {
             };
             typed.push(self.or_text(arg)?);
         }
-        if let Some(user) = self.user_function(function.oid) {
+        if let Some(user) = user {
             self.needs_function(&user);
             if let Some(Variadic::Collect { first, element, array }) = resolved.variadic {
                 typed = self.collected(typed, first, (element, array))?;

@@ -87,7 +87,7 @@ impl Analyzer<'_> {
                     from = *ty;
                 }
                 CastStep::Relabel { ty, .. } | CastStep::Domain { ty } => from = ty.0,
-                // A constant has its value here; what a row is cast to is not followed.
+                // A constant has its value here, but for what depends on the session (`Analyzer::read` notes that).
                 CastStep::Input { ty, .. } => from = ty.0,
                 CastStep::Row { .. } => self.is_mutable = true,
             }

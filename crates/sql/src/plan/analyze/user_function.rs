@@ -86,6 +86,7 @@ struct Known {
     args: Vec<Expr>,
     bound: Bound,
     bodies: usize,
+    is_mutable: bool,
 }
 
 /// A body that is being analysed.
@@ -392,6 +393,7 @@ impl Analyzer<'_> {
         if let Some(known) = self.calls.known.iter().find(|known| known.oid == oid && known.args == exprs) {
             // What stands there twice is planned twice.
             let (bound, bodies) = (known.bound.clone(), known.bodies);
+            self.is_mutable |= known.is_mutable;
             self.calls.expanded = self.calls.expanded.saturating_add(bodies);
             return match self.calls.expanded > EXPANDED_MAX {
                 true => Err(too_deep().into()),
@@ -399,12 +401,15 @@ impl Analyzer<'_> {
             };
         }
         let before = self.calls.expanded;
+        let around = std::mem::take(&mut self.is_mutable);
         let bound = match returns_set {
-            true => self.user_set(&function, args)?,
-            false => self.user_value(&function, args)?,
+            true => self.user_set(&function, args),
+            false => self.user_value(&function, args),
         };
-        let bodies = self.calls.expanded - before;
-        self.calls.known.push(Known { oid, args: exprs, bound: bound.clone(), bodies });
+        let is_mutable = std::mem::replace(&mut self.is_mutable, around);
+        self.is_mutable |= is_mutable;
+        let (bound, bodies) = (bound?, self.calls.expanded - before);
+        self.calls.known.push(Known { oid, args: exprs, bound: bound.clone(), bodies, is_mutable });
         Ok(done(bound))
     }
 
