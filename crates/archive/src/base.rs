@@ -50,14 +50,14 @@ impl PageBase {
         ))
     }
 
-    /// The same with the newest backup in `backups` that ends at or before `end` and that the archive goes on from.
+    /// The same with the newest backup in `backups` that ends at or before `end` and that the archive goes on from; one that lacks
+    /// pages only where there is no other.
     ///
     /// # Errors
     /// Those of [`PageBase::new`] and of the store.
     pub fn newest(backups: Option<&Arc<dyn Store>>, view: &View, end: Lsn, first: Lsn) -> Result<Self> {
-        let newest = backups.map(|store| Backup::newest(store, view.manifest().database, end)).transpose()?.flatten();
-        // One that needs log from before the archive is of no use.
-        Self::new(newest.filter(|backup| backup.summary().begin >= view.start()), view, first)
+        let newest = |store| Backup::newest(store, view.manifest().database, view.start(), end);
+        Self::new(backups.map(newest).transpose()?.flatten(), view, first)
     }
 
     /// Of a backup, or nothing: where it was asked before, or where a page that is not made matters to nobody.

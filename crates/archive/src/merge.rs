@@ -264,6 +264,8 @@ impl Merge<'_, '_> {
             }
         }
         let entries = &entries[kept..];
+        let hole = pieces.iter().rposition(|piece| piece.cut).filter(|_| kept > 0).unwrap_or(0);
+        let pieces = &pieces[hole..];
         let count: u64 = entries.iter().map(|(_, entry)| entry.count).sum();
         let max = self.policy.records_per_page_max;
         let mut out = PageOut {
@@ -275,7 +277,7 @@ impl Merge<'_, '_> {
             cut: entries.first().is_some_and(|(_, entry)| entry.cut),
             writer,
         };
-        let begins_anew = entries.first().is_some_and(|(_, entry)| entry.anew == entry.first);
+        let begins_anew = pieces.first().is_some_and(|piece| piece.anew == piece.first);
         let mut since_anew =
             if max > 0 && count > max / 8 && !begins_anew { self.records_before(page, max) } else { 0 };
         // Where images were logged there is nothing to do, and the page need not be made.

@@ -92,6 +92,8 @@ pub struct Retention<'a> {
     pub promise: Option<Promise>,
     /// What else is in use from an LSN on, in words: restores and backups under way.
     pub in_use: &'a [(String, Lsn)],
+    /// Name of the backup that is being made, however long ago it was begun.
+    pub running: Option<&'a str>,
     /// Microseconds since 2000-01-01 UTC.
     pub now_us: i64,
     /// Whether a backup can be read, as far as that is seen without reading all of it.
@@ -111,8 +113,11 @@ impl Retention<'_> {
             Some((name, begin, end)) => {
                 plan.base = Some(name);
                 plan.backups_before = end;
-                // The newest one stays, whatever it was begun with.
-                begin.min(promise.from).min(self.usable().last().map_or(begin, |newest| newest.begin))
+                // The newest one stays, whatever it was begun with, and the one that is taken first, which lacks no pages.
+                let usable = self.usable();
+                let first = usable.iter().max_by_key(|summary| summary.rank());
+                let stay = usable.last().into_iter().chain(first).map(|summary| summary.begin).min();
+                begin.min(promise.from).min(stay.unwrap_or(begin))
             }
             None => start,
         };
@@ -149,7 +154,10 @@ impl Retention<'_> {
                     let needless = summary.begin < keep_from || summary.end < plan.backups_before;
                     plan.base.is_some() && needless && !named
                 }
-                false => summary.started_us < self.now_us.saturating_sub(STALE_US),
+                false => {
+                    let is_running = self.running == Some(entry.name.as_str());
+                    !is_running && summary.started_us < self.now_us.saturating_sub(STALE_US)
+                }
             };
             if over {
                 plan.backups.push((entry.name.clone(), summary.bytes()));

@@ -202,8 +202,9 @@ impl Compared<'_> {
                 Err(what) => return self.differs(id, &format!("cannot be made: {what}")),
             }
         }
-        // Programs before the count of records left it at 0 in the file, and in images of merged runs: what is made counts on from there.
-        if !made.is_all_zero() && !there.is_all_zero() {
+        // Programs before the count of records left it at 0 in the file: what is made counts all of them. More than is made is a difference.
+        let counts_less = there.records_since_anew() < made.records_since_anew();
+        if counts_less && !made.is_all_zero() && !there.is_all_zero() {
             made.set_records_since_anew(there.records_since_anew());
         }
         if made.same_content(&there) {

@@ -162,11 +162,11 @@ impl BackupFolder {
 }
 
 /// Makes a backup as of the end of an archive, from the newest backup of its database and the archive alone, and prints
-/// its name. No server is needed, and none is disturbed.
+/// its name. No server is needed, and none is disturbed. False: it lacks pages, which are named.
 ///
 /// # Errors
 /// `NotInPrerequisiteState` when what is there does not reach back far enough; those of reading and writing.
-pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<()> {
+pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<bool> {
     let archive = ArchiveFolder::open(archive)?;
     let view = archive.view()?;
     let vfs = Arc::new(RealVfs::new());
@@ -176,7 +176,7 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
         return Err(Error::new(ErrorKind::NotInPrerequisiteState, "the archive is empty"));
     }
     let database = view.manifest().database;
-    let newest = Backup::newest(&store, database, end)?.filter(|backup| backup.summary().begin >= view.start());
+    let newest = Backup::newest(&store, database, view.start(), end)?;
     let kept = newest.as_ref().and_then(|base| Identity::from_body(&base.summary().identity).ok());
     let identity = match last_identity(&view)? {
         Some(identity) => identity,
@@ -221,16 +221,18 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
         },
         threads: std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
     };
-    remake(making, &mut writer, &mut |_, _, _| Ok(()))?;
+    let remade = remake(making, &mut writer, &mut |_, _, _| Ok(()));
+    // Also where it ends early: they may be why.
     for line in named.into_inner().unwrap_or_else(|e| e.into_inner()) {
         say!(out, "{line}")?;
     }
+    remade?;
     let summary = writer.finish(end, vfs.wall_clock_us(), identity.encode())?;
     say!(out, "backup {}: {} pages, {} bytes", summary.name, summary.images(), summary.bytes())?;
     if summary.damaged > 0 {
         say!(out, "it lacks {} pages: older backups are kept for them", summary.damaged)?;
     }
-    Ok(())
+    Ok(summary.damaged == 0)
 }
 
 /// What the last checkpoint of the archive that has one says.

@@ -472,6 +472,8 @@ impl Database {
             }
             Err(error) if error.kind() == ErrorKind::NotInPrerequisiteState => {
                 let maker = of_parent().map_err(with_hint)?.ok_or_else(|| with_hint(error))?;
+                // Opens all runs: one that is bad ends it here, and not as many pages that cannot be made.
+                pages_of(None, &view)?;
                 // How many pages there were at the cut, its own records do not say. Some may be later ones: they are all zero.
                 let (data_pages, version_pages) = self.pages_in_use()?;
                 (maker, data_pages, version_pages)
@@ -518,6 +520,15 @@ impl Database {
                 let _ = writer.flush();
             }
             return Err(error);
+        }
+        // As with one from the files: also if something was given up of it meanwhile.
+        let begins = self.archive_start()?;
+        if writer.least().is_some_and(|least| least.min(view.end()) < begins) {
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                "the archive begins behind the oldest change that is not in the backup",
+            )
+            .with_hint("Make the backup again."));
         }
         writer.finish(view.end(), inner.vfs.wall_clock_us(), self.identity().encode())
     }

@@ -154,6 +154,12 @@ impl Backups {
         self.seen.lock().running.as_ref().and_then(|running| running.least)
     }
 
+    /// Name of the backup that is being made, once it has one.
+    pub fn running_name(&self) -> Option<String> {
+        let seen = self.seen.lock();
+        seen.running.as_ref().map(|running| running.name.clone()).filter(|name| !name.is_empty())
+    }
+
     /// The newest backup that can be read.
     ///
     /// # Errors
@@ -165,7 +171,7 @@ impl Backups {
                 return Ok(seen.newest.clone());
             }
         }
-        let newest = self.store().and_then(|store| Backup::newest(&store, self.database, Lsn(u64::MAX)));
+        let newest = self.store().and_then(|store| Backup::newest(&store, self.database, Lsn::NONE, Lsn(u64::MAX)));
         let mut seen = self.seen.lock();
         seen.looked = Some(Instant::now());
         if seen.newest.is_none() {
@@ -278,7 +284,10 @@ impl Claim<'_> {
             Ok(made) => {
                 seen.totals.made += 1;
                 seen.totals.newest_end = made.as_ref().map(|backup| backup.summary().end);
-                seen.newest.clone_from(made);
+                // One that lacks pages takes no other's place: which one is best is looked up where none is known.
+                if made.as_ref().is_none_or(|made| made.summary().damaged == 0) {
+                    seen.newest.clone_from(made);
+                }
                 seen.looked = None;
                 seen.failed.clear();
             }

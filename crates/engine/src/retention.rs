@@ -83,8 +83,17 @@ struct Pass<'a> {
     dry_run: bool,
 }
 
+/// What this process is at that keeps something.
+#[derive(Default)]
+struct InUse {
+    /// What needs the archive from an LSN on, in words.
+    needs: Vec<(String, Lsn)>,
+    /// Name of the backup that is being made.
+    running: Option<String>,
+}
+
 impl Pass<'_> {
-    fn run(&self, in_use: &dyn Fn() -> Vec<(String, Lsn)>) -> Result<(Option<Promised>, RetentionPlan, GivenUp)> {
+    fn run(&self, in_use: &dyn Fn() -> InUse) -> Result<(Option<Promised>, RetentionPlan, GivenUp)> {
         let view = self.archive.view();
         let promised = oldest_promised(&view, self.since_us)?;
         let entries = self.backups.map_or(Ok(Vec::new()), list_backups)?;
@@ -116,7 +125,7 @@ impl Pass<'_> {
         promised: Option<&Promised>,
         backups: &[BackupEntry],
         leases: &[Lease],
-        in_use: &[(String, Lsn)],
+        in_use: &InUse,
     ) -> Result<RetentionPlan> {
         let is_whole = |name: &str| match self.backups {
             Some(store) => Backup::open(store, name)?.open_parts(),
@@ -132,7 +141,8 @@ impl Pass<'_> {
                 from: found.from.min(found.undo_from),
                 undo_from: found.undo_from,
             }),
-            in_use,
+            in_use: &in_use.needs,
+            running: in_use.running.as_deref(),
             now_us: self.now_us,
             is_whole: &is_whole,
         };
@@ -233,9 +243,10 @@ impl Database {
         }
         let backups = inner.backups.as_ref().map(|backups| backups.store()).transpose()?;
         let now_us = inner.vfs.wall_clock_us();
-        let in_use = || -> Vec<(String, Lsn)> {
-            let running = self.backup_needs_log_from().map(|lsn| ("the backup that is being made".to_owned(), lsn));
-            running.into_iter().collect()
+        let in_use = || {
+            let needs = self.backup_needs_log_from().map(|lsn| ("the backup that is being made".to_owned(), lsn));
+            let running = inner.backups.as_ref().and_then(|backups| backups.running_name());
+            InUse { needs: needs.into_iter().collect(), running }
         };
         let done = archiver.change(|archive| {
             let pass = Pass {
@@ -427,10 +438,10 @@ impl Bases<'_> {
             return Ok(known.clone());
         }
         let found = match &self.db.inner().backups {
-            Some(backups) => Backup::newest(&backups.store()?, self.view.manifest().database, most)?,
+            Some(backups) => Backup::newest(&backups.store()?, self.view.manifest().database, self.view.start(), most)?,
             None => None,
         };
-        Ok(self.backup.insert(found.filter(|backup| backup.summary().begin >= self.view.start())).clone())
+        Ok(self.backup.insert(found).clone())
     }
 }
 
@@ -481,7 +492,7 @@ pub fn expire_archive(vfs: &Arc<dyn Vfs>, request: &ExpireRequest) -> Result<Exp
         nonce: vfs.random_u64(),
         dry_run: request.dry_run,
     };
-    let (promised, plan, given_up) = pass.run(&Vec::new)?;
+    let (promised, plan, given_up) = pass.run(&InUse::default)?;
     if !request.dry_run {
         archive.delete_expired()?;
     }

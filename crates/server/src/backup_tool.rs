@@ -45,16 +45,14 @@ pub fn run(matches: &ArgMatches) -> Result<ExitCode, String> {
     let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
     let place = text("backups").unwrap_or_default();
     let success = |()| ExitCode::SUCCESS;
+    let code = |sound| if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if part == "make" {
-        return with_output(|out| make_backup(text("archive").unwrap_or_default(), place, out), success);
+        return with_output(|out| make_backup(text("archive").unwrap_or_default(), place, out), code);
     }
     let backups = BackupFolder::open(place).map_err(|e| e.to_string())?;
     match part {
         "list" => with_output(|out| backups.list(out), success),
-        "verify" => {
-            let code = |sound| if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-            with_output(|out| backups.verify(text("name"), out), code)
-        }
+        "verify" => with_output(|out| backups.verify(text("name"), out), code),
         _ => {
             let page = matches.get_one::<u64>("page").copied().map(PageId);
             with_output(|out| backups.inspect(text("name").unwrap_or_default(), page, out), success)

@@ -154,6 +154,17 @@ pub(crate) fn place(url: &str) -> Option<String> {
 }
 
 /// How long a device of pages may take for a call. Where nothing could take its place, calls are made directly, and waited for.
+/// Fewer records than these make an image of every change, or nearly so.
+const RECORDS_PER_PAGE_LEAST: u32 = 16;
+
+/// The cap that is asked for, or the least that there is; 0 stays none.
+fn records_per_page_max(asked: u32) -> u64 {
+    match asked {
+        0 => 0,
+        asked => asked.max(RECORDS_PER_PAGE_LEAST).into(),
+    }
+}
+
 fn device_timeout(settings: &Settings) -> Duration {
     let replaceable = !settings.archive.is_empty() && !settings.spare_data.as_os_str().is_empty();
     if replaceable { settings.device_timeout } else { Duration::ZERO }
@@ -176,7 +187,7 @@ fn engine_options(settings: &Settings) -> Result<Options, String> {
         archive_cpu_percent: settings.archive_cpu_percent,
         backups: place(&settings.backups),
         recovery_window: settings.recovery_window,
-        archive_records_per_page_max: settings.archive_records_per_page_max.into(),
+        archive_records_per_page_max: records_per_page_max(settings.archive_records_per_page_max),
         backup_bytes_per_second: settings.backup_bytes_per_second.0,
         log_segment_bytes: settings.log_segment_bytes.0,
         checkpoint_log_bytes: settings.checkpoint_log_bytes.0,

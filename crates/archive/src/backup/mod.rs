@@ -167,14 +167,16 @@ impl Backup {
         Ok(Arc::new(Self { store: Arc::clone(store), summary, parts }))
     }
 
-    /// The backup of that database with the highest end that is not above `complete_before` (`Lsn(u64::MAX)`: any). One
-    /// whose summary is damaged is passed over.
+    /// The best backup of that database, as [`BackupSummary::rank`] has it, that needs no log below `log_from` (where the archive
+    /// begins; none: any) and whose end is not above `complete_before` (`Lsn(u64::MAX)`: any). One whose summary is damaged is
+    /// passed over.
     ///
     /// # Errors
     /// Those of the store.
     pub fn newest(
         store: &Arc<dyn Store>,
         database_id: DatabaseId,
+        log_from: Lsn,
         complete_before: Lsn,
     ) -> Result<Option<Arc<Backup>>> {
         let mut newest: Option<Arc<Backup>> = None;
@@ -185,10 +187,10 @@ impl Backup {
                 // It is damaged, of a newer format, or was deleted just now.
                 Err(_) => continue,
             };
-            let rank = |backup: &Backup| (backup.summary.end, backup.summary.begin);
-            let fits = backup.summary.database == database_id && backup.summary.end <= complete_before;
-            // Of two with one end, that which needs less log.
-            if fits && newest.as_ref().is_none_or(|newest| rank(newest) < rank(&backup)) {
+            let summary = &backup.summary;
+            let reaches = summary.begin >= log_from && summary.end <= complete_before;
+            let fits = summary.database == database_id && reaches;
+            if fits && newest.as_ref().is_none_or(|newest| newest.summary.rank() < summary.rank()) {
                 newest = Some(backup);
             }
         }

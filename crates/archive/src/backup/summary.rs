@@ -63,6 +63,12 @@ pub struct BackupSummary {
 }
 
 impl BackupSummary {
+    /// Which of two is taken: one that has all its pages before one that lacks some, then the one that ends later, then the one that
+    /// needs less log.
+    pub fn rank(&self) -> (bool, Lsn, Lsn) {
+        (self.damaged == 0, self.end, self.begin)
+    }
+
     /// Bytes of all its parts.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.len).sum()

@@ -73,19 +73,28 @@ fn planted_unsettled() -> bool {
     false
 }
 
+/// Says that a backup that is about to be deleted was begun, so that parts of which some are left are found again by the next one.
+pub(crate) fn keep_begun(store: &Arc<dyn Store>, name: &str) -> Result<()> {
+    let Ok(backup) = Backup::open(store, name) else { return Ok(()) };
+    let begun_object = BackupSummary::begun_object_of(name);
+    // It must not pass for one that can be gone on with: it is of long ago, and nobody's.
+    let begun = BackupSummary { started_us: 0, identity: Vec::new(), ..backup.summary().clone() }.encode(true)?;
+    match store.put(&begun_object, &begun) {
+        // Of when it was made. The summary is still there, so that it counts for nothing meanwhile.
+        Err(error) if error.kind() == StoreErrorKind::Exists => {
+            store.delete(&begun_object)?;
+            Ok(store.put(&begun_object, &begun)?)
+        }
+        outcome => Ok(outcome?),
+    }
+}
+
 /// Deletes a backup: first what makes it one, durably, then its parts. It may be called again after an error.
 ///
 /// # Errors
 /// Those of the store.
 pub fn delete_backup(store: &Arc<dyn Store>, name: &str) -> Result<()> {
-    let kept_begun = BackupSummary::begun_object_of(name);
-    // So that parts of which some are left are found again by the next backup.
-    if let Ok(backup) = Backup::open(store, name) {
-        match store.put(&kept_begun, &backup.summary().encode(true)?) {
-            Err(error) if error.kind() != StoreErrorKind::Exists => return Err(error.into()),
-            _ => {}
-        }
-    }
+    keep_begun(store, name)?;
     let folder = FOLDER.trim_end_matches('/');
     store.delete(&BackupSummary::object_of(name))?;
     // Power that is lost must not bring it back, when parts of it are gone.
@@ -97,7 +106,7 @@ pub fn delete_backup(store: &Arc<dyn Store>, name: &str) -> Result<()> {
         store.delete(&part)?;
     }
     store.settle(parts.trim_end_matches('/'))?;
-    store.delete(&kept_begun)?;
+    store.delete(&BackupSummary::begun_object_of(name))?;
     Ok(store.settle(folder)?)
 }
 

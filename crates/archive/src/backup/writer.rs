@@ -162,16 +162,14 @@ impl BackupWriter {
     /// Finds the parts of `begun` that are durable.
     fn resume(store: Arc<dyn Store>, begun: BackupSummary, plan: &BackupPlan) -> Result<Self> {
         let mut parts: Vec<PartMeta> = Vec::new();
-        let mut found = store.list(&format::part_folder(&begun.name))?;
+        let found = store.list(&format::part_folder(&begun.name))?.into_iter();
+        // Objects that say what parts lack. (Of a part that was not published it is said as well, and counts for nothing.)
+        let (said, mut found): (Vec<_>, Vec<_>) = found.partition(|name| name.ends_with(DAMAGED));
         found.sort_unstable();
-        // Objects that say what parts lack, and of which.
-        let mut said = Vec::new();
+        let mut damaged = 0u64;
         for name in found {
-            if let Some(part) = name.strip_suffix(DAMAGED) {
-                said.extend(format::part_of_name(&begun.name, part).map(|part| (name.clone(), part)));
-                continue;
-            }
             let Some((number, nonce)) = format::part_of_name(&begun.name, &name) else { continue };
+            let lacks = format!("{name}{DAMAGED}");
             // One that cannot be read is written again, under another name.
             let part = match Part::open(&store, name, begun.database, begun.number) {
                 Ok(part) => part,
@@ -180,18 +178,20 @@ impl BackupWriter {
             };
             let at = parts.last().map_or(0, |part| part.to);
             let meta = part.meta(nonce);
-            if number as usize == parts.len() && meta.number == number && meta.from == at {
-                parts.push(meta);
+            if number as usize != parts.len() || meta.number != number || meta.from != at {
+                continue;
             }
+            if said.contains(&lacks) {
+                match damaged_of(&*store, &lacks) {
+                    Ok(pages) => damaged = damaged.saturating_add(pages),
+                    Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+                    // Nobody knows what it lacks: it is made again like one that cannot be read.
+                    Err(_) => continue,
+                }
+            }
+            parts.push(meta);
         }
         let folder = format::part_folder(&begun.name);
-        let mut damaged = 0u64;
-        for (name, part) in said {
-            // Of a part that was not published it is said as well, and counts for nothing.
-            if parts.iter().any(|there| (there.number, there.nonce) == part) {
-                damaged = damaged.saturating_add(damaged_of(&*store, &name)?);
-            }
-        }
         // Nobody else writes there: what a crash has left unfinished.
         let _ = store.tidy(folder.trim_end_matches('/'));
         if !parts.is_empty() {

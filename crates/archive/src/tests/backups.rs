@@ -7,7 +7,7 @@ use resurgam_base::{ErrorKind, Lsn, PageId};
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 
 use super::making::{back_up, keys, plan, put, sealed, try_put, zeroed};
-use super::support::{Logged, Rng, store_on};
+use super::support::{DATABASE, Logged, Rng, store_on};
 use crate::backup::verify::UNSETTLED;
 use crate::backup::writer::planted::SUMMARY_FIRST;
 use crate::{
@@ -157,6 +157,82 @@ fn damaged_pages_are_counted_across_interruptions() {
     let summary = writer.finish(history.end, 9, Vec::new()).unwrap();
     assert_eq!(summary.damaged, 3 * keys().len() as u64);
     assert_eq!(verify_backup(&store, &summary.name).unwrap().damaged.len(), 3 * keys().len());
+}
+
+/// Where nobody knows how many pages a part lacks, it is made again, and no later backup is refused.
+#[test]
+fn a_part_that_lacks_an_unknown_number_of_pages_is_made_again() {
+    let history = Logged::random(6, 200, 300);
+    let begin = history.records[30].lsn;
+    let kinds: Vec<PageKind> =
+        (0..SEGMENT_PAGES).map(|i| if i % 50 == 1 { PageKind::Damaged } else { PageKind::Zero }).collect();
+    let sim = SimVfs::new(1);
+    let store = store_on(&sim);
+    let mut writer = BackupWriter::begin(Arc::clone(&store), &plan(1)).unwrap().with_part_bytes(1);
+    for key in &keys()[..2] {
+        writer.put(*key, begin, &zeroed(SEGMENT_PAGES), &kinds).unwrap();
+    }
+    let name = writer.name().to_owned();
+    drop(writer);
+    let objects = store.list(&format!("backups/{name}/")).unwrap();
+    let said = objects.iter().rfind(|object| object.ends_with(".damaged")).unwrap();
+    store.delete(said).unwrap();
+    store.put(said, b"three").unwrap();
+    for number in 2..4 {
+        let mut writer = BackupWriter::begin(Arc::clone(&store), &plan(number)).unwrap();
+        let known = number - 1;
+        assert_eq!((writer.name(), writer.summary().parts.len() as u64), (&*name, known));
+        assert_eq!((writer.next(), writer.summary().damaged), (keys()[number as usize - 2] + 1, 3 * known));
+        // The part of that number that was made again is the one that counts the next time.
+        writer.put(keys()[1].max(writer.next()), begin, &zeroed(SEGMENT_PAGES), &kinds).unwrap();
+        writer.flush().unwrap();
+    }
+}
+
+/// A backup that lacks pages is taken only where there is no other; one that needs log that is gone hides none.
+#[test]
+fn a_whole_backup_is_taken_first() {
+    let history = Logged::random(6, 200, 300);
+    let sim = SimVfs::new(1);
+    let store = store_on(&sim);
+    let kinds = |kind| (0..SEGMENT_PAGES).map(|i| if i == 1 { kind } else { PageKind::Zero }).collect::<Vec<_>>();
+    let make = |number: u64, kind, begin: u64, end: u64| {
+        let mut writer = BackupWriter::begin(Arc::clone(&store), &plan(number)).unwrap();
+        writer.put(keys()[0], Lsn(begin), &zeroed(SEGMENT_PAGES), &kinds(kind)).unwrap();
+        writer.finish(Lsn(end), 9, Vec::new()).unwrap().name
+    };
+    let at = history.end.0;
+    let whole = make(1, PageKind::Zero, at, at + 10);
+    let lacking = make(2, PageKind::Damaged, at + 20, at + 30);
+    let old = make(3, PageKind::Zero, at - 50, at + 40);
+    let newest = |from: u64, to: u64| {
+        let found = Backup::newest(&store, DATABASE, Lsn(from), Lsn(to)).unwrap();
+        found.map(|backup| backup.summary().name.clone())
+    };
+    assert_eq!(newest(0, u64::MAX), Some(old));
+    assert_eq!(newest(at, u64::MAX), Some(whole.clone()));
+    assert_eq!(newest(0, at + 30), Some(whole));
+    assert_eq!(newest(at + 1, u64::MAX), Some(lacking));
+    assert_eq!(newest(at + 21, u64::MAX), None);
+}
+
+/// Parts of a backup whose deletion was interrupted are gone on with by nobody.
+#[test]
+fn a_deleted_backup_is_not_gone_on_with() {
+    let history = Logged::random(6, 200, 300);
+    let (begin, end) = (history.records[30].lsn, history.end);
+    let sim = SimVfs::new(1);
+    let store = store_on(&sim);
+    let backup = back_up(&store, &history, &mut Rng(1), begin, end, 1);
+    let begun = format!("backups/{}.begun", backup.summary().name);
+    // What was left when it was made, which is of that time.
+    store.put(&begun, &backup.summary().encode(true).unwrap()).unwrap();
+    let name = backup.summary().name.clone();
+    crate::backup::verify::keep_begun(&store, &name).unwrap();
+    store.delete(&format!("backups/{name}.backup")).unwrap();
+    let late = BackupPlan { resume_since_us: 1, ..plan(2) };
+    assert_ne!(BackupWriter::begin(Arc::clone(&store), &late).unwrap().name(), name);
+    assert!(store.list(&format!("backups/{name}/")).unwrap().is_empty());
 }
 
 /// What was put before the interruption is not put again, and what comes out is the same.

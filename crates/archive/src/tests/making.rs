@@ -149,10 +149,10 @@ fn pages_are_made_as_of_any_lsn() {
         let last = Lsn(view.end().0 - 1);
         compare(&history, &view, Some(&backup), last, seed);
         assert!(PageMaker::new(PageBase::unchecked(None), Arc::clone(&view), view.end()).is_err());
-        let newest = Backup::newest(&store, DATABASE, Lsn(u64::MAX)).unwrap().unwrap();
+        let newest = Backup::newest(&store, DATABASE, Lsn::NONE, Lsn(u64::MAX)).unwrap().unwrap();
         assert_eq!(newest.summary(), backup.summary());
-        assert!(Backup::newest(&store, DATABASE, Lsn(end.0 - 1)).unwrap().is_none());
-        assert!(Backup::newest(&store, [3; 16], Lsn(u64::MAX)).unwrap().is_none());
+        assert!(Backup::newest(&store, DATABASE, Lsn::NONE, Lsn(end.0 - 1)).unwrap().is_none());
+        assert!(Backup::newest(&store, [3; 16], Lsn::NONE, Lsn(u64::MAX)).unwrap().is_none());
     }
     assert!(without > 2 * with && with > 1000, "{with} {without}");
 }

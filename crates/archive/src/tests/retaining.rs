@@ -32,6 +32,7 @@ fn plan(store: &Arc<dyn Store>, archive: &Archive, point: Lsn, leases: &[Lease])
         leases,
         promise: promise(point),
         in_use: &[],
+        running: None,
         now_us: NOW_US,
         is_whole: &is_whole,
     };
@@ -52,8 +53,7 @@ fn pass(store: &Arc<dyn Store>, archive: &Archive, point: Lsn) -> Result<GivenUp
 fn check_point(history: &Logged, store: &Arc<dyn Store>, at: Lsn) -> Result<(), String> {
     let told = |e: resurgam_base::Error| format!("as of {at}: {e}");
     let view = Archive::open_view(Arc::clone(store), Some(DATABASE)).map_err(told)?.ok_or("no archive")?;
-    let backup = Backup::newest(store, DATABASE, Lsn(at.0 + 1)).map_err(told)?;
-    let backup = backup.filter(|backup| backup.summary().begin >= view.start());
+    let backup = Backup::newest(store, DATABASE, view.start(), Lsn(at.0 + 1)).map_err(told)?;
     let maker = PageMaker::new(PageBase::unchecked(backup), Arc::clone(&view), at).map_err(told)?;
     for file in [0, 2] {
         let first = PageId::of_file(file, 1);
@@ -115,7 +115,7 @@ fn every_promised_point_can_be_made() {
             let lease = (rng.below(3) == 0).then(|| {
                 let cut = Lsn(history.any_lsn(&mut rng).0 + 1);
                 let view = archive.view();
-                let backup = Backup::newest(&store, DATABASE, cut).unwrap();
+                let backup = Backup::newest(&store, DATABASE, Lsn::NONE, cut).unwrap();
                 let backup = backup.filter(|backup| backup.summary().begin >= view.start());
                 let lease = Lease {
                     name: format!("c{}", rng.next()),

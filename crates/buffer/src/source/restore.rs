@@ -189,6 +189,11 @@ impl Restoring {
         self.write_failed.lock().take()
     }
 
+    /// Whether there is one.
+    pub fn has_failed_write(&self) -> bool {
+        self.write_failed.lock().is_some()
+    }
+
     /// The number of the files that it is about.
     pub fn files(&self) -> impl Iterator<Item = u64> + '_ {
         self.parts.iter().map(|part| part.file)

@@ -272,7 +272,7 @@ fn a_clone_of_a_clone() {
     let count = same(None, "the database that it was made of and the archive");
     assert!(count > 150, "{count} pages");
     let mut said = Vec::new();
-    make_backup(&text("b-archive"), &text("b-backups"), &mut said).unwrap();
+    assert!(make_backup(&text("b-archive"), &text("b-backups"), &mut said).unwrap());
     assert!(String::from_utf8(said).unwrap().contains("from the database that it was made of"));
     // The boot page as well.
     assert_eq!(same(Some(&text("b-backups")), "backup "), count + 1);

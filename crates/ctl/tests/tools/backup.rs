@@ -45,7 +45,7 @@ fn backups_are_listed_verified_shown_and_made() {
     work(dir.path(), "t", true);
     let backups = BackupFolder::open(&format!("file://{place}")).unwrap();
     work(dir.path(), "u", false);
-    let text = said(|out| make_backup(&archive, &place, out).unwrap());
+    let text = said(|out| assert!(make_backup(&archive, &place, out).unwrap()));
     assert!(text.contains("from backup ") && text.contains(" pages, "), "{text}");
     let text = said(|out| backups.list(out).unwrap());
     assert!(text.contains(", made from the archive") && text.ends_with("2 backups\n"), "{text}");
@@ -62,7 +62,7 @@ fn backups_are_listed_verified_shown_and_made() {
 
     // From the archive alone, which was begun with the database.
     let alone = dir.path().join("alone").display().to_string();
-    let text = said(|out| make_backup(&archive, &alone, out).unwrap());
+    let text = said(|out| assert!(make_backup(&archive, &alone, out).unwrap()));
     assert!(text.contains("from the archive alone"), "{text}");
     let text = said(|out| assert!(BackupFolder::open(&alone).unwrap().verify(None, out).unwrap()));
     assert!(text.contains("sound"), "{text}");

@@ -45,11 +45,10 @@ impl ArchivedPages {
             version_pages,
         };
         let newest = match backups {
-            Some(store) => Backup::newest(store, view.manifest().database, view.end())?,
+            // One that needs log from before the archive is of no use.
+            Some(store) => Backup::newest(store, view.manifest().database, view.start(), view.end())?,
             None => None,
         };
-        // One that needs log from before the archive is of no use.
-        let newest = newest.filter(|backup| backup.summary().begin >= view.start());
         let (data, version) = pages_of(newest.as_deref(), view)?;
         if newest.is_some() || view.start() <= first {
             return Ok(of(PageBase::new(newest, view, first)?, data, version));

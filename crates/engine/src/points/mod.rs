@@ -420,9 +420,7 @@ fn backup_for(vfs: &Arc<dyn Vfs>, request: &RestoreRequest, view: &View, cut: Ls
     match &request.backup {
         Some(name) => Backup::open(&store, name).map(Some),
         // One that needs log from before the archive is of no use.
-        None => {
-            Ok(Backup::newest(&store, view.manifest().database, cut)?.filter(|b| b.summary().begin >= view.start()))
-        }
+        None => Backup::newest(&store, view.manifest().database, view.start(), cut),
     }
 }
 

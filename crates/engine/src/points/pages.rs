@@ -5,20 +5,23 @@
 //! 1. Each page is made and written by one thread, once; the file is synced when all have ended.
 //! 2. The first error ends the pass: no step is begun after it, and those under way are waited for.
 //!
-//! Memory: for each thread the pages of a step, twice.
+//! Memory: the pages of the threads' steps, twice: 8 MB each time, whatever their number; and what each reads of every run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+use resurgam_archive::SEGMENT_PAGES;
 use resurgam_base::{Error, ErrorKind, PageId, Result, limits::PAGE_SIZE};
 use resurgam_page::PageBuf;
 use resurgam_vfs::File;
 
-/// Pages that are made and written at a time: eight segments.
+/// Pages that all threads together make and write at a time: eight segments.
 const STEP: u64 = 1024;
-/// More threads than this wait for the devices only.
-const THREADS_MAX: usize = 8;
+/// Pages of a segment: no step is less, or a part of one.
+const SEGMENT: u64 = SEGMENT_PAGES as u64;
+/// Each of them holds frames of every run.
+const THREADS_MAX: usize = 4;
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +37,12 @@ pub(crate) type Make<'a> = &'a (dyn Fn(PageId, &mut [PageBuf]) -> Result<(u64, u
 /// Threads that the pass has on this machine.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+}
+
+/// Pages of a step of each of so many threads: whole segments.
+fn step_of(threads: usize) -> u64 {
+    let segments = STEP / SEGMENT / (threads as u64).max(1);
+    segments.max(1) * SEGMENT
 }
 
 /// Writes pages 1 to `count` (its first page is there) of file number `number`, made by `make`, on `threads` threads. `progress` is
@@ -58,8 +67,9 @@ pub(crate) fn write_all(
         .with_hint("Give a target on a larger device."),
         _ => error,
     })?;
-    let steps = count.div_ceil(STEP);
-    let pass = Pass { file, number, count, make, next: AtomicU64::new(0), steps };
+    let step = step_of(threads);
+    let steps = count.div_ceil(step);
+    let pass = Pass { file, number, count, make, next: AtomicU64::new(0), step, steps };
     let threads = (threads as u64).clamp(1, steps.max(1)) as usize;
     let mut written = Written::default();
     let mut outcome = Ok(());
@@ -111,6 +121,8 @@ struct Pass<'a> {
     make: Make<'a>,
     /// The step that nobody has taken yet.
     next: AtomicU64,
+    /// Pages of each.
+    step: u64,
     steps: u64,
 }
 
@@ -118,7 +130,7 @@ impl Pass<'_> {
     /// Does steps until there are none left, or one fails.
     fn run(&self, tell: &mut dyn FnMut(Result<Step>)) {
         let mut pages: Vec<PageBuf> = Vec::new();
-        pages.resize_with(STEP.min(self.count) as usize, PageBuf::zeroed);
+        pages.resize_with(self.step.min(self.count) as usize, PageBuf::zeroed);
         let mut out = Vec::new();
         loop {
             let step = self.next.fetch_add(1, Ordering::Relaxed);
@@ -135,8 +147,8 @@ impl Pass<'_> {
 
     /// The first page of the file is there: the first step leaves it out.
     fn step(&self, step: u64, pages: &mut [PageBuf], out: &mut Vec<u8>) -> Result<Step> {
-        let first = (step * STEP).max(1);
-        let end = ((step + 1) * STEP).min(self.count);
+        let first = (step * self.step).max(1);
+        let end = ((step + 1) * self.step).min(self.count);
         let pages = pages.get_mut(..end.saturating_sub(first) as usize).unwrap_or_default();
         pages.iter_mut().for_each(|page| page.as_bytes_mut().fill(0));
         let (made, damaged) = (self.make)(PageId::of_file(self.number, first), pages)?;
@@ -208,7 +220,7 @@ mod tests {
             };
             let error = write_all(&file, 0, 100 * STEP, threads, &make, &mut |_| {}).expect_err("it cannot be made");
             assert!(error.kind() == ErrorKind::Corrupt && error.message().contains("cannot be made"), "{error}");
-            assert!(begun.load(Ordering::SeqCst) <= 2 + 2 * threads as u64, "it went on");
+            assert!(begun.load(Ordering::SeqCst) <= 2 * STEP / step_of(threads) + 2 * threads as u64, "it went on");
         }
         Ok(())
     }

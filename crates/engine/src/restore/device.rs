@@ -263,15 +263,17 @@ impl Database {
     /// Those of making it: to be tried again. Meanwhile what is in memory is served.
     pub fn replace_dead_devices(&self) -> Result<()> {
         let inner = self.inner();
-        if let Some((file, why)) = inner.pool.restoring().and_then(|restoring| restoring.take_failed_write()) {
-            inner.pool.fail_device(file, &why);
-        }
-        if inner.pool.dead_devices().is_empty() && inner.pool.failing_devices().is_empty() {
+        let has_failed_write = inner.pool.restoring().is_some_and(|restoring| restoring.has_failed_write());
+        if !has_failed_write && inner.pool.dead_devices().is_empty() && inner.pool.failing_devices().is_empty() {
             return Ok(());
         }
         // The spare folder is one thread's at a time. Who comes second waits, and finds what the first has made: it would take
         // the first one's lock for a folder in use, and leave a failing device as it is.
         let _replacing = inner.replacing.lock();
+        // Only now: that of a restoring which the first one has superseded says nothing of the device that took the other's place.
+        if let Some((file, why)) = inner.pool.restoring().and_then(|restoring| restoring.take_failed_write()) {
+            inner.pool.fail_device(file, &why);
+        }
         self.look_at_failing_devices();
         // The data first: what replaces the version store is noted beside it, and may find that it is dead as well.
         let mut dead = inner.pool.dead_devices();

@@ -702,7 +702,7 @@ fn from_a_backup_and_the_rest_of_the_archive() -> Result<()> {
         let backup_store: Arc<dyn Store> =
             Arc::new(FolderStore::open(vfs(&history), Path::new(backups)).map_err(Error::from)?);
         let database = view(&history.sim)?.manifest().database;
-        let backup = resurgam_archive::Backup::newest(&backup_store, database, Lsn(u64::MAX))?;
+        let backup = resurgam_archive::Backup::newest(&backup_store, database, Lsn::NONE, Lsn(u64::MAX))?;
         let backup = backup.ok_or_else(|| Error::internal("no backup"))?;
         let archive = Archive::open(store(&history.sim)?, database, 99)?;
         assert!(archive.give_up_before(backup.summary().begin)? > Lsn(1 << 20), "seed {seed}: nothing was given up");

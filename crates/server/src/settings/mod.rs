@@ -205,7 +205,7 @@ settings! {
     backup_bytes_per_second: Bytes, "backup-bytes-per-second", "RESURGAM_BACKUP_BYTES_PER_SECOND", "0";
     /// How far back points in time are promised (7d, 12h): what no point of this time, no clone and no restore needs of the archive and the backups is given up. 0: everything is kept.
     recovery_window: Duration, "recovery-window", "RESURGAM_RECOVERY_WINDOW", "0";
-    /// Most log records of a page that make it from the archive: with an archive the page's image is logged before there are more; 0: never.
+    /// Most log records of a page that make it from the archive: with an archive the page's image is logged before there are more; 1 to 15 count as 16; 0: never.
     archive_records_per_page_max: u32, "archive-records-per-page-max", "RESURGAM_ARCHIVE_RECORDS_PER_PAGE_MAX", "256";
     /// Most of all processors' time that merging the archive's runs takes while others want them, in percent, unless too many runs wait; at 100 it does not step back.
     archive_cpu_percent: u32, "archive-cpu-percent", "RESURGAM_ARCHIVE_CPU_PERCENT", "1";
