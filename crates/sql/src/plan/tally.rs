@@ -244,7 +244,7 @@ impl Tallies {
         let lifted = lexer::lift(text).map(|lifted| lifted.text);
         let shown = match lifted {
             Some(lifted) => lifted,
-            None => without_constants(text).into(),
+            None => without_constants(text),
         };
         let text = shown.trim();
         let mut end = text.len().min(TEXT_MAX);
