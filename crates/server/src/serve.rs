@@ -153,7 +153,6 @@ pub(crate) fn place(url: &str) -> Option<String> {
     }
 }
 
-/// How long a device of pages may take for a call. Where nothing could take its place, calls are made directly, and waited for.
 /// Fewer records than these make an image of every change, or nearly so.
 const RECORDS_PER_PAGE_LEAST: u32 = 16;
 
@@ -165,6 +164,7 @@ fn records_per_page_max(asked: u32) -> u64 {
     }
 }
 
+/// How long a device of pages may take for a call. Where nothing could take its place, calls are made directly, and waited for.
 fn device_timeout(settings: &Settings) -> Duration {
     let replaceable = !settings.archive.is_empty() && !settings.spare_data.as_os_str().is_empty();
     if replaceable { settings.device_timeout } else { Duration::ZERO }
