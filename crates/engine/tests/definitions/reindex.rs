@@ -96,7 +96,7 @@ fn beside_other_work() -> Result<()> {
 #[test]
 fn the_old_or_the_new_after_a_crash() -> Result<()> {
     let (mut old, mut new) = (0, 0);
-    for at in (0..).step_by(5) {
+    for at in (0..).step_by(2) {
         let vfs = SimVfs::new(at);
         let db = filled(&vfs, 800)?;
         while db.write_back()? > 0 {}

@@ -341,10 +341,12 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
 
 /// Field of a list's elements of that type.
 pub fn element_field(elem: u32) -> Option<Field> {
-    // Its Arrow type and nothing else: Arrow's operations forget what the field of a list's elements says, and what mixes arrays kept
-    // alike (of texts) is of one type. The array's own type says what its elements are.
-    let field = field_of_oid("item", elem, -1)?;
-    Some(Field::new("item", field.data_type().clone(), true))
+    // One form with those of texts, so that what mixes both is of one type; the array's own type says which it is.
+    let elem = match elem {
+        oid::VARCHAR | oid::BPCHAR | oid::BIT | oid::VARBIT | oid::NAME | oid::CHAR => oid::TEXT,
+        elem => elem,
+    };
+    field_of_oid("item", elem, -1)
 }
 
 /// Precision and scale of a `numeric` modifier that a `Decimal128` can hold; `None` for those of values whose digits
