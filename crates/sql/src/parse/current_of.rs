@@ -125,7 +125,6 @@ mod tests {
             "SELECT * FROM t WHERE CURRENT OF c",
             "UPDATE t SET a = (SELECT 1 WHERE CURRENT OF c)",
             "DELETE FROM t WHERE CURRENT OF c AND a = 1",
-            "DELETE FROM t WHERE CURRENT OF",
         ] {
             let error = parse_known(bad).expect_err(bad);
             assert_eq!(error.sqlstate.as_str(), "42601", "{bad}");

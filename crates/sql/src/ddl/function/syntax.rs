@@ -525,8 +525,6 @@ mod tests {
     #[test]
     fn what_is_wrong_is_refused() {
         for (text, code) in [
-            ("create function f(out a int) language sql as 'x'", "0A000"),
-            ("create function f(variadic a int[]) returns int language sql as 'x'", "0A000"),
             ("create function f() returns int language sql security definer as 'x'", "0A000"),
             ("create function f() returns int language sql volatile stable as 'x'", "42601"),
             ("create function f() returns int language sql as 'x' as 'y'", "42601"),
