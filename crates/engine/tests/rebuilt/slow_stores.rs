@@ -7,25 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use resurgam_engine::*;
-use resurgam_vfs::{SimVfs, Vfs};
-use resurgam_xstore::{FaultyStore, FolderStore, Store, StoreCall};
+use resurgam_vfs::Vfs;
+use resurgam_xstore::{FaultyStore, StoreCall};
 
 use crate::restore::support::*;
 
-const BACKUPS: &str = "/disk3/backups";
-const NEVER: fn() -> bool = || false;
 /// However slow the machine is: what takes longer hangs.
 const HANGS: Duration = Duration::from_secs(120);
-
-fn store(sim: &SimVfs, place: &str) -> Result<Arc<FaultyStore>> {
-    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
-    let folder = FolderStore::open(vfs, Path::new(place)).map_err(Error::from)?;
-    Ok(Arc::new(FaultyStore::new(Arc::new(folder))))
-}
-
-fn handle(store: &Arc<FaultyStore>) -> Option<StoreHandle> {
-    Some(StoreHandle(Arc::clone(store) as Arc<dyn Store>))
-}
 
 /// A test that fails does not leave others waiting for what it holds.
 struct LetGo<'a>(&'a FaultyStore);

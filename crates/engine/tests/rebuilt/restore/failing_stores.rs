@@ -5,25 +5,13 @@ use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
-use resurgam_xstore::{FaultyStore, FolderStore, Misdeed, Store, StoreCall, StoreErrorKind};
+use resurgam_xstore::{Misdeed, StoreCall, StoreErrorKind};
 
 use super::support::*;
 
-const BACKUPS: &str = "/disk3/backups";
-const NEVER: fn() -> bool = || false;
 /// Reads that fail are every so-manieth; of lists, which are few, each.
 const STEP: u64 = 4;
 const UNAVAILABLE: Misdeed = Misdeed::Fail(StoreErrorKind::Unavailable);
-
-fn store(sim: &SimVfs, place: &str) -> Result<Arc<FaultyStore>> {
-    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
-    let folder = FolderStore::open(vfs, Path::new(place)).map_err(Error::from)?;
-    Ok(Arc::new(FaultyStore::new(Arc::new(folder))))
-}
-
-fn handle(store: &Arc<FaultyStore>) -> Option<StoreHandle> {
-    Some(StoreHandle(Arc::clone(store) as Arc<dyn Store>))
-}
 
 fn with_backups(kind: Kind) -> Options {
     Options { backups: Some(BACKUPS.into()), backup_part_bytes: 60_000, ..options(kind) }

@@ -5,14 +5,29 @@ use std::sync::Arc;
 
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
+use resurgam_xstore::{FaultyStore, FolderStore, Store};
 
 pub const PAGE: usize = limits::PAGE_SIZE;
 pub const DIR: &str = "/db/main";
 pub const LOG: &str = "/disk2/log";
 pub const ARCHIVE: &str = "/disk3/archive";
+pub const BACKUPS: &str = "/disk3/backups";
 pub const VERSIONS: &str = "/disk4/versions";
 pub const SPARE: &str = "/disk5/spare";
 pub const ROWS: i64 = 4000;
+/// Nobody cancels it.
+pub const NEVER: fn() -> bool = || false;
+
+/// What fails or waits as it is told, over the folder that has that place.
+pub fn store(sim: &SimVfs, place: &str) -> Result<Arc<FaultyStore>> {
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let folder = FolderStore::open(vfs, Path::new(place)).map_err(Error::from)?;
+    Ok(Arc::new(FaultyStore::new(Arc::new(folder))))
+}
+
+pub fn handle(store: &Arc<FaultyStore>) -> Option<StoreHandle> {
+    Some(StoreHandle(Arc::clone(store) as Arc<dyn Store>))
+}
 
 /// How it is opened.
 #[derive(Clone, Copy, Debug, Default)]
