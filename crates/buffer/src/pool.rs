@@ -40,7 +40,7 @@ use crate::source::{
 };
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
-use crate::writeback::WriteGoal;
+use crate::writeback::{DirtyPage, Looking, WriteGoal};
 
 const SHARDS: usize = 64;
 /// Dirty victims that the clock passes before it asks for a batch to be cleaned.
@@ -121,8 +121,8 @@ pub struct BufferPool {
     poisoned: AtomicBool,
     pub(crate) config: PoolConfig,
     pub(crate) writer_wake: (Mutex<bool>, Condvar),
-    /// Checkpoints that look at the dirty pages just now: none is dropped meanwhile. Taken before a shard.
-    pub(crate) looking_at_dirty_pages: Mutex<u32>,
+    /// Who looks at the dirty pages just now, and what is dropped meanwhile. Taken before a shard.
+    pub(crate) looking_at_dirty_pages: Mutex<Looking>,
     /// What was last found to be the oldest `rec_lsn`: 0 = never asked, `u64::MAX` = none.
     oldest_seen: AtomicU64,
 }
@@ -165,7 +165,7 @@ impl BufferPool {
             poisoned: AtomicBool::new(false),
             config,
             writer_wake: (Mutex::new(false), Condvar::new()),
-            looking_at_dirty_pages: Mutex::new(0),
+            looking_at_dirty_pages: Mutex::default(),
             oldest_seen: AtomicU64::new(0),
         })
     }
@@ -466,7 +466,7 @@ impl BufferPool {
             let Some((pin, mut latch)) = self.install(page).map_err(NotHad::Room)? else { continue };
             bump(&self.counters.misses, 1);
             // Not over a replacement of the page's file: it ends before, or begins behind it.
-            let (loading, loaded) = self.load(page, &mut latch);
+            let (loading, loaded) = self.load(page, access, &mut latch);
             match loaded {
                 Ok(loaded) => {
                     if loaded.needs_log_from.is_some() {
@@ -514,8 +514,8 @@ impl BufferPool {
         }
     }
 
-    /// Loads the page, when its segment is there. The guard is held until the frame is complete.
-    fn load(&self, page: PageId, buf: &mut PageBuf) -> (RwLockReadGuard<'_, ()>, Result<Loaded>) {
+    /// Loads the page, when its segment is there, or alone before that. The guard is held until the frame is complete.
+    fn load(&self, page: PageId, access: Access, buf: &mut PageBuf) -> (RwLockReadGuard<'_, ()>, Result<Loaded>) {
         let mut failed_since = None;
         loop {
             let replaced = self.replacements();
@@ -523,6 +523,17 @@ impl BufferPool {
             match self.sources.restoring().filter(|restoring| !restoring.is_there(page)) {
                 Some(restoring) => {
                     drop(loading);
+                    // Who reads one of many has use for its neighbours.
+                    if restoring.make_alone(page, access == Access::Scan, buf) {
+                        let loading = self.devices.loads.read();
+                        // Another restore makes it as of another LSN, and what it lacks was noted anew.
+                        let is_current = |now: Arc<Restoring>| Arc::ptr_eq(&now, &restoring);
+                        if self.sources.restoring().is_some_and(is_current)
+                            && let Some(loaded) = self.sources.load_made(page, buf)
+                        {
+                            return (loading, Ok(loaded));
+                        }
+                    }
                     if let Err(error) = restoring.restore(Segment::of(page), &self.sources, true) {
                         return (self.devices.loads.read(), Err(error));
                     }
@@ -780,13 +791,10 @@ impl BufferPool {
     }
 
     /// Takes a dirty page whose segment is not restored out of memory, as of `last_lsn`: what it lacks in the file is
-    /// remembered instead, as after a crash. Its log must be durable. False: it is in use, or was changed, or a
-    /// checkpoint is looking at the dirty pages just now, which could miss it in both places.
+    /// remembered instead, as after a crash. Its log must be durable. Who is looking at the dirty pages just now is told, and could miss
+    /// it in both places otherwise. False: it is in use, or was changed.
     pub(crate) fn elide(&self, page: PageId, last_lsn: Lsn) -> bool {
-        let looking = self.looking_at_dirty_pages.lock();
-        if *looking > 0 {
-            return false;
-        }
+        let mut looking = self.looking_at_dirty_pages.lock();
         let mut shard = self.shard(page).write();
         let Some(index) = shard.get(&page).copied() else { return false };
         let frame = self.frame(index);
@@ -798,6 +806,9 @@ impl BufferPool {
             return false;
         };
         self.sources.pending.note(page, rec_lsn, last_lsn);
+        if looking.looks > 0 {
+            looking.elided.push(DirtyPage { page, rec_lsn, last_lsn, aside: false });
+        }
         shard.remove(&page);
         frame.valid.store(false, Ordering::Relaxed);
         frame.usage.store(0, Ordering::Relaxed);

@@ -21,7 +21,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
 
@@ -62,6 +62,15 @@ pub struct DirtyPage {
     pub aside: bool,
 }
 
+/// Checkpoints and others that are looking at the dirty pages just now.
+#[derive(Default)]
+pub(crate) struct Looking {
+    pub looks: u32,
+    /// Pages that went from their frames among those that await redo meanwhile: a look at these first and at the frames later could miss
+    /// them in both places.
+    pub elided: Vec<DirtyPage>,
+}
+
 impl BufferPool {
     /// Writes one batch. Returns the pages written; 0 = nothing to do for this goal (or
     /// all candidates were latched).
@@ -76,7 +85,7 @@ impl BufferPool {
         }
         let restoring = self.sources.restoring();
         // What keeps the log long is brought to its place; anything else may wait for its segment out of memory.
-        let keep = matches!(goal, WriteGoal::OlderThan(_)) || *self.looking_at_dirty_pages.lock() > 0;
+        let keep = matches!(goal, WriteGoal::OlderThan(_));
         let mut not_now = None;
         if let Some(restoring) = restoring.as_ref().filter(|_| keep) {
             not_now = self.restore_before_writing(restoring, goal).err();
@@ -371,11 +380,38 @@ impl BufferPool {
     /// every page that may lack, in the data file, a record before that one. Pages
     /// being changed are waited for, so that their last record is the real one.
     pub fn dirty_pages(&self) -> Vec<DirtyPage> {
-        // Meanwhile none goes back among those that await redo.
-        *self.looking_at_dirty_pages.lock() += 1;
-        let pages = self.look_at_dirty_pages();
-        *self.looking_at_dirty_pages.lock() -= 1;
+        let (mut pages, elided) = self.noting_elisions(|| self.look_at_dirty_pages());
+        if !elided.is_empty() {
+            // Perhaps it was in its frame when that was looked at.
+            let mut at: HashMap<PageId, usize> = pages.iter().enumerate().map(|(i, of)| (of.page, i)).collect();
+            for one in elided {
+                match at.get(&one.page) {
+                    Some(i) => {
+                        let known = &mut pages[*i];
+                        known.rec_lsn = known.rec_lsn.min(one.rec_lsn);
+                        known.last_lsn = known.last_lsn.max(one.last_lsn);
+                    }
+                    None => {
+                        at.insert(one.page, pages.len());
+                        pages.push(one);
+                    }
+                }
+            }
+        }
         pages
+    }
+
+    /// What `look` finds, and the pages that went from their frames among those that await redo meanwhile.
+    pub(crate) fn noting_elisions<T>(&self, look: impl FnOnce() -> T) -> (T, Vec<DirtyPage>) {
+        self.looking_at_dirty_pages.lock().looks += 1;
+        let found = look();
+        let mut looking = self.looking_at_dirty_pages.lock();
+        looking.looks -= 1;
+        let elided = match looking.looks {
+            0 => std::mem::take(&mut looking.elided),
+            _ => looking.elided.clone(),
+        };
+        (found, elided)
     }
 
     fn look_at_dirty_pages(&self) -> Vec<DirtyPage> {
@@ -510,5 +546,49 @@ impl BufferPool {
             self.sources.pending.done(page);
         }
         Ok(self.sources.pending.len() - self.sources.pending.stuck())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use resurgam_log::{Log, LogConfig};
+    use resurgam_vfs::{SimVfs, Vfs};
+
+    use super::*;
+    use crate::PoolConfig;
+
+    /// Who looks at what awaits redo first and at the frames later is told of a page that goes from these among those meanwhile.
+    #[test]
+    fn a_page_that_is_elided_under_a_look_is_not_missed() -> Result<()> {
+        let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+        vfs.make_folder(Path::new("/db"))?;
+        let log = Log::create(Arc::clone(&vfs), Path::new("/db/log"), LogConfig::default(), 1)?;
+        let config = PoolConfig { bytes: 1 << 20, batch_pages: 16 };
+        let pool = BufferPool::open(&vfs, Path::new("/db/data"), Path::new("/db/dw"), log, config)?;
+        let dirty = |number: u64, rec_lsn: u64| -> Result<PageId> {
+            let page = PageId(number);
+            let guard = pool.write_new(page)?;
+            guard.pin.0.dirty_from(Lsn(rec_lsn));
+            Ok(page)
+        };
+        let (one, other) = (dirty(5, 60)?, dirty(6, 70)?);
+        let as_of = Lsn::NONE;
+        let (oldest, elided) = pool.noting_elisions(|| {
+            assert!(pool.sources.pending.snapshot().is_empty());
+            assert!(pool.elide(one, as_of));
+            pool.find_oldest_in_frames()
+        });
+        assert_eq!(oldest, Some(Lsn(70)), "it is in no frame any more");
+        assert_eq!(elided, [DirtyPage { page: one, rec_lsn: Lsn(60), last_lsn: as_of, aside: false }]);
+        // Nobody looks now: nothing is kept.
+        assert!(pool.elide(other, as_of));
+        assert!(pool.noting_elisions(|| ()).1.is_empty());
+        let mut seen: Vec<_> = pool.dirty_pages().into_iter().map(|page| (page.page, page.rec_lsn)).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [(one, Lsn(60)), (other, Lsn(70))]);
+        Ok(())
     }
 }

@@ -98,9 +98,12 @@ impl BufferPool {
         // In this order: a record that is in the log by now has its page marked before it was appended; and a page that
         // is redone meanwhile is in a frame before it stops awaiting redo.
         let end = self.log.end_lsn();
-        let pending = self.sources.pending.snapshot();
-        let pending = pending.iter().filter(|(_, entry)| !entry.aside).map(|(_, entry)| entry.rec_lsn).min();
-        self.find_oldest_in_frames().into_iter().chain(pending).fold(end, Lsn::min)
+        let (oldest, elided) = self.noting_elisions(|| {
+            let pending = self.sources.pending.snapshot();
+            let pending = pending.iter().filter(|(_, entry)| !entry.aside).map(|(_, entry)| entry.rec_lsn).min();
+            self.find_oldest_in_frames().into_iter().chain(pending).min()
+        });
+        oldest.into_iter().chain(elided.iter().map(|page| page.rec_lsn)).fold(end, Lsn::min)
     }
 
     /// Copies the pages from `first` on, all of one file, as they are in it; behind its end they are all zero. Those that

@@ -48,6 +48,8 @@ pub struct RestoreStatus {
     pub restored: u64,
     pub on_demand: u64,
     pub in_background: u64,
+    /// Pages that were made without their neighbours since the open, because they were asked for.
+    pub single_pages: u64,
     /// Pages that could not be made since the open: who reads one is told why.
     pub damaged_pages: u64,
     /// Bytes written since the open, in a second, and how long the rest takes at that rate.
@@ -221,6 +223,7 @@ impl Restore {
             restored: progress.restored,
             on_demand: progress.on_demand,
             in_background: progress.in_background,
+            single_pages: progress.single_pages,
             damaged_pages: progress.damaged,
             bytes: progress.bytes,
             bytes_per_second: progress.bytes as f64 / seconds,
@@ -289,7 +292,7 @@ impl Database {
         self.redo_for_space(restore)?;
         let segments = {
             let mut step = restore.step.lock();
-            let on_demand = restore.restoring.progress().on_demand;
+            let on_demand = restore.restoring.progress().asked_for();
             if step.2 != on_demand {
                 // Somebody waits for pages: they come first.
                 (step.1, step.2) = (1, on_demand);
@@ -344,7 +347,7 @@ impl Database {
             }
         }
         // These segments nobody else has asked for.
-        restore.step.lock().2 = restore.restoring.progress().on_demand;
+        restore.step.lock().2 = restore.restoring.progress().asked_for();
         Ok(())
     }
 

@@ -173,7 +173,8 @@ fn what_runs_beside_a_backup() -> Result<()> {
                         round += 1;
                         let ids = (me..1500).step_by(3).skip(round as usize % 7).step_by(5);
                         update(db, "t", ids, round, round % 4 != 0).unwrap();
-                        insert(db, "t", 10_000 * (me + 1) + round * 20..10_000 * (me + 1) + round * 20 + 20).unwrap();
+                        let first = 1_000_000 * (me + 1) + round * 20;
+                        insert(db, "t", first..first + 20).unwrap();
                         commits.fetch_add(1, Ordering::Relaxed);
                     }
                 });
