@@ -292,7 +292,7 @@ impl Database {
         self.redo_for_space(restore)?;
         let segments = {
             let mut step = restore.step.lock();
-            let on_demand = restore.restoring.progress().asked_for();
+            let on_demand = restore.restoring.progress().on_demand;
             if step.2 != on_demand {
                 // Somebody waits for pages: they come first.
                 (step.1, step.2) = (1, on_demand);
@@ -347,7 +347,7 @@ impl Database {
             }
         }
         // These segments nobody else has asked for.
-        restore.step.lock().2 = restore.restoring.progress().asked_for();
+        restore.step.lock().2 = restore.restoring.progress().on_demand;
         Ok(())
     }
 
