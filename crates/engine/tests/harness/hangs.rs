@@ -9,14 +9,15 @@
 //!
 //! All of it is drawn from a generator of its own.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_vfs::{FaultPlan, Silent};
 use resurgam_xstore::{FaultyStore, LateCall, Misdeed, StoreCall};
 
 use super::rng::Rng;
-use super::schedule::Met;
-use super::troubles::{Besides, SPARE};
+use super::schedule::{DIR, Met};
+use super::troubles::{Besides, DATA_DEVICE, SPARE};
 
 /// See the module.
 pub struct Hangs {
@@ -60,11 +61,14 @@ impl Hangs {
         let device = *self.rng.pick(devices)?;
         let from = self.rng.range(1, 160);
         let back = self.rng.one_in(3) && !self.in_use;
+        // Mostly it is the double-write area that meets it first. Where it is the data file, pages are written late.
+        let at_pages = (self.rng.one_in(2) || self.in_use) && device == DATA_DEVICE;
         let silent = Silent {
             from,
             until: if back { from + self.rng.range(2, 200) } else { u64::MAX },
-            below: device.into(),
-            late: self.rng.range(1, 150),
+            below: if at_pages { Path::new(DIR).join("data") } else { device.into() },
+            // The mistake is made at the end of the life, where nothing is written over it.
+            late: if self.in_use { u64::MAX } else { self.rng.range(1, 150) },
             seed: self.rng.next(),
             lands_in: self.in_use.then(|| SPARE.into()),
         };

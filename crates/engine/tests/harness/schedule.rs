@@ -522,6 +522,13 @@ impl World {
                 self.met.device_errors += 1;
                 self.db.replace_dead_devices().or_else(|error| self.judge_any(error, REPLACING))
             }
+            // The one read that fails was of what says whose the log is; the next try is to succeed.
+            (ErrorKind::NotInPrerequisiteState, Fault::Read)
+                if what == REPLACING && error.message().contains("its folder cannot be read") =>
+            {
+                self.met.device_errors += 1;
+                Ok(())
+            }
             (ErrorKind::DiskFull, Fault::DiskFull) => {
                 self.met.disk_full += 1;
                 Ok(())
@@ -1269,6 +1276,9 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         }
         if world.troubles.is_restored_at_once() && !world.dead {
             let _ = world.db.finish_restore().and_then(|()| world.db.write_back());
+            if world.troubles.ends_as_checkpointed() {
+                let _ = world.db.checkpoint();
+            }
         }
         world.met.lies_noticed += world.db.stats().pool.lost_writes;
         world.met.waits += world.waits;

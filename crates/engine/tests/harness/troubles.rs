@@ -18,7 +18,7 @@ use super::schedule::{ARCHIVE, BACKUPS, DIR, LOG_DIR, Met, Plan, VERSION_FILES};
 /// Where the data goes if its own device dies, in some schedules.
 pub const SPARE: &str = "/disk9/spare";
 /// What the data is on.
-const DATA_DEVICE: &str = "/db";
+pub const DATA_DEVICE: &str = "/db";
 
 /// Which of it schedules have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl Troubles {
         if spare {
             options.spare_data = Some(SPARE.into());
             // The device of a version store may hang as well, where there is room for another file.
-            if !hangs.devices || plan.small_disk.is_some() {
+            if !hangs.devices || plan.small_disk.is_some() || besides == Besides::LateInUse {
                 options.version_store_path = None;
             }
         }
@@ -307,6 +307,11 @@ impl Troubles {
     /// Whether what is on a spare device has to be whole at the end of each life.
     pub fn is_restored_at_once(&self) -> bool {
         matches!(self.besides, Besides::StaleDevice | Besides::LateInUse)
+    }
+
+    /// Whether a checkpoint is to follow that, and redo mends nothing.
+    pub fn ends_as_checkpointed(&self) -> bool {
+        self.besides == Besides::LateInUse
     }
 
     /// Whether anything of archive or backups may be out of reach now.
