@@ -120,13 +120,15 @@ struct Inner {
     detail: Option<String>,
     hint: Option<String>,
     of_device: bool,
+    unanswered: bool,
 }
 
 impl Error {
     /// An error of `kind` with a message for a person.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), detail: None, hint: None, of_device: false }))
+        let (message, detail, hint) = (message.into(), None, None);
+        Self(Box::new(Inner { kind, message, detail, hint, of_device: false, unanswered: false }))
     }
     /// Corrupt bytes: `what` must say where (file, page, offset) and what is wrong.
     #[cold]
@@ -147,6 +149,7 @@ impl Error {
         };
         let mut error = Self::new(kind, format!("could not {action} \"{path}\": {source}"));
         error.0.of_device = source.raw_os_error().is_some_and(|code| DEVICE_CODES.contains(&code));
+        error.0.unanswered = source.kind() == std::io::ErrorKind::TimedOut;
         error
     }
     /// The same, said of a device that does not work: for those that are simulated.
@@ -158,6 +161,10 @@ impl Error {
     /// this one in other words does not say so any more.
     pub fn is_of_device(&self) -> bool {
         self.0.of_device
+    }
+    /// Whether the system has given up waiting for the device: what it was asked for may still be done, whenever that answers again.
+    pub fn is_unanswered(&self) -> bool {
+        self.0.unanswered
     }
     /// Adds a DETAIL line.
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
@@ -219,5 +226,6 @@ mod tests {
         assert!(OTHERS.iter().all(|code| !of(*code).is_of_device()));
         assert!(!Error::new(ErrorKind::Io, of(5).message()).is_of_device());
         assert!(Error::new(ErrorKind::Io, "simulated").of_device().is_of_device());
+        assert!(of(110).is_unanswered() && !of(5).is_unanswered() && !Error::new(ErrorKind::Io, "").is_unanswered());
     }
 }

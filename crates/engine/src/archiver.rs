@@ -533,6 +533,13 @@ impl Database {
         (status.archived.is_some() && archiver.reaches_back(&inner.log, inner.backups.as_deref())).then_some(status.lag)
     }
 
+    /// That age, and when it was so: in microseconds since 2000-01-01 UTC, by the clock that commits are stamped with.
+    pub fn newest_point(&self) -> Option<(Duration, i64)> {
+        let age = self.recoverable_point_age()?;
+        let before = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+        Some((age, self.inner().vfs.wall_clock_us().saturating_sub(before)))
+    }
+
     /// Archives everything that is durable now: for databases without background threads. Without an archive
     /// nothing happens.
     ///

@@ -86,6 +86,7 @@ fn header(page: &PageBuf, out: &mut impl Write) -> fmt::Result {
     if page.written_by_epoch() != 0 {
         writeln!(out, "  written under log epoch {}", page.written_by_epoch())?;
     }
+    writeln!(out, "  records since anew {}", page.records_since_anew())?;
     let (stored, computed) = (page.stored_checksum(), page.computed_checksum());
     if stored == computed {
         writeln!(out, "  checksum {stored:#010x} ok")

@@ -47,6 +47,11 @@ async fn a_backup_by_a_statement() {
     let found = rows(&mut session, view).await.swap_remove(0);
     let found: Vec<&str> = found.iter().map(|value| value.as_deref().unwrap_or("null")).collect();
     assert_eq!(found, [&*name, "complete", "t", "t", "t", "0", "f", "1", "null", "t"]);
+    // What the archive gives is as old as what it lacks; it had every page from the first on.
+    let point = "SELECT newest_point_age_seconds >= 0, newest_point_at <= now() + interval '1 second', \
+                 abs(newest_point_age_seconds - lag_seconds) < 60, newest_point_at > now() - interval '1 hour' FROM resurgam_archive";
+    let found = rows(&mut session, point).await.swap_remove(0);
+    assert_eq!(found, vec![Some("t".to_owned()); 4]);
     // In a transaction, in any expression, and by name; once for a statement with many rows.
     rows(&mut session, "BEGIN; INSERT INTO t VALUES (0, 'uncommitted')").await;
     let second = one(&mut session, "SELECT 'made ' || resurgam_backup(from_archive => true)").await;

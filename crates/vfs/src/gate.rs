@@ -12,6 +12,9 @@
 //! 3. What is given up has something to take its place ([`Gate::may_give_up`]); otherwise it is waited for, as ever, and
 //!    [`Gate::waiting`] says for how long.
 //!
+//! A system that loses patience itself (ETIMEDOUT: of a disk that answers no command any more, of a network's file system that is mounted
+//! softly) has taken nothing back, either. So a call that changes something and ends like that gives the device up as well.
+//!
 //! # What it costs
 //! Reads that the system can answer from its cache are made by the caller ([`File::read_now`]): they do not wait for the device. All
 //! others cost two changes of threads, some ten microseconds, where the device takes more; writes go in as few calls as there are
@@ -174,6 +177,15 @@ impl Gate {
         }
     }
 
+    /// As [`Gate::call`], where the call changes something: see the module for one that the system gives up.
+    fn change<R: Send + 'static>(&self, what: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
+        let outcome = self.call(what);
+        if outcome.as_ref().is_err_and(Error::is_unanswered) {
+            self.give_up();
+        }
+        outcome
+    }
+
     fn give(&self, job: Job) -> Result<()> {
         let mut queue = self.shared.queue.lock();
         if queue.idle <= queue.jobs.len() && queue.threads < THREADS_MAX {
@@ -282,7 +294,7 @@ impl File for GatedFile {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         let (file, bytes) = (self.inner()?, buf.to_vec());
-        self.gate.call(move || file.write_at(&bytes, offset))
+        self.gate.change(move || file.write_at(&bytes, offset))
     }
 
     fn write_parts(&self, bytes: &[u8], parts: &[(u64, Range<usize>)]) -> Result<()> {
@@ -294,7 +306,7 @@ impl File for GatedFile {
             own.extend_from_slice(&bytes[range.clone()]);
             of_own.push((*offset, from..own.len()));
         }
-        self.gate.call(move || file.write_parts(&own, &of_own))
+        self.gate.change(move || file.write_parts(&own, &of_own))
     }
 
     fn start_writing(&self, offset: u64, len: u64) {
@@ -309,12 +321,12 @@ impl File for GatedFile {
 
     fn sync(&self) -> Result<()> {
         let file = self.inner()?;
-        self.gate.call(move || file.sync())
+        self.gate.change(move || file.sync())
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
         let file = self.inner()?;
-        self.gate.call(move || file.set_len(len))
+        self.gate.change(move || file.set_len(len))
     }
 
     fn len(&self) -> Result<u64> {
@@ -324,7 +336,7 @@ impl File for GatedFile {
 
     fn preallocate(&self, len: u64) -> Result<()> {
         let file = self.inner()?;
-        self.gate.call(move || file.preallocate(len))
+        self.gate.change(move || file.preallocate(len))
     }
 
     fn path(&self) -> &Path {
@@ -347,6 +359,16 @@ impl GatedVfs {
         let (vfs, path) = (Arc::clone(&self.vfs), path.to_path_buf());
         self.gate.call(move || what(&*vfs, &path))
     }
+
+    /// As [`GatedVfs::call`], for those that change something.
+    fn change<R: Send + 'static>(
+        &self,
+        path: &Path,
+        what: impl FnOnce(&dyn Vfs, &Path) -> Result<R> + Send + 'static,
+    ) -> Result<R> {
+        let (vfs, path) = (Arc::clone(&self.vfs), path.to_path_buf());
+        self.gate.change(move || what(&*vfs, &path))
+    }
 }
 
 impl Vfs for GatedVfs {
@@ -358,21 +380,21 @@ impl Vfs for GatedVfs {
         self.call(path, |vfs, path| vfs.exists(path))
     }
     fn remove(&self, path: &Path) -> Result<()> {
-        self.call(path, |vfs, path| vfs.remove(path))
+        self.change(path, |vfs, path| vfs.remove(path))
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         let to = to.to_path_buf();
-        self.call(from, move |vfs, from| vfs.rename(from, &to))
+        self.change(from, move |vfs, from| vfs.rename(from, &to))
     }
     fn rename_new(&self, from: &Path, to: &Path) -> Result<bool> {
         let to = to.to_path_buf();
-        self.call(from, move |vfs, from| vfs.rename_new(from, &to))
+        self.change(from, move |vfs, from| vfs.rename_new(from, &to))
     }
     fn make_folder(&self, dir: &Path) -> Result<()> {
-        self.call(dir, |vfs, dir| vfs.make_folder(dir))
+        self.change(dir, |vfs, dir| vfs.make_folder(dir))
     }
     fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.call(path, |vfs, path| vfs.create_dir_all(path))
+        self.change(path, |vfs, path| vfs.create_dir_all(path))
     }
     fn keep_private(&self, dir: &Path, fresh: bool) -> Result<()> {
         self.call(dir, move |vfs, dir| vfs.keep_private(dir, fresh))
@@ -381,7 +403,7 @@ impl Vfs for GatedVfs {
         self.call(dir, |vfs, dir| vfs.list(dir))
     }
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.call(dir, |vfs, dir| vfs.sync_dir(dir))
+        self.change(dir, |vfs, dir| vfs.sync_dir(dir))
     }
     fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
         self.call(dir, |vfs, dir| vfs.free_bytes(dir))

@@ -37,7 +37,7 @@ use resurgam_base::{Error, Result};
 pub use gate::Gate;
 pub use priority::{MachineTime, lower_priority, thread_time};
 pub use real::RealVfs;
-pub use sim::{Failing, FaultPlan, Lie, LyingWrite, SimConfig, SimVfs};
+pub use sim::{Failing, FaultPlan, Lie, LyingWrite, Silent, SimConfig, SimVfs};
 pub use small::{read_small, replace_by, replace_small};
 pub use stats::VfsStats;
 

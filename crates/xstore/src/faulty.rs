@@ -1,4 +1,4 @@
-//! For tests: a store in front of another one that is slow, fails, or does what it then reports as failed.
+//! For tests: a store in front of another one that is slow, fails, or does what it then reports as failed, at once or late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,8 +26,19 @@ pub enum Misdeed {
     Fail(StoreErrorKind),
     /// Does it, and reports that it is not known whether it did.
     ApplyAndFail,
+    /// A call that does not end until whoever made it gives it up: it is not known whether it did, and it does it late, when
+    /// [`FaultyStore::end_late`] says so, if ever. (Publishing and deleting; others, which do nothing, are unavailable.)
+    Late,
     /// Does nothing and reports that it did: no store that is one. For tests that must notice it.
     Forget,
+}
+
+/// What was asked for and is still to be done, by the store that was asked or by another one in the same place.
+#[derive(Clone)]
+pub enum LateCall {
+    /// The object's name and content.
+    Publish(String, Vec<u8>),
+    Delete(String),
 }
 
 /// See the module.
@@ -55,6 +66,7 @@ struct Plan {
     at: BTreeMap<(StoreCall, u64), Misdeed>,
     /// What goes wrong each time.
     always: BTreeMap<StoreCall, Misdeed>,
+    late: Vec<LateCall>,
 }
 
 impl FaultyStore {
@@ -99,7 +111,8 @@ impl FaultyStore {
     pub fn heal(&self) {
         let mut plan = self.state.plan.lock();
         let (calls, waiting) = (std::mem::take(&mut plan.calls), std::mem::take(&mut plan.waiting));
-        *plan = Plan { calls, waiting, ..Plan::default() };
+        let late = std::mem::take(&mut plan.late);
+        *plan = Plan { calls, waiting, late, ..Plan::default() };
         self.state.released.notify_all();
     }
 
@@ -113,6 +126,39 @@ impl FaultyStore {
         self.state.plan.lock().delays.insert(call, delay);
     }
 
+    /// Calls that are still to be done.
+    pub fn late(&self) -> usize {
+        self.state.plan.lock().late.len()
+    }
+
+    /// One of them is done now. (Where it cannot be, as where the name is taken, nobody is told.)
+    pub fn end_late(&self, which: usize) {
+        let call = {
+            let mut plan = self.state.plan.lock();
+            if which >= plan.late.len() {
+                return;
+            }
+            plan.late.swap_remove(which)
+        };
+        let _ = match call {
+            LateCall::Publish(name, bytes) => self.state.below.create(&name).and_then(|mut upload| {
+                upload.append(&bytes)?;
+                upload.publish()
+            }),
+            LateCall::Delete(name) => self.state.below.delete(&name),
+        };
+    }
+
+    /// Takes them all away: another store of the same place does them, or nobody.
+    pub fn take_late(&self) -> Vec<LateCall> {
+        std::mem::take(&mut self.state.plan.lock().late)
+    }
+
+    /// Adds such calls.
+    pub fn add_late(&self, calls: Vec<LateCall>) {
+        self.state.plan.lock().late.extend(calls);
+    }
+
     /// Calls of that kind so far.
     pub fn calls(&self, call: StoreCall) -> u64 {
         self.state.plan.lock().calls.get(&call).copied().unwrap_or(0)
@@ -122,6 +168,17 @@ impl FaultyStore {
 impl State {
     /// `forgotten`: what a call answers that is only said to have been done; none: it cannot be left out.
     fn call<T>(&self, call: StoreCall, forgotten: Option<T>, apply: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+        self.call_or_late(call, forgotten, || None, apply)
+    }
+
+    /// The same, of one that may be done late as `late` says.
+    fn call_or_late<T>(
+        &self,
+        call: StoreCall,
+        forgotten: Option<T>,
+        late: impl FnOnce() -> Option<LateCall>,
+        apply: impl FnOnce() -> StoreResult<T>,
+    ) -> StoreResult<T> {
         let (delay, misdeed) = {
             let mut plan = self.plan.lock();
             let count = plan.calls.entry(call).or_default();
@@ -143,6 +200,13 @@ impl State {
             None => apply(),
             Some(Misdeed::Forget) => forgotten.map_or_else(apply, Ok),
             Some(Misdeed::Fail(kind)) => Err(error(kind)),
+            Some(Misdeed::Late) => match late() {
+                Some(late) => {
+                    self.plan.lock().late.push(late);
+                    Err(error(StoreErrorKind::Uncertain))
+                }
+                None => Err(error(StoreErrorKind::Unavailable)),
+            },
             Some(Misdeed::ApplyAndFail) => {
                 apply()?;
                 Err(error(StoreErrorKind::Uncertain))
@@ -154,7 +218,8 @@ impl State {
 impl Store for FaultyStore {
     fn create(&self, name: &str) -> StoreResult<Box<dyn Upload>> {
         let below = self.state.below.create(name)?;
-        Ok(Box::new(FaultyUpload { state: Arc::clone(&self.state), below }))
+        let (state, name, bytes) = (Arc::clone(&self.state), name.to_owned(), Vec::new());
+        Ok(Box::new(FaultyUpload { state, below, name, bytes }))
     }
     fn read(&self, name: &str, offset: u64, len: usize) -> StoreResult<Vec<u8>> {
         self.state.call(StoreCall::Read, None, || self.state.below.read(name, offset, len))
@@ -166,7 +231,8 @@ impl Store for FaultyStore {
         self.state.call(StoreCall::List, None, || self.state.below.list(prefix))
     }
     fn delete(&self, name: &str) -> StoreResult<()> {
-        self.state.call(StoreCall::Delete, Some(()), || self.state.below.delete(name))
+        let late = || Some(LateCall::Delete(name.to_owned()));
+        self.state.call_or_late(StoreCall::Delete, Some(()), late, || self.state.below.delete(name))
     }
     fn settle(&self, folder: &str) -> StoreResult<()> {
         self.state.call(StoreCall::Delete, Some(()), || self.state.below.settle(folder))
@@ -182,14 +248,19 @@ impl Store for FaultyStore {
 struct FaultyUpload {
     state: Arc<State>,
     below: Box<dyn Upload>,
+    name: String,
+    /// What was appended: it may be published late.
+    bytes: Vec<u8>,
 }
 
 impl Upload for FaultyUpload {
     fn append(&mut self, bytes: &[u8]) -> StoreResult<()> {
+        self.bytes.extend_from_slice(bytes);
         self.below.append(bytes)
     }
     fn publish(self: Box<Self>) -> StoreResult<()> {
-        let Self { state, below } = *self;
-        state.call(StoreCall::Publish, Some(()), || below.publish())
+        let Self { state, below, name, bytes } = *self;
+        let late = || Some(LateCall::Publish(name, bytes));
+        state.call_or_late(StoreCall::Publish, Some(()), late, || below.publish())
     }
 }

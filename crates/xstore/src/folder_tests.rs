@@ -143,6 +143,35 @@ fn a_faulty_store_does_what_it_is_told() {
     assert_eq!((store.len("a/1").unwrap(), store.calls(StoreCall::Publish)), (1, 3));
 }
 
+/// What a store is asked for and does late is done once, by it or by the next one; what has come before it stays.
+#[test]
+fn a_store_that_does_late_what_it_was_asked_for() {
+    let sim = SimVfs::new(2);
+    let faulty = || FaultyStore::new(Arc::new(on(&sim)));
+    let store = faulty();
+    store.put("a/1", b"1").unwrap();
+    store.always(StoreCall::Publish, Some(Misdeed::Late));
+    store.always(StoreCall::Delete, Some(Misdeed::Late));
+    store.at(StoreCall::List, 1, Misdeed::Late);
+    assert_eq!(store.list("a/").unwrap_err().kind(), StoreErrorKind::Unavailable);
+    for error in [store.put("a/2", b"2"), store.put("a/3", b"3"), store.delete("a/1")].map(Result::unwrap_err) {
+        assert_eq!(error.kind(), StoreErrorKind::Uncertain);
+    }
+    assert_eq!((store.list("a/").unwrap(), store.late()), (vec!["a/1".to_owned()], 3));
+    store.heal();
+    store.put("a/2", b"another").unwrap();
+    store.end_late(0);
+    assert_eq!((store.get("a/2", 9).unwrap(), store.late()), (b"another".to_vec(), 2));
+    let next = faulty();
+    next.add_late(store.take_late());
+    while next.late() > 0 {
+        next.end_late(0);
+    }
+    assert_eq!(next.list("a/").unwrap(), ["a/2", "a/3"]);
+    assert_eq!(next.get("a/3", 9).unwrap(), b"3");
+    store.end_late(0);
+}
+
 /// Killed at any step, a process leaves folders that may go with the power. The next one's objects do not.
 #[test]
 fn folders_that_a_killed_process_has_made() {

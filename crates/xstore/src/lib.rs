@@ -31,7 +31,7 @@ mod name;
 mod place;
 
 pub use error::{StoreError, StoreErrorKind, StoreResult};
-pub use faulty::{FaultyStore, Misdeed, StoreCall};
+pub use faulty::{FaultyStore, LateCall, Misdeed, StoreCall};
 pub use folder::FolderStore;
 pub use name::check_name;
 pub use place::{Access, Place, Scheme, register};

@@ -18,6 +18,7 @@
 //! | `archived.rs` | the archive against the log |
 //! | `remote.rs` | a page server in place of the data file |
 //! | `troubles.rs` | what goes wrong besides: stores, lying writes, devices that die; with chances of its own |
+//! | `hangs.rs` | devices and stores that do not answer, and do late what they were asked for |
 //! | `schedule.rs` | lives of a database: workload, faults, crash, recovery |
 //!
 //! Everything runs in one thread and is a pure function of the seed, but for the schedules in which
@@ -34,6 +35,7 @@ pub mod check;
 pub mod client;
 pub mod constrain;
 pub mod ddl;
+mod hangs;
 pub mod model;
 pub mod objects;
 pub mod remote;

@@ -1,5 +1,6 @@
 //! What goes wrong besides the faults that a schedule draws: stores of archive and backups that fail, fill up, or do what they
-//! report as failed; devices that acknowledge writes and lose them or put them elsewhere; devices that die for good.
+//! report as failed; devices that acknowledge writes and lose them or put them elsewhere; devices that die for good; devices and stores
+//! that do not answer (`hangs.rs`).
 //!
 //! All of it is drawn from a generator of its own that is derived from the seed, so that what else the seed means stays what it was.
 
@@ -10,13 +11,14 @@ use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, Lie, LyingWrite, OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FaultyStore, FolderStore, Misdeed, Store, StoreCall, StoreErrorKind};
 
+use super::hangs::Hangs;
 use super::rng::Rng;
 use super::schedule::{ARCHIVE, BACKUPS, DIR, LOG_DIR, Met, Plan, VERSION_FILES};
 
 /// Where the data goes if its own device dies, in some schedules.
 pub const SPARE: &str = "/disk9/spare";
 /// What the data is on.
-const DATA_DEVICE: &str = "/db";
+pub const DATA_DEVICE: &str = "/db";
 
 /// Which of it schedules have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +34,30 @@ pub enum Besides {
     /// The data's device dies, there is a spare one, and once all is restored some of it is as it was on the old device: the
     /// harness must notice.
     StaleDevice,
+    /// As by seed, and each schedule has an archive, a spare device, and one that hangs.
+    Hangs,
+    /// A device hangs, and what it writes late lands in the file that has taken its file's place: the harness must notice.
+    LateInUse,
 }
 
 impl Besides {
     /// Whether it is wrong on purpose.
     pub fn is_planted(self) -> bool {
-        !matches!(self, Self::Nothing | Self::BySeed)
+        !matches!(self, Self::Nothing | Self::BySeed | Self::Hangs)
+    }
+
+    /// Whether every schedule has an archive.
+    pub fn has_archive(self) -> bool {
+        self.is_planted() || self == Self::Hangs
+    }
+
+    /// Whether every schedule has its log in a folder of its own, so that its device can be replaced.
+    pub fn has_log_folder(self) -> bool {
+        matches!(self, Self::StaleDevice | Self::Hangs | Self::LateInUse)
+    }
+
+    fn is_by_seed(self) -> bool {
+        matches!(self, Self::BySeed | Self::Hangs)
     }
 }
 
@@ -59,6 +79,10 @@ pub struct Troubles {
     dies: Option<(u64, &'static str)>,
     /// Writes were acknowledged that did not happen.
     pub lied: bool,
+    hangs: Hangs,
+    /// Something was wrong with a store while the database was opened. Without an archive then it holds no device for one that can be
+    /// replaced, until the background (which there is none of) looks again.
+    opened_in_trouble: bool,
 }
 
 impl Troubles {
@@ -76,31 +100,42 @@ impl Troubles {
         };
         let [stores, lies, deaths, spare] = match besides {
             Besides::Nothing => [false; 4],
-            Besides::BySeed => drawn,
+            Besides::BySeed | Besides::Hangs => drawn,
             Besides::LiesUnnoticed => [false, true, false, false],
             Besides::Forgetful => [true, false, false, false],
             Besides::StaleDevice => [false, false, true, true],
+            Besides::LateInUse => [false; 4],
         };
+        let replaceable = with_archive && in_files && options.log_dir.is_some();
+        let mut hangs = Hangs::of(seed, besides, replaceable, stores && with_archive);
         // What is lost is found by what the archive knows, and mended from it.
         let lies = lies && with_archive && in_files && options.page_repair;
         options.compare_first_reads &= besides != Besides::LiesUnnoticed;
-        let spare = spare && deaths && with_archive && in_files && options.log_dir.is_some();
+        let spare = spare && deaths && replaceable || hangs.devices;
         if spare {
             options.spare_data = Some(SPARE.into());
-            options.version_store_path = None;
+            // The device of a version store may hang as well, where there is room for another file.
+            if !hangs.devices || plan.small_disk.is_some() || besides == Besides::LateInUse {
+                options.version_store_path = None;
+            }
+        }
+        if hangs.devices && hangs.through_gates() {
+            options.device_timeout = std::time::Duration::from_secs(20);
         }
         Self {
             rng,
             besides,
             stores: stores && with_archive,
             lies,
-            deaths: deaths && !is_broken && in_files && (spare || besides == Besides::BySeed),
+            deaths: deaths && !is_broken && in_files && (spare || besides.is_by_seed()),
             spare,
             archive: None,
             backups: None,
             at_work: false,
             dies: None,
             lied: false,
+            hangs,
+            opened_in_trouble: false,
         }
     }
 
@@ -117,15 +152,17 @@ impl Troubles {
         let (archive, backups) = (store(ARCHIVE)?, store(BACKUPS)?);
         options.archive_store = Some(StoreHandle(Arc::clone(&archive) as Arc<dyn Store>));
         options.backups_store = Some(StoreHandle(Arc::clone(&backups) as Arc<dyn Store>));
+        self.hangs.begin([&archive, &backups]);
         (self.archive, self.backups) = (Some(archive), Some(backups));
         Ok(())
     }
 
     /// Something may be wrong with the stores while the database is opened.
     pub fn before_open(&mut self) {
-        if self.besides == Besides::BySeed && self.rng.one_in(3) {
+        if self.besides.is_by_seed() && self.rng.one_in(3) {
             self.misdeed();
         }
+        self.opened_in_trouble = self.at_work;
     }
 
     /// They are well again.
@@ -141,6 +178,7 @@ impl Troubles {
         if !self.stores {
             return;
         }
+        self.hangs.step([self.archive.as_ref(), self.backups.as_ref()], met);
         if self.at_work && self.rng.one_in(12) {
             self.heal();
         } else if !self.at_work && self.rng.one_in(12) {
@@ -168,6 +206,7 @@ impl Troubles {
         ][self.rng.below(8) as usize];
         let (call, misdeed) =
             if self.besides == Besides::Forgetful { (StoreCall::Publish, Forget) } else { (call, misdeed) };
+        let (call, misdeed) = self.hangs.misdeed().unwrap_or((call, misdeed));
         self.at_work = true;
         if self.rng.one_in(3) && misdeed != Forget {
             store.always(call, Some(misdeed));
@@ -191,7 +230,15 @@ impl Troubles {
                 met.lies += 1;
             }
         }
-        if self.deaths && (self.spare || self.rng.one_in(2)) {
+        if self.hangs.devices {
+            let mut devices = Vec::new();
+            devices.extend((!self.has_moved(vfs)).then_some(DATA_DEVICE));
+            let version_file =
+                vfs.exists(Path::new(VERSION_FILES[0])).unwrap_or(false) && !self.versions_have_moved(vfs);
+            devices.extend(version_file.then_some("/disk2"));
+            self.dies = self.hangs.plant(plan, &devices);
+            met.hangs += u64::from(self.dies.is_some());
+        } else if self.deaths && (self.spare || self.rng.one_in(2)) {
             let mut devices = vec![DATA_DEVICE];
             if !self.spare {
                 let there = |file: &str| vfs.exists(Path::new(file)).unwrap_or(false);
@@ -216,16 +263,30 @@ impl Troubles {
 
     /// What stays as it is when other faults of a life are over: a dead device.
     pub fn stays(&self, vfs: &SimVfs, mut plan: FaultPlan) -> FaultPlan {
-        if let Some((at, device)) = self.dies {
+        if self.hangs.devices {
+            self.hangs.stays(vfs.ops(), &mut plan);
+        } else if let Some((at, device)) = self.dies {
             plan.dies = Some((at.saturating_sub(vfs.ops()), device.into()));
         }
         plan
     }
 
+    /// Counts what a device that hangs has done late.
+    pub fn count_late(&mut self, vfs: &SimVfs, met: &mut Met) {
+        if let Some((_, device)) = self.dies
+            && self.hangs.devices
+        {
+            let elsewhere = if device == DATA_DEVICE { self.has_moved(vfs) } else { self.versions_have_moved(vfs) };
+            self.hangs.count(vfs.late_calls().1, elsewhere, met);
+        }
+    }
+
     /// Devices are what they were: a new life begins.
     pub fn restart(&mut self) {
         self.dies = None;
+        self.hangs.restart([self.archive.as_ref(), self.backups.as_ref()]);
         (self.archive, self.backups, self.at_work) = (None, None, false);
+        self.opened_in_trouble = false;
     }
 
     /// Whether the device that dies in this life is one of those.
@@ -235,7 +296,7 @@ impl Troubles {
 
     /// Whether all that was written has to be read again soon, while the database still knows what it wrote.
     pub fn reads_again(&self) -> bool {
-        self.lies && self.besides == Besides::BySeed
+        self.lies && self.besides.is_by_seed()
     }
 
     /// Whether what was lost in this life is to be behind a checkpoint when it ends.
@@ -245,7 +306,12 @@ impl Troubles {
 
     /// Whether what is on a spare device has to be whole at the end of each life.
     pub fn is_restored_at_once(&self) -> bool {
-        self.besides == Besides::StaleDevice
+        matches!(self.besides, Besides::StaleDevice | Besides::LateInUse)
+    }
+
+    /// Whether a checkpoint is to follow that, and redo mends nothing.
+    pub fn ends_as_checkpointed(&self) -> bool {
+        self.besides == Besides::LateInUse
     }
 
     /// Whether anything of archive or backups may be out of reach now.
@@ -268,7 +334,7 @@ impl Troubles {
         }
         let stops = [DATA_DEVICE, "/disk2", "/disk3", "/disk4"];
         // Where another device takes its place, with the log on one of its own, nothing ends, and no transaction by it.
-        if self.spare && (error.kind() == ErrorKind::Stopped || ends) {
+        if self.spare && !self.opened_in_trouble && (error.kind() == ErrorKind::Stopped || ends) {
             return None;
         }
         match error.kind() {
@@ -303,6 +369,10 @@ impl Troubles {
     fn has_moved(&self, vfs: &SimVfs) -> bool {
         // A replacement that was not completed says nothing there.
         self.spare && vfs.exists(&Path::new(LOG_DIR).join("data-place")).unwrap_or(false)
+    }
+
+    fn versions_have_moved(&self, vfs: &SimVfs) -> bool {
+        self.spare && vfs.exists(&Path::new(SPARE).join("version-store-file")).unwrap_or(false)
     }
 
     /// The data file.

@@ -104,6 +104,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
         "resurgam_archive" => {
             let durable = db.log_status().flushed;
             if let Some(status) = db.archive_status() {
+                let (age, at) = db.newest_point().unzip();
                 rows.add([
                     ("place", status.place.into()),
                     ("state", status.state.into()),
@@ -111,6 +112,8 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("durable_lsn", durable.0.into()),
                     ("lag_bytes", status.lag_bytes.into()),
                     ("lag_seconds", status.lag.as_secs_f64().into()),
+                    ("newest_point_at", at.map_or(V::Null, |us| V::Time(us.saturating_add(EPOCH_US)))),
+                    ("newest_point_age_seconds", age.map(|age| age.as_secs_f64()).into()),
                     ("runs", status.runs.into()),
                     ("bytes", status.bytes.into()),
                     ("runs_written", status.runs_written.into()),

@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::{FaultPlan, RealVfs, SimVfs};
+use crate::{FaultPlan, RealVfs, Silent, SimVfs};
 
 const PATIENCE: Duration = Duration::from_millis(60);
 
@@ -204,5 +204,30 @@ fn cost_of_a_gate() -> Result<()> {
          a call that does nothing {:.2} and {:.2}",
         reads[0], reads[1], batches[0], batches[1], lens[0], lens[1]
     );
+    Ok(())
+}
+
+/// Where the system gives a write up, it may still be done: no call follows it. A read that it gives up is a read that failed.
+#[test]
+fn a_write_that_the_system_gives_up_gives_up_the_device() -> Result<()> {
+    let silent = |until| {
+        let silent = Silent { from: 1, until, below: "/device".into(), late: 3, seed: 1, lands_in: None };
+        FaultPlan { silent: Some(silent), ..FaultPlan::default() }
+    };
+    for may in [true, false] {
+        let sim = SimVfs::new(1);
+        let gate = Gate::new("/device", Duration::from_secs(100));
+        gate.set_may_give_up(may);
+        let file = on(&sim, &gate)?;
+        file.write_at(b"before", 0)?;
+        sim.set_faults(silent(u64::MAX));
+        assert!(file.read_at(&mut [0; 4], 0).is_err() && !gate.is_given_up());
+        assert!(file.write_at(b"late", 1).unwrap_err().is_unanswered());
+        assert_eq!(gate.is_given_up(), may);
+        sim.make_folder(Path::new("/other/a/b/c"))?;
+        sim.set_faults(FaultPlan::default());
+        assert_eq!((content(&sim), sim.late_calls().1), (b"blatee".to_vec(), 1));
+        assert_eq!(file.write_at(b"never", 0).is_err(), may, "only where something takes its place");
+    }
     Ok(())
 }

@@ -33,6 +33,24 @@ pub struct LyingWrite {
     pub lie: Lie,
 }
 
+/// A device that does not answer for a while, for a caller with one thread: each call ends at once, as the system ends one that it does
+/// not wait for any longer (ETIMEDOUT). What a call was to change is changed late: each by itself, at a random one of the calls that
+/// follow, or, where the process is killed, the power lost, or the device answers again before that, then or never.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Silent {
+    /// From this call on that changes anything (the counted ones of `crash_after_ops`, of all devices) until before that one.
+    pub from: u64,
+    pub until: u64,
+    /// The folder that is on it.
+    pub below: PathBuf,
+    /// What is changed late is changed within so many of the counted calls.
+    pub late: u64,
+    /// Where that chance comes from: a source of its own, so that what else the disk does stays what it was.
+    pub seed: u64,
+    /// A planted bug: what is written late ends in the file of the same name in this folder, where there is one.
+    pub lands_in: Option<PathBuf>,
+}
+
 /// Faults of a [`SimVfs`](crate::SimVfs), set with
 /// [`set_faults`](crate::SimVfs::set_faults). Calls are counted from 1, starting
 /// when the plan is set; `None` means never.
@@ -61,6 +79,8 @@ pub struct FaultPlan {
     /// From this call on that changes anything, calls to all that is below the folder do not end until another plan is set, or the power
     /// is lost: a device that hangs. Then they are done as ever, however late.
     pub hangs: Option<(u64, PathBuf)>,
+    /// A device that does not answer for a while, and does late what it was asked for.
+    pub silent: Option<Silent>,
     /// Writes that are acknowledged and lost, or put elsewhere; syncs say nothing of it.
     pub lying: Vec<LyingWrite>,
     /// A planted bug: syncs of this one file report success and do nothing.

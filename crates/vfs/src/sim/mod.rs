@@ -7,6 +7,7 @@
 //!   survive or not, independently; but two changes of the same name keep their
 //!   order: a later one survives only if the earlier ones did.
 //! - A folder is durable once the folder that it is in was synced; until then it survives or not, and what is below it with it.
+//! - A device may not answer for a while, and do late what it was asked for (`late.rs`).
 //! - The clock moves by a microsecond at each reading, and by [`SimVfs::advance`].
 //!
 //! One mutex guards everything, so calls from several threads are safe, and a
@@ -14,6 +15,7 @@
 
 mod content;
 mod fault;
+mod late;
 mod rng;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -27,7 +29,7 @@ use resurgam_base::{Error, ErrorKind, Result};
 use crate::stats::Counters;
 use crate::{File, FileLock, OpenMode, Vfs, VfsStats};
 use content::{CHUNK_BYTES, Content};
-pub use fault::{Failing, FaultPlan, Lie, LyingWrite};
+pub use fault::{Failing, FaultPlan, Lie, LyingWrite, Silent};
 use rng::Rng;
 
 /// Settings of a [`SimVfs`].
@@ -95,6 +97,8 @@ struct State {
     writes_to: HashMap<PathBuf, u64>,
     /// Sectors that cannot be read until they are written, by inode. The medium's: a crash changes nothing.
     unreadable: HashMap<u64, BTreeSet<u64>>,
+    /// What was asked for and is still to be done.
+    late: late::Late,
 }
 
 fn io(action: &str, path: &Path, source: std::io::Error) -> Error {
@@ -132,9 +136,16 @@ impl State {
     fn step(&mut self, action: &str, path: &Path) -> Result<Step> {
         self.powered(action, path)?;
         self.ops += 1;
+        self.end_late_calls();
+        let is_silent = self.is_silent_at(self.ops, path);
         if self.faults.crash_after_ops == Some(self.ops) {
             self.power_lost = true;
-            return Ok(Step::PowerLoss);
+            if !is_silent {
+                return Ok(Step::PowerLoss);
+            }
+        }
+        if is_silent {
+            return Err(late::unanswered(action, path));
         }
         Ok(Step::Go)
     }
@@ -262,6 +273,7 @@ impl SimVfs {
                 locks: BTreeSet::new(),
                 writes_to: HashMap::new(),
                 unreadable: HashMap::new(),
+                late: late::Late::default(),
             },
         )
     }
@@ -275,7 +287,11 @@ impl SimVfs {
     /// The disk after a power loss now: a new instance without faults, locks or
     /// open files. This instance refuses every later call.
     pub fn crash(&self) -> SimVfs {
-        let seed = self.disk.state.lock().rng.next();
+        let seed = {
+            let mut state = self.disk.state.lock();
+            state.settle_late_calls();
+            state.rng.next()
+        };
         let after = self.crash_clone(seed);
         self.disk.state.lock().power_lost = true;
         self.disk.answers.notify_all();
@@ -328,6 +344,8 @@ impl SimVfs {
     /// This instance refuses every later call.
     pub fn kill(&self) -> SimVfs {
         let mut state = self.disk.state.lock();
+        // A process ends when its calls have ended.
+        state.settle_late_calls();
         let rng = Rng::new(state.rng.next());
         state.power_lost = true;
         self.disk.answers.notify_all();
@@ -382,6 +400,7 @@ impl SimVfs {
             locks: BTreeSet::new(),
             writes_to: HashMap::new(),
             unreadable: state.unreadable.clone(),
+            late: late::Late::default(),
         };
         next.collect_garbage();
         Self::from_state(self.disk.sector_bytes, next)
@@ -390,6 +409,7 @@ impl SimVfs {
     /// Replaces the fault plan and starts counting calls from zero.
     pub fn set_faults(&self, plan: FaultPlan) {
         let mut state = self.disk.state.lock();
+        state.late.begin(plan.silent.as_ref());
         state.faults = plan;
         (state.ops, state.reads, state.writes, state.syncs) = (0, 0, 0, 0);
         state.writes_to.clear();
@@ -405,6 +425,12 @@ impl SimVfs {
     /// Reads since the plan was set; with as many as [`FaultPlan::fail_read_at`], that one has failed.
     pub fn reads(&self) -> u64 {
         self.disk.state.lock().reads
+    }
+
+    /// Calls that were not answered and are still to be done, and those that were done late.
+    pub fn late_calls(&self) -> (usize, u64) {
+        let state = self.disk.state.lock();
+        (state.late.pending(), state.late.ended())
     }
 
     /// Whether power was lost.
@@ -474,9 +500,12 @@ impl SimFile {
     fn resize(&self, action: &str, len: impl FnOnce(u64) -> u64) -> Result<()> {
         self.check_writable(action)?;
         let mut state = self.disk.enter(&self.path);
-        let step = state.step(action, &self.path)?;
         let old = self.content(&mut state, action)?.len();
         let len = len(old);
+        if state.is_silent(&self.path) {
+            return Err(state.do_late(action, &self.path, late::Call::SetLen { inode: self.inode, len }));
+        }
+        let step = state.step(action, &self.path)?;
         state.check_capacity(action, &self.path, self.inode, len)?;
         self.content(&mut state, action)?.set_len(len);
         match step {
@@ -490,7 +519,7 @@ impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         const ACTION: &str = "read file";
         let mut state = self.disk.enter(&self.path);
-        state.powered(ACTION, &self.path)?;
+        state.answers(ACTION, &self.path)?;
         state.reads += 1;
         if state.faults.fail_read_at == Some(state.reads) || state.fails(&self.path, |f| f.reads) {
             return Err(fault(ACTION, &self.path));
@@ -507,6 +536,10 @@ impl File for SimFile {
         const ACTION: &str = "write file";
         self.check_writable(ACTION)?;
         let mut state = self.disk.enter(&self.path);
+        if state.is_silent(&self.path) {
+            let call = late::Call::Write { inode: self.inode, offset, bytes: buf.to_vec() };
+            return Err(state.do_late(ACTION, &self.path, call));
+        }
         let step = state.step(ACTION, &self.path)?;
         state.writes += 1;
         if state.faults.fail_write_at == Some(state.writes) || state.fails(&self.path, |f| f.writes) {
@@ -526,9 +559,24 @@ impl File for SimFile {
         }
     }
 
+    fn write_parts(&self, bytes: &[u8], parts: &[(u64, std::ops::Range<usize>)]) -> Result<()> {
+        let mut outcome = Ok(());
+        for (offset, range) in parts {
+            match self.write_at(&bytes[range.clone()], *offset) {
+                // It was given all of them.
+                Err(error) if error.is_unanswered() => outcome = Err(error),
+                other => other?,
+            }
+        }
+        outcome
+    }
+
     fn sync(&self) -> Result<()> {
         const ACTION: &str = "sync file";
         let mut state = self.disk.enter(&self.path);
+        if state.is_silent(&self.path) {
+            return Err(state.do_late(ACTION, &self.path, late::Call::Sync { inode: self.inode }));
+        }
         if let Step::PowerLoss = state.step(ACTION, &self.path)? {
             return Err(self.power_lost(ACTION));
         }
@@ -551,7 +599,7 @@ impl File for SimFile {
 
     fn len(&self) -> Result<u64> {
         let mut state = self.disk.enter(&self.path);
-        state.powered("stat file", &self.path)?;
+        state.answers("stat file", &self.path)?;
         Ok(self.content(&mut state, "stat file")?.len())
     }
 
@@ -582,6 +630,15 @@ impl SimVfs {
     fn rename_if(&self, from: &Path, to: &Path, wanted: impl FnOnce(&State) -> bool) -> Result<bool> {
         const ACTION: &str = "rename file";
         let mut state = self.disk.enter(from);
+        if state.is_silent(from) {
+            return Err(match state.names.get(from).copied() {
+                Some(inode) => {
+                    let call = late::Call::Rename { inode, from: from.to_path_buf(), to: to.to_path_buf() };
+                    state.do_late(ACTION, from, call)
+                }
+                None => late::unanswered(ACTION, from),
+            });
+        }
         let step = state.step(ACTION, from)?;
         let inode = *state.names.get(from).ok_or_else(|| not_found(ACTION, from))?;
         let folders = [parent(from), parent(to)];
@@ -604,7 +661,7 @@ impl Vfs for SimVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         const ACTION: &str = "open file";
         let mut state = self.disk.enter(path);
-        state.powered(ACTION, path)?;
+        state.answers(ACTION, path)?;
         let inode = match (state.names.get(path), mode) {
             (Some(_), OpenMode::CreateNew) => {
                 return Err(io(ACTION, path, std::io::ErrorKind::AlreadyExists.into()));
@@ -640,13 +697,19 @@ impl Vfs for SimVfs {
 
     fn exists(&self, path: &Path) -> Result<bool> {
         let state = self.disk.enter(path);
-        state.powered("stat file", path)?;
+        state.answers("stat file", path)?;
         Ok(state.names.contains_key(path) || state.folders.contains(path))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
         const ACTION: &str = "remove file";
         let mut state = self.disk.enter(path);
+        if state.is_silent(path) {
+            return Err(match state.names.get(path).copied() {
+                Some(inode) => state.do_late(ACTION, path, late::Call::Remove { inode, path: path.to_path_buf() }),
+                None => late::unanswered(ACTION, path),
+            });
+        }
         let step = state.step(ACTION, path)?;
         if !state.names.contains_key(path) {
             return Err(not_found(ACTION, path));
@@ -670,7 +733,7 @@ impl Vfs for SimVfs {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         const ACTION: &str = "create folder";
         let mut state = self.disk.enter(path);
-        state.powered(ACTION, path)?;
+        state.answers(ACTION, path)?;
         if state.folders.contains(path) {
             return Ok(());
         }
@@ -684,7 +747,7 @@ impl Vfs for SimVfs {
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
         let state = self.disk.enter(dir);
-        state.powered("list folder", dir)?;
+        state.answers("list folder", dir)?;
         if !state.folders.contains(dir) {
             return Err(not_found("list folder", dir));
         }
@@ -700,7 +763,7 @@ impl Vfs for SimVfs {
 
     fn free_bytes(&self, dir: &Path) -> Result<Option<u64>> {
         let state = self.disk.enter(dir);
-        state.powered("ask for the room in", dir)?;
+        state.answers("ask for the room in", dir)?;
         Ok(state.limits(dir).map(|(folder, capacity)| capacity.saturating_sub(state.used_bytes(folder))).min())
     }
 
@@ -735,7 +798,7 @@ impl Vfs for SimVfs {
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         let mut state = self.disk.enter(path);
-        state.powered("lock file", path)?;
+        state.answers("lock file", path)?;
         if !state.folders.contains(&parent(path)) {
             return Err(not_found("lock file", path));
         }

@@ -357,3 +357,67 @@ fn folders_of_a_process_that_was_killed() -> Result<()> {
     }
     Ok(())
 }
+
+/// What a device that does not answer was asked for is done late, once, or never; nothing else of the disk changes by it.
+#[test]
+fn a_silent_device_does_late_what_it_was_asked_for() -> Result<()> {
+    let silent = |from, until, seed| FaultPlan {
+        silent: Some(Silent { from, until, below: "d".into(), late: 4, seed, lands_in: None }),
+        ..FaultPlan::default()
+    };
+    let (mut killed, mut crashed, mut back) = (0, 0, 0);
+    for seed in 0..40 {
+        let vfs = disk(seed);
+        vfs.make_folder(Path::new("e"))?;
+        let file = durable_file(&vfs, "f", &[1; 1024]);
+        let other = vfs.open(Path::new("e/g"), OpenMode::Create)?;
+        vfs.set_faults(silent(2, 40, seed));
+        file.write_at(&[2; 512], 0)?;
+        let told = file.write_parts(&[3; 1024], &[(0, 0..512), (512, 512..1024)]).unwrap_err();
+        assert!(told.is_unanswered() && told.is_of_device() && told.kind() == ErrorKind::Io);
+        for told in [
+            file.read_at(&mut [0; 4], 0).map(drop),
+            file.len().map(drop),
+            vfs.exists(&path("f")).map(drop),
+            vfs.open(&path("h"), OpenMode::Create).map(drop),
+            vfs.list(Path::new("d")).map(drop),
+        ] {
+            assert!(told.unwrap_err().is_unanswered());
+        }
+        assert_eq!(vfs.late_calls().0 + vfs.late_calls().1 as usize, 2, "both parts were given to it");
+        match seed % 3 {
+            // While others are answered.
+            0 => {
+                (0..4).try_for_each(|at| other.write_at(b"x", at))?;
+                assert_eq!(vfs.late_calls(), (0, 2));
+                vfs.set_faults(FaultPlan::default());
+                assert_eq!(content(&vfs, "f"), [3; 1024]);
+                back += 1;
+            }
+            1 => {
+                let bytes = content(&vfs.kill(), "f");
+                assert!([1, 3].contains(&bytes[600]) && [2, 3].contains(&bytes[0]));
+                killed += usize::from(bytes[600] == 3);
+            }
+            _ => {
+                let bytes = content(&vfs.crash(), "f");
+                crashed += usize::from(bytes[600] == 3);
+            }
+        }
+        assert!(vfs.late_calls().0 == 0);
+    }
+    assert!(back == 14 && (2..12).contains(&killed) && (1..12).contains(&crashed), "{back} {killed} {crashed}");
+    // Where it answers again nothing is left that is to come; what is about names goes by the file.
+    let vfs = disk(1);
+    durable_file(&vfs, "a", b"a");
+    vfs.set_faults(silent(1, 5, 1));
+    assert!(vfs.rename(&path("a"), &path("b")).is_err() && vfs.remove(&path("a")).is_err());
+    assert!(vfs.sync_dir(Path::new("d")).is_err() && vfs.make_folder(&path("new")).is_err());
+    while vfs.late_calls().0 > 0 {
+        let _ = vfs.make_folder(Path::new("e"));
+    }
+    vfs.set_faults(FaultPlan::default());
+    let names = vfs.list(Path::new("d"))?;
+    assert!(names == ["a"] || names == ["b"] || names.is_empty(), "{names:?}");
+    Ok(())
+}
