@@ -11,8 +11,10 @@
 //!    hash join decides, on the same values as ever (casts, NULLs, duplicates, residual filters). A key
 //!    that cannot be put in the inner column's encoding without loss ends the attempt.
 //! 2. Inner rows without a match are of no consequence: the join's type does not preserve them.
-//! 3. The order that the hash join declares holds: if it is the inner side's, the lookups go
-//!    through the tree, and in the direction, that the scan has in the plan.
+//! 3. The order that it declares holds. It is the hash join's: if that is the inner side's, the lookups go
+//!    through the tree, and in the direction, that the scan has in the plan. Where nobody goes by it
+//!    (`plan/order_readers.rs`) they may go through another tree, and then there is none.
+//! 4. Keys of so many outer rows are looked up at most as [`Planning::lookups_in`] says of the inner table.
 
 use std::fmt;
 use std::sync::Arc;
@@ -70,6 +72,7 @@ pub(crate) struct LookupJoinExec {
     join: Plan,
     lookup: Arc<Lookup>,
     planning: Planning,
+    properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -96,6 +99,11 @@ struct Lookup {
     path: AccessPath<Part>,
     /// How far predicates of its own bound the planned read of the inner side; see [`boundedness`].
     bounded: u8,
+    /// Whether the rows come out in the order that the hash join declares, and whether somebody may go by that.
+    keeps_order: bool,
+    is_in_order: bool,
+    /// Outer rows up to which it looks up.
+    rows_max: usize,
 }
 
 /// The value of a key column.
@@ -108,8 +116,8 @@ enum Part {
 }
 
 impl LookupJoinExec {
-    /// The join with lookups, if it is one for them.
-    pub(crate) fn in_place_of(join: &Plan, planning: Planning) -> Result<Option<Plan>> {
+    /// The join with lookups, if it is one for them; `is_in_order` says whether somebody may go by the order of its rows.
+    pub(crate) fn in_place_of(join: &Plan, planning: Planning, is_in_order: bool) -> Result<Option<Plan>> {
         let Some(hash) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
         if planning.lookup_rows == 0 || !is_for_lookups(hash) {
             return Ok(None);
@@ -128,7 +136,7 @@ impl LookupJoinExec {
         };
         let mut lookups = Vec::with_capacity(sides.len());
         for &side in sides {
-            if let Some(lookup) = Lookup::new(hash, side)? {
+            if let Some(lookup) = Lookup::new(hash, side, planning, is_in_order)? {
                 let rows = boundedness(if side == JoinSide::Right { hash.left() } else { hash.right() });
                 // Rows that are found more directly anyway are not looked up.
                 if lookup.bounded == 3 || (lookup.bounded == 2 && rows == 0) {
@@ -148,7 +156,14 @@ impl LookupJoinExec {
     }
 
     fn over(join: Plan, lookup: Lookup, planning: Planning) -> Plan {
-        Arc::new(Self { join, lookup: Arc::new(lookup), planning, metrics: ExecutionPlanMetricsSet::new() })
+        let mut properties = Arc::clone(join.properties());
+        if !lookup.keeps_order {
+            let mut equivalences = properties.eq_properties.clone();
+            equivalences.clear_orderings();
+            properties = Arc::new(PlanProperties::clone(&properties).with_eq_properties(equivalences));
+        }
+        let metrics = ExecutionPlanMetricsSet::new();
+        Arc::new(Self { join, lookup: Arc::new(lookup), planning, properties, metrics })
     }
 
     /// What it is made of, for EXPLAIN.
@@ -167,7 +182,7 @@ impl LookupJoinExec {
             alias: inner.map_or(&table.name, |scan| scan.alias()),
             tree,
             key: key.collect(),
-            rows_max: self.planning.lookup_rows,
+            rows_max: self.lookup.rows_max,
         }
     }
 
@@ -186,7 +201,7 @@ impl LookupJoinExec {
         let statement = StatementContext::of(&task)?;
         let (outer, inner) = self.sides()?;
         let mut rest = outer.execute(0, Arc::clone(&task))?;
-        let Gathered { batches, rows, ended } = gather(&mut rest, self.planning.lookup_rows).await?;
+        let Gathered { batches, rows, ended } = gather(&mut rest, self.lookup.rows_max).await?;
         counter("outer_rows").add(rows);
         let found = if ended { self.inner_rows(inner, &batches, &statement, &task).await? } else { None };
         counter("fell_back").add(usize::from(found.is_none()));
@@ -232,7 +247,7 @@ impl LookupJoinExec {
             return Ok(Some((with_scan(inner, Arc::new(scan), ChildrenPropertiesMode::Keep)?, lookups)));
         }
         // Rows are fetched one by one from the clustered tree: not the whole table that way.
-        let most = self.planning.lookup_rows.saturating_mul(ROWS_PER_KEY);
+        let most = self.planning.lookup_rows.saturating_mul(ROWS_PER_KEY).max(self.lookup.rows_max);
         let read = Arc::new(AtomicUsize::new(0));
         let scan = scan.counted(most.saturating_add(1), Arc::clone(&read));
         let found = with_scan(inner, Arc::new(scan), ChildrenPropertiesMode::Keep)?;
@@ -291,11 +306,12 @@ async fn gather(stream: &mut SendableRecordBatchStream, most: usize) -> Result<G
 }
 
 impl Lookup {
-    fn new(hash: &HashJoinExec, side: JoinSide) -> Result<Option<Self>> {
+    fn new(hash: &HashJoinExec, side: JoinSide, planning: Planning, is_in_order: bool) -> Result<Option<Self>> {
         let inner = if side == JoinSide::Right { hash.right() } else { hash.left() };
         let Some(scan) = scan_below(inner) else { return Ok(None) };
         let table = &scan.table;
-        let ordered = side == JoinSide::Right && hash.properties().output_ordering().is_some();
+        let has_order = side == JoinSide::Right && hash.properties().output_ordering().is_some();
+        let rows_max = planning.lookups_in(scan.estimate().map(|of| of.rows()));
         // Outer expressions by the inner table's column that they equal.
         let mut outer: Vec<(usize, &Expr)> = Vec::new();
         for (left, right) in hash.on() {
@@ -306,7 +322,8 @@ impl Lookup {
         }
         let mut best: Option<((bool, usize, bool), Self)> = None;
         for (index, columns, is_unique) in trees(table) {
-            if ordered && index != scan.access().index {
+            let keeps_order = !has_order || index == scan.access().index;
+            if is_in_order && !keeps_order {
                 continue;
             }
             let path = AccessPath::leading((index, columns, is_unique), |column| -> Result<Option<Part>> {
@@ -322,7 +339,8 @@ impl Lookup {
             let score = (path.is_one(), path.equal.len(), index.is_none());
             if best.as_ref().is_none_or(|(known, _)| score > *known) {
                 let bounded = boundedness_of_scan(scan);
-                best = Some((score, Self { inner: side, table: Arc::clone(table), path, bounded }));
+                let table = Arc::clone(table);
+                best = Some((score, Self { inner: side, table, path, bounded, keeps_order, is_in_order, rows_max }));
             }
         }
         Ok(best.map(|(_, lookup)| lookup))
@@ -464,7 +482,7 @@ impl DisplayAs for LookupJoinExec {
             let (Part::Outer(value) | Part::Constant(value)) = part;
             write!(f, "{comma}{} {} {value}", bridge::key_name(table, column), Operator::Eq)?;
         }
-        write!(f, "), up to {} rows, or else:", self.planning.lookup_rows)
+        write!(f, "), up to {} rows, or else:", self.lookup.rows_max)
     }
 }
 
@@ -473,7 +491,7 @@ impl ExecutionPlan for LookupJoinExec {
         "LookupJoinExec"
     }
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.join.properties()
+        &self.properties
     }
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
@@ -497,7 +515,7 @@ impl ExecutionPlan for LookupJoinExec {
             // The side that is looked up stays the one that it is.
             ChildrenPropertiesMode::Recompute => {
                 let lookup = match join.downcast_ref::<HashJoinExec>().filter(|hash| is_for_lookups(hash)) {
-                    Some(hash) => Lookup::new(hash, self.lookup.inner)?,
+                    Some(hash) => Lookup::new(hash, self.lookup.inner, self.planning, self.lookup.is_in_order)?,
                     None => None,
                 };
                 Ok(match lookup {

@@ -15,6 +15,9 @@
 //! conditions of its own bound most (one row by a key, values of leading key columns, bounds, other conditions), at last the
 //! first of FROM; then one of one row, one of which at most one row matches (a unique key), one that is bounded.
 //!
+//! Equalities that follow from others (`a.x = b.x AND b.x = c.x`: [`super::equal_columns`]) connect as those do that are written. What is
+//! asked of the rows above a semi-join is asked below it, where it belongs to a region.
+//!
 //! Invariants: the same rows with the same columns in the same order. Outer joins, semi-joins and whatever
 //! else is below are inputs as they are. No value of a constant has a say, so a plan that is kept is as
 //! good for others. The work is the number of inputs times that of those that wait to be joined, for each of at most [`STARTS_MAX`]
@@ -25,7 +28,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, DFSchemaRef, JoinConstraint, JoinType, NullEquality, Result, internal_err};
+use datafusion::common::{
+    Column, DFSchema, DFSchemaRef, ExprSchema, JoinConstraint, JoinType, NullEquality, Result, internal_err,
+};
 use datafusion::logical_expr::builder::build_join_schema;
 use datafusion::logical_expr::utils::{
     can_hash, conjunction, split_binary, split_conjunction, split_conjunction_owned,
@@ -34,9 +39,13 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Filter, Join, Lo
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use resurgam_engine::Table;
 
+use crate::dml::has_subquery;
+use crate::exec::row_rule::{is_barrier, is_policy_mark};
 use crate::plan::access::{AccessPath, FETCH, Probe, probe_column, probes, trees};
+use crate::plan::equal_columns::{EqualColumns, is_transitive};
 use crate::plan::estimate::{self, Origin, TableEstimate};
 use crate::plan::planner::{engine_table, estimate_of};
+use crate::plan::planning::Planning;
 
 /// The rule that it replaces.
 const REPLACED: &str = "eliminate_cross_join";
@@ -77,17 +86,54 @@ fn is_inner_join(join: &Join) -> bool {
 /// `plan` with its regions in order, and those of its inputs and subqueries.
 fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match plan {
+        LogicalPlan::Filter(filter) if is_semi(&filter.input) && !is_of_view(&filter.predicate) => {
+            below_semi_join(filter)?.transform_data(|plan| match plan {
+                // Nothing is left to be asked of its rows here.
+                LogicalPlan::Filter(filter) if is_semi(&filter.input) => children_ordered(LogicalPlan::Filter(filter)),
+                plan => ordered(plan),
+            })
+        }
         LogicalPlan::Filter(filter) if is_inner(&filter.input) => {
             let Filter { predicate, input, .. } = filter;
             Region::new(Arc::unwrap_or_clone(input), Some(predicate))?.joined().map(Transformed::yes)
         }
         plan if is_inner(&plan) => Region::new(plan, None)?.joined().map(Transformed::yes),
-        plan => {
-            let done = plan.map_uncorrelated_subqueries(ordered)?;
-            let done = done.transform_sibling(|plan| plan.map_children(ordered))?;
-            if done.transformed { done.map_data(|plan| plan.recompute_schema()) } else { Ok(done) }
-        }
+        plan => children_ordered(plan),
     }
+}
+
+fn children_ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let done = plan.map_uncorrelated_subqueries(ordered)?;
+    let done = done.transform_sibling(|plan| plan.map_children(ordered))?;
+    if done.transformed { done.map_data(|plan| plan.recompute_schema()) } else { Ok(done) }
+}
+
+/// A join that gives rows of its left side as they are, each once or not at all.
+fn is_semi(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Join(join) if matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti))
+}
+
+/// Whether what is asked of rows here has a place that views or policies give it.
+fn is_of_view(predicate: &Expr) -> bool {
+    split_conjunction(predicate).into_iter().any(|part| is_barrier(part) || is_policy_mark(part))
+}
+
+/// The conditions of a filter above a semi-join, which subqueries have become, go below it, to what they belong to: the inner joins
+/// there, whose order follows from them.
+fn below_semi_join(filter: Filter) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Join(join) = filter.input.as_ref() else {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    };
+    let goes = |part: &Expr| !part.is_volatile() && !has_subquery(part) && part.any_column_refs();
+    let (below, above): (Vec<Expr>, Vec<Expr>) =
+        split_conjunction_owned(filter.predicate.clone()).into_iter().partition(goes);
+    let Some(below) = conjunction(below) else { return Ok(Transformed::no(LogicalPlan::Filter(filter))) };
+    let left = LogicalPlan::Filter(Filter::try_new(below, Arc::clone(&join.left))?);
+    let plan = LogicalPlan::Join(Join { left: Arc::new(left), ..join.clone() });
+    Ok(Transformed::yes(match conjunction(above) {
+        Some(above) => LogicalPlan::Filter(Filter::try_new(above, Arc::new(plan))?),
+        None => plan,
+    }))
 }
 
 /// Which of the inputs of a region.
@@ -149,7 +195,9 @@ struct Condition {
     key: Option<[(Expr, Inputs); 2]>,
     /// It follows from others: it is a key or nothing.
     is_implied: bool,
-    /// A join is by it.
+    /// The set of equal columns that both sides are of.
+    set: Option<usize>,
+    /// A join is by it, or by what it follows from.
     is_done: bool,
 }
 
@@ -195,8 +243,6 @@ const LESS: f64 = 0.9;
 /// What things take, where reading a row in order takes 1: to find a row by a key, to hold a row in a hash table.
 const FIND: f64 = 4.0;
 const HOLD: f64 = 2.0;
-/// More rows than that are not looked up: as `Planning` says by default.
-const LOOKED_UP: f64 = 4096.0;
 
 /// An order of inputs that equalities connect, and what it takes.
 struct Way {
@@ -248,6 +294,18 @@ impl Region {
             }
         }
         conditions.extend(implied);
+        // And so is what follows from several equalities.
+        let equal = conditions.iter().filter_map(|condition| condition.columns(&schema));
+        let equal = EqualColumns::new(equal, |column| owners.0.get(column).copied());
+        for (a, b) in equal.pairs() {
+            let expr = Expr::Column(a.clone()).eq(Expr::Column(b.clone()));
+            let mut key = Condition { is_implied: true, ..Condition::new(expr) };
+            key.find(&owners, &schema)?;
+            conditions.push(key);
+        }
+        for condition in &mut conditions {
+            condition.set = condition.columns(&schema).and_then(|(a, b)| equal.set(a, b));
+        }
         // A join is by a key once.
         let mut known: HashSet<(Expr, Expr)> = HashSet::new();
         conditions.retain(|condition| match &condition.key {
@@ -366,6 +424,10 @@ impl Region {
                     && self.inputs[at].plan.is_some()
                 {
                     let edges = found.entry(at).or_default();
+                    // Of a set of equal columns one that is joined says what the others do.
+                    if condition.set.is_some_and(|set| !edges.sets.insert(set)) {
+                        continue;
+                    }
                     edges.columns.extend(self.inputs[at].column(expr));
                     edges.keys.push((self.origin(theirs, known), self.inputs[at].origin(expr)));
                 }
@@ -427,15 +489,19 @@ impl Region {
 
     /// The rows of two groups that belong together.
     fn join(&mut self, left: Group, right: Group) -> Result<Group> {
-        let mut on = Vec::new();
+        let (mut on, mut sets) = (Vec::new(), HashSet::new());
         for condition in self.conditions.iter_mut().filter(|condition| !condition.is_done) {
             let Some([a, b]) = &condition.key else { continue };
-            if a.1.is_in(&left.inputs) && b.1.is_in(&right.inputs) {
-                on.push((a.0.clone(), b.0.clone()));
+            let (a, b) = if a.1.is_in(&left.inputs) && b.1.is_in(&right.inputs) {
+                (a, b)
             } else if b.1.is_in(&left.inputs) && a.1.is_in(&right.inputs) {
-                on.push((b.0.clone(), a.0.clone()));
+                (b, a)
             } else {
                 continue;
+            };
+            // The columns of a set that are on one side equal each other already: one equality says all.
+            if condition.set.is_none_or(|set| sets.insert(set)) {
+                on.push((a.0.clone(), b.0.clone()));
             }
             condition.is_done = true;
         }
@@ -469,6 +535,8 @@ struct Step {
 struct Edges {
     /// Its columns.
     columns: HashSet<usize>,
+    /// Sets of equal columns that they are of.
+    sets: HashSet<usize>,
     /// Columns of others, and of its own, that equal each other.
     keys: Vec<(Option<Origin>, Option<Origin>)>,
 }
@@ -496,7 +564,14 @@ impl Owners {
 
 impl Condition {
     fn new(expr: Expr) -> Self {
-        Self { expr, inputs: None, key: None, is_implied: false, is_done: false }
+        Self { expr, inputs: None, key: None, is_implied: false, set: None, is_done: false }
+    }
+
+    /// The columns that it says are equal, if all that equals one of them equals the other.
+    fn columns(&self, schema: &DFSchema) -> Option<(&Column, &Column)> {
+        let [(Expr::Column(a), _), (Expr::Column(b), _)] = self.key.as_ref()? else { return None };
+        let (of_a, of_b) = (schema.data_type(a).ok()?, schema.data_type(b).ok()?);
+        (of_a == of_b && is_transitive(of_a)).then_some((a, b))
     }
 
     /// What it reads, and whether a join can be by it.
@@ -596,7 +671,7 @@ impl Input {
         let out = out.min(estimate::ROWS_MAX);
         let read = self.read + HOLD * rows.min(self.rows) + rows.max(self.rows);
         let found = match &self.estimate {
-            Some(of) if rows <= LOOKED_UP && self.is_found_by(&edges.columns) => {
+            Some(of) if rows <= lookups_in(of) && self.is_found_by(&edges.columns) => {
                 // All that have the keys are read, before its own conditions drop some.
                 let kept = (self.rows / of.rows()).max(f64::MIN_POSITIVE);
                 rows * FIND + out / kept * FETCH
@@ -623,6 +698,11 @@ impl Input {
         let Some(table) = &self.table else { return false };
         trees(table).any(|(_, key, _)| key.first().is_some_and(|first| columns.contains(first)))
     }
+}
+
+/// More rows than that are not looked up in a table, by default.
+fn lookups_in(of: &TableEstimate) -> f64 {
+    Planning::default().lookups_in(Some(of.rows())) as f64
 }
 
 fn is_one_row(plan: &LogicalPlan) -> bool {

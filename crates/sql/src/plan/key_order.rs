@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, replace_children_if_necessary};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -27,6 +26,7 @@ use crate::exec::lookup_join::LookupJoinExec;
 use crate::exec::measured;
 use crate::exec::paced::PacedExec;
 use crate::exec::scan::ScanExec;
+use crate::plan::order_readers::inputs_in_order;
 use crate::plan::planning::Planning;
 use crate::plan::{extremes, zeroes};
 
@@ -41,41 +41,56 @@ pub(crate) struct KeyOrder(pub Planning);
 
 impl PhysicalOptimizerRule for KeyOrder {
     fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
-        plan.transform_up(|node| {
-            if let Some(join) = LookupJoinExec::in_place_of(&node, self.0)? {
-                return Ok(Transformed::yes(join));
-            }
-            if let Some(join) = compact::held(&node)? {
-                return Ok(Transformed::yes(join));
-            }
-            if !self.0.key_order {
-                return Ok(Transformed::no(node));
-            }
-            if let Some(sort) = node.downcast_ref::<SortExec>()
-                && sort.input().output_partitioning().partition_count() == 1
-                && let Some(sorted) = ordered(sort.input(), sort.expr(), sort.fetch())?
-            {
-                return Ok(Transformed::yes(first_rows(sorted, sort.fetch())?));
-            }
-            if let Some(aggregate) = node.downcast_ref::<AggregateExec>()
-                && let Some(ends) = extremes::by_order(aggregate)?
-            {
-                return Ok(Transformed::yes(ends));
-            }
-            if let Some(fetch) = node.fetch()
-                && let Some(small) = small_batches(&node, fetch)?
-            {
-                return Ok(Transformed::yes(small));
-            }
-            Ok(Transformed::no(node))
-        })
-        .data()
+        // An ORDER BY may have been left out because the rows are in order.
+        self.plan(plan, true)
     }
     fn name(&self) -> &str {
         "resurgam_key_order"
     }
     fn schema_check(&self) -> bool {
         true
+    }
+}
+
+impl KeyOrder {
+    /// `plan` from its inputs up; `is_in_order` says whether somebody may go by the order that its rows are declared to have.
+    fn plan(&self, plan: Plan, is_in_order: bool) -> Result<Plan> {
+        // Which rows are the first ones follows from their order.
+        let is_in_order = is_in_order || plan.fetch().is_some();
+        let inputs = plan.children().into_iter().zip(inputs_in_order(&plan, is_in_order));
+        let inputs = inputs.map(|(input, is_in_order)| self.plan(Arc::clone(input), is_in_order));
+        let inputs = inputs.collect::<Result<Vec<Plan>>>()?;
+        self.operator(replace_children_if_necessary(plan, inputs)?, is_in_order)
+    }
+
+    /// One whose inputs are done.
+    fn operator(&self, node: Plan, is_in_order: bool) -> Result<Plan> {
+        if let Some(join) = LookupJoinExec::in_place_of(&node, self.0, is_in_order)? {
+            return Ok(join);
+        }
+        if let Some(join) = compact::held(&node)? {
+            return Ok(join);
+        }
+        if !self.0.key_order {
+            return Ok(node);
+        }
+        if let Some(sort) = node.downcast_ref::<SortExec>()
+            && sort.input().output_partitioning().partition_count() == 1
+            && let Some(sorted) = ordered(sort.input(), sort.expr(), sort.fetch())?
+        {
+            return first_rows(sorted, sort.fetch());
+        }
+        if let Some(aggregate) = node.downcast_ref::<AggregateExec>()
+            && let Some(ends) = extremes::by_order(aggregate)?
+        {
+            return Ok(ends);
+        }
+        if let Some(fetch) = node.fetch()
+            && let Some(small) = small_batches(&node, fetch)?
+        {
+            return Ok(small);
+        }
+        Ok(node)
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `call` | Calls of functions that stand alone in their statement |
 //! | `canary` | The canary of kept plans |
 //! | `dependencies` | DataFusion's functional dependencies, which are not believed |
+//! | `equal_columns` | Columns that equalities make equal to each other |
 //! | `estimate` | How many rows: what plans are chosen by |
 //! | `explain` | EXPLAIN: plans as trees of nodes in PostgreSQL's words |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
@@ -18,6 +19,7 @@
 //! | `lookup` | Which relation a name means |
 //! | `merge_join` | Joins that go to temporary files |
 //! | `order_claims` | What DataFusion holds for ordered by a comparison, which is not believed |
+//! | `order_readers` | Which inputs of an operator are read in the order that they declare |
 //! | `params` | Placeholders in logical plans |
 //! | `planner` | From syntax to plans |
 //! | `planning` | What this crate's own planning does beyond DataFusion's |
@@ -33,6 +35,7 @@ pub(crate) mod analyze;
 pub(crate) mod call;
 pub(crate) mod canary;
 pub(crate) mod dependencies;
+mod equal_columns;
 pub(crate) mod estimate;
 pub(crate) mod explain;
 pub(crate) mod expression;
@@ -44,6 +47,7 @@ pub(crate) mod key_order;
 pub(crate) mod lookup;
 pub(crate) mod merge_join;
 pub(crate) mod order_claims;
+pub(crate) mod order_readers;
 pub(crate) mod params;
 pub(crate) mod planner;
 pub(crate) mod planning;

@@ -4,6 +4,9 @@ use datafusion::prelude::SessionConfig;
 
 use crate::plan::canary;
 
+/// A table of so many rows is large for lookups: eight times as many as keys that are looked up in it by default.
+const LARGE_ROWS: f64 = 32768.0;
+
 /// See the module's head. Answers are the same whatever is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planning {
@@ -14,7 +17,7 @@ pub struct Planning {
     /// Plans go by estimates of rows.
     pub estimates: bool,
     /// Joins look up the rows of their inner side while the outer one has given at most so many
-    /// rows; 0: they never do.
+    /// rows, or more where the inner table is large; 0: they never do.
     pub lookup_rows: usize,
     /// A small table is read as a whole rather than looked up in.
     pub read_small_tables: bool,
@@ -53,6 +56,13 @@ impl Planning {
         spilling_joins: false,
         canary: false,
     };
+
+    /// Rows of the outer side up to which rows are looked up in a table of about so many: of a larger one more, since reading all
+    /// of it takes longer.
+    pub(crate) fn lookups_in(&self, rows: Option<f64>) -> usize {
+        let times = rows.map_or(1.0, |rows| (rows / LARGE_ROWS).max(1.0));
+        (self.lookup_rows as f64 * times) as usize
+    }
 
     /// What is set for whoever plans with `config`.
     pub(crate) fn of(config: &SessionConfig) -> Self {

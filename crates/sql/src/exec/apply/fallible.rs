@@ -8,8 +8,10 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{Cast, Like, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
+use crate::plan::analyze::{DAY_FROM, DAY_OF};
+
 /// Functions of any arguments without an error.
-const HARMLESS: [&str; 22] = [
+const HARMLESS: [&str; 24] = [
     "$",
     "together",
     "coalesce",
@@ -32,6 +34,8 @@ const HARMLESS: [&str; 22] = [
     "pg_nan",
     "numeric_key",
     "isfinite",
+    DAY_OF,
+    DAY_FROM,
 ];
 
 /// Whether evaluating it can end in an error for some row.

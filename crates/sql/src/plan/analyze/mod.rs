@@ -16,6 +16,7 @@
 //! | `once` | WITH queries that are computed once, and those that write | parse_cte.c, planner's subselect.c |
 //! | `expr`, `chain`, `literal`, `condition` | expressions; long chains of operators; constants; comparisons, CASE, IN | parse_expr.c |
 //! | `coerce` | casts | parse_coerce.c |
+//! | `days` | dates compared with timestamps | date.c (`date_cmp_timestamp_internal`) |
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //! | `json` | functions and aggregates that make JSON | json.c |
 //! | `json_record` | functions of documents that return records | jsonfuncs.c |
@@ -46,6 +47,7 @@ mod bound;
 mod chain;
 mod coerce;
 mod condition;
+mod days;
 mod domains;
 mod element;
 mod elsewhere;
@@ -109,6 +111,7 @@ use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 
 pub(crate) use bound::{Origin, Type};
+pub(crate) use days::{DAY_FROM, DAY_OF};
 pub(crate) use domains::{check_domain_condition, check_domain_default};
 pub(crate) use heavy::is_heavy;
 pub(crate) use lock::Locking;

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
+use super::days::by_day;
 use super::{Analyzer, Result, unknown};
 use crate::pg::functions::{INT_XOR, REGEX_OPERATORS, is_by_source, numeric, time_operator};
 use crate::pg::ordered::type_of_oid;
@@ -203,6 +204,7 @@ impl Analyzer<'_> {
             if !(is_plain(left.ty) || arrays || left.ty.oid == oid::INTERVAL) {
                 return unknown(format!("comparing values of type {}", left.ty.name()));
             }
+            let (left, right) = by_day(op, left, right);
             let (left, right) = self.one_form_pair(left, right)?;
             return Ok(self.compare(op, left, right)?.at(span));
         }
