@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
+use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::*;
 use resurgam_engine::{ColumnType, SECOND_DIGITS_MAX};
@@ -13,7 +14,7 @@ use crate::encode::uuid_text;
 use crate::errors::from_arrow;
 use crate::functions::cast::at_precision;
 use crate::functions::numeric;
-use crate::types::{arrow_oid, arrow_type, column_oid, column_typmod, format_type, numeric_limits, oid, type_by_oid};
+use crate::types::{arrow_oid, arrow_type, column_oid, column_typmod, element_oid, format_type, numeric_limits, oid};
 use crate::user_types::{enum_of_data, labels_of};
 use crate::wire::SqlError;
 
@@ -154,8 +155,8 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         }
         _ => {}
     }
-    // Arrays of texts may hold what are no bits.
-    if source == target && !matches!(oid, oid::BIT_ARRAY | oid::VARBIT_ARRAY) {
+    // Arrays of texts may hold what are no bits, no documents.
+    if source == target && !element_oid(oid).is_some_and(must_be_read) {
         return Ok(array.clone());
     }
     if let Some(done) = cast_dynamic(array, target)? {
@@ -239,11 +240,8 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
             }
             // Arrays of several dimensions are of one type.
             let is_nested = lists.values().data_type().is_list();
-            let element = if is_nested { oid } else { type_by_oid(oid).map_or(0, |ty| ty.elem) };
-            let values = cast_array(lists.values(), item.data_type(), element, zone)?;
-            let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
-            let out = ListArray::try_new(Arc::clone(item), offsets, values, nulls);
-            Ok(Arc::new(out.map_err(|error| from_arrow(&error))?))
+            let element = if is_nested { oid } else { element_oid(oid).unwrap_or(0) };
+            each_element(lists, item, |values| cast_array(values, item.data_type(), element, zone))
         }
         (DataType::Float64, DataType::Float32) => {
             let narrow = |value: f64| {
@@ -356,6 +354,41 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         }
         _ => plain_cast(array, target),
     }
+}
+
+/// Types that are kept as texts, and that not every text is a value of.
+pub(crate) fn must_be_read(ty: u32) -> bool {
+    matches!(ty, oid::UUID | oid::JSON | oid::JSONPATH | oid::BIT | oid::VARBIT)
+}
+
+/// Lists with each element made another by `cast`, which sees the elements of the rows only: an array may hold more, of
+/// rows that were cut off or are NULL, and these need not be values that can be cast.
+///
+/// # Errors
+/// Those of `cast`.
+pub(crate) fn each_element(
+    lists: &ListArray,
+    item: &FieldRef,
+    cast: impl FnOnce(&ArrayRef) -> Result<ArrayRef, SqlError>,
+) -> Result<ArrayRef, SqlError> {
+    let offsets = lists.value_offsets();
+    let (first, last) = (offsets.first().copied().unwrap_or(0), offsets.last().copied().unwrap_or(0));
+    let lengths = || (0..lists.len()).map(|row| if lists.is_null(row) { 0 } else { lists.value_length(row) as usize });
+    let hidden = lists.null_count() > 0 && lengths().sum::<usize>() != (last - first) as usize;
+    let (offsets, values) = if hidden {
+        let present = (0..lists.len()).filter(|row| lists.is_valid(*row));
+        let at = present.flat_map(|row| offsets[row]..offsets[row + 1]).collect::<Int32Array>();
+        let values = datafusion::arrow::compute::take(lists.values(), &at, None).map_err(|error| from_arrow(&error))?;
+        (OffsetBuffer::from_lengths(lengths()), values)
+    } else if first > 0 || last as usize != lists.values().len() {
+        let shifted = offsets.iter().map(|offset| offset - first).collect::<Vec<_>>();
+        let values = lists.values().slice(first as usize, (last - first) as usize);
+        (OffsetBuffer::new(shifted.into()), values)
+    } else {
+        (lists.offsets().clone(), Arc::clone(lists.values()))
+    };
+    let out = ListArray::try_new(Arc::clone(item), offsets, cast(&values)?, lists.nulls().cloned());
+    Ok(Arc::new(out.map_err(|error| from_arrow(&error))?))
 }
 
 /// The name of the type that values of that Arrow type are of.
@@ -672,6 +705,27 @@ mod tests {
             assign(StringArray::from(vec!["A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"]), ColumnType::Uuid).expect("cast");
         assert_eq!(out.as_string_view().value(0), "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11");
         assert_eq!(assign(StringArray::from(vec!["x"]), ColumnType::Json).unwrap_err().sqlstate, "22P02");
+    }
+
+    /// Elements of rows that are NULL, or that a slice leaves out, are nobody's.
+    #[test]
+    fn hidden_elements_are_not_read() {
+        let id = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
+        let texts: ArrayRef = Arc::new(StringViewArray::from(vec!["x", "y", id, "z", "w"]));
+        let item = Arc::new(Field::new("item", crate::types::TEXT, true));
+        let offsets = OffsetBuffer::from_lengths([1, 1, 1, 1, 1]);
+        let nulls = Some(vec![true, false, true, false, true].into());
+        let lists: ArrayRef = Arc::new(ListArray::new(Arc::clone(&item), offsets, texts, nulls));
+        let uuids = DataType::List(item);
+        let cast = |lists: &ArrayRef| cast_array(lists, &uuids, oid::UUID_ARRAY, &Zone::Utc);
+        assert_eq!(cast(&lists).unwrap_err().sqlstate, "22P02");
+        for (from, rows, valid) in [(1, 3, vec![false, true, false]), (2, 1, vec![true]), (2, 2, vec![true, false])] {
+            let out = cast(&lists.slice(from, rows)).expect("uuids");
+            assert_eq!((0..rows).map(|row| out.is_valid(row)).collect::<Vec<_>>(), valid);
+            let at = valid.iter().position(|valid| *valid).expect("one");
+            assert_eq!(out.as_list::<i32>().value(at).as_string_view().value(0), id);
+        }
+        assert_eq!(cast(&lists.slice(3, 1)).expect("none").null_count(), 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod assign;
 mod builder;
 mod datums;
 
-pub(crate) use assign::local_us;
 pub use assign::{assignment_cast, cast_array, fit_text};
+pub(crate) use assign::{each_element, local_us, must_be_read};
 pub use builder::ColumnBuilder;
 pub use datums::{DatumColumn, datum_of_scalar, scalar_of_datum};

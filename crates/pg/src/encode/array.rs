@@ -5,7 +5,7 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::DataType;
 
 use super::cell::{Cell, Look};
-use crate::types::{PADDED, arrow_oid, field_oid, oid, type_by_oid};
+use crate::types::{arrow_oid, compatible, field_oid, oid, type_by_oid};
 use crate::wire::SqlError;
 
 /// A list column: where each row's elements are, and the elements.
@@ -41,12 +41,13 @@ impl<'a> ListCells<'a> {
             }
             other => return Err(SqlError::internal(format!("{other} is not a list"))),
         };
-        let element_oid = match type_by_oid(look.oid) {
-            Some(ty) if ty.elem != 0 && arrow_oid(values.data_type()) == ty.elem => ty.elem,
-            // What the array's type says of texts that do not say it themselves, in all its dimensions.
-            Some(ty) if is_of_texts(ty.elem) && field_oid(field) == oid::TEXT => ty.elem,
-            Some(ty) if is_of_texts(ty.elem) && field_oid(field) == oid::TEXT_ARRAY => look.oid,
-            Some(ty) if ty.elem == oid::BPCHAR && values.data_type() == &PADDED => ty.elem,
+        let nested =
+            matches!(values.data_type(), DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..));
+        // The array's type says what its elements are, in all its dimensions; they do not say it themselves.
+        let implied = arrow_oid(values.data_type());
+        let element_oid = match type_by_oid(look.oid).filter(|ty| ty.elem != 0) {
+            Some(ty) if nested && compatible(ty.oid, implied) => ty.oid,
+            Some(ty) if !nested && compatible(ty.elem, implied) => ty.elem,
             _ => field_oid(field),
         };
         let inner = Look { oid: element_oid, typmod: -1, zone: look.zone, names: look.names.clone() };
@@ -54,18 +55,10 @@ impl<'a> ListCells<'a> {
             ranges,
             elements: Box::new(Cell::new(values.as_ref(), &inner)?),
             element_oid,
-            nested: matches!(
-                values.data_type(),
-                DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..)
-            ),
+            nested,
             vector: matches!(look.oid, oid::INT2VECTOR | oid::OIDVECTOR),
         })
     }
-}
-
-/// Types whose values are texts in plans, and are sent as their own.
-fn is_of_texts(elem: u32) -> bool {
-    matches!(elem, oid::VARCHAR | oid::BPCHAR | oid::BIT | oid::VARBIT | oid::UUID)
 }
 
 pub(super) fn put_list_text(list: &ListCells<'_>, row: usize, out: &mut BytesMut) -> Result<(), SqlError> {

@@ -1,4 +1,8 @@
-//! `pg_cast_TYPE(value[, typmod])`: casts as PostgreSQL does them.
+//! `pg_cast_TYPE(value[, typmod[, oid]])`: casts as PostgreSQL does them.
+//!
+//! Values of several types are of one Arrow form (`text`, `uuid` and `json`; `oid` and `regclass`; arrays of them), and what
+//! is computed has no field that says which. So the analysis of a statement, which knows, says the oid of the value's type.
+//! Where it is not said, the field is believed.
 //!
 //! Where DataFusion's own cast means the same, the call becomes that cast while the plan is
 //! simplified, so that comparisons still reach indexes.
@@ -18,14 +22,16 @@ use datafusion::logical_expr::{
 };
 use resurgam_engine::ColumnType;
 
-use crate::arrow::{cast_array, fit_text, local_us};
+use crate::arrow::{cast_array, each_element, fit_text, local_us, must_be_read};
 use crate::catalog::Model;
 use crate::context::PgContext;
 use crate::datetime::{Zone, round_seconds, us_from_engine, us_to_engine};
 use crate::decode::interval_value;
 use crate::encode::{RowEncoder, TextStyle};
 use crate::errors::{from_arrow, to_datafusion};
-use crate::types::{TEXT, TYPES, arrow_type_of_oid, field_of_oid, field_oid, oid, type_by_oid, with_pg_type};
+use crate::types::{
+    TEXT, TYPES, arrow_type_of_oid, element_oid, field_of_oid, field_oid, oid, type_by_oid, with_pg_type,
+};
 use crate::wire::SqlError;
 
 /// A cast function for every type.
@@ -39,7 +45,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<ScalarUDF> {
 
 /// The one for a type.
 pub(super) fn one(cx: &Arc<dyn PgContext>, ty: u32) -> Option<ScalarUDF> {
-    let volatility = match ty {
+    // Of arrays as of their elements.
+    let volatility = match element_oid(ty).unwrap_or(ty) {
         // words such as 'now', the session's zone
         oid::DATE | oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ => Volatility::Stable,
         oid::DATERANGE | oid::TSRANGE | oid::TSTZRANGE => Volatility::Stable,
@@ -101,9 +108,8 @@ impl PgCast {
     }
 
     /// Whether DataFusion's cast from a type means the same.
-    fn plain(&self, from: &Field, typmod: i32) -> bool {
-        let target = self.field_from(from.data_type(), typmod);
-        let (from_oid, from) = (field_oid(from), from.data_type());
+    fn plain(&self, from_oid: u32, from: &DataType, typmod: i32) -> bool {
+        let target = self.field_from(from, typmod);
         if typmod >= 0 && self.oid != oid::NUMERIC {
             return false;
         }
@@ -114,6 +120,10 @@ impl PgCast {
                 oid::NAME | oid::CHAR | oid::BPCHAR | oid::UUID | oid::JSON | oid::JSONPATH => from_oid == self.oid,
                 oid::BIT | oid::VARBIT => matches!(from_oid, oid::BIT | oid::VARBIT),
                 oid::BIT_ARRAY | oid::VARBIT_ARRAY => matches!(from_oid, oid::BIT_ARRAY | oid::VARBIT_ARRAY),
+                // As for their elements: of those that are kept as texts each has to be one of its type.
+                ty if let Some(element) = element_oid(ty) => {
+                    from_oid == ty || !must_be_read(element) && !matches!(element, oid::NAME | oid::CHAR)
+                }
                 // Of numerics whose digits are their own any limit is one.
                 oid::NUMERIC => typmod < 4 || target.data_type() != &super::numeric::DYNAMIC,
                 ty => !is_reg(ty) || from_oid == ty,
@@ -130,10 +140,9 @@ impl PgCast {
         }
     }
 
-    fn cast(&self, array: &ArrayRef, from: &Field, typmod: i32) -> Result<ArrayRef, SqlError> {
+    fn cast(&self, array: &ArrayRef, from_oid: u32, typmod: i32) -> Result<ArrayRef, SqlError> {
         let zone = self.cx.zone();
-        let from_oid = field_oid(from);
-        let target = self.field_from(from.data_type(), typmod);
+        let target = self.field_from(array.data_type(), typmod);
         let target = target.data_type();
         if matches!(array.data_type(), DataType::Null) {
             return Ok(new_null_array(target, array.len()));
@@ -148,16 +157,26 @@ impl PgCast {
         if matches!(from_oid, oid::REGPROC | oid::REGPROCEDURE) && self.oid == oid::OID {
             return function_oids(array);
         }
-        if is_reg(from_oid) && target == &TEXT {
-            return self.reg_text(array, from);
+        let (from_element, element) = (element_oid(from_oid), element_oid(self.oid));
+        if target == &TEXT && (is_reg(from_oid) || from_element.is_some_and(is_reg)) {
+            return self.reg_text(array, from_oid);
+        }
+        if let Some(element) = element.filter(|element| is_reg(*element)) {
+            return self.lookup_elements(array, element, target);
         }
         if self.oid == oid::INTERVAL && typmod >= 0 && array.data_type().is_string() {
             return interval_of(array, typmod);
         }
-        let out = cast_array(array, target, self.oid, &zone)?;
+        let out = match (from_element, element, array.as_list_opt::<i32>(), target) {
+            // Names as texts.
+            (Some(from), Some(_), Some(list), DataType::List(item)) if is_reg(from) && item.data_type() == &TEXT => {
+                each_element(list, item, |values| self.reg_text(values, from))?
+            }
+            _ => cast_array(array, target, self.oid, &zone)?,
+        };
         let is_cut = matches!(self.oid, oid::NAME_ARRAY | oid::CHAR_ARRAY);
         if (typmod >= 0 || is_cut)
-            && let Some(element) = type_by_oid(self.oid).map(|ty| ty.elem).filter(|elem| *elem != 0)
+            && let Some(element) = element
         {
             return self.fit_elements(&out, element, typmod);
         }
@@ -172,17 +191,34 @@ impl PgCast {
         let values = match list.values().data_type().is_nested() {
             true => self.fit_elements(list.values(), element, typmod)?,
             false => {
-                let cast = Self {
-                    oid: element,
-                    name: self.name.clone(),
-                    signature: self.signature.clone(),
-                    cx: Arc::clone(&self.cx),
-                };
+                let cast = self.of_element(element);
                 cast.fit(Arc::clone(list.values()), list.values(), list.values().data_type(), typmod)?
             }
         };
         let out = ListArray::try_new(Arc::clone(item), list.offsets().clone(), values, list.nulls().cloned());
         Ok(Arc::new(out.map_err(|error| from_arrow(&error))?))
+    }
+
+    /// The cast of an array's elements.
+    fn of_element(&self, element: u32) -> Self {
+        let (name, signature) = (self.name.clone(), self.signature.clone());
+        Self { oid: element, name, signature, cx: Arc::clone(&self.cx) }
+    }
+
+    /// Arrays of names, as [`Self::lookup`] has their elements.
+    fn lookup_elements(&self, array: &ArrayRef, element: u32, target: &DataType) -> Result<ArrayRef, SqlError> {
+        let zone = self.cx.zone();
+        if array.data_type().is_string() {
+            let texts = DataType::new_list(TEXT, true);
+            let lists = cast_array(array, &texts, oid::TEXT_ARRAY, &zone)?;
+            return self.lookup_elements(&lists, element, target);
+        }
+        match (array.as_list_opt::<i32>(), target) {
+            (Some(list), DataType::List(item)) if !list.values().data_type().is_nested() => {
+                each_element(list, item, |values| self.of_element(element).lookup(values))
+            }
+            _ => cast_array(array, target, self.oid, &zone),
+        }
     }
 
     /// A value of the type already, from `array`, within its modifier.
@@ -311,9 +347,10 @@ impl PgCast {
         Ok(Arc::new(oids))
     }
 
-    /// What a `reg…` value prints as.
-    fn reg_text(&self, array: &ArrayRef, from: &Field) -> Result<ArrayRef, SqlError> {
-        let fields = datafusion::arrow::datatypes::Fields::from(vec![from.clone().with_nullable(true)]);
+    /// What a `reg…` value, or an array of them, prints as.
+    fn reg_text(&self, array: &ArrayRef, from_oid: u32) -> Result<ArrayRef, SqlError> {
+        let from = with_pg_type(Field::new("", array.data_type().clone(), true), from_oid, -1);
+        let fields = datafusion::arrow::datatypes::Fields::from(vec![from]);
         let encoder = RowEncoder::new(&fields, &[], &TextStyle::of(&self.cx))?;
         let schema = Arc::new(datafusion::arrow::datatypes::Schema::new(fields));
         let batch = RecordBatch::try_new(schema, vec![array.clone()]).map_err(|error| from_arrow(&error))?;
@@ -430,6 +467,14 @@ pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
+/// The oid of the value's type, where it is said.
+fn said_oid(value: Option<&ScalarValue>) -> Option<u32> {
+    match value {
+        Some(ScalarValue::UInt32(oid)) => *oid,
+        _ => None,
+    }
+}
+
 fn typmod_of(value: Option<&ScalarValue>) -> i32 {
     match value {
         Some(ScalarValue::Int64(Some(typmod))) => i32::try_from(*typmod).unwrap_or(-1),
@@ -450,8 +495,9 @@ impl ScalarUDFImpl for PgCast {
     }
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         match types {
-            [_] | [_, DataType::Int64] => Ok(types.to_vec()),
+            [_] | [_, DataType::Int64] | [_, DataType::Int64, DataType::UInt32] => Ok(types.to_vec()),
             [first, _] => Ok(vec![first.clone(), DataType::Int64]),
+            [first, _, _] => Ok(vec![first.clone(), DataType::Int64, DataType::UInt32]),
             _ => Err(to_datafusion(SqlError::new("42883", format!("function {} does not exist", self.name)))),
         }
     }
@@ -474,7 +520,12 @@ impl ScalarUDFImpl for PgCast {
         let Ok((_, from)) = value.to_field(info.schema()) else {
             return Ok(ExprSimplifyResult::Original(args));
         };
-        if !self.plain(&from, typmod) {
+        let from_oid = match args.get(2) {
+            Some(Expr::Literal(said, _)) => said_oid(Some(said)),
+            Some(_) => return Ok(ExprSimplifyResult::Original(args)),
+            None => None,
+        };
+        if !self.plain(from_oid.unwrap_or_else(|| field_oid(&from)), from.data_type(), typmod) {
             return Ok(ExprSimplifyResult::Original(args));
         }
         let target = self.field_from(from.data_type(), typmod);
@@ -501,7 +552,11 @@ impl ScalarUDFImpl for PgCast {
             Some(ColumnarValue::Scalar(value)) => typmod_of(Some(value)),
             _ => -1,
         };
-        let Some(from) = args.arg_fields.first() else {
+        let said = match args.args.get(2) {
+            Some(ColumnarValue::Scalar(value)) => said_oid(Some(value)),
+            _ => None,
+        };
+        let Some(from) = said.or_else(|| args.arg_fields.first().map(|field| field_oid(field))) else {
             return Err(to_datafusion(SqlError::internal("a cast without a value")));
         };
         match args.args.into_iter().next() {

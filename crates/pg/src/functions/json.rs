@@ -15,7 +15,7 @@ use crate::context::PgContext;
 use crate::datetime::Zone;
 use crate::encode::{RowEncoder, TextStyle};
 use crate::styles::{self, DateStyle, Styles};
-use crate::types::{field_oid, oid as t};
+use crate::types::{element_oid, field_oid, oid as t, with_pg_type};
 use crate::wire::{Format, SqlError};
 
 /// Those that are bound to the session.
@@ -63,6 +63,16 @@ fn shape(ty: u32) -> Shape {
     }
 }
 
+/// The field of the elements of a list, with the type that the list's own says of them, in all its dimensions.
+fn elements_field(list: &FieldRef, item: &FieldRef) -> FieldRef {
+    let ty = field_oid(list);
+    let of = if item.data_type().is_list() { Some(ty) } else { element_oid(ty) };
+    match of {
+        Some(of) => Arc::new(with_pg_type(item.as_ref().clone(), of, -1)),
+        None => Arc::clone(item),
+    }
+}
+
 fn values(field: &FieldRef, array: &ArrayRef, zone: &Zone, depth: usize) -> Result<Values, SqlError> {
     if depth > DEPTH_MAX {
         return Err(SqlError::new("54001", "stack depth limit exceeded"));
@@ -74,7 +84,8 @@ fn values(field: &FieldRef, array: &ArrayRef, zone: &Zone, depth: usize) -> Resu
             let ranges = (0..list.len())
                 .map(|row| list.is_valid(row).then(|| (offsets[row] as usize, offsets[row + 1] as usize)))
                 .collect();
-            Ok(Values::List(ranges, Box::new(values(item, list.values(), zone, depth + 1)?)))
+            let item = elements_field(field, item);
+            Ok(Values::List(ranges, Box::new(values(&item, list.values(), zone, depth + 1)?)))
         }
         DataType::Struct(fields) => {
             let record = array.as_struct();

@@ -355,10 +355,12 @@ pub(super) fn all() -> Vec<PgFunction> {
             })
         })
         .required(1),
-        f("pg_typeof", &[P::Any], oid(t::REGTYPE), |call| {
+        // The second is the type where the value's form does not tell it.
+        f("pg_typeof", &[P::Any, P::Oid], oid(t::REGTYPE), |call| {
             let ty = call.fields.first().map_or(t::UNKNOWN, |field| field_oid(field));
-            call.oids(|_| Ok(Some(ty)))
-        }),
+            call.oids(|row| Ok(call.oid(1, row).or(Some(ty))))
+        })
+        .required(1),
         f("format", &[P::Text, P::Any], oid(t::TEXT), |call| {
             call.texts(|row| format(call, row, &|at| any_text(call, at, row)))
         })

@@ -22,6 +22,9 @@
 //! - what Arrow cannot tell apart (`varchar(20)`, `json`, `name`…) travels as field
 //!   metadata under [`OID_KEY`] and [`TYPMOD_KEY`]. It survives column references and
 //!   aliases and is lost by expressions, as PostgreSQL loses modifiers there.
+//! - the field of a list's elements says nothing but their Arrow type: metadata there is a part of the list's own type,
+//!   and Arrow's operations keep it in one place and drop it in another, so that columns of one type would differ. The
+//!   array's field says `uuid[]`, as a scalar's says `uuid`, and the analysis of a statement knows it in any case.
 
 mod names;
 pub mod oid;
@@ -227,8 +230,8 @@ pub fn arrow_type(ty: &ColumnType) -> DataType {
         ColumnType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
         ColumnType::Enum(id) => user_types::enum_data(id),
         ColumnType::Array(element) => {
-            let field = element_field(column_oid(&element.column_type()));
-            DataType::List(Arc::new(field.unwrap_or_else(|| Field::new("item", TEXT, true))))
+            let data = arrow_type_of_oid(column_oid(&element.column_type()), -1);
+            DataType::List(Arc::new(Field::new("item", data.unwrap_or(TEXT), true)))
         }
     }
 }
@@ -339,14 +342,14 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
     (precision, scale.clamp(0, i32::from(precision)) as i8)
 }
 
-/// Field of a list's elements of that type.
+/// Field of a list's elements of that type: its Arrow type and nothing else, see the top.
 pub fn element_field(elem: u32) -> Option<Field> {
-    // One form with those of texts, so that what mixes both is of one type; the array's own type says which it is.
-    let elem = match elem {
-        oid::VARCHAR | oid::BPCHAR | oid::BIT | oid::VARBIT | oid::NAME | oid::CHAR => oid::TEXT,
-        elem => elem,
-    };
-    field_of_oid("item", elem, -1)
+    Some(Field::new("item", arrow_type_of_oid(elem, -1)?, true))
+}
+
+/// Type of the elements of an array type; `None` of other types.
+pub fn element_oid(array: u32) -> Option<u32> {
+    type_by_oid(array).map(|ty| ty.elem).filter(|elem| *elem != 0)
 }
 
 /// Precision and scale of a `numeric` modifier that a `Decimal128` can hold; `None` for those of values whose digits
@@ -422,7 +425,7 @@ pub fn field_typmod(field: &Field) -> i32 {
 
 /// Whether metadata may refine the type that Arrow implies: expressions can carry the
 /// metadata of an input although they changed its type.
-fn compatible(marked: u32, implied: u32) -> bool {
+pub(crate) fn compatible(marked: u32, implied: u32) -> bool {
     marked == implied
         || match implied {
             oid::TEXT => matches!(
@@ -446,19 +449,10 @@ fn compatible(marked: u32, implied: u32) -> bool {
             oid::OID => {
                 matches!(marked, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID)
             }
-            // Constants of these are put together as texts.
-            oid::TEXT_ARRAY => matches!(
-                marked,
-                oid::VARCHAR_ARRAY
-                    | oid::BPCHAR_ARRAY
-                    | oid::BIT_ARRAY
-                    | oid::VARBIT_ARRAY
-                    | oid::UUID_ARRAY
-                    | oid::NAME_ARRAY
-                    | oid::CHAR_ARRAY
-            ),
+            // The field of the elements says their Arrow type only. Vectors are lists as arrays are.
+            oid::TEXT_ARRAY => element_oid(marked).is_some_and(|element| compatible(element, oid::TEXT)),
+            oid::OID_ARRAY => element_oid(marked).is_some_and(|element| compatible(element, oid::OID)),
             oid::INT2_ARRAY => marked == oid::INT2VECTOR,
-            oid::OID_ARRAY => marked == oid::OIDVECTOR,
             _ => false,
         }
 }
@@ -543,7 +537,9 @@ mod tests {
             ColumnType::Uuid,
             ColumnType::Json,
         ];
-        for ty in types {
+        let arrays = types.iter().filter_map(|ty| ElementType::of(*ty)).map(ColumnType::Array).collect::<Vec<_>>();
+        assert!(arrays.len() > 10);
+        for ty in types.into_iter().chain(arrays) {
             let field = arrow_field("c", &ty, true);
             assert_eq!(field_oid(&field), column_oid(&ty), "{ty:?}");
             assert_eq!(field_typmod(&field), column_typmod(&ty), "{ty:?}");
@@ -551,6 +547,18 @@ mod tests {
             if ty != (ColumnType::Numeric { precision: NUMERIC_PRECISION, scale: NUMERIC_SCALE as _ }) {
                 assert_eq!(arrow_type_of_oid(column_oid(&ty), column_typmod(&ty)), Some(arrow_type(&ty)));
             }
+        }
+    }
+
+    /// Lists of one Arrow type are of one form, whatever their elements are: nothing can take them for different ones.
+    #[test]
+    fn elements_say_their_arrow_type_only() {
+        for ty in TYPES.iter().filter(|ty| ty.elem != 0) {
+            let Some(DataType::List(item)) = arrow_type_of_oid(ty.oid, -1) else { continue };
+            assert_eq!(item.metadata().len(), 0, "{}", ty.name);
+            assert_eq!(Some(item.data_type().clone()), arrow_type_of_oid(ty.elem, -1), "{}", ty.name);
+            let field = field_of_oid("c", ty.oid, -1).expect(ty.name);
+            assert_eq!(field_oid(&field), ty.oid, "{}", ty.name);
         }
     }
 

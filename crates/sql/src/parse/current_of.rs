@@ -23,19 +23,36 @@ use crate::wire::SqlError;
 const NAME: &str = "\u{1}current_of";
 
 /// See the module's head; and whether there was one.
-pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> (Vec<TokenWithSpan>, bool) {
+///
+/// # Errors
+/// `42601` where an UPDATE or DELETE names no cursor.
+pub(crate) fn known(tokens: Vec<TokenWithSpan>, text: &str) -> Result<(Vec<TokenWithSpan>, bool), SqlError> {
     if !tokens.iter().any(|token| is_word(&token.token, "current")) {
-        return (tokens, false);
+        return Ok((tokens, false));
     }
     let mut tokens = tokens;
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
     let (mut at, mut any) = (0, false);
-    while at + 3 < tokens.len() {
-        if is_word(&tokens[at].token, "where")
-            && is_word(&tokens[at + 1].token, "current")
-            && is_word(&tokens[at + 2].token, "of")
-            && let Token::Word(name) = &tokens[at + 3].token
-        {
+    // The last word that began something with a condition.
+    let mut writes = false;
+    while at + 2 < tokens.len() {
+        let is = |word: &str| is_word(&tokens[at].token, word);
+        if is("update") || is("delete") || is("select") {
+            writes = !is("select");
+        }
+        if is("where") && is_word(&tokens[at + 1].token, "current") && is_word(&tokens[at + 2].token, "of") {
+            let name = match tokens.get(at + 3).map(|token| &token.token) {
+                Some(Token::Word(name)) if !name.value.eq_ignore_ascii_case("returning") => Some(name),
+                Some(Token::Word(name)) if name.quote_style.is_some() => Some(name),
+                _ => None,
+            };
+            let Some(name) = name else {
+                if writes {
+                    return Err(unexpected(tokens.get(at + 3), text));
+                }
+                at += 1;
+                continue;
+            };
             let cursor = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
             // A text that is not what this is for goes wrong at OF.
             let span = tokens[at + 2].span;
@@ -46,7 +63,17 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> (Vec<TokenWithSpan>, bool) {
         }
         at += 1;
     }
-    (tokens, any)
+    Ok((tokens, any))
+}
+
+/// `42601` at what stands where the cursor's name has to.
+fn unexpected(token: Option<&TokenWithSpan>, text: &str) -> SqlError {
+    let Some(found) = token.filter(|token| token.token != Token::EOF) else {
+        return SqlError::syntax("syntax error at end of input");
+    };
+    let mut error = SqlError::syntax(format!("syntax error at or near \"{}\"", found.token));
+    error.position = errors::character_position(text, found.span.start.line, found.span.start.column);
+    error
 }
 
 /// The cursor whose row a condition means, if it is `CURRENT OF`.
@@ -131,5 +158,17 @@ mod tests {
         }
         let error = parse_known("SELECT 1 WHERE CURRENT OF c").expect_err("not an UPDATE");
         assert_eq!(error.position, Some(24));
+        for (nameless, position) in [
+            ("DELETE FROM t WHERE CURRENT OF", None),
+            ("DELETE FROM t WHERE CURRENT OF;", Some(31)),
+            ("DELETE FROM t WHERE CURRENT OF 1", Some(32)),
+            ("UPDATE t SET a = 1 WHERE CURRENT OF 'c'", Some(37)),
+            ("DELETE FROM t WHERE CURRENT OF RETURNING a", Some(32)),
+            ("SELECT 1 WHERE CURRENT OF", Some(24)),
+        ] {
+            let error = parse_known(nameless).expect_err(nameless);
+            assert_eq!((error.sqlstate.as_str(), error.position), ("42601", position), "{nameless}");
+        }
+        assert!(parse_known("DELETE FROM t WHERE CURRENT OF \"returning\"").is_ok());
     }
 }

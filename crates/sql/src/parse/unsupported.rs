@@ -116,7 +116,6 @@ const PHRASES: &[(&[&str], &str)] = &[
     (&["xmltable", "("], "XML"),
     (&["is", "normalized"], "IS NORMALIZED"),
     (&["is", "not", "normalized"], "IS NORMALIZED"),
-    (&["current", "of"], "WHERE CURRENT OF"),
     (&["no", "inherit"], "NO INHERIT"),
     (&["include", "(", "("], "an expression in INCLUDE"),
     (&["using", "index", "tablespace"], "USING INDEX TABLESPACE"),

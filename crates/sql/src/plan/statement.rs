@@ -235,7 +235,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let tokens = crate::parse::comment::known(crate::parse::identity::known(tokens));
     let tokens = crate::parse::conflict::known(crate::parse::sequence::known(tokens));
     let tokens = crate::parse::element::known(crate::parse::merge::known(crate::parse::explain::known(tokens)))?;
-    let (tokens, of_cursor) = crate::parse::current_of::known(tokens);
+    let (tokens, of_cursor) = crate::parse::current_of::known(tokens, text)?;
     let parsed = |tokens: Vec<TokenWithSpan>| {
         let tokens = crate::pg::keywords::as_postgresql(tokens);
         let nested = crate::parse::joins::in_parentheses(&tokens);

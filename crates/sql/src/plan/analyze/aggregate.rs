@@ -249,9 +249,6 @@ impl Analyzer<'_> {
             true => args.iter().map(|arg| (arg.expr.clone(), arg.ty.oid)).collect(),
             false => Vec::new(),
         };
-        if name == "array_agg" {
-            args = args.into_iter().map(|arg| self.by_name(arg)).collect::<Result<_>>()?;
-        }
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let call = Call {
             star,
@@ -283,6 +280,9 @@ impl Analyzer<'_> {
                     "array_agg" => self.mixed_elements(vec![arg])?.remove(0),
                     _ => self.without_blanks(arg)?,
                 };
+            }
+            if matches!(name, "min" | "max") {
+                self.check_elements(arg.ty, true, span)?;
             }
             if !matches!(name, "count" | "json_agg" | "json_object_agg") || list.duplicate_treatment.is_some() {
                 super::record::refuse_record(&arg, "an aggregate")?;

@@ -90,6 +90,11 @@ fn is_of_names(ty: u32) -> bool {
     matches!(ty, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE)
 }
 
+/// The same of arrays as of their elements.
+fn has_names(ty: u32) -> bool {
+    is_of_names(types::element_oid(ty).unwrap_or(ty))
+}
+
 pub(super) const fn is_of_bits(ty: u32) -> bool {
     matches!(ty, oid::BIT | oid::VARBIT)
 }
@@ -275,12 +280,12 @@ impl Analyzer<'_> {
                 let read = |zone: &Zone| decode_param(to.oid, Format::Text, Some(text.as_bytes()), zone).ok();
                 read(&Zone::Utc) != read(&elsewhere)
             }
-            ty => is_of_names(ty),
+            ty => has_names(ty),
         };
         if matches!(to.oid, oid::TEXT | oid::VARCHAR | oid::UNKNOWN) && to.typmod < 0 {
             return Ok(Bound { ty: to, ..bound });
         }
-        if by_session && self.views.fixed && !is_of_names(to.oid) {
+        if by_session && self.views.fixed && !has_names(to.oid) {
             let shown = types::format_type(to.oid, None);
             let message =
                 format!("a constant of type {shown} here that depends on the session or the time is not supported");
@@ -336,7 +341,7 @@ impl Analyzer<'_> {
         };
         let to = Type::of(to.oid);
         // Names of tables and the like are looked up when the statement runs.
-        let by_name = is_of_names(to.oid);
+        let by_name = has_names(to.oid);
         if slot.is_none() {
             *slot = Some(types::parameter_field(id, if by_name { oid::TEXT } else { to.oid }));
         }
@@ -421,9 +426,12 @@ impl Analyzer<'_> {
     /// What shows itself by a name of the catalog (`regclass` and kin) as the text that it shows, for what makes a text of values without asking
     /// of which type they are.
     pub(super) fn by_name(&mut self, bound: Bound) -> Result<Bound> {
-        match is_of_names(bound.ty.oid) {
-            true => self.cast_as(bound, Type::TEXT, CastContext::Explicit),
-            false => Ok(bound),
+        match types::element_oid(bound.ty.oid) {
+            Some(element) if is_of_names(element) => {
+                self.cast_as(bound, Type::of(oid::TEXT_ARRAY), CastContext::Explicit)
+            }
+            None if is_of_names(bound.ty.oid) => self.cast_as(bound, Type::TEXT, CastContext::Explicit),
+            _ => Ok(bound),
         }
     }
 
@@ -449,9 +457,17 @@ impl Analyzer<'_> {
         };
         let Some(function) = function else { return unknown(format!("casts to {}", to.name())) };
         let span = bound.span;
+        // Which of the types that are kept alike it is: the value itself does not say it everywhere.
+        let arrays = types::element_oid(bound.ty.oid).is_some() && types::element_oid(to.oid).is_some();
+        let alike = has_names(bound.ty.oid) || bound.data == to.data() || arrays;
+        let said = alike && to.oid < user_types::FIRST_USER_OID;
+        let from = bound.ty.oid;
         let mut args = vec![bound];
-        if to.typmod >= 0 {
+        if to.typmod >= 0 || said {
             args.push(Bound::new(lit(i64::from(to.typmod)), Type::INT8));
+        }
+        if said {
+            args.push(Bound::literal(ScalarValue::UInt32(Some(from)), Type::of(oid::OID)));
         }
         let (expr, data) = self.call_udf(&function, args)?;
         Ok(Bound::with_data(expr, to, data).at(span))

@@ -101,6 +101,9 @@ impl Analyzer<'_> {
                         return Err(self.at(SqlError::syntax("syntax error: no arguments"), span));
                     }
                     let common = self.common_type(&refs, &name.to_uppercase())?;
+                    if name != "coalesce" {
+                        self.check_elements(common, true, span)?;
+                    }
                     return Ok(self.of_one_type(&name, args, common)?.at(span));
                 }
                 "nullif" => {
@@ -425,10 +428,6 @@ impl Analyzer<'_> {
             }
             name => name,
         };
-        let is_json = super::json::is_json_builder(name) || matches!(name, "to_json" | "array_to_json");
-        if is_json && args.iter().any(|arg| matches!(arg.ty.oid, oid::JSON_ARRAY | oid::JSONB_ARRAY)) {
-            return unknown("JSON of an array of JSON");
-        }
         if name != "pg_typeof" && !super::json::is_json_builder(name) {
             for arg in &args {
                 super::record::refuse_record(arg, &format!("the function {name}"))?;
@@ -449,6 +448,9 @@ impl Analyzer<'_> {
                 let mut args = args;
                 if let Some(first) = args.first_mut().filter(|arg| is_shown_in_zone(arg.ty.oid)) {
                     *first = self.cast_as(first.clone(), Type::of(oid::TEXT_ARRAY), CastContext::Explicit)?;
+                }
+                if let Some(first) = args.first_mut() {
+                    *first = self.by_name(first.clone())?;
                 }
                 args
             }
@@ -706,6 +708,11 @@ impl Analyzer<'_> {
             return Ok(bound);
         }
         let mut args = args;
+        if let ("array_position" | "array_positions" | "array_remove" | "array_replace", Some(first)) =
+            (name, args.first())
+        {
+            self.check_elements(first.ty, false, span)?;
+        }
         if matches!(name, "concat" | "concat_ws" | "format") || source == "bpcharoctetlen" {
             args = args.into_iter().map(|arg| self.shown(arg)).collect::<Result<_>>()?;
         } else if result.oid == oid::BPCHAR_ARRAY || name == "array_to_string" {
@@ -715,7 +722,7 @@ impl Analyzer<'_> {
             args = self.mixed_elements(args)?;
         } else if let ("pg_typeof", Some(ty)) = (name, args.first().filter(|arg| is_only_named(arg)).map(|arg| arg.ty))
         {
-            return Ok(Bound::literal(ScalarValue::UInt32(Some(ty.oid)), Type::of(oid::REGTYPE)));
+            args.push(Bound::literal(ScalarValue::UInt32(Some(ty.oid)), Type::of(oid::OID)));
         } else {
             args = args.into_iter().map(|arg| self.without_blanks(arg)).collect::<Result<_>>()?;
         }
@@ -836,7 +843,5 @@ pub(super) fn is_vector(ty: Type) -> bool {
 
 /// Whether the form of a value does not tell its type, so that only the analysis knows it.
 fn is_only_named(bound: &Bound) -> bool {
-    bound.is_padded()
-        || matches!(bound.ty.oid, oid::BPCHAR_ARRAY | oid::VARCHAR_ARRAY | oid::UUID_ARRAY | oid::BIT_ARRAY)
-        || matches!(bound.ty.oid, oid::UUID | oid::JSONPATH | oid::BIT | oid::VARBIT | oid::VARBIT_ARRAY)
+    types::arrow_oid(&bound.data) != bound.ty.oid
 }

@@ -202,11 +202,14 @@ impl Analyzer<'_> {
         let bound = self.expr(expr, scope, Clause::GroupBy)?;
         super::record::refuse_record(&bound, "a group")?;
         // The same expression in the select list has to become the same, also when it has no type yet.
-        Ok(self.or_text(bound)?.expr)
+        let bound = self.or_text(bound)?;
+        self.check_equality(&bound)?;
+        Ok(bound.expr)
     }
 
     fn group_target(&mut self, target: &mut Target) -> Result<Expr> {
         target.bound = self.or_text(target.bound.clone())?;
+        self.check_equality(&target.bound)?;
         super::record::refuse_record(&target.bound, "a group")?;
         let aggregates = find_aggregate_exprs(std::iter::once(&target.bound.expr));
         if !aggregates.is_empty() {

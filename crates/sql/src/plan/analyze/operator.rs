@@ -89,6 +89,7 @@ impl Analyzer<'_> {
         let to_left = Type::of(resolved.left.map_or(left.ty.oid, |ty| ty.0));
         let to_right = Type::of(resolved.right.0);
         let (left, right) = (self.operand(left, to_left)?, self.operand(right, to_right)?);
+        self.check_elements(left.ty, !matches!(name, "=" | "<>"), span)?;
         self.one_form_pair(left, right)
     }
 
@@ -187,7 +188,11 @@ impl Analyzer<'_> {
         }
         let left = if is_matched { self.shown(left)? } else { self.operand(left, to_left)? };
         let right = self.operand(right, to_right)?;
+        if matches!(name, "@>" | "<@" | "&&") {
+            self.check_elements(left.ty, false, span)?;
+        }
         if let Some(op) = comparison(name) {
+            self.check_elements(left.ty, !matches!(name, "=" | "<>"), span)?;
             let dynamic = [&left.data, &right.data].contains(&&numeric::DYNAMIC);
             if dynamic && left.ty.oid == oid::NUMERIC && right.ty.oid == oid::NUMERIC {
                 let function = match name {

@@ -2,8 +2,9 @@
 
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use datafusion::sql::sqlparser::ast::{self, OrderByExpr, OrderByOptions, Spanned};
+use datafusion::sql::sqlparser::tokenizer::Span;
 
-use super::bound::{Bound, Column, Relation};
+use super::bound::{Bound, Column, Relation, Type};
 use super::expr::Clause;
 use super::scope::{Scope, folded};
 use super::select::{Target, UniqueNames};
@@ -23,6 +24,11 @@ pub(super) struct SortKey {
 pub(super) fn direction(options: &OrderByOptions) -> (bool, bool) {
     let ascending = options.asc.unwrap_or(true);
     (ascending, options.nulls_first.unwrap_or(!ascending))
+}
+
+/// Arrays are compared as their elements are.
+fn of_elements(ty: u32) -> u32 {
+    crate::pg::types::element_oid(ty).unwrap_or(ty)
 }
 
 impl Analyzer<'_> {
@@ -136,7 +142,7 @@ impl Analyzer<'_> {
     pub(super) fn check_sortable(&self, bound: &Bound) -> Result<()> {
         use crate::pg::types::oid;
         super::record::refuse_record(bound, "the order")?;
-        if matches!(bound.ty.oid, oid::JSON | oid::JSONPATH | oid::XID) {
+        if matches!(of_elements(bound.ty.oid), oid::JSON | oid::JSONPATH | oid::XID | oid::ACLITEM) {
             let message = format!("could not identify an ordering operator for type {}", bound.ty.name());
             let error =
                 SqlError::new("42883", message).with_hint("Use an explicit ordering operator or modify the query.");
@@ -172,11 +178,24 @@ impl Analyzer<'_> {
     pub(super) fn check_equality(&self, bound: &Bound) -> Result<()> {
         use crate::pg::types::oid;
         super::record::refuse_record(bound, "equality")?;
-        if matches!(bound.ty.oid, oid::JSON | oid::JSONPATH) {
+        if matches!(of_elements(bound.ty.oid), oid::JSON | oid::JSONPATH) {
             let message = format!("could not identify an equality operator for type {}", bound.ty.name());
             return Err(self.at(SqlError::new("42883", message), bound.span));
         }
         Ok(())
+    }
+
+    /// `42883` for what compares arrays whose elements have no equality, or no order. PostgreSQL notices it at the first row.
+    pub(super) fn check_elements(&self, ty: Type, ordered: bool, span: Span) -> Result<()> {
+        use crate::pg::types::{element_oid, oid};
+        let what = match element_oid(ty.oid) {
+            Some(oid::JSON | oid::JSONPATH | oid::XID | oid::ACLITEM) if ordered => "a comparison function",
+            Some(oid::JSON | oid::JSONPATH) => "an equality operator",
+            _ => return Ok(()),
+        };
+        let element = Type::of(of_elements(ty.oid)).name();
+        let message = format!("could not identify {what} for type {element}");
+        Err(self.at(SqlError::new("42883", message), span))
     }
 
     /// The expressions of DISTINCT ON, as targets.

@@ -73,7 +73,6 @@ fn swapped(plan: Plan) -> Result<(Plan, Option<Estimate>)> {
     if let [left, right] = estimates.as_slice()
         && let [held, read] = plan.children().as_slice()
         && left.rows * row_bytes(&held.schema()) > LARGER * right.rows * row_bytes(&read.schema())
-        && !(plan.is::<CrossJoinExec>() && has_elements_of_name(&read.schema()))
         && let Some(swapped) = with_sides_swapped(&plan)?
     {
         return Ok((swapped, Some(estimate)));
@@ -101,13 +100,6 @@ fn with_sides_swapped(plan: &Plan) -> Result<Option<Plan>> {
         Some(join) => join.swap_inputs().map(Some),
         None => Ok(None),
     }
-}
-
-/// Whether there are arrays whose elements say of what type they are (`aclitem[]` of the catalogs): of a row that it holds a product
-/// of two sides makes arrays that do not say so any more, which are not those of its schema.
-fn has_elements_of_name(schema: &SchemaRef) -> bool {
-    let says = |ty: &DataType| matches!(ty, DataType::List(element) if !element.metadata().is_empty());
-    schema.fields().iter().any(|field| says(field.data_type()))
 }
 
 /// About how many bytes a row has.
