@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
 
@@ -382,8 +383,9 @@ impl BufferPool {
     pub fn dirty_pages(&self) -> Vec<DirtyPage> {
         let (mut pages, elided) = self.noting_elisions(|| self.look_at_dirty_pages());
         if !elided.is_empty() {
-            // Perhaps it was in its frame when that was looked at.
-            let mut at: HashMap<PageId, usize> = pages.iter().enumerate().map(|(i, of)| (of.page, i)).collect();
+            // Perhaps it was in its frame when that was looked at. (One that was set aside then, and is mended by now, has both entries.)
+            let mut at: HashMap<PageId, usize> =
+                pages.iter().enumerate().filter(|(_, of)| !of.aside).map(|(i, of)| (of.page, i)).collect();
             for one in elided {
                 match at.get(&one.page) {
                     Some(i) => {
@@ -403,14 +405,22 @@ impl BufferPool {
 
     /// What `look` finds, and the pages that went from their frames among those that await redo meanwhile.
     pub(crate) fn noting_elisions<T>(&self, look: impl FnOnce() -> T) -> (T, Vec<DirtyPage>) {
+        struct Look<'p>(&'p Mutex<Looking>);
+        // Also where the look panics: nobody else would take what is noted.
+        impl Drop for Look<'_> {
+            fn drop(&mut self) {
+                let mut looking = self.0.lock();
+                looking.looks -= 1;
+                if looking.looks == 0 {
+                    looking.elided = Vec::new();
+                }
+            }
+        }
         self.looking_at_dirty_pages.lock().looks += 1;
+        let end = Look(&self.looking_at_dirty_pages);
         let found = look();
-        let mut looking = self.looking_at_dirty_pages.lock();
-        looking.looks -= 1;
-        let elided = match looking.looks {
-            0 => std::mem::take(&mut looking.elided),
-            _ => looking.elided.clone(),
-        };
+        let elided = self.looking_at_dirty_pages.lock().elided.clone();
+        drop(end);
         (found, elided)
     }
 

@@ -85,6 +85,8 @@ pub struct ArchiveStatus {
     pub lag_bytes: u64,
     /// How long the oldest of that has been durable.
     pub lag: Duration,
+    /// How long ago all that was durable was archived at the latest: as of then everything is there.
+    pub point_age: Duration,
     /// Durable runs, and their bytes.
     pub runs: u64,
     pub bytes: u64,
@@ -132,6 +134,8 @@ struct Seen {
     archive: Option<Weak<Archive>>,
     /// When the durable position was first seen to be beyond what.
     samples: VecDeque<(Instant, Lsn)>,
+    /// When all that was durable is known to be archived by now.
+    complete_at: Option<Instant>,
 }
 
 pub(crate) struct Archiver {
@@ -304,7 +308,8 @@ impl Archiver {
         seen.totals = totals(work.runs.archive());
         seen.runs_written += 1;
         seen.log_bytes_written += bytes;
-        while seen.samples.front().is_some_and(|(_, durable)| *durable <= end) {
+        while let Some((at, _)) = seen.samples.front().filter(|(_, durable)| *durable <= end).copied() {
+            seen.complete_at = Some(at);
             seen.samples.pop_front();
         }
         Ok(())
@@ -452,6 +457,10 @@ impl Archiver {
                 Some((at, _)) if lag_bytes > 0 => at.elapsed(),
                 _ => Duration::ZERO,
             },
+            point_age: match seen.complete_at.or(seen.samples.front().map(|(at, _)| *at)) {
+                Some(at) if lag_bytes > 0 => at.elapsed(),
+                _ => Duration::ZERO,
+            },
             runs: seen.totals.0,
             bytes: seen.totals.1,
             runs_written: seen.runs_written,
@@ -469,8 +478,18 @@ impl Seen {
     fn sample(&mut self, durable: Lsn) {
         let is_new = self.archived.is_none_or(|archived| archived < durable)
             && self.samples.back().is_none_or(|(at, last)| *last < durable && at.elapsed() >= SAMPLE);
-        // When there are too many the oldest ones stay: the age is that of the first.
-        if is_new && self.samples.len() < SAMPLES_MAX {
+        if self.archived.is_some_and(|archived| archived >= durable) {
+            self.complete_at = Some(Instant::now());
+        }
+        if is_new {
+            // The first stays, which the lag is told by; of the others every second does where there are too many.
+            if self.samples.len() >= SAMPLES_MAX {
+                let mut keep = false;
+                self.samples.retain(|_| {
+                    keep = !keep;
+                    keep
+                });
+            }
             self.samples.push_back((Instant::now(), durable));
         }
     }
@@ -528,14 +547,19 @@ impl Database {
     /// or one that was begun later than the database, without a backup that it goes on from.
     pub fn recoverable_point_age(&self) -> Option<Duration> {
         let inner = self.inner();
-        let archiver = inner.archiver.as_ref()?;
-        let status = archiver.status(&inner.log);
-        (status.archived.is_some() && archiver.reaches_back(&inner.log, inner.backups.as_deref())).then_some(status.lag)
+        self.point_age(&inner.archiver.as_ref()?.status(&inner.log))
     }
 
-    /// That age, and when it was so: in microseconds since 2000-01-01 UTC, by the clock that commits are stamped with.
-    pub fn newest_point(&self) -> Option<(Duration, i64)> {
-        let age = self.recoverable_point_age()?;
+    fn point_age(&self, status: &ArchiveStatus) -> Option<Duration> {
+        let inner = self.inner();
+        let archiver = inner.archiver.as_ref()?;
+        (status.archived.is_some() && archiver.reaches_back(&inner.log, inner.backups.as_deref()))
+            .then_some(status.point_age)
+    }
+
+    /// That age as `status` has it, and when it was so: in microseconds since 2000-01-01 UTC, by the clock that commits are stamped with.
+    pub fn newest_point(&self, status: &ArchiveStatus) -> Option<(Duration, i64)> {
+        let age = self.point_age(status)?;
         let before = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
         Some((age, self.inner().vfs.wall_clock_us().saturating_sub(before)))
     }

@@ -373,7 +373,11 @@ impl GatedVfs {
 
 impl Vfs for GatedVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
-        let file = self.call(path, move |vfs, path| vfs.open(path, mode))?;
+        let open = move |vfs: &dyn Vfs, path: &Path| vfs.open(path, mode);
+        let file = match mode {
+            OpenMode::Create | OpenMode::CreateNew => self.change(path, open)?,
+            _ => self.call(path, open)?,
+        };
         Ok(self.gate.file(file))
     }
     fn exists(&self, path: &Path) -> Result<bool> {

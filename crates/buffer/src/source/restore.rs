@@ -328,18 +328,19 @@ impl Restoring {
 
     /// Makes a page without its neighbours, as its segment will have it, into `buf`. False: it was not, and the segment is to be restored
     /// (with its error, if there is one): too many of it were made alone already, or the page is one of `many` that are read, or it
-    /// cannot be made. Where another thread is restoring the segment it is made in any case: that one may have a low priority. Whether
+    /// cannot be made. Where another thread is restoring the segment it is made in any case but that: that one may have a low priority. Whether
     /// this restore still counts when it is done the caller has to look.
     pub(crate) fn make_alone(&self, page: PageId, many: bool, buf: &mut PageBuf) -> bool {
         let Some((part, number)) = self.part(Segment::of(page)) else { return false };
         let (Some(alone), Some(state)) = (part.alone.get(number), part.states.get(number)) else { return false };
-        if self.wait_for_begin().is_err() {
+        // Whoever has waited in vain once need not do so again.
+        if !self.ready.load(Ordering::SeqCst) || self.superseded.load(Ordering::SeqCst) {
             return false;
         }
         let one_more = |so_far: u8| (so_far < ALONE_MAX).then_some(so_far + 1);
         let may = || !many && alone.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok();
         match state.load(Ordering::SeqCst) {
-            BEING_RESTORED => {}
+            BEING_RESTORED if !many => {}
             UNRESTORED if may() => {}
             _ => return false,
         }
@@ -463,10 +464,10 @@ mod tests {
         assert!(!alone(PageId::of_file(5, 3), false), "of a file that is not restored");
         let state = restoring.state(Segment::of(of(1, 0))).expect("a segment");
         state.store(BEING_RESTORED, Ordering::SeqCst);
-        assert!(alone(of(1, 101), false) && alone(of(1, 102), true), "another thread restores it");
+        assert!(alone(of(1, 101), false) && !alone(of(1, 102), true), "another thread restores it");
         state.store(RESTORED, Ordering::SeqCst);
         assert!(!alone(of(1, 103), false), "it is there");
         let progress = restoring.progress();
-        assert_eq!((progress.single_pages, progress.restored, progress.on_demand), (7, 0, 0));
+        assert_eq!((progress.single_pages, progress.restored, progress.on_demand), (3, 0, 0));
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
         "resurgam_archive" => {
             let durable = db.log_status().flushed;
             if let Some(status) = db.archive_status() {
-                let (age, at) = db.newest_point().unzip();
+                let (age, at) = db.newest_point(&status).unzip();
                 rows.add([
                     ("place", status.place.into()),
                     ("state", status.state.into()),
