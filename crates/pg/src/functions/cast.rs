@@ -188,15 +188,10 @@ impl PgCast {
         let (Some(list), DataType::List(item)) = (array.as_list_opt::<i32>(), array.data_type()) else {
             return Ok(Arc::clone(array));
         };
-        let values = match list.values().data_type().is_nested() {
-            true => self.fit_elements(list.values(), element, typmod)?,
-            false => {
-                let cast = self.of_element(element);
-                cast.fit(Arc::clone(list.values()), list.values(), list.values().data_type(), typmod)?
-            }
-        };
-        let out = ListArray::try_new(Arc::clone(item), list.offsets().clone(), values, list.nulls().cloned());
-        Ok(Arc::new(out.map_err(|error| from_arrow(&error))?))
+        each_element(list, item, |values| match values.data_type().is_nested() {
+            true => self.fit_elements(values, element, typmod),
+            false => self.of_element(element).fit(Arc::clone(values), values, values.data_type(), typmod),
+        })
     }
 
     /// The cast of an array's elements.

@@ -48,6 +48,7 @@ use crate::exec::paced::PacedExec;
 use crate::exec::scan::ScanExec;
 use crate::exec::watch::below_watch;
 use crate::pg::functions::numeric;
+use crate::pg::running;
 use crate::plan::access::{AccessPath, KeyValues, cast_keeps, encode_key, evaluate_constant, trees};
 use crate::plan::estimate::physical;
 use crate::plan::key_order::{scan_below, with_scan};
@@ -361,6 +362,7 @@ impl Lookup {
         }
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for batch in outer {
+            running::check().map_err(bridge::failure)?;
             let mut arrays = Vec::with_capacity(self.path.equal.len());
             for (column, part) in self.key() {
                 arrays.push(match part {

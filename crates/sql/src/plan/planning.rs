@@ -6,6 +6,8 @@ use crate::plan::canary;
 
 /// A table of so many rows is large for lookups: eight times as many as keys that are looked up in it by default.
 const LARGE_ROWS: f64 = 32768.0;
+/// Of a very large table so many times what is looked up in any: some 130,000 rows, whose keys take 25 MB.
+const TIMES_MAX: f64 = 32.0;
 
 /// See the module's head. Answers are the same whatever is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +60,9 @@ impl Planning {
     };
 
     /// Rows of the outer side up to which rows are looked up in a table of about so many: of a larger one more, since reading all
-    /// of it takes longer.
+    /// of it takes longer; but so many only that their keys, which are in memory together and in nobody's account, take little.
     pub(crate) fn lookups_in(&self, rows: Option<f64>) -> usize {
-        let times = rows.map_or(1.0, |rows| (rows / LARGE_ROWS).max(1.0));
+        let times = rows.map_or(1.0, |rows| (rows / LARGE_ROWS).clamp(1.0, TIMES_MAX));
         (self.lookup_rows as f64 * times) as usize
     }
 

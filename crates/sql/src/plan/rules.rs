@@ -218,6 +218,20 @@ impl OptimizerRule for AboveGroups {
         {
             return Ok(Transformed::no(plan));
         }
+        if let LogicalPlan::Filter(filter) = &plan
+            && matches!(filter.input.as_ref(), LogicalPlan::Join(_))
+            && split_conjunction(&filter.predicate).into_iter().any(is_policy_mark)
+        {
+            // A policy's subquery has become this join: its mark stays above, so that what may end in an error is asked of the rows that it lets through.
+            let parts = split_conjunction_owned(filter.predicate.clone());
+            let (marks, others): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(is_policy_mark);
+            let (Some(marks), Some(others)) = (conjunction(marks), conjunction(others)) else {
+                return Ok(Transformed::no(plan));
+            };
+            let below = LogicalPlan::Filter(Filter::try_new(others, Arc::clone(&filter.input))?);
+            let below = self.rewrite(below, config)?.data;
+            return Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(marks, Arc::new(below))?)));
+        }
         match plan {
             LogicalPlan::Filter(filter) if filter.predicate.is_volatile() && keeps_above(&filter.input) => {
                 let parts = split_conjunction_owned(filter.predicate.clone());

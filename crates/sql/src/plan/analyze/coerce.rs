@@ -459,7 +459,8 @@ impl Analyzer<'_> {
         let span = bound.span;
         // Which of the types that are kept alike it is: the value itself does not say it everywhere.
         let arrays = types::element_oid(bound.ty.oid).is_some() && types::element_oid(to.oid).is_some();
-        let alike = has_names(bound.ty.oid) || bound.data == to.data() || arrays;
+        // (An oid that was a name keeps that one's field.)
+        let alike = has_names(bound.ty.oid) || bound.data == to.data() || bound.data == DataType::UInt32 || arrays;
         let said = alike && to.oid < user_types::FIRST_USER_OID;
         let from = bound.ty.oid;
         let mut args = vec![bound];

@@ -843,5 +843,6 @@ pub(super) fn is_vector(ty: Type) -> bool {
 
 /// Whether the form of a value does not tell its type, so that only the analysis knows it.
 fn is_only_named(bound: &Bound) -> bool {
-    types::arrow_oid(&bound.data) != bound.ty.oid
+    // Oids and names of objects are of one form, and the first of them is what it implies.
+    bound.data == DataType::UInt32 || types::arrow_oid(&bound.data) != bound.ty.oid
 }
