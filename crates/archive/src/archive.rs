@@ -330,6 +330,18 @@ impl Archive {
             if now.end() >= run.id.end {
                 return Ok(None);
             }
+            if now.start.is_some() && now.end() > run.id.start {
+                // A shorter one, of a call whose outcome was not known, has come to be there late.
+                return Err(Error::new(
+                    ErrorKind::SerializationFailure,
+                    format!(
+                        "the archive ends at LSN {} by now, within the run of {} to {}",
+                        now.end(),
+                        run.id.start,
+                        run.id.end
+                    ),
+                ));
+            }
             let mut next = now.clone();
             if next.start.is_none() {
                 next.start = run.id.start;

@@ -239,10 +239,15 @@ impl Archiver {
             return Err(error.clone());
         }
         let mut slot = self.work.lock();
-        let outcome = match &mut *slot {
+        let mut outcome = match &mut *slot {
             Some(work) => self.go_on(log, work, wait, all),
             None => self.connect(log).and_then(|work| self.go_on(log, slot.insert(work), wait, all)),
         };
+        if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::SerializationFailure) {
+            // An earlier step of its own was made late: what was gathered is gathered again, from the archive's end of now.
+            *slot = None;
+            outcome = self.connect(log).and_then(|work| self.go_on(log, slot.insert(work), wait, all));
+        }
         let mut seen = self.seen.lock();
         match &outcome {
             Ok(()) => {

@@ -51,6 +51,48 @@ fn a_store_that_fails_costs_a_retry() {
     }
 }
 
+/// What was reported as failed is there later, when a longer run was gathered in its place: the caller gathers again, from the archive's end.
+#[test]
+fn a_step_that_comes_late_costs_another_try() {
+    let history = Logged::random(4, 60, 9);
+    let mut again = 0;
+    for nth in 1..30 {
+        for end_after in 1..4 {
+            let sim = SimVfs::new(nth);
+            let faulty = Arc::new(FaultyStore::new(store_on(&sim)));
+            let store: Arc<dyn Store> = Arc::clone(&faulty) as _;
+            let mut archiver = open(&store, 1).unwrap();
+            (0..6).for_each(|more| faulty.at(StoreCall::Publish, nth + more, Misdeed::Late));
+            let (mut n, mut errors) = (0, 0);
+            while archiver.durable_to() != history.end {
+                let fed = history.feed(&mut archiver, |archiver, _| {
+                    n += 1;
+                    if n % end_after == 0 && faulty.late() > 0 {
+                        faulty.end_late(0);
+                    }
+                    if n % 4 == 0 {
+                        archiver.seal()?;
+                    }
+                    Ok(true)
+                });
+                if let Err(error) = fed.and_then(|()| archiver.seal()) {
+                    errors += 1;
+                    assert!(errors < 20, "{nth}, {end_after}: {error}");
+                    assert_ne!(error.kind(), ErrorKind::Internal, "{nth}, {end_after}: {error}");
+                    if error.kind() == ErrorKind::SerializationFailure {
+                        again += 1;
+                        archiver = open(&store, 1).unwrap();
+                    }
+                }
+            }
+            let report = verify(Arc::clone(&store), Some(DATABASE)).unwrap();
+            assert!(report.problems.is_empty(), "{nth}, {end_after}: {report}");
+            history.compare(&archiver.archive().view()).unwrap();
+        }
+    }
+    assert!(again > 0, "none came late");
+}
+
 #[test]
 fn who_was_taken_over_stops() {
     let history = Logged::random(4, 60, 9);

@@ -10,6 +10,7 @@ use resurgam_page::{PageBuf, PageType, space};
 
 use super::{Segment, Sources};
 use crate::pool::{Access, BufferPool};
+use crate::stats::Counters;
 
 /// How often a page is read that is not sound, and the pause before it is read again.
 const TRIES: usize = 3;
@@ -27,7 +28,7 @@ pub enum FilePage {
 }
 
 impl Sources {
-    fn copy(&self, first: PageId, pages: &mut [PageBuf], states: &mut [FilePage]) -> Result<()> {
+    fn copy(&self, first: PageId, pages: &mut [PageBuf], states: &mut [FilePage], counters: &Counters) -> Result<()> {
         if let Some(restoring) = self.restoring() {
             // What is not there yet must not be copied as nothing.
             for i in 0..pages.len() as u64 {
@@ -45,7 +46,7 @@ impl Sources {
                     match file.read_at(page.as_bytes_mut(), offset + (i * PAGE_SIZE) as u64) {
                         Ok(read) => {
                             page.as_bytes_mut()[read..].fill(0);
-                            *state = self.take(id, page);
+                            *state = self.take(id, page, counters);
                         }
                         Err(error) if error.kind() == ErrorKind::Io => *state = FilePage::Bad,
                         Err(error) => return Err(error),
@@ -61,32 +62,35 @@ impl Sources {
         }
         for (i, (page, state)) in pages.iter_mut().zip(states).enumerate() {
             page.as_bytes_mut().copy_from_slice(&bytes[i * PAGE_SIZE..(i + 1) * PAGE_SIZE]);
-            *state = self.take(PageId(first.0 + i as u64), page);
+            *state = self.take(PageId(first.0 + i as u64), page, counters);
         }
         Ok(())
     }
 
     /// What the page is like; who wrote it is of its place in the file, not of its content.
-    fn take(&self, id: PageId, page: &mut PageBuf) -> FilePage {
-        let state = self.state(id, page);
+    fn take(&self, id: PageId, page: &mut PageBuf, counters: &Counters) -> FilePage {
+        let state = self.state(id, page, counters);
         if state == FilePage::Sound {
             page.forget_writer();
         }
         state
     }
 
-    fn state(&self, id: PageId, page: &PageBuf) -> FilePage {
+    fn state(&self, id: PageId, page: &PageBuf, counters: &Counters) -> FilePage {
         if self.pending.get(id).is_some_and(|entry| entry.aside) {
             return FilePage::Bad;
         }
         let lsn = page.lsn();
+        let written = self.last_written.of_page(id);
+        // One that an earlier process wrote is compared with what the archive knows, as one that is read: that write may be lost.
+        let older = || written.is_other(lsn) || written.is_unknown() && self.is_older_than_known(id, lsn, counters);
         match page.verify(id) {
             // What this process wrote there last cannot be nothing.
-            Err(_) if page.is_all_zero() && !self.last_written.of_page(id).is_other(Lsn::NONE) => FilePage::Zero,
+            Err(_) if page.is_all_zero() && !written.is_other(Lsn::NONE) => FilePage::Zero,
             Err(_) => FilePage::Bad,
             Ok(()) if self.newer.is_beyond(id, lsn).is_some() || self.openings.misfit(page).is_some() => FilePage::Bad,
             // While it awaits redo its older state is what the file has, and the log has the rest.
-            Ok(()) if self.pending.get(id).is_none() && self.last_written.of_page(id).is_other(lsn) => FilePage::Bad,
+            Ok(()) if self.pending.get(id).is_none() && older() => FilePage::Bad,
             Ok(()) => FilePage::Sound,
         }
     }
@@ -112,7 +116,7 @@ impl BufferPool {
     /// # Errors
     /// Those of reading that do not concern single pages.
     pub fn copy_from_file(&self, first: PageId, pages: &mut [PageBuf], states: &mut [FilePage]) -> Result<()> {
-        self.sources.copy(first, pages, states)?;
+        self.sources.copy(first, pages, states, &self.counters)?;
         if first.file() > 0
             && first.in_file() == 0
             && let (Some(page), Some(state)) = (pages.first_mut(), states.first_mut())
@@ -127,7 +131,7 @@ impl BufferPool {
                     break;
                 }
                 std::thread::sleep(PAUSE);
-                self.sources.copy(id, &mut pages[i..=i], &mut states[i..=i])?;
+                self.sources.copy(id, &mut pages[i..=i], &mut states[i..=i], &self.counters)?;
             }
         }
         Ok(())
