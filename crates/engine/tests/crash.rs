@@ -113,17 +113,15 @@ fn schedules_with_background_threads() {
     eprintln!("{count} schedules with background threads: {met:?}");
 }
 
-/// The same where a page server has the pages, or several have some of them each, which die with the database and come back with it.
-#[test]
-fn schedules_with_a_page_server() {
-    let plan = Plan { page_server: true, ..plan() };
+/// Runs so many schedules as the environment says in `variable_name`, or `least`; or replays one, and then says nothing. All have to succeed.
+fn all_of(plan: Plan, what: &str, least: u64, variable_name: &str) -> Option<(u64, Met)> {
     if let Some(seed) = variable("RESURGAM_SEED") {
         if let Err(what) = attempt(seed, &Plan { trace: true, ..plan }) {
             panic!("seed {seed}: {what}");
         }
-        return;
+        return None;
     }
-    let count = variable("RESURGAM_PAGE_SERVER_SCHEDULES").unwrap_or(3 * SCHEDULES_MIN);
+    let count = variable(variable_name).unwrap_or(least);
     let first = variable("RESURGAM_FIRST_SEED").unwrap_or(1);
     let (mut met, mut failures) = (Met::default(), Vec::new());
     for seed in first..first + count {
@@ -138,8 +136,18 @@ fn schedules_with_a_page_server() {
             }
         }
     }
-    eprintln!("{count} schedules with a page server: {met:?}");
+    eprintln!("{count} schedules with {what}: {met:?}");
     assert!(failures.is_empty(), "{} of {count} schedules failed: {failures:?}", failures.len());
+    Some((count, met))
+}
+
+/// The same where a page server has the pages, or several have some of them each, which die with the database and come back with it.
+#[test]
+fn schedules_with_a_page_server() {
+    let plan = Plan { page_server: true, ..plan() };
+    let Some((count, met)) = all_of(plan, "a page server", 3 * SCHEDULES_MIN, "RESURGAM_PAGE_SERVER_SCHEDULES") else {
+        return;
+    };
     assert!(met.pages_compared > count * 10, "few pages: {}", met.pages_compared);
     assert!(met.cached > count * 10, "the cache is hardly used: {met:?}");
     assert!(met.copies_recovered > count && met.copies_out_of_date > 0, "the cache hardly survives: {met:?}");
@@ -150,29 +158,9 @@ fn schedules_with_a_page_server() {
 #[test]
 fn schedules_with_devices_that_hang() {
     let plan = Plan { besides: Besides::Hangs, ..Plan::default() };
-    if let Some(seed) = variable("RESURGAM_SEED") {
-        if let Err(what) = attempt(seed, &Plan { trace: true, ..plan }) {
-            panic!("seed {seed}: {what}");
-        }
+    let Some((count, met)) = all_of(plan, "devices that hang", 2 * SCHEDULES_MIN, "RESURGAM_HANG_SCHEDULES") else {
         return;
-    }
-    let count = variable("RESURGAM_HANG_SCHEDULES").unwrap_or(2 * SCHEDULES_MIN);
-    let first = variable("RESURGAM_FIRST_SEED").unwrap_or(1);
-    let (mut met, mut failures) = (Met::default(), Vec::new());
-    for seed in first..first + count {
-        match attempt(seed, &plan) {
-            Ok(one) => met.add(&one),
-            Err(what) => {
-                eprintln!("seed {seed}: {what}");
-                failures.push(seed);
-                if failures.len() >= 20 {
-                    break;
-                }
-            }
-        }
-    }
-    eprintln!("{count} schedules with devices that hang: {met:?}");
-    assert!(failures.is_empty(), "{} of {count} schedules failed: {failures:?}", failures.len());
+    };
     assert!(met.hangs > count && met.moved > count / 8, "hardly any device hangs: {met:?}");
     assert!(met.late_writes > count / 2 && met.late_elsewhere > count / 8, "hardly anything ends late: {met:?}");
     assert!(met.late_objects > count / 8, "hardly any object is late: {met:?}");
