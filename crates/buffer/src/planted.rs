@@ -37,8 +37,6 @@ pub enum Planted {
     CopyBeyondDurable,
     /// An image of a page as it was is logged behind a record that changes it.
     ImageBehindRecord,
-    /// A page that was made without its segment is taken as it is, whatever the log has behind it.
-    AloneNotRedone,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

@@ -466,7 +466,7 @@ impl BufferPool {
             let Some((pin, mut latch)) = self.install(page).map_err(NotHad::Room)? else { continue };
             bump(&self.counters.misses, 1);
             // Not over a replacement of the page's file: it ends before, or begins behind it.
-            let (loading, loaded) = self.load(page, access, &mut latch);
+            let (loading, loaded) = self.load(page, &mut latch);
             match loaded {
                 Ok(loaded) => {
                     if loaded.needs_log_from.is_some() {
@@ -514,8 +514,8 @@ impl BufferPool {
         }
     }
 
-    /// Loads the page, when its segment is there, or alone before that. The guard is held until the frame is complete.
-    fn load(&self, page: PageId, access: Access, buf: &mut PageBuf) -> (RwLockReadGuard<'_, ()>, Result<Loaded>) {
+    /// Loads the page, when its segment is there. The guard is held until the frame is complete.
+    fn load(&self, page: PageId, buf: &mut PageBuf) -> (RwLockReadGuard<'_, ()>, Result<Loaded>) {
         let mut failed_since = None;
         loop {
             let replaced = self.replacements();
@@ -523,17 +523,6 @@ impl BufferPool {
             match self.sources.restoring().filter(|restoring| !restoring.is_there(page)) {
                 Some(restoring) => {
                     drop(loading);
-                    // Who reads one of many has use for its neighbours.
-                    if restoring.make_alone(page, access == Access::Scan, buf) {
-                        let loading = self.devices.loads.read();
-                        // Another restore makes it as of another LSN, and what it lacks was noted anew.
-                        let is_current = |now: Arc<Restoring>| Arc::ptr_eq(&now, &restoring);
-                        if self.sources.restoring().is_some_and(is_current)
-                            && let Some(loaded) = self.sources.load_made(page, buf)
-                        {
-                            return (loading, Ok(loaded));
-                        }
-                    }
                     if let Err(error) = restoring.restore(Segment::of(page), &self.sources, true) {
                         return (self.devices.loads.read(), Err(error));
                     }

@@ -51,6 +51,10 @@ const IN_VAIN_MAX: usize = 1000;
 const IN_VAIN: Duration = Duration::from_secs(10);
 const UNREAD: Duration = Duration::from_secs(1);
 
+/// So much of the log below the checkpoint before the open is looked at for what the archive lacks, or while it is away: whoever reads first
+/// waits for a pass over it.
+const LAG_READ_MAX: u64 = 64 << 20;
+
 /// What page tables of the archive may take of the memory for pages: one part in so many.
 const TABLES_SHARE: usize = 64;
 const TABLES_MIN: usize = 256 << 10;
@@ -66,6 +70,13 @@ pub struct RepairedPage {
     pub object: Option<ObjectId>,
 }
 
+/// That a page could not be rebuilt.
+struct InVain {
+    written: u32,
+    until: Instant,
+    why: Error,
+}
+
 /// Archive and log as the history of pages.
 pub(crate) struct Repairs {
     log: Arc<Log>,
@@ -77,12 +88,14 @@ pub(crate) struct Repairs {
     in_log: InLog,
     /// None: first reads are not compared.
     first_reads: Option<FirstReads>,
+    /// What the archive lacks for that: its lag.
+    before_open: InLog,
     /// The last checkpoint before the open: what pages have behind it, they await.
     checkpoint: Lsn,
     /// The newest last.
     listed: Mutex<VecDeque<RepairedPage>>,
-    /// Pages that could not be rebuilt: until when they are not tried again, and why.
-    in_vain: Mutex<HashMap<PageId, (Instant, Error)>>,
+    /// Pages that could not be rebuilt as they were written: until when they are not tried again, and why.
+    in_vain: Mutex<HashMap<PageId, InVain>>,
 }
 
 impl Repairs {
@@ -104,6 +117,7 @@ impl Repairs {
             vfs: Arc::clone(vfs),
             in_log: InLog::of(log),
             first_reads,
+            before_open: InLog::below(log, checkpoint),
             checkpoint,
             listed: Mutex::default(),
             in_vain: Mutex::default(),
@@ -158,6 +172,24 @@ impl Repairs {
     /// Gives back what is kept for repairs where there was none for a while.
     pub fn forget_idle(&self) {
         self.in_log.forget_idle();
+        self.before_open.forget_idle();
+    }
+
+    /// The page's last record between `archived` and the checkpoint before the open, or as much of that as is kept and not too much to be
+    /// read, and from where on that is.
+    ///
+    /// # Errors
+    /// Those of reading the log, or of one that is there no longer: the archive has gone on meanwhile.
+    fn last_of_lag(&self, archived: Lsn, page: PageId) -> Result<(Option<Lsn>, Lsn)> {
+        // A block begins where a segment does, and where the archive ends.
+        let segment = self.log.config().segment_bytes;
+        let nearest = self.checkpoint.0.saturating_sub(LAG_READ_MAX).next_multiple_of(segment.max(1));
+        let from = archived.max(self.log.oldest_lsn()).max(Lsn(nearest));
+        if from >= self.checkpoint {
+            return Ok((None, from));
+        }
+        let _hold = self.log.hold("a page that is read first", from)?;
+        Ok((self.before_open.last(page, from)?, from))
     }
 
     /// Holds all of the log that is kept. What is older is in the archive, for that holds the log from its end on.
@@ -230,30 +262,38 @@ impl PageHistory for Repairs {
     fn newest(&self, page: PageId, found: Lsn) -> Newest {
         let (Some(first_reads), Some(archiver)) = (&self.first_reads, &self.archiver) else { return Newest::NoSource };
         // What ends behind the log is of another history.
-        let Some(view) = archiver.view().filter(|view| view.end() <= self.log.end_lsn()) else {
-            return Newest::Skipped;
-        };
-        match first_reads.last(&view, page, found) {
-            Some(last) => Newest::Known { last, complete: view.end() >= self.checkpoint },
-            None => Newest::Skipped,
+        let view = archiver.view().filter(|view| view.end() <= self.log.end_lsn());
+        // None: it cannot be told now.
+        let in_archive = view.and_then(|view| Some((first_reads.last(&view, page, found)?, view.end())));
+        let known = |last: Lsn, complete: bool| Newest::Known { last, complete };
+        if let Some((last, _)) = in_archive.filter(|(last, _)| *last > found) {
+            return known(last, false);
+        }
+        let archived = in_archive.map_or(Lsn::NONE, |(_, end)| end);
+        match (self.last_of_lag(archived, page), in_archive) {
+            (Ok((Some(last), _)), _) if last > found => known(last, false),
+            (Ok((_, from)), Some((last, end))) => known(last, from <= end || end >= self.checkpoint),
+            (Err(_), Some((last, end))) => known(last, end >= self.checkpoint),
+            (_, None) => Newest::Skipped,
         }
     }
 
-    fn given_up(&self, page: PageId) -> Option<Error> {
+    fn given_up(&self, page: PageId, written: u32) -> Option<Error> {
         let in_vain = self.in_vain.lock();
-        in_vain.get(&page).filter(|(until, _)| Instant::now() < *until).map(|(_, why)| why.clone())
+        let known = in_vain.get(&page).filter(|known| known.written == written && Instant::now() < known.until);
+        known.map(|known| known.why.clone())
     }
 
-    fn failed(&self, page: PageId, why: &Error) {
+    fn failed(&self, page: PageId, written: u32, why: &Error) {
         let now = Instant::now();
         let mut in_vain = self.in_vain.lock();
         if in_vain.len() >= IN_VAIN_MAX {
-            in_vain.retain(|_, (until, _)| now < *until);
+            in_vain.retain(|_, known| now < known.until);
         }
         // A thousand in ten seconds: those on top are looked for each time.
         if in_vain.len() < IN_VAIN_MAX {
             let length = if why.kind() == ErrorKind::Io { UNREAD } else { IN_VAIN };
-            in_vain.insert(page, (now + length, why.clone()));
+            in_vain.insert(page, InVain { written, until: now + length, why: why.clone() });
         }
     }
 

@@ -213,7 +213,7 @@ fn planted_bugs_are_caught() {
 #[test]
 fn planted_bugs_of_stores_and_devices_are_caught() {
     for (besides, schedules, least) in
-        [(Besides::Forgetful, 60, 10), (Besides::LiesUnnoticed, 100, 5), (Besides::StaleDevice, 60, 5)]
+        [(Besides::Forgetful, 60, 10), (Besides::LiesUnnoticed, 100, 5), (Besides::StaleDevice, 120, 5)]
     {
         let caught = caught(&Plan { besides, ..Plan::default() }, schedules);
         eprintln!("{besides:?}: caught in {caught} of {schedules} schedules");

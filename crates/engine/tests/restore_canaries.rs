@@ -79,7 +79,6 @@ fn planted_mistakes_are_caught() {
         (Planted::WriteUnrestored, 12),
         (Planted::ResidentForgotten, 12),
         (Planted::NoTail, 12),
-        (Planted::AloneNotRedone, 12),
         (Planted::ImageBehindRecord, 12),
     ];
     let caught: Vec<_> = planted

@@ -97,6 +97,11 @@ impl LastWritten {
 pub(super) struct Written(u32);
 
 impl Written {
+    /// Another one for another state, nearly always; 0: it is not known.
+    pub fn mark(self) -> u32 {
+        self.0
+    }
+
     /// Whether it is not known.
     pub fn is_unknown(self) -> bool {
         self.0 == 0

@@ -292,21 +292,6 @@ impl Sources {
         }
     }
 
-    /// Brings `page` up to date that was made alone into `buf`, as of the restore's LSN. None: that does not do, or the log does not make
-    /// up for it; its segment is to be restored first, and then the page is loaded as any other.
-    pub fn load_made(&self, page: PageId, buf: &mut PageBuf) -> Option<Loaded> {
-        let usable = buf.verify(page).is_ok();
-        buf.forget_writer();
-        match self.pending.get(page).filter(|_| !Planted::AloneNotRedone.is_planted()) {
-            // What it is as of is where its records end, or it would await redo.
-            None => usable.then(|| Loaded::from_file(0, Lsn::NONE)),
-            Some(entry) => {
-                let (file, _) = self.files.locate(page).ok()?;
-                self.redo(&*file, page, buf, usable, entry).ok()?
-            }
-        }
-    }
-
     /// Whether the history knows later records of a page than the one that it was found as of. It does not await redo, so all of them
     /// should be in the file.
     fn is_older_than_known(&self, page: PageId, found: Lsn, counters: &Counters) -> bool {
@@ -416,7 +401,7 @@ impl Sources {
             let kind = if may_pass { ErrorKind::Io } else { ErrorKind::Corrupt };
             Error::new(kind, format!("{damaged}; it could not be rebuilt: {}", why.message())).with_hint(HINT)
         };
-        if let Some(why) = history.given_up(page) {
+        if let Some(why) = history.given_up(page, written.mark()) {
             return Err(in_vain(&why));
         }
         let stale = matches!(fault, Fault::LostWrite { .. });
@@ -453,7 +438,7 @@ impl Sources {
             }
             Err(why) => why,
         };
-        history.failed(page, &why);
+        history.failed(page, written.mark(), &why);
         Err(in_vain(&why))
     }
 }

@@ -46,16 +46,17 @@ pub trait PageHistory: Send + Sync {
         Newest::NoSource
     }
 
-    /// Why the page could not be rebuilt a short while ago; it is not tried again now.
-    fn given_up(&self, _page: PageId) -> Option<Error> {
+    /// Why the page could not be rebuilt a short while ago; it is not tried again now. `written` is a mark of what was written to it last, 0 of
+    /// what is not known: what has failed before a page was made or changed says nothing of the page as it is now.
+    fn given_up(&self, _page: PageId, _written: u32) -> Option<Error> {
         None
     }
 
     /// A page was rebuilt.
     fn repaired(&self, _repair: &Repair) {}
 
-    /// A page could not be rebuilt.
-    fn failed(&self, _page: PageId, _why: &Error) {}
+    /// A page could not be rebuilt. `written` as for [`PageHistory::given_up`].
+    fn failed(&self, _page: PageId, _written: u32, _why: &Error) {}
 }
 
 /// How new a page must be; see [`PageHistory::newest`].

@@ -8,17 +8,13 @@
 //!
 //! # Invariants
 //! 1. A page of a segment that is not restored is neither read from its file nor written to it.
-//! 2. One thread restores a segment; who wants all of it meanwhile waits for that one. An error goes to them
+//! 2. One thread restores a segment; who asks for a page of it meanwhile waits for that one. An error goes to them
 //!    all, and the next who asks tries again.
 //! 3. A segment is made as of one LSN, the same for all; what its pages lack is in
 //!    [`PendingRedo`](super::PendingRedo), or they are in memory and dirty from there on.
 //! 4. Marks: [`Restoring::take_unmarked`] gives those that are in the file; who calls it syncs the file *after* that, makes
 //!    the marks durable, and only then says so. The first time also only after a checkpoint that carries the
 //!    pending pages.
-//! 5. The first pages of a segment that are asked for one by one are made *alone*, as of the same LSN: its neighbours cost six times as
-//!    much, and who asks waits for them. Such a page is in memory only, as any other page of a segment that is not restored: it is
-//!    made again when it is asked for again. After `ALONE_MAX` of them the segment is restored, so that what is made twice is bounded;
-//!    while it is being restored any page of it that is asked for is made alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -38,11 +34,6 @@ const BEING_RESTORED: u8 = 1;
 const RESTORED: u8 = 2;
 const MARKED: u8 = 3;
 
-/// So many pages of a segment are made alone before it is restored. A page takes a sixth of what its segment takes; more of them are the
-/// shorter way for a transaction that needs a few, and a longer one for who reads hundreds one by one: with four the slowest
-/// transactions of a TPC-C-like mix, which do that, took twice as long.
-const ALONE_MAX: u8 = 1;
-
 /// Longest wait for a restore to begin, or for another thread's restore of a segment.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
@@ -60,8 +51,6 @@ pub trait SegmentMaker: Send + Sync {
 struct Part {
     file: u64,
     states: Box<[AtomicU8]>,
-    /// Pages of each that were made alone.
-    alone: Box<[AtomicU8]>,
 }
 
 /// A segment: number of its file, and its number in it.
@@ -95,8 +84,6 @@ pub struct RestoreProgress {
     /// So many of them since the open because a page was asked for.
     pub on_demand: u64,
     pub in_background: u64,
-    /// Pages that were made alone since the open, because they were asked for.
-    pub single_pages: u64,
     /// Bytes written for them since the open.
     pub bytes: u64,
     /// Pages of theirs that could not be made.
@@ -119,7 +106,6 @@ pub struct Restoring {
     restored: AtomicU64,
     on_demand: AtomicU64,
     in_background: AtomicU64,
-    single_pages: AtomicU64,
     bytes: AtomicU64,
     damaged: AtomicU64,
 }
@@ -128,8 +114,9 @@ impl Restoring {
     /// Nothing is restored yet of these files (number and pages of each). Nobody gets a page before [`Restoring::begin`].
     pub fn new(files: &[(u64, u64)], maker: Arc<dyn SegmentMaker>) -> Self {
         let part = |(file, pages): &(u64, u64)| {
-            let bytes = |of| (0..pages.div_ceil(SEGMENT_PAGES)).map(|_| AtomicU8::new(of)).collect();
-            Part { file: *file, states: bytes(UNRESTORED), alone: bytes(0) }
+            let mut states = Vec::new();
+            states.resize_with(pages.div_ceil(SEGMENT_PAGES) as usize, || AtomicU8::new(UNRESTORED));
+            Part { file: *file, states: states.into_boxed_slice() }
         };
         Self {
             parts: files.iter().map(part).collect(),
@@ -142,7 +129,6 @@ impl Restoring {
             restored: AtomicU64::new(0),
             on_demand: AtomicU64::new(0),
             in_background: AtomicU64::new(0),
-            single_pages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
         }
@@ -171,14 +157,9 @@ impl Restoring {
         self.changed.notify_all();
     }
 
-    fn part(&self, segment: Segment) -> Option<(&Part, usize)> {
-        let part = self.parts.iter().find(|part| part.file == segment.file)?;
-        Some((part, usize::try_from(segment.number).ok()?))
-    }
-
     fn state(&self, segment: Segment) -> Option<&AtomicU8> {
-        let (part, number) = self.part(segment)?;
-        part.states.get(number)
+        let part = self.parts.iter().find(|part| part.file == segment.file)?;
+        part.states.get(usize::try_from(segment.number).ok()?)
     }
 
     /// Whether the page's place in its file may be written: it is no page of the restore, or its segment is there.
@@ -193,7 +174,6 @@ impl Restoring {
             restored: self.restored.load(Ordering::Relaxed),
             on_demand: self.on_demand.load(Ordering::Relaxed),
             in_background: self.in_background.load(Ordering::Relaxed),
-            single_pages: self.single_pages.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             damaged: self.damaged.load(Ordering::Relaxed),
         }
@@ -326,32 +306,6 @@ impl Restoring {
         }
     }
 
-    /// Makes a page without its neighbours, as its segment will have it, into `buf`. False: it was not, and the segment is to be restored
-    /// (with its error, if there is one): too many of it were made alone already, or the page is one of `many` that are read, or it
-    /// cannot be made. Where another thread is restoring the segment it is made in any case but that: that one may have a low priority. Whether
-    /// this restore still counts when it is done the caller has to look.
-    pub(crate) fn make_alone(&self, page: PageId, many: bool, buf: &mut PageBuf) -> bool {
-        let Some((part, number)) = self.part(Segment::of(page)) else { return false };
-        let (Some(alone), Some(state)) = (part.alone.get(number), part.states.get(number)) else { return false };
-        // Whoever has waited in vain once need not do so again.
-        if !self.ready.load(Ordering::SeqCst) || self.superseded.load(Ordering::SeqCst) {
-            return false;
-        }
-        let one_more = |so_far: u8| (so_far < ALONE_MAX).then_some(so_far + 1);
-        let may = || !many && alone.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok();
-        match state.load(Ordering::SeqCst) {
-            BEING_RESTORED if !many => {}
-            UNRESTORED if may() => {}
-            _ => return false,
-        }
-        buf.as_bytes_mut().fill(0);
-        if !matches!(self.maker.make(page, std::slice::from_mut(buf)), Ok(0)) {
-            return false;
-        }
-        self.single_pages.fetch_add(1, Ordering::Relaxed);
-        true
-    }
-
     /// The caller has it as the one that is being restored.
     fn make(&self, segment: Segment, state: &AtomicU8, sources: &Sources, demand: bool) -> Result<()> {
         let mut outcome = Outcome { restoring: self, segment, state, to: UNRESTORED, error: None };
@@ -425,49 +379,5 @@ impl Drop for Outcome<'_> {
         *wait = self.error.take().map(|error| (self.segment, error));
         self.state.store(self.to, Ordering::SeqCst);
         self.restoring.changed.notify_all();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Pages of page 7's segment are damaged, any other one is formatted.
-    struct Formatted;
-
-    impl SegmentMaker for Formatted {
-        fn make(&self, first: PageId, pages: &mut [PageBuf]) -> Result<u64> {
-            for (i, page) in pages.iter_mut().enumerate() {
-                page.format(resurgam_page::PageType::Leaf, PageId(first.0 + i as u64), 0, resurgam_base::ObjectId(1));
-                page.seal();
-            }
-            Ok(u64::from(Segment::of(first).number == 0))
-        }
-    }
-
-    #[test]
-    fn so_many_pages_of_a_segment_are_made_alone() {
-        let restoring = Restoring::new(&[(0, 3 * SEGMENT_PAGES)], Arc::new(Formatted));
-        restoring.begin();
-        let mut buf = PageBuf::zeroed();
-        let of = |segment: u64, page: u64| PageId(segment * SEGMENT_PAGES + page);
-        for page in 0..u64::from(ALONE_MAX) {
-            assert!(restoring.make_alone(of(1, page), false, &mut buf), "page {page} of segment 1");
-            assert!(buf.verify(of(1, page)).is_ok());
-        }
-        let mut alone = |page: PageId, many: bool| restoring.make_alone(page, many, &mut buf);
-        assert!(!alone(of(1, 100), false), "one too many");
-        assert!(!alone(of(2, 99), true), "one of many");
-        assert!(alone(of(2, 100), false), "of another segment");
-        assert!(!alone(of(0, 7), false), "one that is damaged");
-        assert!(!alone(of(3, 0), false), "behind the file's end");
-        assert!(!alone(PageId::of_file(5, 3), false), "of a file that is not restored");
-        let state = restoring.state(Segment::of(of(1, 0))).expect("a segment");
-        state.store(BEING_RESTORED, Ordering::SeqCst);
-        assert!(alone(of(1, 101), false) && !alone(of(1, 102), true), "another thread restores it");
-        state.store(RESTORED, Ordering::SeqCst);
-        assert!(!alone(of(1, 103), false), "it is there");
-        let progress = restoring.progress();
-        assert_eq!((progress.single_pages, progress.restored, progress.on_demand), (3, 0, 0));
     }
 }

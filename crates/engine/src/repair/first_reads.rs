@@ -2,7 +2,7 @@
 //! device lost is noticed after a restart as well.
 //!
 //! Pages with records behind the last checkpoint before the open await redo, and are not asked for. All others must be as new as
-//! their last record before it, which is in the archive, unless that lags.
+//! their last record before it, which is in the archive or, as far as that lags, in the log.
 //!
 //! # Waiting
 //! What the page tables in memory do not tell is read by a thread of its own, which is started when there is something to read. Who

@@ -31,6 +31,8 @@ pub(super) struct InLog {
     /// Held over a pass.
     noted: Mutex<Noted>,
     pages_max: usize,
+    /// Records from there on do not count.
+    end: Lsn,
 }
 
 /// The last records of pages in a range of the log.
@@ -58,7 +60,12 @@ impl Chain {
 
 impl InLog {
     pub fn of(log: &Arc<Log>) -> Self {
-        Self { log: Arc::clone(log), noted: Mutex::default(), pages_max: PAGES_MAX }
+        Self::below(log, Lsn(u64::MAX))
+    }
+
+    /// Of the log below `end` only.
+    pub fn below(log: &Arc<Log>, end: Lsn) -> Self {
+        Self { log: Arc::clone(log), noted: Mutex::default(), pages_max: PAGES_MAX, end }
     }
 
     /// The page's records behind `after` at or above `from`, from where on the log is held.
@@ -109,8 +116,11 @@ impl InLog {
         Ok(())
     }
 
-    /// The page's last record at or above `from`.
-    fn last(&self, page: PageId, from: Lsn) -> Result<Option<Lsn>> {
+    /// The page's last record at or above `from`, from where on the log is held.
+    ///
+    /// # Errors
+    /// Those of reading the log.
+    pub fn last(&self, page: PageId, from: Lsn) -> Result<Option<Lsn>> {
         let mut noted = self.noted.lock();
         let noted = &mut *noted;
         noted.used = Some(Instant::now());
@@ -118,7 +128,7 @@ impl InLog {
             *noted = Noted { from, upto: from, used: noted.used, last: HashMap::new() };
         }
         // Everything of a page that is not in memory is durable.
-        let end = self.log.flushed_lsn();
+        let end = self.log.flushed_lsn().min(self.end);
         let mut last = noted.last.get(&page).copied();
         if noted.upto < end {
             let mut follower = self.log.follow(noted.upto)?;
@@ -126,7 +136,7 @@ impl InLog {
                 let Some(block) = follower.next(Duration::ZERO)? else { break };
                 for record in block.records() {
                     let record = record?;
-                    if !record.header.kind.is_of_page() {
+                    if !record.header.kind.is_of_page() || record.lsn >= self.end {
                         continue;
                     }
                     if record.header.page == page {

@@ -48,8 +48,6 @@ pub struct RestoreStatus {
     pub restored: u64,
     pub on_demand: u64,
     pub in_background: u64,
-    /// Pages that were made without their neighbours since the open, because they were asked for.
-    pub single_pages: u64,
     /// Pages that could not be made since the open: who reads one is told why.
     pub damaged_pages: u64,
     /// Bytes written since the open, in a second, and how long the rest takes at that rate.
@@ -223,7 +221,6 @@ impl Restore {
             restored: progress.restored,
             on_demand: progress.on_demand,
             in_background: progress.in_background,
-            single_pages: progress.single_pages,
             damaged_pages: progress.damaged,
             bytes: progress.bytes,
             bytes_per_second: progress.bytes as f64 / seconds,

@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -524,7 +524,7 @@ impl World {
             }
             // The one read that fails was of what says whose the log is; the next try is to succeed.
             (ErrorKind::NotInPrerequisiteState, Fault::Read)
-                if what == REPLACING && error.message().contains("its folder cannot be read") =>
+                if error.message().contains("its folder cannot be read") =>
             {
                 self.met.device_errors += 1;
                 Ok(())
@@ -776,10 +776,6 @@ impl World {
             }
             self.log(|| format!("maintenance {what}"));
             let (name, result) = match what {
-                // Of a write that was lost nobody knows if it is neither archived nor behind the last checkpoint.
-                0 | 1 if self.troubles.lied => {
-                    ("checkpoint", self.db.archive_now().and_then(|()| self.db.checkpoint()))
-                }
                 0 | 1 => ("checkpoint", self.db.checkpoint()),
                 2 | 3 => ("write back", self.db.write_back().map(|_| ())),
                 4 | 5 if self.sweeper.is_some() => return self.stop_sweeper(),
@@ -1316,6 +1312,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
                 world.model.durable();
             }
             world.forget_everyone();
+            world.vfs.end_calls();
             if rng.one_in(2) { world.vfs.crash() } else { world.vfs.clone() }
         } else if end == 1 && !world.vfs.power_lost() {
             world.vfs.kill()
@@ -1348,9 +1345,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         carried.troubles.mistake(&vfs)?;
     }
     let mut world = open_again(carried, vfs, model, &options, plan, &mut rng, true)?;
-    let versions = world.db.stats().version_store_file;
     let pages = world.pages();
-    finish(&mut world)?;
+    let versions = finish(&mut world)?;
     world.met.lies_noticed += world.db.stats().pool.lost_writes;
     let (data, lied) = (world.troubles.data(&world.vfs), world.troubles.lied);
     world.met.moved += u64::from(data != Path::new(DIR).join("data"));
@@ -1410,8 +1406,8 @@ fn next_place(options: &mut Options, file: Option<&Path>, vfs: &SimVfs, rng: &mu
     Ok(())
 }
 
-/// At last: everything redone, compared, verified, cleaned; nothing may leak.
-fn finish(world: &mut World) -> Found<()> {
+/// At last: everything redone, compared, verified, cleaned; nothing may leak. Returns where the version store is.
+fn finish(world: &mut World) -> Found<Option<PathBuf>> {
     let failed = |what: &str, error: Error| format!("at last, {what}: {error:?}");
     world.db.finish_recovery().map_err(|e| failed("finishing recovery", e))?;
     world.adopt(true)?;
@@ -1439,6 +1435,8 @@ fn finish(world: &mut World) -> Found<()> {
     if entries != 0 {
         broken!("after cleaning, {entries} pending frees are left");
     }
+    // What could not be read may have been replaced until now.
+    let versions = world.db.stats().version_store_file;
     world.db.close().map_err(|e| failed("close", e))?;
-    Ok(())
+    Ok(versions)
 }

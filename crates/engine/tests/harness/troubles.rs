@@ -328,8 +328,9 @@ impl Troubles {
         if self.at_work && what == "open" && error.message().contains("are being restored") {
             return Some(false);
         }
-        // No transaction ends, or fails to, by what an archive does.
-        if self.at_work && of_store && !ends {
+        // No transaction ends, or fails to, by what an archive does. (That a page could not be rebuilt is remembered for a second.)
+        let remembered = self.stores && error.message().contains("could not be rebuilt: simulated ");
+        if (self.at_work || remembered) && of_store && !ends {
             return Some(false);
         }
         let stops = [DATA_DEVICE, "/disk2", "/disk3", "/disk4"];

@@ -51,10 +51,10 @@ fn a_missing_data_file_is_restored_as_it_is_asked_for() -> Result<()> {
         let db = open(&sim, kind)?;
         let begun = db.restore_status().expect("a restore");
         assert!(begun.segments > 3 && begun.restored == 0 && begun.device == "data", "{begun:?}");
-        // One row takes a few pages, and many rows a few segments, not all.
+        // One row takes a few segments, not all.
         model.look(&db, 7)?;
         let some = db.restore_status().expect("a restore");
-        assert!(some.single_pages > 0 && some.restored < some.segments, "{some:?}");
+        assert!(some.on_demand > 0 && some.restored < some.segments, "{some:?}");
         model.check(&db, "on demand")?;
         for _ in 0..5 {
             model.work(&db)?;

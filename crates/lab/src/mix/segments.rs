@@ -3,12 +3,77 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::Result;
 use crate::wire::Client;
 
-/// Copies of a log's segments, from when they are begun.
-pub struct Copies {
+/// Between two looks at the log.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// Copies of a log's segments, made by a thread from when they are begun until this is dropped, whatever else goes on and however often the
+/// server ends and is started again.
+pub struct Following {
+    copies: Arc<Mutex<Copies>>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Following {
+    /// Of the log in `log` of a server at `port`, into `folder`, which is made.
+    ///
+    /// # Errors
+    /// The system's, in words.
+    pub fn begin(log: &Path, folder: &Path, port: u16) -> Result<Self> {
+        let copies = Arc::new(Mutex::new(Copies::new(log, folder)?));
+        let ends = Arc::new(AtomicBool::new(false));
+        let (of_thread, ended) = (Arc::clone(&copies), Arc::clone(&ends));
+        let work = move || {
+            let mut client = None;
+            while !ended.load(Ordering::Relaxed) {
+                if client.is_none() {
+                    client = Client::connect(port).ok();
+                }
+                // The server may have ended. That a copy fails is seen by whoever needs it: there is a gap.
+                if client.as_mut().is_some_and(|client| locked(&of_thread).take(client).is_err()) {
+                    client = None;
+                }
+                std::thread::sleep(EVERY);
+            }
+        };
+        Ok(Self { copies, ends, thread: Some(std::thread::spawn(work)) })
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        locked(&self.copies).folder.clone()
+    }
+
+    /// See [`Copies::take_rest`].
+    ///
+    /// # Errors
+    /// The system's, in words.
+    pub fn take_rest(&self) -> Result<()> {
+        locked(&self.copies).take_rest()
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn locked(copies: &Mutex<Copies>) -> MutexGuard<'_, Copies> {
+    copies.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Copies {
     log: PathBuf,
     folder: PathBuf,
     done: BTreeSet<String>,
@@ -19,13 +84,9 @@ impl Copies {
     ///
     /// # Errors
     /// The system's, in words.
-    pub fn new(log: &Path, folder: &Path) -> Result<Self> {
+    fn new(log: &Path, folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).map_err(|e| format!("could not make a folder: {e}"))?;
         Ok(Self { log: log.to_owned(), folder: folder.to_owned(), done: BTreeSet::new() })
-    }
-
-    pub fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// Copies what the server, which `client` asks, has finished: the log's end is in a later segment. To be called so often that no
@@ -33,7 +94,7 @@ impl Copies {
     ///
     /// # Errors
     /// The server's and the system's, in words.
-    pub fn take(&mut self, client: &mut Client) -> Result<()> {
+    fn take(&mut self, client: &mut Client) -> Result<()> {
         let flushed = client.query("select flushed_lsn from resurgam_log")?.unwrap_or_default();
         let flushed: u64 = flushed.parse().map_err(|_| format!("\"{flushed}\" is no log position"))?;
         self.copy(true, |number, bytes| number < flushed / bytes.max(1))
@@ -44,7 +105,7 @@ impl Copies {
     ///
     /// # Errors
     /// The system's, in words.
-    pub fn take_rest(&mut self) -> Result<()> {
+    fn take_rest(&mut self) -> Result<()> {
         self.copy(false, |_, _| true)
     }
 

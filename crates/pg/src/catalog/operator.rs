@@ -304,7 +304,6 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("restored", status.restored.into()),
                     ("on_demand", status.on_demand.into()),
                     ("in_background", status.in_background.into()),
-                    ("single_pages", status.single_pages.into()),
                     ("bytes", status.bytes.into()),
                     ("bytes_per_second", status.bytes_per_second.into()),
                     ("seconds_left", status.left.map(|left| left.as_secs_f64()).into()),

@@ -539,11 +539,6 @@ fn restore(out: &mut Exposition, db: &Database) {
     let (segments, restored, on_demand, bytes, failing) = status
         .as_ref()
         .map_or((0, 0, 0, 0, false), |s| (s.segments, s.restored, s.on_demand, s.bytes, s.error.is_some()));
-    out.gauge(
-        "resurgam_restore_single_pages",
-        "Pages that were made without their segment since the start, because they were asked for.",
-        status.as_ref().map_or(0, |s| s.single_pages),
-    );
     out.gauge("resurgam_restore_segments", "Segments (1 MB) of these files.", segments);
     out.gauge("resurgam_restore_segments_restored", "Of these, restored.", restored);
     out.gauge(

@@ -284,6 +284,11 @@ impl SimVfs {
         Self { disk: Arc::new(disk) }
     }
 
+    /// A process that has closed its files ends: what it still waits for is done now or never.
+    pub fn end_calls(&self) {
+        self.disk.state.lock().settle_late_calls();
+    }
+
     /// The disk after a power loss now: a new instance without faults, locks or
     /// open files. This instance refuses every later call.
     pub fn crash(&self) -> SimVfs {

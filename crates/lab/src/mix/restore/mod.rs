@@ -35,7 +35,7 @@ use self::repairs::Repairs;
 use self::samples::{Sample, watch};
 use self::starts::{Copy, Restart, sequential_write};
 use super::drive::{Running, Tally, drive};
-use super::segments::Copies;
+use super::segments::Following;
 use super::tpcc::TpcC;
 use super::{Mix, check, load};
 use crate::servers::{Kind, Server, Work};
@@ -208,20 +208,6 @@ fn with_pool(server: &mut Server, data_mb: f64, part: f64) -> Result<u64> {
     Ok(buffer_mb)
 }
 
-/// Makes a backup. From then on the log is copied, if it is wanted; what the backup needs of it may be older than the backup.
-fn back_up(server: &Server, mut copies: Option<&mut Copies>) -> Result<()> {
-    let mut client = server.client()?;
-    for sql in [Some("select resurgam_backup()"), None] {
-        if let Some(copies) = copies.as_mut() {
-            copies.take(&mut client)?;
-        }
-        if let Some(sql) = sql {
-            client.query(sql)?;
-        }
-    }
-    Ok(())
-}
-
 /// Copies of a database whose server is killed for it.
 fn copies(options: &Options, server: &mut Server, work: &Work, places: &Places, found: &mut Found) -> Result<()> {
     let archived = server.client()?.query("select archived_lsn from resurgam_archive")?;
@@ -256,14 +242,16 @@ fn one(options: &Options, mix: &TpcC, part: f64, last: bool, setup: &mut Setup, 
     let places = Places::below(work.path());
     let (mut server, data_mb) = loaded(options, mix, &work, &places, setup)?;
     let restarts = options.restarts(part);
-    let mut copies = restarts.then(|| Copies::new(&places.log, &work.path().join("copies"))).transpose()?;
-    back_up(&server, copies.as_mut())?;
+    // What the backup needs of the log may be older than the backup.
+    let copies =
+        restarts.then(|| Following::begin(&places.log, &work.path().join("copies"), server.port)).transpose()?;
+    server.client()?.query("select resurgam_backup()")?;
     let buffer_mb = with_pool(&mut server, data_mb, part)?;
     let mut terminals = mix.terminals(options.clients, options.seed);
-    let (client, watched) = (server.client()?, copies.as_mut());
+    let client = server.client()?;
     let ((phases, samples), tally) = drive(server.port, mix, &mut terminals, |run| {
         std::thread::scope(|scope| {
-            let watching = scope.spawn(move || watch(client, run, watched));
+            let watching = scope.spawn(move || watch(client, run));
             let phases = course(options, &server, &places, run);
             run.stop();
             let samples = watching.join().map_err(|_| "what looks at the server has panicked".to_owned())?;
@@ -275,8 +263,8 @@ fn one(options: &Options, mix: &TpcC, part: f64, last: bool, setup: &mut Setup, 
     eprintln!("buffer pool of {buffer_mb} MB ({part} of the data): restored in {took:.2} s");
     let restored_mb = bytes_of(&places.spare.join("data")) as f64 / 1e6;
     let scene = Scene { options, mix, part, buffer_mb };
-    if let Some(copies) = &mut copies {
-        let start = starts::without_data(&scene, &mut server, &places, &mut terminals, Some(&mut *copies))?;
+    if let Some(copies) = &copies {
+        let start = starts::without_data(&scene, &mut server, &places, &mut terminals, Some(copies))?;
         found.starts.push(start);
         found.outages.extend(outages::resurgam(&scene, work.path(), &places, &mut server, copies, &mut terminals)?);
         server.start()?;

@@ -11,8 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::super::drive::{Done, Tally, drive};
-use super::super::segments::Copies;
-use super::samples::watch;
+use super::super::segments::Following;
 use super::starts::tool;
 use super::{Options, Places};
 use crate::Result;
@@ -94,25 +93,14 @@ pub(super) fn before(
     warm_up: f64,
     server: &Server,
     terminals: &mut [Box<dyn Terminal>],
-    copies: Option<&mut Copies>,
 ) -> Result<Before> {
-    let client = server.client()?;
-    let with_copies = copies.is_some();
     let (counted, tally) = drive(server.port, scene.mix, terminals, |run| {
-        std::thread::scope(|scope| {
-            // The samples are of no use here: it copies the log.
-            let watching = with_copies.then(|| scope.spawn(move || watch(client, run, copies)));
-            run.pause(Duration::from_secs_f64(warm_up.max(0.0)));
-            let begun = run.elapsed();
-            run.pause(scene.seconds());
-            let counted = begun..run.elapsed();
-            run.stop();
-            match watching.map(|watching| watching.join()) {
-                Some(Err(_)) => Err("what copies the log has panicked".into()),
-                Some(Ok(Err(message))) => Err(message),
-                Some(Ok(Ok(_))) | None => Ok(counted),
-            }
-        })
+        run.pause(Duration::from_secs_f64(warm_up.max(0.0)));
+        let begun = run.elapsed();
+        run.pause(scene.seconds());
+        let counted = begun..run.elapsed();
+        run.stop();
+        Ok(counted)
     })?;
     Ok(Before { counted, tally })
 }
@@ -190,11 +178,11 @@ pub(super) fn resurgam(
     work: &Path,
     places: &Places,
     server: &mut Server,
-    copies: &mut Copies,
+    copies: &Following,
     terminals: &mut Vec<Box<dyn Terminal>>,
 ) -> Result<Vec<Outage>> {
     let Scene { options, mix, buffer_mb, .. } = *scene;
-    let before = before(scene, options.warm_up, server, terminals, Some(copies))?;
+    let before = before(scene, options.warm_up, server, terminals)?;
     server.kill();
     copies.take_rest()?;
     let ways = [Way::SinglePass, Way::LsnOrder];

@@ -55,7 +55,7 @@ impl Beside {
         let mut backup = Command::new(scene.options.common.postgres.join("pg_basebackup"));
         backup.args(["-h", "127.0.0.1", "-U", "postgres", "-X", "none", "-c", "fast", "-p"]);
         output(backup.arg(server.port.to_string()).arg("-D").arg(&base))?;
-        let worked = before(scene, scene.options.warm_up, &server, &mut self.terminals, None)?;
+        let worked = before(scene, scene.options.warm_up, &server, &mut self.terminals)?;
         server.client()?.query("select pg_switch_wal()")?;
         server.kill();
         let aside = self.work.path().join("pg_wal");

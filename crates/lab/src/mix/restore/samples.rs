@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::super::drive::Running;
-use super::super::segments::Copies;
 use crate::Result;
 use crate::wire::Client;
 
@@ -20,16 +19,14 @@ pub(super) struct Sample {
     pub reads: f64,
 }
 
-/// Looks at the server until the run ends; copies the log's segments on the way.
+/// Looks at the server until the run ends.
 ///
 /// # Errors
 /// The server's, in words; the run is then over as well.
-pub(super) fn watch(mut client: Client, run: &Running, mut copies: Option<&mut Copies>) -> Result<Vec<Sample>> {
+pub(super) fn watch(mut client: Client, run: &Running) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
     while !run.stopped() {
-        let taken = look(&mut client, run, &mut samples)
-            .and_then(|()| copies.as_mut().map_or(Ok(()), |copies| copies.take(&mut client)));
-        if let Err(message) = taken {
+        if let Err(message) = look(&mut client, run, &mut samples) {
             run.fail(message.clone());
             return Err(message);
         }

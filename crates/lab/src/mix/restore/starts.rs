@@ -13,7 +13,7 @@ use super::outages::{Scene, before};
 use super::report::START_S;
 use super::{LOOK, Options, Places, wait_until_restored};
 use crate::Result;
-use crate::mix::segments::Copies;
+use crate::mix::segments::Following;
 use crate::mix::{Terminal, check};
 use crate::servers::{Kind, Server, output};
 use crate::setup::bytes_of;
@@ -47,13 +47,13 @@ pub(super) fn without_data(
     server: &mut Server,
     places: &Places,
     terminals: &mut [Box<dyn Terminal>],
-    mut copies: Option<&mut Copies>,
+    copies: Option<&Following>,
 ) -> Result<Restart> {
     let Scene { mix, buffer_mb, .. } = *scene;
-    before(scene, 0.0, server, terminals, copies.as_deref_mut())?;
+    before(scene, 0.0, server, terminals)?;
     server.kill();
     // The start may give up what was finished last.
-    copies.map_or(Ok(()), Copies::take_rest)?;
+    copies.map_or(Ok(()), Following::take_rest)?;
     let data = places.data(server)?;
     let data_mb = bytes_of(&data) as f64 / 1e6;
     fs::remove_file(&data).map_err(|e| format!("could not remove \"{}\": {e}", data.display()))?;
