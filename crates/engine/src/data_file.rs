@@ -14,6 +14,8 @@ use resurgam_page::PageBuf;
 use resurgam_page::boot::Boot;
 use resurgam_vfs::{OpenMode, Vfs};
 
+use crate::kept_header;
+
 /// A sector: all of the boot page that an open changes.
 const SECTOR: usize = 512;
 
@@ -64,29 +66,15 @@ pub(crate) fn mark(page: &mut PageBuf, epoch: u32) {
     page.seal();
 }
 
-/// A device that says that it has written what it has not is asked again so often.
-const WRITES_MAX: u32 = 3;
-
-/// Notes that the file is in use under `epoch`, durably, and looks whether it says so: nothing else would find that out before the next
-/// open, which would take it for an old copy.
+/// Notes that the file is in use under `epoch`, durably.
 ///
 /// # Errors
-/// Those of reading and writing; `Io` when it does not say so.
+/// Those of reading and writing; `Io` when it does not say so then.
 pub(crate) fn set_epoch(vfs: &Arc<dyn Vfs>, path: &Path, epoch: u32) -> Result<()> {
     let mut page = read_page(vfs, path)?;
     mark(&mut page, epoch);
     let file = vfs.open(path, OpenMode::ReadWrite)?;
-    let wanted = &page.as_bytes()[..SECTOR];
-    for _ in 0..WRITES_MAX {
-        file.write_at(wanted, 0)?;
-        file.sync()?;
-        let mut found = [0; SECTOR];
-        file.read_exact_at(&mut found, 0)?;
-        if found == wanted {
-            return Ok(());
-        }
-    }
-    Err(Error::new(ErrorKind::Io, format!("what is written to \"{}\" is not what is read from it", path.display())))
+    kept_header::write(&*file, &page.as_bytes()[..SECTOR])
 }
 
 fn read_page(vfs: &Arc<dyn Vfs>, data: &Path) -> Result<PageBuf> {

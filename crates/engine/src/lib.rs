@@ -95,6 +95,7 @@ mod fill;
 mod gate;
 mod history;
 mod index_details;
+mod kept_header;
 mod kept_values;
 mod lock;
 mod log_folder;

@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `repair.rs` | where a page's records come from, what was repaired, and what could not be |
 //! | `repair/first_reads.rs` | how new a page must be that this process has not written |
+//! | `repair/lag.rs` | what the archive lacks for that |
 //! | `repair/in_log.rs` | a page's records in the log: one pass over it for all pages |
 
 use std::collections::VecDeque;
@@ -39,9 +40,11 @@ use crate::database::Database;
 use crate::options::Options;
 use first_reads::FirstReads;
 use in_log::InLog;
+use lag::Lag;
 
 mod first_reads;
 mod in_log;
+mod lag;
 
 /// Repairs that are listed.
 const LISTED_MAX: usize = 100;
@@ -50,10 +53,6 @@ const LISTED_MAX: usize = 100;
 const IN_VAIN_MAX: usize = 1000;
 const IN_VAIN: Duration = Duration::from_secs(10);
 const UNREAD: Duration = Duration::from_secs(1);
-
-/// So much of the log below the checkpoint before the open is looked at for what the archive lacks, or while it is away: whoever reads first
-/// waits for a pass over it.
-const LAG_READ_MAX: u64 = 64 << 20;
 
 /// What page tables of the archive may take of the memory for pages: one part in so many.
 const TABLES_SHARE: usize = 64;
@@ -88,10 +87,6 @@ pub(crate) struct Repairs {
     in_log: InLog,
     /// None: first reads are not compared.
     first_reads: Option<FirstReads>,
-    /// What the archive lacks for that: its lag.
-    before_open: InLog,
-    /// The last checkpoint before the open: what pages have behind it, they await.
-    checkpoint: Lsn,
     /// The newest last.
     listed: Mutex<VecDeque<RepairedPage>>,
     /// Pages that could not be rebuilt as they were written: until when they are not tried again, and why.
@@ -107,8 +102,10 @@ impl Repairs {
         options: &Options,
         checkpoint: Lsn,
     ) -> Arc<Self> {
-        let first_reads = (options.compare_first_reads && archiver.is_some())
-            .then(|| FirstReads::new((options.buffer_bytes / TABLES_SHARE).max(TABLES_MIN), !options.background));
+        let first_reads = (options.compare_first_reads && archiver.is_some()).then(|| {
+            let bytes = (options.buffer_bytes / TABLES_SHARE).max(TABLES_MIN);
+            FirstReads::new(bytes, Lag::of(log, checkpoint), !options.background)
+        });
         Arc::new(Self {
             log: Arc::clone(log),
             archiver,
@@ -117,8 +114,6 @@ impl Repairs {
             vfs: Arc::clone(vfs),
             in_log: InLog::of(log),
             first_reads,
-            before_open: InLog::below(log, checkpoint),
-            checkpoint,
             listed: Mutex::default(),
             in_vain: Mutex::default(),
         })
@@ -172,24 +167,9 @@ impl Repairs {
     /// Gives back what is kept for repairs where there was none for a while.
     pub fn forget_idle(&self) {
         self.in_log.forget_idle();
-        self.before_open.forget_idle();
-    }
-
-    /// The page's last record between `archived` and the checkpoint before the open, or as much of that as is kept and not too much to be
-    /// read, and from where on that is.
-    ///
-    /// # Errors
-    /// Those of reading the log, or of one that is there no longer: the archive has gone on meanwhile.
-    fn last_of_lag(&self, archived: Lsn, page: PageId) -> Result<(Option<Lsn>, Lsn)> {
-        // A block begins where a segment does, and where the archive ends.
-        let segment = self.log.config().segment_bytes;
-        let nearest = self.checkpoint.0.saturating_sub(LAG_READ_MAX).next_multiple_of(segment.max(1));
-        let from = archived.max(self.log.oldest_lsn()).max(Lsn(nearest));
-        if from >= self.checkpoint {
-            return Ok((None, from));
+        if let (Some(first_reads), Some(view)) = (&self.first_reads, self.archiver.as_ref().and_then(|of| of.view())) {
+            first_reads.forget(view.end());
         }
-        let _hold = self.log.hold("a page that is read first", from)?;
-        Ok((self.before_open.last(page, from)?, from))
     }
 
     /// Holds all of the log that is kept. What is older is in the archive, for that holds the log from its end on.
@@ -263,19 +243,7 @@ impl PageHistory for Repairs {
         let (Some(first_reads), Some(archiver)) = (&self.first_reads, &self.archiver) else { return Newest::NoSource };
         // What ends behind the log is of another history.
         let view = archiver.view().filter(|view| view.end() <= self.log.end_lsn());
-        // None: it cannot be told now.
-        let in_archive = view.and_then(|view| Some((first_reads.last(&view, page, found)?, view.end())));
-        let known = |last: Lsn, complete: bool| Newest::Known { last, complete };
-        if let Some((last, _)) = in_archive.filter(|(last, _)| *last > found) {
-            return known(last, false);
-        }
-        let archived = in_archive.map_or(Lsn::NONE, |(_, end)| end);
-        match (self.last_of_lag(archived, page), in_archive) {
-            (Ok((Some(last), _)), _) if last > found => known(last, false),
-            (Ok((_, from)), Some((last, end))) => known(last, from <= end || end >= self.checkpoint),
-            (Err(_), Some((last, end))) => known(last, end >= self.checkpoint),
-            (_, None) => Newest::Skipped,
-        }
+        first_reads.newest(view.as_ref(), page, found)
     }
 
     fn given_up(&self, page: PageId, written: u32) -> Option<Error> {

@@ -19,6 +19,7 @@ use resurgam_page::version_file::{self, VersionFileHeader};
 use resurgam_recovery::{VERSION_RECORD, VersionRecord};
 use resurgam_vfs::{File, FileLock, OpenMode, Vfs};
 
+use crate::kept_header;
 use crate::options::Options;
 
 /// Name of the file in the spare folder that takes the place of one whose device died.
@@ -275,7 +276,6 @@ impl Attached {
     /// Writes the epoch of this open into the header: before the control file has it.
     pub fn set_epoch(&mut self, epoch: u32) -> Result<()> {
         self.header.epoch = epoch;
-        self.file.write_at(&self.header.encode(), 0)?;
-        self.file.sync()
+        kept_header::write(&*self.file, &self.header.encode())
     }
 }

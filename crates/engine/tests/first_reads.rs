@@ -301,7 +301,7 @@ impl Store for Bad {
     }
 }
 
-/// An archive that fails, that does not answer, or that lags: pages are read without it, and counted.
+/// An archive that fails, that does not answer, or that lags: pages are read without it, and counted where the log does not tell either.
 #[test]
 fn an_archive_that_is_away_keeps_nobody_waiting() -> Result<()> {
     let _alone = alone();
@@ -338,10 +338,9 @@ fn an_archive_that_is_away_keeps_nobody_waiting() -> Result<()> {
     let vfs = vfs.crash();
     let db = open(&vfs, options(false))?;
     check(&db, [0; 3])?;
-    assert!(db.stats().pool.first_reads_not_compared > 20, "{:?}", db.stats().pool);
-    db.archive_now()?;
-    check(&db, [0; 3])?;
-    assert!(db.stats().pool.first_reads_compared > 20, "{:?}", db.stats().pool);
+    // Nothing is archived: the log tells.
+    let pool = db.stats().pool;
+    assert!(pool.first_reads_compared > 20 && pool.first_reads_not_compared == 0, "{pool:?}");
     db.close()
 }
 

@@ -319,6 +319,15 @@ impl File for GatedFile {
         }
     }
 
+    fn forget_read(&self, offset: u64, len: u64) {
+        if let Ok(file) = self.inner() {
+            let _ = self.gate.call(move || {
+                file.forget_read(offset, len);
+                Ok(())
+            });
+        }
+    }
+
     fn sync(&self) -> Result<()> {
         let file = self.inner()?;
         self.gate.change(move || file.sync())

@@ -85,6 +85,11 @@ pub trait File: Send + Sync {
         let _ = (offset, len);
     }
 
+    /// What is read of these bytes next is to come from the device, if they are durable; a hint.
+    fn forget_read(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// Makes every earlier write durable, and the metadata needed to read it
     /// back (`fdatasync`). An error is final: see promise 4 of this crate.
     fn sync(&self) -> Result<()>;

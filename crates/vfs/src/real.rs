@@ -103,6 +103,21 @@ impl File for RealFile {
         let _ = (offset, len);
     }
 
+    fn forget_read(&self, offset: u64, len: u64) {
+        #[cfg(target_os = "linux")]
+        if let (Ok(offset), Ok(len)) = (libc::off64_t::try_from(offset), libc::off64_t::try_from(len)) {
+            use std::os::fd::AsRawFd;
+            // Parts of the system's pages stay.
+            const SYSTEM_PAGE: libc::off64_t = 4096;
+            let len = (offset % SYSTEM_PAGE).saturating_add(len).saturating_add(SYSTEM_PAGE - 1);
+            let (offset, len) = (offset - offset % SYSTEM_PAGE, len - len % SYSTEM_PAGE);
+            // SAFETY: the descriptor is this file's, which is open; no memory is passed. A failure changes nothing but what is asked.
+            unsafe { libc::posix_fadvise64(self.file.as_raw_fd(), offset, len, libc::POSIX_FADV_DONTNEED) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (offset, len);
+    }
+
     fn sync(&self) -> Result<()> {
         self.counters.sync();
         self.file.sync_data().map_err(|e| self.error("sync file", &e))

@@ -2,10 +2,11 @@
 //! device lost is noticed after a restart as well.
 //!
 //! Pages with records behind the last checkpoint before the open await redo, and are not asked for. All others must be as new as
-//! their last record before it, which is in the archive or, as far as that lags, in the log.
+//! their last record before it, which is in the archive or, as far as that lags, in the log (`lag.rs`). One whose last record below the
+//! checkpoint is in the log is compared with that, whatever the archive does.
 //!
 //! # Waiting
-//! What the page tables in memory do not tell is read by a thread of its own, which is started when there is something to read. Who
+//! What the page tables in memory and what is noted of the log do not tell is read by a thread of its own, which is started when there is something to read. Who
 //! reads a page holds its latch, and waits for an answer for [`PATIENCE`] at most; while the thread gets none from the archive for
 //! longer than that, nobody waits, and after an error of the archive nobody asks for [`PAUSE`]. Such pages are not compared, and
 //! counted; what was asked for is read all the same, so a store that is slow is asked once for a frame.
@@ -17,44 +18,86 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use resurgam_archive::{LastLsns, View};
 use resurgam_base::{Lsn, PageId, Result};
+use resurgam_buffer::Newest;
+
+use super::lag::{Lag, Seen};
 
 /// Longest wait of one read.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// After an error of the archive.
-const PAUSE: Duration = Duration::from_secs(1);
+/// After an error of the archive, or of the log.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// Questions that may wait.
 const QUESTIONS_MAX: usize = 64;
 
 struct Question {
-    view: Arc<View>,
+    /// Whose tables are to be read; none: nobody's.
+    view: Option<Arc<View>>,
+    /// Where the archive ends; none: it is away.
+    archived: Lsn,
     page: PageId,
     found: Lsn,
-    answer: SyncSender<Lsn>,
+    /// What is known already.
+    known: Known,
+    answer: SyncSender<Known>,
+}
+
+/// What is known of a page.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Its last LSN in the archive above the one that was found, or one that is not above it; none: it cannot be told.
+    in_archive: Option<Lsn>,
+    /// What the log has that the archive lacks; none: it has not been looked at.
+    in_lag: Option<Seen>,
+}
+
+impl Known {
+    fn of(self, found: Lsn) -> Newest {
+        let lag_last = self.in_lag.and_then(|seen| seen.last);
+        match self.in_archive.max(lag_last) {
+            None => Newest::Skipped,
+            Some(last) if last > found => Newest::Known { last, complete: false },
+            // One in the log is the last one below the checkpoint.
+            Some(last) => {
+                let reaches = self.in_archive.is_some() && self.in_lag.is_some_and(|seen| seen.reaches);
+                Newest::Known { last, complete: lag_last.is_some() || reaches }
+            }
+        }
+    }
 }
 
 /// What the thread and those who ask it share.
 struct Shared {
     tables: LastLsns,
+    lag: Lag,
     /// Since when the thread reads for one question.
     reading_since: Mutex<Option<Instant>>,
     failed_at: Mutex<Option<Instant>>,
 }
 
 impl Shared {
-    /// Reads what is needed. None: the archive has failed.
-    fn read(&self, view: &View, page: PageId, found: Lsn) -> Option<Lsn> {
-        let result: Result<Lsn> = self.tables.read(view, page, found);
-        match result {
-            Ok(last) => Some(last),
-            Err(error) => {
-                let mut failed_at = self.failed_at.lock();
-                if failed_at.is_none_or(|at| at.elapsed() > PAUSE) {
-                    tracing::warn!("page {page} is read without a comparison with the archive: {error}");
-                    *failed_at = Some(Instant::now());
-                }
-                None
-            }
+    fn has_failed(&self) -> bool {
+        self.failed_at.lock().is_some_and(|at| at.elapsed() < PAUSE)
+    }
+
+    /// Reads what is not known.
+    fn read(&self, question: &Question) -> Known {
+        let Question { view, archived, page, found, known, .. } = question;
+        let (archived, page, found, mut known) = (*archived, *page, *found, *known);
+        if let (None, Some(view)) = (known.in_archive, view) {
+            let result: Result<Lsn> = self.tables.read(view, page, found);
+            known.in_archive = result
+                .inspect_err(|error| {
+                    if !self.has_failed() {
+                        tracing::warn!("page {page} is read without a comparison with the archive: {error}");
+                        *self.failed_at.lock() = Some(Instant::now());
+                    }
+                })
+                .ok();
         }
+        if known.in_lag.is_none() {
+            known.in_lag = Some(self.lag.read(archived, page));
+        }
+        known
     }
 }
 
@@ -68,32 +111,39 @@ pub(super) struct FirstReads {
 
 impl FirstReads {
     /// Keeps so many bytes of page tables.
-    pub fn new(bytes_max: usize, inline: bool) -> Self {
+    pub fn new(bytes_max: usize, lag: Lag, inline: bool) -> Self {
         let tables = LastLsns::new(bytes_max);
-        let shared = Shared { tables, reading_since: Mutex::default(), failed_at: Mutex::default() };
+        let shared = Shared { tables, lag, reading_since: Mutex::default(), failed_at: Mutex::default() };
         Self { shared: Arc::new(shared), thread: Mutex::default(), inline }
     }
 
-    /// The page's last LSN in `view` above `found`, or one that is not above it. None: it cannot be told now.
-    pub fn last(&self, view: &Arc<View>, page: PageId, found: Lsn) -> Option<Lsn> {
+    /// How new the page must be that was found as of `found`, as the archive tells in `view` and the log below the checkpoint; see [`Newest`].
+    pub fn newest(&self, view: Option<&Arc<View>>, page: PageId, found: Lsn) -> Newest {
         let shared = &self.shared;
-        if let Some(last) = shared.tables.known(view, page, found) {
-            return Some(last);
-        }
-        if shared.failed_at.lock().is_some_and(|at| at.elapsed() < PAUSE) {
-            return None;
-        }
-        if self.inline {
-            return shared.read(view, page, found);
+        let archived = view.map_or(Lsn::NONE, |view| view.end());
+        let known = Known {
+            in_archive: view.and_then(|view| shared.tables.known(view, page, found)),
+            in_lag: shared.lag.known(archived, page),
+        };
+        let tells_log = known.in_lag.is_some_and(|seen| seen.last.is_some());
+        let view = view.filter(|_| known.in_archive.is_none() && !tells_log && !shared.has_failed());
+        let is_older = known.in_archive.is_some_and(|last| last > found);
+        if is_older || view.is_none() && known.in_lag.is_some() {
+            return known.of(found);
         }
         let (answer, answered) = sync_channel(1);
-        if !self.ask(Question { view: Arc::clone(view), page, found, answer }) {
-            return None;
+        let question = Question { view: view.cloned(), archived, page, found, known, answer };
+        if self.inline {
+            return shared.read(&question).of(found);
         }
-        if shared.reading_since.lock().is_some_and(|since| since.elapsed() > PATIENCE) {
-            return None;
-        }
-        answered.recv_timeout(PATIENCE).ok()
+        let hangs = || shared.reading_since.lock().is_some_and(|since| since.elapsed() > PATIENCE);
+        let answered = if self.ask(question) && !hangs() { answered.recv_timeout(PATIENCE).ok() } else { None };
+        answered.unwrap_or(known).of(found)
+    }
+
+    /// Gives back what is of no use when the archive ends at `archived`.
+    pub fn forget(&self, archived: Lsn) {
+        self.shared.lag.forget(archived);
     }
 
     /// False: too many wait, or there is no thread.
@@ -101,16 +151,15 @@ impl FirstReads {
         let mut thread = self.thread.lock();
         if thread.is_none() {
             let (sender, questions) = sync_channel::<Question>(QUESTIONS_MAX);
-            let shared = Arc::clone(&self.shared);
+            let shared = Arc::downgrade(&self.shared);
             let work = move || {
                 // Until the database is gone, and with it who sends.
-                for Question { view, page, found, answer } in questions {
+                for question in questions {
+                    let Some(shared) = shared.upgrade() else { return };
                     *shared.reading_since.lock() = Some(Instant::now());
-                    let last = shared.read(&view, page, found);
+                    let known = shared.read(&question);
                     *shared.reading_since.lock() = None;
-                    if let Some(last) = last {
-                        let _ = answer.try_send(last);
-                    }
+                    let _ = question.answer.try_send(known);
                 }
             };
             match std::thread::Builder::new().name("resurgam-first-reads".to_owned()).spawn(work) {

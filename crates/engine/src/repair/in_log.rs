@@ -162,13 +162,28 @@ impl InLog {
         Ok(last.filter(|lsn| *lsn >= from))
     }
 
-    /// Gives the memory back where nothing was repaired for a while.
-    pub fn forget_idle(&self) {
+    /// The page's last record at or above `from`, without reading. None: that takes a pass, or one is being made.
+    pub fn known(&self, page: PageId, from: Lsn) -> Option<Option<Lsn>> {
+        let noted = self.noted.try_lock()?;
+        let is_noted = noted.upto.is_some() && noted.from <= from && noted.upto >= self.log.flushed_lsn().min(self.end);
+        is_noted.then(|| noted.last.get(&page).copied().filter(|lsn| *lsn >= from))
+    }
+
+    /// Gives the memory back.
+    pub fn forget(&self) {
         if let Some(mut noted) = self.noted.try_lock()
-            && noted.used.is_some_and(|used| used.elapsed() > IDLE)
+            && noted.used.is_some()
         {
             *noted = Noted::default();
             self.log.forget_read_blocks();
+        }
+    }
+
+    /// Gives the memory back where nothing was repaired for a while.
+    pub fn forget_idle(&self) {
+        let is_idle = self.noted.try_lock().is_some_and(|noted| noted.used.is_some_and(|used| used.elapsed() > IDLE));
+        if is_idle {
+            self.forget();
         }
     }
 }

@@ -37,6 +37,7 @@ use super::room;
 use super::run::{Restore, files_of};
 use crate::data_file;
 use crate::database::Database;
+use crate::kept_header;
 use crate::version_file::REPLACEMENT;
 
 /// Name of the file in the log's folder that says where the data folder is.
@@ -111,8 +112,7 @@ fn set_version_file_epoch(vfs: &Arc<dyn Vfs>, path: &Path, epoch: u32) -> Result
     let mut bytes = [0; version_file::SIZE];
     file.read_exact_at(&mut bytes, 0)?;
     let header = VersionFileHeader { epoch, ..VersionFileHeader::decode(&bytes)? };
-    file.write_at(&header.encode(), 0)?;
-    file.sync()
+    kept_header::write(&*file, &header.encode())
 }
 
 /// The path from the root on: it is noted where it means something else otherwise.

@@ -36,7 +36,8 @@ pub enum Besides {
     StaleDevice,
     /// As by seed, and each schedule has an archive, a spare device, and one that hangs.
     Hangs,
-    /// A device hangs, and what it writes late lands in the file that has taken its file's place: the harness must notice.
+    /// A device hangs, and what it writes late lands in the file that has taken its file's place; nobody compares what is read first with the
+    /// archive, which would heal it: the harness must notice.
     LateInUse,
 }
 
@@ -110,7 +111,7 @@ impl Troubles {
         let mut hangs = Hangs::of(seed, besides, replaceable, stores && with_archive);
         // What is lost is found by what the archive knows, and mended from it.
         let lies = lies && with_archive && in_files && options.page_repair;
-        options.compare_first_reads &= besides != Besides::LiesUnnoticed;
+        options.compare_first_reads &= !matches!(besides, Besides::LiesUnnoticed | Besides::LateInUse);
         let spare = spare && deaths && replaceable || hangs.devices;
         if spare {
             options.spare_data = Some(SPARE.into());
@@ -302,6 +303,11 @@ impl Troubles {
     /// Whether what was lost in this life is to be behind a checkpoint when it ends.
     pub fn ends_with_checkpoint(&mut self) -> bool {
         self.lies && (self.besides == Besides::LiesUnnoticed || self.rng.one_in(2))
+    }
+
+    /// Whether all is archived before that: otherwise only the log tells what the archive lacks.
+    pub fn archives_before(&mut self) -> bool {
+        self.besides == Besides::LiesUnnoticed || self.rng.one_in(2)
     }
 
     /// Whether what is on a spare device has to be whole at the end of each life.

@@ -11,6 +11,8 @@ use std::time::Duration;
 use crate::Result;
 use crate::wire::Client;
 
+/// For an answer of the server.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks at the log.
 const EVERY: Duration = Duration::from_millis(50);
 
@@ -35,10 +37,10 @@ impl Following {
             let mut client = None;
             while !ended.load(Ordering::Relaxed) {
                 if client.is_none() {
-                    client = Client::connect(port).ok();
+                    client = Client::connect_within(port, Some(PATIENCE)).ok();
                 }
                 // The server may have ended. That a copy fails is seen by whoever needs it: there is a gap.
-                if client.as_mut().is_some_and(|client| locked(&of_thread).take(client).is_err()) {
+                if client.as_mut().is_some_and(|client| taken(client, &of_thread).is_err()) {
                     client = None;
                 }
                 std::thread::sleep(EVERY);
@@ -73,6 +75,17 @@ fn locked(copies: &Mutex<Copies>) -> MutexGuard<'_, Copies> {
     copies.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Copies what the server, which `client` asks, has finished: the log's end is in a later segment. To be called so often that no segment is used
+/// again between two calls.
+///
+/// # Errors
+/// The server's and the system's, in words.
+fn taken(client: &mut Client, copies: &Mutex<Copies>) -> Result<()> {
+    let flushed = client.query("select flushed_lsn from resurgam_log")?.unwrap_or_default();
+    let flushed: u64 = flushed.parse().map_err(|_| format!("\"{flushed}\" is no log position"))?;
+    locked(copies).copy(true, |number, bytes| number < flushed / bytes.max(1))
+}
+
 struct Copies {
     log: PathBuf,
     folder: PathBuf,
@@ -89,17 +102,6 @@ impl Copies {
         Ok(Self { log: log.to_owned(), folder: folder.to_owned(), done: BTreeSet::new() })
     }
 
-    /// Copies what the server, which `client` asks, has finished: the log's end is in a later segment. To be called so often that no
-    /// segment is used again between two calls.
-    ///
-    /// # Errors
-    /// The server's and the system's, in words.
-    fn take(&mut self, client: &mut Client) -> Result<()> {
-        let flushed = client.query("select flushed_lsn from resurgam_log")?.unwrap_or_default();
-        let flushed: u64 = flushed.parse().map_err(|_| format!("\"{flushed}\" is no log position"))?;
-        self.copy(true, |number, bytes| number < flushed / bytes.max(1))
-    }
-
     /// Copies what is left, of a server that has ended: the log's end as well. Should the server come back, the segment that it goes on in is
     /// copied again.
     ///
@@ -109,15 +111,22 @@ impl Copies {
         self.copy(false, |_, _| true)
     }
 
-    /// Copies segments by their numbers and lengths; `finished`: once and for all.
+    /// Copies segments by their numbers, and the length of one; `finished`: once and for all.
     fn copy(&mut self, finished: bool, wanted: impl Fn(u64, u64) -> bool) -> Result<()> {
         let failed = |e: std::io::Error| format!("the log could not be copied: {e}");
+        let mut there = Vec::new();
         for entry in self.log.read_dir().map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().into_string() else { continue };
             let number = name.strip_suffix(".log").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            let (Some(number), Ok(about)) = (number, entry.metadata()) else { continue };
-            if self.done.contains(&name) || !wanted(number, about.len()) {
+            if let (Some(number), Ok(about)) = (number, entry.metadata()) {
+                there.push((number, about.len(), name));
+            }
+        }
+        // One that is being made ready is shorter than a segment.
+        let segment = there.iter().map(|(_, bytes, _)| *bytes).max().unwrap_or_default();
+        for (number, _, name) in there {
+            if self.done.contains(&name) || !wanted(number, segment) {
                 continue;
             }
             match fs::copy(self.log.join(&name), self.folder.join(&name)) {
@@ -144,6 +153,8 @@ mod tests {
         let write = |number: u64, text: &str| fs::write(log.join(format!("{number:016x}.log")), text).expect("a file");
         (1..=4).for_each(|number| write(number, "old!"));
         fs::write(log.join("lock"), "").expect("a file");
+        // Another one is being made ready.
+        fs::write(log.join(format!("{:016x}.log", 5)), "o").expect("a file");
         let mut taken = Copies::new(&log, &copies).expect("a folder");
         let there = || copies.read_dir().expect("the folder").count();
         let read = |number: u64| fs::read_to_string(copies.join(format!("{number:016x}.log"))).unwrap_or_default();
@@ -152,7 +163,7 @@ mod tests {
         assert_eq!((there(), read(2).as_str(), read(3).as_str()), (2, "old!", ""));
         (1..=4).for_each(|number| write(number, "new!"));
         taken.take_rest().expect("copied");
-        assert_eq!((there(), read(2).as_str(), read(3).as_str()), (4, "old!", "new!"));
+        assert_eq!((there(), read(2).as_str(), read(3).as_str()), (5, "old!", "new!"));
         // The server has come back, and has finished the third one.
         write(3, "more");
         taken.copy(true, |number, bytes| number < 18 / bytes).expect("copied");
