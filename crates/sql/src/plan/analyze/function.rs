@@ -300,6 +300,10 @@ impl Analyzer<'_> {
                     let message = format!("{name}(*) specified, but {name} is not an aggregate function");
                     return Err(SqlError::new("42809", message).into());
                 }
+                A::Unnamed(E::QualifiedWildcard(item)) if form.names.is_empty() => {
+                    bound.push(self.wildcard_value(scope, item)?);
+                    continue;
+                }
                 _ => return unknown(format!("this form of the arguments of {name}")),
             };
             let expr = match expr {
