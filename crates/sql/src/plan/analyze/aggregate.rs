@@ -327,8 +327,8 @@ impl Analyzer<'_> {
             }
         }
         if super::json::is_json_aggregate(name) {
-            if distinct || function.over.is_some() {
-                return unknown(format!("{name} with DISTINCT or OVER"));
+            if distinct {
+                return unknown(format!("{name} with DISTINCT"));
             }
             let in_lines = super::json::is_in_lines(name, &typed);
             let elements = self.json_elements(name, typed, in_lines, span)?;
