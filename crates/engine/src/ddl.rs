@@ -854,8 +854,8 @@ fn place(parts: &mut Definition) {
         // Every row is stored with all columns from now on.
         column.missing = None;
         column.place = match key_at {
-            // The key form of bytea may need unescaping, and that of a var numeric lacks its display scale;
-            // they and their kin are kept in the value as well.
+            // The key form of bytea may need unescaping, that of a var numeric lacks its display scale, and that of a
+            // float the sign of zero; they and their kin are kept in the value as well.
             Some(key_at) if !column.ty.is_kept_beside_key() => Place::Key(key_at as u16),
             _ => {
                 parts.value_types.push(column.ty);

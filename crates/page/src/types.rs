@@ -319,10 +319,11 @@ impl ColumnType {
     }
 
     /// Whether a key tells less than the value, or tells it in another form, so that a row has to keep the value as
-    /// well: digits of numerics are not in keys, nor is of how many days an interval is, and zero bytes are escaped there.
+    /// well: digits of numerics and the sign of zero are not in keys, nor is of how many days an interval is, and zero bytes are escaped
+    /// there. (Tables say for each column where it is: floats of those that earlier versions made are in their keys alone.)
     pub const fn is_kept_beside_key(self) -> bool {
         use ColumnType::*;
-        matches!(self, Bytes | VarNumeric(_) | Jsonb | Interval(_) | Array(_) | Ordered(_))
+        matches!(self, Bytes | VarNumeric(_) | Jsonb | Interval(_) | Array(_) | Ordered(_) | Float4 | Float8)
     }
 
     /// Whether values that are equal may be of other bytes, or of other fields: they are compared by their keys.

@@ -13,7 +13,7 @@ use crate::encode::uuid_text;
 use crate::functions::cast::{NAME_BYTES, one_byte};
 use crate::functions::numeric::column::numeric_error;
 use crate::ordered;
-use crate::types::{UTC, field_of_oid, oid, type_by_oid};
+use crate::types::{UTC, field_of_oid, format_type, oid, type_by_oid};
 use crate::user_types;
 use crate::wire::SqlError;
 
@@ -175,12 +175,18 @@ pub(super) fn null_of(ty: u32) -> ScalarValue {
         .unwrap_or(ScalarValue::Utf8View(None))
 }
 
+/// Most numbers of a vector, as arguments of a function are.
+const VECTOR_MAX: usize = 100;
+
 /// An array in text form.
 pub(super) fn text_array(ty: u32, text: &str, zone: &crate::datetime::Zone) -> Result<ScalarValue, SqlError> {
     let element = match type_by_oid(ty) {
         Some(row) if row.elem != 0 => row.elem,
         _ => return Err(SqlError::unsupported(format!("parameters of type {ty} are not supported"))),
     };
+    if matches!(ty, oid::INT2VECTOR | oid::OIDVECTOR) {
+        return text_vector(ty, element, text, zone);
+    }
     if let Some(list) = super::array::elements_at_once(element, text)? {
         return Ok(list);
     }
@@ -191,6 +197,29 @@ pub(super) fn text_array(ty: u32, text: &str, zone: &crate::datetime::Zone) -> R
             Some(item) => super::param::decode_text(element, &item, zone).map(Some),
         })
         .collect::<Result<Vec<_>, SqlError>>()?;
+    super::array::list_scalar(element, values)
+}
+
+/// An `int2vector` or `oidvector` in text form: numbers with blanks between them.
+fn text_vector(ty: u32, element: u32, text: &str, zone: &crate::datetime::Zone) -> Result<ScalarValue, SqlError> {
+    let is_space = |c: char| c.is_ascii_whitespace() || c == '\x0b';
+    // Behind a number of an `int2vector` no other white space is taken.
+    let ends = |c: char| if ty == oid::INT2VECTOR { c == ' ' } else { is_space(c) };
+    let mut values = Vec::new();
+    let mut rest = text.trim_start_matches(is_space);
+    while !rest.is_empty() {
+        if values.len() == VECTOR_MAX {
+            let name = format_type(ty, None);
+            return Err(SqlError::new("22023", format!("{name} has too many elements")));
+        }
+        let item = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        if item.ends_with(is_space) {
+            let name = format_type(element, None);
+            return Err(SqlError::new("22P02", format!("invalid input syntax for type {name}: \"{rest}\"")));
+        }
+        values.push(Some(super::param::decode_text(element, item, zone)?));
+        rest = rest[item.len()..].trim_start_matches(is_space);
+    }
     super::array::list_scalar(element, values)
 }
 
@@ -243,6 +272,36 @@ mod tests {
             for us in [-211_813_488_000_000_001, 9_223_371_331_200_000_000, i64::MAX - 1, i64::MIN + 1] {
                 assert_eq!(timestamp(us).unwrap_err(), "22008", "{us}");
             }
+        }
+    }
+
+    #[test]
+    fn vectors() {
+        let read = |ty, text: &str| text_array(ty, text, &crate::datetime::Zone::Utc);
+        let length = |ty, text: &str| match read(ty, text).expect(text) {
+            ScalarValue::List(list) => list.value(0).len(),
+            other => panic!("{other:?}"),
+        };
+        for (text, wanted) in [("1 2", 2), ("", 0), ("  ", 0), (" 1   2 ", 2), ("-3", 1), ("\t7", 1)] {
+            assert_eq!(length(oid::INT2VECTOR, text), wanted, "{text}");
+            assert_eq!(length(oid::OIDVECTOR, text), wanted, "{text}");
+        }
+        assert_eq!(length(oid::OIDVECTOR, "1\t2"), 2);
+        assert_eq!(length(oid::OIDVECTOR, &"1 ".repeat(VECTOR_MAX)), VECTOR_MAX);
+        let many = "1 ".repeat(VECTOR_MAX + 1);
+        for (ty, text, code) in [
+            (oid::INT2VECTOR, "1,2", "22P02"),
+            (oid::INT2VECTOR, "1 a", "22P02"),
+            (oid::INT2VECTOR, "{1,2}", "22P02"),
+            (oid::INT2VECTOR, "1\t2", "22P02"),
+            (oid::INT2VECTOR, "1\t", "22P02"),
+            (oid::INT2VECTOR, "99999", "22003"),
+            (oid::INT2VECTOR, &many, "22023"),
+            (oid::OIDVECTOR, "1 x", "22P02"),
+            (oid::OIDVECTOR, "4294967296", "22003"),
+            (oid::OIDVECTOR, &many, "22023"),
+        ] {
+            assert_eq!(read(ty, text).unwrap_err().sqlstate, code, "{text}");
         }
     }
 

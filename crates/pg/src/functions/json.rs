@@ -78,7 +78,8 @@ fn values(field: &FieldRef, array: &ArrayRef, zone: &Zone, depth: usize) -> Resu
         return Err(SqlError::new("54001", "stack depth limit exceeded"));
     }
     match array.data_type() {
-        DataType::List(item) if !matches!(field_oid(field), t::INT2VECTOR | t::OIDVECTOR) => {
+        // `int2vector` and `oidvector`, too, which are arrays here and print otherwise.
+        DataType::List(item) => {
             let list = array.as_list::<i32>();
             let offsets = list.value_offsets();
             let ranges = (0..list.len())

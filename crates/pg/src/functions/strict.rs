@@ -67,10 +67,21 @@ fn operands(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
+/// Also those of a comparison, which the query engine itself makes NULL where one of them is written out as NULL.
+fn compared(expr: &Expr) -> Vec<&Expr> {
+    use Operator as O;
+    match expr {
+        Expr::BinaryExpr(binary) if matches!(binary.op, O::Eq | O::NotEq | O::Lt | O::LtEq | O::Gt | O::GtEq) => {
+            vec![&binary.left, &binary.right]
+        }
+        other => operands(other),
+    }
+}
+
 /// The parameters, by their names, beside which a node has operands of which `may_fail` is true: where such a parameter is
 /// NULL they are not to be computed.
 pub fn parameters_that_leave_out<'a>(expr: &'a Expr, may_fail: &dyn Fn(&Expr) -> bool) -> Vec<&'a str> {
-    let operands = operands(expr);
+    let operands = compared(expr);
     let beside = |at: usize| operands.iter().enumerate().any(|(other, operand)| other != at && may_fail(operand));
     let parameter = |(at, operand): (usize, &&'a Expr)| match uncast(operand) {
         Expr::Placeholder(placeholder) if beside(at) => Some(placeholder.id.as_str()),
@@ -112,7 +123,7 @@ pub(super) fn null_in_place(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
 mod tests {
     use datafusion::arrow::datatypes::DataType;
     use datafusion::logical_expr::expr::Placeholder;
-    use datafusion::logical_expr::{cast, col, lit};
+    use datafusion::logical_expr::{BinaryExpr, cast, col, lit};
 
     use super::*;
 
@@ -133,8 +144,17 @@ mod tests {
         let product = || col("a") * lit(12);
         assert_eq!(parameters_that_leave_out(&(product() - parameter("$1")), &fails), ["$1"]);
         assert_eq!(parameters_that_leave_out(&(cast(parameter("$2"), DataType::Int32) + product()), &fails), ["$2"]);
+        assert_eq!(parameters_that_leave_out(&product().eq(parameter("$1")), &fails), ["$1"]);
+        assert_eq!(parameters_that_leave_out(&parameter("$3").lt(product()), &fails), ["$3"]);
         // Nothing beside them can fail.
         assert!(parameters_that_leave_out(&(col("a") - parameter("$1")), &fails).is_empty());
-        assert!(parameters_that_leave_out(&product().eq(parameter("$1")), &fails).is_empty());
+        assert!(parameters_that_leave_out(&col("a").eq(parameter("$1")), &fails).is_empty());
+        // It is not NULL for that.
+        let same = Expr::BinaryExpr(BinaryExpr::new(
+            Box::new(product()),
+            Operator::IsNotDistinctFrom,
+            Box::new(parameter("$1")),
+        ));
+        assert!(parameters_that_leave_out(&same, &fails).is_empty());
     }
 }

@@ -278,6 +278,8 @@ fn is_type_call(sql: &str, at: usize) -> bool {
         "array",
         "row",
         "to_char",
+        // Of a constant it says that it has no type.
+        "pg_typeof",
     ]
     .iter()
     .any(|w| word.eq_ignore_ascii_case(w))

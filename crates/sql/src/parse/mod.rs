@@ -2,6 +2,7 @@
 //!
 //! | module | concept |
 //! |---|---|
+//! | `case` | CASE that lacks a part |
 //! | `comment` | COMMENT ON CONSTRAINT, which the parser does not know |
 //! | `conflict` | What ON CONFLICT infers an index from |
 //! | `copy` | COPY, and its options in both of their forms |
@@ -16,7 +17,7 @@
 //! | `merge` | Clauses of MERGE that the parser does not know |
 //! | `nulls` | NULLS NOT DISTINCT of a column, which the parser does not know |
 //! | `own` | Statements that the parser does not know, and its own beside them |
-//! | `reserved` | Reserved words as names of relations |
+//! | `reserved` | Reserved words as names of relations and as operands |
 //! | `script` | Strings of several statements, some of which the parser does not know |
 //! | `shape` | What statements are, by their form alone |
 //! | `spelling` | PostgreSQL's spellings that the parser does not know, in words that it knows |
@@ -30,6 +31,7 @@
 //! | `words` | The tokens of statements that are read by hand, without white space and comments |
 
 pub(crate) mod adjacent;
+pub(crate) mod case;
 pub(crate) mod comment;
 pub(crate) mod conflict;
 pub(crate) mod copy;

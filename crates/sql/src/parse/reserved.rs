@@ -1,8 +1,8 @@
-//! Reserved words as names of relations, and where columns have to be.
+//! Reserved words as names of relations and as operands, and where columns have to be.
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, Statement, Visitor};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use resurgam_ast::AstWalk;
 
@@ -100,9 +100,39 @@ const RESERVED: &[&str] = &[
     "with",
 ];
 
-/// The error of a name that is a reserved word.
-fn refused(name: &Ident, text: &str) -> Option<SqlError> {
-    if name.quote_style.is_some() || !RESERVED.iter().any(|word| name.value.eq_ignore_ascii_case(word)) {
+/// Reserved words that begin no operand and follow no SELECT, where PostgreSQL complains of the next word.
+const NO_OPERANDS: [&str; 26] = [
+    "and",
+    "as",
+    "asc",
+    "check",
+    "collate",
+    "column",
+    "constraint",
+    "create",
+    "desc",
+    "do",
+    "else",
+    "end",
+    "foreign",
+    "grant",
+    "in",
+    "or",
+    "primary",
+    "references",
+    "returning",
+    "select",
+    "table",
+    "then",
+    "to",
+    "unique",
+    "using",
+    "when",
+];
+
+/// The error of a name that is one of these words.
+fn refused(name: &Ident, words: &[&str], text: &str) -> Option<SqlError> {
+    if name.quote_style.is_some() || !words.iter().any(|word| name.value.eq_ignore_ascii_case(word)) {
         return None;
     }
     let error = SqlError::syntax(format!("syntax error at or near \"{}\"", name.value));
@@ -113,29 +143,41 @@ fn refused(name: &Ident, text: &str) -> Option<SqlError> {
     })
 }
 
-/// Refuses relations, and columns of new tables, whose names are reserved words without quotes, which the parser takes for names.
+/// Refuses relations, columns of new tables and operands whose names are reserved words without quotes, which the parser takes for names.
 ///
 /// # Errors
 /// 42601, with the place.
 pub(crate) fn refuse(statement: &Statement, text: &str) -> Result<(), SqlError> {
-    struct Relations<'t>(&'t str);
-    impl Visitor for Relations<'_> {
-        type Break = SqlError;
-        fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<SqlError> {
-            match name.0.first().and_then(|part| part.as_ident()).and_then(|first| refused(first, self.0)) {
+    struct Names<'t>(&'t str);
+    impl Names<'_> {
+        fn look(&self, first: Option<&Ident>, words: &[&str]) -> ControlFlow<SqlError> {
+            match first.and_then(|first| refused(first, words, self.0)) {
                 Some(error) => ControlFlow::Break(error),
                 None => ControlFlow::Continue(()),
+            }
+        }
+    }
+    impl Visitor for Names<'_> {
+        type Break = SqlError;
+        fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<SqlError> {
+            self.look(name.0.first().and_then(|part| part.as_ident()), RESERVED)
+        }
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlError> {
+            match expr {
+                Expr::Identifier(name) => self.look(Some(name), &NO_OPERANDS),
+                Expr::CompoundIdentifier(names) => self.look(names.first(), &NO_OPERANDS),
+                _ => ControlFlow::Continue(()),
             }
         }
     }
     if let Statement::CreateTable(create) = statement {
         let name = create.name.0.iter().filter_map(|part| part.as_ident());
         let columns = create.columns.iter().map(|column| &column.name);
-        if let Some(error) = name.chain(columns).find_map(|name| refused(name, text)) {
+        if let Some(error) = name.chain(columns).find_map(|name| refused(name, RESERVED, text)) {
             return Err(error);
         }
     }
-    match statement.walk(&mut Relations(text)) {
+    match statement.walk(&mut Names(text)) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -188,6 +230,26 @@ mod tests {
             assert_eq!((error.sqlstate.as_str(), error.position), ("42601", Some(position)), "{sql}");
         }
         for sql in ["SELECT FROM t", "SELECT a IS DISTINCT FROM b", "SELECT DISTINCT ON (a) (b) FROM t"] {
+            assert!(parse_known(sql).is_ok(), "{sql}");
+        }
+    }
+
+    #[test]
+    fn no_operands() {
+        for (sql, position) in [
+            ("SELECT end", 8),
+            ("SELECT 1 + then", 12),
+            ("SELECT a FROM t WHERE a IN (end, 2)", 29),
+            ("SELECT end.a FROM t", 8),
+            ("SELECT 'é', end::int", 13),
+            ("SELECT a FROM t ORDER BY end", 26),
+            ("INSERT INTO t VALUES (end)", 23),
+            ("UPDATE t SET a = end", 18),
+        ] {
+            let error = parse_known(sql).expect_err(sql);
+            assert_eq!((error.sqlstate.as_str(), error.position), ("42601", Some(position)), "{sql}");
+        }
+        for sql in ["SELECT \"end\", t.end, 1 AS end FROM t", "UPDATE t SET a = DEFAULT", "SET enable_sort = on"] {
             assert!(parse_known(sql).is_ok(), "{sql}");
         }
     }

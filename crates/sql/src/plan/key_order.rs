@@ -35,6 +35,10 @@ pub(super) type Plan = Arc<dyn ExecutionPlan>;
 /// Most rows that are fetched one by one through an index to save a sort.
 const FETCHED_MAX: usize = 1000;
 
+/// Bytes of stack below which a level of a plan gets more, and how many.
+const STACK_LEFT: usize = 256 << 10;
+const STACK_MORE: usize = 4 << 20;
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct KeyOrder(pub Planning);
@@ -58,7 +62,11 @@ impl KeyOrder {
         // Which rows are the first ones follows from their order.
         let is_in_order = is_in_order || plan.fetch().is_some();
         let inputs = plan.children().into_iter().zip(inputs_in_order(&plan, is_in_order));
-        let inputs = inputs.map(|(input, is_in_order)| self.plan(Arc::clone(input), is_in_order));
+        // A plan may be as deep as a statement is long.
+        let done = |input: &Plan, is_in_order| {
+            stacker::maybe_grow(STACK_LEFT, STACK_MORE, || self.plan(Arc::clone(input), is_in_order))
+        };
+        let inputs = inputs.map(|(input, is_in_order)| done(input, is_in_order));
         let inputs = inputs.collect::<Result<Vec<Plan>>>()?;
         self.operator(replace_children_if_necessary(plan, inputs)?, is_in_order)
     }

@@ -301,8 +301,7 @@ pub(crate) struct QueryPlan {
     is_large: bool,
     /// No physical plan of it can be kept.
     each_time: AtomicBool,
-    /// Parameters which, where they are NULL, leave out what may fail: it is planned with them then.
-    leaving_out: Box<[usize]>,
+    pub(crate) leaving_out: LeavingOut,
     /// With literals for its parameters some of its types would be others.
     pub(crate) typed_by_literals: bool,
     /// It has a value in it, maybe folded to a constant, that depends on the session.
@@ -318,6 +317,10 @@ pub(crate) struct QueryPlan {
     pool_bytes_max: AtomicUsize,
     pace: Arc<Pace>,
 }
+
+/// Parameters of a statement which, where they are NULL, leave out what may fail: it is planned with them then.
+#[derive(Clone, Debug)]
+pub(crate) struct LeavingOut(Box<[usize]>);
 
 /// A physical plan that is not running, with its cell, which is empty.
 #[derive(Debug)]
@@ -342,7 +345,7 @@ impl QueryPlan {
         let typed_by_literals = is_typed_by_literals(&analyzed);
         let counted = estimate::table::fill(state, &analyzed);
         name_tables(&analyzed);
-        let leaving_out = leaving_out(&analyzed);
+        let leaving_out = LeavingOut::of(&analyzed);
         let each_time = must_plan_each_time(&logical);
         let logical = if each_time { logical } else { apply::optimize(state, analyzed)? };
         // The optimiser can bring parameters into places that need their values.
@@ -515,7 +518,7 @@ impl QueryPlan {
 
     /// Whether something is not to be computed because of these values: it has to be planned with them.
     pub(crate) fn leaves_out(&self, values: &[ScalarValue]) -> bool {
-        self.leaving_out.iter().any(|at| values.get(*at).is_some_and(ScalarValue::is_null))
+        self.leaving_out.is_by(values)
     }
 
     /// Whether the plan has no state of a session in it: then all sessions may share it.
@@ -573,23 +576,31 @@ impl Maker {
     }
 }
 
-/// See [`QueryPlan::leaving_out`].
-fn leaving_out(plan: &LogicalPlan) -> Box<[usize]> {
-    let mut found = Vec::new();
-    // The closures return no error.
-    let _ = apply::walk(plan, &mut |node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                let ids = parameters_that_leave_out(expr, &apply::may_fail);
-                found.extend(ids.iter().filter_map(|id| id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)));
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })?;
-        Ok(TreeNodeRecursion::Continue)
-    });
-    found.sort_unstable();
-    found.dedup();
-    found.into()
+impl LeavingOut {
+    fn of(plan: &LogicalPlan) -> Self {
+        let mut found = Vec::new();
+        // The closures return no error.
+        let _ = apply::walk(plan, &mut |node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|expr| {
+                    let ids = parameters_that_leave_out(expr, &apply::may_fail);
+                    found.extend(
+                        ids.iter().filter_map(|id| id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)),
+                    );
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        });
+        found.sort_unstable();
+        found.dedup();
+        Self(found.into())
+    }
+
+    /// Whether one of these values does.
+    pub(crate) fn is_by(&self, values: &[ScalarValue]) -> bool {
+        self.0.iter().any(|at| values.get(*at).is_some_and(ScalarValue::is_null))
+    }
 }
 
 /// Operators and expressions from which on a plan may take long to become physical.

@@ -229,6 +229,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let tokens = crate::parse::adjacent::joined(tokens);
     crate::parse::numbers::refuse_junk(&tokens, text)?;
     crate::parse::reserved::refuse_empty_distinct(&tokens, text)?;
+    let case = crate::parse::case::lacking(&tokens, text);
     let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
     let tokens = crate::parse::view::known(crate::parse::like::known(tokens));
     let tokens = crate::parse::temporary::known(crate::parse::nulls::known(crate::parse::include::known(tokens)));
@@ -265,7 +266,11 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
                 None => crate::parse::unsupported::found(text).unwrap_or_else(|| failed(&error)),
             })
     };
-    let mut statements = crate::parse::depth::parsed(tokens, parsed)?;
+    let statements = crate::parse::depth::parsed(tokens, parsed);
+    let mut statements = match case {
+        Some(case) => case.or(statements)?,
+        None => statements?,
+    };
     for statement in &mut statements {
         if symmetric.is_some() {
             crate::parse::symmetric::expand(statement);

@@ -1922,7 +1922,6 @@ impl Session {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
                 self.note_undo(false)?;
                 if let Some(lock) = &query.direct_lock
-                    && !query.plan.leaves_out(values)
                     && let Some(chunk) = Box::pin(self.lock_directly(lock, values, formats)).await?
                 {
                     query.plan.counts.run(RunBy::Direct);

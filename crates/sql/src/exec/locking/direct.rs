@@ -17,7 +17,7 @@ use crate::exec::direct::{DirectSelect, Input, Located, Row, Rows, Values};
 use crate::exec::wait::guarded;
 use crate::exec::wait::{Waiting, settle};
 use crate::plan::analyze;
-use crate::plan::planner::{Names, QueryPlan};
+use crate::plan::planner::{LeavingOut, Names, QueryPlan};
 use crate::plan::statement::ParamTypes;
 use crate::session::Session;
 use crate::wire::{Format, RowChunk, SqlError};
@@ -27,6 +27,7 @@ use crate::wire::{Format, RowChunk, SqlError};
 pub(crate) struct DirectLock {
     pub select: DirectSelect,
     policy: Policy,
+    leaving_out: LeavingOut,
 }
 
 impl DirectLock {
@@ -58,7 +59,7 @@ impl DirectLock {
         let plan = QueryPlan::analyzed(names.state, analyzed, params.data_types()).ok()?;
         let select =
             DirectSelect::new(names.state, &plan).filter(|select| select.is_plain() && select.rows.path.is_one())?;
-        Some(Self { select, policy })
+        Some(Self { select, policy, leaving_out: plan.leaving_out })
     }
 }
 
@@ -73,6 +74,9 @@ impl Session {
         let DirectSelect { rows, output, .. } = &lock.select;
         if !output.accepts(formats) {
             return Ok(None); // told by the encoder of planned rows
+        }
+        if lock.leaving_out.is_by(params) {
+            return Ok(None); // what is not to be computed is computed here
         }
         let key = match rows.locate(params)? {
             Some(Located::One(key)) => Some(key),

@@ -92,7 +92,7 @@ impl Analyzer<'_> {
         let without = parts.result.oid == oid::BPCHAR_ARRAY && !bound.has_padded_elements();
         let bound = if without { self.with_blanks_in_elements(bound, parts.result.typmod)? } else { bound };
         match super::json::is_json_aggregate(name) {
-            true => self.json_whole(name, bound, span),
+            true => self.json_whole(name, bound, pieces, span),
             false if pieces => self.text_of("together", PIECES, vec![bound]).map(|bound| bound.at(span)),
             false => Ok(bound),
         }
@@ -232,15 +232,20 @@ impl Analyzer<'_> {
                 "count" if list.duplicate_treatment.is_none() => self.whole_row_argument(list, scope)?,
                 _ => None,
             };
-            match (key, super::expr::plain_args(list)) {
+            match key {
                 // A row is not NULL, but where a join has none.
-                (Some(key), _) => args.push(key),
-                (None, Some(exprs)) => {
-                    for expr in exprs {
-                        args.push(self.expr(expr, scope, clause)?);
+                Some(key) => args.push(key),
+                None => {
+                    for arg in &list.args {
+                        args.push(match arg {
+                            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => self.expr(expr, scope, clause)?,
+                            FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(item)) => {
+                                self.wildcard_value(scope, item)?
+                            }
+                            _ => return unknown(format!("this form of the aggregate {name}")),
+                        });
                     }
                 }
-                _ => return unknown(format!("this form of the aggregate {name}")),
             }
         }
         let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
@@ -284,7 +289,8 @@ impl Analyzer<'_> {
             if matches!(name, "min" | "max") {
                 self.check_elements(arg.ty, true, span)?;
             }
-            if !matches!(name, "count" | "json_agg" | "json_object_agg") || list.duplicate_treatment.is_some() {
+            let takes_records = name == "count" || super::json::is_json_aggregate(name);
+            if !takes_records || list.duplicate_treatment.is_some() {
                 super::record::refuse_record(&arg, "an aggregate")?;
             }
             typed.push(arg);
@@ -321,10 +327,11 @@ impl Analyzer<'_> {
             }
         }
         if super::json::is_json_aggregate(name) {
-            if distinct || function.over.is_some() {
-                return unknown(format!("{name} with DISTINCT or OVER"));
+            if distinct {
+                return unknown(format!("{name} with DISTINCT"));
             }
-            let elements = self.json_elements(name, typed, span)?;
+            let in_lines = super::json::is_in_lines(name, &typed);
+            let elements = self.json_elements(name, typed, in_lines, span)?;
             let (function, args, data) = self.aggregate_function("string_agg", elements, false, Type::TEXT, span)?;
             let function =
                 if order_by.is_empty() { function } else { crate::pg::functions::sorts_at_the_end(function) };
@@ -336,7 +343,7 @@ impl Analyzer<'_> {
                 order_by,
                 result: Type::TEXT,
                 data,
-                pieces: false,
+                pieces: in_lines,
             });
         }
         let pieces = name == "string_agg"

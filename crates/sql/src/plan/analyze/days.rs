@@ -1,8 +1,8 @@
-//! A date compared with a timestamp that is one for the whole statement.
+//! A date compared with a timestamp that is not of a row.
 //!
-//! PostgreSQL compares the two as timestamps. Here the timestamp is brought to a day instead, once, and dates are compared: nothing
-//! is computed of each row, no date is out of a timestamp's range, and the condition bounds a column as any other does
-//! (indexes, estimates).
+//! PostgreSQL compares the two as timestamps. Here the timestamp is brought to a day instead, and dates are compared: nothing
+//! is computed of a row's date, none is out of a timestamp's range, and where the timestamp is a constant that is done once, and the
+//! condition bounds a column as any other does (indexes, estimates).
 //!
 //! | condition | is | with the day that |
 //! |---|---|---|
@@ -17,13 +17,13 @@ use datafusion::arrow::array::{ArrayRef, AsArray, Date32Array};
 use datafusion::arrow::datatypes::{DataType, TimestampMicrosecondType};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{
-    ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::bound::{Bound, Type};
 use crate::pg::datetime::DAY_US;
 use crate::pg::types::oid;
-use crate::plan::access::is_constant;
+use crate::plan::access::{is_constant, is_row_wise};
 
 /// Names of the functions, which end in no error.
 pub(crate) const DAY_OF: &str = "day_of_timestamp";
@@ -31,7 +31,7 @@ pub(crate) const DAY_FROM: &str = "day_from_timestamp";
 
 /// The operands of a comparison, the timestamp as a day where it is one of these.
 pub(super) fn by_day(op: Operator, left: Bound, right: Bound) -> (Bound, Bound) {
-    let are = |a: &Bound, b: &Bound| a.ty.oid == oid::DATE && b.ty.oid == oid::TIMESTAMP && is_constant(&b.expr);
+    let are = |a: &Bound, b: &Bound| a.ty.oid == oid::DATE && b.ty.oid == oid::TIMESTAMP && is_of_no_row(&b.expr);
     // As it is seen from the date.
     if are(&left, &right) {
         match function(op) {
@@ -46,6 +46,11 @@ pub(super) fn by_day(op: Operator, left: Bound, right: Bound) -> (Bound, Bound) 
     } else {
         (left, right)
     }
+}
+
+/// Whether it is a constant, or computed of such as `localtimestamp`.
+fn is_of_no_row(expr: &Expr) -> bool {
+    is_constant(expr) || is_row_wise(expr) && !expr.any_column_refs()
 }
 
 fn function(op: Operator) -> Option<Arc<ScalarUDF>> {

@@ -300,6 +300,10 @@ impl Analyzer<'_> {
                     let message = format!("{name}(*) specified, but {name} is not an aggregate function");
                     return Err(SqlError::new("42809", message).into());
                 }
+                A::Unnamed(E::QualifiedWildcard(item)) if form.names.is_empty() => {
+                    bound.push(self.wildcard_value(scope, item)?);
+                    continue;
+                }
                 _ => return unknown(format!("this form of the arguments of {name}")),
             };
             let expr = match expr {
@@ -470,6 +474,9 @@ impl Analyzer<'_> {
             }
             _ => args,
         };
+        // A constant without a type is passed as a text, and is none.
+        let is_untyped = |arg: &Bound| arg.ty.is_unknown() && matches!(arg.expr, Expr::Literal(..));
+        let is_unknown = name == "pg_typeof" && args.first().is_some_and(is_untyped);
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
         let arg_names: Vec<&str> = form.names.iter().map(String::as_str).collect();
@@ -582,6 +589,9 @@ impl Analyzer<'_> {
             && let Some(bound) = self.by_cast_or_operator(function, &typed, span)?
         {
             return Ok(Called { bound: bound.at(span), returns_set, out_name, user: None });
+        }
+        if is_unknown {
+            typed.push(Bound::literal(ScalarValue::UInt32(Some(oid::UNKNOWN)), Type::of(oid::OID)));
         }
         let bound = self.computed_by(name, function.source, typed, result, returns_set, span)?;
         Ok(Called { bound: bound.at(span), returns_set, out_name, user: None })

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::bound::{Bound, Type};
 use super::{Analyzer, Result, unknown};
-use crate::pg::types::{field_oid, oid};
+use crate::pg::types::{element_oid, field_oid, oid};
 
 /// The function of [`crate::pg::functions`] that makes a record of the arguments into JSON.
 fn computed_by(name: &str) -> Option<&'static str> {
@@ -25,6 +25,15 @@ pub(super) fn is_json_builder(name: &str) -> bool {
 /// Whether an aggregate gathers values as JSON.
 pub(super) fn is_json_aggregate(name: &str) -> bool {
     matches!(name, "json_agg" | "json_object_agg" | "jsonb_agg" | "jsonb_object_agg")
+}
+
+/// What is before an element that begins a line.
+const LINE: &str = "\n ";
+
+/// Whether an aggregate gives each element a line of its own, but for the first one and NULLs, as `json_agg` does with arrays and records.
+pub(super) fn is_in_lines(name: &str, args: &[Bound]) -> bool {
+    let is = |arg: &Bound| arg.ty.oid == oid::RECORD || element_oid(arg.ty.oid).is_some();
+    name == "json_agg" && args.first().is_some_and(is)
 }
 
 /// Whether values have times in the session's zone.
@@ -67,23 +76,41 @@ impl Analyzer<'_> {
         Ok(Bound::with_data(expr, Type::of(oid::JSON), data).at(span))
     }
 
-    /// What an aggregate of JSON joins, and by what: a text of each row.
-    pub(super) fn json_elements(&mut self, name: &str, args: Vec<Bound>, span: Span) -> Result<Vec<Bound>> {
+    /// What an aggregate of JSON joins, and by what: a text of each row. `in_lines`: see [`is_in_lines`].
+    pub(super) fn json_elements(
+        &mut self,
+        name: &str,
+        args: Vec<Bound>,
+        in_lines: bool,
+        span: Span,
+    ) -> Result<Vec<Bound>> {
         let text = |bound: Bound| Bound { ty: Type::TEXT, ..bound };
-        let is_record = args.first().is_some_and(|arg| arg.ty.oid == oid::RECORD);
-        let (element, separator) = match name {
+        let element = match name {
             "json_agg" | "jsonb_agg" => {
-                let element = text(self.json_of("pg_json_value", args, span)?);
+                let mut element = text(self.json_of("pg_json_value", args, span)?);
+                if in_lines {
+                    let line = self.text_constant(LINE);
+                    element = self.binary("||", line, element, span)?;
+                }
                 let null = text(self.text_constant("null"));
-                (self.of_one_type("coalesce", vec![element, null], Type::TEXT)?, if is_record { ", \n " } else { ", " })
+                self.of_one_type("coalesce", vec![element, null], Type::TEXT)?
             }
-            _ => (text(self.json_of("pg_json_pair", args, span)?), ", "),
+            _ => text(self.json_of("pg_json_pair", args, span)?),
         };
-        Ok(vec![element, self.text_constant(separator)])
+        Ok(vec![element, self.text_constant(", ")])
     }
 
     /// The joined elements as a whole; NULL if there are none.
-    pub(super) fn json_whole(&mut self, name: &str, joined: Bound, span: Span) -> Result<Bound> {
+    pub(super) fn json_whole(&mut self, name: &str, joined: Bound, in_lines: bool, span: Span) -> Result<Bound> {
+        let joined = match in_lines {
+            // The first one does not begin a line.
+            true => {
+                let line = self.text_constant(LINE);
+                let line = self.or_text(line)?;
+                self.call_named("ltrim", vec![joined, line], Type::TEXT)?
+            }
+            false => joined,
+        };
         let (open, close) = if matches!(name, "json_agg" | "jsonb_agg") { ("[", "]") } else { ("{ ", " }") };
         let open = self.text_constant(open);
         let close = self.text_constant(close);

@@ -231,6 +231,7 @@ impl Analyzer<'_> {
             .enumerate()
             .map(|(at, column)| cte.alias.columns.get(at).map_or_else(|| column.name.clone(), |c| folded(&c.name)))
             .collect();
+        let spans: Vec<Span> = start.columns.iter().map(|column| column.bound.span).collect();
         // The digits of a numeric without limits are those of its value in each round.
         let rename = |this: &mut Self, relation: Relation, nullable: bool| -> Result<Relation> {
             let mut targets = Vec::with_capacity(names.len());
@@ -285,6 +286,11 @@ impl Analyzer<'_> {
                 let error = SqlError::new("42804", message)
                     .with_hint("Cast the output of the non-recursive term to the correct type.");
                 return Err(self.at(error, left.span()));
+            }
+        }
+        if distinct {
+            for (column, span) in start.columns.iter().zip(spans) {
+                self.check_equality(&column.bound.clone().at(span))?;
             }
         }
         let step = self.coerce_columns(step, &start.columns.iter().map(|c| c.bound.ty).collect::<Vec<_>>())?;

@@ -153,6 +153,19 @@ impl Analyzer<'_> {
         Ok(Some(Bound::with_data(expr, RECORD, record.data).at(ident.span)))
     }
 
+    /// `t.*` as an argument: the whole row, also where a column is called as the item is.
+    pub(super) fn wildcard_value(&mut self, scope: &Scope<'_>, name: &ast::ObjectName) -> Result<Bound> {
+        let [part] = name.0.as_slice() else { return unknown("a whole row as an argument by its schema") };
+        let Some(item) = part.as_ident() else { return unknown("this kind of wildcard") };
+        match self.whole_row_value(scope, item)? {
+            Some(row) => Ok(row),
+            None => {
+                let message = format!("missing FROM-clause entry for table \"{}\"", folded(item));
+                Err(self.at(SqlError::new("42P01", message), item.span))
+            }
+        }
+    }
+
     /// The column of `t.a[1]`, and what follows it: names that are not in parentheses.
     pub(super) fn qualified<'c>(
         &mut self,

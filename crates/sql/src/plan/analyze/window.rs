@@ -51,6 +51,7 @@ impl Analyzer<'_> {
         let seen = self.sets;
         // rank() and its kin are aggregates, too, with WITHIN GROUP.
         let is_aggregate = self.is_aggregate(name) && !self.is_window_function(name);
+        let mut pieces = false;
         let (fun, args, distinct, mut filter, data, result) = if is_aggregate {
             let parts = self.aggregate_parts(function, name, list, scope, Clause::Window)?;
             if parts.distinct {
@@ -60,6 +61,7 @@ impl Analyzer<'_> {
                 let error = SqlError::unsupported("aggregate ORDER BY is not implemented for window functions");
                 return Err(self.at(error, span));
             }
+            pieces = parts.pieces;
             let fun = WindowFunctionDefinition::AggregateUDF(parts.function);
             (fun, parts.args, false, parts.filter, parts.data, parts.result)
         } else {
@@ -118,7 +120,11 @@ impl Analyzer<'_> {
                 distinct,
             },
         };
-        Ok(self.of_type(Expr::WindowFunction(Box::new(call)), data, result)?.at(span))
+        let bound = self.of_type(Expr::WindowFunction(Box::new(call)), data, result)?.at(span);
+        match super::json::is_json_aggregate(name) {
+            true => self.json_whole(name, bound, pieces, span),
+            false => Ok(bound),
+        }
     }
 
     fn is_window_function(&self, name: &str) -> bool {
