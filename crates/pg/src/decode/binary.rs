@@ -296,10 +296,10 @@ mod tests {
             (oid::INT2VECTOR, "1\t2", "22P02"),
             (oid::INT2VECTOR, "1\t", "22P02"),
             (oid::INT2VECTOR, "99999", "22003"),
-            (oid::INT2VECTOR, &many, "22023"),
+            (oid::INT2VECTOR, many.as_str(), "22023"),
             (oid::OIDVECTOR, "1 x", "22P02"),
             (oid::OIDVECTOR, "4294967296", "22003"),
-            (oid::OIDVECTOR, &many, "22023"),
+            (oid::OIDVECTOR, many.as_str(), "22023"),
         ] {
             assert_eq!(read(ty, text).unwrap_err().sqlstate, code, "{text}");
         }
