@@ -78,7 +78,8 @@ pub struct Troubles {
     pub at_work: bool,
     /// The device that dies in this life, and the call from which on it is dead.
     dies: Option<(u64, &'static str)>,
-    /// Writes were acknowledged that did not happen.
+    /// Writes were acknowledged that did not happen. From then on the archive can be read at all times: while it is away a page that is read
+    /// first is compared with what is left of the log only (docs/durability.md).
     pub lied: bool,
     hangs: Hangs,
     /// Something was wrong with a store while the database was opened. Without an archive then it holds no device for one that can be
@@ -160,7 +161,7 @@ impl Troubles {
 
     /// Something may be wrong with the stores while the database is opened.
     pub fn before_open(&mut self) {
-        if self.besides.is_by_seed() && self.rng.one_in(3) {
+        if self.besides.is_by_seed() && self.rng.one_in(3) && !self.lied {
             self.misdeed();
         }
         self.opened_in_trouble = self.at_work;
@@ -208,6 +209,8 @@ impl Troubles {
         let (call, misdeed) =
             if self.besides == Besides::Forgetful { (StoreCall::Publish, Forget) } else { (call, misdeed) };
         let (call, misdeed) = self.hangs.misdeed().unwrap_or((call, misdeed));
+        let is_away = self.lied && matches!(call, StoreCall::Read | StoreCall::List);
+        let (call, misdeed) = if is_away { (StoreCall::Publish, Fail(Unavailable)) } else { (call, misdeed) };
         self.at_work = true;
         if self.rng.one_in(3) && misdeed != Forget {
             store.always(call, Some(misdeed));
@@ -247,7 +250,7 @@ impl Troubles {
                 devices.extend(
                     VERSION_FILES.into_iter().zip(["/disk2", "/disk3"]).filter(|(file, _)| there(file)).map(|of| of.1),
                 );
-                if with_archive {
+                if with_archive && !self.lied {
                     devices.extend(["/disk5", "/disk6"]);
                 }
             }

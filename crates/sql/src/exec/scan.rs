@@ -44,6 +44,7 @@ use crate::pg::running;
 use crate::plan::access::{self, AccessPath, FETCH, Probe, ProbeKind, constant, evaluate_constant};
 use crate::plan::estimate::TableEstimate;
 use crate::plan::planning::Planning;
+use crate::plan::zeroes;
 
 /// Rows of the first batch, unless fewer are wanted.
 const FIRST_ROWS: usize = 64;
@@ -240,7 +241,7 @@ impl ScanExec {
         let pinned = access.pinned(table).filter_map(|column| {
             let at = columns.iter().position(|&c| c == column)?;
             let value: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
-            Some(if shows_digits(table, column) { numeric_key(value, schema, config) } else { Ok(value) })
+            Some(tree_key(table, column, value, schema, config))
         });
         let pinned = pinned.map(|value| Ok(ConstExpr::new(value?, AcrossPartitions::Uniform(None))));
         equivalences.add_constants(pinned.collect::<Result<Vec<_>>>()?)?;
@@ -275,9 +276,8 @@ impl ScanExec {
                 }
                 break;
             };
-            // Numerics that are equal may differ in their bytes: what is in order are their keys.
             let value: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
-            let value = if shows_digits(table, column) { numeric_key(value, schema, config)? } else { value };
+            let value = tree_key(table, column, value, schema, config)?;
             let options = SortOptions { descending: order.descending, nulls_first: order.nulls_first };
             out.push(PhysicalSortExpr::new(value, options));
         }
@@ -295,9 +295,19 @@ pub(crate) fn numeric_key(
     Ok(Arc::new(ScalarFunctionExpr::try_new(function, vec![value], schema, Arc::clone(config))?))
 }
 
-/// Whether equal values of a column may be of different bytes.
-fn shows_digits(table: &Table, column: usize) -> bool {
-    table.columns.get(column).is_some_and(|column| matches!(column.ty, ColumnType::VarNumeric(_)))
+/// What a tree is in order of where it is in order of a column: values that are equal may be of different bytes.
+fn tree_key(
+    table: &Table,
+    column: usize,
+    value: Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+    config: &Arc<ConfigOptions>,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    match table.columns.get(column).map(|column| column.ty) {
+        Some(ColumnType::VarNumeric(_)) => numeric_key(value, schema, config),
+        Some(ColumnType::Float4 | ColumnType::Float8) => zeroes::key(value, schema, config),
+        _ => Ok(value),
+    }
 }
 
 impl DisplayAs for ScanExec {

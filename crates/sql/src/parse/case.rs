@@ -24,14 +24,13 @@ const WORDS: [(&str, Word); 5] =
     [("case", Word::Case), ("when", Word::When), ("then", Word::Then), ("else", Word::Else), ("end", Word::End)];
 
 /// Words behind which an operand comes.
-const BEFORE_OPERAND: [&str; 23] = [
+const BEFORE_OPERAND: [&str; 20] = [
     "select",
     "all",
     "distinct",
     "where",
     "on",
     "having",
-    "by",
     "limit",
     "offset",
     "returning",
@@ -44,10 +43,8 @@ const BEFORE_OPERAND: [&str; 23] = [
     "not",
     "like",
     "ilike",
-    "between",
     "from",
     "default",
-    "return",
 ];
 
 /// Whether an operand may begin behind that token; `None` if that is not known.
@@ -117,13 +114,18 @@ pub(crate) fn lacking(tokens: &[TokenWithSpan], text: &str) -> Option<Lacking> {
     }
     let mut open: Vec<Open> = Vec::new();
     let mut before: Option<&Token> = None;
+    // Whether the token before is a name, although it may look like a word of the language.
+    let mut was_name = false;
     for token in tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))) {
         let last = before.replace(&token.token);
         // Behind these any word is a name.
-        let is_name = last.is_some_and(|last| *last == Token::Period || is_word(last, "as"));
+        let is_name = last.is_some_and(|last| *last == Token::Period || !was_name && is_word(last, "as"));
+        let follows_name = std::mem::replace(&mut was_name, is_name);
         let mut word = WORDS.iter().find(|(word, _)| !is_name && is_word(&token.token, word)).map(|(_, word)| *word);
-        if word == Some(Word::Case) && !is_before_operand(last)? {
+        if word == Some(Word::Case) && (follows_name || is_before_operand(last) == Some(false)) {
             word = None;
+        } else if word == Some(Word::Case) && is_before_operand(last).is_none() {
+            return None;
         }
         if let Some(Open::Case { begin, last, is_empty }) = open.last()
             && !fits(*last, *is_empty, word, &token.token)

@@ -100,7 +100,8 @@ const RESERVED: &[&str] = &[
     "with",
 ];
 
-/// Reserved words that begin no operand and follow no SELECT, where PostgreSQL complains of the next word.
+/// Reserved words that begin no operand and follow no SELECT, where PostgreSQL complains of the next word (as it does behind `unique`: its place is
+/// another one).
 const NO_OPERANDS: [&str; 26] = [
     "and",
     "as",

@@ -26,9 +26,9 @@ use crate::exec::lookup_join::LookupJoinExec;
 use crate::exec::measured;
 use crate::exec::paced::PacedExec;
 use crate::exec::scan::ScanExec;
+use crate::plan::extremes;
 use crate::plan::order_readers::inputs_in_order;
 use crate::plan::planning::Planning;
-use crate::plan::{extremes, zeroes};
 
 pub(super) type Plan = Arc<dyn ExecutionPlan>;
 
@@ -115,10 +115,6 @@ pub(super) fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<us
         return Ok(Some(Arc::clone(plan)));
     }
     let Some(scan) = scan_below(plan) else { return Ok(None) };
-    let wanted = zeroes::without_marks(wanted)?;
-    if satisfies(plan, &wanted)? {
-        return Ok(Some(Arc::clone(plan)));
-    }
     let mut ways = vec![scan.reversed()?];
     if fetch.is_some_and(|rows| rows <= FETCHED_MAX) {
         let filtered = has_filter(plan);
@@ -132,7 +128,7 @@ pub(super) fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<us
     }
     for way in ways {
         let plan = with_scan(plan, Arc::new(way), ChildrenPropertiesMode::Recompute)?;
-        if satisfies(&plan, &wanted)? {
+        if satisfies(&plan, wanted)? {
             return Ok(Some(plan));
         }
     }

@@ -4,22 +4,24 @@
 //! by the bits of a value (`f64::total_cmp`), by which -0 is another value below 0. So these get [`signless`] keys: a function that gives 0 for -0
 //! and every other value as it is. What is shown is not a key, and keeps its sign; but for what aggregates of distinct values gather.
 //!
-//! It is done last, before a plan becomes a physical one. The trees keep their keys with a plain zero and need no other order
-//! ([`without_marks`]).
+//! It is done last, before a plan becomes a physical one. What trees are in order of are such keys as well ([`key`]): rows whose columns are equal, and are
+//! of different signs, come in any order. And a column that equals something is the same in all rows but for its sign, so conditions compare
+//! such keys too: otherwise what is made of it (`g::text`) would pass for a constant.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
-use datafusion::arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float32Type, Float64Type};
+use datafusion::arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float32Type, Float64Type, Schema};
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{AggregateFunction, Sort, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr, ScalarFunctionExpr};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 /// `plan`, which is to be made a physical one, with such keys.
 pub(crate) fn equal(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -28,6 +30,12 @@ pub(crate) fn equal(plan: LogicalPlan) -> Result<LogicalPlan> {
             let schema = sort.input.schema();
             let changed = keys(&mut sort.expr, schema)?;
             Ok(transformed(LogicalPlan::Sort(sort), changed))
+        }
+        LogicalPlan::Filter(mut filter) => {
+            let schema = Arc::clone(filter.input.schema());
+            let done = std::mem::take(&mut filter.predicate).transform_down(|expr| condition(expr, &schema))?;
+            filter.predicate = done.data;
+            Ok(transformed(LogicalPlan::Filter(filter), done.transformed))
         }
         LogicalPlan::Window(_) | LogicalPlan::Aggregate(_) => {
             let inputs = node.inputs();
@@ -47,6 +55,28 @@ pub(crate) fn equal(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 fn transformed<T>(data: T, changed: bool) -> Transformed<T> {
     if changed { Transformed::yes(data) } else { Transformed::no(data) }
+}
+
+/// The equalities that all rows meet.
+fn condition(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+            Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }))
+        }
+        Expr::BinaryExpr(mut equality) if equality.op == Operator::Eq => {
+            let mut changed = value(&mut equality.left, schema)?;
+            changed |= value(&mut equality.right, schema)?;
+            for side in [&mut equality.left, &mut equality.right] {
+                match side.as_mut() {
+                    Expr::Literal(ScalarValue::Float64(Some(value)), _) if *value == 0.0 => *value = 0.0,
+                    Expr::Literal(ScalarValue::Float32(Some(value)), _) if *value == 0.0 => *value = 0.0,
+                    _ => {}
+                }
+            }
+            Transformed::new(Expr::BinaryExpr(equality), changed, TreeNodeRecursion::Jump)
+        }
+        other => Transformed::new(other, false, TreeNodeRecursion::Jump),
+    })
 }
 
 /// The keys of a call of an aggregate or a window function.
@@ -90,22 +120,17 @@ fn is_float(data: &DataType) -> bool {
 }
 
 fn signless(expr: Expr) -> Expr {
-    ScalarUDF::from(Signless { signature: Signature::any(1, Volatility::Immutable) }).call(vec![expr])
+    ScalarUDF::from(Signless::new()).call(vec![expr])
 }
 
-/// What a scan in the order of a tree has to give for these keys.
-pub(crate) fn without_marks(keys: &[PhysicalSortExpr]) -> Result<Vec<PhysicalSortExpr>> {
-    let unmarked = |key: &PhysicalSortExpr| {
-        let plain = |expr: Arc<dyn PhysicalExpr>| match expr.downcast_ref::<ScalarFunctionExpr>() {
-            Some(call) if call.fun().inner().downcast_ref::<Signless>().is_some() => match call.args() {
-                [arg] => Ok(Transformed::new(Arc::clone(arg), true, TreeNodeRecursion::Jump)),
-                _ => internal_err!("one argument"),
-            },
-            _ => Ok(Transformed::new(expr, false, TreeNodeRecursion::Stop)),
-        };
-        Ok(PhysicalSortExpr::new(Arc::clone(&key.expr).transform_down(plain).data()?, key.options))
-    };
-    keys.iter().map(unmarked).collect()
+/// The key of a column of floats, as plans have it.
+pub(crate) fn key(
+    value: Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+    config: &Arc<ConfigOptions>,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    let function = Arc::new(ScalarUDF::from(Signless::new()));
+    Ok(Arc::new(ScalarFunctionExpr::try_new(function, vec![value], schema, Arc::clone(config))?))
 }
 
 /// The values of a column of floats, 0 for -0; `None`: there is no -0 among them, or they are something else.
@@ -130,6 +155,12 @@ fn plain<T: ArrowPrimitiveType>(values: &ArrayRef, is_minus: impl Fn(T::Native) 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Signless {
     signature: Signature,
+}
+
+impl Signless {
+    fn new() -> Self {
+        Self { signature: Signature::any(1, Volatility::Immutable) }
+    }
 }
 
 impl ScalarUDFImpl for Signless {
