@@ -24,6 +24,8 @@ use crate::options::Options;
 
 /// Name of the file in the spare folder that takes the place of one whose device died.
 pub(crate) const REPLACEMENT: &str = "version-store-file";
+/// Behind the name of a file that is being made.
+pub(crate) const NOT_YET: &str = ".resurgam-new";
 
 /// Names in the data folder that are the database's own, though the files may not be there yet (`database.rs` lists them).
 const OWN_NAMES: [&str; 9] =
@@ -224,7 +226,7 @@ impl Search<'_> {
         let mut page = vec![0; PAGE_SIZE];
         page[..version_file::SIZE].copy_from_slice(&header.encode());
         let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(".resurgam-new");
+        name.push(NOT_YET);
         let beside = path.with_file_name(name);
         let file = self.vfs.open(&beside, OpenMode::Create)?;
         file.set_len(0)?;

@@ -38,7 +38,7 @@ use super::run::{Restore, files_of};
 use crate::data_file;
 use crate::database::Database;
 use crate::kept_header;
-use crate::version_file::REPLACEMENT;
+use crate::version_file::{NOT_YET, REPLACEMENT};
 
 /// Name of the file in the log's folder that says where the data folder is.
 pub(crate) const DATA_PLACE: &str = "data-place";
@@ -522,6 +522,8 @@ pub(super) fn clear_spare(
     let early = |name: &str| match name {
         lineage::PARENT => lineage::read(vfs, spare).ok().flatten().is_some_and(|record| record.database == *id),
         "control" | "control.new" | LOG_PLACE | "log-place.new" | "parent.resurgam-new" => true,
+        // Of a version store that was to be made there.
+        _ if name.strip_prefix(REPLACEMENT) == Some(NOT_YET) => true,
         _ => name.starts_with(ORIGIN),
     };
     let begun = names.iter().all(|name| early(name));

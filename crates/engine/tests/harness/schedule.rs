@@ -1301,6 +1301,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         world.met.jumps += cleaner.reader_jumps;
         world.met.found_none += stats.versions.found_none;
         world.met.version_files += u64::from(stats.version_store_file.is_some());
+        let versions_died = world.troubles.dies(&["/disk2", "/disk3"]);
         let end = rng.below(8);
         world.log(|| format!("end of life {life}: {end}, dead {}", world.dead));
         vfs = if !world.dead && end == 0 && world.fault != Fault::DiskFull {
@@ -1337,8 +1338,10 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             options.log_dir = None;
         }
         options.versions = if rng.one_in(3) { self::options(&mut rng).versions } else { options.versions };
-        // Nor is a file moved to a disk that is too small for it.
-        if !plan.is_broken() && plan.small_disk.is_none() && !plan.page_server && !world.troubles.spare {
+        // Nor is a file moved to a disk that is too small for it, or one whose device died: another may have been about to take its place, and
+        // what is put elsewhere then is refused as an old copy.
+        let may_move = plan.small_disk.is_none() && !versions_died;
+        if !plan.is_broken() && may_move && !plan.page_server && !world.troubles.spare {
             next_place(&mut options, stats.version_store_file.as_deref(), &vfs, &mut rng, &mut world.met)
                 .map_err(|e| format!("moving the version store: {e:?}"))?;
         }

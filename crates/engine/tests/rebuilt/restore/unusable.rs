@@ -627,6 +627,14 @@ fn a_dead_device_and_no_place_for_another() -> Result<()> {
     let (_, text) = refused(&occupied, options(kind));
     assert!(text.contains("/db/main") && text.contains("is not empty") && text.contains(SPARE), "{text}");
     assert!(occupied.exists(&Path::new(SPARE).join("holiday"))?);
+    // What was left there of a version store that was to be made is in nobody's way.
+    let left = sim.fork(2);
+    left.make_folder(Path::new(SPARE))?;
+    left.open(&Path::new(SPARE).join("version-store-file.resurgam-new"), OpenMode::Create)?.sync()?;
+    dies(&left, "/db");
+    let db = open(&left, kind)?;
+    model.check(&db, "beside what was left")?;
+    drop(db);
     let failing = resurgam_vfs::Failing { path: ARCHIVE.into(), reads: true, ..Default::default() };
     sim.set_faults(FaultPlan { dies: Some((0, "/db".into())), failing: vec![failing], ..Default::default() });
     let (kind_of, text) = refused(&sim, options(kind));
