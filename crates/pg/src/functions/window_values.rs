@@ -141,6 +141,9 @@ impl AggregateUDFImpl for Aggregate {
             return ReversedUDAF::NotSupported;
         }
         match self.inner.reverse_udf() {
+            // A frame that grows would shrink, which what is collected cannot: `string_agg(t) OVER (ORDER BY i)` beside windows in the
+            // opposite order.
+            ReversedUDAF::Reversed(_) if self.sorts == Sorts::AsItDoes => ReversedUDAF::NotSupported,
             ReversedUDAF::Reversed(inner) => ReversedUDAF::Reversed(aggregate(inner)),
             other => other,
         }
