@@ -40,6 +40,7 @@ pub mod wire {
 pub use access::{Login, LoginRefused};
 pub use dml::copy::{CopyIn, CopyOut};
 pub use exec::compute::{plans_moved, plans_running};
+pub use exec::context::InMessage;
 pub use exec::memory::measured_bytes;
 pub use exec::planners::{plannings, plannings_ever, plannings_left};
 pub use exec::spill::TempTotals;

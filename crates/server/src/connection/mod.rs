@@ -402,6 +402,7 @@ impl Connection<'_> {
             }
         };
         drop(frame);
+        let _in_message = self.session.message();
         match message {
             Frontend::Query(text) => self.query(&text).await,
             Frontend::Parse { name, query, types } => {

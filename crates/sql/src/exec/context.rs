@@ -51,8 +51,10 @@ fn terminated() -> SqlError {
 #[derive(Debug, Default)]
 pub(crate) struct StopFlag {
     reason: AtomicU8,
-    /// A statement is running: a cancel that comes between statements is forgotten.
+    /// A statement is running, or a part of the work for one.
     running: AtomicBool,
+    /// A message of the client is being answered, see [`Self::message`].
+    in_message: AtomicBool,
     /// The session has to end: from now on no statement runs.
     terminated: AtomicBool,
     /// Tells whoever serves the session, once, that it has to end.
@@ -71,8 +73,19 @@ pub(crate) struct StopFlag {
 }
 
 impl StopFlag {
-    pub(crate) fn begin(&self) {
+    /// Work for a message begins, until the answer is dropped. A cancel that comes between messages is forgotten; one
+    /// that comes within, be it between the parts of the work (parsing, planning, the statements of one string), ends
+    /// the next part.
+    pub(crate) fn message(self: &Arc<Self>) -> InMessage {
         self.reason.store(0, Ordering::Relaxed);
+        self.in_message.store(true, Ordering::SeqCst);
+        InMessage(Arc::clone(self))
+    }
+    /// A statement begins, or a part of the work for one.
+    pub(crate) fn begin(&self) {
+        if !self.in_message.load(Ordering::Relaxed) {
+            self.reason.store(0, Ordering::Relaxed);
+        }
         if self.has_deadline.load(Ordering::Relaxed) {
             self.has_deadline.store(false, Ordering::Relaxed);
             *self.deadline.lock() = None;
@@ -104,7 +117,8 @@ impl StopFlag {
         *self.on_terminate.lock() = Some(OnTerminate(tell));
     }
     pub(crate) fn stop(&self, reason: StopReason) {
-        if self.running.load(Ordering::SeqCst) && self.reason.load(Ordering::Acquire) != StopReason::Terminate as u8 {
+        let at_work = self.running.load(Ordering::SeqCst) || self.in_message.load(Ordering::SeqCst);
+        if at_work && self.reason.load(Ordering::Acquire) != StopReason::Terminate as u8 {
             self.reason.store(reason as u8, Ordering::Release);
             self.bell.notify_waiters();
             self.bell.notify_one();
@@ -147,6 +161,16 @@ impl StopFlag {
             }
             bell.await;
         }
+    }
+}
+
+/// See [`StopFlag::message`].
+#[derive(Debug)]
+pub struct InMessage(Arc<StopFlag>);
+
+impl Drop for InMessage {
+    fn drop(&mut self) {
+        self.0.in_message.store(false, Ordering::SeqCst);
     }
 }
 
@@ -266,5 +290,47 @@ impl StatementContext {
         task.session_config()
             .get_extension::<StatementContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan outside a statement".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(stop: &StopFlag) -> Option<String> {
+        stop.check().err().map(|error| error.sqlstate.to_string())
+    }
+
+    #[test]
+    fn a_cancel_between_the_parts_of_a_message_ends_the_next_one() {
+        let stop = Arc::new(StopFlag::default());
+        let message = stop.message();
+        stop.begin();
+        stop.end();
+        stop.stop(StopReason::Cancel);
+        stop.begin();
+        assert_eq!(state(&stop).as_deref(), Some("57014"));
+        stop.end();
+        drop(message);
+        // The next message is another statement's.
+        let _message = stop.message();
+        stop.begin();
+        assert_eq!(state(&stop), None);
+    }
+
+    #[test]
+    fn a_cancel_between_messages_is_forgotten() {
+        let stop = Arc::new(StopFlag::default());
+        drop(stop.message());
+        stop.stop(StopReason::Cancel);
+        let _message = stop.message();
+        stop.begin();
+        assert_eq!(state(&stop), None);
+        // An end is not.
+        stop.terminate();
+        stop.end();
+        let _message = stop.message();
+        stop.begin();
+        assert_eq!(state(&stop).as_deref(), Some("57P01"));
     }
 }

@@ -28,6 +28,7 @@ impl Session {
     /// # Errors
     /// As [`Self::query`].
     pub async fn query_all(&mut self, sql: &str) -> Result<Vec<QueryResult>, SqlError> {
+        let _in_message = self.message();
         let statements = match self.split(sql) {
             Ok(statements) => statements,
             Err(error) => {
@@ -84,6 +85,7 @@ impl Session {
     /// # Errors
     /// The statement's, or `42601` if it is not a COPY FROM STDIN.
     pub async fn copy_from(&mut self, sql: &str, data: &[u8]) -> Result<Tag, SqlError> {
+        let _in_message = self.message();
         let mut statements = self.split(sql)?;
         let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
             return Err(SqlError::syntax("one COPY statement is wanted"));

@@ -49,7 +49,7 @@ use crate::ddl::temporary::Temporary;
 use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Around, CurrentRow, Op, WritePlan};
 use crate::exec::compute::aside;
-use crate::exec::context::{Beside, StatementContext, StopFlag};
+use crate::exec::context::{Beside, InMessage, StatementContext, StopFlag};
 use crate::exec::direct::Touched;
 use crate::exec::planners::plan_apart;
 use crate::exec::wait::guarded;
@@ -580,6 +580,12 @@ impl Session {
         let stop = Arc::clone(&self.shared.stop);
         let deadline = stop.deadline();
         async move { guarded(&stop, deadline, async { Ok(work.await) }).await }
+    }
+
+    /// A message of the client comes in. Until the answer is dropped a cancel is kept, whatever part of the work it meets;
+    /// without it one that comes between two parts is lost.
+    pub fn message(&self) -> InMessage {
+        self.shared.stop.message()
     }
 
     pub(crate) fn notice(&mut self, notice: SqlError) {
