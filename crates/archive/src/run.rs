@@ -1,7 +1,7 @@
 //! A run that is read: its fixed parts and its index, in memory; lookups in its page table.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
@@ -12,7 +12,7 @@ use crate::format::{HEADER_BYTES, RunId, RunSummary, TRAILER_BYTES, Trailer};
 use crate::frame::{Frame, FrameKind, FrameReader, damaged};
 use crate::item::{Item, ItemPlace};
 use crate::manifest::RunMeta;
-use crate::table::{PageEntry, TablePlace};
+use crate::table::{Marks, PageEntry, TablePlace};
 use crate::writer::{INDEX_STREAM, INDEX_TABLE};
 
 /// Bytes read at a time where one page is looked up, and where much is read in order.
@@ -20,8 +20,16 @@ pub(crate) const AHEAD_LOOKUP: usize = 24 << 10;
 pub(crate) const AHEAD_SCAN: usize = 512 << 10;
 /// At first, and after a jump, where it is not known how many of a page's neighbours are wanted.
 const WINDOW_FIRST: usize = 128 << 10;
-/// Frames of its page table that an opened run keeps: half a megabyte.
-const TABLES_KEPT: usize = 32;
+/// Frames of its page table that an opened run keeps: a megabyte, and half as much for their marks.
+const TABLES_KEPT: usize = 64;
+
+/// A frame of the page table that is kept.
+#[derive(Default)]
+struct TableFrame {
+    frame: Frame,
+    /// Made when a page is looked up in it for the second time.
+    marks: OnceLock<Marks>,
+}
 
 /// An opened run: immutable, shared.
 pub struct Run {
@@ -34,7 +42,7 @@ pub struct Run {
     table: Vec<(u64, u64)>,
     /// Frames of the table that were read last, by their numbers: neighbouring pages, and those of a small run, are looked up in them again
     /// and again.
-    kept: Mutex<VecDeque<(usize, Arc<Frame>)>>,
+    kept: Mutex<VecDeque<(usize, Arc<TableFrame>)>>,
     /// First LSN and offset of each frame of the stream.
     stream: Vec<(u64, u64)>,
 }
@@ -98,7 +106,8 @@ impl Run {
 
     /// Memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let kept: usize = self.kept.lock().iter().map(|(_, frame)| frame.content.capacity()).sum();
+        let marks = |of: &TableFrame| of.marks.get().map_or(0, Marks::bytes);
+        let kept: usize = self.kept.lock().iter().map(|(_, of)| of.frame.content.capacity() + marks(of)).sum();
         kept + size_of::<Self>() + (self.table.capacity() + self.stream.capacity()) * size_of::<(u64, u64)>()
     }
 
@@ -121,21 +130,37 @@ impl Run {
         Ok(cursor.entry.take().filter(|entry| entry.page == page))
     }
 
-    /// The frame of the table with that number, which is at `offset`.
-    fn table_frame(&self, number: usize, offset: u64, reader: &mut FrameReader) -> Result<Arc<Frame>> {
-        let found = self.kept.lock().iter().find(|(of, _)| *of == number).map(|(_, frame)| Arc::clone(frame));
-        if let Some(frame) = found {
-            return Ok(frame);
+    /// The frame of the table with that number, which is at `offset`, and a place in it before the first entry of `page`.
+    fn table_frame(
+        &self,
+        number: usize,
+        offset: u64,
+        page: PageId,
+        reader: &mut FrameReader,
+    ) -> Result<(Arc<TableFrame>, TablePlace)> {
+        let found = {
+            let mut kept = self.kept.lock();
+            let at = kept.iter().position(|(of, _)| *of == number);
+            // Those that were used last are kept.
+            at.and_then(|at| kept.remove(at)).map(|used| {
+                let frame = Arc::clone(&used.1);
+                kept.push_front(used);
+                frame
+            })
+        };
+        if let Some(of) = found {
+            let place = of.marks.get_or_init(|| Marks::of(&of.frame.content)).before(page);
+            return Ok((of, place));
         }
-        let mut frame = Frame::default();
-        reader.read(offset, FrameKind::Table, &mut frame)?;
-        let frame = Arc::new(frame);
+        let mut of = TableFrame::default();
+        reader.read(offset, FrameKind::Table, &mut of.frame)?;
+        let of = Arc::new(of);
         let mut kept = self.kept.lock();
         if !kept.iter().any(|(of, _)| *of == number) {
             kept.truncate(TABLES_KEPT - 1);
-            kept.push_front((number, Arc::clone(&frame)));
+            kept.push_front((number, Arc::clone(&of)));
         }
-        Ok(frame)
+        Ok((of, TablePlace::default()))
     }
 
     /// The first page of each frame of the table.
@@ -196,9 +221,9 @@ fn parse_index(frame: &Frame, trailer: &Trailer) -> Result<(IndexEntries, IndexE
 pub(crate) struct TableCursor {
     run: Arc<Run>,
     reader: FrameReader,
-    /// Frames that were read before will do.
-    kept: bool,
-    frame: Arc<Frame>,
+    /// The page that it begins at, where frames that were read before will do.
+    from: Option<PageId>,
+    of: Arc<TableFrame>,
     place: TablePlace,
     /// Number of the next frame.
     next: usize,
@@ -214,7 +239,7 @@ impl TableCursor {
     /// At the first entry of `page` or a higher one.
     pub fn at(run: Arc<Run>, page: PageId) -> Result<Self> {
         // Its frames lie far from each other, between those of the records.
-        let mut cursor = Self::new(run, page, AHEAD_LOOKUP, true)?;
+        let mut cursor = Self::new(run, page, AHEAD_LOOKUP, true);
         cursor.advance()?;
         while cursor.entry.is_some_and(|entry| entry.page < page) {
             cursor.advance()?;
@@ -224,19 +249,19 @@ impl TableCursor {
 
     /// At the first entry of all. Everything is read anew: whoever goes through all of a run wants to know what is in the file.
     pub fn whole(run: Arc<Run>) -> Result<Self> {
-        let mut cursor = Self::new(run, PageId::NONE, AHEAD_SCAN, false)?;
+        let mut cursor = Self::new(run, PageId::NONE, AHEAD_SCAN, false);
         cursor.advance()?;
         Ok(cursor)
     }
 
-    fn new(run: Arc<Run>, page: PageId, ahead: usize, kept: bool) -> Result<Self> {
+    fn new(run: Arc<Run>, page: PageId, ahead: usize, kept: bool) -> Self {
         // A frame that begins with the page may begin in the middle of its entries.
         let after = run.table.partition_point(|(first, _)| *first < page.0);
         // Its frames lie far from each other, where pages have many records.
         let reader = run.frames(run.trailer.stream_at, ahead).growing_from(AHEAD_LOOKUP);
         let next = after.saturating_sub(1);
-        let (frame, place) = (Arc::default(), TablePlace::default());
-        Ok(Self { run, reader, kept, frame, place, next, ahead: None, entry: None, pieces: Vec::new() })
+        let (of, place, from) = (Arc::default(), TablePlace::default(), kept.then_some(page));
+        Self { run, reader, from, of, place, next, ahead: None, entry: None, pieces: Vec::new() }
     }
 
     /// On to the next page.
@@ -253,7 +278,7 @@ impl TableCursor {
         self.entry = first;
         let Some(entry) = &mut self.entry else { return Ok(()) };
         if !ascends {
-            return Err(self.reader.bad(self.frame.offset, "the page table is out of order"));
+            return Err(self.reader.bad(self.of.frame.offset, "the page table is out of order"));
         }
         self.pieces.push(*entry);
         let mut whole = *entry;
@@ -263,7 +288,7 @@ impl TableCursor {
                 break;
             }
             if next.first < whole.last || next.anew.is_none() {
-                return Err(self.reader.bad(self.frame.offset, "the page table is out of order"));
+                return Err(self.reader.bad(self.of.frame.offset, "the page table is out of order"));
             }
             whole.add(&next);
             self.pieces.push(next);
@@ -274,18 +299,21 @@ impl TableCursor {
 
     fn next_entry(&mut self) -> Result<Option<PageEntry>> {
         loop {
-            let found = self.place.next(&self.frame.content).map_err(|e| self.reader.located(self.frame.offset, e))?;
+            let found =
+                self.place.next(&self.of.frame.content).map_err(|e| self.reader.located(self.of.frame.offset, e))?;
             if found.is_some() {
                 return Ok(found);
             }
             let Some((_, offset)) = self.run.table.get(self.next).copied() else { return Ok(None) };
-            if self.kept {
-                self.frame = self.run.table_frame(self.next, offset, &mut self.reader)?;
-            } else {
-                self.reader.read(offset, FrameKind::Table, Arc::make_mut(&mut self.frame))?;
-            }
+            (self.of, self.place) = match self.from {
+                Some(page) => self.run.table_frame(self.next, offset, page, &mut self.reader)?,
+                None => {
+                    let mut of = TableFrame::default();
+                    self.reader.read(offset, FrameKind::Table, &mut of.frame)?;
+                    (Arc::new(of), TablePlace::default())
+                }
+            };
             self.next += 1;
-            self.place = TablePlace::default();
         }
     }
 }

@@ -151,3 +151,91 @@ impl TablePlace {
         Ok(Some(entry))
     }
 }
+
+/// Entries between two marks.
+const MARK_EVERY: usize = 16;
+
+/// Places in a frame of the table, so that who looks a page up need not begin at the first entry.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(Box<[(PageId, TablePlace)]>);
+
+impl Marks {
+    /// Those of a frame with that content. Of entries that cannot be read there are none: who comes to them says so.
+    pub fn of(bytes: &[u8]) -> Self {
+        let (mut marks, mut place) = (Vec::new(), TablePlace::default());
+        for number in 1_usize.. {
+            let before = place;
+            match place.next(bytes) {
+                Ok(Some(entry)) if number % MARK_EVERY == 0 => marks.push((entry.page, before)),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        Self(marks.into_boxed_slice())
+    }
+
+    /// A place before the first entry of `page`, and not long before it.
+    pub fn before(&self, page: PageId) -> TablePlace {
+        let after = self.0.partition_point(|(of, _)| *of < page);
+        after.checked_sub(1).and_then(|at| self.0.get(at)).map_or_else(TablePlace::default, |(_, place)| *place)
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_lead_to_every_page() -> Result<()> {
+        let mut writer = TableWriter::default();
+        let mut pages = Vec::new();
+        for n in 0..500_u64 {
+            // Some pages have several pieces, as many as lie between two marks.
+            let page = PageId(3 * n + 1);
+            let pieces = if n % 7 == 3 { 1 + n % 40 } else { 1 };
+            for piece in 0..pieces {
+                let first = Lsn(1000 * n + 10 * piece + 1);
+                let anew = if piece > 0 { first } else { Lsn::NONE };
+                let entry = PageEntry {
+                    page,
+                    frame: 100 * n,
+                    at: piece,
+                    count: 1 + piece,
+                    first,
+                    last: Lsn(first.0 + 5),
+                    anew,
+                    anew_frame: if piece > 0 { 100 * n } else { 0 },
+                    anew_at: if piece > 0 { piece } else { 0 },
+                    continues: piece > 0,
+                    ..PageEntry::default()
+                };
+                writer.put(&entry);
+                pages.push(entry);
+            }
+        }
+        let marks = Marks::of(&writer.bytes);
+        assert!(marks.bytes() > 0);
+        for wanted in 0..1510 {
+            let wanted = PageId(wanted);
+            let mut place = marks.before(wanted);
+            let mut passed = 0;
+            let found = loop {
+                match place.next(&writer.bytes)? {
+                    Some(entry) if entry.page < wanted => passed += 1,
+                    found => break found,
+                }
+            };
+            let first = pages.iter().find(|entry| entry.page >= wanted).copied();
+            assert_eq!(found, first, "page {wanted}");
+            assert!(passed <= MARK_EVERY + 40, "{passed} entries before page {wanted}");
+        }
+        // Content that ends in the middle of an entry has marks up to there.
+        let cut = &writer.bytes[..writer.bytes.len() / 2 + 1];
+        assert!(Marks::of(cut).bytes() < marks.bytes());
+        Ok(())
+    }
+}

@@ -110,7 +110,7 @@ impl Part {
         let end = self.places.get(next).map_or(self.trailer.index_at, |next| next.at);
         let ahead = usize::try_from(end.saturating_sub(place.at)).unwrap_or(0);
         let mut reader = FrameReader::new(Arc::clone(&self.store), &self.name, self.seed, self.trailer.index_at, ahead);
-        let mut frame = Frame::default();
+        let mut frame = Frame { content: take_spare(), ..Frame::default() };
         let of_segment = |e: Error| match e.kind() {
             ErrorKind::Corrupt => {
                 let told = Error::corrupt(format!(
@@ -135,7 +135,25 @@ impl Part {
             Ok(segment)
         });
         let segment = decoded.map_err(|e| of_segment(reader.located(place.at, e)))?;
-        then(&segment, &frame)
+        let done = then(&segment, &frame);
+        give_spare(frame.content);
+        done
+    }
+}
+
+/// Memory for the content of one segment, of whoever was done last: fresh memory of that size is faulted in page by page, whenever one
+/// page is read from a backup.
+static SPARE: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+fn take_spare() -> Vec<u8> {
+    SPARE.try_lock().map(|mut spare| std::mem::take(&mut *spare)).unwrap_or_default()
+}
+
+fn give_spare(content: Vec<u8>) {
+    if let Some(mut spare) = SPARE.try_lock()
+        && content.capacity() <= format::prefix_bytes(SEGMENT_PAGES).next_power_of_two()
+    {
+        *spare = content;
     }
 }
 
