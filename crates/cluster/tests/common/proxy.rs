@@ -16,6 +16,7 @@ pub struct Proxy {
     pub silent: Arc<AtomicBool>,
     pub faults: Arc<AtomicU64>,
     /// Rows of tests were seen on their way.
+    #[allow(dead_code)]
     pub heard: Arc<AtomicBool>,
 }
 

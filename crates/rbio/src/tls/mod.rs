@@ -38,7 +38,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 
 pub(crate) use session::{Fault, Session};
 
@@ -48,6 +48,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// What is spoken in it: a connection that was meant for another program is refused by both sides.
 const PROTOCOL: &[u8] = b"resurgam-rbio";
+/// Behind the last time that a certificate can name (9999), in seconds since 1970.
+const FAR: u64 = 10_000 * 366 * 86_400;
 
 /// Where certificate, key and authority are, as PEM.
 #[derive(Clone, Debug)]
@@ -71,6 +73,15 @@ pub struct TlsStats {
     /// Times that changed files were put in force, and that they were wrong.
     pub reloads: u64,
     pub reload_failures: u64,
+    /// Until when the certificate in force is valid, in seconds since 1970.
+    pub expires: Option<u64>,
+}
+
+impl TlsStats {
+    /// The certificate is valid for so long, of this machine's clock; none: that is not known.
+    pub fn left(&self) -> Option<Duration> {
+        Some(Duration::from_secs(self.expires?.saturating_sub(UnixTime::now().as_secs())))
+    }
 }
 
 /// A process's TLS: see the module.
@@ -90,6 +101,7 @@ struct Loaded {
     bytes: Bytes,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    expires: Option<u64>,
 }
 
 #[derive(Default)]
@@ -134,6 +146,7 @@ impl Tls {
             refused: read(&self.refused),
             reloads: read(&self.reloads),
             reload_failures: read(&self.reload_failures),
+            expires: self.now.read().expires,
         }
     }
 
@@ -251,7 +264,8 @@ impl TlsFiles {
             // No reason to end, or to keep what was there before: peers may have another authority, and a clock may be wrong.
             tracing::warn!("peers with the same authority will refuse this side: the certificate in {cert} {fault}");
         }
-        Ok(Loaded { bytes, client: Arc::new(client), server: Arc::new(server) })
+        let expires = expires(&chain, verifier.as_ref());
+        Ok(Loaded { bytes, client: Arc::new(client), server: Arc::new(server), expires })
     }
 }
 
@@ -271,6 +285,18 @@ fn own_fault(
         rustls::client::verify_server_cert_signed_by_trust_anchor(&own, roots, between, now, algorithms)
     };
     as_client.and_then(|()| as_server()).err().map(|error| words::of_own(&error))
+}
+
+/// Until when the first one is valid, as whoever checks it says when that is long over: it is looked at before who has signed it.
+fn expires(chain: &[CertificateDer<'_>], verifier: &dyn ClientCertVerifier) -> Option<u64> {
+    let (own, between) = chain.split_first()?;
+    let far = UnixTime::since_unix_epoch(Duration::from_secs(FAR));
+    match verifier.verify_client_cert(own, between, far) {
+        Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Some(not_after.as_secs())
+        }
+        _ => None,
+    }
 }
 
 /// The certificates in a PEM file, at least one.

@@ -408,6 +408,10 @@ fn certificates_are_replaced_while_it_runs() {
     let good = tls(&made, "good");
     let client = client(&address, &good);
     assert!(client.call(&page(1), TIME).expect_err("it has expired").message().contains("has expired"));
+    // The ends of 2020-01-02 and 2099-12-31, as they were asked for.
+    assert_eq!((used.stats().expires, used.stats().left()), (Some(1_577_923_200), Some(Duration::ZERO)));
+    assert_eq!(good.stats().expires, Some(4_102_358_400));
+    assert!(good.stats().left() > Some(Duration::from_secs(86_400)));
     // Nobody tells it.
     replace("good");
     until("it is read again", || client.call(&page(1), TIME).is_ok());
