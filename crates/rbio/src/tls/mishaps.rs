@@ -138,8 +138,8 @@ fn a_flipped_bit_is_never_a_wrong_page() {
     let server = start(Some(&good));
     let lengths = lengths(&server, &good);
     let flips: Vec<_> =
-        (0..2).flat_map(|way| (0..lengths[way] - 8).step_by(7).map(move |byte| Mishap::Flip(way, byte))).collect();
-    let failed = with_mishaps(&flips, &server, &good, Duration::from_millis(500));
+        (0..2).flat_map(|way| (0..lengths[way] - 8).step_by(11).map(move |byte| Mishap::Flip(way, byte))).collect();
+    let failed = with_mishaps(&flips, &server, &good, Duration::from_millis(250));
     assert!(failed > flips.len() * 9 / 10, "{failed} of {}", flips.len());
     // And where connections are kept: it is asked again on another one.
     let way = Way::to(&server);

@@ -12,6 +12,7 @@ use rustls::pki_types::ServerName;
 
 use super::certificates::{Certificates, GOOD, Of};
 use super::{Tls, TlsFiles};
+use crate::deadline::Timed;
 use crate::message::{Answer, BlocksAnswer, Hello, Request, Role};
 use crate::{Client, Connection, Peer, Server, ServerConfig, Service};
 
@@ -222,10 +223,17 @@ fn a_client_without_a_certificate_is_refused() {
         let mut tls = rustls::ClientConnection::new(Arc::new(config), name).expect("a client");
         let mut socket = TcpStream::connect(server.address()).expect("a connection");
         socket.set_read_timeout(Some(TIME)).expect("a socket");
-        let mut stream = rustls::Stream::new(&mut tls, &mut socket);
         let hello = Request::Hello { oldest: 1, newest: 4, role: Role::Primary, database: ME.database };
-        let _ = stream.write_all(&hello.encode());
-        assert!(stream.read(&mut [0; 100]).is_err());
+        let mut stream = rustls::Stream::new(&mut tls, &mut socket);
+        let mut outcome = stream.write_all(&hello.encode());
+        // It goes on to speak for a while, and finds why it is refused all the same.
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(50));
+            outcome = outcome.and_then(|()| stream.write_all(&[0; 1000]));
+        }
+        let error = outcome.and_then(|()| stream.read(&mut [0; 100])).expect_err("it is refused");
+        let alerts = ["CertificateRequired", "NoApplicationProtocol"];
+        assert!(alerts.iter().any(|alert| error.to_string().contains(alert)), "{error}");
         drop(socket);
         until("it is said", || server.refused().iter().any(|words| words.contains(said)));
     }
@@ -294,6 +302,14 @@ fn slow_and_silent_peers_end_in_time() {
                 }
             }
         });
+        // It has a good certificate, and says nothing after that: the end comes with a closing notice.
+        let mute = scope.spawn(|| {
+            let stream = TcpStream::connect(server.address()).expect("a connection");
+            let mut stream = Timed::new(stream, "the server".into()).expect("a socket");
+            stream.set_time(TIME);
+            stream.encrypt_as_client(&good, &server.address().to_string(), None).expect("keys");
+            assert!(!stream.read_first(&mut [0], None).expect("the end"));
+        });
         // A server that answers little by little.
         let trickle = scope.spawn(|| {
             let (mut here, _) = trap.accept().expect("the client");
@@ -307,7 +323,7 @@ fn slow_and_silent_peers_end_in_time() {
         let begun = Instant::now();
         let trapped = client(&address, &good).call(&page(1), Duration::from_millis(400));
         assert!(trapped.is_err() && begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-        for thread in [silent, slow, trickle] {
+        for thread in [silent, slow, mute, trickle] {
             thread.join().expect("it has ended");
         }
         is_page(client(&server.address().to_string(), &good).call(&page(2), TIME), 2).expect("others are served");
