@@ -416,6 +416,28 @@ fn parts_with_certificates_refuse_who_has_none_of_theirs() {
     xlog.says("it speaks without TLS");
 }
 
+/// `cluster dev` gives all of its parts the certificates; one is killed, and has them again.
+#[test]
+fn all_parts_of_one_machine_have_certificates() {
+    let Some(made) = common::certificate::Certificates::make() else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let files = ["server.crt", "server.key", "ca.crt"].map(|name| made.path(name).display().to_string());
+    let tls = ["--tier-tls-cert", &files[0], "--tier-tls-key", &files[1], "--tier-tls-ca", &files[2]];
+    let port = free_ports();
+    let metrics = format!("127.0.0.1:{}", port + 4);
+    let dev = Dev::start_with(dir.path(), port, &tls, &["--metrics-listen", &metrics]);
+    let mut client = dev.client();
+    client.rows("create table t (id int primary key, text text)");
+    client.rows("insert into t select i, repeat('x', 300) from generate_series(1, 50000) i");
+    dev.kill("pageserver-1");
+    assert_eq!(client.rows("select count(text) from t"), ["50000"]);
+    let text = common::http::get(metrics.parse().expect("an address"), "/metrics").body;
+    let agreed = text.lines().find_map(|line| line.strip_prefix("resurgam_tier_tls_handshakes_total "));
+    assert!(agreed.is_some_and(|count| count != "0"), "{agreed:?}");
+    drop(client);
+    dev.stop();
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -67,10 +67,7 @@ impl Session {
     /// # Errors
     /// A sentence: no certificate could have that name.
     pub fn client(tls: &Tls, address: &str) -> Result<Self, String> {
-        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| format!("{host:?} is neither a name nor an address that a certificate could have"))?;
+        let name = name_of(address)?;
         let client = ClientConnection::new(tls.current().client.clone(), name).map_err(|error| error.to_string())?;
         Ok(Self::new(client.into()))
     }
@@ -177,6 +174,36 @@ impl Session {
         self.connection.send_close_notify();
         if socket.set_nonblocking(true).is_ok() {
             let _ = self.connection.write_tls(socket);
+        }
+    }
+}
+
+/// Whose certificate is expected at `host:port`.
+fn name_of(address: &str) -> Result<ServerName<'static>, String> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| format!("{host:?} is neither a name nor an address that a certificate could have"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_addresses_are_those_that_were_dialled() {
+        for (address, name) in [
+            ("pages-1.example.com:5440", "pages-1.example.com"),
+            ("10.0.0.7:5440", "10.0.0.7"),
+            ("[fd00::7]:5440", "fd00::7"),
+            ("localhost:1", "localhost"),
+        ] {
+            let found = name_of(address).expect(address);
+            assert_eq!(found.to_str(), name);
+            assert_eq!(matches!(found, ServerName::IpAddress(_)), name.parse::<std::net::IpAddr>().is_ok());
+        }
+        for address in ["[fe80::1%eth0]:5440", "two words:1", ":5440", ""] {
+            assert!(name_of(address).is_err_and(|error| error.contains("neither")), "{address}");
         }
     }
 }
