@@ -341,7 +341,8 @@ fn serve(stream: &mut Timed, from: SocketAddr, shared: &Shared) {
                         tracing::warn!("the connection of {} is ended: {error}", stream.peer());
                     }
                 } else {
-                    refuse(stream, from, shared, &error);
+                    let what = format!("{} has sent what it should not: {}", stream.peer(), error.message());
+                    refuse(stream, from, shared, &Error::new(ErrorKind::Io, what));
                 }
                 // The client may have sent something else.
                 let error = Error::new(ErrorKind::Io, format!("a request came damaged: {}", error.message()));
