@@ -44,5 +44,6 @@ pub use log_service::{ConsumerStatus, LogServiceConfig};
 pub use node::{NodeConfig, NodeStatus, PageServerNode, SeedSource};
 pub use page_client::{PageClientConfig, ReplicaStatus};
 pub use primary::{Primary, PrimaryConfig, PrimaryStatus};
+pub use resurgam_rbio::{Tls, TlsFiles, TlsStats};
 pub use xlog_node::{Puller, XlogConfig, XlogNode, XlogStatus};
 pub use zone::{LandingZone, ZoneConfig};

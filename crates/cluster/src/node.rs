@@ -24,7 +24,7 @@ use resurgam_page::PageBuf;
 use resurgam_pageserver::{Gap, PageServer, PageServerConfig, PageServerStats, Partitions, Seed};
 use resurgam_rbio::{
     Answer, BlocksAnswer, Connection, Coverage, Hello, PartOfBlocks, Peer, Request, Role, Server, ServerConfig,
-    ServerStats, Service,
+    ServerStats, Service, Tls, TlsStats,
 };
 use resurgam_vfs::Vfs;
 
@@ -72,6 +72,8 @@ pub struct NodeConfig {
     pub partitions: Partitions,
     /// Only what matters to it of the log is asked for, where it does not have all pages.
     pub filters_log: bool,
+    /// With which it asks and is asked; none: nothing is encrypted, and whoever reaches it is answered.
+    pub tls: Option<Arc<Tls>>,
 }
 
 impl NodeConfig {
@@ -87,6 +89,7 @@ impl NodeConfig {
             fill_pause: Duration::from_millis(5),
             partitions: Partitions::all(),
             filters_log: true,
+            tls: None,
         }
     }
 }
@@ -106,6 +109,8 @@ pub struct NodeStatus {
     /// Why it applies nothing now.
     pub error: Option<String>,
     pub server: ServerStats,
+    /// None: it has no TLS.
+    pub tls: Option<TlsStats>,
 }
 
 struct Shared {
@@ -159,7 +164,12 @@ impl PageServerNode {
             // One that does not know of parts would ask it for any page.
             server_config.oldest = PARTS_SINCE;
         }
-        let server = Server::start(&listen, server_config, Arc::new(Pages(Arc::clone(&shared))))?;
+        let server = Server::start_with(
+            &listen,
+            server_config,
+            shared.config.tls.clone(),
+            Arc::new(Pages(Arc::clone(&shared))),
+        )?;
         let mut this = Self { shared, server: Some(server), threads: Vec::new() };
         this.spawn("pull", |shared| shared.follow())?;
         this.spawn("keep", |shared| shared.keep())?;
@@ -192,6 +202,7 @@ impl PageServerNode {
             blocks_left_out: shared.left_out.load(Ordering::SeqCst),
             error: shared.error.lock().as_ref().map(|(error, _)| error.to_string()),
             server: self.server.as_ref().map(Server::stats).unwrap_or_default(),
+            tls: shared.config.tls.as_ref().map(|tls| tls.stats()),
         }
     }
 
@@ -296,7 +307,7 @@ impl Shared {
         let address = logs
             .get(self.log.load(Ordering::SeqCst) % logs.len().max(1))
             .ok_or_else(|| Error::new(ErrorKind::InvalidParameter, "nobody is named who gives the log"))?;
-        let mut primary = Connection::open(address, me, PULL_WAIT * 3)?;
+        let mut primary = Connection::open_with(address, me, self.config.tls.as_deref(), PULL_WAIT * 3)?;
         let hello = primary.hello().clone();
         if !matches!(hello.role, Role::Primary | Role::Log) {
             let what = format!("{} is neither a primary nor a log service", primary.peer());

@@ -8,6 +8,7 @@
 //! Pages that nobody waits for yet are asked for many at once, from one of those who have them, for each partition; what is not given at once
 //! is left.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_engine::{Had, RemotePages};
 use resurgam_page::PageBuf;
 use resurgam_pageserver::{PARTITION_PAGES_DEFAULT, Partitions};
-use resurgam_rbio::{Answer, Client, Coverage, PAGES_MAX, Part, Peer, Request, Role};
+use resurgam_rbio::{Answer, Client, Coverage, PAGES_MAX, Part, Peer, Request, Role, Tls};
 
 use crate::part;
 
@@ -129,10 +130,10 @@ pub(crate) struct PageClient {
 
 impl PageClient {
     /// Nothing is connected yet.
-    pub fn new(addresses: &[String], database: [u8; 16], config: PageClientConfig) -> Self {
+    pub fn new(addresses: &[String], database: [u8; 16], config: PageClientConfig, tls: Option<&Arc<Tls>>) -> Self {
         let me = Peer { role: Role::Primary, database };
         let replicas = addresses.iter().map(|address| Replica {
-            client: Client::new(address, me),
+            client: Client::new(address, me).with_tls(tls.cloned()),
             health: Mutex::default(),
             said: Mutex::default(),
             partition_pages: config.partition_pages,
@@ -500,8 +501,6 @@ impl RemotePages for PageClient {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use parking_lot::Mutex;
     use resurgam_base::ObjectId;
     use resurgam_page::{PageType, op};
@@ -554,7 +553,7 @@ mod tests {
             let service = Arc::new(Even::default());
             let config = ServerConfig { newest, ..ServerConfig::default() };
             let server = Server::start("127.0.0.1:0", config, Arc::clone(&service) as _).expect("a server");
-            let client = PageClient::new(&[server.address().to_string()], [5; 16], PageClientConfig::default());
+            let client = PageClient::new(&[server.address().to_string()], [5; 16], PageClientConfig::default(), None);
             let wanted: Vec<_> = (2..7).map(|id| (PageId(id), Lsn(1))).collect();
             let mut got = Vec::new();
             client.get_pages(&wanted, &|| Ok(()), &mut |at, bytes| {
@@ -607,7 +606,7 @@ mod tests {
 
     fn client(addresses: &[String], splits_badly: bool) -> PageClient {
         let patience = Duration::from_millis(300);
-        PageClient::new(addresses, [5; 16], PageClientConfig { patience, partition_pages: 4, splits_badly })
+        PageClient::new(addresses, [5; 16], PageClientConfig { patience, partition_pages: 4, splits_badly }, None)
     }
 
     /// What a batch over the borders of partitions brings, and whether each page is at its place.
@@ -684,7 +683,7 @@ mod tests {
     /// One that does not answer is left alone, and so is what was asked of it.
     #[test]
     fn pages_ahead_are_not_insisted_on() {
-        let client = PageClient::new(&["127.0.0.1:1".to_owned()], [5; 16], PageClientConfig::default());
+        let client = PageClient::new(&["127.0.0.1:1".to_owned()], [5; 16], PageClientConfig::default(), None);
         let begun = Instant::now();
         client.get_pages(&[(PageId(1), Lsn(1))], &|| Ok(()), &mut |_, _| panic!("nobody is there"));
         assert!(begun.elapsed() < Duration::from_secs(5));

@@ -8,7 +8,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_engine::{Had, Log, PageCache, PageServerStatus, PageService, RemotePages};
 use resurgam_page::PageBuf;
 use resurgam_pageserver::Partitions;
-use resurgam_rbio::{Server, ServerConfig, ServerStats};
+use resurgam_rbio::{Server, ServerConfig, ServerStats, Tls};
 use resurgam_rbpex::Rbpex;
 use resurgam_vfs::Vfs;
 
@@ -32,6 +32,8 @@ pub struct PrimaryConfig {
     pub pages: PageClientConfig,
     /// Copies of pages on a local disk, below memory; none: there are none.
     pub cache: Option<(Arc<dyn Vfs>, resurgam_rbpex::Config)>,
+    /// With which page servers are asked, and ask; none: nothing is encrypted.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// What a primary has to do with its page servers.
@@ -91,13 +93,18 @@ impl PageService for Primary {
         let log = match &self.config.listen {
             Some(listen) => {
                 let service = Arc::new(LogService::new(Arc::clone(log), database, first, self.config.log)?);
-                let server = Server::start(listen, ServerConfig::default(), Arc::clone(&service) as _)?;
+                let server = Server::start_with(
+                    listen,
+                    ServerConfig::default(),
+                    self.config.tls.clone(),
+                    Arc::clone(&service) as _,
+                )?;
                 expire_leases(&service)?;
                 Some((service, server))
             }
             None => None,
         };
-        let pages = PageClient::new(&self.config.page_servers, database, self.config.pages);
+        let pages = PageClient::new(&self.config.page_servers, database, self.config.pages, self.config.tls.as_ref());
         let remote = Arc::new(Remote { pages, log });
         *self.now.lock() = Arc::downgrade(&remote);
         Ok(remote)

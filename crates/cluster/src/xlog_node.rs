@@ -20,7 +20,9 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{Block, LogReader, oldest_segment};
 use resurgam_pageserver::Partitions;
-use resurgam_rbio::{Answer, Consumer, Hello, PartOfBlocks, Request, Role, Server, ServerConfig, ServerStats, Service};
+use resurgam_rbio::{
+    Answer, Consumer, Hello, PartOfBlocks, Request, Role, Server, ServerConfig, ServerStats, Service, Tls, TlsStats,
+};
 use resurgam_vfs::Vfs;
 use resurgam_xlog::{
     Cache, Control, Core, CoreConfig, CoreStatus, Input, LongTerm, Output, Piece, Position, Reader, Record,
@@ -60,6 +62,8 @@ pub struct XlogConfig {
     pub retention: Duration,
     pub cache_bytes: u64,
     pub core: CoreConfig,
+    /// With which it is asked; none: nothing is encrypted, and whoever reaches it is answered.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// One that pulls.
@@ -80,6 +84,8 @@ pub struct XlogStatus {
     /// Why something does not go on now.
     pub error: Option<String>,
     pub server: ServerStats,
+    /// None: it has no TLS.
+    pub tls: Option<TlsStats>,
 }
 
 /// The log of one database.
@@ -159,7 +165,8 @@ impl XlogNode {
             request_bytes_max: REQUEST_BYTES_MAX,
             ..ServerConfig::default()
         };
-        let server = Server::start(&listen, server_config, Arc::new(Log(Arc::clone(&shared))))?;
+        let server =
+            Server::start_with(&listen, server_config, shared.config.tls.clone(), Arc::new(Log(Arc::clone(&shared))))?;
         let mut this = Self { shared, server: Some(server), threads: Vec::new() };
         this.spawn("xlog-tick", |shared| shared.tick())?;
         this.spawn("xlog-broker", |shared| shared.work(|open| open.broker.pop(LOOK), Shared::read))?;
@@ -196,6 +203,7 @@ impl XlogNode {
             pullers: open.as_ref().map(|open| open.pullers()).unwrap_or_default(),
             error: self.shared.error.lock().as_ref().map(|(error, _)| error.clone()),
             server: self.server.as_ref().map(Server::stats).unwrap_or_default(),
+            tls: self.shared.config.tls.as_ref().map(|tls| tls.stats()),
         }
     }
 }

@@ -22,7 +22,7 @@ use resurgam_engine::{
     Control as ControlRecord, Log, LogHold, LogService, LogServiceStatus, LogSink, LogZone, ZoneTaken,
 };
 use resurgam_log::LogBlock;
-use resurgam_rbio::{Answer, Connection, Consumer, Peer, Request, Role};
+use resurgam_rbio::{Answer, Connection, Consumer, Peer, Request, Role, Tls};
 use resurgam_vfs::Vfs;
 use resurgam_xlog::{Control, Holder, HolderConfig, Kept, ProcessId, boot_clock};
 
@@ -50,6 +50,8 @@ pub struct ZoneConfig {
     pub log_services: Vec<String>,
     /// Most log in the zone, in bytes: for the pace of destaging.
     pub log_bytes_max: u64,
+    /// With which they are spoken to; none: nothing is encrypted.
+    pub tls: Option<Arc<Tls>>,
     /// Called once when another process has taken over the log.
     pub lost: Arc<dyn Fn(&Error) + Send + Sync>,
 }
@@ -76,6 +78,7 @@ struct Active {
 /// To one log service.
 struct Link {
     address: String,
+    tls: Option<Arc<Tls>>,
     state: Mutex<LinkState>,
     woken: Condvar,
 }
@@ -174,7 +177,12 @@ impl LogZone for LandingZone {
         active.hardened.store(start.0, Ordering::SeqCst);
         let hold = Arc::new(log.hold("the log service, which has not destaged it", log.oldest_lsn())?);
         for address in &self.config.log_services {
-            let link = Arc::new(Link { address: address.clone(), state: Mutex::default(), woken: Condvar::new() });
+            let link = Arc::new(Link {
+                address: address.clone(),
+                tls: self.config.tls.clone(),
+                state: Mutex::default(),
+                woken: Condvar::new(),
+            });
             active.links.lock().push(Arc::clone(&link));
             let (active, log, hold) = (Arc::clone(&active), Arc::downgrade(log), Arc::clone(&hold));
             spawn("log-send", move || link.run(&active, database, &log, &hold))?;
@@ -332,7 +340,7 @@ impl Link {
         again: &mut Duration,
     ) -> Result<()> {
         let me = Peer { role: Role::Primary, database };
-        let mut service = Connection::open(&self.address, me, ANSWER)?;
+        let mut service = Connection::open_with(&self.address, me, self.tls.as_deref(), ANSWER)?;
         if service.hello().role != Role::Log {
             let what = format!("{} is not a log service", service.peer());
             return Err(Error::new(ErrorKind::InvalidParameter, what));

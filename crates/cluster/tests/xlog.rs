@@ -16,6 +16,9 @@ use resurgam_engine::*;
 mod proxy;
 use proxy::Proxy;
 
+#[path = "xlog/tls.rs"]
+mod tls;
+
 const ROWS: i64 = 3000;
 
 /// Files of the log in the landing zone, in bytes.

@@ -1,6 +1,7 @@
 //! The client's side: a connection, and the connections to one server that are kept for further requests.
 
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -9,8 +10,9 @@ use resurgam_base::{Error, ErrorKind, Result};
 use crate::deadline::{Stop, Timed, failed};
 use crate::frame::{self, ANSWER_BYTES_MAX};
 use crate::message::{Answer, Hello, Request, Role, VERSION, VERSION_OLDEST};
+use crate::tls::Tls;
 
-/// Longest time for a connection and its first messages.
+/// Longest time for a connection, its keys and its first messages.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Connections that are kept while nobody uses them.
 const KEPT_MAX: usize = 64;
@@ -37,10 +39,18 @@ impl Connection {
     /// `Io` when it cannot be reached in time; `NotADatabase` when it serves another database; `NewerFormat` when there is no
     /// version that both speak.
     pub fn open(address: &str, me: Peer, time: Duration) -> Result<Self> {
-        Self::open_unless(address, me, time, None)
+        Self::open_unless(address, me, None, time, None)
     }
 
-    fn open_unless(address: &str, me: Peer, time: Duration, stop: Stop<'_>) -> Result<Self> {
+    /// As [`Connection::open`], with TLS where there is `tls`.
+    ///
+    /// # Errors
+    /// As [`Connection::open`]; `Io` when either side refuses the other.
+    pub fn open_with(address: &str, me: Peer, tls: Option<&Tls>, time: Duration) -> Result<Self> {
+        Self::open_unless(address, me, tls, time, None)
+    }
+
+    fn open_unless(address: &str, me: Peer, tls: Option<&Tls>, time: Duration, stop: Stop<'_>) -> Result<Self> {
         let until = Instant::now() + time.min(CONNECT);
         let peer = format!("the server at {address}");
         let places = address.to_socket_addrs().map_err(|e| failed(&peer, "find", &e))?;
@@ -49,8 +59,12 @@ impl Connection {
             let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             match TcpStream::connect_timeout(&place, left) {
                 Ok(stream) => {
-                    let stream = Timed::new(stream, peer)?;
-                    return Self::begin(stream, me, until, stop);
+                    let mut stream = Timed::new(stream, peer)?;
+                    if let Some(tls) = tls {
+                        stream.set_time(until.saturating_duration_since(Instant::now()));
+                        stream.encrypt_as_client(tls, address, stop)?;
+                    }
+                    return Self::begin(stream, me, tls, until, stop);
                 }
                 Err(error) => last = failed(&peer, "connect to", &error),
             }
@@ -58,12 +72,18 @@ impl Connection {
         Err(last)
     }
 
-    fn begin(stream: Timed, me: Peer, until: Instant, stop: Stop<'_>) -> Result<Self> {
+    fn begin(stream: Timed, me: Peer, tls: Option<&Tls>, until: Instant, stop: Stop<'_>) -> Result<Self> {
         let nobody =
             Hello { version: 0, role: me.role, database: [0; 16], first: Default::default(), segment_bytes: 0 };
         let mut this = Self { stream, hello: nobody, message: Vec::new() };
         let hello = Request::Hello { oldest: VERSION_OLDEST, newest: VERSION, role: me.role, database: me.database };
-        match this.call_unless(&hello, until.saturating_duration_since(Instant::now()), stop)? {
+        let answer = this.call_unless(&hello, until.saturating_duration_since(Instant::now()), stop);
+        if let Some(tls) = tls
+            && this.stream.is_refused()
+        {
+            tls.refused();
+        }
+        match answer? {
             Answer::Hello(hello) if !(VERSION_OLDEST..=VERSION).contains(&hello.version) => Err(Error::new(
                 ErrorKind::NewerFormat,
                 format!("{} speaks version {} of the messages; this program does not", this.peer(), hello.version),
@@ -151,17 +171,29 @@ impl Connection {
 pub struct Client {
     address: String,
     me: Peer,
+    tls: Option<Arc<Tls>>,
     kept: Mutex<Vec<Connection>>,
 }
 
 impl Client {
     /// Nothing is connected yet.
     pub fn new(address: &str, me: Peer) -> Self {
-        Self { address: address.to_owned(), me, kept: Mutex::default() }
+        Self { address: address.to_owned(), me, tls: None, kept: Mutex::default() }
+    }
+
+    /// With TLS, where there is some.
+    pub fn with_tls(self, tls: Option<Arc<Tls>>) -> Self {
+        Self { tls, ..self }
     }
 
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Ends the connections that are kept.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        self.kept.lock().clear();
     }
 
     /// Asks on a connection that nobody else uses, and waits for the answer for at most `time`. A kept connection that turns
@@ -200,7 +232,7 @@ impl Client {
             }
         }
         let left = || time.saturating_sub(begun.elapsed());
-        let mut connection = Connection::open_unless(&self.address, self.me, left(), stop)?;
+        let mut connection = Connection::open_unless(&self.address, self.me, self.tls.as_deref(), left(), stop)?;
         if let Err(error) = connection.knows(request) {
             self.keep(connection);
             return Err(error);

@@ -1,13 +1,19 @@
-//! Reads and writes of a socket that end in time.
+//! Reads and writes of a socket that end in time, encrypted or not.
 
 use std::io::{ErrorKind as Io, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use resurgam_base::{Error, ErrorKind, Result};
 
+use crate::tls::{Fault, Session, Tls};
+
 /// Between two looks whether to go on waiting.
 const LOOK: Duration = Duration::from_millis(50);
+/// A peer that is refused gets so long to take what it is told, and so many bytes of it are thrown away meanwhile: with some of them
+/// unread its system would tell it of a lost connection, and of nothing else.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 256 << 10;
 
 /// Whether who waits is told to stop.
 pub(crate) type Stop<'a> = Option<&'a dyn Fn() -> bool>;
@@ -15,15 +21,142 @@ pub(crate) type Stop<'a> = Option<&'a dyn Fn() -> bool>;
 /// A socket, with the moment at which whoever waits for it gives up.
 pub(crate) struct Timed {
     stream: TcpStream,
+    /// None: what is said is not encrypted.
+    session: Option<Box<Session>>,
     peer: String,
     until: Instant,
+}
+
+/// Why keys were not agreed upon with a client.
+pub(crate) enum Refusal {
+    /// It has said nothing, and has gone or was silent for too long.
+    Silent,
+    /// It speaks without TLS, and has to be told so without.
+    Plain(Error),
+    Other(Error),
 }
 
 impl Timed {
     pub fn new(stream: TcpStream, peer: String) -> Result<Self> {
         // A request and its answer are written whole: nothing is gained by waiting for more.
         stream.set_nodelay(true).map_err(|e| failed(&peer, "set up", &e))?;
-        Ok(Self { stream, peer, until: Instant::now() })
+        Ok(Self { stream, session: None, peer, until: Instant::now() })
+    }
+
+    /// Agrees on keys with the server that was dialled as `address`.
+    ///
+    /// # Errors
+    /// `Io`, with the reason; also when it is not done in time, and when it is told to stop.
+    pub fn encrypt_as_client(&mut self, tls: &Tls, address: &str, stop: Stop<'_>) -> Result<()> {
+        let session = Session::client(tls, address).map_err(|why| self.no_keys(&std::io::Error::other(why)))?;
+        match self.agree(session, stop) {
+            Ok(session) => {
+                tls.agreed();
+                self.session = Some(session);
+                Ok(())
+            }
+            Err((_, error, is_refused)) => {
+                if is_refused {
+                    tls.refused();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Agrees on keys with a client.
+    ///
+    /// # Errors
+    /// The reason, and nothing is said to it of [`Refusal::Plain`] yet.
+    pub fn encrypt_as_server(&mut self, tls: &Tls) -> std::result::Result<(), Refusal> {
+        let session = Session::server(tls).map_err(|why| Refusal::Other(self.no_keys(&std::io::Error::other(why))))?;
+        match self.agree(session, None) {
+            Ok(session) => {
+                tls.agreed();
+                self.session = Some(session);
+                Ok(())
+            }
+            Err((Fault::Plain, error, _)) => {
+                tls.refused();
+                Err(Refusal::Plain(error))
+            }
+            Err((Fault::Io(_) | Fault::Cut, _, false)) => Err(Refusal::Silent),
+            Err((_, error, _)) => {
+                tls.refused();
+                Err(Refusal::Other(error))
+            }
+        }
+    }
+
+    /// Why it has failed, as it is and in words, and whether that is for something that the peer has said.
+    fn agree(&mut self, session: Session, stop: Stop<'_>) -> std::result::Result<Box<Session>, (Fault, Error, bool)> {
+        let mut session = Box::new(session);
+        let late = |error| (Fault::Io(Io::TimedOut.into()), error);
+        let outcome = loop {
+            let left = match self.left() {
+                Ok(left) => left,
+                Err(error) => break Err(late(error)),
+            };
+            let step = if session.wants_write() {
+                session.send(&mut self.stream, left)
+            } else if session.is_handshaking() {
+                session.receive(&mut self.stream, if stop.is_some() { left.min(LOOK) } else { left })
+            } else {
+                break Ok(());
+            };
+            match step {
+                Ok(()) => {}
+                Err(Fault::Io(error)) if waits(&error) => {
+                    if stop.is_some_and(|stop| stop()) {
+                        break Err(late(self.stopped()));
+                    }
+                }
+                Err(Fault::Io(error)) => {
+                    let said = self.no_keys(&error);
+                    break Err((Fault::Io(error), said));
+                }
+                Err(fault) => {
+                    let said = self.no_keys(&std::io::Error::other(fault.to_string()));
+                    break Err((fault, said));
+                }
+            }
+        };
+        match outcome {
+            Ok(()) => Ok(session),
+            Err((fault, error)) => {
+                if matches!(fault, Fault::Tls(_)) && session.wants_write() {
+                    // What the peer is to be told, if it takes it at once.
+                    let _ = session.send(&mut self.stream, LOOK);
+                }
+                let is_refused = session.has_begun() || matches!(fault, Fault::Plain | Fault::Tls(_));
+                Err((fault, error, is_refused))
+            }
+        }
+    }
+
+    /// Whether the peer has said, after keys were agreed upon, that it refuses this side.
+    pub fn is_refused(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_refused())
+    }
+
+    /// Ends the connection of a peer that is refused, so that it finds what it was told before that.
+    pub fn end_refused(&mut self) {
+        let until = Instant::now() + LINGER;
+        if self.stream.shutdown(Shutdown::Write).is_err() {
+            return;
+        }
+        let mut thrown_away = [0; 4096];
+        let mut bytes = 0;
+        while bytes < LINGER_BYTES {
+            let left = until.saturating_duration_since(Instant::now());
+            if left < Duration::from_micros(1) || self.stream.set_read_timeout(Some(left)).is_err() {
+                return;
+            }
+            match self.stream.read(&mut thrown_away) {
+                Ok(read @ 1..) => bytes += read,
+                _ => return,
+            }
+        }
     }
 
     /// Everything until the next call is to be done by then.
@@ -43,9 +176,30 @@ impl Timed {
         Ok(left)
     }
 
+    /// Where the peer has reached this side.
+    pub fn here(&self) -> String {
+        self.stream.local_addr().map_or_else(|_| "this address".into(), |address| address.to_string())
+    }
+
+    #[cold]
+    fn no_keys(&self, error: &std::io::Error) -> Error {
+        failed(&self.peer, "agree on encryption with", error)
+    }
+
+    #[cold]
+    fn stopped(&self) -> Error {
+        Error::new(ErrorKind::Io, format!("{} is not waited for any longer", self.peer))
+    }
+
     /// # Errors
     /// `Io`.
     pub fn write_all(&mut self, mut bytes: &[u8]) -> Result<()> {
+        if let Some(session) = self.session.take() {
+            let mut session = session;
+            let outcome = self.write_encrypted(&mut session, bytes);
+            self.session = Some(session);
+            return outcome;
+        }
         while !bytes.is_empty() {
             let left = self.left()?;
             let outcome = self.stream.set_write_timeout(Some(left)).and_then(|()| self.stream.write(bytes));
@@ -57,6 +211,24 @@ impl Timed {
             }
         }
         Ok(())
+    }
+
+    fn write_encrypted(&mut self, session: &mut Session, mut bytes: &[u8]) -> Result<()> {
+        loop {
+            let step = if session.wants_write() {
+                let left = self.left()?;
+                session.send(&mut self.stream, left)
+            } else if bytes.is_empty() {
+                return Ok(());
+            } else {
+                session.encrypt(bytes).map(|taken| bytes = &bytes[taken..])
+            };
+            match step.map_err(std::io::Error::from) {
+                Ok(()) => {}
+                Err(error) if waits(&error) => {}
+                Err(error) => return Err(failed(&self.peer, "write to", &error)),
+            }
+        }
     }
 
     /// Fills `bytes`.
@@ -88,19 +260,31 @@ impl Timed {
         while done < bytes.len() {
             let left = self.left()?;
             let left = if stop.is_some() { left.min(LOOK) } else { left };
-            let outcome = self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut bytes[done..]));
+            let rest = &mut bytes[done..];
+            let outcome = match &mut self.session {
+                None => self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(rest)),
+                Some(session) => session.read(&mut self.stream, left, rest).map_err(Into::into),
+            };
             match outcome {
                 Ok(0) => break,
                 Ok(read) => done += read,
                 Err(error) if waits(&error) => {
                     if stop.is_some_and(|stop| stop()) {
-                        return Err(Error::new(ErrorKind::Io, format!("{} is not waited for any longer", self.peer)));
+                        return Err(self.stopped());
                     }
                 }
                 Err(error) => return Err(failed(&self.peer, "read from", &error)),
             }
         }
         Ok(done)
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.end(&mut self.stream);
+        }
     }
 }
 

@@ -15,7 +15,9 @@ use resurgam_base::{Error, ErrorKind, Result, checksum};
 use crate::deadline::{Stop, Timed};
 
 pub(crate) const FRAME_HEADER_BYTES: usize = 16;
-const MAGIC: [u8; 4] = *b"RBIO";
+pub(crate) const MAGIC: [u8; 4] = *b"RBIO";
+/// How a client with TLS begins: a record of the handshake, of whichever version.
+const TLS_HANDSHAKE: [u8; 2] = [22, 3];
 const HEAD_SUM_AT: usize = 12;
 /// The longest message with a page, pages, or blocks of the log in it: a block has 16 MB at most by default, and is never longer than
 /// a segment, which may be set. Such a block alone may be this long.
@@ -55,6 +57,11 @@ pub(crate) fn read(from: &mut Timed, most: usize, message: &mut Vec<u8>, stop: S
         return Ok(false);
     }
     let word = |at: usize| head[at..].first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    if head[..2] == TLS_HANDSHAKE {
+        return Err(Error::corrupt(
+            "what came is TLS, and this side speaks without: start both with --tier-tls-cert, or both without",
+        ));
+    }
     if head[..4] != MAGIC {
         return Err(Error::corrupt("what came is no frame: something else is talking to this port"));
     }

@@ -11,11 +11,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Result};
 
-use crate::deadline::{Timed, failed};
+use crate::deadline::{Refusal, Timed, failed};
 use crate::frame::{self, REQUEST_BYTES_MAX};
 use crate::message::{Answer, Hello, Request, Role, VERSION, VERSION_OLDEST};
+use crate::refusals::Refusals;
+use crate::tls::Tls;
 
-/// Longest time until the first message is there.
+/// Longest time until the first message is there, with the keys before it.
 const FIRST: Duration = Duration::from_secs(5);
 /// Longest time for an answer to be taken by a client that is slow.
 const SEND: Duration = Duration::from_secs(30);
@@ -58,6 +60,9 @@ pub struct ServerStats {
     pub errors: u64,
     /// Connections that were refused, or ended for what came on them.
     pub bad_connections: u64,
+    /// Of these, before the first message: without a certificate that counts, with TLS where there is none or the other way, and what is no
+    /// client at all.
+    pub refused: u64,
 }
 
 /// What answers.
@@ -79,11 +84,13 @@ pub trait Service: Send + Sync + 'static {
 struct Shared {
     service: Arc<dyn Service>,
     config: ServerConfig,
+    tls: Option<Arc<Tls>>,
     stopping: AtomicBool,
     connections: AtomicU64,
     requests: AtomicU64,
     errors: AtomicU64,
     bad: AtomicU64,
+    refusals: Refusals,
     open: Mutex<Open>,
 }
 
@@ -108,6 +115,19 @@ impl Server {
     /// # Errors
     /// `InUse` for a port that is taken; `Io`.
     pub fn start(listen: &str, config: ServerConfig, service: Arc<dyn Service>) -> Result<Self> {
+        Self::start_with(listen, config, None, service)
+    }
+
+    /// As [`Server::start`], for clients with TLS only where there is `tls`.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(
+        listen: &str,
+        config: ServerConfig,
+        tls: Option<Arc<Tls>>,
+        service: Arc<dyn Service>,
+    ) -> Result<Self> {
         let refused = |error: &io::Error| {
             let kind = if error.kind() == io::ErrorKind::AddrInUse { ErrorKind::InUse } else { ErrorKind::Io };
             Error::new(kind, format!("could not listen on {listen}: {error}"))
@@ -117,11 +137,13 @@ impl Server {
         let shared = Arc::new(Shared {
             service,
             config,
+            tls,
             stopping: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             bad: AtomicU64::new(0),
+            refusals: Refusals::default(),
             open: Mutex::default(),
         });
         let listener = spawn("rbio-listen", {
@@ -136,6 +158,12 @@ impl Server {
         self.address
     }
 
+    /// Whom it has refused, in words.
+    #[cfg(test)]
+    pub(crate) fn refused(&self) -> Vec<String> {
+        self.shared.refusals.said()
+    }
+
     /// What it has done.
     pub fn stats(&self) -> ServerStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -144,6 +172,7 @@ impl Server {
             requests: read(&self.shared.requests),
             errors: read(&self.shared.errors),
             bad_connections: read(&self.shared.bad),
+            refused: self.shared.refusals.count(),
         }
     }
 }
@@ -217,6 +246,10 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()
     if full {
         drop(open);
         let error = Error::new(ErrorKind::ConfigurationLimitExceeded, "there are too many connections");
+        if shared.tls.is_some() {
+            // It would have to be told with keys, and these take long.
+            return Err(error);
+        }
         // Never for long: the listener waits.
         stream.set_time(PAUSE);
         return frame::write(&mut stream, &mut Answer::Error(error.clone()).encode()).and(Err(error));
@@ -227,7 +260,11 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()
     let thread = spawn("rbio", {
         let shared = Arc::clone(shared);
         move || {
-            serve(&mut stream, &shared);
+            stream.set_time(FIRST);
+            if agree(&mut stream, from, &shared) {
+                serve(&mut stream, from, &shared);
+            }
+            drop(stream);
             let mut open = shared.open.lock();
             if let Some(at) = open.all.iter().position(|(of, ..)| *of == id) {
                 let (_, _, thread) = open.all.swap_remove(at);
@@ -250,14 +287,47 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()
     }
 }
 
+/// Agrees on keys, where there is TLS; false: the connection is over, and the client was told why.
+fn agree(stream: &mut Timed, from: SocketAddr, shared: &Shared) -> bool {
+    let Some(tls) = &shared.tls else { return true };
+    match stream.encrypt_as_server(tls) {
+        Ok(()) => return true,
+        Err(Refusal::Silent) => return false,
+        Err(Refusal::Plain(error)) => {
+            refuse(stream, from, shared, &error);
+            let what = format!(
+                "{} speaks with TLS only, and this side without: start both with --tier-tls-cert, or both without",
+                stream.here()
+            );
+            let _ = frame::write(stream, &mut Answer::Error(Error::new(ErrorKind::Io, what)).encode());
+        }
+        Err(Refusal::Other(error)) => refuse(stream, from, shared, &error),
+    }
+    stream.end_refused();
+    false
+}
+
+/// Counts one that is refused before its first message, and says it.
+#[cold]
+fn refuse(stream: &Timed, from: SocketAddr, shared: &Shared, error: &Error) {
+    shared.bad.fetch_add(1, Ordering::Relaxed);
+    // Its port is another one each time.
+    let why = error.message().replace(stream.peer(), "");
+    if shared.refusals.add(Some(from.ip()), &why) && !shared.stopping.load(Ordering::SeqCst) {
+        tracing::warn!("a connection to {} was refused: {error}", stream.here());
+    }
+}
+
 /// Answers until the connection ends.
-fn serve(stream: &mut Timed, shared: &Shared) {
+fn serve(stream: &mut Timed, from: SocketAddr, shared: &Shared) {
     let mut message = Vec::new();
     // The version that was agreed upon.
     let mut spoken = None;
     loop {
         let greeted = spoken.is_some();
-        stream.set_time(if greeted { shared.config.idle } else { FIRST });
+        if greeted {
+            stream.set_time(shared.config.idle);
+        }
         let most = if greeted { shared.config.request_bytes_max } else { REQUEST_BYTES_MAX };
         match frame::read(stream, most, &mut message, None) {
             Ok(true) => {}
@@ -265,14 +335,20 @@ fn serve(stream: &mut Timed, shared: &Shared) {
             Ok(false) => return,
             Err(error) if error.kind() == ErrorKind::Io => return,
             Err(error) => {
-                shared.bad.fetch_add(1, Ordering::Relaxed);
-                if !shared.stopping.load(Ordering::SeqCst) {
-                    tracing::warn!("the connection of {} is ended: {error}", stream.peer());
+                if greeted {
+                    shared.bad.fetch_add(1, Ordering::Relaxed);
+                    if !shared.stopping.load(Ordering::SeqCst) {
+                        tracing::warn!("the connection of {} is ended: {error}", stream.peer());
+                    }
+                } else {
+                    let what = format!("{} has sent what it should not: {}", stream.peer(), error.message());
+                    refuse(stream, from, shared, &Error::new(ErrorKind::Io, what));
                 }
                 // The client may have sent something else.
                 let error = Error::new(ErrorKind::Io, format!("a request came damaged: {}", error.message()));
                 stream.set_time(FIRST);
                 let _ = frame::write(stream, &mut Answer::Error(error).encode());
+                stream.end_refused();
                 return;
             }
         }

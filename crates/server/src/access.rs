@@ -13,6 +13,7 @@ use resurgam_sql::wire::SqlError;
 
 use crate::auth::{self, Verifier};
 use crate::hba::{self, Kind, Method, Rules};
+use crate::roles;
 use crate::settings::{Authentication, Settings};
 use crate::tls::{self, Tls};
 
@@ -89,6 +90,8 @@ const NO_PASSWORD: &str = "there is no password: set password_file, or RESURGAM_
 pub struct Gate {
     settings: Settings,
     now: RwLock<Arc<Access>>,
+    /// What the database's other parts are spoken to with.
+    tier_tls: Option<Arc<resurgam_cluster::Tls>>,
 }
 
 impl Gate {
@@ -98,7 +101,13 @@ impl Gate {
     /// As [`Access::load`].
     pub fn open(settings: Settings) -> Result<Self, Vec<String>> {
         let now = RwLock::new(Arc::new(Access::load(&settings)?));
-        Ok(Self { settings, now })
+        let tier_tls = roles::tls::open(&settings).map_err(|error| vec![error])?;
+        Ok(Self { settings, now, tier_tls })
+    }
+
+    /// What the database's other parts are spoken to with; none: they are trusted.
+    pub fn tier_tls(&self) -> Option<Arc<resurgam_cluster::Tls>> {
+        self.tier_tls.clone()
     }
 
     /// What is in force.
@@ -106,8 +115,14 @@ impl Gate {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads everything again; whether it is in force now. What is wrong is in the log.
+    /// Reads everything again; whether it is in force now. What is wrong is in the log. What is for clients and what is for the tiers do
+    /// not wait for each other.
     pub fn read_again(&self) -> bool {
+        let for_tiers = self.tier_tls.as_ref().is_none_or(|tls| tls.reload());
+        self.read_again_for_clients() && for_tiers
+    }
+
+    fn read_again_for_clients(&self) -> bool {
         match Access::load(&self.settings) {
             Ok(access) => {
                 *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(access);

@@ -9,6 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use resurgam_cluster::{Tls, TlsStats};
 use resurgam_engine::{Database, Trouble};
 use resurgam_sql::pg::notify::HubTotals;
 use resurgam_sql::{PlanTotals, SqlDatabase};
@@ -38,6 +39,8 @@ pub struct Monitor {
     state: Mutex<(Phase, Option<Database>)>,
     /// The SQL layer, while clients are served.
     sql: OnceLock<Weak<SqlDatabase>>,
+    /// With which the other parts of the database are spoken to, if there are any.
+    tier_tls: OnceLock<Arc<Tls>>,
 }
 
 impl Monitor {
@@ -48,7 +51,18 @@ impl Monitor {
             started: SystemTime::now(),
             state: Mutex::new((Phase::Opening, None)),
             sql: OnceLock::new(),
+            tier_tls: OnceLock::new(),
         })
+    }
+
+    /// With which the other parts of the database are spoken to.
+    pub fn tier_tls_is(&self, tls: Arc<Tls>) {
+        let _ = self.tier_tls.set(tls);
+    }
+
+    /// What TLS between the parts has come to; none: there is none.
+    pub fn tier_tls(&self) -> Option<TlsStats> {
+        self.tier_tls.get().map(|tls| tls.stats())
     }
 
     /// Each change of the pair is one assignment, so a panic elsewhere leaves it whole.

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use resurgam_cluster::Tls;
 use resurgam_engine::{Database, DoubleWrites, LogZoneHandle, Options, RecoveryReport};
 use resurgam_sql::{ServerSetting, SqlDatabase, SqlSettings};
 use resurgam_vfs::RealVfs;
@@ -18,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::access::Gate;
 use crate::monitor::Monitor;
-use crate::roles::{page_server, xlog};
+use crate::roles::{page_server, tls as tier_tls, xlog};
 use crate::server::{Server, Stopper, stopper};
 use crate::settings::{DoubleWriting, LogFormat, ServerRole, Settings};
 use crate::{files, network};
@@ -56,8 +57,8 @@ pub fn run(settings: Settings) -> Result<ExitCode, String> {
         let created = is_new(&settings.data);
         let begun = Instant::now();
         let database = {
-            let settings = settings.clone();
-            tokio::task::spawn_blocking(move || open_watched(&settings, Some(&monitor)))
+            let (settings, tls) = (settings.clone(), server.gate().tier_tls());
+            tokio::task::spawn_blocking(move || open_watched(&settings, tls, Some(&monitor)))
                 .await
                 .map_err(|error| error.to_string())??
         };
@@ -97,14 +98,14 @@ pub fn runtime(settings: &Settings) -> Result<tokio::runtime::Runtime, String> {
 
 /// Opens the data folder as the settings say.
 pub fn open(settings: &Settings) -> Result<Database, String> {
-    open_watched(settings, None)
+    open_watched(settings, tier_tls::open(settings)?, None)
 }
 
-fn open_watched(settings: &Settings, monitor: Option<&Monitor>) -> Result<Database, String> {
+fn open_watched(settings: &Settings, tls: Option<Arc<Tls>>, monitor: Option<&Monitor>) -> Result<Database, String> {
     let begun = Instant::now();
     let mut said = begun;
     let vfs = Arc::new(RealVfs::new());
-    Database::open_with(vfs, &settings.data, engine_options(settings)?, |progress| {
+    Database::open_with(vfs, &settings.data, engine_options(settings, tls)?, |progress| {
         if let Some(monitor) = monitor {
             monitor.recovering(progress.bytes, progress.records);
         }
@@ -170,8 +171,8 @@ fn device_timeout(settings: &Settings) -> Duration {
     if replaceable { settings.device_timeout } else { Duration::ZERO }
 }
 
-fn engine_options(settings: &Settings) -> Result<Options, String> {
-    let zone = xlog::zone_of(settings)?;
+fn engine_options(settings: &Settings, tls: Option<Arc<Tls>>) -> Result<Options, String> {
+    let zone = xlog::zone_of(settings, tls.clone())?;
     Ok(Options {
         buffer_bytes: usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX),
         log_dir: xlog::log_dir(settings).or_else(|| folder(&settings.log_dir)),
@@ -214,7 +215,7 @@ fn engine_options(settings: &Settings) -> Result<Options, String> {
         short_rollback_bytes: settings.short_rollback_bytes.0,
         accelerated_database_recovery: settings.accelerated_database_recovery,
         temporary_version_bytes_max: settings.temporary_version_bytes_max.0,
-        pages: page_server::pages_of(settings, zone.as_ref()),
+        pages: page_server::pages_of(settings, zone.as_ref(), tls),
         log_zone: zone.map(|zone| LogZoneHandle(zone)),
         blocking: |work| tokio::task::block_in_place(work),
         ..Options::default()
@@ -254,7 +255,7 @@ fn is_new(dir: &Path) -> bool {
     }
 }
 
-/// The first signal stops cleanly, the second at once; SIGHUP has the host rules, password and certificates read again.
+/// The first signal stops cleanly, the second at once; SIGHUP has the host rules, password and certificates read again, those for the tiers too.
 fn watch_signals(stop: Stopper, gate: Arc<Gate>) -> std::io::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(async move {

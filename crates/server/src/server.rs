@@ -89,6 +89,7 @@ impl Server {
         })?;
         let registry = Registry::new(Limits::of(&settings));
         let monitor = Monitor::new(registry.clone());
+        gate.tier_tls().into_iter().for_each(|tls| monitor.tier_tls_is(tls));
         let endpoint = match settings.metrics_listen.as_str() {
             "" => None,
             listen => Some(Arc::new(Endpoint::start(listen, monitor.clone()).await?)),

@@ -4,10 +4,11 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::Client;
@@ -45,20 +46,7 @@ impl Dev {
 
     /// As soon as the primary answers.
     fn client(&self) -> Client {
-        let begun = Instant::now();
-        loop {
-            assert!(begun.elapsed() < LONG, "the primary does not answer");
-            if let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) {
-                stream.set_read_timeout(Some(LONG)).expect("timeout");
-                let mut client = Client { stream, process_id: 0, secret: 0, parameters: Vec::new() };
-                client.startup(&[("user", "postgres"), ("database", "postgres")]);
-                if client.next().is_some_and(|message| message.tag == b'R') {
-                    client.until_ready();
-                    return client;
-                }
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        first_client(self.port)
     }
 
     /// The process of a part, by its folder.
@@ -98,6 +86,24 @@ impl Drop for Dev {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// As soon as the primary on this port answers.
+fn first_client(port: u16) -> Client {
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < LONG, "the primary does not answer");
+        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
+            stream.set_read_timeout(Some(LONG)).expect("timeout");
+            let mut client = Client { stream, process_id: 0, secret: 0, parameters: Vec::new() };
+            client.startup(&[("user", "postgres"), ("database", "postgres")]);
+            if client.next().is_some_and(|message| message.tag == b'R') {
+                client.until_ready();
+                return client;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -269,6 +275,169 @@ fn a_primary_that_was_stopped_for_long_is_no_primary_any_more() {
     dev.stop();
 }
 
+/// `resurgam serve` with what it says; dropping it kills it.
+struct Part {
+    child: Child,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Part {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_resurgam"))
+            .arg("serve")
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("start");
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let pipes: [Box<dyn Read + Send>; 2] =
+            [Box::new(child.stdout.take().expect("stdout")), Box::new(child.stderr.take().expect("stderr"))];
+        for pipe in pipes {
+            let said = Arc::clone(&said);
+            std::thread::spawn(move || {
+                BufReader::new(pipe)
+                    .lines()
+                    .map_while(Result::ok)
+                    .for_each(|line| said.lock().expect("lines").push(line));
+            });
+        }
+        Self { child, said }
+    }
+
+    fn says(&self, text: &str) {
+        let begun = Instant::now();
+        while !self.said.lock().expect("lines").iter().any(|line| line.contains(text)) {
+            assert!(begun.elapsed() < LONG, "{text:?} is not in {:#?}", self.said.lock().expect("lines"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn hang_up(&mut self) {
+        let id = i32::try_from(self.child.id()).expect("a process's number");
+        assert!(self.child.try_wait().expect("wait").is_none(), "{:#?}", self.said.lock().expect("lines"));
+        // SAFETY: it takes numbers, of a child that was not waited for.
+        assert_eq!(unsafe { libc::kill(id, libc::SIGHUP) }, 0);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// All parts with certificates, on addresses that other machines reach; one of another authority is refused by name, and taken in when it
+/// has a good one, without a restart.
+#[test]
+fn parts_with_certificates_refuse_who_has_none_of_theirs() {
+    let Some(made) = common::certificate::Certificates::make() else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let first = free_ports();
+    let port = |behind: u16| format!("127.0.0.1:{}", first + behind);
+    let open = |behind: u16| format!("0.0.0.0:{}", first + behind);
+    let replace = |name: &str| {
+        for end in ["crt", "key"] {
+            fs::copy(made.path(&format!("{name}.{end}")), made.path(&format!("used.{end}"))).expect("a file");
+        }
+    };
+    replace("stranger");
+    let start = |name: &str, arguments: &[&str]| {
+        let file = |name: String| made.path(&name).display().to_string();
+        let (cert, key, ca) = (file(format!("{name}.crt")), file(format!("{name}.key")), file("ca.crt".into()));
+        let tls = ["--tier-tls-cert", &cert, "--tier-tls-key", &key, "--tier-tls-ca", &ca, "--buffer-bytes", "8MB"];
+        Part::start(&[arguments, &tls].concat())
+    };
+    let (zone, archive, long_term) = (path("zone"), path("archive"), path("long-term"));
+    let pages = |name: &str, number: u16| {
+        let (data, listen, logs) = (path(&format!("pageserver-{number}")), open(number), port(1));
+        let own = ["--role", "pageserver", "--data", &data, "--listen", &listen, "--log-services", &logs];
+        start(name, &[&own[..], &["--archive", &archive]].concat())
+    };
+    let (data, listen) = (path("xlog-1"), open(1));
+    let own = ["--role", "xlog", "--data", &data, "--listen", &listen, "--landing-zone", &zone];
+    let mut xlog = start("server", &[&own[..], &["--long-term-log", &long_term]].concat());
+    let _good = pages("server", 2);
+    let mut bad = pages("used", 3);
+    let (data, page_servers, metrics) = (path("primary-1"), format!("{},{}", port(2), port(3)), port(4));
+    let primary = start(
+        "server",
+        &[
+            &["--data", &data, "--listen", &port(0), "--landing-zone", &zone, "--log-services", &port(1)][..],
+            &["--page-servers", &page_servers, "--archive", &archive, "--metrics-listen", &metrics],
+        ]
+        .concat(),
+    );
+    let mut client = first_client(first);
+    client.rows("create table t (id int primary key, text text)");
+    client.rows("insert into t select i, repeat('x', 300) from generate_series(1, 50000) i");
+    assert_eq!(client.rows("select count(text) from t"), ["50000"]);
+    primary.says("its certificate is of another authority");
+    xlog.says("its certificate is of another authority");
+    bad.says("refuses this side's certificate: of another authority");
+    let error =
+        format!("select error like '%of another authority%' from resurgam_page_servers where address = '{}'", port(3));
+    until(&mut client, &error, "t");
+    let text = common::http::get(metrics.parse().expect("an address"), "/metrics").body;
+    for (name, least) in
+        [("handshakes_total", 2.0), ("refused_total", 1.0), ("certificate_expiry_timestamp_seconds", 1e9)]
+    {
+        let name = format!("resurgam_tier_tls_{name} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_else(|| panic!("no {name}"));
+        assert!(value.parse::<f64>().expect("a number") >= least, "{name}{value}");
+    }
+    // It gets a good one; and another process takes no harm from being told to read its files.
+    replace("server");
+    bad.hang_up();
+    xlog.hang_up();
+    bad.says("were read again");
+    let serving =
+        format!("select pages > 100 from resurgam_page_servers where address = '{}' and error is null", port(3));
+    let begun = Instant::now();
+    while client.rows(&serving) != ["t"] {
+        assert!(
+            begun.elapsed() < LONG,
+            "{:?} {:#?}",
+            client
+                .rows("select concat_ws(' ', address, name, state, pages, failures, error) from resurgam_page_servers"),
+            bad.said.lock().expect("lines")
+        );
+        assert_eq!(client.rows("select count(text) from t"), ["50000"]);
+    }
+    xlog.hang_up();
+    // Who speaks without is refused, and says so.
+    let (data, listen, logs) = (path("pageserver-4"), port(4), port(1));
+    drop((client, primary));
+    let own = ["--role", "pageserver", "--data", &data, "--listen", &listen, "--log-services", &logs];
+    let plain = Part::start(&[&own[..], &["--archive", &archive]].concat());
+    plain.says("speaks with TLS only");
+    xlog.says("it speaks without TLS");
+}
+
+/// `cluster dev` gives all of its parts the certificates; one is killed, and has them again.
+#[test]
+fn all_parts_of_one_machine_have_certificates() {
+    let Some(made) = common::certificate::Certificates::make() else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let files = ["server.crt", "server.key", "ca.crt"].map(|name| made.path(name).display().to_string());
+    let tls = ["--tier-tls-cert", &files[0], "--tier-tls-key", &files[1], "--tier-tls-ca", &files[2]];
+    let port = free_ports();
+    let metrics = format!("127.0.0.1:{}", port + 4);
+    let dev = Dev::start_with(dir.path(), port, &tls, &["--metrics-listen", &metrics]);
+    let mut client = dev.client();
+    client.rows("create table t (id int primary key, text text)");
+    client.rows("insert into t select i, repeat('x', 300) from generate_series(1, 50000) i");
+    dev.kill("pageserver-1");
+    assert_eq!(client.rows("select count(text) from t"), ["50000"]);
+    let text = common::http::get(metrics.parse().expect("an address"), "/metrics").body;
+    let agreed = text.lines().find_map(|line| line.strip_prefix("resurgam_tier_tls_handshakes_total "));
+    assert!(agreed.is_some_and(|count| count != "0"), "{agreed:?}");
+    drop(client);
+    dev.stop();
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -313,7 +482,29 @@ fn what_cannot_be_is_refused() {
         (vec!["--page-servers", "nowhere", "--archive", &place], "is not an address and port"),
         (
             vec!["--page-servers", "127.0.0.1:7000", "--archive", &place, "--log-listen", "0.0.0.0:7001"],
-            "--insecure-trust",
+            "(--tier-tls-cert, --tier-tls-key, --tier-tls-ca), or use an address of this machine, or a network that nobody else \
+             reaches and --insecure-trust",
+        ),
+        (vec!["--role", "pageserver", "--archive", &place, "--tier-tls-cert", &place], "give all three or none"),
+        (vec!["--role", "pageserver", "--archive", &place, "--tier-tls-ca", &place], "give all three or none"),
+        (
+            vec!["--tier-tls-cert", &place, "--tier-tls-key", &place, "--tier-tls-ca", &place],
+            "are for a database in parts",
+        ),
+        (
+            vec![
+                "--role",
+                "pageserver",
+                "--archive",
+                &place,
+                "--tier-tls-cert",
+                "/nothing/there",
+                "--tier-tls-key",
+                &place,
+                "--tier-tls-ca",
+                &place,
+            ],
+            "TLS between the tiers: could not read /nothing/there",
         ),
         (vec!["--role", "pageserver", "--page-servers", "127.0.0.1:7000", "--archive", &place], "for the role primary"),
         (

@@ -9,13 +9,35 @@ use std::time::{Duration, Instant};
 
 use resurgam_cluster::{
     LandingZone, LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig, SeedSource,
-    XlogConfig, XlogNode, ZoneConfig,
+    Tls, TlsFiles, XlogConfig, XlogNode, ZoneConfig,
 };
 use resurgam_engine::*;
 use resurgam_pageserver::{ArchiveSeed, Partitions, Seed};
 use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xlog::{Control, CoreConfig, StoreControl};
 use resurgam_xstore::{FolderStore, Store};
+
+#[path = "../../../rbio/src/tls/certificates.rs"]
+pub mod certificates;
+use certificates::{Certificates, GOOD};
+
+/// What all parts may have in common; none: openssl is not there.
+pub fn tls() -> Option<(Certificates, Arc<Tls>)> {
+    let made = Certificates::make()?;
+    made.add("part", GOOD);
+    let tls = tls_of(&made, "part");
+    Some((made, tls))
+}
+
+pub fn tls_of(made: &Certificates, name: &str) -> Arc<Tls> {
+    let files = TlsFiles {
+        cert: made.path(&format!("{name}.crt")),
+        key: made.path(&format!("{name}.key")),
+        ca: made.path("ca.crt"),
+        read_key: |path| std::fs::read(path).map_err(|error| error.to_string()),
+    };
+    Tls::open(files).expect("certificates that fit")
+}
 
 /// An address that nobody has, of this machine.
 pub fn free_address() -> String {
@@ -46,6 +68,8 @@ pub struct Cluster {
     pub checkpoint: Duration,
     /// Pages in the primary's cache; 0: there is none.
     pub cache_pages: u64,
+    /// Of all of them.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// Whatever can be done to a record, until it is out of reach.
@@ -113,6 +137,7 @@ impl Cluster {
             retention: Duration::ZERO,
             cache_bytes: 1 << 20,
             core,
+            tls: self.tls.clone(),
         };
         XlogNode::start(Arc::new(RealVfs::new()), config).expect("a log service")
     }
@@ -125,6 +150,7 @@ impl Cluster {
             lease: Duration::from_millis(600),
             log_services: self.xlog.iter().map(|(_, seen)| seen.clone()).collect(),
             log_bytes_max: self.log_bytes_max,
+            tls: self.tls.clone(),
             lost: Arc::new({
                 let lost = Arc::clone(&lost);
                 move |_| lost.store(true, Ordering::SeqCst)
@@ -138,6 +164,7 @@ impl Cluster {
             log: LogServiceConfig { lease: self.lease, forgets: self.forgets },
             pages: self.client(),
             cache: self.cache(),
+            tls: self.tls.clone(),
         }));
         Zoned { primary, zone, record, lost }
     }
@@ -176,6 +203,7 @@ impl Cluster {
             forgets: 0,
             checkpoint: Duration::from_millis(200),
             cache_pages: 0,
+            tls: None,
         }
     }
 
@@ -206,6 +234,7 @@ impl Cluster {
         );
         config.memory_bytes = 1 << 20;
         config.checkpoint = self.checkpoint;
+        config.tls = self.tls.clone();
         if let Some(text) = self.partitions.get(number) {
             config.partitions = Partitions::parse(text, self.partition_pages).expect("partitions");
         }
@@ -232,6 +261,7 @@ impl Cluster {
             log: LogServiceConfig { lease: self.lease, forgets: self.forgets },
             pages: self.client(),
             cache: self.cache(),
+            tls: self.tls.clone(),
         }))
     }
 

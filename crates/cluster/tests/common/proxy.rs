@@ -15,7 +15,13 @@ pub struct Proxy {
     /// Nothing goes through while it is set; connections are there, silent.
     pub silent: Arc<AtomicBool>,
     pub faults: Arc<AtomicU64>,
+    /// Rows of tests were seen on their way.
+    #[allow(dead_code)]
+    pub heard: Arc<AtomicBool>,
 }
+
+/// Of each row of the tests.
+const IN_ROWS: &[u8] = b"some two hundred bytes, so that";
 
 impl Proxy {
     /// Of a thousand pieces so many are cut off, delayed, or damaged.
@@ -23,7 +29,8 @@ impl Proxy {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = socket.local_addr().expect("its address").to_string();
         let (silent, faults) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (to, state) = (to.to_owned(), (Arc::clone(&silent), Arc::clone(&faults)));
+        let heard = Arc::new(AtomicBool::new(false));
+        let (to, state) = (to.to_owned(), (Arc::clone(&silent), Arc::clone(&faults), Arc::clone(&heard)));
         std::thread::spawn(move || {
             for (number, here) in socket.incoming().flatten().enumerate() {
                 let Ok(there) = TcpStream::connect(&to) else { continue };
@@ -32,11 +39,12 @@ impl Proxy {
                     let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
                     let rng = SmallRng::seed_from_u64(seed.wrapping_mul(1000) + 2 * number as u64 + way);
                     let (silent, faults) = (Arc::clone(&state.0), Arc::clone(&state.1));
-                    std::thread::spawn(move || forward(from, to, rng, per_mille, &silent, &faults));
+                    let heard = Arc::clone(&state.2);
+                    std::thread::spawn(move || forward(from, to, rng, per_mille, &silent, &faults, &heard));
                 }
             }
         });
-        Self { address, silent, faults }
+        Self { address, silent, faults, heard }
     }
 }
 
@@ -85,6 +93,7 @@ fn forward(
     per_mille: u32,
     silent: &AtomicBool,
     faults: &AtomicU64,
+    heard: &AtomicBool,
 ) {
     let mut buf = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buf) {
@@ -92,6 +101,9 @@ fn forward(
             std::thread::sleep(Duration::from_millis(5));
         }
         let bytes = &mut buf[..read];
+        if !heard.load(Ordering::Relaxed) && bytes.windows(IN_ROWS.len()).any(|some| some == IN_ROWS) {
+            heard.store(true, Ordering::SeqCst);
+        }
         if rng.random_range(0..1000) < per_mille {
             faults.fetch_add(1, Ordering::SeqCst);
             match rng.random_range(0..4) {

@@ -29,6 +29,7 @@ pub fn gather(monitor: &Monitor) -> String {
     let mut out = Exposition::default();
     process(&mut out, monitor);
     connections(&mut out, monitor);
+    tier_tls(&mut out, monitor);
     if let Some(database) = monitor.database() {
         let stats = database.stats();
         let log_status = database.log_status();
@@ -598,6 +599,32 @@ fn page_cache(out: &mut Exposition, db: &Database) {
         out.counter(&format!("resurgam_page_cache_{name}_total"), help, count);
     }
     out.gauge("resurgam_page_cache_read_seconds", "A moving mean of what a read of it takes.", status.read_latency);
+}
+
+/// Nothing without TLS between the parts of a database.
+fn tier_tls(out: &mut Exposition, monitor: &Monitor) {
+    let Some(stats) = monitor.tier_tls() else { return };
+    out.counter(
+        "resurgam_tier_tls_handshakes_total",
+        "Connections to and from other parts of the database on which both certificates were in order.",
+        stats.handshakes,
+    );
+    out.counter(
+        "resurgam_tier_tls_refused_total",
+        "Connections to and from other parts of the database that either side has refused: certificate, TLS on one side only, damage.",
+        stats.refused,
+    );
+    out.counter("resurgam_tier_tls_reloads_total", "Times that changed certificates were put in force.", stats.reloads);
+    out.counter(
+        "resurgam_tier_tls_reload_failures_total",
+        "Times that changed certificates were wrong; those before stay in force.",
+        stats.reload_failures,
+    );
+    out.gauge_if(
+        "resurgam_tier_tls_certificate_expiry_timestamp_seconds",
+        "Until when the certificate for the other parts of the database is valid.",
+        stats.expires,
+    );
 }
 
 /// Nothing without page servers.

@@ -32,6 +32,12 @@ const STARTED: Duration = Duration::from_secs(10);
 /// Longest time for a process to stop in good order.
 const STOP: Duration = Duration::from_secs(30);
 const PAGE_SERVERS_MAX: u16 = 16;
+/// Certificates for what the parts say to each other: all three or none, the same for each part.
+const TIER_TLS: [(&str, &str); 3] = [
+    ("tier-tls-cert", "Certificate of all parts, for 127.0.0.1: they speak to each other with TLS then"),
+    ("tier-tls-key", "Its private key"),
+    ("tier-tls-ca", "The authority that has signed it"),
+];
 
 /// The command-line definition.
 pub fn command() -> Command {
@@ -76,6 +82,9 @@ pub fn command() -> Command {
                 .default_value("64MB")
                 .help("Size of a partition, where there are several"),
         )
+        .args(TIER_TLS.map(|(name, help)| {
+            Arg::new(name).long(name).value_name("FILE").value_parser(clap::value_parser!(PathBuf)).help(help)
+        }))
         .arg(
             Arg::new("settings")
                 .value_name("SETTINGS")
@@ -123,7 +132,8 @@ fn dev(matches: &ArgMatches) -> Result<ExitCode, String> {
         bytes: matches.get_one::<String>("partition-bytes").cloned().unwrap_or_default(),
     };
     let more: Vec<String> = matches.get_many::<String>("settings").into_iter().flatten().cloned().collect();
-    let mut parts = parts(&data, &listen, &partitions, &more)?;
+    let tls = tier_tls(matches)?;
+    let mut parts = parts(&data, &listen, &partitions, &tls, &more)?;
     let stopping = Arc::new(AtomicBool::new(false));
     watch_signals(&stopping)?;
     say(&format!(
@@ -145,6 +155,20 @@ fn dev(matches: &ArgMatches) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The flags for certificates, as each part gets them.
+fn tier_tls(matches: &ArgMatches) -> Result<Vec<String>, String> {
+    let mut flags = Vec::new();
+    for (name, _) in TIER_TLS {
+        let Some(path) = matches.get_one::<PathBuf>(name) else { continue };
+        let path = std::path::absolute(path).map_err(|error| format!("--{name} is not usable: {error}"))?;
+        flags.extend([format!("--{name}"), path.display().to_string()]);
+    }
+    match flags.len() / 2 {
+        0 | 3 => Ok(flags),
+        _ => Err("--tier-tls-cert, --tier-tls-key and --tier-tls-ca belong together: give all three or none".into()),
+    }
+}
+
 /// Page servers, and what each of them has.
 struct Layout {
     count: u16,
@@ -153,7 +177,7 @@ struct Layout {
 }
 
 /// The log service first, then page servers, the primary last.
-fn parts(data: &Path, listen: &str, layout: &Layout, more: &[String]) -> Result<Vec<Part>, String> {
+fn parts(data: &Path, listen: &str, layout: &Layout, tls: &[String], more: &[String]) -> Result<Vec<Part>, String> {
     let address = listen
         .to_socket_addrs()
         .map_err(|error| format!("the address to listen on, {listen:?}, is not usable: {error}"))?
@@ -174,6 +198,7 @@ fn parts(data: &Path, listen: &str, layout: &Layout, more: &[String]) -> Result<
     }
     let pages = (0..layout.count).map(|number| port(2 + number)).collect::<Result<Vec<_>, _>>()?;
     let mut common = vec!["--archive".to_owned(), path("archive"), "--backups".to_owned(), path("backups")];
+    common.extend(tls.iter().cloned());
     if layout.partitions > 1 {
         common.extend(["--partition-bytes".to_owned(), layout.bytes.clone()]);
     }
@@ -185,7 +210,7 @@ fn parts(data: &Path, listen: &str, layout: &Layout, more: &[String]) -> Result<
         let name = "xlog-1".to_owned();
         let own = ["--role", "xlog", "--data", &path(&name), "--listen", &log, "--long-term-log", &path("long-term")];
         let own = own.into_iter().map(str::to_owned);
-        parts.push(Part::new(name, own.chain(zone.clone()).collect()));
+        parts.push(Part::new(name, own.chain(zone.clone()).chain(tls.iter().cloned()).collect()));
     }
     for (number, address) in (1u16..).zip(&pages) {
         let name = format!("pageserver-{number}");
@@ -326,10 +351,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn certificates_are_given_whole_or_not_at_all() {
+        let given = |arguments: &[&str]| {
+            let all = [&["cluster", "dev"], arguments].concat();
+            let matches = command().try_get_matches_from(all).unwrap();
+            tier_tls(matches.subcommand_matches("dev").unwrap())
+        };
+        let all = ["--tier-tls-cert", "/c", "--tier-tls-key", "/k", "--tier-tls-ca", "/a"];
+        assert_eq!(given(&all).unwrap(), all);
+        assert!(given(&[]).unwrap().is_empty());
+        assert!(given(&all[..4]).unwrap_err().contains("all three or none"));
+    }
+
+    #[test]
     fn parts_have_ports_and_folders_of_their_own() {
         let layout = |count, partitions| Layout { count, partitions, bytes: "16MB".into() };
         let parts =
-            parts(Path::new("/d"), "0.0.0.0:6000", &layout(2, 1), &["--work-mem".into(), "1MB".into()]).unwrap();
+            parts(Path::new("/d"), "0.0.0.0:6000", &layout(2, 1), &[], &["--work-mem".into(), "1MB".into()]).unwrap();
         let lines: Vec<String> = parts.iter().map(|part| part.arguments.join(" ")).collect();
         assert_eq!(
             parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>(),
@@ -345,14 +383,19 @@ mod tests {
         ));
         assert!(lines[3].ends_with("--work-mem 1MB"), "{}", lines[3]);
         assert!(!lines.iter().any(|line| line.contains("partition")), "{lines:?}");
-        assert!(super::parts(Path::new("/d"), "127.0.0.1:65535", &layout(1, 1), &[]).is_err());
-        let parts = super::parts(Path::new("/d"), "127.0.0.1:6000", &layout(3, 2), &[]).unwrap();
+        assert!(super::parts(Path::new("/d"), "127.0.0.1:65535", &layout(1, 1), &[], &[]).is_err());
+        let parts = super::parts(Path::new("/d"), "127.0.0.1:6000", &layout(3, 2), &[], &[]).unwrap();
         let lines: Vec<String> = parts.iter().map(|part| part.arguments.join(" ")).collect();
         for (line, ends) in [(1, "0/2"), (2, "1/2"), (3, "0/2")] {
             let expected = format!("--partition-bytes 16MB --partitions {ends}");
             assert!(lines[line].ends_with(&expected), "{}", lines[line]);
         }
         assert!(lines[4].contains("--partition-bytes 16MB") && !lines[4].contains("--partitions"), "{}", lines[4]);
-        assert!(super::parts(Path::new("/d"), "127.0.0.1:6000", &layout(1, 2), &[]).is_err());
+        assert!(super::parts(Path::new("/d"), "127.0.0.1:6000", &layout(1, 2), &[], &[]).is_err());
+        // All of them have the same certificates.
+        let tls: Vec<String> =
+            ["--tier-tls-cert", "/c", "--tier-tls-key", "/k", "--tier-tls-ca", "/a"].map(Into::into).into();
+        let parts = super::parts(Path::new("/d"), "127.0.0.1:6000", &layout(2, 1), &tls, &[]).unwrap();
+        assert!(parts.iter().all(|part| part.arguments.join(" ").contains(&tls.join(" "))));
     }
 }

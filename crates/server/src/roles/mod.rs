@@ -2,4 +2,5 @@
 
 pub mod cluster;
 pub mod page_server;
+pub mod tls;
 pub mod xlog;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use resurgam_cluster::{
     LandingZone, LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig, SeedSource,
+    Tls,
 };
 use resurgam_engine::{Error, PageServiceHandle};
 use resurgam_pageserver::{ArchiveSeed, Seed};
@@ -15,6 +16,7 @@ use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xstore::{Access, Place, Store};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::tls;
 use crate::serve::{place, say};
 use crate::settings::{ServerRole, Settings, Value};
 
@@ -24,7 +26,11 @@ pub(super) const SAY: Duration = Duration::from_secs(10);
 const PARTITIONS_SAID: usize = 8;
 
 /// Where a primary's pages are, if not in its data folder.
-pub fn pages_of(settings: &Settings, zone: Option<&Arc<LandingZone>>) -> Option<PageServiceHandle> {
+pub fn pages_of(
+    settings: &Settings,
+    zone: Option<&Arc<LandingZone>>,
+    tls: Option<Arc<Tls>>,
+) -> Option<PageServiceHandle> {
     let page_servers = settings.page_server_addresses();
     if page_servers.is_empty() {
         return None;
@@ -48,15 +54,19 @@ pub fn pages_of(settings: &Settings, zone: Option<&Arc<LandingZone>>) -> Option<
             ..PageClientConfig::default()
         },
         cache,
+        tls,
     };
     Some(PageServiceHandle(Arc::new(Primary::new(config))))
 }
 
-/// Log and pages are given to whoever asks: only on addresses of this machine, unless that is said to be meant.
+/// Without TLS log and pages are given to whoever asks: only on addresses of this machine, unless that is said to be meant.
 ///
 /// # Errors
 /// A sentence for the terminal.
 pub fn refuse_strangers(settings: &Settings) -> Result<(), String> {
+    if settings.has_tier_tls() {
+        return Ok(());
+    }
     let (listen, flag) = match settings.role {
         ServerRole::PageServer | ServerRole::Xlog => (&settings.listen, "listen"),
         ServerRole::Primary
@@ -71,9 +81,10 @@ pub fn refuse_strangers(settings: &Settings) -> Result<(), String> {
         .map_err(|error| format!("the address of --{flag}, {listen:?}, is not usable: {error}"))?;
     match addresses.into_iter().find(|address| !address.ip().is_loopback()) {
         Some(open) if !settings.insecure_trust => Err(format!(
-            "{open} (--{flag}) can be reached from other machines, and what the parts of a database say to each other is neither \
-             encrypted nor asked for a password yet: anyone could read everything. Use an address of this machine, or a network \
-             that nobody else reaches and --insecure-trust."
+            "{open} (--{flag}) can be reached from other machines, and without certificates what the parts of a database say to each \
+             other is neither encrypted nor asked for a password: anyone could read everything. Give all parts certificates \
+             (--tier-tls-cert, --tier-tls-key, --tier-tls-ca), or use an address of this machine, or a network that nobody else \
+             reaches and --insecure-trust."
         )),
         _ => Ok(()),
     }
@@ -94,6 +105,8 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
     let mut config = NodeConfig::new(dir, &settings.listen, logs.clone(), &format!("page server {}", settings.listen));
     config.partitions = settings.partitions()?;
     let partitions = config.partitions.clone();
+    config.tls = tls::open(settings)?;
+    let tls = config.tls.clone();
     config.memory_bytes = usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX);
     let node = PageServerNode::start(Arc::new(RealVfs::new()), config, seeds(settings))
         .map_err(|error| format!("the page server does not start: {error}"))?;
@@ -110,7 +123,9 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
         .enable_all()
         .build()
         .map_err(|error| format!("could not start threads: {error}"))?;
-    runtime.block_on(until_told(&node)).map_err(|error| format!("could not watch for signals: {error}"))?;
+    runtime
+        .block_on(until_told(&node, tls.as_ref()))
+        .map_err(|error| format!("could not watch for signals: {error}"))?;
     say("Stopping: what is applied is made durable. Signal again to stop at once.");
     let watching = std::thread::spawn(move || runtime.block_on(second_signal()));
     let closed = node.close().map_err(|error| format!("the last checkpoint failed: {error}; nothing is lost by that"));
@@ -120,13 +135,15 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
 }
 
 /// Says how far it is until a signal comes.
-async fn until_told(node: &PageServerNode) -> std::io::Result<()> {
+async fn until_told(node: &PageServerNode, tls: Option<&Arc<Tls>>) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hang_up = signal(SignalKind::hangup())?;
     let mut said = String::new();
     loop {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
+            () = tls::read_again_at(&mut hang_up, tls) => {}
             () = tokio::time::sleep(SAY) => {}
         }
         let status = node.status();
@@ -143,6 +160,7 @@ async fn until_told(node: &PageServerNode) -> std::io::Result<()> {
             }
             (Some(_), None) => "The log is applied as it comes.".to_owned(),
         };
+        let line = line + &tls::told(status.server.refused, status.tls);
         if line != said {
             say(&line);
             said = line;

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use resurgam_cluster::{LandingZone, XlogConfig, XlogNode, ZoneConfig};
+use resurgam_cluster::{LandingZone, Tls, XlogConfig, XlogNode, ZoneConfig};
 use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xlog::{CoreConfig, StoreControl};
 use resurgam_xstore::{Access, FolderStore, Place};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::page_server::{SAY, refuse_strangers};
+use super::tls;
 use crate::serve::{folder, place, say};
 use crate::settings::Settings;
 
@@ -36,7 +37,7 @@ fn control(zone: &Path) -> Result<StoreControl, resurgam_engine::Error> {
 ///
 /// # Errors
 /// A sentence for the terminal.
-pub fn zone_of(settings: &Settings) -> Result<Option<Arc<LandingZone>>, String> {
+pub fn zone_of(settings: &Settings, tls: Option<Arc<Tls>>) -> Result<Option<Arc<LandingZone>>, String> {
     let Some(zone) = folder(&settings.landing_zone) else { return Ok(None) };
     let control = control(&zone).map_err(|error| format!("the landing zone cannot be used: {error}"))?;
     let config = ZoneConfig {
@@ -44,6 +45,7 @@ pub fn zone_of(settings: &Settings) -> Result<Option<Arc<LandingZone>>, String> 
         lease: settings.landing_zone_lease,
         log_services: settings.log_service_addresses(),
         log_bytes_max: settings.log_bytes_max.0,
+        tls,
         lost: Arc::new(|error| {
             say(&format!("This primary ends, for it may not write the log any more: {error}"));
             std::process::exit(LOST);
@@ -60,6 +62,7 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
     let zone = folder(&settings.landing_zone).ok_or("the landing zone is not named")?;
     let long_term = place(&settings.long_term_log).ok_or("the long-term log is not named")?;
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+    let tls = tls::open(settings)?;
     let config = XlogConfig {
         dir,
         listen: settings.listen.clone(),
@@ -71,6 +74,7 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
         retention: settings.long_term_retention,
         cache_bytes: settings.log_cache_bytes.0,
         core: CoreConfig::default(),
+        tls: tls.clone(),
     };
     let node = XlogNode::start(vfs, config).map_err(failed)?;
     say(&format!("Log service on {}, of the log in {}.", settings.listen, zone.display()));
@@ -78,7 +82,9 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
         .enable_all()
         .build()
         .map_err(|error| format!("could not start threads: {error}"))?;
-    runtime.block_on(until_told(&node)).map_err(|error| format!("could not watch for signals: {error}"))?;
+    runtime
+        .block_on(until_told(&node, tls.as_ref()))
+        .map_err(|error| format!("could not watch for signals: {error}"))?;
     // Nothing has to be made durable.
     drop(node);
     say("Stopped.");
@@ -86,13 +92,15 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
 }
 
 /// Says how it is until a signal comes.
-async fn until_told(node: &XlogNode) -> std::io::Result<()> {
+async fn until_told(node: &XlogNode, tls: Option<&Arc<Tls>>) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hang_up = signal(SignalKind::hangup())?;
     let mut said = String::new();
     loop {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
+            () = tls::read_again_at(&mut hang_up, tls) => {}
             () = tokio::time::sleep(SAY) => {}
         }
         let status = node.status();
@@ -104,6 +112,7 @@ async fn until_told(node: &XlogNode) -> std::io::Result<()> {
             }
             (Some(_), None) => "The log is given out and destaged as it comes.".to_owned(),
         };
+        let line = line + &tls::told(status.server.refused, status.tls);
         if line != said {
             say(&line);
             said = line;

@@ -293,6 +293,12 @@ settings! {
     tls_ca: PathBuf, "tls-ca", "RESURGAM_TLS_CA", "";
     /// Refuse clients without TLS, whatever the host rules say.
     tls_required: bool, "tls-required", "RESURGAM_TLS_REQUIRED", "off";
+    /// For a database in parts: this part's certificate chain in PEM form, which it shows to the others as client and as server. With tier-tls-key and tier-tls-ca it turns TLS between the parts on: who has no certificate of that authority is refused. All three are read again when they change. Empty: nothing is encrypted.
+    tier_tls_cert: PathBuf, "tier-tls-cert", "RESURGAM_TIER_TLS_CERT", "";
+    /// Its private key in PEM form.
+    tier_tls_key: PathBuf, "tier-tls-key", "RESURGAM_TIER_TLS_KEY", "";
+    /// Certificates of the authority of all parts, and of nobody else, in PEM form.
+    tier_tls_ca: PathBuf, "tier-tls-ca", "RESURGAM_TIER_TLS_CA", "";
     /// Longest message from a client (a statement, a parameter set, a COPY chunk).
     message_bytes_max: Bytes, "message-bytes-max", "RESURGAM_MESSAGE_BYTES_MAX", "1GB";
     /// Threads that run statements; 0 for one per processor.
@@ -462,6 +468,18 @@ impl Settings {
         if has_cache && self.page_cache_bytes.0 < PAGE_CACHE_LEAST {
             return Err(format!("page_cache_bytes must be at least {} MB for a page cache", PAGE_CACHE_LEAST >> 20));
         }
+        let tier_tls = [&self.tier_tls_cert, &self.tier_tls_key, &self.tier_tls_ca];
+        let given = tier_tls.iter().filter(|path| !path.as_os_str().is_empty()).count();
+        if given != 0 && given != tier_tls.len() {
+            return Err("tier_tls_cert, tier_tls_key and tier_tls_ca belong together: give all three or none".into());
+        }
+        if given != 0 && self.role == ServerRole::Primary && !has_pages_elsewhere {
+            return Err(
+                "tier_tls_cert, tier_tls_key and tier_tls_ca are for a database in parts (--page-servers, --role); \
+                        for PostgreSQL clients give tls_cert and tls_key"
+                    .into(),
+            );
+        }
         let has_zone = !self.landing_zone.as_os_str().is_empty();
         match self.role {
             ServerRole::Xlog if !has_zone || self.long_term_log.trim().is_empty() => {
@@ -505,6 +523,11 @@ impl Settings {
     /// The single addresses of `page_servers`.
     pub fn page_server_addresses(&self) -> Vec<String> {
         addresses(&self.page_servers)
+    }
+
+    /// Whether what the parts say to each other is encrypted.
+    pub fn has_tier_tls(&self) -> bool {
+        !self.tier_tls_cert.as_os_str().is_empty()
     }
 
     /// Pages of a partition.
