@@ -179,6 +179,18 @@ impl FrameReader {
         Self { first, step: first, ..self }
     }
 
+    /// One that reads into memory that was used before.
+    pub fn reading_into(mut self, mut window: Vec<u8>) -> Self {
+        window.clear();
+        self.window = window;
+        self
+    }
+
+    /// That memory, to be used once more.
+    pub fn into_window(self) -> Vec<u8> {
+        self.window
+    }
+
     /// An error that names the file and an offset.
     #[cold]
     pub fn bad(&self, offset: u64, what: &str) -> Error {
@@ -202,7 +214,10 @@ impl FrameReader {
             let in_order = !self.window.is_empty() && offset >= self.window_at && offset <= window_end;
             self.step = if in_order { self.step.saturating_mul(2).min(self.ahead) } else { self.first };
             let want = (len.max(self.step) as u64).min(self.end - offset) as usize;
-            self.window = self.store.read(&self.name, offset, want)?;
+            if let Err(error) = self.store.read_into(&self.name, offset, want, &mut self.window) {
+                self.window.clear();
+                return Err(error.into());
+            }
             self.window_at = offset;
         }
         let at = (offset - self.window_at) as usize;

@@ -141,6 +141,25 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
+impl FolderStore {
+    /// The file of an object that has so many bytes from `offset` on. Asked before there is memory for them: a length out of a damaged
+    /// object must not become memory.
+    fn file_of_at_least(&self, name: &str, offset: u64, len: usize) -> StoreResult<Arc<dyn File>> {
+        let file = self.file(name)?;
+        let there = file.len().map_err(unavailable)?;
+        if offset.checked_add(len as u64).is_none_or(|end| end > there) {
+            return Err(StoreError::new(
+                StoreErrorKind::Short,
+                format!(
+                    "object \"{name}\" in {} ends too early: {len} bytes wanted at offset {offset}, it has {there}",
+                    self.place()
+                ),
+            ));
+        }
+        Ok(file)
+    }
+}
+
 impl Store for FolderStore {
     fn create(&self, name: &str) -> StoreResult<Box<dyn Upload>> {
         let path = self.path(name)?;
@@ -165,21 +184,16 @@ impl Store for FolderStore {
     }
 
     fn read(&self, name: &str, offset: u64, len: usize) -> StoreResult<Vec<u8>> {
-        let file = self.file(name)?;
-        // Looked at first: a length out of a damaged object must not become memory.
-        let there = file.len().map_err(unavailable)?;
-        if offset.checked_add(len as u64).is_none_or(|end| end > there) {
-            return Err(StoreError::new(
-                StoreErrorKind::Short,
-                format!(
-                    "object \"{name}\" in {} ends too early: {len} bytes wanted at offset {offset}, it has {there}",
-                    self.place()
-                ),
-            ));
-        }
+        let file = self.file_of_at_least(name, offset, len)?;
         let mut bytes = vec![0; len];
         file.read_exact_at(&mut bytes, offset).map_err(unavailable)?;
         Ok(bytes)
+    }
+
+    fn read_into(&self, name: &str, offset: u64, len: usize, into: &mut Vec<u8>) -> StoreResult<()> {
+        let file = self.file_of_at_least(name, offset, len)?;
+        into.resize(len, 0);
+        file.read_exact_at(into, offset).map_err(unavailable)
     }
 
     fn len(&self, name: &str) -> StoreResult<u64> {

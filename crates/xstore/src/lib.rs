@@ -52,6 +52,15 @@ pub trait Store: Send + Sync {
     /// `Missing`; `Short` when the object ends before that; `Unavailable`.
     fn read(&self, name: &str, offset: u64, len: usize) -> StoreResult<Vec<u8>>;
 
+    /// As [`Store::read`], into memory that was used before. What was in it is gone, also after an error.
+    ///
+    /// # Errors
+    /// Those of [`Store::read`].
+    fn read_into(&self, name: &str, offset: u64, len: usize, into: &mut Vec<u8>) -> StoreResult<()> {
+        *into = self.read(name, offset, len)?;
+        Ok(())
+    }
+
     /// Length of an object in bytes.
     ///
     /// # Errors

@@ -110,7 +110,9 @@ impl Part {
         let end = self.places.get(next).map_or(self.trailer.index_at, |next| next.at);
         let ahead = usize::try_from(end.saturating_sub(place.at)).unwrap_or(0);
         let mut reader = FrameReader::new(Arc::clone(&self.store), &self.name, self.seed, self.trailer.index_at, ahead);
-        let mut frame = Frame { content: take_spare(), ..Frame::default() };
+        let Spare { content, window } = Spare::take();
+        reader = reader.reading_into(window);
+        let mut frame = Frame { content, ..Frame::default() };
         let of_segment = |e: Error| match e.kind() {
             ErrorKind::Corrupt => {
                 let told = Error::corrupt(format!(
@@ -136,24 +138,35 @@ impl Part {
         });
         let segment = decoded.map_err(|e| of_segment(reader.located(place.at, e)))?;
         let done = then(&segment, &frame);
-        give_spare(frame.content);
+        Spare { content: frame.content, window: reader.into_window() }.give();
         done
     }
 }
 
-/// Memory for the content of one segment, of whoever was done last: fresh memory of that size is faulted in page by page, whenever one
+/// Memory for reading one segment, as whoever was done last has left it: fresh memory of that size is faulted in page by page, whenever one
 /// page is read from a backup.
-static SPARE: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-
-fn take_spare() -> Vec<u8> {
-    SPARE.try_lock().map(|mut spare| std::mem::take(&mut *spare)).unwrap_or_default()
+#[derive(Default)]
+struct Spare {
+    content: Vec<u8>,
+    window: Vec<u8>,
 }
 
-fn give_spare(content: Vec<u8>) {
-    if let Some(mut spare) = SPARE.try_lock()
-        && content.capacity() <= format::prefix_bytes(SEGMENT_PAGES).next_power_of_two()
-    {
-        *spare = content;
+static SPARE: Mutex<Spare> = Mutex::new(Spare { content: Vec::new(), window: Vec::new() });
+
+impl Spare {
+    /// Longer memory than that is not kept: twice what a segment takes.
+    const BYTES_MAX: usize = 2 * SEGMENT_PAGES * resurgam_base::limits::PAGE_SIZE;
+
+    fn take() -> Self {
+        SPARE.try_lock().map(|mut spare| std::mem::take(&mut *spare)).unwrap_or_default()
+    }
+
+    fn give(self) {
+        if self.content.capacity().max(self.window.capacity()) <= Self::BYTES_MAX
+            && let Some(mut spare) = SPARE.try_lock()
+        {
+            *spare = self;
+        }
     }
 }
 
