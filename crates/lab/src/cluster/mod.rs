@@ -59,7 +59,9 @@ const COMMIT_KEYS: i64 = 2000;
 /// A page server that lags for longer has hung.
 const FOLLOW_MAX: Duration = Duration::from_secs(600);
 /// The core of the server that is measured, and that of all others.
-const CORES: [usize; 2] = [0, 1];
+const CORES: [&str; 2] = ["0", "1"];
+/// What a process is started with has it from here; a start is measured with both.
+const BOTH: &str = "0,1";
 
 /// What is measured.
 #[derive(Args)]
@@ -307,6 +309,9 @@ impl Arena<'_> {
     /// First answers after kills.
     fn starts(&mut self, found: &mut Found) -> Result<()> {
         let mut rng = SmallRng::seed_from_u64(self.options.seed);
+        if !self.options.no_pin {
+            pin(Some(std::process::id()), BOTH);
+        }
         for round in 0..self.options.rounds {
             eprintln!("kills, round {}", round + 1);
             found.primary_starts.push(starts::primary(&mut self.tiers, &self.mix, &self.tiers_clients, &mut rng)?);

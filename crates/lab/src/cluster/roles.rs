@@ -193,11 +193,11 @@ impl Drop for Part {
     }
 }
 
-/// Binds all threads of a process to one core; those that they make stay there. Whether it could be done.
-pub fn pin(process: Option<u32>, core: usize) -> bool {
+/// Binds all threads of a process to some cores (`0`, `0,1`); those that they make stay there. Whether it could be done.
+pub fn pin(process: Option<u32>, cores: &str) -> bool {
     let Some(process) = process else { return false };
     let mut command = Command::new("taskset");
-    command.args(["-a", "-c", "-p", &core.to_string(), &process.to_string()]);
+    command.args(["-a", "-c", "-p", cores, &process.to_string()]);
     // A second time for those that a thread has made while the first one was at work.
     output(&mut command).is_ok() && output(&mut command).is_ok()
 }

@@ -98,9 +98,10 @@ pub fn run(
     let ((within, cpu, looks), tally) = drive(server.port, mix as &dyn Mix, working, |run| {
         let mut looks = Vec::new();
         let mut look = || -> Result<()> {
-            if matches!(side, Side::Tiers(_)) {
-                looks.push(Look::at(&mut client)?);
-            }
+            looks.push(match side {
+                Side::One(_) => Look::at_log(&mut client)?,
+                Side::Tiers(_) => Look::at(&mut client)?,
+            });
             Ok(())
         };
         run.pause(length.warm_up);

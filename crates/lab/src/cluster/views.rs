@@ -46,6 +46,12 @@ impl Look {
         })
     }
 
+    /// The same of a server without parts, of which only the log is of interest.
+    pub fn at_log(client: &mut Client) -> Result<Self> {
+        let end = client.query("select end_lsn from resurgam_log")?.and_then(|text| text.parse().ok());
+        Ok(Self { log_end: end.ok_or("the view does not say where the log ends")?, ..Self::default() })
+    }
+
     /// The share of the pages that were wanted since `before` that no page server had to give.
     pub fn hit_rate_since(&self, before: &Self) -> Option<f64> {
         let wanted = (self.hits - before.hits) + (self.misses - before.misses);
