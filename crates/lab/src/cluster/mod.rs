@@ -39,7 +39,7 @@ use self::roles::{Tiers, pin};
 use self::runs::{Length, Run, Side};
 use self::starts::PrimaryStart;
 use self::workload::{Cdb, Profile};
-use crate::mix::{Mix, Terminal, check_the_check, load};
+use crate::mix::{Mix, Terminal, check, check_the_check, load};
 use crate::report::median;
 use crate::servers::{Kind, Server, Work};
 use crate::setup::{Setup, bytes_of};
@@ -323,6 +323,7 @@ impl Arena<'_> {
                 .query("select n from scaled_b where id = 7")?
                 .ok_or("a row is not there after the kill")?;
             found.one_starts.push(begun.elapsed().as_secs_f64());
+            check(&self.mix, &self.one, &self.one_clients)?;
             let again = starts::page_server(&mut self.tiers, &self.mix, &self.tiers_clients, &mut rng)?;
             found.page_server_starts.push(again);
         }

@@ -68,8 +68,8 @@ fn commit_plot(found: &Found) -> String {
     let panel = |title: &str, of: fn(&Run) -> f64| Panel {
         title: title.into(),
         lines: vec![
-            line(0, &|beside| over(&beside.one, |run| Some(of(run)))),
-            line(2, &|beside| over(&beside.tiers, |run| Some(of(run)))),
+            line(0, &|beside| of_latencies(&beside.one, &of)),
+            line(2, &|beside| of_latencies(&beside.tiers, &of)),
         ],
     };
     let panels = [
@@ -121,14 +121,14 @@ fn text(options: &Options, mix: &Cdb, setup: &str, found: &Found) -> String {
 fn throughput(found: &Found) -> String {
     let Beside { one, tiers } = &found.throughput;
     let row = |name: &str, runs: &[Run]| {
-        let of = |of: &dyn Fn(&Run) -> f64, digits| cell(over(runs, |run| Some(of(run))), digits);
+        let of = |of: &dyn Fn(&Run) -> f64| cell(of_latencies(runs, of), 2);
         vec![
             name.to_owned(),
-            of(&Run::rate, 0),
-            of(&Run::mean, 2),
-            of(&|run| run.percentile(0.5), 2),
-            of(&|run| run.percentile(0.99), 2),
-            of(&|run| run.conflicts as f64, 0),
+            cell(over(runs, |run| Some(run.rate())), 0),
+            of(&Run::mean),
+            of(&|run| run.percentile(0.5)),
+            of(&|run| run.percentile(0.99)),
+            cell(over(runs, |run| Some(run.conflicts as f64)), 0),
         ]
     };
     let ratios: Vec<f64> = one.iter().zip(tiers).map(|(one, tiers)| tiers.rate() / one.rate().max(1e-9)).collect();
@@ -199,6 +199,11 @@ fn hits(found: &Found) -> String {
     )
 }
 
+/// The median over runs of something about latencies; a run in which nothing was committed has none.
+fn of_latencies(runs: &[Run], of: &dyn Fn(&Run) -> f64) -> Option<f64> {
+    over(runs, |run| counted(run).map(|_| of(run)))
+}
+
 /// Transactions of the counted part, as far as there were any.
 fn counted(run: &Run) -> Option<f64> {
     (!run.latencies.is_empty()).then_some(run.latencies.len() as f64)
@@ -243,7 +248,7 @@ fn commits(found: &Found) -> String {
     let mut rows = Vec::new();
     for (clients, Beside { one, tiers }) in &found.commits {
         for (name, runs) in [("one process", one), ("landing zone", tiers)] {
-            let of = |of: fn(&Run) -> f64| over(runs, |run| Some(of(run)));
+            let of = |of: fn(&Run) -> f64| of_latencies(runs, &of);
             let p50 = of(|run| run.percentile(0.5));
             // The goal is of one client: more of them wait for each other's syncs.
             let goal = match (sync_ms, *clients == 1 && name == "landing zone") {
@@ -253,7 +258,7 @@ fn commits(found: &Found) -> String {
             rows.push(vec![
                 clients.to_string(),
                 name.to_owned(),
-                cell(of(Run::rate), 0),
+                cell(over(runs, |run| Some(run.rate())), 0),
                 cell(of(Run::mean), 3),
                 cell(of(|run| run.percentile(0.0)), 3),
                 goal,
