@@ -14,6 +14,7 @@
 //! | `size.rs`, `errors.rs` | what grows with the size of a database; devices that fail for a minute |
 //! | `recovery/` | the experiments about rolling back and recovering, after the paper |
 //! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
+//! | `cluster/` | a database in parts (log service, page server, primary) beside one process |
 //! | `answers/` | whether answers are right: a corpus, and PostgreSQL beside |
 //! | `hostile/` | statements that would kill, freeze or fill the server, and who suffers from them |
 //! | `limits.rs` | idle connections' memory, and how fast statements stop |
@@ -26,6 +27,7 @@
 mod aborted_map;
 mod answers;
 mod candles;
+mod cluster;
 mod copy;
 mod errors;
 mod hostile;
@@ -105,6 +107,8 @@ enum Experiment {
     Backup(mix::backup::Options),
     /// A day's life in ten minutes: aborts, long snapshots, loads, DDL; everything must return to its baseline
     Day(mix::day::Options),
+    /// Primary, log service and page server as processes, beside one process: throughput, cache, log, latencies, starts
+    Cluster(cluster::Options),
     /// Random statements against PostgreSQL and Resurgam side by side; the exit status says whether they agree
     Fuzz(answers::fuzz::Options),
     /// Every cast, operator, function, use of a type and word by itself, PostgreSQL beside; the exit status says whether all agree
@@ -169,6 +173,7 @@ fn main() -> ExitCode {
         Experiment::Restore(options) => mix::restore::run(&options),
         Experiment::Backup(options) => mix::backup::run(&options),
         Experiment::Day(options) => mix::day::run(&options),
+        Experiment::Cluster(options) => cluster::run(&options),
         Experiment::Fuzz(options) => answers::fuzz::run(&options),
         Experiment::Matrix(options) => answers::matrix::run(&options),
         Experiment::Slt(options) => answers::slt::run(&options),

@@ -216,6 +216,11 @@ impl Server {
         self.common.buffer_mb = buffer_mb;
     }
 
+    /// Other flags, of Resurgam, from the next start on.
+    pub fn set_flags(&mut self, flags: Vec<String>) {
+        self.flags = flags;
+    }
+
     /// Makes the data folder, the user's own, and answers the program that fills it.
     fn installer(&self, user: &str, program: PathBuf) -> Result<Command> {
         fs::create_dir_all(&self.dir).map_err(|e| e.to_string())?;

@@ -35,7 +35,7 @@ mod tpce;
 pub mod values;
 
 pub use db::{Db, Stop};
-pub use drive::drive;
+pub use drive::{drive, percentile};
 pub use tpcc::TpcC;
 
 use crate::Result;
@@ -100,7 +100,8 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    fn new(what: &'static str, sql: impl Into<String>, right: impl ToString) -> Self {
+    /// `sql` answers `right` as a text.
+    pub fn new(what: &'static str, sql: impl Into<String>, right: impl ToString) -> Self {
         Self { what, sql: sql.into(), right: right.to_string() }
     }
 
