@@ -18,6 +18,8 @@ pub struct Of<'a> {
     /// From when to when: `YYYYMMDDHHMMSSZ`.
     pub valid: (&'a str, &'a str),
     pub usage: &'a str,
+    /// Whether it may sign others, as an authority below that one.
+    pub signs: bool,
 }
 
 /// Of the authority `ca`, for this machine, valid, and for both sides.
@@ -26,6 +28,7 @@ pub const GOOD: Of<'_> = Of {
     names: "DNS:localhost,IP:127.0.0.1,IP:::1",
     valid: ("20200101000000Z", "20991231000000Z"),
     usage: "serverAuth,clientAuth",
+    signs: false,
 };
 
 const CONFIG: &str = "[ca]\ndefault_ca = d\n[d]\ndatabase = index\nserial = serial\nnew_certs_dir = .\ndefault_md = sha256\n\
@@ -54,7 +57,8 @@ impl Certificates {
         let (key, csr, crt, ext) =
             (format!("{name}.key"), format!("{name}.csr"), format!("{name}.crt"), format!("{name}.ext"));
         let names = if of.names.is_empty() { String::new() } else { format!("subjectAltName={}\n", of.names) };
-        std::fs::write(self.path(&ext), format!("{names}extendedKeyUsage={}\n", of.usage)).expect("a file");
+        let signs = if of.signs { "basicConstraints=critical,CA:TRUE\n" } else { "" };
+        std::fs::write(self.path(&ext), format!("{signs}{names}extendedKeyUsage={}\n", of.usage)).expect("a file");
         let subject = format!("/CN={name}");
         let (ca, ca_key) = (format!("{}.crt", of.authority), format!("{}.key", of.authority));
         let (from, to) = of.valid;

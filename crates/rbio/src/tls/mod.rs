@@ -3,6 +3,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `mod.rs` | the three files, read again when they change |
+//! | `authority.rs` | what may stand in the file with the authorities |
 //! | `session.rs` | what is encrypted on one connection |
 //! | `words.rs` | what is wrong, for people |
 //!
@@ -15,6 +16,7 @@
 //! 4. Whoever has a certificate of that authority is one of the tiers: it has to be an authority of their own. There are no revocation
 //!    lists.
 
+mod authority;
 #[cfg(test)]
 mod certificates;
 #[cfg(test)]
@@ -233,14 +235,16 @@ impl TlsFiles {
         let key_der = PrivateKeyDer::from_pem_slice(&bytes.key)
             .map_err(|error| format!("{key} is not a PEM private key: {error}"))?;
         let mut roots = RootCertStore::empty();
-        for root in certificates(&self.ca, &bytes.ca)? {
-            roots.add(root).map_err(|error| format!("{ca}: a certificate cannot be used: {error}"))?;
+        let authorities = certificates(&self.ca, &bytes.ca)?;
+        for (number, root) in (1..).zip(&authorities) {
+            roots.add(root.clone()).map_err(|error| format!("{ca}: certificate {number} cannot be used: {error}"))?;
         }
         let roots = Arc::new(roots);
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
             .build()
             .map_err(|error| format!("{ca} cannot be used: {error}"))?;
+        authority::check(&self.ca, &authorities, verifier.as_ref(), UnixTime::now())?;
         let do_not_fit = |error| format!("certificate {cert} and key {key} do not fit: {error}");
         let versions = &[&rustls::version::TLS13];
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))

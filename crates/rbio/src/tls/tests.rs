@@ -494,6 +494,45 @@ fn files_that_are_wrong_are_named() {
     assert!(Tls::open(good).is_ok());
 }
 
+/// What stands in the file with the authorities would count as one: a part's certificate, or an authority that has expired, is refused by
+/// its number, at the start and when the file changes.
+#[test]
+fn only_authorities_that_are_valid_are_taken_as_such() {
+    let Some(made) = Certificates::make() else { return };
+    made.add("good", GOOD);
+    made.add("below", Of { signs: true, ..GOOD });
+    made.add("expired-ca", Of { signs: true, valid: ("20200101000000Z", "20200102000000Z"), ..GOOD });
+    made.add("early-ca", Of { signs: true, valid: ("20980101000000Z", "20991231000000Z"), ..GOOD });
+    let fill = |names: &[&str]| {
+        let all: Vec<_> =
+            names.iter().flat_map(|name| std::fs::read(made.path(&format!("{name}.crt"))).expect("a file")).collect();
+        std::fs::write(made.path("used-ca.crt"), all).expect("a file");
+    };
+    let wrong: [(&[&str], &str); 5] = [
+        (&["good"], "used-ca.crt: certificate 1 is not an authority's"),
+        (&["ca", "other-ca", "good"], "used-ca.crt: certificate 3 is not an authority's"),
+        (&["ca", "expired-ca"], "used-ca.crt: certificate 2 has expired"),
+        (&["early-ca", "ca"], "used-ca.crt: certificate 1 is not valid yet"),
+        (&["below", "below", "expired-ca"], "used-ca.crt: certificate 3 has expired"),
+    ];
+    for (names, said) in wrong {
+        fill(names);
+        let error = Tls::open(files(&made, "good", "used-ca")).expect_err(said);
+        assert!(error.contains(said), "{error}");
+    }
+    // One that is below another is one.
+    fill(&["below", "ca"]);
+    let used = Tls::open(files(&made, "good", "used-ca")).expect("authorities");
+    let server = start(Some(&used));
+    for (failures, (names, _)) in (1..).zip(wrong) {
+        fill(names);
+        assert!(!used.reload(), "{names:?}");
+        assert_eq!((used.stats().reloads, used.stats().reload_failures), (0, failures), "{names:?}");
+    }
+    let good = tls(&made, "good");
+    is_page(client(&server.address().to_string(), &good).call(&page(3), TIME), 3).expect("those before are in force");
+}
+
 /// Too many connections: one with TLS ends at once, and others go on.
 #[test]
 fn connections_are_bounded() {
