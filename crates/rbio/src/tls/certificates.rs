@@ -41,7 +41,7 @@ impl Certificates {
         for (name, text) in [("config", CONFIG), ("index", ""), ("serial", "1000\n")] {
             std::fs::write(made.path(name), text).expect("a file");
         }
-        let done = made.authority("ca") && made.authority("other-ca");
+        let done = made.authority("ca", "ca") && made.authority("other-ca", "other-ca");
         if !done {
             println!("skipped: openssl could not make certificates");
         }
@@ -73,8 +73,9 @@ impl Certificates {
         assert!(asked && signed, "openssl has made authorities, and not {name}");
     }
 
-    fn authority(&self, name: &str) -> bool {
-        let (subject, key, crt) = (format!("/CN={name}"), format!("{name}.key"), format!("{name}.crt"));
+    /// An authority in the files of `name`, which calls itself `common_name`.
+    pub fn authority(&self, name: &str, common_name: &str) -> bool {
+        let (subject, key, crt) = (format!("/CN={common_name}"), format!("{name}.key"), format!("{name}.crt"));
         self.openssl(
             &["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"],
             &["-days", "2", "-subj", &subject, "-keyout", &key, "-out", &crt],

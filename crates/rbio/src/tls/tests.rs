@@ -198,6 +198,30 @@ fn certificates_that_do_not_count_are_refused_by_name() {
     }
 }
 
+/// An authority that was made anew under the same name is another one, and both sides hear that it is about certificates.
+#[test]
+fn an_authority_of_the_same_name_is_another_one() {
+    let Some(made) = Certificates::make() else { return };
+    assert!(made.authority("again", "ca"));
+    made.add("good", GOOD);
+    made.add("new", Of { authority: "again", ..GOOD });
+    let good = tls(&made, "good");
+    let (its, own) =
+        ("its certificate or a signature with it is not good", "it refuses this side's certificate, or a signature");
+    // As a client, and as a server.
+    let server = start(Some(&good));
+    let new = tls(&made, "new");
+    let error = client(&server.address().to_string(), &new).call(&page(7), TIME).expect_err("another key");
+    assert!(error.kind() == ErrorKind::Io && error.message().contains(own), "{error}");
+    until("it is said", || {
+        server.refused().iter().any(|words| words.contains(its) && words.contains("different keys"))
+    });
+    let server = start(Some(&new));
+    let error = client(&server.address().to_string(), &good).call(&page(7), TIME).expect_err("another key");
+    assert!(error.kind() == ErrorKind::Io && error.message().contains(its), "{error}");
+    until("it is said", || server.refused().iter().any(|words| words.contains(own)));
+}
+
 /// A client of another kind, with no certificate at all, and one that would have an older TLS.
 #[test]
 fn a_client_without_a_certificate_is_refused() {
