@@ -95,7 +95,7 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
 async fn until_told(node: &XlogNode, tls: Option<&Arc<Tls>>) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = signal(SignalKind::hangup())?;
-    let mut said = String::new();
+    let mut said = tls::Said::default();
     loop {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
@@ -112,10 +112,8 @@ async fn until_told(node: &XlogNode, tls: Option<&Arc<Tls>>) -> std::io::Result<
             }
             (Some(_), None) => "The log is given out and destaged as it comes.".to_owned(),
         };
-        let line = line + &tls::told(status.server.refused, status.tls);
-        if line != said {
+        if let Some(line) = said.next(&line, status.server.refused, status.tls) {
             say(&line);
-            said = line;
         }
     }
 }
