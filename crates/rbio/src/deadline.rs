@@ -43,7 +43,8 @@ impl Timed {
         Ok(Self { stream, session: None, peer, until: Instant::now() })
     }
 
-    /// Agrees on keys with the server that was dialled as `address`.
+    /// Agrees on keys with the server that was dialled as `address`. That is counted by whoever hears the first answer: the server may
+    /// have refused this side's certificate, which it looks at only now.
     ///
     /// # Errors
     /// `Io`, with the reason; also when it is not done in time, and when it is told to stop.
@@ -51,7 +52,6 @@ impl Timed {
         let session = Session::client(tls, address).map_err(|why| self.no_keys(&std::io::Error::other(why)))?;
         match self.agree(session, stop) {
             Ok(session) => {
-                tls.agreed();
                 self.session = Some(session);
                 Ok(())
             }

@@ -68,7 +68,8 @@ pub struct TlsFiles {
 /// What was done since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TlsStats {
-    /// Connections on which keys were agreed upon, as client or as server.
+    /// Connections on which keys were agreed upon, as a server or as a client that has heard the first answer: the server has looked at
+    /// its certificate by then.
     pub handshakes: u64,
     /// Those on which that failed for what the peer is, showed, or said of this side, or in the middle.
     pub refused: u64,
