@@ -491,6 +491,51 @@ fn certificates_are_replaced_while_it_runs() {
     is_page(old.call(&page(6), TIME), 6).expect("it exists");
 }
 
+/// A file that is found while it is written may be right as far as it goes, and one that is away for a moment is not wrong yet.
+#[test]
+fn files_that_change_by_themselves_have_to_be_found_twice() {
+    let Some(made) = Certificates::make() else { return };
+    made.add("good", GOOD);
+    let [one, other] = ["ca.crt", "other-ca.crt"].map(|name| std::fs::read(made.path(name)).expect("a file"));
+    let fill = |bytes: &[u8]| std::fs::write(made.path("used-ca.crt"), bytes).expect("a file");
+    fill(&one);
+    let used = Tls::open(files(&made, "good", "used-ca")).expect("certificates that fit");
+    let look = || {
+        used.look(&mut used.looked.lock());
+        (used.stats().reloads, used.stats().reload_failures)
+    };
+    let both = [&other[..], &one].concat();
+    // The first of them alone is a good file, too.
+    fill(&other);
+    assert_eq!(look(), (0, 0));
+    fill(&both);
+    assert_eq!(look(), (0, 0));
+    assert_eq!(look(), (1, 0));
+    assert_eq!(look(), (1, 0), "nothing has changed");
+    std::fs::remove_file(made.path("used-ca.crt")).expect("it goes");
+    assert_eq!(look(), (1, 0));
+    fill(&both);
+    assert_eq!(look(), (1, 0));
+    // Back and forth: found twice, and not in a row.
+    fill(&one);
+    assert_eq!(look(), (1, 0));
+    fill(&both);
+    assert_eq!(look(), (1, 0));
+    fill(&one);
+    assert_eq!(look(), (1, 0));
+    assert_eq!(look(), (2, 0));
+    // What is wrong is counted once, and what stays wrong is not counted again.
+    fill(b"half of it");
+    assert_eq!(look(), (2, 0));
+    for _ in 0..5 {
+        assert_eq!(look(), (2, 1));
+    }
+    // Whoever asks for it has the files as they are.
+    fill(&both);
+    assert!(used.reload());
+    assert_eq!((used.stats().reloads, used.stats().reload_failures), (3, 1));
+}
+
 /// What is wrong with files is said with their names.
 #[test]
 fn files_that_are_wrong_are_named() {
