@@ -356,6 +356,50 @@ fn slow_and_silent_peers_end_in_time() {
     });
 }
 
+/// Whoever waits for keys can be told to stop also while something comes all the time, and that is no refusal.
+#[test]
+fn a_handshake_that_trickles_is_stopped() {
+    let Some(made) = Certificates::make() else { return };
+    made.add("good", GOOD);
+    let good = tls(&made, "good");
+    let trap = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = trap.local_addr().expect("its address").to_string();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut here, _) = trap.accept().expect("the client");
+            // A record of 16 KB, of which something comes at each look.
+            let mut outcome = here.write_all(&[22, 3, 3, 64, 0]);
+            while outcome.is_ok() {
+                outcome = here.write_all(&[2]);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let begun = Instant::now();
+        let stop = || begun.elapsed() > Duration::from_millis(200);
+        let error = client(&address, &good).call_unless(&page(1), TIME, &stop).expect_err("it is slow");
+        assert!(error.message().contains("any longer"), "{error}");
+    });
+    assert_eq!((good.stats().refused, good.stats().handshakes), (0, 0));
+}
+
+/// A peer with a good certificate that sends something else is told so, and hears that this was all.
+#[test]
+fn what_is_no_request_is_answered_before_the_end() {
+    let Some(made) = Certificates::make() else { return };
+    made.add("good", GOOD);
+    let good = tls(&made, "good");
+    let server = start(Some(&good));
+    let stream = TcpStream::connect(server.address()).expect("a connection");
+    let mut stream = Timed::new(stream, "the server".into()).expect("a socket");
+    stream.set_time(TIME);
+    stream.encrypt_as_client(&good, &server.address().to_string(), None).expect("keys");
+    stream.write_all(&[b'x'; 1000]).expect("what is no frame");
+    let mut message = Vec::new();
+    assert!(crate::frame::read(&mut stream, 1 << 20, &mut message, None).expect("an answer"));
+    assert!(matches!(Answer::decode(&message), Ok(Answer::Error(_))));
+    assert!(!stream.read_first(&mut [0], None).expect("a closing notice"));
+}
+
 /// A server that is ended does not wait for peers that have yet to say something, or to agree.
 #[test]
 fn a_server_ends_in_the_middle_of_a_handshake() {
