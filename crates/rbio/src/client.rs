@@ -78,10 +78,12 @@ impl Connection {
         let mut this = Self { stream, hello: nobody, message: Vec::new() };
         let hello = Request::Hello { oldest: VERSION_OLDEST, newest: VERSION, role: me.role, database: me.database };
         let answer = this.call_unless(&hello, until.saturating_duration_since(Instant::now()), stop);
-        if let Some(tls) = tls
-            && this.stream.is_refused()
-        {
-            tls.refused();
+        if let Some(tls) = tls {
+            match &answer {
+                Ok(_) => tls.agreed(),
+                Err(_) if this.stream.is_refused() => tls.refused(),
+                Err(_) => {}
+            }
         }
         match answer? {
             Answer::Hello(hello) if !(VERSION_OLDEST..=VERSION).contains(&hello.version) => Err(Error::new(

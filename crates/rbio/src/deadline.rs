@@ -43,7 +43,8 @@ impl Timed {
         Ok(Self { stream, session: None, peer, until: Instant::now() })
     }
 
-    /// Agrees on keys with the server that was dialled as `address`.
+    /// Agrees on keys with the server that was dialled as `address`. That is counted by whoever hears the first answer: the server may
+    /// have refused this side's certificate, which it looks at only now.
     ///
     /// # Errors
     /// `Io`, with the reason; also when it is not done in time, and when it is told to stop.
@@ -51,7 +52,6 @@ impl Timed {
         let session = Session::client(tls, address).map_err(|why| self.no_keys(&std::io::Error::other(why)))?;
         match self.agree(session, stop) {
             Ok(session) => {
-                tls.agreed();
                 self.session = Some(session);
                 Ok(())
             }
@@ -91,11 +91,14 @@ impl Timed {
     /// Why it has failed, as it is and in words, and whether that is for something that the peer has said.
     fn agree(&mut self, session: Session, stop: Stop<'_>) -> std::result::Result<Box<Session>, (Fault, Error, bool)> {
         let mut session = Box::new(session);
-        let late = |error| (Fault::Io(Io::TimedOut.into()), error);
         let outcome = loop {
+            // A peer that sends little by little is never waited for.
+            if stop.is_some_and(|stop| stop()) {
+                break Err((Fault::Io(Io::Interrupted.into()), self.stopped()));
+            }
             let left = match self.left() {
                 Ok(left) => left,
-                Err(error) => break Err(late(error)),
+                Err(error) => break Err((Fault::Io(Io::TimedOut.into()), error)),
             };
             let step = if session.wants_write() {
                 session.send(&mut self.stream, left)
@@ -106,11 +109,7 @@ impl Timed {
             };
             match step {
                 Ok(()) => {}
-                Err(Fault::Io(error)) if waits(&error) => {
-                    if stop.is_some_and(|stop| stop()) {
-                        break Err(late(self.stopped()));
-                    }
-                }
+                Err(Fault::Io(error)) if waits(&error) => {}
                 Err(Fault::Io(error)) => {
                     let said = self.no_keys(&error);
                     break Err((Fault::Io(error), said));
@@ -128,7 +127,12 @@ impl Timed {
                     // What the peer is to be told, if it takes it at once.
                     let _ = session.send(&mut self.stream, LOOK);
                 }
-                let is_refused = session.has_begun() || matches!(fault, Fault::Plain | Fault::Tls(_));
+                let is_refused = match &fault {
+                    // By whoever waits on this side.
+                    Fault::Io(error) if error.kind() == Io::Interrupted => false,
+                    Fault::Plain | Fault::Tls(_) => true,
+                    Fault::Io(_) | Fault::Cut => session.has_begun(),
+                };
                 Err((fault, error, is_refused))
             }
         }
@@ -142,6 +146,13 @@ impl Timed {
     /// Ends the connection of a peer that is refused, so that it finds what it was told before that.
     pub fn end_refused(&mut self) {
         let until = Instant::now() + LINGER;
+        if let Some(session) = &mut self.session {
+            // Without a closing notice the end could be anybody's.
+            session.end(&mut self.stream);
+            if self.stream.set_nonblocking(false).is_err() {
+                return;
+            }
+        }
         if self.stream.shutdown(Shutdown::Write).is_err() {
             return;
         }

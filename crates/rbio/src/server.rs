@@ -14,7 +14,7 @@ use resurgam_base::{Error, ErrorKind, Result};
 use crate::deadline::{Refusal, Timed, failed};
 use crate::frame::{self, REQUEST_BYTES_MAX};
 use crate::message::{Answer, Hello, Request, Role, VERSION, VERSION_OLDEST};
-use crate::refusals::Refusals;
+use crate::refusals::{Refusals, Say};
 use crate::tls::Tls;
 
 /// Longest time until the first message is there, with the keys before it.
@@ -313,8 +313,16 @@ fn refuse(stream: &Timed, from: SocketAddr, shared: &Shared, error: &Error) {
     shared.bad.fetch_add(1, Ordering::Relaxed);
     // Its port is another one each time.
     let why = error.message().replace(stream.peer(), "");
-    if shared.refusals.add(Some(from.ip()), &why) && !shared.stopping.load(Ordering::SeqCst) {
-        tracing::warn!("a connection to {} was refused: {error}", stream.here());
+    let say = shared.refusals.add(Some(from.ip()), &why);
+    if shared.stopping.load(Ordering::SeqCst) {
+        return;
+    }
+    match say {
+        Say::It => tracing::warn!("a connection to {} was refused: {error}", stream.here()),
+        Say::ThatThereAreMore => {
+            tracing::warn!("more connections to {} are refused than are said here, for the next minute", stream.here());
+        }
+        Say::Nothing => {}
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_base::ErrorKind;
@@ -15,7 +15,7 @@ use super::tests::{ME, TIME, client, is_page, page, start, tls};
 use crate::{Connection, Server};
 
 /// What happens on the way.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Mishap {
     None,
     /// After so many bytes that way (0: to the server) both ends are cut off.
@@ -91,6 +91,9 @@ fn with_mishaps(mishaps: &[Mishap], server: &Server, tls: &Arc<Tls>, time: Durat
                         .and_then(|mut connection| is_page(connection.call(&page(77), time), 77));
                     if let Err(error) = outcome {
                         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+                        // A cut is noticed as one: "did not answer in time" would mean that it was waited for.
+                        let is_late = matches!(mishap, Mishap::Cut(..)) && error.message().contains("in time");
+                        assert!(!is_late, "{mishap:?} was waited for until its time was over: {error}");
                         failed.fetch_add(1, Ordering::SeqCst);
                     }
                     *way.next.lock() = Mishap::None;
@@ -109,7 +112,8 @@ fn lengths(server: &Server, tls: &Arc<Tls>) -> [usize; 2] {
     [0, 1].map(|of: usize| way.passed[of].load(Ordering::SeqCst))
 }
 
-/// At each byte of the handshake, and at many of what follows, the connection is cut off: an error, at once.
+/// At each byte of the handshake, and at many of what follows, the connection is cut off: an error, and none
+/// of them because the time for it was over.
 #[test]
 fn a_connection_that_is_cut_anywhere_is_an_error() {
     let Some(made) = Certificates::make() else { return };
@@ -122,10 +126,7 @@ fn a_connection_that_is_cut_anywhere_is_an_error() {
         |way: usize| (0..lengths[way] - 8).filter(move |byte| way == 0 || byte % 37 == 0 || *byte < lengths[1] - 8400);
     let cuts: Vec<_> = (0..2).flat_map(|way| cuts(way).map(move |byte| Mishap::Cut(way, byte))).collect();
     assert!(cuts.len() > 1500, "{} for {lengths:?}", cuts.len());
-    let begun = Instant::now();
     assert_eq!(with_mishaps(&cuts, &server, &good, TIME), cuts.len());
-    // None of them was waited for until its time was over.
-    assert!(begun.elapsed() < TIME * (cuts.len() as u32 / 8), "{:?}", begun.elapsed());
     is_page(client(&server.address().to_string(), &good).call(&page(5), TIME), 5).expect("others are served");
 }
 

@@ -3,6 +3,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `mod.rs` | the three files, read again when they change |
+//! | `authority.rs` | what may stand in the file with the authorities |
 //! | `session.rs` | what is encrypted on one connection |
 //! | `words.rs` | what is wrong, for people |
 //!
@@ -10,11 +11,16 @@
 //! 1. TLS 1.3 only. Nothing of an earlier session is taken up again: every connection checks both certificates, with the files and the
 //!    time of that moment.
 //! 2. What is in force was right as a whole when it was read. Files that are wrong are said and counted, and those before stay in
-//!    force: a certificate and its key need not be replaced in one step.
+//!    force: a certificate and its key need not be replaced in one step. Files that change by themselves count when two looks in a row
+//!    have found the same: one that is half written may be right as far as it goes. At the start, and when somebody asks for it, they
+//!    count as they are.
+//!    Wrong is what cannot be used. A certificate that fits its key and that peers will refuse (it has expired, or is of another
+//!    authority) is said, and put in force.
 //! 3. Connections that exist go on with what they began with.
 //! 4. Whoever has a certificate of that authority is one of the tiers: it has to be an authority of their own. There are no revocation
 //!    lists.
 
+mod authority;
 #[cfg(test)]
 mod certificates;
 #[cfg(test)]
@@ -66,7 +72,8 @@ pub struct TlsFiles {
 /// What was done since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TlsStats {
-    /// Connections on which keys were agreed upon, as client or as server.
+    /// Connections on which keys were agreed upon, as a server or as a client that has heard the first answer: the server has looked at
+    /// its certificate by then.
     pub handshakes: u64,
     /// Those on which that failed for what the peer is, showed, or said of this side, or in the middle.
     pub refused: u64,
@@ -107,6 +114,8 @@ struct Loaded {
 #[derive(Default)]
 struct Looked {
     at: Option<Instant>,
+    /// What was found, where it is not what is in force; to be believed when it is found again.
+    found: Option<Result<Bytes, String>>,
     /// Why the files as they are now are not in force.
     fault: Option<String>,
 }
@@ -126,7 +135,7 @@ impl Tls {
     /// A sentence that names the file and what is wrong with it.
     pub fn open(files: TlsFiles) -> Result<Arc<Self>, String> {
         let loaded = files.read().and_then(|bytes| files.load(bytes))?;
-        let looked = Looked { at: Some(Instant::now()), fault: None };
+        let looked = Looked { at: Some(Instant::now()), ..Looked::default() };
         Ok(Arc::new(Self {
             files,
             now: RwLock::new(Arc::new(loaded)),
@@ -155,7 +164,9 @@ impl Tls {
         let mut looked = self.looked.lock();
         // Whoever asks for it is told again.
         looked.fault = None;
-        self.look(&mut looked);
+        let found = self.files.read();
+        looked.at = Some(Instant::now());
+        self.believe(&mut looked, found);
         looked.fault.is_none()
     }
 
@@ -169,12 +180,24 @@ impl Tls {
         Arc::clone(&self.now.read())
     }
 
+    /// Whatever is found needs to be found twice: files are not written in one moment.
     fn look(&self, looked: &mut Looked) {
-        let outcome = self.files.read().and_then(|bytes| match bytes == self.now.read().bytes {
+        let found = self.files.read();
+        looked.at = Some(Instant::now());
+        if found.as_ref().is_ok_and(|bytes| *bytes == self.now.read().bytes) || looked.found.as_ref() == Some(&found) {
+            self.believe(looked, found);
+        } else {
+            looked.found = Some(found);
+        }
+    }
+
+    /// Puts in force what was found, or keeps what was there before.
+    fn believe(&self, looked: &mut Looked, found: Result<Bytes, String>) {
+        looked.found = None;
+        let outcome = found.and_then(|bytes| match bytes == self.now.read().bytes {
             true => Ok(None),
             false => self.files.load(bytes).map(Some),
         });
-        looked.at = Some(Instant::now());
         match outcome {
             Ok(loaded) => {
                 looked.fault = None;
@@ -233,14 +256,16 @@ impl TlsFiles {
         let key_der = PrivateKeyDer::from_pem_slice(&bytes.key)
             .map_err(|error| format!("{key} is not a PEM private key: {error}"))?;
         let mut roots = RootCertStore::empty();
-        for root in certificates(&self.ca, &bytes.ca)? {
-            roots.add(root).map_err(|error| format!("{ca}: a certificate cannot be used: {error}"))?;
+        let authorities = certificates(&self.ca, &bytes.ca)?;
+        for (number, root) in (1..).zip(&authorities) {
+            roots.add(root.clone()).map_err(|error| format!("{ca}: certificate {number} cannot be used: {error}"))?;
         }
         let roots = Arc::new(roots);
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
             .build()
             .map_err(|error| format!("{ca} cannot be used: {error}"))?;
+        authority::check(&self.ca, &authorities, verifier.as_ref(), UnixTime::now())?;
         let do_not_fit = |error| format!("certificate {cert} and key {key} do not fit: {error}");
         let versions = &[&rustls::version::TLS13];
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))

@@ -169,7 +169,8 @@ fn certificates_that_do_not_count_are_refused_by_name() {
         let words = server.refused();
         assert!(words.len() == 1 && words[0].contains(said), "{name}: {words:?}");
         assert_eq!((server.stats().bad_connections, server.stats().requests), (1, 0), "{name}");
-        assert_eq!(other.stats().refused, 1, "{name}");
+        // The client had keys before the server looked at its certificate: that is no connection all the same.
+        assert_eq!((other.stats().refused, other.stats().handshakes), (1, 0), "{name}");
     }
     // Servers.
     for (name, heard, said) in [
@@ -195,7 +196,32 @@ fn certificates_that_do_not_count_are_refused_by_name() {
         until("it is counted", || server.stats().refused == 1);
         let words = server.refused();
         assert!(words.len() == 1 && words[0].contains(said), "{name}: {words:?}");
+        assert_eq!(other.stats().handshakes, 0, "{name}");
     }
+}
+
+/// An authority that was made anew under the same name is another one, and both sides hear that it is about certificates.
+#[test]
+fn an_authority_of_the_same_name_is_another_one() {
+    let Some(made) = Certificates::make() else { return };
+    made.authority("again", "ca");
+    made.add("good", GOOD);
+    made.add("new", Of { authority: "again", ..GOOD });
+    let good = tls(&made, "good");
+    let (its, own) =
+        ("its certificate or a signature with it is not good", "it refuses this side's certificate, or a signature");
+    // As a client, and as a server.
+    let server = start(Some(&good));
+    let new = tls(&made, "new");
+    let error = client(&server.address().to_string(), &new).call(&page(7), TIME).expect_err("another key");
+    assert!(error.kind() == ErrorKind::Io && error.message().contains(own), "{error}");
+    until("it is said", || {
+        server.refused().iter().any(|words| words.contains(its) && words.contains("different keys"))
+    });
+    let server = start(Some(&new));
+    let error = client(&server.address().to_string(), &good).call(&page(7), TIME).expect_err("another key");
+    assert!(error.kind() == ErrorKind::Io && error.message().contains(its), "{error}");
+    until("it is said", || server.refused().iter().any(|words| words.contains(own)));
 }
 
 /// A client of another kind, with no certificate at all, and one that would have an older TLS.
@@ -328,6 +354,50 @@ fn slow_and_silent_peers_end_in_time() {
         }
         is_page(client(&server.address().to_string(), &good).call(&page(2), TIME), 2).expect("others are served");
     });
+}
+
+/// Whoever waits for keys can be told to stop also while something comes all the time, and that is no refusal.
+#[test]
+fn a_handshake_that_trickles_is_stopped() {
+    let Some(made) = Certificates::make() else { return };
+    made.add("good", GOOD);
+    let good = tls(&made, "good");
+    let trap = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = trap.local_addr().expect("its address").to_string();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut here, _) = trap.accept().expect("the client");
+            // A record of 16 KB, of which something comes at each look.
+            let mut outcome = here.write_all(&[22, 3, 3, 64, 0]);
+            while outcome.is_ok() {
+                outcome = here.write_all(&[2]);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let begun = Instant::now();
+        let stop = || begun.elapsed() > Duration::from_millis(200);
+        let error = client(&address, &good).call_unless(&page(1), TIME, &stop).expect_err("it is slow");
+        assert!(error.message().contains("any longer"), "{error}");
+    });
+    assert_eq!((good.stats().refused, good.stats().handshakes), (0, 0));
+}
+
+/// A peer with a good certificate that sends something else is told so, and hears that this was all.
+#[test]
+fn what_is_no_request_is_answered_before_the_end() {
+    let Some(made) = Certificates::make() else { return };
+    made.add("good", GOOD);
+    let good = tls(&made, "good");
+    let server = start(Some(&good));
+    let stream = TcpStream::connect(server.address()).expect("a connection");
+    let mut stream = Timed::new(stream, "the server".into()).expect("a socket");
+    stream.set_time(TIME);
+    stream.encrypt_as_client(&good, &server.address().to_string(), None).expect("keys");
+    stream.write_all(&[b'x'; 1000]).expect("what is no frame");
+    let mut message = Vec::new();
+    assert!(crate::frame::read(&mut stream, 1 << 20, &mut message, None).expect("an answer"));
+    assert!(matches!(Answer::decode(&message), Ok(Answer::Error(_))));
+    assert!(!stream.read_first(&mut [0], None).expect("a closing notice"));
 }
 
 /// A server that is ended does not wait for peers that have yet to say something, or to agree.
@@ -465,6 +535,51 @@ fn certificates_are_replaced_while_it_runs() {
     is_page(old.call(&page(6), TIME), 6).expect("it exists");
 }
 
+/// A file that is found while it is written may be right as far as it goes, and one that is away for a moment is not wrong yet.
+#[test]
+fn files_that_change_by_themselves_have_to_be_found_twice() {
+    let Some(made) = Certificates::make() else { return };
+    made.add("good", GOOD);
+    let [one, other] = ["ca.crt", "other-ca.crt"].map(|name| std::fs::read(made.path(name)).expect("a file"));
+    let fill = |bytes: &[u8]| std::fs::write(made.path("used-ca.crt"), bytes).expect("a file");
+    fill(&one);
+    let used = Tls::open(files(&made, "good", "used-ca")).expect("certificates that fit");
+    let look = || {
+        used.look(&mut used.looked.lock());
+        (used.stats().reloads, used.stats().reload_failures)
+    };
+    let both = [&other[..], &one].concat();
+    // The first of them alone is a good file, too.
+    fill(&other);
+    assert_eq!(look(), (0, 0));
+    fill(&both);
+    assert_eq!(look(), (0, 0));
+    assert_eq!(look(), (1, 0));
+    assert_eq!(look(), (1, 0), "nothing has changed");
+    std::fs::remove_file(made.path("used-ca.crt")).expect("it goes");
+    assert_eq!(look(), (1, 0));
+    fill(&both);
+    assert_eq!(look(), (1, 0));
+    // Back and forth: found twice, and not in a row.
+    fill(&one);
+    assert_eq!(look(), (1, 0));
+    fill(&both);
+    assert_eq!(look(), (1, 0));
+    fill(&one);
+    assert_eq!(look(), (1, 0));
+    assert_eq!(look(), (2, 0));
+    // What is wrong is counted once, and what stays wrong is not counted again.
+    fill(b"half of it");
+    assert_eq!(look(), (2, 0));
+    for _ in 0..5 {
+        assert_eq!(look(), (2, 1));
+    }
+    // Whoever asks for it has the files as they are.
+    fill(&both);
+    assert!(used.reload());
+    assert_eq!((used.stats().reloads, used.stats().reload_failures), (3, 1));
+}
+
 /// What is wrong with files is said with their names.
 #[test]
 fn files_that_are_wrong_are_named() {
@@ -492,6 +607,45 @@ fn files_that_are_wrong_are_named() {
         assert!(error.contains(path(named).to_str().expect("a path")) && error.contains(said), "{error}");
     }
     assert!(Tls::open(good).is_ok());
+}
+
+/// What stands in the file with the authorities would count as one: a part's certificate, or an authority that has expired, is refused by
+/// its number, at the start and when the file changes.
+#[test]
+fn only_authorities_that_are_valid_are_taken_as_such() {
+    let Some(made) = Certificates::make() else { return };
+    made.add("good", GOOD);
+    made.add("below", Of { signs: true, ..GOOD });
+    made.add("expired-ca", Of { signs: true, valid: ("20200101000000Z", "20200102000000Z"), ..GOOD });
+    made.add("early-ca", Of { signs: true, valid: ("20980101000000Z", "20991231000000Z"), ..GOOD });
+    let fill = |names: &[&str]| {
+        let all: Vec<_> =
+            names.iter().flat_map(|name| std::fs::read(made.path(&format!("{name}.crt"))).expect("a file")).collect();
+        std::fs::write(made.path("used-ca.crt"), all).expect("a file");
+    };
+    let wrong: [(&[&str], &str); 5] = [
+        (&["good"], "used-ca.crt: certificate 1 is not an authority's"),
+        (&["ca", "other-ca", "good"], "used-ca.crt: certificate 3 is not an authority's"),
+        (&["ca", "expired-ca"], "used-ca.crt: certificate 2 has expired"),
+        (&["early-ca", "ca"], "used-ca.crt: certificate 1 is not valid yet"),
+        (&["below", "below", "expired-ca"], "used-ca.crt: certificate 3 has expired"),
+    ];
+    for (names, said) in wrong {
+        fill(names);
+        let error = Tls::open(files(&made, "good", "used-ca")).expect_err(said);
+        assert!(error.contains(said), "{error}");
+    }
+    // One that is below another is one.
+    fill(&["below", "ca"]);
+    let used = Tls::open(files(&made, "good", "used-ca")).expect("authorities");
+    let server = start(Some(&used));
+    for (failures, (names, _)) in (1..).zip(wrong) {
+        fill(names);
+        assert!(!used.reload(), "{names:?}");
+        assert_eq!((used.stats().reloads, used.stats().reload_failures), (0, failures), "{names:?}");
+    }
+    let good = tls(&made, "good");
+    is_page(client(&server.address().to_string(), &good).call(&page(3), TIME), 3).expect("those before are in force");
 }
 
 /// Too many connections: one with TLS ends at once, and others go on.

@@ -52,7 +52,12 @@ fn certificate(error: &CertificateError) -> String {
             format!("is not valid yet; by this machine's clock it is in {left}")
         }
         CertificateError::UnknownIssuer => "is of another authority than that in --tier-tls-ca".into(),
-        CertificateError::BadSignature => "has a signature that is not that of its authority".into(),
+        // Authorities are found by their names: one that was made anew under the same one is found, and has another key.
+        CertificateError::BadSignature => {
+            "or a signature with it is not good: perhaps the authority that has signed it and the one of that \
+             name in --tier-tls-ca have different keys"
+                .into()
+        }
         CertificateError::NotValidForName => "is for another name than that which was dialled".into(),
         CertificateError::NotValidForNameContext { expected, presented } => match presented.as_slice() {
             [] => format!("is for no name, and {} was dialled (it has no subjectAltName)", expected.to_str()),
@@ -86,7 +91,11 @@ fn of_alert(alert: AlertDescription) -> String {
         AlertDescription::CertificateUnknown | AlertDescription::AccessDenied => "it refuses this side's certificate",
         AlertDescription::ProtocolVersion => "it does not speak TLS 1.3",
         AlertDescription::NoApplicationProtocol => "it is another program, or a much other version of this one",
-        AlertDescription::BadRecordMac | AlertDescription::DecryptError => "what was sent to it was damaged on the way",
+        AlertDescription::DecryptError => {
+            "it refuses this side's certificate, or a signature with it: perhaps the authority of that name in its --tier-tls-ca has \
+             another key"
+        }
+        AlertDescription::BadRecordMac => "what was sent to it was damaged on the way",
         other => return format!("it has ended the connection ({other:?})"),
     };
     why.to_owned()

@@ -14,7 +14,7 @@ use resurgam_engine::{Error, PageServiceHandle};
 use resurgam_pageserver::{ArchiveSeed, Seed};
 use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xstore::{Access, Place, Store};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::tls;
 use crate::serve::{place, say};
@@ -108,6 +108,14 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
     config.tls = tls::open(settings)?;
     let tls = config.tls.clone();
     config.memory_bytes = usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("could not start threads: {error}"))?;
+    let no_signals = |error: std::io::Error| format!("could not watch for signals: {error}");
+    // Before the node starts, which takes as long as there is log to look through: whoever replaces certificates meanwhile would end the
+    // process by saying so.
+    let hang_up = runtime.block_on(async { signal(SignalKind::hangup()) }).map_err(no_signals)?;
     let node = PageServerNode::start(Arc::new(RealVfs::new()), config, seeds(settings))
         .map_err(|error| format!("the page server does not start: {error}"))?;
     let has = match partitions.is_all() {
@@ -119,13 +127,7 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
         settings.listen,
         logs.join(", ")
     ));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| format!("could not start threads: {error}"))?;
-    runtime
-        .block_on(until_told(&node, tls.as_ref()))
-        .map_err(|error| format!("could not watch for signals: {error}"))?;
+    runtime.block_on(until_told(&node, tls.as_ref(), hang_up)).map_err(no_signals)?;
     say("Stopping: what is applied is made durable. Signal again to stop at once.");
     let watching = std::thread::spawn(move || runtime.block_on(second_signal()));
     let closed = node.close().map_err(|error| format!("the last checkpoint failed: {error}; nothing is lost by that"));
@@ -135,10 +137,9 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
 }
 
 /// Says how far it is until a signal comes.
-async fn until_told(node: &PageServerNode, tls: Option<&Arc<Tls>>) -> std::io::Result<()> {
+async fn until_told(node: &PageServerNode, tls: Option<&Arc<Tls>>, mut hang_up: Signal) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let mut said = String::new();
+    let mut said = tls::Said::default();
     loop {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
@@ -160,10 +161,8 @@ async fn until_told(node: &PageServerNode, tls: Option<&Arc<Tls>>) -> std::io::R
             }
             (Some(_), None) => "The log is applied as it comes.".to_owned(),
         };
-        let line = line + &tls::told(status.server.refused, status.tls);
-        if line != said {
+        if let Some(line) = said.next(&line, status.server.refused, status.tls) {
             say(&line);
-            said = line;
         }
     }
 }

@@ -44,8 +44,31 @@ pub async fn read_again_at(hang_up: &mut Signal, tls: Option<&Arc<Tls>>) {
     }
 }
 
+/// What was said last of how a part is, so that it is said again only when it is another thing.
+#[derive(Default)]
+pub struct Said(String);
+
+impl Said {
+    /// The line with what TLS has come to, where it is to be said. Numbers that grow while nothing else changes are another thing when
+    /// they have doubled: a part that is refused tries again every second.
+    pub fn next(&mut self, line: &str, refused: u64, tls: Option<TlsStats>) -> Option<String> {
+        let rough = tls.map(|tls| TlsStats { reload_failures: power_of_two(tls.reload_failures), ..tls });
+        let compared = line.to_owned() + &told(power_of_two(refused), rough);
+        if compared == self.0 {
+            return None;
+        }
+        self.0 = compared;
+        Some(line.to_owned() + &told(refused, tls))
+    }
+}
+
+/// The largest one that is not larger; 0 of 0.
+fn power_of_two(number: u64) -> u64 {
+    number.checked_ilog2().map_or(0, |bits| 1 << bits)
+}
+
 /// What it has come to, as far as it is worth a line.
-pub fn told(refused: u64, tls: Option<TlsStats>) -> String {
+fn told(refused: u64, tls: Option<TlsStats>) -> String {
     let mut text = String::new();
     let left = tls.and_then(|stats| stats.left()).map(|left| left.as_secs() / 86_400);
     match left {
@@ -62,4 +85,29 @@ pub fn told(refused: u64, tls: Option<TlsStats>) -> String {
         text += &format!(" Certificates were wrong when they were read again: {failures} times.");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_grow_are_said_when_they_have_doubled() {
+        let mut said = Said::default();
+        let line = "The log is applied as it comes.";
+        assert_eq!(said.next(line, 0, None).as_deref(), Some(line));
+        assert_eq!(said.next(line, 0, None), None);
+        let lines: Vec<_> = (1..=1000).filter_map(|refused| said.next(line, refused, None)).collect();
+        assert_eq!(lines.len(), 10, "{lines:?}");
+        assert_eq!(lines[9], format!("{line} Connections refused since the start: 512; see the log."));
+        // As it is, when something else has changed.
+        let other = said.next("Waiting for the log.", 1023, None).expect("another line");
+        assert_eq!(other, "Waiting for the log. Connections refused since the start: 1023; see the log.");
+        assert_eq!(said.next("Waiting for the log.", 1023, None), None);
+        let failures = |reload_failures| Some(TlsStats { reload_failures, ..TlsStats::default() });
+        let lines: Vec<_> =
+            (1..=100).filter_map(|count| said.next("Waiting for the log.", 1023, failures(count))).collect();
+        assert_eq!(lines.len(), 7, "{lines:?}");
+        assert!(lines[6].ends_with("Certificates were wrong when they were read again: 64 times."), "{lines:?}");
+    }
 }

@@ -13,7 +13,7 @@ use resurgam_cluster::{LandingZone, Tls, XlogConfig, XlogNode, ZoneConfig};
 use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xlog::{CoreConfig, StoreControl};
 use resurgam_xstore::{Access, FolderStore, Place};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::page_server::{SAY, refuse_strangers};
 use super::tls;
@@ -76,15 +76,17 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
         core: CoreConfig::default(),
         tls: tls.clone(),
     };
-    let node = XlogNode::start(vfs, config).map_err(failed)?;
-    say(&format!("Log service on {}, of the log in {}.", settings.listen, zone.display()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("could not start threads: {error}"))?;
-    runtime
-        .block_on(until_told(&node, tls.as_ref()))
-        .map_err(|error| format!("could not watch for signals: {error}"))?;
+    let no_signals = |error: std::io::Error| format!("could not watch for signals: {error}");
+    // Before the node starts, which takes as long as there is log to look through: whoever replaces certificates meanwhile would end the
+    // process by saying so.
+    let hang_up = runtime.block_on(async { signal(SignalKind::hangup()) }).map_err(no_signals)?;
+    let node = XlogNode::start(vfs, config).map_err(failed)?;
+    say(&format!("Log service on {}, of the log in {}.", settings.listen, zone.display()));
+    runtime.block_on(until_told(&node, tls.as_ref(), hang_up)).map_err(no_signals)?;
     // Nothing has to be made durable.
     drop(node);
     say("Stopped.");
@@ -92,10 +94,9 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
 }
 
 /// Says how it is until a signal comes.
-async fn until_told(node: &XlogNode, tls: Option<&Arc<Tls>>) -> std::io::Result<()> {
+async fn until_told(node: &XlogNode, tls: Option<&Arc<Tls>>, mut hang_up: Signal) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let mut said = String::new();
+    let mut said = tls::Said::default();
     loop {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
@@ -112,10 +113,8 @@ async fn until_told(node: &XlogNode, tls: Option<&Arc<Tls>>) -> std::io::Result<
             }
             (Some(_), None) => "The log is given out and destaged as it comes.".to_owned(),
         };
-        let line = line + &tls::told(status.server.refused, status.tls);
-        if line != said {
+        if let Some(line) = said.next(&line, status.server.refused, status.tls) {
             say(&line);
-            said = line;
         }
     }
 }
