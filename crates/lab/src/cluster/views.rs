@@ -2,10 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::wire::Client;
+
+/// Until a primary that was just started has heard of the other parts.
+const FOUND_MAX: Duration = Duration::from_secs(10);
 
 /// Counters and positions at one moment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,8 +27,18 @@ pub struct Look {
 }
 
 impl Look {
-    /// Looks, in one statement.
+    /// Looks, in one statement. A primary that has just begun does not know of the other parts yet.
     pub fn at(client: &mut Client) -> Result<Self> {
+        let begun = Instant::now();
+        loop {
+            match Self::once(client) {
+                Err(_) if begun.elapsed() < FOUND_MAX => std::thread::sleep(Duration::from_millis(50)),
+                look => return look,
+            }
+        }
+    }
+
+    fn once(client: &mut Client) -> Result<Self> {
         const SQL: &str = "select b.hits, b.misses, s.given, l.end_lsn, \
                            s.applied, s.lag, (select max(destaged_lsn) from resurgam_log_service) from resurgam_buffer b, \
                            resurgam_log l, (select sum(pages) as given, min(applied_lsn) as applied, max(lag_bytes) as lag \
