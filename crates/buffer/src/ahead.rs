@@ -61,17 +61,25 @@ struct OnItsWay<'p> {
 impl OnItsWay<'_> {
     /// It has come. False: it cannot be.
     fn fill(&mut self, bytes: &[u8], end: Lsn) -> bool {
-        let (pool, frame) = (self.pool, self.pin.0);
-        let (Some(remote), Some(mut latch)) = (pool.sources.remote(), self.latch.take()) else { return false };
+        let (Some(remote), Some(latch)) = (self.pool.sources.remote(), &mut self.latch) else { return false };
         if bytes.len() != PAGE_SIZE {
-            self.latch = Some(latch);
             return false;
         }
         latch.as_bytes_mut().copy_from_slice(bytes);
-        if remote.accept(self.page, &latch, end).is_err() {
-            self.latch = Some(latch);
-            return false;
-        }
+        remote.accept(self.page, latch, end).is_ok() && self.has_come()
+    }
+
+    /// It is at hand. False: it has to be asked for.
+    fn fill_from_cache(&mut self, end: Lsn) -> bool {
+        let (Some(remote), Some(latch)) = (self.pool.sources.remote(), &mut self.latch) else { return false };
+        let is_current = remote.copy(self.page, latch, end).is_some_and(|copy| copy.is_current);
+        is_current && remote.accept_copy(self.page, latch, end).is_ok() && self.has_come()
+    }
+
+    /// What is in the frame is the page.
+    fn has_come(&mut self) -> bool {
+        let (pool, frame) = (self.pool, self.pin.0);
+        let Some(latch) = self.latch.take() else { return false };
         pool.sources.pending.done(self.page);
         pool.failing.loaded(self.page);
         frame.usage.store(0, Ordering::Relaxed);
@@ -171,10 +179,8 @@ impl BufferPool {
         let end = self.log.end_lsn();
         if remote.cache().is_some() {
             // What is at hand need not be asked for.
-            let mut copy = PageBuf::zeroed();
             frames.retain_mut(|frame| {
-                let had = remote.copy(frame.page, &mut copy, end).is_some_and(|copy| copy.is_current);
-                let had = had && frame.fill(copy.as_bytes(), end);
+                let had = frame.fill_from_cache(end);
                 bump(&self.counters.cached_pages, u64::from(had));
                 !had
             });

@@ -71,5 +71,5 @@ pub use source::{
     replaces_whole_page,
 };
 pub use space::{FreePages, Space};
-pub use stats::PoolStats;
+pub use stats::{PoolStats, Waits};
 pub use writeback::{DirtyPage, WriteGoal};

@@ -185,7 +185,9 @@ pub use restore::{ORIGIN, Origin, OriginKind, ParentSource, RestoreStatus, Unfin
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 #[doc(hidden)]
 pub use resurgam_buffer::Planted;
-pub use resurgam_buffer::{Copied, Had, PageCache, PageCacheState, PageCacheStatus, PoolStats, RemotePages, Repair};
+pub use resurgam_buffer::{
+    Copied, Had, PageCache, PageCacheState, PageCacheStatus, PoolStats, RemotePages, Repair, Waits,
+};
 #[doc(hidden)]
 pub use resurgam_log::PlantedInLog;
 pub use resurgam_log::{Log, LogBlock, LogFollower, LogHold, LogHolder, LogSink, LogStats};

@@ -4,6 +4,7 @@
 //! `writing` -> `directory` -> `notes`. The directory's is never held over a call to the disk. Who evicts a page holds locks of the pool and takes the
 //! directory's; nobody takes locks of the pool under it.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,6 +29,10 @@ const CHUNK: u32 = 4096;
 /// What a checkpoint, and a close, wait for at most.
 const NOTE_MAX: Duration = Duration::from_secs(1);
 const CLOSE_MAX: Duration = Duration::from_secs(3);
+/// Pages that are written at once, at most, and for how long the first of them waits for others: a call to the disk by another thread (the gate)
+/// costs as much as the writing. What waits can be found meanwhile.
+const AT_ONCE: usize = 64;
+const GATHERING: Duration = Duration::from_millis(2);
 /// Reads after which what one takes on the average says something.
 const READS_TO_JUDGE: u64 = 32;
 
@@ -185,7 +190,14 @@ impl Rbpex {
 
     /// Writes what waits, at most so many pages, where there is no thread that does. Returns how many were.
     pub fn work(&self, most: usize) -> usize {
-        (0..most).take_while(|_| self.shared.write_one()).count()
+        let mut written = 0;
+        while written < most {
+            match self.shared.write_next(most - written) {
+                0 => break,
+                count => written += count,
+            }
+        }
+        written
     }
 
     /// Waits until what the folder has is read.
@@ -225,13 +237,18 @@ impl PageCache for Rbpex {
         if shared.state() == State::Off {
             return;
         }
-        let taken = shared.directory.lock().evicted(page, content, as_of, used);
+        let (taken, queued) = {
+            let mut directory = shared.directory.lock();
+            (directory.evicted(page, content, as_of, used), directory.queued())
+        };
         match taken {
             Taken::Known => bump(&shared.counters.known),
             Taken::No => bump(&shared.counters.rejected),
-            Taken::Queued => {
+            // The thread waits for the first one, and then for enough of them.
+            Taken::Queued if queued == 1 || queued == AT_ONCE => {
                 shared.wake.notify_one();
             }
+            Taken::Queued => {}
         }
     }
 
@@ -273,7 +290,7 @@ impl PageCache for Rbpex {
 
     fn close(&self) {
         let until = Instant::now() + CLOSE_MAX;
-        while self.shared.state() == State::On && Instant::now() < until && self.shared.write_one() {}
+        while self.shared.state() == State::On && Instant::now() < until && self.shared.write_next(AT_ONCE) > 0 {}
         self.stop();
         // Another one may use the folder from here on.
         let _writing = self.shared.writing.lock();
@@ -392,13 +409,16 @@ impl Shared {
     fn run(&self) {
         self.begin();
         while !self.stopping.load(Ordering::SeqCst) && self.state() == State::On {
-            if self.write_notes() | self.write_one() {
+            if self.write_notes() | (self.write_next(AT_ONCE) > 0) {
                 continue;
             }
             let mut directory = self.directory.lock();
             let has_notes = || !self.notes.lock().chunks.is_empty();
-            if !directory.has_next() && !has_notes() && !self.stopping.load(Ordering::SeqCst) {
+            if directory.queued() == 0 && !has_notes() && !self.stopping.load(Ordering::SeqCst) {
                 self.wake.wait(&mut directory);
+                if directory.queued() < AT_ONCE && !has_notes() && !self.stopping.load(Ordering::SeqCst) {
+                    self.wake.wait_for(&mut directory, GATHERING);
+                }
             }
         }
     }
@@ -463,27 +483,40 @@ impl Shared {
         }
     }
 
-    /// Writes the next page that waits. False: none does, or there is no cache any more.
-    fn write_one(&self) -> bool {
+    /// Writes pages that wait, so many at most. Returns how many were taken for that; 0: none waits, or there is no cache any more.
+    fn write_next(&self, most: usize) -> usize {
         let _writing = self.writing.lock();
-        let Some(files) = self.files.get().filter(|_| self.state() == State::On) else { return false };
-        let Some(job) = self.directory.lock().next() else { return false };
+        let Some(files) = self.files.get().filter(|_| self.state() == State::On) else { return 0 };
+        let jobs: Vec<_> = {
+            let mut directory = self.directory.lock();
+            std::iter::from_fn(|| directory.next()).take(most.min(AT_ONCE)).collect()
+        };
+        if jobs.is_empty() {
+            return 0;
+        }
+        let (mut pages, mut page_parts) = (Vec::with_capacity(jobs.len() * PAGE_SIZE), Vec::with_capacity(jobs.len()));
+        let (mut records, mut record_parts) = (Vec::with_capacity(jobs.len() * RECORD_BYTES), Vec::new());
         let mut sealed = PageBuf::zeroed();
-        sealed.copy_from(&job.content);
-        sealed.seal();
-        let record = job.record.encode(files.number);
+        for job in &jobs {
+            sealed.copy_from(&job.content);
+            sealed.seal();
+            add_part(&mut pages, &mut page_parts, page_at(job.slot), sealed.as_bytes());
+            add_part(&mut records, &mut record_parts, record_at(job.slot), &job.record.encode(files.number));
+        }
+        // In whichever order they reach the disk: what a record says is compared with what is in the slot.
         let written = files
             .pages
-            .write_at(sealed.as_bytes(), page_at(job.slot))
-            .and_then(|()| files.directory.write_at(&record, record_at(job.slot)));
+            .write_parts(&pages, &page_parts)
+            .and_then(|()| files.directory.write_parts(&records, &record_parts));
         if self.or_off(written).is_none() {
-            return false;
+            return 0;
         }
         let mut directory = self.directory.lock();
-        if self.state() == State::On && directory.written(&job) {
-            bump(&self.counters.admitted);
+        if self.state() == State::On {
+            let admitted = jobs.iter().filter(|job| directory.written(job)).count();
+            self.counters.admitted.fetch_add(admitted as u64, Ordering::Relaxed);
         }
-        true
+        jobs.len()
     }
 
     fn note_current(&self, as_of: Lsn, is_current: &dyn Fn(PageId, Lsn, Option<Lsn>) -> bool) {
@@ -541,6 +574,16 @@ impl Shared {
             self.notes.lock().done += 1;
             self.noted.notify_all();
         }
+    }
+}
+
+/// One more part to be written at `offset`; together with the one before it where that ends there.
+fn add_part(bytes: &mut Vec<u8>, parts: &mut Vec<(u64, Range<usize>)>, offset: u64, part: &[u8]) {
+    let from = bytes.len();
+    bytes.extend_from_slice(part);
+    match parts.last_mut() {
+        Some((at, range)) if *at + range.len() as u64 == offset => range.end = bytes.len(),
+        _ => parts.push((offset, from..bytes.len())),
     }
 }
 

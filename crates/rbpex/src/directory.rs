@@ -141,9 +141,9 @@ impl Directory {
     pub fn slots(&self) -> u32 {
         self.slots.len() as u32
     }
-    /// Whether there is something to be written.
-    pub fn has_next(&self) -> bool {
-        !self.order.is_empty()
+    /// How much is to be written, at most: pages that were changed again meanwhile count twice.
+    pub fn queued(&self) -> usize {
+        self.order.len()
     }
     /// Pages that wait to be written.
     pub fn waiting(&self) -> usize {

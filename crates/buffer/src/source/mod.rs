@@ -227,7 +227,9 @@ impl Sources {
         if let Some(remote) = self.remote() {
             let (wait, begun) = (patience::Wait::begin(), Instant::now());
             let outcome = remote.load(page, buf, self.log.end_lsn(), &|| wait.check());
-            bump(&counters.remote_wait_micros, begun.elapsed().as_micros() as u64);
+            if matches!(outcome, Ok(Came::FromAfar | Came::Confirmed)) {
+                counters.remote_waits.note(begun.elapsed());
+            }
             match &outcome {
                 Ok(Came::FromAfar) => bump(&counters.remote_pages, 1),
                 Ok(Came::Confirmed) => bump(&counters.confirmed_pages, 1),

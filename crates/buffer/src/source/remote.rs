@@ -197,7 +197,7 @@ impl Remote {
         match (copy, self.cache()) {
             (Some(Copy { is_current: true, .. }), _) => {
                 // Of a page that analysis has met, what is known moves into its bucket, as ever.
-                self.accept(page, buf, end)?;
+                self.accept_copy(page, buf, end)?;
                 Ok(Came::FromCache)
             }
             (Some(Copy { lsn, .. }), Some(cache)) => {
@@ -269,13 +269,18 @@ impl Remote {
     /// # Errors
     /// `Io`, naming the page, for what cannot be.
     pub fn accept(&self, page: PageId, buf: &PageBuf, end: Lsn) -> Result<()> {
-        let bad = |what: String| {
-            // Another page server, or this one later, may have a good one.
-            Err(Error::new(ErrorKind::Io, format!("page {page} came from a page server as {what}")))
-        };
         if let Err(fault) = buf.verify(page) {
-            return bad(format!("what it cannot be: {fault}"));
+            return Err(unlikely(page, format!("what it cannot be: {fault}")));
         }
+        self.accept_copy(page, buf, end)
+    }
+
+    /// As [`Remote::accept`], for one of the cache, which has looked at the checksum and at whose page it is ([`PageCache::find`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn accept_copy(&self, page: PageId, buf: &PageBuf, end: Lsn) -> Result<()> {
+        let bad = |what: String| Err(unlikely(page, what));
         if buf.lsn() >= end {
             return bad(format!("of LSN {}, and the log ends at LSN {end}", buf.lsn()));
         }
@@ -290,6 +295,11 @@ impl Remote {
         }
         Ok(())
     }
+}
+
+/// Another page server, or this one later, may have a good one.
+fn unlikely(page: PageId, what: String) -> Error {
+    Error::new(ErrorKind::Io, format!("page {page} came from a page server as {what}"))
 }
 
 #[cfg(test)]

@@ -56,6 +56,8 @@ const CACHED: f64 = 0.15;
 const CACHED_SKEWED: f64 = 0.01;
 /// Keys of each scaled table that commits are measured on: their pages are in memory.
 const COMMIT_KEYS: i64 = 2000;
+/// Warm-up and run of wide rows, each.
+const WIDE_MAX: Duration = Duration::from_secs(5);
 /// A page server that lags for longer has hung.
 const FOLLOW_MAX: Duration = Duration::from_secs(600);
 /// The core of the server that is measured, and that of all others.
@@ -153,6 +155,7 @@ struct Found {
     uniform_reads: Option<Run>,
     skewed: Option<(Cached, Run, Run)>,
     log: Vec<Run>,
+    wide: Option<Run>,
     /// By number of clients.
     commits: Vec<(usize, Beside)>,
     sync_us: Vec<f64>,
@@ -306,7 +309,13 @@ impl Arena<'_> {
             let run = self.tiers_run(self.options.clients)?;
             found.log.push(run);
         }
-        Ok(())
+        // Once, and not for long: these rows stay.
+        self.mix.play(Profile::InsertWide, false, 0);
+        let whole = self.options.length();
+        let length = Length { warm_up: whole.warm_up.min(WIDE_MAX), counted: whole.counted.min(WIDE_MAX) };
+        let side = Side::Tiers(&self.tiers);
+        found.wide = Some(runs::run(&side, &self.mix, &mut self.tiers_clients, self.options.clients, length)?);
+        self.followed()
     }
 
     /// First answers after kills.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::roles::Tiers;
-use super::views::{Look, metric};
+use super::views::{Look, PageWaits};
 use super::workload::{Cdb, Profile};
 use crate::Result;
 use crate::mix::{Db, Mix, Stop, Terminal, check, percentile};
@@ -18,7 +18,7 @@ pub struct Paced {
     latencies: Vec<f64>,
     pub rate: f64,
     pages: f64,
-    wait_seconds: f64,
+    waits: PageWaits,
     cpu: [f64; 2],
 }
 
@@ -37,7 +37,13 @@ impl Pages {
 
     /// Milliseconds that the primary waited for a page in the mean, as its metrics say; none if it had none.
     pub fn wait_ms(&self) -> Option<f64> {
-        (self.cold.pages > 0.0).then(|| self.cold.wait_seconds / self.cold.pages * 1e3)
+        let waits = &self.cold.waits;
+        (waits.count() > 0.0).then(|| waits.sum / waits.count() * 1e3)
+    }
+
+    /// Milliseconds that this share of these waits took at most, as its metrics say.
+    pub fn page_ms(&self, share: f64) -> Option<f64> {
+        self.cold.waits.percentile(share).map(|seconds| seconds * 1e3)
     }
 
     /// Pages that were had, and the share of the reads that needed one.
@@ -82,8 +88,8 @@ fn paced(tiers: &Tiers, mix: &Cdb, terminals: &mut [Box<dyn Terminal>], rate: f6
     let port = tiers.primary.port;
     let sessions: Vec<Db> = terminals.iter().map(|_| Db::connect(port, &statements)).collect::<Result<_>>()?;
     let mut client = tiers.primary.client()?;
-    let waited = || metric(tiers.metrics_port, "resurgam_remote_wait_seconds_total");
-    let (before, cpu, wait) = (Look::at(&mut client)?, tiers.cpu()?, waited()?);
+    let waited = || PageWaits::at(tiers.metrics_port);
+    let (before, cpu, waits) = (Look::at(&mut client)?, tiers.cpu()?, waited()?);
     let between = Duration::from_secs_f64(terminals.len() as f64 / rate.max(1.0));
     let begun = Instant::now();
     let all: Vec<Result<Vec<f64>>> = std::thread::scope(|scope| {
@@ -100,7 +106,7 @@ fn paced(tiers: &Tiers, mix: &Cdb, terminals: &mut [Box<dyn Terminal>], rate: f6
         clients.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("a client ended early".into()))).collect()
     });
     let seconds = begun.elapsed().as_secs_f64();
-    let (after, cpu_after, wait_after) = (Look::at(&mut client)?, tiers.cpu()?, waited()?);
+    let (after, cpu_after, waits_after) = (Look::at(&mut client)?, tiers.cpu()?, waited()?);
     let mut latencies = all.into_iter().collect::<Result<Vec<_>>>()?.concat();
     latencies.sort_by(f64::total_cmp);
     let spent = |name: &str| {
@@ -111,7 +117,7 @@ fn paced(tiers: &Tiers, mix: &Cdb, terminals: &mut [Box<dyn Terminal>], rate: f6
         rate: latencies.len() as f64 / seconds,
         latencies,
         pages: after.given - before.given,
-        wait_seconds: wait_after - wait,
+        waits: waits_after.since(&waits),
         cpu: [spent("primary"), spent("page server")],
     })
 }
@@ -154,7 +160,7 @@ mod tests {
             latencies: vec![latency; 100],
             rate: 100.0,
             pages,
-            wait_seconds: pages * 1e-4,
+            waits: PageWaits { buckets: vec![(1.0, pages)], sum: pages * 1e-4 },
             cpu,
         };
         let pages =

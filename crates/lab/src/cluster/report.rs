@@ -213,6 +213,7 @@ fn log(found: &Found) -> String {
     let runs = &found.log;
     let mb_s = |of: fn(&Look) -> f64| over(runs, |run| Some(run.grown(of)? / 1e6 / run.seconds));
     let written = mb_s(|look| look.log_end);
+    let wide = |of: fn(&Look) -> f64| found.wide.as_ref().and_then(|run| Some(run.grown(of)? / 1e6 / run.seconds));
     let lag = |run: &Run, share: f64| {
         let mut all: Vec<f64> = run.looks.iter().map(|look| look.lag).collect();
         all.sort_by(f64::total_cmp);
@@ -232,12 +233,21 @@ fn log(found: &Found) -> String {
         ("at worst", judged(over(runs, |run| lag(run, 1.0)), 3, |lag| lag <= LAG_S), "1"),
         ("applied by a second of processor time, MB", judged(per_core, 1, |rate| rate >= APPLY_MB_S), "60"),
         ("transactions a second", cell(over(runs, |run| Some(run.rate())), 0), ""),
+        ("inserts of wide rows: written, MB/s", judged(wide(|look| look.log_end), 1, |rate| rate >= LOG_MB_S), "100"),
+        ("destaged", judged(wide(|look| look.destaged), 1, |rate| rate >= LOG_MB_S), "100"),
+        ("applied", judged(wide(|look| look.applied), 1, |rate| rate >= LOG_MB_S), "100"),
+        (
+            "lag at worst, seconds",
+            judged(found.wide.as_ref().and_then(|run| lag(run, 1.0)), 3, |lag| lag <= LAG_S),
+            "1",
+        ),
         ("log while the tables were loaded by COPY, MB/s", cell(found.loading.map(|(rate, _)| rate), 1), ""),
     ];
     let rows: Vec<Vec<String>> =
         rows.into_iter().map(|(what, value, goal)| vec![what.to_owned(), value, goal.to_owned()]).collect();
     format!(
-        "## Log (table 5)\n\nUpdates of 100 rows and inserts of 50, all keys. What the page server takes for giving pages is in its \
+        "## Log (table 5)\n\nUpdates of 100 rows and inserts of 50, all keys: the primary's core is what bounds them. Wide rows have 1,600 letters, 50 in a \
+         transaction. What the page server takes for giving pages is in its \
          processor time, too; destaging goes by large objects, of which a short run may see none.\n\n{}",
         table(&["", "found", "goal"], &rows)
     )
@@ -282,15 +292,18 @@ fn commits(found: &Found) -> String {
 fn pages(found: &Found) -> String {
     let pages = found.pages.as_ref();
     let of = |share: f64| pages.map(|pages| pages.added_ms(share));
+    let page = |share: f64| pages.and_then(|pages| pages.page_ms(share));
     let cpu = pages.and_then(super::Pages::cpu_us);
     let rows = [
         ("reads a second, asked for", cell(pages.map(|pages| pages.asked_rate), 0), ""),
         ("reached, with pages from the page server", cell(pages.map(|pages| pages.cold.rate), 0), ""),
         ("reached, with pages in memory", cell(pages.map(|pages| pages.warm.rate), 0), ""),
         ("pages that a read needed from there", cell(pages.map(super::Pages::needed), 2), ""),
-        ("added to a read, p50 ms", judged(of(0.5), 3, |ms| ms <= PAGE_P50_MS), "0.2"),
-        ("added to a read, p99 ms", judged(of(0.99), 3, |ms| ms <= PAGE_P99_MS), "0.5"),
-        ("wait for a page in the mean, as the primary says, ms", cell(pages.and_then(super::Pages::wait_ms), 3), ""),
+        ("a page, p50 ms", judged(page(0.5), 3, |ms| ms <= PAGE_P50_MS), "0.2"),
+        ("a page, p99 ms", judged(page(0.99), 3, |ms| ms <= PAGE_P99_MS), "0.5"),
+        ("a page in the mean, ms", cell(pages.and_then(super::Pages::wait_ms), 3), ""),
+        ("added to a read, p50 ms", cell(of(0.5), 3), ""),
+        ("added to a read, p99 ms", cell(of(0.99), 3), ""),
         ("processor time for a page, primary, µs", cell(cpu.map(|[primary, _]| primary), 0), ""),
         ("page server, µs", cell(cpu.map(|[_, server]| server), 0), ""),
         ("together, µs", judged(cpu.map(|all| all.iter().sum()), 0, |us| us <= PAGE_CPU_US), "50"),
@@ -299,7 +312,8 @@ fn pages(found: &Found) -> String {
         rows.into_iter().map(|(what, value, goal)| vec![what.to_owned(), value, goal.to_owned()]).collect();
     format!(
         "## Pages from the covering cache\n\nSingle rows, uniform keys, without a page cache and with the least memory, at a steady rate; \
-         beside them the same with few keys. \"Added\": the difference of the same percentile of both, as clients see it.\n\n{}",
+         beside them the same with few keys. A page: from its being missed to its being there, as the primary's metrics say; within a bucket of \
+         their histogram times are taken as spread evenly. \"Added\": the difference of the same percentile of both, as clients see it.\n\n{}",
         table(&["", "found", "goal"], &rows)
     )
 }

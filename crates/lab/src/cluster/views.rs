@@ -72,19 +72,75 @@ impl Look {
     }
 }
 
-/// One of the primary's metrics that has no labels.
-pub fn metric(port: u16, name: &str) -> Result<f64> {
+/// How long the primary has waited for pages, as its metrics say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PageWaits {
+    /// Seconds, ascending, and how many waits were not longer; last those that were, for which the bound is infinite.
+    pub buckets: Vec<(f64, f64)>,
+    pub sum: f64,
+}
+
+impl PageWaits {
+    const NAME: &str = "resurgam_remote_wait_seconds";
+
+    /// Reads the metrics.
+    pub fn at(port: u16) -> Result<Self> {
+        Self::of(&metrics(port)?).ok_or_else(|| format!("there is no metric {}", Self::NAME))
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        let parts = text.lines().filter_map(|line| line.strip_prefix(Self::NAME)?.rsplit_once(' '));
+        let mut waits = Self::default();
+        for (part, value) in parts {
+            let value: f64 = value.parse().ok()?;
+            match part.strip_prefix("_bucket{le=\"").and_then(|bound| bound.strip_suffix("\"}")) {
+                Some(bound) => waits.buckets.push((bound.parse().ok()?, value)),
+                None if part == "_sum" => waits.sum = value,
+                None => {}
+            }
+        }
+        (!waits.buckets.is_empty()).then_some(waits)
+    }
+
+    /// What came after `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        let buckets = self.buckets.iter().zip(&before.buckets);
+        Self {
+            buckets: buckets.map(|((bound, now), (_, then))| (*bound, now - then)).collect(),
+            sum: self.sum - before.sum,
+        }
+    }
+
+    pub fn count(&self) -> f64 {
+        self.buckets.last().map_or(0.0, |(_, count)| *count)
+    }
+
+    /// The time in seconds that this share of the waits did not take longer than, as if within a bucket all times were equally many.
+    pub fn percentile(&self, share: f64) -> Option<f64> {
+        let wanted = self.count() * share;
+        let mut below = (0.0, 0.0);
+        for (bound, count) in &self.buckets {
+            if *count >= wanted && *count > 0.0 {
+                if bound.is_infinite() {
+                    return Some(f64::INFINITY);
+                }
+                let of_bucket = (wanted - below.1) / (count - below.1).max(1.0);
+                return Some(below.0 + (bound - below.0) * of_bucket.clamp(0.0, 1.0));
+            }
+            below = (*bound, *count);
+        }
+        None
+    }
+}
+
+fn metrics(port: u16) -> Result<String> {
     let failed = |e: std::io::Error| format!("could not read the metrics: {e}");
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(failed)?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: lab\r\n\r\n").map_err(failed)?;
     let mut text = Vec::new();
     stream.read_to_end(&mut text).map_err(failed)?;
-    value_of(&String::from_utf8_lossy(&text), name).ok_or_else(|| format!("there is no metric {name}"))
-}
-
-fn value_of(text: &str, name: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 #[cfg(test)]
@@ -92,10 +148,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_are_found_by_their_whole_name() {
-        let text = "# HELP a_total of a\na_total_more 3\na_total 4.5\n";
-        assert_eq!(value_of(text, "a_total"), Some(4.5));
-        assert_eq!(value_of(text, "a"), None);
+    fn waits_are_read_from_the_histogram() {
+        let text = |counts: [u32; 3], sum: f64| {
+            let name = PageWaits::NAME;
+            format!(
+                "# HELP {name} H.\n# TYPE {name} histogram\n{name}_bucket{{le=\"0.0001\"}} {}\n{name}_bucket{{le=\"0.0002\"}} {}\n\
+                 {name}_bucket{{le=\"+Inf\"}} {}\n{name}_sum {sum}\n{name}_count {}\n{name}s_other 7\n",
+                counts[0], counts[1], counts[2], counts[2]
+            )
+        };
+        let before = PageWaits::of(&text([10, 10, 10], 1.0)).expect("it is there");
+        let waits = PageWaits::of(&text([60, 100, 110], 1.5)).expect("it is there").since(&before);
+        assert_eq!((waits.count(), waits.sum), (100.0, 0.5));
+        let near = |share: f64, seconds: f64| {
+            let found = waits.percentile(share).expect("there were waits");
+            assert!(found == seconds || (found - seconds).abs() < 1e-9, "{share}: {found}");
+        };
+        near(0.25, 0.00005);
+        near(0.5, 0.0001);
+        near(0.7, 0.00015);
+        near(0.99, f64::INFINITY);
+        assert_eq!((PageWaits::default().percentile(0.5), PageWaits::of("a 1\n")), (None, None));
     }
 
     #[test]

@@ -38,6 +38,8 @@ const UPDATED: i64 = 100;
 const INSERTED: usize = 50;
 /// Letters that a row has beside its numbers.
 const FILLER: usize = 280;
+/// And a wide one that is inserted.
+const WIDE_FILLER: usize = 1600;
 /// What a row of the scaled tables takes in a file, about: to choose how many there are.
 const ROW_BYTES: f64 = 350.0;
 /// Exponent of the self-similar distribution: ln 0.2 / ln 0.8.
@@ -50,6 +52,8 @@ pub enum Profile {
     UpdateHeavy,
     UpdateLite,
     ReadLite,
+    /// Wide rows: much log for little work.
+    InsertWide,
 }
 
 impl Profile {
@@ -59,6 +63,7 @@ impl Profile {
             0 => [35, 20, 5, 20, 3, 3, 2, 2, 10],
             1 => [0, 0, 0, 0, 90, 0, 10, 0, 0],
             2 => [0, 0, 0, 100, 0, 0, 0, 0, 0],
+            4 => [0, 0, 0, 0, 0, 0, 100, 0, 0],
             _ => [100, 0, 0, 0, 0, 0, 0, 0, 0],
         }
     }
@@ -168,9 +173,9 @@ impl Mix for Cdb {
     fn terminals(&self, count: usize, seed: u64) -> Vec<Box<dyn Terminal>> {
         let clerk = |number: usize| {
             let mut rng = SmallRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
-            let filler = letters(&mut rng, FILLER..=FILLER);
+            let [filler, wide] = [FILLER, WIDE_FILLER].map(|length| letters(&mut rng, length..=length));
             let play = Arc::clone(&self.play);
-            Box::new(Clerk { rng, number, rows: self.rows, play, filler, there: 1..1, committed: [0; 4] })
+            Box::new(Clerk { rng, number, rows: self.rows, play, filler, wide, there: 1..1, committed: [0; 4] })
                 as Box<dyn Terminal>
         };
         (0..count).map(clerk).collect()
@@ -220,6 +225,7 @@ struct Clerk {
     rows: i64,
     play: Arc<Play>,
     filler: String,
+    wide: String,
     /// Ids of its own rows in the growing table.
     there: std::ops::Range<i64>,
     /// Rows updated, by scaled table; rows in the growing table.
@@ -297,7 +303,9 @@ impl Terminal for Clerk {
             }
             5 | 6 => {
                 let count = if kind == 5 { 1 } else { INSERTED };
-                let (number, filler, first) = (self.number, self.filler.as_str(), self.there.end);
+                let is_wide = self.play.profile.load(Ordering::Relaxed) == Profile::InsertWide as usize;
+                let filler = if is_wide { self.wide.as_str() } else { self.filler.as_str() };
+                let (number, first) = (self.number, self.there.end);
                 // One message, one transaction.
                 let ids: Vec<i64> = (first..).take(count).collect();
                 let mut sets: Vec<[&dyn Display; 4]> = Vec::with_capacity(count);

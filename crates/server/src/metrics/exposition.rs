@@ -4,6 +4,7 @@
 //! no sample.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 /// What a family's values mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// How many were not above which bound: see [`Exposition::histogram`].
+    Histogram,
 }
 
 /// A value; whole numbers keep all their digits.
@@ -72,11 +75,25 @@ impl Exposition {
         self.family(Kind::Gauge, name, help, &samples);
     }
 
+    /// How often something took how long: `counts` of those that took at most so long as `bounds` says (ascending) and longer than the bound
+    /// before, and one more of those beyond them all; `sum` of all.
+    pub fn histogram(&mut self, name: &str, help: &str, bounds: &[Duration], counts: &[u64], sum: Duration) {
+        self.family(Kind::Histogram, name, help, &[]);
+        let mut total = 0;
+        for (at, count) in counts.iter().enumerate() {
+            total += count;
+            let bound = bounds.get(at).map_or_else(|| "+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
+            let _ = writeln!(self.text, "{name}_bucket{{le=\"{bound}\"}} {total}");
+        }
+        let _ = writeln!(self.text, "{name}_sum {}\n{name}_count {total}", sum.as_secs_f64());
+    }
+
     /// A family with its samples: labels and value.
     pub fn family(&mut self, kind: Kind, name: &str, help: &str, samples: &[(&[(&str, &str)], Value)]) {
         let word = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         // Writing to a String does not fail.
         let _ = writeln!(self.text, "# HELP {name} {}", escaped(help, false));
@@ -120,13 +137,17 @@ mod tests {
         out.gauge_if("c", "C.", None::<u64>);
         out.family(Kind::Gauge, "d", "D.", &[(&[("l", "a\"b\\\n"), ("m", "")], Value::Real(f64::INFINITY))]);
         out.gauge("e", "E.", u64::MAX);
+        let bounds = [Duration::from_micros(50), Duration::from_millis(1500)];
+        out.histogram("f_seconds", "F.", &bounds, &[3, 0, 2], Duration::from_secs(4));
         assert_eq!(
             out.finish(),
             "# HELP a_total Back\\\\slash\\nand line.\n# TYPE a_total counter\na_total 7\n\
              # HELP b B.\n# TYPE b gauge\nb 0.5\n\
              # HELP c C.\n# TYPE c gauge\n\
              # HELP d D.\n# TYPE d gauge\nd{l=\"a\\\"b\\\\\\n\",m=\"\"} +Inf\n\
-             # HELP e E.\n# TYPE e gauge\ne 18446744073709551615\n"
+             # HELP e E.\n# TYPE e gauge\ne 18446744073709551615\n\
+             # HELP f_seconds F.\n# TYPE f_seconds histogram\nf_seconds_bucket{le=\"0.00005\"} 3\n\
+             f_seconds_bucket{le=\"1.5\"} 3\nf_seconds_bucket{le=\"+Inf\"} 5\nf_seconds_sum 4\nf_seconds_count 5\n"
         );
     }
 }

@@ -9,7 +9,7 @@ mod exposition;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use resurgam_engine::limits::PAGE_SIZE;
-use resurgam_engine::{CheckpointStats, Database, LogStats, LogStatus, PaceReason, PageCacheState, Stats};
+use resurgam_engine::{CheckpointStats, Database, LogStats, LogStatus, PaceReason, PageCacheState, Stats, Waits};
 use resurgam_sql::PlanTotals;
 use resurgam_sql::pg::notify::HubTotals;
 
@@ -758,10 +758,13 @@ fn buffers(out: &mut Exposition, stats: &Stats) {
         "Copies in the page cache of which a page server has said that they are current.",
         pool.confirmed_pages,
     );
-    out.counter(
-        "resurgam_remote_wait_seconds_total",
-        "Time that those who needed them waited.",
-        Duration::from_micros(pool.remote_wait_micros),
+    let waits = pool.remote_waits;
+    out.histogram(
+        "resurgam_remote_wait_seconds",
+        "How long those who needed them waited for each, and for word that a copy is current.",
+        &Waits::BOUNDS.map(Duration::from_micros),
+        &waits.counts,
+        Duration::from_micros(waits.micros),
     );
     out.counter(
         "resurgam_page_waits_given_up_total",

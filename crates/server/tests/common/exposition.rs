@@ -15,7 +15,7 @@ pub struct Family {
 pub struct Scrape(pub BTreeMap<String, Family>);
 
 impl Scrape {
-    /// The value of a sample: `name`, or `name{label="value"}`.
+    /// The value of a sample: `name`, or `name{label="value"}`; of a histogram `name_count` and its kin are samples of `name`.
     pub fn value(&self, sample: &str) -> f64 {
         let (name, labels) = sample.split_at(sample.find('{').unwrap_or(sample.len()));
         let family = self.0.get(name).unwrap_or_else(|| panic!("there is no {name}"));
@@ -71,7 +71,7 @@ pub fn read(text: &str) -> Scrape {
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').expect("name and type");
             assert_eq!(helped.take().as_deref(), Some(name), "HELP comes first");
-            assert!(["counter", "gauge"].contains(&kind), "{line:?}");
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line:?}");
             assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
             let family = Family { kind: kind.to_owned(), ..Family::default() };
             assert!(out.0.insert(name.to_owned(), family).is_none(), "{name} is there twice");
@@ -80,14 +80,27 @@ pub fn read(text: &str) -> Scrape {
             assert!(!line.starts_with('#') && !line.is_empty(), "{line:?}");
             let (sample, value) = line.rsplit_once(' ').expect("sample and value");
             let (name, labels) = sample.split_at(sample.find('{').unwrap_or(sample.len()));
-            assert_eq!(current.as_deref(), Some(name), "a sample belongs below its TYPE");
+            let family = current.as_deref().expect("a sample belongs below its TYPE");
+            let is_histogram = out.0[family].kind == "histogram";
+            let part = name.strip_prefix(family).expect("a sample belongs below its TYPE");
+            assert!(part.is_empty() != is_histogram, "{line:?}");
+            assert!(["", "_bucket", "_sum", "_count"].contains(&part), "{line:?}");
             if !labels.is_empty() {
                 check_labels(labels);
             }
             let value: f64 = value.parse().unwrap_or_else(|error| panic!("{line:?}: {error}"));
             assert!(value.is_finite() && value >= 0.0, "{line:?}");
-            let samples = &mut out.0.get_mut(name).expect("family").samples;
-            assert!(samples.insert(labels.to_owned(), value).is_none(), "{sample} is there twice");
+            let samples = &mut out.0.get_mut(family).expect("family").samples;
+            if part == "_bucket" {
+                let before = samples.values().copied().fold(0.0, f64::max);
+                assert!(value >= before, "buckets count those below, too: {line:?}");
+            }
+            assert_eq!(part == "_count", line.starts_with(&format!("{family}_count ")), "{line:?}");
+            if part == "_count" {
+                assert_eq!(samples.get("_bucket{le=\"+Inf\"}"), Some(&value), "all are in the last bucket: {line:?}");
+            }
+            let sample = format!("{part}{labels}");
+            assert!(samples.insert(sample, value).is_none(), "{line:?} is there twice");
         }
     }
     assert!(helped.is_none());
