@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_buffer::{Patience, WriteGoal};
 
+use crate::backup_schedule::{BACKUP, BackupSchedule};
 use crate::cleaner_events::CleanerEvents;
 use crate::database::{Database, Inner, TICK};
 use crate::statistics::Analyzer;
@@ -52,6 +53,9 @@ impl Background {
         if inner.archiver.is_some() {
             spawn("archive", archive)?;
             spawn("merge", merge_archive)?;
+            if inner.backups.is_some() && !inner.options.backup_interval.is_zero() {
+                spawn("backup", make_backups)?;
+            }
             if inner.lineage.is_some() {
                 spawn("parent", look_at_parent)?;
             }
@@ -370,6 +374,24 @@ fn merge_archive(weak: &Weak<Inner>) {
             Step::Done => EVERY,
             Step::Pause(length) => length,
             Step::Stop => return,
+        };
+        drop(db);
+        pause(weak, length);
+    }
+}
+
+/// Makes backups when they are due.
+fn make_backups(weak: &Weak<Inner>) {
+    // As do the threads that it starts.
+    resurgam_vfs::lower_priority();
+    const LOOK: Duration = Duration::from_secs(1);
+    let mut schedule = BackupSchedule::default();
+    while let Some(db) = alive(weak) {
+        let made = db.backup_if_due(&mut schedule);
+        let length = match made.map(|outcome| db.judge(BACKUP, outcome)) {
+            None | Some(Step::Done) => LOOK,
+            Some(Step::Pause(length)) => length.max(LOOK),
+            Some(Step::Stop) => return,
         };
         drop(db);
         pause(weak, length);

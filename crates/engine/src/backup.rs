@@ -125,6 +125,19 @@ impl Database {
         planted: PlantedInBackup,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<String> {
+        self.backup_of(from_archive, planted, cancelled).map(|made| made.summary().name.clone())
+    }
+
+    /// See [`Database::backup_planted`]; the backup itself.
+    ///
+    /// # Errors
+    /// As [`Database::backup`].
+    pub(crate) fn backup_of(
+        &self,
+        from_archive: bool,
+        planted: PlantedInBackup,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Arc<Backup>> {
         let inner = self.inner();
         let missing = |what: &str, hint: &str| {
             Err(Error::new(ErrorKind::NotInPrerequisiteState, what.to_owned()).with_hint(hint.to_owned()))
@@ -157,7 +170,7 @@ impl Database {
                     summary.end,
                     summary.damaged
                 );
-                Ok(summary.name.clone())
+                Ok(backup)
             }
             Ok(None) => Err(Error::internal("a backup that was made is not there")),
             Err(error) => {

@@ -26,6 +26,7 @@
 //! | `archiver.rs` | the log's way into an archive |
 //! | `archive_place.rs` | where that is |
 //! | `backup.rs` | making a backup of the running database |
+//! | `backup_schedule.rs` | making backups when they are due |
 //! | `backup_places.rs` | where backups are, which there are, the newest one |
 //! | `page_service.rs` | a database whose pages are with page servers, and in no file of its own |
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
@@ -77,6 +78,7 @@ mod archiver;
 mod background;
 mod backup;
 mod backup_places;
+mod backup_schedule;
 mod build;
 mod catalog;
 mod catalog_object;

@@ -59,6 +59,8 @@ pub struct Options {
     /// As [`Options::archive_store`].
     #[doc(hidden)]
     pub backups_store: Option<StoreHandle>,
+    /// A backup is made by itself when the newest one is so old, or there is none. Zero: only when it is asked for.
+    pub backup_interval: Duration,
     /// Most bytes that a backup reads in a second; 0 = unlimited.
     pub backup_bytes_per_second: u64,
     /// How far back points in time are promised: what neither a point of this time, nor a lease, nor a restore needs of the
@@ -193,6 +195,7 @@ impl Default for Options {
             backups_store: None,
             pages: None,
             log_zone: None,
+            backup_interval: Duration::ZERO,
             backup_bytes_per_second: 0,
             recovery_window: Duration::ZERO,
             archive_records_per_page_max: 256,

@@ -70,6 +70,53 @@ async fn a_backup_by_a_statement() {
     engine.close().expect("close");
 }
 
+/// The first one of the files, at once, and others of it and the archive; a restart goes by what is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backups_are_made_when_they_are_due() {
+    let dir = tempfile::tempdir().expect("folder");
+    let open = |interval| {
+        let options = Options {
+            buffer_bytes: 16 << 20,
+            archive: Some(dir.path().join("archive").display().to_string()),
+            backups: Some(dir.path().join("backups").display().to_string()),
+            backup_interval: interval,
+            ..Options::default()
+        };
+        let engine =
+            Database::open_with(Arc::new(RealVfs::new()), &dir.path().join("db"), options, |_| {}).expect("open");
+        let sql = SqlDatabase::new(engine.clone(), SqlSettings::default());
+        (engine, sql)
+    };
+    let complete = |engine: &Database| {
+        let rows = engine.backups().into_iter().filter(|row| row.state == "complete");
+        rows.map(|row| (row.name.unwrap_or_default(), row.from_archive == Some(true))).collect::<Vec<_>>()
+    };
+    let until = |engine: &Database, count: usize| {
+        let begun = std::time::Instant::now();
+        while complete(engine).len() < count {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", engine.backups());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let (engine, sql) = open(Duration::from_millis(100));
+    let mut session = Arc::clone(&sql).session(SessionOptions::default()).expect("session");
+    rows(&mut session, "CREATE TABLE t (a int PRIMARY KEY, b text)").await;
+    rows(&mut session, "INSERT INTO t SELECT i, repeat('x', 500) FROM generate_series(1, 2000) AS s(i)").await;
+    until(&engine, 3);
+    drop((session, sql));
+    engine.close().expect("close");
+    let (engine, sql) = open(Duration::from_secs(3600));
+    let before = complete(&engine);
+    let kinds: Vec<bool> = before.iter().map(|(_, from_archive)| *from_archive).collect();
+    assert!(!kinds[0] && kinds[1..].iter().all(|from_archive| *from_archive), "{before:?}");
+    // One that is asked for is the newest one.
+    let mut session = Arc::clone(&sql).session(SessionOptions::default()).expect("session");
+    one(&mut session, "SELECT resurgam_backup()").await;
+    assert_eq!(complete(&engine).len(), before.len() + 1, "none was due");
+    drop((session, sql));
+    engine.close().expect("close");
+}
+
 /// A cancel and a timeout end it, another session is told that one runs, and the next one goes on with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_that_is_cancelled() {

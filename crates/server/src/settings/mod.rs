@@ -201,6 +201,8 @@ settings! {
     archive: String, "archive", "RESURGAM_ARCHIVE", "";
     /// Where backups are (SELECT resurgam_backup()): a folder, made if it is missing, or s3://, gs://, az:// and a bucket. They need an archive. Empty: nowhere.
     backups: String, "backups", "RESURGAM_BACKUPS", "";
+    /// A backup is made by itself when the newest one is so old (1d, 12h), or there is none; after the first from the one before and the archive. 0: only when it is asked for.
+    backup_interval: Duration, "backup-interval", "RESURGAM_BACKUP_INTERVAL", "0";
     /// Most bytes that a backup reads in a second; 0 for no limit.
     backup_bytes_per_second: Bytes, "backup-bytes-per-second", "RESURGAM_BACKUP_BYTES_PER_SECOND", "0";
     /// How far back points in time are promised (7d, 12h): what no point of this time, no clone and no restore needs of the archive and the backups is given up. 0: everything is kept.
