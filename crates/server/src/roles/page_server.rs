@@ -4,7 +4,6 @@ use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use resurgam_cluster::{
     LandingZone, LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig, SeedSource,
@@ -14,14 +13,12 @@ use resurgam_engine::{Error, PageServiceHandle};
 use resurgam_pageserver::{ArchiveSeed, Seed};
 use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xstore::{Access, Place, Store};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::life::{How, Life};
 use super::tls;
 use crate::serve::{place, say};
 use crate::settings::{ServerRole, Settings, Value};
 
-/// How often it says how far it is, while it is behind or pages are missing.
-pub(super) const SAY: Duration = Duration::from_secs(10);
 /// Partitions that are named at most.
 const PARTITIONS_SAID: usize = 8;
 
@@ -108,14 +105,7 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
     config.tls = tls::open(settings)?;
     let tls = config.tls.clone();
     config.memory_bytes = usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| format!("could not start threads: {error}"))?;
-    let no_signals = |error: std::io::Error| format!("could not watch for signals: {error}");
-    // Before the node starts, which takes as long as there is log to look through: whoever replaces certificates meanwhile would end the
-    // process by saying so.
-    let hang_up = runtime.block_on(async { signal(SignalKind::hangup()) }).map_err(no_signals)?;
+    let mut life = Life::begin()?;
     let node = PageServerNode::start(Arc::new(RealVfs::new()), config, seeds(settings))
         .map_err(|error| format!("the page server does not start: {error}"))?;
     let has = match partitions.is_all() {
@@ -127,44 +117,31 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
         settings.listen,
         logs.join(", ")
     ));
-    runtime.block_on(until_told(&node, tls.as_ref(), hang_up)).map_err(no_signals)?;
+    life.until_told(tls.as_ref(), || how(&node))?;
     say("Stopping: what is applied is made durable. Signal again to stop at once.");
-    let watching = std::thread::spawn(move || runtime.block_on(second_signal()));
+    life.end_at_once_if_told_again();
     let closed = node.close().map_err(|error| format!("the last checkpoint failed: {error}; nothing is lost by that"));
-    drop(watching);
     say("Stopped.");
     closed.map(|()| ExitCode::SUCCESS)
 }
 
-/// Says how far it is until a signal comes.
-async fn until_told(node: &PageServerNode, tls: Option<&Arc<Tls>>, mut hang_up: Signal) -> std::io::Result<()> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut said = tls::Said::default();
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            () = tls::read_again_at(&mut hang_up, tls) => {}
-            () = tokio::time::sleep(SAY) => {}
+/// How far it is.
+fn how(node: &PageServerNode) -> How {
+    let status = node.status();
+    let line = match (&status.pages, &status.error) {
+        (_, Some(error)) => format!("The log is not applied now: {error}"),
+        (None, None) => "Waiting for the log.".to_owned(),
+        (Some(pages), None) if pages.segments_missing > 0 => format!(
+            "Fetching pages: {} segments of 1 MB are missing{}; those that are asked for come first.",
+            pages.segments_missing,
+            in_partitions(&node.missing_by_partition())
+        ),
+        (Some(pages), None) if status.primary_durable.0 > pages.applied.0 + (64 << 20) => {
+            format!("Applying the log: {} MB behind.", (status.primary_durable.0 - pages.applied.0) >> 20)
         }
-        let status = node.status();
-        let line = match (&status.pages, &status.error) {
-            (_, Some(error)) => format!("The log is not applied now: {error}"),
-            (None, None) => "Waiting for the log.".to_owned(),
-            (Some(pages), None) if pages.segments_missing > 0 => format!(
-                "Fetching pages: {} segments of 1 MB are missing{}; those that are asked for come first.",
-                pages.segments_missing,
-                in_partitions(&node.missing_by_partition())
-            ),
-            (Some(pages), None) if status.primary_durable.0 > pages.applied.0 + (64 << 20) => {
-                format!("Applying the log: {} MB behind.", (status.primary_durable.0 - pages.applied.0) >> 20)
-            }
-            (Some(_), None) => "The log is applied as it comes.".to_owned(),
-        };
-        if let Some(line) = said.next(&line, status.server.refused, status.tls) {
-            say(&line);
-        }
-    }
+        (Some(_), None) => "The log is applied as it comes.".to_owned(),
+    };
+    How { line, refused: status.server.refused, tls: status.tls }
 }
 
 /// The first of the partitions in which pages are missing.
@@ -178,18 +155,6 @@ fn in_partitions(missing: &[(u64, u64)]) -> String {
             format!(" (pages by partition: {}{more})", shown.join(", "))
         }
     }
-}
-
-async fn second_signal() {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    std::process::exit(130);
 }
 
 /// Archive and backups of the database.

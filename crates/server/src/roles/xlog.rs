@@ -13,9 +13,9 @@ use resurgam_cluster::{LandingZone, Tls, XlogConfig, XlogNode, ZoneConfig};
 use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xlog::{CoreConfig, StoreControl};
 use resurgam_xstore::{Access, FolderStore, Place};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::page_server::{SAY, refuse_strangers};
+use super::life::{How, Life};
+use super::page_server::refuse_strangers;
 use super::tls;
 use crate::serve::{folder, place, say};
 use crate::settings::Settings;
@@ -76,45 +76,26 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
         core: CoreConfig::default(),
         tls: tls.clone(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| format!("could not start threads: {error}"))?;
-    let no_signals = |error: std::io::Error| format!("could not watch for signals: {error}");
-    // Before the node starts, which takes as long as there is log to look through: whoever replaces certificates meanwhile would end the
-    // process by saying so.
-    let hang_up = runtime.block_on(async { signal(SignalKind::hangup()) }).map_err(no_signals)?;
+    let mut life = Life::begin()?;
     let node = XlogNode::start(vfs, config).map_err(failed)?;
     say(&format!("Log service on {}, of the log in {}.", settings.listen, zone.display()));
-    runtime.block_on(until_told(&node, tls.as_ref(), hang_up)).map_err(no_signals)?;
+    life.until_told(tls.as_ref(), || how(&node))?;
     // Nothing has to be made durable.
     drop(node);
     say("Stopped.");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says how it is until a signal comes.
-async fn until_told(node: &XlogNode, tls: Option<&Arc<Tls>>, mut hang_up: Signal) -> std::io::Result<()> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut said = tls::Said::default();
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            () = tls::read_again_at(&mut hang_up, tls) => {}
-            () = tokio::time::sleep(SAY) => {}
+/// How far it is.
+fn how(node: &XlogNode) -> How {
+    let status = node.status();
+    let line = match (&status.positions, &status.error) {
+        (_, Some(error)) => error.clone(),
+        (None, None) => "Waiting for the database to be made.".to_owned(),
+        (Some(at), None) if at.hardened.0 > at.destaged.0 + (256 << 20) => {
+            format!("{} MB of the log wait to be destaged.", (at.hardened.0 - at.destaged.0) >> 20)
         }
-        let status = node.status();
-        let line = match (&status.positions, &status.error) {
-            (_, Some(error)) => error.clone(),
-            (None, None) => "Waiting for the database to be made.".to_owned(),
-            (Some(at), None) if at.hardened.0 > at.destaged.0 + (256 << 20) => {
-                format!("{} MB of the log wait to be destaged.", (at.hardened.0 - at.destaged.0) >> 20)
-            }
-            (Some(_), None) => "The log is given out and destaged as it comes.".to_owned(),
-        };
-        if let Some(line) = said.next(&line, status.server.refused, status.tls) {
-            say(&line);
-        }
-    }
+        (Some(_), None) => "The log is given out and destaged as it comes.".to_owned(),
+    };
+    How { line, refused: status.server.refused, tls: status.tls }
 }
