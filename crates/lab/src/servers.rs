@@ -102,7 +102,7 @@ pub struct Server {
     pub port: u16,
     pub dir: PathBuf,
     common: Common,
-    /// More flags of Resurgam.
+    /// More flags of Resurgam, or settings of PostgreSQL.
     flags: Vec<String>,
     log: PathBuf,
     child: Option<Child>,
@@ -211,12 +211,31 @@ impl Server {
         Ok(server)
     }
 
+    /// A standby of PostgreSQL that follows `primary`, with a copy of its files and as much memory as `common` says.
+    pub fn replica(primary: &Self, common: &Common, work: &Path) -> Result<Self> {
+        let mut server = Self {
+            kind: Kind::Postgres,
+            port: free_port()?,
+            dir: work.join(Kind::Postgres.slug()),
+            common: common.clone(),
+            flags: Vec::new(),
+            log: work.join(format!("{}.log", Kind::Postgres.slug())),
+            child: None,
+        };
+        let mut copy = server.installer("postgres", common.postgres.join("pg_basebackup"))?;
+        copy.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "-X", "stream", "-c", "fast", "-p"]);
+        copy.arg(primary.port.to_string()).arg("-D").arg(&server.dir);
+        output(&mut copy)?;
+        server.start()?;
+        Ok(server)
+    }
+
     /// Another size of its memory for pages, in megabytes, from the next start on.
     pub fn set_buffer_mb(&mut self, buffer_mb: u64) {
         self.common.buffer_mb = buffer_mb;
     }
 
-    /// Other flags, of Resurgam, from the next start on.
+    /// Other flags, or settings (`name=value`) of PostgreSQL, from the next start on.
     pub fn set_flags(&mut self, flags: Vec<String>) {
         self.flags = flags;
     }
@@ -264,6 +283,10 @@ impl Server {
                     "synchronous_commit=on".into(),
                     "fsync=on".into(),
                 ] {
+                    command.arg("-c").arg(setting);
+                }
+                // Of a server that was made with flags they are Resurgam's.
+                for setting in self.flags.iter().filter(|flag| !flag.starts_with('-')) {
                     command.arg("-c").arg(setting);
                 }
                 command
@@ -399,6 +422,11 @@ impl Server {
         // One that ends meanwhile is counted by its parent from then on.
         let children: u64 = children_of(id).into_iter().filter_map(ticks_of).sum();
         Ok((ticks + children) as f64 / TICKS_A_SECOND)
+    }
+
+    /// Its processes: the first one, and PostgreSQL's others.
+    pub fn all_processes(&self) -> Vec<u32> {
+        self.process().map_or_else(Vec::new, |id| std::iter::once(id).chain(children_of(id)).collect())
     }
 
     /// Processes that it has besides its first one: PostgreSQL's sessions, and those in its background.

@@ -9,6 +9,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `roles.rs`, `link.rs` | the parts as processes; a network with a round trip between them |
+//! | `standbys.rs` | PostgreSQL with two synchronous standbys, beside them |
 //! | `workload.rs` | six tables, nine transactions, mixes of them |
 //! | `views.rs` | what the primary says of itself |
 //! | `runs.rs` | one run: rate, latencies, processor time, positions |
@@ -21,6 +22,7 @@ mod pages;
 mod report;
 mod roles;
 mod runs;
+mod standbys;
 mod starts;
 mod views;
 mod workload;
@@ -37,11 +39,12 @@ use rand::rngs::SmallRng;
 use self::pages::Pages;
 use self::roles::{Tiers, pin};
 use self::runs::{Length, Run, Side};
+use self::standbys::Standbys;
 use self::starts::PrimaryStart;
 use self::workload::{Cdb, Profile};
 use crate::mix::{Mix, Terminal, check, check_the_check, load};
 use crate::report::median;
-use crate::servers::{Kind, Server, Work};
+use crate::servers::{Kind, Server, Work, kinds};
 use crate::setup::{Setup, bytes_of};
 use crate::{Common, Result};
 
@@ -150,6 +153,7 @@ struct Found {
     /// Megabytes a second of log and seconds, of loading by COPY into the tiers.
     loading: Option<(f64, f64)>,
     throughput: Beside,
+    standbys: Vec<Run>,
     cached: Cached,
     /// Reads of single rows alone, of both kinds of keys.
     uniform_reads: Option<Run>,
@@ -171,8 +175,10 @@ struct Arena<'a> {
     mix: Cdb,
     one: Server,
     tiers: Tiers,
+    standbys: Option<Standbys>,
     one_clients: Vec<Box<dyn Terminal>>,
     tiers_clients: Vec<Box<dyn Terminal>>,
+    standbys_clients: Vec<Box<dyn Terminal>>,
 }
 
 /// Runs the experiment.
@@ -182,9 +188,12 @@ pub fn run(options: &Options) -> Result<()> {
     let mut setup = Setup::here(work.path());
     let mut found = Found::default();
     let mut arena = arena(options, work.path(), &mut found)?;
-    arena.throughput(&mut found)?;
+    arena.throughput(work.path(), &mut found)?;
     setup.saw(&arena.one);
     setup.saw(&arena.tiers.primary);
+    if let Some(standbys) = arena.standbys.take() {
+        setup.saw(&standbys.primary);
+    }
     let parts = arena.tiers.settings();
     arena.log(&mut found)?;
     arena.starts(&mut found)?;
@@ -218,8 +227,17 @@ fn arena<'a>(options: &'a Options, work: &Path, found: &mut Found) -> Result<Are
     let after = views::Look::at(&mut client)?;
     found.loading = Some(((after.log_end - before.log_end) / 1e6 / seconds, seconds));
     let most = options.most_clients();
-    let (one_clients, tiers_clients) = (mix.terminals(most, options.seed), mix.terminals(most, options.seed));
-    let arena = Arena { options, mix, one, tiers, one_clients, tiers_clients };
+    let [one_clients, tiers_clients, standbys_clients] = [(); 3].map(|()| mix.terminals(most, options.seed));
+    let standbys = match kinds(&options.common)?.contains(&Kind::Postgres) {
+        true => {
+            eprintln!("loading PostgreSQL");
+            let standbys = Standbys::create(&options.common, &work.join("standbys"))?;
+            load(&mix, &standbys.primary)?;
+            Some(standbys)
+        }
+        false => None,
+    };
+    let arena = Arena { options, mix, one, tiers, standbys, one_clients, tiers_clients, standbys_clients };
     check_the_check(&arena.mix, &arena.tiers.primary, &arena.tiers_clients)?;
     arena.followed()?;
     Ok(arena)
@@ -273,6 +291,13 @@ impl Arena<'_> {
         Ok(run)
     }
 
+    /// None: PostgreSQL is not measured.
+    fn standbys_run(&mut self, clients: usize) -> Result<Option<Run>> {
+        let Some(standbys) = &self.standbys else { return Ok(None) };
+        let side = Side::Standbys(standbys);
+        runs::run(&side, &self.mix, &mut self.standbys_clients, clients, self.options.length()).map(Some)
+    }
+
     /// Both, one after the other; who begins alternates.
     fn beside(&mut self, round: usize, clients: usize, into: &mut Beside) -> Result<()> {
         for turn in [round, round + 1] {
@@ -285,16 +310,24 @@ impl Arena<'_> {
     }
 
     /// Tables 2 and 3.
-    fn throughput(&mut self, found: &mut Found) -> Result<()> {
+    fn throughput(&mut self, work: &Path, found: &mut Found) -> Result<()> {
         let clients = self.options.clients;
         (found.cached, found.pinned) = self.resize(CACHED, found)?;
+        let cores = (!self.options.no_pin).then_some(CORES);
+        if let Some(standbys) = &mut self.standbys {
+            // It has no page cache: all of the share is its memory.
+            let memory_mb = found.cached.memory_mb + found.cached.cache_mb;
+            standbys.resize(&self.options.common, &work.join("standbys"), memory_mb, cores)?;
+        }
         self.mix.play(Profile::Default, false, 0);
         // Caches are empty after the start: these runs fill them, and do not count.
         self.one_run(clients)?;
         self.tiers_run(clients)?;
+        self.standbys_run(clients)?;
         for round in 0..self.options.rounds {
             eprintln!("default mix, round {}", round + 1);
             self.beside(round, clients, &mut found.throughput)?;
+            found.standbys.extend(self.standbys_run(clients)?);
         }
         self.mix.play(Profile::ReadLite, false, 0);
         found.uniform_reads = Some(self.tiers_run(clients)?);

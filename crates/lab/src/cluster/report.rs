@@ -52,8 +52,16 @@ fn over<T>(runs: &[T], of: impl Fn(&T) -> Option<f64>) -> Option<f64> {
 /// Writes the tables and the plots.
 pub(super) fn write(options: &Options, mix: &Cdb, setup: &str, found: &Found) -> Result<()> {
     let rate = |runs: &[Run]| over(runs, |run| Some(run.rate()));
-    let series = [("one process", &found.throughput.one), ("tiers", &found.throughput.tiers)]
-        .map(|(name, runs)| Series { name: name.into(), values: vec![rate(runs)] });
+    let all = [
+        ("one process", &found.throughput.one),
+        ("tiers", &found.throughput.tiers),
+        ("PostgreSQL, two synchronous standbys", &found.standbys),
+    ];
+    let series: Vec<Series> = all
+        .into_iter()
+        .filter(|(_, runs)| !runs.is_empty())
+        .map(|(name, runs)| Series { name: name.into(), values: vec![rate(runs)] })
+        .collect();
     let svg = bars("CDB-like default mix", "transactions a second", &[format!("{} GB", options.gb)], &series);
     report::write_svg(&options.common, "cluster-commits", &commit_plot(found))?;
     report::write(&options.common, "cluster", &text(options, mix, setup, found), &svg)
@@ -113,7 +121,6 @@ fn text(options: &Options, mix: &Cdb, setup: &str, found: &Found) -> String {
         text += &part(found);
         text += "\n";
     }
-    text += "PostgreSQL with two synchronous standbys: missing, not measured by this program yet.\n\n";
     text += "![throughput](cluster.svg)\n\n![commits](cluster-commits.svg)\n";
     text
 }
@@ -139,14 +146,32 @@ fn throughput(found: &Found) -> String {
         CACHED * 100.0
     );
     let head = ["", "transactions a second", "mean ms", "p50 ms", "p99 ms", "conflicts"];
-    text += &table(&head, &[row("one process", one), row("tiers", tiers)]);
+    let mut rows = vec![row("one process", one), row("tiers", tiers)];
+    let standbys = &found.standbys;
+    if !standbys.is_empty() {
+        rows.push(row("PostgreSQL, two synchronous standbys", standbys));
+    }
+    text += &table(&head, &rows);
     text += &format!(
-        "\nTiers by one process, mean of the rounds (95 %): {}; goal {RATIO}: {}.\n\nProcessor seconds for 1,000 transactions:\n\n",
+        "\nTiers by one process, mean of the rounds (95 %): {}; goal {RATIO}: {}. {}\n\nProcessor seconds for 1,000 transactions:\n\n",
         paired_text(&ratios),
-        met(report::paired(&ratios).0 >= RATIO)
+        met(report::paired(&ratios).0 >= RATIO),
+        match standbys.is_empty() {
+            true => "PostgreSQL with two synchronous standbys was not measured.".to_owned(),
+            false => {
+                let beside: Vec<f64> =
+                    standbys.iter().zip(tiers).map(|(other, tiers)| tiers.rate() / other.rate().max(1e-9)).collect();
+                format!(
+                    "Tiers by PostgreSQL with two synchronous standbys, whose memory is all of that share ({} MB): {}; goal 1: {}.",
+                    memory_mb + cache_mb,
+                    paired_text(&beside),
+                    met(report::paired(&beside).0 >= 1.0)
+                )
+            }
+        }
     );
     let mut rows = Vec::new();
-    for runs in [one, tiers] {
+    for runs in [one, tiers, standbys] {
         let names = runs.first().map(|run| run.cpu.clone()).unwrap_or_default();
         for (at, (name, _)) in names.into_iter().enumerate() {
             rows.push(vec![name.to_owned(), cell(over(runs, |run| run.cpu_per_thousand(at)), 3)]);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::roles::{Cpu, Tiers};
+use super::standbys::Standbys;
 use super::views::Look;
 use super::workload::Cdb;
 use crate::Result;
@@ -12,10 +13,11 @@ use crate::servers::Server;
 /// Between two looks at the log.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Which of both.
+/// Which contender.
 pub enum Side<'a> {
     One(&'a Server),
     Tiers(&'a Tiers),
+    Standbys(&'a Standbys),
 }
 
 impl Side<'_> {
@@ -23,6 +25,7 @@ impl Side<'_> {
         match self {
             Self::One(server) => server,
             Self::Tiers(tiers) => &tiers.primary,
+            Self::Standbys(standbys) => &standbys.primary,
         }
     }
 
@@ -30,6 +33,7 @@ impl Side<'_> {
         match self {
             Self::One(server) => Ok(vec![("one process", server.cpu_seconds()?)]),
             Self::Tiers(tiers) => tiers.cpu(),
+            Self::Standbys(standbys) => standbys.cpu(),
         }
     }
 }
@@ -101,6 +105,7 @@ pub fn run(
             looks.push(match side {
                 Side::One(_) => Look::at_log(&mut client)?,
                 Side::Tiers(_) => Look::at(&mut client)?,
+                Side::Standbys(_) => Look::default(),
             });
             Ok(())
         };
