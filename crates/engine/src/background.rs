@@ -19,18 +19,25 @@ use crate::statistics::Analyzer;
 
 pub(crate) struct Background {
     threads: Vec<JoinHandle<()>>,
+    /// Of one that makes backups: it may be in a call to a store that is slow, or does not answer, and needs nothing of a database that is closed.
+    backups: Option<JoinHandle<()>>,
 }
+
+/// A backup that is to end is waited for so long.
+const BACKUP_ENDS: Duration = Duration::from_secs(5);
 
 impl Background {
     pub fn start(inner: &Arc<Inner>) -> Result<Self> {
         let mut threads = Vec::new();
-        let mut spawn = |name: &str, body: fn(&Weak<Inner>)| -> Result<()> {
+        let start = |name: &str, body: fn(&Weak<Inner>)| {
             let weak = Arc::downgrade(inner);
-            let thread = std::thread::Builder::new()
+            std::thread::Builder::new()
                 .name(format!("resurgam-{name}"))
                 .spawn(move || body(&weak))
-                .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("could not start a thread: {e}")))?;
-            threads.push(thread);
+                .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("could not start a thread: {e}")))
+        };
+        let mut spawn = |name: &str, body: fn(&Weak<Inner>)| -> Result<()> {
+            threads.push(start(name, body)?);
             Ok(())
         };
         spawn("writer", writer)?;
@@ -53,14 +60,13 @@ impl Background {
         if inner.archiver.is_some() {
             spawn("archive", archive)?;
             spawn("merge", merge_archive)?;
-            if inner.backups.is_some() && !inner.options.backup_interval.is_zero() {
-                spawn("backup", make_backups)?;
-            }
             if inner.lineage.is_some() {
                 spawn("parent", look_at_parent)?;
             }
         }
-        Ok(Self { threads })
+        let is_wanted = inner.archiver.is_some() && inner.backups.is_some() && !inner.options.backup_interval.is_zero();
+        let backups = is_wanted.then(|| start("backup", make_backups)).transpose()?;
+        Ok(Self { threads, backups })
     }
 
     pub fn join(self) {
@@ -68,6 +74,12 @@ impl Background {
         for thread in self.threads {
             if thread.thread().id() != me {
                 let _ = thread.join();
+            }
+        }
+        let until = Instant::now() + BACKUP_ENDS;
+        if let Some(thread) = self.backups.filter(|thread| thread.thread().id() != me) {
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(TICK);
             }
         }
     }
@@ -382,6 +394,12 @@ fn merge_archive(weak: &Weak<Inner>) {
 
 /// Makes backups when they are due.
 fn make_backups(weak: &Weak<Inner>) {
+    if let Some(db) = alive(weak)
+        && db.options().recovery_window.is_zero()
+    {
+        let interval = db.options().backup_interval;
+        tracing::warn!("a backup is made every {interval:?}, and all of them stay: there is no recovery window");
+    }
     // As do the threads that it starts.
     resurgam_vfs::lower_priority();
     const LOOK: Duration = Duration::from_secs(1);

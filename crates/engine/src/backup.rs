@@ -125,16 +125,18 @@ impl Database {
         planted: PlantedInBackup,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<String> {
-        self.backup_of(from_archive, planted, cancelled).map(|made| made.summary().name.clone())
+        self.backup_of(from_archive, false, planted, cancelled).map(|made| made.summary().name.clone())
     }
 
-    /// See [`Database::backup_planted`]; the backup itself.
+    /// See [`Database::backup_planted`]; the backup itself. One that is made by itself makes way for one that is asked for, which waits for
+    /// that; the next one of its kind goes on where it was.
     ///
     /// # Errors
     /// As [`Database::backup`].
     pub(crate) fn backup_of(
         &self,
         from_archive: bool,
+        by_itself: bool,
         planted: PlantedInBackup,
         cancelled: &(dyn Fn() -> bool + Sync),
     ) -> Result<Arc<Backup>> {
@@ -152,7 +154,17 @@ impl Database {
             );
         }
         let now_us = inner.vfs.wall_clock_us();
-        let claim = backups.claim(Running { started_us: now_us, from_archive, ..Running::default() })?;
+        let claim = loop {
+            match backups.claim(Running { started_us: now_us, from_archive, by_itself, ..Running::default() }) {
+                Err(error) if error.kind() == ErrorKind::InUse && !by_itself && backups.must_make_way() => {
+                    if cancelled() {
+                        return Err(Error::new(ErrorKind::Cancelled, "the backup was cancelled"));
+                    }
+                    std::thread::sleep(STEP);
+                }
+                claimed => break claimed?,
+            }
+        };
         let made = self.make_backup(backups, &claim, from_archive, planted, cancelled);
         let outcome = made.and_then(|summary| Backup::open(&backups.store()?, &summary.name).map(Some));
         claim.ended(&outcome, inner.vfs.wall_clock_us());

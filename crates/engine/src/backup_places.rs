@@ -71,6 +71,8 @@ pub(crate) struct Running {
     pub pages: u64,
     pub damaged: u64,
     pub from_archive: bool,
+    /// Nobody has asked for it.
+    pub by_itself: bool,
     pub done: u64,
     pub total: u64,
 }
@@ -90,6 +92,8 @@ struct Seen {
     newest: Option<Arc<Backup>>,
     /// When it was last looked for.
     looked: Option<Instant>,
+    /// One that was asked for waits for the one that is made by itself to end.
+    is_awaited: bool,
 }
 
 /// See the module.
@@ -141,10 +145,15 @@ impl Backups {
     pub fn claim(&self, running: Running) -> Result<Claim<'_>> {
         let mut seen = self.seen.lock();
         if let Some(other) = &seen.running {
-            return Err(Error::new(ErrorKind::InUse, "a backup is being made already")
+            let makes_way = other.by_itself && !running.by_itself;
+            let error = Err(Error::new(ErrorKind::InUse, "a backup is being made already")
                 .with_detail(format!("It is {:.0} % done.", other.progress() * 100.0))
                 .with_hint("The view resurgam_backups shows it."));
+            // See `Database::backup_of`.
+            seen.is_awaited |= makes_way;
+            return error;
         }
+        seen.is_awaited &= running.by_itself;
         seen.running = Some(running);
         Ok(Claim(self))
     }
@@ -178,6 +187,28 @@ impl Backups {
             seen.newest = newest?;
         }
         Ok(seen.newest.clone())
+    }
+
+    /// When the last complete backup of this database was finished, but for those after `until_us` (a clock was wrong), in microseconds, and
+    /// whether there is one that lacks no page. Reads the place, so others' backups are among them.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn last_finished(&self, until_us: i64) -> Result<(Option<i64>, bool)> {
+        let (mut last, mut has_whole) = (None, false);
+        for entry in list_backups(&self.store()?)? {
+            let Some(summary) = entry.summary.ok().filter(|_| entry.complete) else { continue };
+            if summary.database == self.database {
+                last = last.max(Some(summary.finished_us).filter(|finished| *finished <= until_us));
+                has_whole |= summary.damaged == 0;
+            }
+        }
+        Ok((last, has_whole))
+    }
+
+    /// Whether the backup that is being made by itself is to end, for one that was asked for.
+    pub fn must_make_way(&self) -> bool {
+        self.seen.lock().is_awaited
     }
 
     /// The newest backup, if it is known: nothing is read.

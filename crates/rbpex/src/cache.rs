@@ -32,6 +32,8 @@ const CLOSE_MAX: Duration = Duration::from_secs(3);
 /// Pages that are written at once, at most, and for how long the first of them waits for others: a call to the disk by another thread (the gate)
 /// costs as much as the writing. What waits can be found meanwhile.
 const AT_ONCE: usize = 64;
+/// Of these, so many are given to the disk in one call: all of them have to be done within [`Config::patience`].
+const IN_A_CALL: usize = 8;
 const GATHERING: Duration = Duration::from_millis(2);
 /// Reads after which what one takes on the average says something.
 const READS_TO_JUDGE: u64 = 32;
@@ -409,17 +411,19 @@ impl Shared {
     fn run(&self) {
         self.begin();
         while !self.stopping.load(Ordering::SeqCst) && self.state() == State::On {
-            if self.write_notes() | (self.write_next(AT_ONCE) > 0) {
+            if self.write_notes() {
                 continue;
             }
             let mut directory = self.directory.lock();
-            let has_notes = || !self.notes.lock().chunks.is_empty();
-            if directory.queued() == 0 && !has_notes() && !self.stopping.load(Ordering::SeqCst) {
+            let is_called = || !self.notes.lock().chunks.is_empty() || self.stopping.load(Ordering::SeqCst);
+            if directory.queued() == 0 && !is_called() {
                 self.wake.wait(&mut directory);
-                if directory.queued() < AT_ONCE && !has_notes() && !self.stopping.load(Ordering::SeqCst) {
-                    self.wake.wait_for(&mut directory, GATHERING);
-                }
             }
+            if (1..AT_ONCE).contains(&directory.queued()) && !is_called() {
+                self.wake.wait_for(&mut directory, GATHERING);
+            }
+            drop(directory);
+            self.write_next(AT_ONCE);
         }
     }
 
@@ -504,10 +508,10 @@ impl Shared {
             add_part(&mut records, &mut record_parts, record_at(job.slot), &job.record.encode(files.number));
         }
         // In whichever order they reach the disk: what a record says is compared with what is in the slot.
-        let written = files
-            .pages
-            .write_parts(&pages, &page_parts)
-            .and_then(|()| files.directory.write_parts(&records, &record_parts));
+        let written =
+            page_parts.chunks(IN_A_CALL).try_for_each(|parts| files.pages.write_parts(&pages, parts)).and_then(|()| {
+                record_parts.chunks(IN_A_CALL).try_for_each(|parts| files.directory.write_parts(&records, parts))
+            });
         if self.or_off(written).is_none() {
             return 0;
         }

@@ -227,7 +227,8 @@ impl Sources {
         if let Some(remote) = self.remote() {
             let (wait, begun) = (patience::Wait::begin(), Instant::now());
             let outcome = remote.load(page, buf, self.log.end_lsn(), &|| wait.check());
-            if matches!(outcome, Ok(Came::FromAfar | Came::Confirmed)) {
+            // Those that ended with an error are the longest.
+            if !matches!(outcome, Ok(Came::FromCache)) {
                 counters.remote_waits.note(begun.elapsed());
             }
             match &outcome {

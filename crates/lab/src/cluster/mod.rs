@@ -326,8 +326,13 @@ impl Arena<'_> {
         self.standbys_run(clients)?;
         for round in 0..self.options.rounds {
             eprintln!("default mix, round {}", round + 1);
+            if round % 2 == 1 {
+                found.standbys.extend(self.standbys_run(clients)?);
+            }
             self.beside(round, clients, &mut found.throughput)?;
-            found.standbys.extend(self.standbys_run(clients)?);
+            if round % 2 == 0 {
+                found.standbys.extend(self.standbys_run(clients)?);
+            }
         }
         self.mix.play(Profile::ReadLite, false, 0);
         found.uniform_reads = Some(self.tiers_run(clients)?);

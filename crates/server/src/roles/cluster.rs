@@ -32,8 +32,9 @@ const STARTED: Duration = Duration::from_secs(10);
 /// Longest time for a process to stop in good order.
 const STOP: Duration = Duration::from_secs(30);
 const PAGE_SERVERS_MAX: u16 = 16;
-/// Of the primary, unless its settings say otherwise.
-const BACKUP_INTERVAL: &str = "1d";
+/// Of the primary, unless its settings say otherwise: flag, environment variable, value.
+const BACKUPS: [(&str, &str, &str); 2] =
+    [("--backup-interval", "RESURGAM_BACKUP_INTERVAL", "1d"), ("--recovery-window", "RESURGAM_RECOVERY_WINDOW", "7d")];
 /// Certificates for what the parts say to each other: all three or none, the same for each part.
 const TIER_TLS: [(&str, &str); 3] = [
     ("tier-tls-cert", "Certificate of all parts, for 127.0.0.1: they speak to each other with TLS then"),
@@ -231,9 +232,17 @@ fn parts(data: &Path, listen: &str, layout: &Layout, tls: &[String], more: &[Str
     let own = ["--role", "primary", "--data", &path(&name), "--listen", listen, to, &log];
     let zone = if has_zone { zone.to_vec() } else { Vec::new() };
     let own = own.into_iter().map(str::to_owned).chain(zone).chain(["--page-servers".to_owned(), pages.join(",")]);
-    // What page servers begin with: without backups it would be all log that there ever was.
-    let is_set = more.iter().any(|flag| flag == "--backup-interval" || flag.starts_with("--backup-interval="));
-    let backups = (!is_set).then(|| format!("--backup-interval={BACKUP_INTERVAL}"));
+    // What page servers begin with: without backups it would be all log that there ever was; and not all backups that there ever were.
+    let is_set = |flag: &str, variable: &str| {
+        let on_line = more
+            .iter()
+            .any(|given| given.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')));
+        on_line || std::env::var_os(variable).is_some()
+    };
+    // Settings of a file would lose against those of the command line.
+    let has_file = is_set("--config", "RESURGAM_CONFIG");
+    let backups = BACKUPS.iter().filter(|(flag, variable, _)| !has_file && !is_set(flag, variable));
+    let backups = backups.map(|(flag, _, value)| format!("{flag}={value}"));
     parts.push(Part::new(name, own.chain(common).chain(backups).chain(more.iter().cloned()).collect()));
     Ok(parts)
 }

@@ -448,6 +448,10 @@ impl Settings {
                         least 1"
                 .into());
         }
+        let has_places = !self.backups.trim().is_empty() && !self.archive.trim().is_empty();
+        if !self.backup_interval.is_zero() && !has_places {
+            return Err("backup_interval needs a place for backups (backups), and an archive (archive)".into());
+        }
         Ok(())
     }
 
