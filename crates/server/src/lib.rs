@@ -32,7 +32,7 @@ mod network;
 pub mod protocol;
 pub mod registry;
 mod restore_tool;
-mod roles;
+pub mod roles;
 pub mod serve;
 pub mod server;
 pub mod settings;

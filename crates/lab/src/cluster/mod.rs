@@ -20,7 +20,7 @@
 mod link;
 mod pages;
 mod report;
-mod roles;
+pub(crate) mod roles;
 mod runs;
 mod standbys;
 mod starts;

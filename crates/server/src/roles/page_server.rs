@@ -87,27 +87,40 @@ pub fn refuse_strangers(settings: &Settings) -> Result<(), String> {
     }
 }
 
+/// Where the log of a page server is.
+fn logs(settings: &Settings) -> Vec<String> {
+    match settings.log_service_addresses() {
+        none if none.is_empty() => vec![settings.primary.clone()],
+        services => services,
+    }
+}
+
+/// Starts a page server in this process.
+///
+/// # Errors
+/// A sentence for the terminal.
+pub fn start(settings: &Settings, tls: Option<Arc<Tls>>) -> Result<PageServerNode, String> {
+    refuse_strangers(settings)?;
+    let dir = std::path::absolute(&settings.data).map_err(|error| format!("the data folder is not usable: {error}"))?;
+    std::fs::create_dir_all(&dir).map_err(|error| format!("could not make the folder {}: {error}", dir.display()))?;
+    let name = format!("page server {}", settings.listen);
+    let mut config = NodeConfig::new(dir, &settings.listen, logs(settings), &name);
+    config.partitions = settings.partitions()?;
+    config.tls = tls;
+    config.memory_bytes = usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX);
+    PageServerNode::start(Arc::new(RealVfs::new()), config, seeds(settings))
+        .map_err(|error| format!("the page server does not start: {error}"))
+}
+
 /// Runs a page server until it is told to stop.
 ///
 /// # Errors
 /// A sentence for the terminal.
 pub fn run(settings: &Settings) -> Result<ExitCode, String> {
-    refuse_strangers(settings)?;
-    let dir = std::path::absolute(&settings.data).map_err(|error| format!("the data folder is not usable: {error}"))?;
-    std::fs::create_dir_all(&dir).map_err(|error| format!("could not make the folder {}: {error}", dir.display()))?;
-    let logs = match settings.log_service_addresses() {
-        none if none.is_empty() => vec![settings.primary.clone()],
-        services => services,
-    };
-    let mut config = NodeConfig::new(dir, &settings.listen, logs.clone(), &format!("page server {}", settings.listen));
-    config.partitions = settings.partitions()?;
-    let partitions = config.partitions.clone();
-    config.tls = tls::open(settings)?;
-    let tls = config.tls.clone();
-    config.memory_bytes = usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX);
+    let tls = tls::open(settings)?;
     let mut life = Life::begin()?;
-    let node = PageServerNode::start(Arc::new(RealVfs::new()), config, seeds(settings))
-        .map_err(|error| format!("the page server does not start: {error}"))?;
+    let node = start(settings, tls.clone())?;
+    let partitions = settings.partitions()?;
     let has = match partitions.is_all() {
         true => "all pages".to_owned(),
         false => format!("partitions {partitions} of {} each", settings.partition_bytes.show()),
@@ -115,7 +128,7 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
     say(&format!(
         "Page server on {}, with {has} of the database whose log is at {}.",
         settings.listen,
-        logs.join(", ")
+        logs(settings).join(", ")
     ));
     life.until_told(tls.as_ref(), || how(&node))?;
     say("Stopping: what is applied is made durable. Signal again to stop at once.");

@@ -10,14 +10,17 @@ pub mod process;
 pub mod stops;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use resurgam_cluster::PageServerNode;
 use resurgam_server::http::Endpoint;
+use resurgam_server::roles::page_server;
 use resurgam_server::serve;
 use resurgam_server::server::{Server, Stopper, stopper};
-use resurgam_server::settings::{Bytes, Settings};
+use resurgam_server::settings::{Bytes, ServerRole, Settings};
 
 /// A running server; dropping it stops it and removes its folder.
 pub struct TestServer {
@@ -26,6 +29,7 @@ pub struct TestServer {
     pub endpoint: Option<Arc<Endpoint>>,
     stop: Stopper,
     thread: Option<std::thread::JoinHandle<()>>,
+    _page_server: Option<PageServerNode>,
     _dir: tempfile::TempDir,
 }
 
@@ -43,6 +47,7 @@ impl TestServer {
         settings.buffer_bytes = Bytes(64 << 20);
         settings.shutdown_timeout = Duration::from_secs(1);
         change(&mut settings);
+        let page_server = page_server_of(&mut settings, dir.path());
         let (stop, stopped) = stopper();
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -56,7 +61,7 @@ impl TestServer {
             });
         });
         let (address, endpoint) = told.recv_timeout(Duration::from_secs(60)).expect("server did not start");
-        Self { address, endpoint, stop, thread: Some(thread), _dir: dir }
+        Self { address, endpoint, stop, thread: Some(thread), _page_server: page_server, _dir: dir }
     }
 
     pub fn raw(&self) -> Client {
@@ -70,6 +75,37 @@ impl TestServer {
     pub fn stop(&self) {
         self.stop.stop();
     }
+}
+
+/// With `RESURGAM_TIERS=1` the server has little memory and its pages are with a page server of this process, so that whatever a test shows is
+/// shown of both. Not for one that says itself where pages are, and not in the traditional mode, which has no page servers.
+fn page_server_of(settings: &mut Settings, dir: &Path) -> Option<PageServerNode> {
+    let is_wanted = std::env::var_os("RESURGAM_TIERS").is_some() && settings.accelerated_database_recovery;
+    if !is_wanted || !settings.page_servers.is_empty() || settings.data.exists() {
+        return None;
+    }
+    // Somebody else may take it in between; not on a machine that is there for tests.
+    let free = || {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.local_addr().expect("its address").to_string()
+    };
+    settings.page_servers = free();
+    settings.log_listen = free();
+    if settings.archive.is_empty() {
+        settings.archive = dir.join("archive").display().to_string();
+    }
+    settings.buffer_bytes = Bytes(settings.buffer_bytes.0.min(8 << 20));
+    let own = Settings {
+        role: ServerRole::PageServer,
+        data: dir.join("page-server"),
+        listen: settings.page_servers.clone(),
+        primary: settings.log_listen.clone(),
+        archive: settings.archive.clone(),
+        backups: settings.backups.clone(),
+        buffer_bytes: Bytes(16 << 20),
+        ..Settings::defaults().expect("defaults")
+    };
+    Some(page_server::start(&own, None).expect("a page server"))
 }
 
 impl Drop for TestServer {

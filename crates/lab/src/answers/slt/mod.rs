@@ -21,6 +21,7 @@ use clap::{Args, ValueEnum};
 use sqllogictest::{Control, DefaultColumnType, QueryExpect, Record, ResultMode, Runner};
 
 use crate::answers::client::{Client, Target};
+use crate::cluster::roles::Tiers;
 use crate::servers::{Kind, Server, Work};
 use crate::{Common, Result};
 use session::{Session, Types};
@@ -68,7 +69,42 @@ enum Which {
 #[derive(Clone, Copy, ValueEnum)]
 enum Subject {
     Resurgam,
+    /// Resurgam whose log is in a landing zone and whose pages are with a page server
+    Tiers,
     Postgres,
+}
+
+impl Subject {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Resurgam => Kind::Resurgam.name(),
+            Self::Tiers => "Resurgam's tiers",
+            Self::Postgres => Kind::Postgres.name(),
+        }
+    }
+}
+
+/// A server with an empty database; dropping it ends all of its processes.
+enum Running {
+    One(Box<Server>),
+    Tiers(Box<Tiers>),
+}
+
+impl Running {
+    fn start(subject: Subject, common: &Common, dir: &Path) -> Result<Self> {
+        Ok(match subject {
+            Subject::Resurgam => Self::One(Box::new(Server::create(Kind::Resurgam, common, dir)?)),
+            Subject::Postgres => Self::One(Box::new(Server::create(Kind::Postgres, common, dir)?)),
+            Subject::Tiers => Self::Tiers(Box::new(Tiers::create(common, dir, Duration::ZERO)?)),
+        })
+    }
+
+    fn port(&self) -> u16 {
+        match self {
+            Self::One(server) => server.port,
+            Self::Tiers(tiers) => tiers.primary.port,
+        }
+    }
 }
 
 /// How statements get to the server.
@@ -110,10 +146,6 @@ pub fn run(options: &Options) -> Result<()> {
         Which::Extended => &[Protocol::Extended],
         Which::Both => &[Protocol::Simple, Protocol::Extended],
     };
-    let kind = match options.server {
-        Subject::Resurgam => Kind::Resurgam,
-        Subject::Postgres => Kind::Postgres,
-    };
     let jobs: Vec<(&Path, Protocol)> =
         files.iter().flat_map(|file| protocols.iter().map(move |p| (file.as_path(), *p))).collect();
     let work = Work::new(&options.common)?;
@@ -126,7 +158,7 @@ pub fn run(options: &Options) -> Result<()> {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some((file, protocol)) = jobs.get(at) else { break };
                     let dir = work.path().join(format!("{at}"));
-                    let score = run_file(&options.common, kind, &dir, file, *protocol);
+                    let score = run_file(options, &dir, file, *protocol);
                     if let Ok(scores) = &mut scores.lock() {
                         scores.push(score);
                     }
@@ -140,7 +172,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let mut scores = scores.into_iter().collect::<Result<Vec<Score>>>()?;
     scores.sort_by(|a, b| (&a.file, a.protocol.name()).cmp(&(&b.file, b.protocol.name())));
-    print!("{}", report(&scores, kind, if options.all { usize::MAX } else { SHOWN_MAX }));
+    print!("{}", report(&scores, options.server, if options.all { usize::MAX } else { SHOWN_MAX }));
     let failed: usize = scores.iter().map(|score| score.failed).sum();
     if failed > options.open { Err(format!("{failed} records of the corpus failed")) } else { Ok(()) }
 }
@@ -160,13 +192,14 @@ fn files(corpus: &Path, only: Option<&str>) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn run_file(common: &Common, kind: Kind, dir: &Path, file: &Path, protocol: Protocol) -> Result<Score> {
+fn run_file(options: &Options, dir: &Path, file: &Path, protocol: Protocol) -> Result<Score> {
+    let common = &options.common;
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let text = std::fs::read_to_string(file).map_err(|e| format!("{name}: {e}"))?;
     let records = sqllogictest::parse_with_name::<DefaultColumnType>(&text, name.clone()).map_err(|e| e.to_string())?;
     std::fs::create_dir_all(dir).map_err(|e| e.to_string())?;
-    let server = Server::create(kind, common, dir)?;
-    let target = Target { patience: Some(PATIENCE), ..Target::new(server.port) };
+    let server = Running::start(options.server, common, dir)?;
+    let target = Target { patience: Some(PATIENCE), ..Target::new(server.port()) };
     // What the record at hand expects its columns to be: values are written accordingly.
     let types = Types::default();
     let mut runner = Runner::new(|| {
@@ -205,14 +238,14 @@ fn run_file(common: &Common, kind: Kind, dir: &Path, file: &Path, protocol: Prot
     Ok(score)
 }
 
-fn report(scores: &[Score], kind: Kind, shown: usize) -> String {
+fn report(scores: &[Score], subject: Subject, shown: usize) -> String {
     let mut text = String::new();
     for score in scores {
         for failure in score.failures.iter().take(shown) {
             let _ = writeln!(text, "-- {} ({}): {}", score.file, score.protocol.name(), failure.trim_end());
         }
     }
-    let _ = writeln!(text, "{}: records of the corpus", kind.name());
+    let _ = writeln!(text, "{}: records of the corpus", subject.name());
     let _ = writeln!(text, "{:<16} {:<9} {:>7} {:>7} {:>8}", "file", "protocol", "passed", "failed", "seconds");
     for score in scores {
         let (protocol, took) = (score.protocol.name(), score.took.as_secs_f64());
