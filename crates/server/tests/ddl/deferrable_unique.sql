@@ -317,5 +317,20 @@ UPDATE g SET n = 1.000;
 > ERROR 23505 duplicate key value violates unique constraint "g_n_key"
 > DETAIL Key (n)=(1.000) already exists.
 DROP TABLE g;
+-- whoever may not read a table is not told of its rows
+CREATE ROLE du_writer;
+GRANT INSERT ON t TO du_writer;
+SET ROLE du_writer;
+INSERT INTO t VALUES (31, 31, 'w', 1), (32, 31, 'x', 1);
+> ERROR 23505 duplicate key value violates unique constraint "t_a"
+INSERT INTO t VALUES (31, 31, 'w', 1), (32, 32, 'w', 1);
+> ERROR 23505 duplicate key value violates unique constraint "t_bc"
+BEGIN;
+INSERT INTO t VALUES (31, 31, 'w', 1), (32, 32, 'w', 1);
+COMMIT;
+> ERROR 23505 duplicate key value violates unique constraint "t_bc"
+RESET ROLE;
+DROP OWNED BY du_writer;
+DROP ROLE du_writer;
 DROP TABLE t;
 

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
+use parking_lot::Mutex;
 use resurgam_engine::{Deferral, Index, Table};
 
 use super::enforce::{Check, Id, Of, bounded, entry_bytes, run_check};
@@ -160,6 +161,8 @@ impl Session {
         let (txn, deferred) = (open.txn.clone(), Arc::clone(&open.deferred));
         let lock_timeout = self.shared.variables.lock().lock_timeout;
         let stop = Arc::clone(&self.shared.stop);
+        // Whose row an error may tell of.
+        let told = Mutex::new(None);
         let work = async {
             let waiting = Waiting { stop: &stop, lock_timeout };
             for at in 0.. {
@@ -173,6 +176,7 @@ impl Session {
                 };
                 let of = match side {
                     Some(side) => {
+                        *told.lock() = None;
                         let Some(foreign) = table.foreign_keys.iter().find(|foreign| foreign.id == constraint) else {
                             continue;
                         };
@@ -180,6 +184,7 @@ impl Session {
                         Of::Reference { reference, side, restrict: false }
                     }
                     None => {
+                        *told.lock() = Some(Arc::clone(&table));
                         let is_meant = |index: &Index| index.id == constraint && index.is_deferrable();
                         let Some(index) = table.indexes.iter().position(is_meant) else { continue };
                         Of::Unique(Arc::new(Unique::new(&table, index)))
@@ -198,7 +203,8 @@ impl Session {
             }
             Ok(())
         };
-        guarded(&stop, self.deadline(), work).await
+        let checked = guarded(&stop, self.deadline(), work).await;
+        checked.map_err(|error| self.discreet(error, told.lock().iter()))
     }
 
     /// Runs SET CONSTRAINTS.
