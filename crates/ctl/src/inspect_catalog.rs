@@ -4,8 +4,8 @@ use std::io::Write;
 
 use resurgam_base::Result;
 use resurgam_btree::Tree;
-use resurgam_engine::Index;
 use resurgam_engine::stored::{Definition, Place};
+use resurgam_engine::{Deferral, Index};
 
 use crate::catalog;
 use crate::folder::Folder;
@@ -119,7 +119,12 @@ fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
     }
     for index in &table.indexes {
         let unique = if index.unique { "unique index" } else { "index" };
-        let constraint = if index.constraint { " of a constraint" } else { "" };
+        let constraint = match (index.constraint, index.deferral) {
+            (false, _) => "",
+            (true, Deferral::Never) => " of a constraint",
+            (true, Deferral::Statement) => " of a deferrable constraint",
+            (true, Deferral::Transaction) => " of a deferrable constraint, initially deferred",
+        };
         say!(
             out,
             "  {unique} {} ({}){constraint}  id {}  {}",

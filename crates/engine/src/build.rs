@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use resurgam_base::{Error, Result};
-use resurgam_page::types::DatumRef;
+use resurgam_base::{Error, Result, SlotId};
+use resurgam_btree::LeafWalk;
+use resurgam_page::LeafRecord;
+use resurgam_page::types::{Datum, DatumRef};
 
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::fill::{Fill, GATHERED};
@@ -87,9 +89,46 @@ impl Transaction {
                 table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
                 if fill.add(&entry_key, &entry_value)? { write(&mut fill) } else { Ok(()) }
             })
-            .and_then(|()| write(&mut fill));
+            .and_then(|()| write(&mut fill))
+            .and_then(|()| self.check_filled(table, at));
         // A part of an index must not be committed.
         filled.inspect_err(|_| self.broken_off(context.xid))
+    }
+
+    /// Looks for equal keys in an index that was filled: that of a DEFERRABLE constraint has taken them. Equal ones are side by
+    /// side in its tree.
+    ///
+    /// # Errors
+    /// `UniqueViolation`
+    pub(crate) fn check_filled(&self, table: &Arc<Table>, at: usize) -> Result<()> {
+        let index = &table.indexes[at];
+        if !index.is_deferrable() {
+            return Ok(());
+        }
+        let mut walk = LeafWalk::ascending(index.tree, Vec::new());
+        let mut before = Vec::new();
+        while let Some(page) = walk.next(&self.0.db.inner().pool)? {
+            self.check_interrupt()?;
+            for slot in 0..page.slot_count() {
+                let record = LeafRecord::parse(page.record(SlotId(slot))?)?;
+                if !walk.is_new(record.key) {
+                    continue;
+                }
+                let key = table.key_columns_of(at, record.key)?;
+                if key == before {
+                    let values = table.decode_key(Some(at), key)?;
+                    let values: Vec<DatumRef<'_>> = values.iter().map(Datum::as_ref).collect();
+                    if table.must_differ(at, &values) {
+                        let entry = (record.key.to_vec(), record.value.to_vec());
+                        drop(page);
+                        return Err(self.not_unique_index(table, at, &entry.0, &entry.1)?);
+                    }
+                }
+                before.clear();
+                before.extend_from_slice(key);
+            }
+        }
+        Ok(())
     }
 
     /// The error of the row whose entry an index refused.

@@ -839,6 +839,7 @@ fn index_of(id: u32, spec: &IndexSpec, tree: Tree) -> Index {
         unique: spec.unique,
         constraint: spec.constraint,
         nulls_alike: spec.nulls_alike,
+        deferral: spec.deferral,
         tree,
     }
 }

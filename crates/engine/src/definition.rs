@@ -37,6 +37,8 @@
 //!                                           10 = what indexes say beside their keys (index_details.rs)
 //!                                           11 = collations of columns that were named: each position u16, u32
 //!                                           12 = unique indexes of which NULLs are equal: ids u32
+//!                                           13 = DEFERRABLE ones: each id u32, when it is judged u8 (1 end of the statement,
+//!                                           2 end of the transaction)
 //! A column whose name begins with a zero byte is hidden: it belongs to one index, which reads it ([`is_hidden`]).
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
@@ -82,6 +84,7 @@ const PART_DATABASE: u8 = 9;
 const PART_INDEX_DETAILS: u8 = 10;
 const PART_COLLATIONS: u8 = 11;
 const PART_NULLS_ALIKE: u8 = 12;
+const PART_DEFERRABLE: u8 = 13;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,6 +140,29 @@ pub enum Place {
     Value(u16),
 }
 
+/// When it is judged whether the keys of a unique index are unique.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deferral {
+    /// Not DEFERRABLE: as each row is written, by the tree.
+    #[default]
+    Never,
+    /// DEFERRABLE: at the end of the statement, unless it is deferred. Row operations do not enforce it: the tree takes
+    /// equal keys, and their caller looks for them with what `reference.rs` offers.
+    Statement,
+    /// DEFERRABLE INITIALLY DEFERRED: at the end of the transaction, unless it is set to be judged at once.
+    Transaction,
+}
+
+impl Deferral {
+    fn code(self) -> u8 {
+        match self {
+            Self::Never => 0,
+            Self::Statement => 1,
+            Self::Transaction => 2,
+        }
+    }
+}
+
 /// An index of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Index {
@@ -151,11 +177,23 @@ pub struct Index {
     pub constraint: bool,
     /// NULLS NOT DISTINCT: if it is unique, of rows with the same values, NULLs among them, there is one.
     pub nulls_alike: bool,
+    /// Of a unique one that implements a constraint: when that is judged.
+    pub deferral: Deferral,
     #[doc(hidden)]
     pub tree: Tree,
 }
 
 impl Index {
+    /// Whether it implements a DEFERRABLE constraint: its tree may have equal keys for a while.
+    pub fn is_deferrable(&self) -> bool {
+        self.unique && self.deferral != Deferral::Never
+    }
+
+    /// Whether its tree has each key once, so that a key leads to one row.
+    pub fn keeps_unique(&self) -> bool {
+        self.unique && self.deferral == Deferral::Never
+    }
+
     /// In which order it has the values of its column at that position.
     pub fn order(&self, at: usize) -> ColumnOrder {
         self.orders.get(at).copied().unwrap_or_default()
@@ -547,6 +585,14 @@ impl Definition {
         if !alike.is_empty() {
             parts.push((PART_NULLS_ALIKE, alike));
         }
+        let mut deferrable = Vec::new();
+        for index in self.indexes.iter().filter(|index| index.is_deferrable()) {
+            deferrable.extend_from_slice(&index.id.to_le_bytes());
+            deferrable.push(index.deferral.code());
+        }
+        if !deferrable.is_empty() {
+            parts.push((PART_DEFERRABLE, deferrable));
+        }
         if let Some(access) = &self.access {
             parts.push((PART_ACCESS, access.encode()));
         }
@@ -613,6 +659,7 @@ impl Definition {
                 unique: flags & 1 != 0,
                 constraint: flags & 2 != 0,
                 nulls_alike: false,
+                deferral: Deferral::Never,
                 tree: read_tree(&mut r)?,
             });
         }
@@ -664,6 +711,20 @@ impl Definition {
                             return Err(r.bad("an index that does not exist"));
                         };
                         index.nulls_alike = true;
+                    }
+                }
+                PART_DEFERRABLE => {
+                    while !part.is_empty() {
+                        let (id, code) = (part.u32()?, part.u8()?);
+                        let found = indexes.iter_mut().find(|index| index.id == id && index.unique && index.constraint);
+                        let Some(index) = found else {
+                            return Err(r.bad("a deferrable constraint that does not exist"));
+                        };
+                        index.deferral = match code {
+                            1 => Deferral::Statement,
+                            2 => Deferral::Transaction,
+                            _ => return Err(r.bad("a constraint that is judged at an unknown time")),
+                        };
                     }
                 }
                 PART_COLLATIONS => collations = read_numbered(&mut part)?,
@@ -975,6 +1036,7 @@ mod tests {
                 unique: true,
                 constraint: true,
                 nulls_alike: true,
+                deferral: Deferral::Transaction,
                 tree: tree(21),
             }],
             checks: vec![Check { id: 23, name: "c".into(), sql: "a > 0".into(), columns: vec![0], validated: false }],
@@ -1041,6 +1103,7 @@ mod tests {
         definition.domains.clear();
         definition.collations.clear();
         definition.indexes[0].nulls_alike = false;
+        definition.indexes[0].deferral = Deferral::Never;
         definition.index_details.clear();
         definition.access = None;
         definition.database = FIRST_DATABASE;
@@ -1069,6 +1132,7 @@ mod tests {
         };
         refused("a key of no column", |d| d.primary_key = vec![2]);
         refused("an index of no column", |d| d.indexes[0].columns = vec![5]);
+        refused("a deferrable index of no constraint", |d| d.indexes[0].constraint = false);
         refused("a check of no column", |d| d.checks[0].columns = vec![2]);
         refused("a place outside the key", |d| d.columns[0].place = Place::Key(1));
         refused("a place outside the value", |d| d.columns[1].place = Place::Value(1));

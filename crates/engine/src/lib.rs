@@ -160,7 +160,7 @@ pub mod stored {
 
 pub use ddl::{CheckSpec, TableChange};
 pub use definition::{
-    Check, Column, CommentOn, ForeignKey, Generated, Index, ReferentialAction, expression_column, is_hidden,
+    Check, Column, CommentOn, Deferral, ForeignKey, Generated, Index, ReferentialAction, expression_column, is_hidden,
     predicate_column,
 };
 #[doc(hidden)]

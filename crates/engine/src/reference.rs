@@ -1,10 +1,14 @@
-//! What foreign keys ask of the newest state of rows, whatever any snapshot sees.
+//! What foreign keys, and DEFERRABLE unique constraints, ask of the newest state of rows, whatever any snapshot sees.
 //!
 //! Row versions are the only locks. Both sides of a foreign key WRITE FIRST AND THEN CHECK:
 //! - who inserts a referring row (or gives one a new key) looks for the referenced key after
 //!   the row and its index entries are in their pages;
 //! - who deletes a referenced row (or takes its key away) looks for rows that refer to it after
 //!   the row and its index entries are marked.
+//!
+//!
+//! Those of a DEFERRABLE unique constraint are one side only: who writes a key looks, after the row and its index entries are in
+//! their pages, for other rows that have it.
 //!
 //! Pages are written and read under their latches, so of two such transactions the one whose
 //! look at the other's page comes later finds the other's version there: if the first looked
@@ -110,6 +114,12 @@ impl Search {
         best
     }
 
+    /// The way to rows by all columns of one index, in its order.
+    pub fn through(table: &Table, index: usize) -> Self {
+        let columns = table.indexes.get(index).map_or(0, |index| index.columns.len());
+        Self { index: Some(index), prefix: columns, from: (0..columns).collect() }
+    }
+
     /// Columns on which a row's place depends; see the module's head.
     pub fn path(&self, table: &Table) -> Vec<usize> {
         let mut path = table.primary_key.clone();
@@ -180,8 +190,8 @@ impl Transaction {
         self.wait_for(&context, holder)
     }
 
-    /// Searches `table` for the rows that have `values` (of the columns' types, none of them
-    /// NULL) in `columns`, by the way that [`Search::new`] gives for them. The table must be
+    /// Searches `table` for the rows that have `values` (of the columns' types) in `columns`, by a way that [`Search::new`]
+    /// gives for them, or [`Search::through`] for those of an index. A NULL is like another here. The table must be
     /// locked for rows, and `table` known to be its newest definition.
     pub fn referencing(
         &self,

@@ -271,6 +271,9 @@ impl Rewrite {
         let tx = self.tx.clone();
         let _operation = self.operation(&tx)?;
         self.write_gathered()?;
+        for at in 0..self.new.indexes.len() {
+            tx.check_filled(&self.new, at)?;
+        }
         self.tx.drop_externals(&self.active, self.xid, self.gone.drain(..))?;
         self.tx.drop_tree(self.old.tree)?;
         for index in &self.old.indexes {

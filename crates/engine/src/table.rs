@@ -7,7 +7,8 @@
 //! An index is a tree. Of a unique index whose columns are all set the key is just those
 //! columns, so that two transactions that insert the same key meet at one record, also where NULLs are among them and
 //! count as equal ([`Table::keeps_out`]); otherwise
-//! the clustered key follows the columns. The value is the clustered key, or empty when the
+//! the clustered key follows the columns, as it does in the index of a DEFERRABLE constraint, which takes equal keys until the
+//! constraint is judged. The value is the clustered key, or empty when the
 //! key ends with it.
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use crate::access::Access;
 use crate::catalog_object::CatalogObject;
 use crate::databases::namespace_in;
-use crate::definition::{Check, Column, CommentOn, Definition, ForeignKey, Generated, Index, Place};
+use crate::definition::{Check, Column, CommentOn, Deferral, Definition, ForeignKey, Generated, Index, Place};
 use crate::index_details::{self, IndexDetails};
 use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
@@ -134,6 +135,8 @@ pub struct IndexSpec {
     pub constraint: bool,
     /// NULLS NOT DISTINCT.
     pub nulls_alike: bool,
+    /// When a constraint is judged.
+    pub deferral: Deferral,
 }
 
 /// A table to be created.
@@ -173,6 +176,7 @@ impl TableSpec {
             unique,
             constraint: false,
             nulls_alike: false,
+            deferral: Deferral::Never,
         });
         self
     }
@@ -372,10 +376,20 @@ impl Table {
         let Some(index) = index.and_then(|index| self.indexes.get(index)) else {
             return !values.iter().any(DatumRef::is_null);
         };
+        index.keeps_unique() && self.counts(index, values)
+    }
+
+    /// Whether a row with these values in the key columns of a unique index is one that others must differ from, now or (of a
+    /// DEFERRABLE constraint) when that is judged.
+    pub fn must_differ(&self, index: usize, values: &[DatumRef<'_>]) -> bool {
+        self.indexes.get(index).is_some_and(|index| index.unique && self.counts(index, values))
+    }
+
+    fn counts(&self, index: &Index, values: &[DatumRef<'_>]) -> bool {
         let counts = |(at, value): (&usize, &DatumRef<'_>)| {
             !value.is_null() || index.nulls_alike && self.columns.get(*at).is_some_and(|column| !column.is_predicate())
         };
-        index.unique && index.columns.iter().zip(values).all(counts)
+        index.columns.iter().zip(values).all(counts)
     }
 
     /// Key and value of an index entry for a row with clustered key `key`.
@@ -424,6 +438,15 @@ impl Table {
         entry_key
             .get(at..)
             .ok_or_else(|| Error::corrupt(format!("an entry of index {} has no row key", self.indexes[index].name)))
+    }
+
+    /// The part of an index entry's key that its columns are.
+    pub(crate) fn key_columns_of<'a>(&self, index: usize, entry_key: &'a [u8]) -> Result<&'a [u8]> {
+        let columns = &self.index_keys[index];
+        let end = key::column_offset(entry_key, columns, columns.len())?;
+        entry_key
+            .get(..end)
+            .ok_or_else(|| Error::corrupt(format!("an entry of index {} has no key", self.indexes[index].name)))
     }
 
     /// In which order an index (`None`: the clustered tree) has the values of its key column at that position.

@@ -139,9 +139,9 @@ impl Dialect for Bounded {
                 self.within.set(false);
                 grammar::not_exists(parser)
             }
-            None if grammar::is_values(parser) => {
+            None if grammar::is_values(parser) || grammar::is_query_of_queries(parser, 0) => {
                 self.within.set(false);
-                grammar::values(parser)
+                grammar::query(parser)
             }
             None if keywords::is_name(parser) => {
                 self.within.set(false);

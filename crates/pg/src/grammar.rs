@@ -6,6 +6,7 @@
 //! - `~`, `!~`, `~~` and kin, and `OPERATOR(…)`, bind as any operator that has no place of its own: stronger than
 //!   LIKE, IN, BETWEEN and comparisons.
 //! - `a < ANY (SELECT …)` ends with the parenthesis; what follows has it for an operand.
+//! - A query that begins with one in parentheses is a value, too: `((SELECT 1) UNION (SELECT 2))`.
 //! - `NOT EXISTS (…) < b` is `NOT (EXISTS (…) < b)`: NOT binds weaker than what follows.
 //! - Words are keywords where they are PostgreSQL's ([`keywords`](crate::keywords)).
 //! - `a ISNULL` is `a IS NULL`, and no name for a column of a select list.
@@ -128,8 +129,56 @@ pub(crate) fn is_values(parser: &Parser<'_>) -> bool {
     is_open(0) && is_word(&parser.peek_nth_token_ref(1).token) && is_open(2)
 }
 
-/// `(VALUES …)` as a value.
-pub(crate) fn values(parser: &mut Parser<'_>) -> Parsed<Expr> {
+/// Whether a query in parentheses that begins with another one in parentheses is next, behind so many tokens: what follows the
+/// inner one tells it from an expression.
+pub(crate) fn is_query_of_queries(parser: &Parser<'_>, behind: usize) -> bool {
+    const BEGINS: [Keyword; 4] = [Keyword::SELECT, Keyword::WITH, Keyword::VALUES, Keyword::TABLE];
+    const GOES_ON: [Keyword; 7] = [
+        Keyword::UNION,
+        Keyword::INTERSECT,
+        Keyword::EXCEPT,
+        Keyword::ORDER,
+        Keyword::LIMIT,
+        Keyword::OFFSET,
+        Keyword::FETCH,
+    ];
+    let is_word = |token: &Token, words: &[Keyword]| match token {
+        Token::Word(word) => word.quote_style.is_none() && words.contains(&word.keyword),
+        _ => false,
+    };
+    let first = parser.peek_nth_token_ref(behind);
+    if first.token != Token::LParen || parser.peek_nth_token_ref(behind + 1).token != Token::LParen {
+        return false;
+    }
+    let mut at = parser.get_current_index();
+    while !std::ptr::eq(parser.token_at(at), first) {
+        at += 1;
+    }
+    let (mut depth, mut leading, mut closed) = (0usize, true, false);
+    loop {
+        at += 1;
+        match &parser.token_at(at).token {
+            Token::Whitespace(_) => {}
+            Token::EOF => return false,
+            token if closed => return is_word(token, &GOES_ON),
+            Token::LParen => depth += 1,
+            token if leading => {
+                if !is_word(token, &BEGINS) {
+                    return false;
+                }
+                leading = false;
+            }
+            Token::RParen => {
+                depth -= 1;
+                closed = depth == 0;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `(VALUES …)` as a value, or another query in parentheses.
+pub(crate) fn query(parser: &mut Parser<'_>) -> Parsed<Expr> {
     parser.expect_token(&Token::LParen)?;
     let subquery = parser.parse_query()?;
     parser.expect_token(&Token::RParen)?;
@@ -190,7 +239,7 @@ fn quantified(parser: &mut Parser<'_>, expr: &Expr) -> Parsed<Option<Expr>> {
     };
     let Some(op) = quantifiable(&parser.peek_token_ref().token) else { return Ok(None) };
     let is_subquery = parser.peek_nth_token_ref(2).token == Token::LParen
-        && word(3, &[Keyword::SELECT, Keyword::WITH, Keyword::VALUES]);
+        && (word(3, &[Keyword::SELECT, Keyword::WITH, Keyword::VALUES]) || is_query_of_queries(parser, 2));
     if !is_subquery || !word(1, &[Keyword::ANY, Keyword::SOME, Keyword::ALL]) {
         return Ok(None);
     }

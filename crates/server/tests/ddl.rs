@@ -74,6 +74,11 @@ fn script(name: &str, text: &str) {
 }
 
 #[test]
+fn deferrable_unique() {
+    script("deferrable_unique", include_str!("ddl/deferrable_unique.sql"));
+}
+
+#[test]
 fn foreign_keys() {
     script("foreign_keys", include_str!("ddl/foreign_keys.sql"));
 }

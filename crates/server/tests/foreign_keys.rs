@@ -1,6 +1,7 @@
-//! Foreign keys where several connections meet: no row ever refers to nothing.
+//! Foreign keys where several connections meet: no row ever refers to nothing. And DEFERRABLE UNIQUE constraints: no two rows
+//! that were committed have the same key.
 //!
-//! What one connection sees is in `ddl/foreign_keys.sql`.
+//! What one connection sees is in `ddl/foreign_keys.sql` and `ddl/deferrable_unique.sql`.
 
 mod common;
 
@@ -57,7 +58,14 @@ fn statement(random: &mut Random) -> String {
 }
 
 /// Runs transactions; what they meet is their own, or one of those that concurrency brings.
-fn work(client: &mut Client, seed: u64, transactions: u64, begin: &str) {
+fn work(
+    client: &mut Client,
+    seed: u64,
+    transactions: u64,
+    begin: &str,
+    statement: fn(&mut Random) -> String,
+    allowed: &[&str],
+) {
     let mut random = Random(seed);
     for _ in 0..transactions {
         let mut failed = !begin.is_empty() && random.below(3) > 0;
@@ -74,7 +82,6 @@ fn work(client: &mut Client, seed: u64, transactions: u64, begin: &str) {
             }
             let text = statement(&mut random);
             if let Some(state) = state(&client.query(&text).1) {
-                let allowed = ["23503", "23505", "40P01", "40001"];
                 assert!(allowed.contains(&state.as_str()), "{text}: {state}");
                 failed = true;
                 if !savepoint {
@@ -89,7 +96,7 @@ fn work(client: &mut Client, seed: u64, transactions: u64, begin: &str) {
         if block {
             let end = if failed || random.below(4) == 0 { "rollback" } else { "commit" };
             if let Some(state) = state(&client.query(end).1) {
-                assert!(["23503", "40P01"].contains(&state.as_str()), "{end}: {state}");
+                assert!(allowed.contains(&state.as_str()), "{end}: {state}");
             }
         }
     }
@@ -110,7 +117,8 @@ fn no_orphans(definition: &[&str], begin: &str, seed: u64) {
         let workers: Vec<_> = (0..4)
             .map(|at| {
                 let mut client = server.client();
-                scope.spawn(move || work(&mut client, seed * 100 + at, 150, begin))
+                let allowed = ["23503", "23505", "40P01", "40001"];
+                scope.spawn(move || work(&mut client, seed * 100 + at, 150, begin, statement, &allowed))
             })
             .collect();
         let watch = {
@@ -479,6 +487,17 @@ fn in_doubt(mode: &str) {
     ok(&mut client, "insert into child values (8, null, 77)");
     assert_eq!(fails(&mut client, "prepare transaction 'never'"), "23503");
     assert_eq!(client.rows("select count(*) from pg_prepared_xacts"), ["0"]);
+    // So it is with keys of DEFERRABLE UNIQUE constraints.
+    ok(&mut client, "create table u (id int primary key, k int unique deferrable initially deferred)");
+    ok(&mut client, "begin");
+    ok(&mut client, "insert into u values (1, 1)");
+    ok(&mut client, "prepare transaction 'key of u'");
+    waiting.send(&query("insert into u values (2, 1)"));
+    ok(&mut client, "commit prepared 'key of u'");
+    assert_eq!(state(&waiting.until_ready().1).as_deref(), Some("23505"));
+    ok(&mut client, "begin");
+    ok(&mut client, "insert into u values (2, 1)");
+    assert_eq!(fails(&mut client, "prepare transaction 'never'"), "23505");
 }
 
 #[test]
@@ -489,4 +508,164 @@ fn in_doubt_accelerated() {
 #[test]
 fn in_doubt_traditional() {
     in_doubt("off");
+}
+
+/// One statement that may break a DEFERRABLE UNIQUE constraint if nobody looks. Ids are other than keys, so that rows with the
+/// same key lie apart, and pass each other when ids change.
+fn unique_statement(random: &mut Random) -> String {
+    let (key, other) = (random.below(KEYS), random.below(KEYS));
+    let (id, moved) = (random.below(CHILDREN), random.below(CHILDREN));
+    match random.below(9) {
+        0..=2 => format!("insert into t values ({id}, {key}, 0)"),
+        3 => format!(
+            "insert into t values ({id}, {key}, 0), ({moved}, {other}, 0) on conflict (id) do update set k = {other}"
+        ),
+        4 => format!("update t set k = {key} where id = {id}"),
+        5 => format!("update t set k = {} - k", KEYS - 1),
+        // The row passes a look that comes from the other side.
+        6 => format!("update t set id = {moved} where id = {id}"),
+        7 => format!("update t set n = n + 1 where k = {key}"),
+        _ => format!("delete from t where k = {key}"),
+    }
+}
+
+const TWICE: &str = "select k from t group by k having count(*) > 1";
+
+/// Several connections at once, and one that looks for keys that are there twice.
+fn no_duplicates(constraint: &str, begin: &str, seed: u64) {
+    let server = TestServer::start();
+    let mut client = server.client();
+    ok(&mut client, &format!("create table t (id int primary key, k int unique {constraint}, n int)"));
+    let done = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|at| {
+                let mut client = server.client();
+                scope.spawn(move || {
+                    let allowed = ["23505", "40P01", "40001", "21000"];
+                    work(&mut client, seed * 100 + at, 150, begin, unique_statement, &allowed);
+                })
+            })
+            .collect();
+        let watch = {
+            let (mut client, done) = (server.client(), Arc::clone(&done));
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    assert_eq!(client.rows(TWICE), [""; 0]);
+                }
+            })
+        };
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        watch.join().expect("a key was seen twice");
+        results.into_iter().for_each(|result| result.expect("a worker"));
+    });
+    assert_eq!(client.rows(TWICE), [""; 0]);
+    // The index says the same.
+    ok(&mut client, "alter table t add unique (k)");
+}
+
+#[test]
+fn no_duplicates_at_the_end_of_the_statement() {
+    no_duplicates("deferrable", "begin", 7);
+}
+
+#[test]
+fn no_duplicates_deferred() {
+    no_duplicates("deferrable initially deferred", "begin", 8);
+}
+
+#[test]
+fn no_duplicates_repeatable_read() {
+    no_duplicates("deferrable initially deferred", "begin isolation level repeatable read", 9);
+}
+
+/// Whoever looks second waits for the first, at the end of the statement or of the transaction, and goes by how that one ends.
+#[test]
+fn the_second_with_a_key_waits() {
+    let server = TestServer::start();
+    let (mut first, mut second) = (server.client(), server.client());
+    ok(&mut first, "create table t (id int primary key, k int constraint t_k unique deferrable, n int)");
+    ok(&mut first, "insert into t values (1, 1, 0), (2, 2, 0)");
+    for (held, asked, committed, back) in [
+        ("insert into t values (3, 3, 0)", "insert into t values (4, 3, 0)", Some("23505"), None),
+        ("insert into t values (9, 3, 0)", "update t set k = 3 where id = 1", Some("23505"), None),
+        ("update t set k = 3 where id = 2", "insert into t values (0, 3, 0)", Some("23505"), None),
+        // It goes, so the key is free only when that is committed.
+        ("delete from t where k = 2", "insert into t values (5, 2, 0)", None, Some("23505")),
+        ("update t set k = 7 where k = 2", "insert into t values (5, 2, 0)", None, Some("23505")),
+    ] {
+        for isolation in ["read committed", "repeatable read"] {
+            for commit in [false, true] {
+                for deferred in [false, true] {
+                    let text = format!("{held}; {asked}; {isolation}; {commit}; {deferred}");
+                    ok(&mut second, "begin isolation level read committed");
+                    ok(&mut second, "delete from t");
+                    ok(&mut second, "insert into t values (1, 1, 0), (2, 2, 0)");
+                    ok(&mut second, "commit");
+                    ok(&mut first, &format!("begin isolation level {isolation}"));
+                    ok(&mut first, held);
+                    ok(&mut second, &format!("begin isolation level {isolation}"));
+                    ok(
+                        &mut second,
+                        if deferred { "set constraints t_k deferred" } else { "set constraints t_k immediate" },
+                    );
+                    // The savepoint does not change what is to be waited for.
+                    ok(&mut second, "savepoint s");
+                    ok(&mut second, "set lock_timeout = '100ms'");
+                    if deferred {
+                        ok(&mut second, asked);
+                        assert_eq!(fails(&mut second, "set constraints all immediate"), "55P03", "{text}");
+                        ok(&mut second, "rollback to s");
+                        ok(&mut second, asked);
+                    } else {
+                        assert_eq!(fails(&mut second, asked), "55P03", "{text}");
+                        ok(&mut second, "rollback to s");
+                    }
+                    ok(&mut second, "set lock_timeout = 0");
+                    second.send(&query(if deferred { "commit" } else { asked }));
+                    ok(&mut first, if commit { "commit" } else { "rollback" });
+                    let expected = if commit { committed } else { back };
+                    assert_eq!(state(&second.until_ready().1).as_deref(), expected, "{text}");
+                    ok(&mut second, if deferred || expected.is_some() { "rollback" } else { "commit" });
+                    assert_eq!(first.rows(TWICE), [""; 0], "{text}");
+                }
+            }
+        }
+    }
+}
+
+/// Two that look at each other's row: one of them gets the deadlock, and both rows are never there.
+#[test]
+fn two_with_a_key_do_not_both_commit() {
+    let server = TestServer::start();
+    let (mut first, mut second) = (server.client(), server.client());
+    ok(&mut first, "create table t (id int primary key, k int unique deferrable initially deferred)");
+    ok(&mut first, "begin");
+    ok(&mut second, "begin");
+    ok(&mut first, "insert into t values (1, 1), (2, 2)");
+    ok(&mut second, "insert into t values (3, 1), (4, 3)");
+    ok(&mut first, "insert into t values (5, 3)");
+    second.send(&query("commit"));
+    first.send(&query("commit"));
+    let states = [state(&first.until_ready().1), state(&second.until_ready().1)];
+    let deadlocks = states.iter().flatten().filter(|state| *state == "40P01").count();
+    assert_eq!((deadlocks, states.iter().filter(|state| state.is_none()).count()), (1, 1), "{states:?}");
+    assert_eq!(first.rows(TWICE), [""; 0]);
+}
+
+/// What nobody collides with takes no room in the queue; what does is bounded.
+#[test]
+fn many_keys_that_are_free_are_not_queued() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    ok(&mut client, "create table t (id int primary key, k int unique deferrable initially deferred)");
+    ok(&mut client, "insert into t select x, x from generate_series(1, 20000) x");
+    ok(&mut client, "update t set k = -k");
+    // Each row's key is another's until that one is written.
+    ok(&mut client, "update t set k = k - 1");
+    assert_eq!(client.rows("select concat(min(k), ' ', max(k), ' ', count(distinct k)) from t"), ["-20001 -2 20000"]);
+    ok(&mut client, "begin");
+    ok(&mut client, "update t set k = 10000 + k where id > 10000");
+    assert_eq!(fails(&mut client, "commit"), "23505");
 }

@@ -4,7 +4,8 @@ use crate::common::*;
 use resurgam_base::{ObjectId, PageId, SlotId};
 use resurgam_ctl::{Severity, inspect_catalog};
 use resurgam_engine::{
-    CatalogObject, ColumnOrder, Database, DatumRef, IndexSpec, Isolation, ObjectKind, Options, Seen, VersionCaps,
+    CatalogObject, ColumnOrder, Database, DatumRef, Deferral, IndexSpec, Isolation, ObjectKind, Options, Seen,
+    VersionCaps,
 };
 use resurgam_page::{LeafBuilder, PageBuf, PageType, leaf, space};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
@@ -250,6 +251,7 @@ fn an_index_of_any_order() {
         unique: false,
         constraint: false,
         nulls_alike: false,
+        deferral: Deferral::Never,
     };
     tx.create_index(&table, spec).unwrap().done().unwrap();
     commit(tx);

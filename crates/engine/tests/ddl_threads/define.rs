@@ -44,6 +44,7 @@ pub fn change(tx: &Transaction, random: &mut Random, serial: i64) -> Result<&'st
                 unique,
                 constraint: false,
                 nulls_alike: false,
+                deferral: Deferral::Never,
             };
             patient(tx.create_index(&table, spec.clone())?, || tx.create_index(&table, spec.clone()))?;
             "index created"
@@ -180,6 +181,7 @@ fn made_anew(tx: &Transaction, table: &Arc<Table>, name: String, random: &mut Ra
             unique: false,
             constraint: false,
             nulls_alike: false,
+            deferral: Deferral::Never,
         }],
     };
     let new = patient(tx.create_table(spec.clone())?, || tx.create_table(spec.clone()))?;

@@ -239,6 +239,7 @@ fn an_index_that_is_not_finished_leaves_nothing() -> Result<()> {
         unique: false,
         constraint: false,
         nulls_alike: false,
+        deferral: Deferral::Never,
     };
     let tx = db.begin(Isolation::ReadCommitted);
     let asked = Arc::new(AtomicU64::new(0));
@@ -353,6 +354,7 @@ fn values_of_rows_stored_before_a_column() -> Result<()> {
                 unique: false,
                 constraint: false,
                 nulls_alike: false,
+                deferral: Deferral::Never,
             },
         )?
         .done()?;
@@ -444,6 +446,7 @@ fn checks_are_kept_with_the_definition() -> Result<()> {
         unique: false,
         constraint,
         nulls_alike: false,
+        deferral: Deferral::Never,
     };
     assert_eq!(refused(tx.create_index(&t, index(true))), ErrorKind::DuplicateObject);
     let rename = |from: &str, to: &str| TableChange::RenameIndex(from.into(), to.into());
@@ -495,6 +498,7 @@ fn a_refused_change_lets_no_row_into_what_is_gone() -> Result<()> {
             unique: false,
             constraint: false,
             nulls_alike: false,
+            deferral: Deferral::Never,
         };
         other.create_index(&table(&other)?, spec)?.done()?;
         other.commit(Durability::Sync)?.wait()?;
@@ -719,6 +723,7 @@ fn half_done(db: &Database, which: usize) -> Result<Transaction> {
                 unique: false,
                 constraint: false,
                 nulls_alike: false,
+                deferral: Deferral::Never,
             };
             tx.create_index(&t, spec)?.done()?;
         }

@@ -86,6 +86,7 @@ fn change(tx: &Transaction, rng: &mut Rng, step: u64) -> Result<()> {
                 unique: false,
                 constraint: false,
                 nulls_alike: false,
+                deferral: Deferral::Never,
             };
             let table = tx.create_index(&table, spec)?.done()?;
             assert_eq!(tx.table_of_index("public", &format!("i{step}"))?.map(|t| t.id), Some(table.id));

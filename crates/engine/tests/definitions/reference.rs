@@ -276,3 +276,84 @@ fn definitions() -> Result<()> {
     assert!(begin(&db)?.tables()?.is_empty());
     db.close()
 }
+
+/// Ids of the rows that have a key in an index, and of those that depend on someone else.
+fn with_key(tx: &Transaction, table: &Arc<Table>, index: usize, k: i64) -> Result<(Vec<i64>, Vec<i64>)> {
+    tx.lock_rows(table)?.done()?;
+    let mut found = tx.referencing(table, &Search::through(table, index), &[1], vec![Datum::Int8(k)])?;
+    let (mut there, mut undecided) = (Vec::new(), Vec::new());
+    while !found.is_over() {
+        let Some(key) = found.step()? else { continue };
+        let Datum::Int8(id) = table.decode_key(None, &key)?[0] else { panic!("an id") };
+        match found.judge(&key)?.presence {
+            Presence::Yes => there.push(id),
+            Presence::No => {}
+            Presence::Undecided(_) => undecided.push(id),
+        }
+    }
+    Ok((there, undecided))
+}
+
+/// The index of a DEFERRABLE constraint takes equal keys; that there are some is seen by who looks, and when it is filled.
+#[test]
+fn equal_keys_in_a_deferrable_index() -> Result<()> {
+    let vfs = SimVfs::new(7);
+    let db = open(&vfs)?;
+    let mut spec = parent();
+    spec.indexes[0].constraint = true;
+    spec.indexes[0].deferral = Deferral::Transaction;
+    let table = create(&db, spec.clone())?;
+    assert!(!table.keeps_out(Some(0), &[DatumRef::Int8(1)]) && table.must_differ(0, &[DatumRef::Int8(1)]));
+    assert!(!table.must_differ(0, &[DatumRef::Null]));
+    let (tx, other) = (begin(&db)?, begin(&db)?);
+    tx.insert(&table, &row(5, 1, ""))?.done()?;
+    other.insert(&table, &row(3, 1, ""))?.done()?;
+    assert_eq!(with_key(&tx, &table, 0, 1)?, (vec![5], vec![3]));
+    assert_eq!(with_key(&other, &table, 0, 1)?, (vec![3], vec![5]));
+    // One that moves away may come back.
+    other.update(&table, &key(&table, 3)?, Seen::Snapshot, &row(3, 2, ""))?.done()?;
+    assert_eq!(with_key(&tx, &table, 0, 2)?, (vec![], vec![3]));
+    let savepoint = other.savepoint()?;
+    other.update(&table, &key(&table, 3)?, Seen::Snapshot, &row(9, 2, ""))?.done()?;
+    assert_eq!(with_key(&tx, &table, 0, 2)?, (vec![], vec![3, 9]));
+    other.rollback_to(savepoint)?;
+    assert_eq!(with_key(&other, &table, 0, 2)?, (vec![3], vec![]));
+    tx.insert(&table, &row(4, 1, ""))?.done()?;
+    assert_eq!(with_key(&tx, &table, 0, 1)?, (vec![4, 5], vec![]));
+    tx.commit(Durability::Sync)?.wait()?;
+    other.rollback()?;
+    drop(db);
+    let vfs = vfs.crash();
+    let db = open(&vfs)?;
+    let tx = begin(&db)?;
+    let table = tx.table("public", "parent")?.expect("table");
+    assert_eq!(table.indexes[0].deferral, Deferral::Transaction);
+    assert_eq!(with_key(&tx, &table, 0, 1)?, (vec![4, 5], vec![]));
+    // Nobody judged them, so what is filled from the rows meets them: a new index, a rewrite, the index anew.
+    let again = IndexSpec { name: "again".into(), ..spec.indexes[0].clone() };
+    let kind = |result: Result<()>| result.err().map(|error| error.kind());
+    assert_eq!(kind(tx.create_index(&table, again.clone()).map(|_| ())), Some(ErrorKind::UniqueViolation));
+    tx.rollback()?;
+    let tx = begin(&db)?;
+    assert_eq!(kind(tx.reindex(&table, None).map(|_| ())), Some(ErrorKind::UniqueViolation));
+    tx.rollback()?;
+    let tx = begin(&db)?;
+    let rewritten = tx.alter_table(&table, TableChange::DropPrimaryKey).map(|_| ());
+    assert_eq!(kind(rewritten), Some(ErrorKind::UniqueViolation));
+    tx.rollback()?;
+    let tx = begin(&db)?;
+    tx.delete(&table, &key(&table, 5)?, Seen::Snapshot)?.done()?;
+    // More rows than a leaf has, and NULLs, which differ.
+    for n in 100..1500 {
+        tx.insert(&table, &row(n, n, ""))?.done()?;
+    }
+    for n in 2000..2003 {
+        tx.insert(&table, &[DatumRef::Int8(n), DatumRef::Null, DatumRef::Null])?.done()?;
+    }
+    let table = tx.create_index(&table, again)?.done()?;
+    assert_eq!(with_key(&tx, &table, 1, 1)?, (vec![4], vec![]));
+    let alike = IndexSpec { name: "alike".into(), nulls_alike: true, ..spec.indexes[0].clone() };
+    assert_eq!(kind(tx.create_index(&table, alike).map(|_| ())), Some(ErrorKind::UniqueViolation));
+    tx.rollback()?;
+    db.close()
+}

@@ -16,6 +16,7 @@ fn spec(schema: &str, name: &str) -> TableSpec {
         unique: false,
         constraint: false,
         nulls_alike: false,
+        deferral: Deferral::Never,
     });
     spec
 }

@@ -146,6 +146,7 @@ impl World {
                     unique: false,
                     constraint: false,
                     nulls_alike: false,
+                    deferral: Deferral::Never,
                 };
                 tx.set_interrupt(Some(Arc::new(|| Err(Error::new(ErrorKind::Cancelled, "cancelled")))));
                 let result = tx.create_index(table, spec);

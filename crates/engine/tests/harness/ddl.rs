@@ -127,6 +127,7 @@ impl World {
                     unique: index.unique,
                     constraint: false,
                     nulls_alike: false,
+                    deferral: Deferral::Never,
                 };
                 let duplicate = index.unique && {
                     let mut values: Vec<_> = model.rows.values().map(|r| &r[U]).filter(|u| !u.is_null()).collect();
@@ -276,6 +277,7 @@ impl World {
                     unique: i.unique,
                     constraint: false,
                     nulls_alike: false,
+                    deferral: Deferral::Never,
                 })
                 .collect(),
         };

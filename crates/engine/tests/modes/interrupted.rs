@@ -244,6 +244,7 @@ fn built_on_commits_that_are_not_durable_yet() -> Result<()> {
             unique: false,
             constraint: false,
             nulls_alike: false,
+            deferral: Deferral::Never,
         };
         if round % 2 == 0 {
             tx.create_index(&t, spec)?.done()?;

@@ -26,6 +26,7 @@ fn made(seed: u64, traditional: bool) -> Result<(SimVfs, Database)> {
             unique: true,
             constraint: false,
             nulls_alike: false,
+            deferral: Deferral::Never,
         };
         tx.create_index(&table, on_n)?.done().map(|_| ())
     })?;

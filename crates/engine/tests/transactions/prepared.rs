@@ -314,6 +314,7 @@ fn resolved_after_restarts() -> Result<()> {
                 unique: false,
                 constraint: false,
                 nulls_alike: false,
+                deferral: Deferral::Never,
             },
         )?
         .done()?;

@@ -1,6 +1,6 @@
 //! `information_schema`.
 
-use resurgam_engine::{CheckOption, ColumnType, Identity, OrderedType, Sequence, Table};
+use resurgam_engine::{CheckOption, ColumnType, Deferral, Identity, OrderedType, Sequence, Table};
 
 use super::defs::system_relations;
 use super::functions;
@@ -113,7 +113,9 @@ pub(super) fn fill(
                     continue;
                 }
                 let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
-                table_constraint(rows, &database, &index.table.schema, &index.table.name, &index.name, kind);
+                let deferring = (index.deferral != Deferral::Never, index.deferral == Deferral::Transaction);
+                let table = &index.table;
+                constraint_row(rows, &database, &table.schema, &table.name, &index.name, kind, deferring);
             }
             for check in model.checks().filter(|check| seen.constraints_of(&check.table)) {
                 table_constraint(rows, &database, &check.table.schema, &check.table.name, &check.check().name, "CHECK");

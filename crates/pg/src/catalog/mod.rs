@@ -53,9 +53,9 @@ pub use functions::{
     shown_name as shown_function, standard_body, user_functions,
 };
 pub use model::{
-    CLASS_CONSTRAINT, CLASS_RELATION, Constraint, IndexInfo, Model, Relation, RelationKind, declared, distinct_names,
-    expression_name, index_expression, namespaces, predicate_of, primary_index_oid, relation_oid, relations,
-    split_name,
+    CLASS_CONSTRAINT, CLASS_RELATION, Constraint, IndexInfo, Model, Relation, RelationKind, declared, deferral_clause,
+    distinct_names, expression_name, index_expression, namespaces, predicate_of, primary_index_oid, relation_oid,
+    relations, split_name,
 };
 pub use namespaces::{CLASS_SCHEMA, Namespace, is_dropped, is_system_schema, schema_body};
 

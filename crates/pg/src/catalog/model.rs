@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Expr;
 use resurgam_engine::{
-    ColumnOrder, Declared, ForeignKey, Identity, Index, OwnedSequence, ReferentialAction, Sequence, Table,
+    ColumnOrder, Declared, Deferral, ForeignKey, Identity, Index, OwnedSequence, ReferentialAction, Sequence, Table,
 };
 
 use super::namespaces::{Namespace, namespaces_of};
@@ -118,6 +118,8 @@ pub struct IndexInfo {
     pub declared: Vec<Declared>,
     pub nulls_alike: bool,
     pub unique: bool,
+    /// When its constraint is judged.
+    pub deferral: Deferral,
     pub primary: bool,
     /// Belongs to a UNIQUE or PRIMARY KEY constraint.
     pub constraint: bool,
@@ -437,7 +439,17 @@ impl Constraint {
             () if self.index.nulls_alike => "UNIQUE NULLS NOT DISTINCT",
             () => "UNIQUE",
         };
-        format!("{kind} ({}){}", self.index.column_list(), self.index.include_clause())
+        let deferral = deferral_clause(self.index.deferral);
+        format!("{kind} ({}){}{deferral}", self.index.column_list(), self.index.include_clause())
+    }
+}
+
+/// What a constraint says of when it is judged.
+pub fn deferral_clause(deferral: Deferral) -> &'static str {
+    match deferral {
+        Deferral::Never => "",
+        Deferral::Statement => " DEFERRABLE",
+        Deferral::Transaction => " DEFERRABLE INITIALLY DEFERRED",
     }
 }
 
@@ -490,6 +502,7 @@ impl Model {
                     nulls_alike: false,
                     orders: vec![ColumnOrder::ASCENDING; table.primary_key.len()],
                     unique: true,
+                    deferral: Deferral::Never,
                     primary: true,
                     constraint: true,
                     table: table.clone(),
@@ -505,6 +518,7 @@ impl Model {
                     nulls_alike: index.nulls_alike,
                     orders: index.orders.clone(),
                     unique: index.unique,
+                    deferral: index.deferral,
                     primary: false,
                     constraint: index.constraint,
                     table: table.clone(),

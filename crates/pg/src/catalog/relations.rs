@@ -1,6 +1,6 @@
 //! `pg_class`, `pg_attribute`, `pg_index` and what else describes relations.
 
-use resurgam_engine::{Access, CheckOption, Identity, Table};
+use resurgam_engine::{Access, CheckOption, Deferral, Identity, Table};
 
 use super::comments::comments;
 use super::defs::system_relations;
@@ -550,7 +550,7 @@ fn pg_index(rows: &mut Rows<'_>, model: &Model) {
             ("indisunique", index.unique.into()),
             ("indnullsnotdistinct", index.nulls_alike.into()),
             ("indisprimary", index.primary.into()),
-            ("indimmediate", true.into()),
+            ("indimmediate", (index.deferral == Deferral::Never).into()),
             ("indisvalid", true.into()),
             ("indisready", true.into()),
             ("indislive", true.into()),
@@ -572,6 +572,8 @@ fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
             ("conname", index.name.as_str().into()),
             ("connamespace", model.schema_oid(&index.table.schema).into()),
             ("contype", constraint.kind().into()),
+            ("condeferrable", (index.deferral != Deferral::Never).into()),
+            ("condeferred", (index.deferral == Deferral::Transaction).into()),
             ("convalidated", true.into()),
             ("conrelid", relation_oid(index.table.id).into()),
             ("conindid", index.oid.into()),

@@ -108,6 +108,7 @@ mod time;
 mod to_char;
 mod user_types;
 mod uuids;
+mod window_excluding;
 mod window_values;
 mod zoned_times;
 
@@ -133,6 +134,7 @@ pub use strings::{PIECE, PIECES};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
 pub use user_types::{cast_to_user_type, domain_check, enum_range};
+pub use window_excluding::{Excluded, excluding};
 pub use window_values::{sorts_at_the_end, sorts_itself, watched};
 
 use crate::context::PgContext;

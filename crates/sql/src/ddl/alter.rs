@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     DropBehavior, Expr, ObjectName, RenameTableNameKind, Statement, TableConstraint,
 };
 use resurgam_engine::{
-    CheckSpec, ColumnOrder, Datum, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction,
+    CheckSpec, ColumnOrder, Datum, Deferral, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction,
 };
 
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
@@ -404,8 +404,9 @@ impl Session {
                 self.add_primary_key(txn, table, key.name.as_ref().map(name_of), columns).await
             }
             TableConstraint::Unique(key) => {
-                crate::ddl::clauses::unique(key)?;
+                let deferral = crate::ddl::clauses::unique(key)?;
                 let columns = KeyColumns::read(&names, &key.columns)?.with_nulls(key.nulls_distinct);
+                let columns = KeyColumns { deferral, ..columns };
                 self.add_unique(txn, table, key.name.as_ref().map(name_of), columns).await
             }
             TableConstraint::UniqueUsingIndex(key) => self.add_by_index(txn, table, key, false).await,
@@ -460,8 +461,9 @@ impl Session {
             Some(name) => name,
             None => free_name(&table.name, &names, "key", &is_taken)?,
         };
-        let (columns, nulls_alike) = (key.columns, key.nulls_alike);
-        let spec = IndexSpec { name, columns, orders: Vec::new(), unique: true, constraint: true, nulls_alike };
+        let (columns, nulls_alike, deferral) = (key.columns, key.nulls_alike, key.deferral);
+        let (unique, constraint, orders) = (true, true, Vec::new());
+        let spec = IndexSpec { name, columns, orders, unique, constraint, nulls_alike, deferral };
         let fill = || tokio::task::block_in_place(|| txn.create_index(table, spec.clone()));
         let table = self.settle_ddl(fill).await?;
         self.detail(txn, &table, &spec.name, key.included, Vec::new()).await
@@ -479,7 +481,7 @@ impl Session {
         key: &ConstraintUsingIndex,
         is_primary: bool,
     ) -> Result<Arc<Table>, SqlError> {
-        crate::ddl::clauses::using_index(key)?;
+        let deferral = crate::ddl::clauses::using_index(key, is_primary)?;
         let wanted = name_of(&key.index_name);
         if is_primary && !table.primary_key.is_empty() {
             let text = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
@@ -525,6 +527,13 @@ impl Session {
             let table = self.settle_ddl(|| txn.drop_index(table, &wanted)).await?;
             let table = self.change(txn, &table, TableChange::AddPrimaryKey { name: name.clone(), columns }).await?;
             return self.detail(txn, &table, &name, included, Vec::new()).await;
+        }
+        if deferral != Deferral::Never {
+            // Its entries are others: it is written anew.
+            let (columns, included) = (index.columns.clone(), table.included(Some(index.id)).to_vec());
+            let key = KeyColumns { columns, included, nulls_alike: index.nulls_alike, deferral };
+            let table = self.settle_ddl(|| txn.drop_index(table, &wanted)).await?;
+            return self.add_unique(txn, &table, Some(name), key).await;
         }
         let mut table = Arc::clone(table);
         if name != wanted {
@@ -717,7 +726,8 @@ impl Session {
             table = self.add_primary_key(txn, &table, name, KeyColumns::one(at)).await?;
         }
         if let Some(name) = parts.unique {
-            let key = KeyColumns { nulls_alike: parts.nulls_alike, ..KeyColumns::one(at) };
+            let (nulls_alike, deferral) = (parts.nulls_alike, parts.deferral);
+            let key = KeyColumns { nulls_alike, deferral, ..KeyColumns::one(at) };
             table = self.add_unique(txn, &table, name, key).await?;
         }
         for check in &parts.checks {

@@ -6,12 +6,12 @@
 
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTableOperation, ColumnDef, ConstraintCharacteristics, ConstraintUsingIndex, CreateIndex,
-    CreateTable, CreateTableOptions, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
-    HiveDistributionStyle, Ident, IndexColumn, IndexType, ObjectName, PrimaryKeyConstraint, Query, SelectItem, SetExpr,
-    SqlOption, Truncate, TruncateTableTarget, UniqueConstraint, Value,
+    CreateTable, CreateTableOptions, DataType, DeferrableInitial, Expr, FunctionArg, FunctionArgExpr,
+    FunctionArguments, HiveDistributionStyle, Ident, IndexColumn, IndexType, ObjectName, PrimaryKeyConstraint, Query,
+    SelectItem, SetExpr, SqlOption, Truncate, TruncateTableTarget, UniqueConstraint, Value,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
-use resurgam_engine::Table;
+use resurgam_engine::{Deferral, Table};
 
 use super::{name_of, unsupported};
 use crate::dml::find_column;
@@ -474,22 +474,35 @@ fn idle_of_column(text: &str, column: &str) -> Result<(&'static str, Vec<String>
     }
 }
 
-/// UNIQUE is checked for each row as it is written.
-fn characteristics(given: Option<&ConstraintCharacteristics>) -> Result<(), SqlError> {
-    let Some(ConstraintCharacteristics { deferrable, initially, enforced }) = given else { return Ok(()) };
-    if *deferrable == Some(true)
-        || matches!(initially, Some(datafusion::sql::sqlparser::ast::DeferrableInitial::Deferred))
-    {
-        return Err(unsupported("a deferrable unique constraint"));
+/// When a constraint is judged.
+fn characteristics(given: Option<&ConstraintCharacteristics>) -> Result<Deferral, SqlError> {
+    let Some(ConstraintCharacteristics { deferrable, initially, enforced }) = given else { return Ok(Deferral::Never) };
+    if enforced.is_some() {
+        return Err(syntax("ENFORCED"));
     }
-    if enforced.is_some() { Err(syntax("ENFORCED")) } else { Ok(()) }
+    match (deferrable, *initially == Some(DeferrableInitial::Deferred)) {
+        (Some(false), true) => Err(SqlError::syntax("constraint declared INITIALLY DEFERRED must be DEFERRABLE")),
+        (_, true) => Ok(Deferral::Transaction),
+        (Some(true), false) => Ok(Deferral::Statement),
+        (_, false) => Ok(Deferral::Never),
+    }
 }
 
-/// A UNIQUE constraint.
+/// Rows are stored by their primary key, so each is there once at any time.
+fn not_deferrable(deferral: Deferral) -> Result<(), SqlError> {
+    match deferral {
+        Deferral::Never => Ok(()),
+        _ => Err(unsupported("a deferrable primary key")
+            .with_detail("Rows are stored by their primary key.")
+            .with_hint("A UNIQUE constraint over NOT NULL columns may be DEFERRABLE.")),
+    }
+}
+
+/// A UNIQUE constraint. Returns when it is judged.
 ///
 /// # Errors
-/// `0A000`, `42601`
-pub(crate) fn unique(key: &UniqueConstraint) -> Result<(), SqlError> {
+/// `42601`
+pub(crate) fn unique(key: &UniqueConstraint) -> Result<Deferral, SqlError> {
     let UniqueConstraint {
         name: _,
         index_name,
@@ -516,15 +529,19 @@ pub(crate) fn primary_key(key: &PrimaryKeyConstraint) -> Result<(), SqlError> {
         key;
     let others = [(index_name.is_some(), "KEY"), (index_type.is_some() || !index_options.is_empty(), "USING")];
     refuse(&others, syntax)?;
-    characteristics(given.as_ref())
+    not_deferrable(characteristics(given.as_ref())?)
 }
 
-/// UNIQUE or PRIMARY KEY of an index that is there.
+/// UNIQUE or PRIMARY KEY of an index that is there. Returns when it is judged.
 ///
 /// # Errors
 /// `0A000`, `42601`
-pub(crate) fn using_index(key: &ConstraintUsingIndex) -> Result<(), SqlError> {
-    characteristics(key.characteristics.as_ref())
+pub(crate) fn using_index(key: &ConstraintUsingIndex, is_primary: bool) -> Result<Deferral, SqlError> {
+    let deferral = characteristics(key.characteristics.as_ref())?;
+    if is_primary {
+        not_deferrable(deferral)?;
+    }
+    Ok(deferral)
 }
 
 /// TRUNCATE. There are no tables that inherit.

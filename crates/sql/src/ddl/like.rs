@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_engine::{ColumnOrder, Declared, Identity, Table, Transaction};
 
 use super::name_of;
-use crate::pg::catalog::declared;
+use crate::pg::catalog::{declared, deferral_clause};
 use crate::pg::collation;
 use crate::pg::functions::quote_ident;
 use crate::pg::types::{column_oid, column_typmod, format_type};
@@ -168,7 +168,9 @@ fn elements(
             match index.constraint {
                 true => {
                     let nulls = if index.nulls_alike { "NULLS NOT DISTINCT " } else { "" };
-                    out.push(format!("UNIQUE {nulls}({}){}", list(&index.columns), include(Some(index.id))));
+                    let (columns, include) = (list(&index.columns), include(Some(index.id)));
+                    let deferral = deferral_clause(index.deferral);
+                    out.push(format!("UNIQUE {nulls}({columns}){include}{deferral}"));
                 }
                 false => {
                     let names = |of: &[usize]| of.iter().map(|at| table.columns[*at].name.clone()).collect();

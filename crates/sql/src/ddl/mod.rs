@@ -42,8 +42,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_base::limits::INDEX_COLUMNS_MAX;
 use resurgam_engine::{
-    Attempt, ColumnOrder, ColumnSpec, ColumnType, CommentOn, Declared, IndexDetails, IndexSpec, Table, TableChange,
-    TableSpec, Transaction,
+    Attempt, ColumnOrder, ColumnSpec, ColumnType, CommentOn, Declared, Deferral, IndexDetails, IndexSpec, Table,
+    TableChange, TableSpec, Transaction,
 };
 use tokio::time::Instant;
 
@@ -94,6 +94,8 @@ pub(crate) struct ColumnParts {
     pub unique: Option<Option<String>>,
     /// NULLS NOT DISTINCT of that.
     pub nulls_alike: bool,
+    /// When that is judged.
+    pub deferral: Deferral,
     pub checks: Vec<CheckParts>,
     pub foreign: Vec<ForeignParts>,
     /// What its values are made of.
@@ -128,6 +130,7 @@ pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, 
         primary: None,
         unique: None,
         nulls_alike: false,
+        deferral: Deferral::Never,
         checks: Vec::new(),
         foreign: Vec::new(),
         generated: None,
@@ -171,7 +174,7 @@ pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, 
                 parts.spec.nullable = false;
             }
             ColumnOption::Unique(key) => {
-                clauses::unique(key)?;
+                parts.deferral = clauses::unique(key)?;
                 parts.unique = Some(key.name.as_ref().map(name_of).or(given));
             }
             ColumnOption::Comment(word) if word == nulls::NOT_DISTINCT => parts.nulls_alike = true,
@@ -253,6 +256,8 @@ pub(crate) struct KeyColumns {
     pub included: Vec<usize>,
     /// NULLS NOT DISTINCT.
     pub nulls_alike: bool,
+    /// When the constraint is judged.
+    pub deferral: Deferral,
 }
 
 impl KeyColumns {
@@ -403,7 +408,8 @@ fn table_spec(
             set_primary(name, KeyColumns::one(at))?;
         }
         if let Some(name) = parts.unique {
-            uniques.push((name, KeyColumns { nulls_alike: parts.nulls_alike, ..KeyColumns::one(at) }));
+            let (nulls_alike, deferral) = (parts.nulls_alike, parts.deferral);
+            uniques.push((name, KeyColumns { nulls_alike, deferral, ..KeyColumns::one(at) }));
         }
         generated.extend(parts.generated.map(|expr| (parts.spec.name.clone(), expr)));
         checks.extend(parts.checks);
@@ -420,8 +426,9 @@ fn table_spec(
                 set_primary(key.name.as_ref().map(name_of), KeyColumns::read(&names, &key.columns)?)?;
             }
             TableConstraint::Unique(key) => {
-                clauses::unique(key)?;
+                let deferral = clauses::unique(key)?;
                 let columns = KeyColumns::read(&names, &key.columns)?.with_nulls(key.nulls_distinct);
+                let columns = KeyColumns { deferral, ..columns };
                 uniques.push((key.name.as_ref().map(name_of), columns));
             }
             TableConstraint::ForeignKey(constraint) => foreign.push(ForeignParts::of_table(constraint)),
@@ -447,7 +454,7 @@ fn table_spec(
         included.push((name.clone(), beside));
         spec.primary_key = Some((name, columns));
     }
-    for (given, names, KeyColumns { columns, included: beside, nulls_alike }) in uniques {
+    for (given, names, KeyColumns { columns, included: beside, nulls_alike, deferral }) in uniques {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let is_taken = |n: &str| Ok(spec.indexes.iter().any(|i| i.name == n) || taken(n)?);
         let name = match given {
@@ -455,8 +462,8 @@ fn table_spec(
             None => free_name(&name, &names, "key", &is_taken)?,
         };
         included.push((name.clone(), beside));
-        let orders = Vec::new();
-        spec.indexes.push(IndexSpec { name, columns, orders, unique: true, constraint: true, nulls_alike });
+        let (unique, constraint, orders) = (true, true, Vec::new());
+        spec.indexes.push(IndexSpec { name, columns, orders, unique, constraint, nulls_alike, deferral });
     }
     // Those that have a name first, so that a made name is not one of theirs.
     checks.sort_by_key(|check| check.name.is_none());
@@ -698,12 +705,13 @@ impl Session {
             let found = |of: &[String]| -> Vec<usize> {
                 of.iter().filter_map(|name| names.iter().position(|known| known == name)).collect()
             };
-            let key = KeyColumns { columns: found(&columns), included: found(&included), nulls_alike };
+            let (columns, included, deferral) = (found(&columns), found(&included), Deferral::Never);
+            let key = KeyColumns { columns, included, nulls_alike, deferral };
             let made_of = key.made_of(&names);
             let made_of: Vec<&str> = made_of.iter().map(String::as_str).collect();
             let name = free_name(&table.name, &made_of, "idx", &|name| is_relation(&txn, &table.schema, name))?;
             let (columns, constraint) = (key.columns, false);
-            let spec = IndexSpec { name: name.clone(), columns, orders, unique, constraint, nulls_alike };
+            let spec = IndexSpec { name: name.clone(), columns, orders, unique, constraint, nulls_alike, deferral };
             table = self.settle_ddl(|| txn.create_index(&table, spec.clone())).await?;
             table = self.detail(&txn, &table, &name, key.included, declared).await?;
         }
@@ -881,7 +889,8 @@ impl Session {
         let (orders, declared) = (keys.orders.clone(), keys.declared.clone());
         let (table, columns) = self.add_hidden(&txn, &table, keys).await?;
         let (unique, nulls_alike) = (create.unique, create.nulls_distinct == Some(false));
-        let spec = IndexSpec { name, columns, orders, unique, constraint: false, nulls_alike };
+        let (constraint, deferral) = (false, Deferral::Never);
+        let spec = IndexSpec { name, columns, orders, unique, constraint, nulls_alike, deferral };
         let fill = || tokio::task::block_in_place(|| txn.create_index(&table, spec.clone()));
         let filled = self.settle_ddl(fill).await;
         let table = filled.map_err(|error| key_expr::reworded(error, &table, &spec.columns))?;

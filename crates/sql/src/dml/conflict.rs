@@ -167,6 +167,7 @@ impl Conflict {
         stream: Option<&Stream<'_>>,
     ) -> Result<Resolved, SqlError> {
         let (txn, table) = (writer.txn(), writer.table);
+        self.refuse_deferrable(table)?;
         // Also what the engine finds out only when it inserts.
         table.check_row(row).map_err(|error| crate::exec::bridge::named(error.into(), table, row))?;
         writer.lock_table().await?;
@@ -222,6 +223,18 @@ impl Conflict {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// `55000`: of a key that may be there several times for a while, no row is the one in the way.
+    fn refuse_deferrable(&self, table: &Table) -> Result<(), SqlError> {
+        let mut indexes = self.keys.iter().filter_map(|key| table.indexes.get((*key)?));
+        let Some(index) = indexes.find(|index| index.is_deferrable()) else { return Ok(()) };
+        let text = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
+        let mut error = SqlError::new("55000", text);
+        error.schema = Some(table.schema.clone());
+        error.table = Some(table.name.clone());
+        error.constraint = Some(index.name.clone());
+        Err(error)
     }
 
     /// The newest row that has one of the keys in common with `row`.

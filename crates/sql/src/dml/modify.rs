@@ -166,13 +166,13 @@ impl<'a> Modify<'a> {
         let Some(conflict) = self.conflict else {
             self.writer.insert(self.bulk.as_mut(), row).await?;
             self.refuse_unseen(row, known)?;
-            return self.inserted(row);
+            return self.inserted(row).await;
         };
         match conflict.resolve(&self.writer, row, self.params, &self.zone, self.stream).await? {
             Resolved::Nothing => Ok(()),
             Resolved::Inserted => {
                 self.refuse_unseen(row, known)?;
-                self.inserted(row)
+                self.inserted(row).await
             }
             Resolved::Updated(old, new) => {
                 let new: Vec<DatumRef<'_>> = new.iter().map(resurgam_engine::Datum::as_ref).collect();
@@ -187,9 +187,9 @@ impl<'a> Modify<'a> {
         self.insert(row, Known::Not).await
     }
 
-    fn inserted(&mut self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+    async fn inserted(&mut self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
         if let Some(foreign) = &mut self.foreign {
-            foreign.inserted(row)?;
+            foreign.inserted(row, self.writer.waiting).await?;
         }
         self.note_xmax(false)?;
         self.note(Values::Given(row))

@@ -8,6 +8,7 @@
 //! | `copy` | COPY, and its options in both of their forms |
 //! | `current_of` | WHERE CURRENT OF, which the parser does not know |
 //! | `depth` | How deep a statement may be |
+//! | `exclude` | EXCLUDE in the frame of a window, which the parser does not know |
 //! | `explain` | EXPLAIN of a query in parentheses |
 //! | `element` | Assignments to elements of arrays and documents, which the parser does not know |
 //! | `identity` | Clauses of identity columns that the parser does not know |
@@ -38,6 +39,7 @@ pub(crate) mod copy;
 pub(crate) mod current_of;
 pub(crate) mod depth;
 pub(crate) mod element;
+pub(crate) mod exclude;
 pub(crate) mod explain;
 pub(crate) mod identity;
 pub(crate) mod include;

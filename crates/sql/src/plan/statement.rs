@@ -231,7 +231,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     crate::parse::reserved::refuse_empty_distinct(&tokens, text)?;
     let case = crate::parse::case::lacking(&tokens, text);
     let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
-    let tokens = crate::parse::view::known(crate::parse::like::known(tokens));
+    let tokens = crate::parse::view::known(crate::parse::like::known(crate::parse::exclude::known(tokens)));
     let tokens = crate::parse::temporary::known(crate::parse::nulls::known(crate::parse::include::known(tokens)));
     let tokens = crate::parse::comment::known(crate::parse::identity::known(tokens));
     let tokens = crate::parse::conflict::known(crate::parse::sequence::known(tokens));

@@ -41,6 +41,7 @@ pub fn made(db: &Database, rows: i64) -> Result<Arc<Table>> {
                 unique: false,
                 constraint: false,
                 nulls_alike: false,
+                deferral: Deferral::Never,
             },
         )?
         .done()?;

@@ -9,10 +9,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
-use resurgam_engine::{ForeignKey, Table};
+use parking_lot::Mutex;
+use resurgam_engine::{Deferral, Index, Table};
 
-use super::enforce::{Check, bounded, entry_bytes, run_check};
-use super::{Reference, Side};
+use super::enforce::{Check, Id, Of, bounded, entry_bytes, run_check};
+use super::{Reference, Unique};
 use crate::command::utility::command;
 use crate::exec::wait::guarded;
 use crate::exec::wait::{Waiting, settle};
@@ -32,10 +33,9 @@ pub(crate) struct Modes {
 
 #[derive(Clone)]
 struct Entry {
-    child: u32,
-    parent: u32,
-    foreign: u32,
-    side: Side,
+    of: Id,
+    /// The table at the other end.
+    other: u32,
     key: Vec<u8>,
     /// SET CONSTRAINTS found it to be fine.
     checked: bool,
@@ -47,20 +47,26 @@ pub(crate) struct Deferred {
     pub modes: Modes,
     entries: Vec<Entry>,
     /// Where each of them is.
-    known: HashMap<(u32, u32, Side, Vec<u8>), usize>,
+    known: HashMap<(Id, Vec<u8>), usize>,
     bytes: usize,
 }
 
 impl Deferred {
     /// Whether a constraint waits for the end of the transaction.
-    pub(super) fn is_deferred(&self, child: &Table, foreign: &ForeignKey) -> bool {
-        let set = self.modes.each.get(&(child.id, foreign.id)).copied().or(self.modes.all);
-        foreign.deferrable && set.unwrap_or(foreign.deferred)
+    pub(super) fn is_deferred(&self, of: &Of) -> bool {
+        let (deferrable, deferred) = match of {
+            Of::Reference { restrict: true, .. } => return false,
+            Of::Reference { reference, .. } => (reference.foreign.deferrable, reference.foreign.deferred),
+            Of::Unique(unique) => (true, unique.deferral() == Deferral::Transaction),
+        };
+        let (table, constraint, _) = of.id();
+        let set = self.modes.each.get(&(table, constraint)).copied().or(self.modes.all);
+        deferrable && set.unwrap_or(deferred)
     }
 
     pub(super) fn push(&mut self, check: &Check) -> Result<(), SqlError> {
-        let (reference, side) = (&check.reference, check.side);
-        let known = (reference.child.id, reference.foreign.id, side, check.key.clone());
+        let of = check.of.id();
+        let known = (of, check.key.clone());
         if let Some(entry) = self.known.get(&known).and_then(|at| self.entries.get_mut(*at)) {
             entry.checked = false;
             return Ok(());
@@ -68,14 +74,7 @@ impl Deferred {
         self.known.insert(known, self.entries.len());
         self.bytes += entry_bytes(&check.key);
         bounded(self.bytes)?;
-        self.entries.push(Entry {
-            child: reference.child.id,
-            parent: reference.parent.id,
-            foreign: reference.foreign.id,
-            side,
-            key: check.key.clone(),
-            checked: false,
-        });
+        self.entries.push(Entry { of, other: check.of.other(), key: check.key.clone(), checked: false });
         Ok(())
     }
 
@@ -102,7 +101,7 @@ impl Deferred {
 
     /// `55006` for a change of a table of which keys wait to be looked at.
     pub(crate) fn refuse_change(&self, table: &Table, what: &str) -> Result<(), SqlError> {
-        if self.entries.iter().any(|entry| entry.child == table.id || entry.parent == table.id) {
+        if self.entries.iter().any(|entry| entry.of.0 == table.id || entry.other == table.id) {
             return Err(SqlError::new(
                 "55006",
                 format!("cannot {what} \"{}\" because it has pending trigger events", table.name),
@@ -162,6 +161,8 @@ impl Session {
         let (txn, deferred) = (open.txn.clone(), Arc::clone(&open.deferred));
         let lock_timeout = self.shared.variables.lock().lock_timeout;
         let stop = Arc::clone(&self.shared.stop);
+        // Whose row an error may tell of.
+        let told = Mutex::new(None);
         let work = async {
             let waiting = Waiting { stop: &stop, lock_timeout };
             for at in 0.. {
@@ -169,20 +170,32 @@ impl Session {
                 let entry = deferred.lock().entries.get(at).cloned();
                 let Some(entry) = entry else { break };
                 // Looked up anew: the transaction may have changed them.
-                let (Some(child), Some(parent)) = (txn.table_by_id(entry.child)?, txn.table_by_id(entry.parent)?)
-                else {
+                let (table, constraint, side) = entry.of;
+                let (Some(table), Some(other)) = (txn.table_by_id(table)?, txn.table_by_id(entry.other)?) else {
                     continue;
                 };
-                let Some(foreign) = child.foreign_keys.iter().find(|foreign| foreign.id == entry.foreign) else {
-                    continue;
+                let of = match side {
+                    Some(side) => {
+                        *told.lock() = None;
+                        let Some(foreign) = table.foreign_keys.iter().find(|foreign| foreign.id == constraint) else {
+                            continue;
+                        };
+                        let reference = Arc::new(Reference::new(&table, &other, foreign)?);
+                        Of::Reference { reference, side, restrict: false }
+                    }
+                    None => {
+                        *told.lock() = Some(Arc::clone(&table));
+                        let is_meant = |index: &Index| index.id == constraint && index.is_deferrable();
+                        let Some(index) = table.indexes.iter().position(is_meant) else { continue };
+                        Of::Unique(Arc::new(Unique::new(&table, index)))
+                    }
                 };
-                if only_immediate && deferred.lock().is_deferred(&child, foreign) {
+                if only_immediate && deferred.lock().is_deferred(&of) {
                     continue;
                 }
-                settle(&waiting, || txn.lock_rows(&child)).await?;
-                settle(&waiting, || txn.lock_rows(&parent)).await?;
-                let reference = Arc::new(Reference::new(&child, &parent, foreign)?);
-                let check = Check { reference, side: entry.side, key: entry.key.clone(), restrict: false };
+                settle(&waiting, || txn.lock_rows(&table)).await?;
+                settle(&waiting, || txn.lock_rows(&other)).await?;
+                let check = Check { of, key: entry.key.clone() };
                 run_check(&txn, &check, &waiting).await?;
                 if let Some(entry) = deferred.lock().entries.get_mut(at) {
                     entry.checked = true;
@@ -190,7 +203,8 @@ impl Session {
             }
             Ok(())
         };
-        guarded(&stop, self.deadline(), work).await
+        let checked = guarded(&stop, self.deadline(), work).await;
+        checked.map_err(|error| self.discreet(error, told.lock().iter()))
     }
 
     /// Runs SET CONSTRAINTS.
@@ -217,9 +231,11 @@ impl Session {
                         }
                         found.push((table.id, foreign.id));
                     }
+                    let mut named = table.indexes.iter().filter(|index| index.constraint && index.name == *name);
+                    found.extend(named.clone().filter(|index| index.is_deferrable()).map(|index| (table.id, index.id)));
                     let other = table.primary_key_name == *name
                         || table.checks.iter().any(|check| check.name == *name)
-                        || table.indexes.iter().any(|index| index.constraint && index.name == *name);
+                        || named.any(|index| !index.is_deferrable());
                     if other {
                         return Err(SqlError::new("42809", format!("constraint \"{name}\" is not deferrable")));
                     }

@@ -99,12 +99,19 @@ fn find_key(parent: &Table, idents: &[Ident], own: usize) -> Result<(Option<u32>
         return Ok((None, order));
     }
     let unique = parent.indexes.iter().filter(|index| index.unique);
-    let found = unique.filter_map(|index| Some((Some(index.id), order(&index.columns)?))).next();
-    found.ok_or_else(|| {
-        SqlError::new(
+    let found: Vec<_> = unique.filter_map(|index| Some((index, order(&index.columns)?))).collect();
+    if let Some((index, order)) = found.iter().find(|(index, _)| index.keeps_unique()) {
+        return Ok((Some(index.id), order.clone()));
+    }
+    Err(match found.is_empty() {
+        false => SqlError::new(
+            "55000",
+            format!("cannot use a deferrable unique constraint for referenced table \"{}\"", parent.name),
+        ),
+        true => SqlError::new(
             "42830",
             format!("there is no unique constraint matching given keys for referenced table \"{}\"", parent.name),
-        )
+        ),
     })
 }
 

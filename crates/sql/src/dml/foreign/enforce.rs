@@ -13,7 +13,7 @@ use resurgam_engine::{
 };
 
 use super::action::{Act, Work};
-use super::{Deferred, Reference, References, Side, Target, columns_of, is_acting, whole};
+use super::{Deferred, Reference, References, Side, Target, Unique, columns_of, is_acting, whole};
 use crate::exec::wait::{Waiting, settle};
 use crate::pg::datetime::Zone;
 use crate::plan::planner::Names;
@@ -26,11 +26,39 @@ const ENTRY_BYTES: usize = 96;
 
 /// A key that has to be looked at again.
 pub(super) struct Check {
-    pub reference: Arc<Reference>,
-    pub side: Side,
+    pub of: Of,
     pub key: Vec<u8>,
-    /// That the key is there again is no excuse.
-    pub restrict: bool,
+}
+
+/// Of which constraint.
+pub(super) enum Of {
+    Reference {
+        reference: Arc<Reference>,
+        side: Side,
+        /// That the key is there again is no excuse.
+        restrict: bool,
+    },
+    Unique(Arc<Unique>),
+}
+
+/// A constraint: its table, its id there, and of a foreign key the side.
+pub(super) type Id = (u32, u32, Option<Side>);
+
+impl Of {
+    pub(super) fn id(&self) -> Id {
+        match self {
+            Self::Reference { reference, side, .. } => (reference.child.id, reference.foreign.id, Some(*side)),
+            Self::Unique(unique) => (unique.table.id, unique.id(), None),
+        }
+    }
+
+    /// The table at the other end.
+    pub(super) fn other(&self) -> u32 {
+        match self {
+            Self::Reference { reference, .. } => reference.parent.id,
+            Self::Unique(unique) => unique.table.id,
+        }
+    }
 }
 
 /// What enforcing may have to do: wait, and plan what an action needs.
@@ -47,7 +75,7 @@ pub(crate) struct Enforcer {
     deferred: Arc<Mutex<Deferred>>,
     pub(super) acts: VecDeque<Act>,
     checks: Vec<Check>,
-    known: HashSet<(u32, u32, Side, Vec<u8>)>,
+    known: HashSet<(Id, Vec<u8>)>,
     bytes: usize,
     /// Of each constraint of the table, the key that an inserted row found last: it need not be
     /// looked for again. Whoever takes it away looks for that row, which stays until the end of the
@@ -62,7 +90,7 @@ pub(super) fn bounded(bytes: usize) -> Result<(), SqlError> {
     if bytes <= QUEUE_BYTES_MAX {
         return Ok(());
     }
-    Err(SqlError::new("53200", "out of memory for foreign keys that are not yet satisfied").with_detail(format!(
+    Err(SqlError::new("53200", "out of memory for constraints that are not yet satisfied").with_detail(format!(
         "The keys that have to be checked at the end take more than {} MB.",
         QUEUE_BYTES_MAX >> 20
     )))
@@ -100,7 +128,7 @@ impl Enforcer {
     }
 
     /// A row was inserted.
-    pub(crate) fn inserted(&mut self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+    pub(crate) async fn inserted(&mut self, row: &[DatumRef<'_>], waiting: &Waiting<'_>) -> Result<(), SqlError> {
         let references = Arc::clone(&self.references);
         for (at, reference) in references.parents.iter().enumerate() {
             if let Some(key) = key_referred_to(&self.txn, reference, row)?
@@ -113,7 +141,23 @@ impl Enforcer {
                 }
             }
         }
+        for unique in &references.uniques {
+            self.written(unique, row, waiting).await?;
+        }
         Ok(())
+    }
+
+    /// A row was written with a new key.
+    async fn written(
+        &mut self,
+        unique: &Arc<Unique>,
+        row: &[DatumRef<'_>],
+        waiting: &Waiting<'_>,
+    ) -> Result<(), SqlError> {
+        match unique.collides(&self.txn, row, waiting).await? {
+            Some(key) => self.queue(Check { of: Of::Unique(Arc::clone(unique)), key }),
+            None => Ok(()),
+        }
     }
 
     /// A row was deleted; `old` is what it was.
@@ -162,6 +206,11 @@ impl Enforcer {
                 && !self.is_there(reference, &key)?
             {
                 self.remember(reference, Side::Child, key, false)?;
+            }
+        }
+        for unique in &references.uniques {
+            if unique.concerns(|at| differs(&unique.table, old, new, at)) {
+                self.written(unique, new, waiting).await?;
             }
         }
         for reference in &references.children {
@@ -259,12 +308,16 @@ impl Enforcer {
         key: Vec<u8>,
         restrict: bool,
     ) -> Result<(), SqlError> {
-        if !self.known.insert((reference.child.id, reference.foreign.id, side, key.clone())) {
+        self.queue(Check { of: Of::Reference { reference: Arc::clone(reference), side, restrict }, key })
+    }
+
+    fn queue(&mut self, check: Check) -> Result<(), SqlError> {
+        if !self.known.insert((check.of.id(), check.key.clone())) {
             return Ok(());
         }
-        self.bytes += entry_bytes(&key);
+        self.bytes += entry_bytes(&check.key);
         bounded(self.bytes)?;
-        self.checks.push(Check { reference: Arc::clone(reference), side, key, restrict });
+        self.checks.push(check);
         Ok(())
     }
 
@@ -292,8 +345,7 @@ impl Enforcer {
     pub(crate) async fn check_all(&mut self, help: &Help<'_>) -> Result<(), SqlError> {
         self.known.clear();
         for check in std::mem::take(&mut self.checks) {
-            let is_deferred =
-                !check.restrict && self.deferred.lock().is_deferred(&check.reference.child, &check.reference.foreign);
+            let is_deferred = self.deferred.lock().is_deferred(&check.of);
             if is_deferred {
                 self.deferred.lock().push(&check)?;
             } else {
@@ -339,8 +391,12 @@ pub(super) async fn pause(waiting: &Waiting<'_>) -> Result<(), SqlError> {
 
 /// Judges one key, waiting for those who may settle it.
 pub(super) async fn run_check(txn: &Transaction, check: &Check, waiting: &Waiting<'_>) -> Result<(), SqlError> {
-    let Check { reference, side, key, restrict } = check;
-    if !*restrict {
+    let key = &check.key;
+    let (reference, side, restrict) = match &check.of {
+        Of::Reference { reference, side, restrict } => (reference, *side, *restrict),
+        Of::Unique(unique) => return unique.check(txn, key, waiting).await,
+    };
+    if !restrict {
         loop {
             match txn.key_presence(&reference.parent, reference.index, key)? {
                 Presence::Yes => return Ok(()),
@@ -360,9 +416,9 @@ pub(super) async fn run_check(txn: &Transaction, check: &Check, waiting: &Waitin
             let found = search.judge(&row)?;
             match found.presence {
                 // A row that others have written is theirs to look after.
-                _ if *side == Side::Child && !found.own => break,
+                _ if side == Side::Child && !found.own => break,
                 Presence::No => break,
-                Presence::Yes => return Err(refused(txn, check)),
+                Presence::Yes => return Err(refused(txn, reference, side, key)),
                 Presence::Undecided(holder) => waiting.wait(txn.wait_for_writer(holder)?).await?,
             }
         }
@@ -372,10 +428,10 @@ pub(super) async fn run_check(txn: &Transaction, check: &Check, waiting: &Waitin
 
 /// The error of a key that does not hold.
 #[cold]
-fn refused(txn: &Transaction, check: &Check) -> SqlError {
-    if check.side == Side::Child && txn.isolation() == Isolation::RepeatableRead {
+fn refused(txn: &Transaction, reference: &Reference, side: Side, key: &[u8]) -> SqlError {
+    if side == Side::Child && txn.isolation() == Isolation::RepeatableRead {
         // What the snapshot still sees someone else has taken away.
-        match sees(txn, &check.reference, &check.key) {
+        match sees(txn, reference, key) {
             Ok(false) => {}
             Ok(true) => {
                 return SqlError::new("40001", "could not serialize access due to concurrent update")
@@ -384,7 +440,7 @@ fn refused(txn: &Transaction, check: &Check) -> SqlError {
             Err(error) => return error,
         }
     }
-    check.reference.violated(check.side, &check.key)
+    reference.violated(side, key)
 }
 
 fn sees(txn: &Transaction, reference: &Reference, key: &[u8]) -> Result<bool, SqlError> {

@@ -1,4 +1,4 @@
-//! FOREIGN KEY constraints: what a write does about them.
+//! FOREIGN KEY constraints, and DEFERRABLE UNIQUE ones: what a write does about them.
 //!
 //! The engine stores a constraint in the definition of the referring table (the *child*) and gives it no
 //! meaning; this module does. Two transactions that touch both ends at the same time meet because each
@@ -10,6 +10,7 @@
 //! | `value.rs` | values of the one side as values of the other |
 //! | `enforce.rs` | looking after each row, and again at the end of the statement |
 //! | `action.rs` | CASCADE, SET NULL, SET DEFAULT |
+//! | `unique.rs` | UNIQUE constraints that are DEFERRABLE |
 //! | `deferred.rs` | what waits for the end of the transaction; SET CONSTRAINTS |
 //! | `definition.rs` | from syntax to the definition; what depends on a key |
 //!
@@ -38,6 +39,7 @@ mod action;
 mod deferred;
 mod definition;
 mod enforce;
+mod unique;
 mod value;
 
 use std::sync::Arc;
@@ -54,6 +56,7 @@ use crate::wire::SqlError;
 pub(crate) use deferred::{Deferred, Modes, Wanted, parse as parse_set_constraints};
 pub(crate) use definition::{Depends, ForeignParts, refuse_needed_elsewhere};
 pub(crate) use enforce::{Enforcer, Help};
+pub(crate) use unique::Unique;
 
 /// A constraint with both its tables.
 #[derive(Debug)]
@@ -295,12 +298,14 @@ pub(crate) struct References {
     pub parents: Vec<Arc<Reference>>,
     /// That refer to the table: of its old rows.
     pub children: Vec<Arc<Reference>>,
+    /// DEFERRABLE UNIQUE constraints of the table: of its new rows.
+    pub uniques: Vec<Arc<Unique>>,
 }
 
 impl References {
     /// All those of `table`.
     pub(crate) fn of(txn: &Transaction, table: &Arc<Table>) -> Result<Self, SqlError> {
-        let mut all = Self::default();
+        let mut all = Self { uniques: Unique::of(table).collect(), ..Self::default() };
         for foreign in &table.foreign_keys {
             let parent = if foreign.parent == table.id {
                 Arc::clone(table)
@@ -332,6 +337,7 @@ impl References {
         all.parents.retain(|reference| {
             reference.foreign.columns.iter().chain(&reference.path).any(|at| assigned.contains(at))
         });
+        all.uniques.retain(|unique| unique.concerns(|at| assigned.contains(&at)));
         Ok(all)
     }
 
@@ -339,6 +345,7 @@ impl References {
     pub(crate) fn of_delete(txn: &Transaction, table: &Arc<Table>) -> Result<Self, SqlError> {
         let mut all = Self::of(txn, table)?;
         all.parents.clear();
+        all.uniques.clear();
         Ok(all)
     }
 
@@ -354,10 +361,15 @@ impl References {
         };
         add(&mut self.parents, other.parents);
         add(&mut self.children, other.children);
+        for unique in other.uniques {
+            if !self.uniques.iter().any(|known| known.table.id == unique.table.id && known.id() == unique.id()) {
+                self.uniques.push(unique);
+            }
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.parents.is_empty() && self.children.is_empty()
+        self.parents.is_empty() && self.children.is_empty() && self.uniques.is_empty()
     }
 
     /// Whether rows of other tables may be changed.

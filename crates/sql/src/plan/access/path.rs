@@ -106,7 +106,7 @@ impl<V> Default for AccessPath<V> {
 pub(crate) fn trees(table: &Table) -> impl Iterator<Item = (Option<usize>, &[usize], bool)> {
     let clustered = std::iter::once((None, table.primary_key.as_slice(), true));
     let others = table.indexes.iter().enumerate();
-    clustered.chain(others.map(|(i, index)| (Some(i), index.columns.as_slice(), index.unique)))
+    clustered.chain(others.map(|(i, index)| (Some(i), index.columns.as_slice(), index.keeps_unique())))
 }
 
 /// What a tree's key columns are, without the primary key behind an index's own.

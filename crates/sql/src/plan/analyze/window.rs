@@ -16,7 +16,8 @@ use super::scope::{Scope, folded};
 use super::sort::direction;
 use super::{Analyzer, Result, unknown};
 use crate::exec::weight;
-use crate::pg::functions::watched;
+use crate::parse::exclude;
+use crate::pg::functions::{excluding, watched};
 use crate::pg::types::oid;
 use crate::wire::SqlError;
 
@@ -26,6 +27,16 @@ fn has_weight(data: &DataType, ty: Type) -> bool {
         DataType::List(_) | DataType::LargeList(_) | DataType::Struct(_) => true,
         DataType::LargeUtf8 | DataType::LargeBinary => true,
         data => weight::has_weight(data) && ![oid::NUMERIC, oid::INTERVAL].contains(&ty.oid),
+    }
+}
+
+/// Whether values are compared as they are kept: no rule of the planner has another `min` for them.
+fn is_in_its_order(data: &DataType, ty: Type) -> bool {
+    match ty.oid {
+        oid::NUMERIC => matches!(data, DataType::Decimal128(..)),
+        oid::INT2 | oid::INT4 | oid::INT8 | oid::FLOAT4 | oid::FLOAT8 => true,
+        oid::TEXT | oid::VARCHAR | oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ => true,
+        _ => false,
     }
 }
 
@@ -43,16 +54,17 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::new("42P20", message), span));
         }
         let FunctionArguments::List(list) = &function.args else { return unknown("this form of window function") };
-        let spec = match &function.over {
+        let mut spec = match &function.over {
             Some(WindowType::WindowSpec(spec)) => self.window_spec(spec)?,
             Some(WindowType::NamedWindow(name)) => self.named_window(name)?,
             None => return Err(SqlError::internal("a window function without OVER").into()),
         };
+        let excluded = exclude::taken(&mut spec).map(|(excluded, _)| excluded);
         let seen = self.sets;
         // rank() and its kin are aggregates, too, with WITHIN GROUP.
         let is_aggregate = self.is_aggregate(name) && !self.is_window_function(name);
         let mut pieces = false;
-        let (fun, args, distinct, mut filter, data, result) = if is_aggregate {
+        let (mut fun, mut args, distinct, mut filter, data, result) = if is_aggregate {
             let parts = self.aggregate_parts(function, name, list, scope, Clause::Window)?;
             if parts.distinct {
                 return Err(self.at(SqlError::unsupported("DISTINCT is not implemented for window functions"), span));
@@ -67,8 +79,6 @@ impl Analyzer<'_> {
         } else {
             self.window_function(function, name, list, scope)?
         };
-        // What has no bound of its own is made for each row before anybody counts.
-        let fun = if has_weight(&data, result) { watched(fun) } else { fun };
         self.no_sets_since(seen, "window function calls cannot contain set-returning function calls")?;
         let mut partition_by = Vec::with_capacity(spec.partition_by.len());
         for expr in &spec.partition_by {
@@ -94,6 +104,15 @@ impl Analyzer<'_> {
             }
             Some(frame) => {
                 let (frame, is_empty) = self.frame(frame, &mut order_by, &sorted_by, scope)?;
+                if let Some(excluded) = excluded.filter(|_| !is_empty) {
+                    if matches!(name, "min" | "max") && !is_in_its_order(&data, result) {
+                        return unknown(format!("EXCLUDE in the frame of {name} over such values"));
+                    }
+                    if let Some(made) = excluding(&fun, excluded, filter.is_some()) {
+                        args.extend(filter.take().map(|filter| *filter));
+                        fun = made;
+                    }
+                }
                 if is_empty {
                     match &fun {
                         WindowFunctionDefinition::AggregateUDF(_) => filter = Some(Box::new(lit(false))),
@@ -108,6 +127,8 @@ impl Analyzer<'_> {
             }
         };
         self.no_sets_since(seen, "set-returning functions in the definition of a window are not supported")?;
+        // What has no bound of its own is made for each row before anybody counts.
+        let fun = if has_weight(&data, result) { watched(fun) } else { fun };
         let call = WindowFunction {
             fun,
             params: WindowFunctionParams {
@@ -226,6 +247,8 @@ impl Analyzer<'_> {
     /// A window's definition with what it takes from the window that it names.
     fn window_spec(&mut self, spec: &WindowSpec) -> Result<WindowSpec> {
         let Some(name) = &spec.window_name else { return Ok(spec.clone()) };
+        let mut spec = spec.clone();
+        let excluded = exclude::taken(&mut spec).map(|(_, marker)| marker);
         let base = self.named_window(name)?;
         let shown = folded(name);
         if !spec.partition_by.is_empty() {
@@ -240,12 +263,12 @@ impl Analyzer<'_> {
             let message = format!("cannot copy window \"{shown}\" because it has a frame clause");
             return Err(self.at(SqlError::new("42P20", message), name.span));
         }
-        let order_by = if spec.order_by.is_empty() { base.order_by } else { spec.order_by.clone() };
+        let order_by = if spec.order_by.is_empty() { base.order_by } else { spec.order_by };
         Ok(WindowSpec {
             window_name: None,
-            partition_by: base.partition_by,
+            partition_by: base.partition_by.into_iter().chain(excluded).collect(),
             order_by,
-            window_frame: spec.window_frame.clone(),
+            window_frame: spec.window_frame,
         })
     }
 
