@@ -1,0 +1,269 @@
+//! Tables that are there already, and those that cannot be.
+
+use resurgam_embedded::{Column, Db, Error, Table, row};
+use resurgam_engine::{CheckSpec, ColumnType, Isolation, TableChange, TableSpec};
+
+use crate::{open, options};
+
+row! {
+    #[derive(Debug, PartialEq)]
+    struct City in "city" {
+        name: String,
+        people: i64,
+    }
+    key(name: String);
+}
+
+mod later {
+    resurgam_embedded::row! {
+        #[derive(Debug, PartialEq)]
+        pub struct City in "city" {
+            pub name: String,
+            pub people: i64,
+        }
+        key(name: String);
+        index people(people);
+        unique both(people, name);
+    }
+}
+
+mod other {
+    resurgam_embedded::row! {
+        pub struct City in "city" {
+            pub name: String,
+            pub people: i32,
+        }
+        key(name: String);
+    }
+}
+
+mod other_index {
+    resurgam_embedded::row! {
+        pub struct City in "city" {
+            pub name: String,
+            pub people: i64,
+        }
+        key(name: String);
+        index people(people, name);
+    }
+}
+
+mod elsewhere {
+    resurgam_embedded::row! {
+        pub struct City in "city" of schema "nowhere" {
+            pub name: String,
+        }
+        key(name: String);
+    }
+}
+
+#[test]
+fn a_table_of_other_columns_is_refused_with_both_sides() {
+    let (_dir, db) = open();
+    db.create::<City>().unwrap();
+    let error = db.create::<other::City>().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "table \"city\" is not what this program expects\n  \
+         expected: (name text not null, people integer not null, primary key (name))\n  \
+         found:    (name text not null, people bigint not null, primary key (name))"
+    );
+    let error = db.read(|tx| tx.rows::<other::City>().map(drop)).unwrap_err();
+    assert!(matches!(error, Error::Mismatch { .. }));
+    const PAIR: Table<String, i64> = Table::new("city");
+    let error = db.create_table(&PAIR).unwrap_err();
+    assert!(
+        error.to_string().contains("expected: (key text not null, value bigint not null, primary key (key))"),
+        "{error}"
+    );
+}
+
+#[test]
+fn indexes_that_a_struct_has_more_are_made() {
+    let (_dir, db) = open();
+    db.write(|tx| {
+        for (name, people) in [("Lyon", 5), ("Oslo", 7), ("Porto", 2)] {
+            tx.rows::<City>()?.insert(&City { name: name.into(), people })?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    let error = db.read(|tx| tx.rows::<later::City>()?.by("people").map(drop)).unwrap_err();
+    assert!(matches!(&error, Error::NoIndex { there_are, .. } if there_are.is_empty()), "{error}");
+    db.create::<later::City>().unwrap();
+    let names = db.read(|tx| {
+        let cities = tx.rows::<later::City>()?;
+        cities.by("people")?.range(3..)?.rev().map(|city| Ok(city?.name)).collect::<Result<Vec<_>, _>>()
+    });
+    assert_eq!(names.unwrap(), ["Oslo", "Lyon"]);
+    // Who does not know of them writes them as well.
+    db.write(|tx| tx.rows::<City>()?.put(&City { name: "Porto".into(), people: 9 })).unwrap();
+    assert_eq!(db.read(|tx| tx.rows::<later::City>()?.by("people")?.count_in(9..)).unwrap(), 1);
+    let error = db.create::<other_index::City>().unwrap_err().to_string();
+    assert!(error.contains("expected: \"city_people_idx\", index (people, name)"), "{error}");
+    assert!(error.contains("found:    index (people)"), "{error}");
+}
+
+/// An index cannot be made over rows that violate it; nothing is.
+#[test]
+fn a_unique_index_over_duplicates_is_refused() {
+    mod unique {
+        resurgam_embedded::row! {
+            pub struct City in "city" {
+                pub name: String,
+                pub people: i64,
+            }
+            key(name: String);
+            unique people(people);
+        }
+    }
+    let (_dir, db) = open();
+    db.write(|tx| {
+        tx.rows::<City>()?.insert(&City { name: "a".into(), people: 1 })?;
+        tx.rows::<City>()?.insert(&City { name: "b".into(), people: 1 })
+    })
+    .unwrap();
+    let error = db.create::<unique::City>().unwrap_err();
+    assert_eq!(error.sqlstate(), "23505", "{error}");
+    assert_eq!(db.read(|tx| tx.rows::<City>()?.count()).unwrap(), 2);
+    db.write(|tx| tx.rows::<City>()?.delete("b")).unwrap();
+    db.create::<unique::City>().unwrap();
+}
+
+#[test]
+fn tables_and_schemas_that_are_not_there() {
+    let (_dir, db) = open();
+    let error = db.read(|tx| tx.rows::<City>().map(drop)).unwrap_err();
+    assert!(matches!(&error, Error::NoTable { table } if table == "\"city\""), "{error}");
+    let error = db.create::<elsewhere::City>().unwrap_err();
+    assert!(matches!(&error, Error::NoSchema { schema } if schema == "nowhere"), "{error}");
+    let error = db.create_table(&Table::<i64, i64>::named("x".repeat(70))).unwrap_err();
+    assert!(matches!(error, Error::Definition { .. }), "{error}");
+    // The name of something that is no table of keys and values.
+    db.create::<later::City>().unwrap();
+    let error = db.create_table(&Table::<i64, i64>::named("city_people_idx")).unwrap_err();
+    assert!(matches!(error, Error::Mismatch { .. }), "{error}");
+}
+
+/// The engine's table is the one that SQL would have made of the columns.
+#[test]
+fn the_table_has_the_columns_that_sql_sees() {
+    let (_dir, db) = open();
+    db.create::<later::City>().unwrap();
+    let tx = db.engine().begin(Isolation::ReadCommitted);
+    let table = tx.table("public", "city").unwrap().unwrap();
+    let columns: Vec<_> = table.columns.iter().map(|c| (c.name.as_str(), c.ty, c.nullable)).collect();
+    assert_eq!(columns, [("name", ColumnType::Text, false), ("people", ColumnType::Int8, false)]);
+    assert_eq!((table.primary_key.as_slice(), table.primary_key_name.as_str()), (&[0][..], "city_pkey"));
+    let indexes: Vec<_> =
+        table.indexes.iter().map(|i| (i.name.as_str(), i.columns.as_slice(), i.unique, i.constraint)).collect();
+    assert_eq!(indexes, [("city_people_idx", &[1][..], false, false), ("city_both_key", &[1, 0][..], true, true)]);
+}
+
+/// Rules that SQL alone knows of keep this crate from writing.
+#[test]
+fn a_table_with_a_check_is_only_read() {
+    let (_dir, db) = open();
+    db.write(|tx| tx.rows::<City>()?.insert(&City { name: "a".into(), people: 1 })).unwrap();
+    let tx = db.engine().begin(Isolation::ReadCommitted);
+    let table = tx.table("public", "city").unwrap().unwrap();
+    let check = CheckSpec { name: "some".into(), sql: "people > 0".into(), columns: vec![1], validated: true };
+    let _ = tx.alter_table(&table, TableChange::AddCheck(check)).unwrap().done().unwrap();
+    tx.commit(resurgam_embedded::Durability::Sync).unwrap().wait().unwrap();
+    assert_eq!(db.read(|tx| tx.rows::<City>()?.count()).unwrap(), 1);
+    let city = || City { name: "b".into(), people: -1 };
+    let errors = [
+        db.write(|tx| tx.rows::<City>()?.insert(&city())).unwrap_err(),
+        db.write(|tx| tx.rows::<City>()?.put(&city()).map(drop)).unwrap_err(),
+        db.write(|tx| tx.rows::<City>()?.delete("a").map(drop)).unwrap_err(),
+        db.write(|tx| tx.rows::<City>()?.delete_range(..).map(drop)).unwrap_err(),
+        db.write(|tx| tx.rows::<City>()?.pop_first().map(drop)).unwrap_err(),
+        db.write(|tx| tx.rows::<City>()?.modify("a", |_| ()).map(drop)).unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(
+            error.to_string(),
+            "table \"city\" can only be written by SQL: its CHECK constraint \"some\" is kept by SQL"
+        );
+    }
+}
+
+/// The engine says what is wrong with a definition, or with values, as the caller's mistake.
+#[test]
+fn the_engine_refuses_what_cannot_be() {
+    use resurgam_engine::{DatumRef, ErrorKind};
+    let (_dir, db) = open();
+    let tx = db.engine().begin(Isolation::ReadCommitted);
+    let spec = || TableSpec::new("public", "t").column("a", ColumnType::Text).column("b", ColumnType::Int4);
+    let kind = |spec: TableSpec| tx.create_table(spec).err().unwrap().kind();
+    assert_eq!(kind(spec().primary_key(&["c"])), ErrorKind::UndefinedColumn);
+    assert_eq!(kind(spec().primary_key(&["a", "a"])), ErrorKind::DuplicateColumn);
+    assert_eq!(kind(spec().index("i", &["a", "c"], false)), ErrorKind::UndefinedColumn);
+    let table = tx.create_table(spec().primary_key(&["a"])).unwrap().done().unwrap();
+    let insert = |row: &[DatumRef<'_>]| tx.insert(&table, row).err().unwrap().kind();
+    assert_eq!(insert(&[DatumRef::Text("x")]), ErrorKind::InvalidParameter);
+    assert_eq!(insert(&[DatumRef::Int4(1), DatumRef::Int4(1)]), ErrorKind::InvalidParameter);
+    assert_eq!(insert(&[DatumRef::Text("x"), DatumRef::Text("1")]), ErrorKind::InvalidParameter);
+    assert_eq!(insert(&[DatumRef::Text("x\0"), DatumRef::Int4(1)]), ErrorKind::InvalidText);
+    let mut key = Vec::new();
+    let too_many = table.encode_key(&[DatumRef::Text("x"), DatumRef::Int4(1)], &mut key);
+    assert_eq!(too_many.unwrap_err().kind(), ErrorKind::InvalidParameter);
+    assert_eq!(table.encode_index_key(3, &[], &mut key).unwrap_err().kind(), ErrorKind::UndefinedObject);
+    tx.insert(&table, &[DatumRef::Text("x"), DatumRef::Int4(1)]).unwrap().done().unwrap();
+    tx.rollback().unwrap();
+}
+
+#[test]
+fn a_folder_is_opened_once() {
+    let (dir, db) = open();
+    let path = dir.path().join("db");
+    for path in [path.clone(), dir.path().join("db/../db")] {
+        match options().open(&path) {
+            Err(Error::InUse { here: true, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let clone = db.clone();
+    db.write(|tx| tx.rows::<City>()?.insert(&City { name: "a".into(), people: 1 })).unwrap();
+    db.close().unwrap();
+    // A clone of what is closed is of no use, and does no harm.
+    assert!(clone.write(|tx| tx.rows::<City>()?.insert(&City { name: "b".into(), people: 1 })).is_err());
+    let db = options().open(&path).unwrap();
+    drop(clone);
+    assert!(matches!(options().open(&path), Err(Error::InUse { here: true, .. })));
+    assert_eq!(db.read(|tx| tx.rows::<City>()?.count()).unwrap(), 1);
+    // Dropping the last handle closes as well.
+    drop(db);
+    let db = options().open(&path).unwrap();
+    drop(db);
+    match Db::options().create(false).open(dir.path().join("none")) {
+        Err(Error::NoDatabase { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    std::fs::create_dir(dir.path().join("full")).unwrap();
+    std::fs::write(dir.path().join("full/file"), "x").unwrap();
+    let error = Db::open(dir.path().join("full")).unwrap_err();
+    assert!(error.to_string().contains("is not a Resurgam data folder"), "{error}");
+}
+
+/// A type of the program's own as a column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Id(i64);
+
+impl Column for Id {
+    const TYPE: ColumnType = i64::TYPE;
+    fn to_datum(&self) -> Result<resurgam_embedded::DatumRef<'_>, resurgam_embedded::Unfit> {
+        self.0.to_datum()
+    }
+    fn from_datum(datum: resurgam_embedded::DatumRef<'_>) -> Option<Self> {
+        i64::from_datum(datum).map(Id)
+    }
+}
+
+#[test]
+fn columns_of_own_types() {
+    const IDS: Table<Id, Id> = Table::new("ids");
+    let (_dir, db) = open();
+    db.write(|tx| tx.table(&IDS)?.put(&Id(1), &Id(2))).unwrap();
+    assert_eq!(db.read(|tx| tx.table(&IDS)?.range(Id(0)..)?.next().transpose()).unwrap(), Some((Id(1), Id(2))));
+}
