@@ -12,8 +12,10 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Attempts beside others.
 const BESIDE: u32 = 3;
-/// Longest wait for who runs alone, or for running alone.
+/// Longest wait for who runs alone.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest wait for running alone, during which nobody else begins.
+const PATIENCE_ALONE: Duration = Duration::from_millis(100);
 /// The pause after the first failure, and the longest.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -32,7 +34,7 @@ impl Lane {
     /// Waits for the turn of an attempt, counted from 1.
     pub fn turn(&self, attempt: u32) -> Turn<'_> {
         if attempt > BESIDE
-            && let Some(alone) = self.0.try_write_for(PATIENCE)
+            && let Some(alone) = self.0.try_write_for(PATIENCE_ALONE)
         {
             return Turn::Alone(alone);
         }

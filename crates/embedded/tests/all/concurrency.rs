@@ -11,6 +11,17 @@ use crate::{open, seed};
 const COUNTERS: Table<i64, i64> = Table::new("counters");
 const ACCOUNTS: Table<u32, i64> = Table::new("accounts");
 
+/// A database is shared, a transaction is of one thread at a time.
+#[test]
+fn what_goes_to_other_threads() {
+    fn is_shared<T: Send + Sync>() {}
+    fn is_sent<T: Send>() {}
+    is_shared::<resurgam_embedded::Db>();
+    is_shared::<Error>();
+    is_sent::<resurgam_embedded::WriteTx>();
+    is_sent::<resurgam_embedded::ReadTx>();
+}
+
 #[test]
 fn counters_add_up() {
     const THREADS: i64 = 6;

@@ -1,7 +1,7 @@
 //! Tables that are there already, and those that cannot be.
 
 use resurgam_embedded::{Column, Db, Error, Table, row};
-use resurgam_engine::{CheckSpec, ColumnType, Isolation, TableChange, TableSpec};
+use resurgam_engine::{CheckSpec, ColumnType, Isolation, TableChange};
 
 use crate::{open, options};
 
@@ -186,31 +186,6 @@ fn a_table_with_a_check_is_only_read() {
             "table \"city\" can only be written by SQL: its CHECK constraint \"some\" is kept by SQL"
         );
     }
-}
-
-/// The engine says what is wrong with a definition, or with values, as the caller's mistake.
-#[test]
-fn the_engine_refuses_what_cannot_be() {
-    use resurgam_engine::{DatumRef, ErrorKind};
-    let (_dir, db) = open();
-    let tx = db.engine().begin(Isolation::ReadCommitted);
-    let spec = || TableSpec::new("public", "t").column("a", ColumnType::Text).column("b", ColumnType::Int4);
-    let kind = |spec: TableSpec| tx.create_table(spec).err().unwrap().kind();
-    assert_eq!(kind(spec().primary_key(&["c"])), ErrorKind::UndefinedColumn);
-    assert_eq!(kind(spec().primary_key(&["a", "a"])), ErrorKind::DuplicateColumn);
-    assert_eq!(kind(spec().index("i", &["a", "c"], false)), ErrorKind::UndefinedColumn);
-    let table = tx.create_table(spec().primary_key(&["a"])).unwrap().done().unwrap();
-    let insert = |row: &[DatumRef<'_>]| tx.insert(&table, row).err().unwrap().kind();
-    assert_eq!(insert(&[DatumRef::Text("x")]), ErrorKind::InvalidParameter);
-    assert_eq!(insert(&[DatumRef::Int4(1), DatumRef::Int4(1)]), ErrorKind::InvalidParameter);
-    assert_eq!(insert(&[DatumRef::Text("x"), DatumRef::Text("1")]), ErrorKind::InvalidParameter);
-    assert_eq!(insert(&[DatumRef::Text("x\0"), DatumRef::Int4(1)]), ErrorKind::InvalidText);
-    let mut key = Vec::new();
-    let too_many = table.encode_key(&[DatumRef::Text("x"), DatumRef::Int4(1)], &mut key);
-    assert_eq!(too_many.unwrap_err().kind(), ErrorKind::InvalidParameter);
-    assert_eq!(table.encode_index_key(3, &[], &mut key).unwrap_err().kind(), ErrorKind::UndefinedObject);
-    tx.insert(&table, &[DatumRef::Text("x"), DatumRef::Int4(1)]).unwrap().done().unwrap();
-    tx.rollback().unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use resurgam_embedded::{Db, Result, Table, row};
+use resurgam_embedded::{Db, Error, Result, Table, row};
 
 use crate::options;
 
@@ -85,6 +85,11 @@ fn what_was_acknowledged_is_there_after_a_kill() {
             }
         }
         assert_eq!(seen, rounds, "the process ended by itself");
+        // It has the database: another process is told so.
+        match options().open(&folder) {
+            Err(Error::InUse { here: false, .. }) => {}
+            other => panic!("{other:?}"),
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         let db = options().open(&folder).unwrap();

@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use resurgam_embedded::{Db, Error, Result, Table, WriteTx, row};
+use resurgam_embedded::{Db, Error, Recovery, Result, Table, WriteTx, row};
 
 use crate::{options, seed};
 
@@ -203,10 +203,18 @@ fn check_all(db: &Db, model: &Model) {
 
 #[test]
 fn random_operations_are_those_of_a_map() {
-    let seed = seed("random_operations_are_those_of_a_map");
+    random_operations(Recovery::Accelerated, seed("random_operations_are_those_of_a_map"));
+}
+
+#[test]
+fn random_operations_in_the_traditional_mode_as_well() {
+    random_operations(Recovery::Traditional, seed("random_operations_in_the_traditional_mode_as_well"));
+}
+
+fn random_operations(recovery: Recovery, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let dir = tempfile::tempdir().unwrap();
-    let open = || options().memory(1 << 20).open(dir.path().join("db")).unwrap();
+    let open = || options().memory(1 << 20).recovery(recovery).open(dir.path().join("db")).unwrap();
     let mut db = open();
     db.create_table(&BYTES).unwrap();
     db.create_table(&PAIRS).unwrap();
