@@ -1,7 +1,7 @@
 //! Tables that are there already, and those that cannot be.
 
 use resurgam_embedded::{Column, Db, Error, Table, row};
-use resurgam_engine::{CheckSpec, ColumnType, Isolation, TableChange};
+use resurgam_engine::{CheckSpec, ColumnSpec, ColumnType, Isolation, TableChange};
 
 use crate::{open, options};
 
@@ -241,4 +241,68 @@ fn columns_of_own_types() {
     let (_dir, db) = open();
     db.write(|tx| tx.table(&IDS)?.put(&Id(1), &Id(2))).unwrap();
     assert_eq!(db.read(|tx| tx.table(&IDS)?.range(Id(0)..)?.next().transpose()).unwrap(), Some((Id(1), Id(2))));
+}
+
+/// What others do to a table while the program runs is found when it is next used, and never written over.
+#[test]
+fn changes_of_a_table_are_seen_at_once() {
+    let (_dir, owner) = open();
+    let db = Db::over(owner.engine().clone());
+    let city = |name: &str| City { name: name.into(), people: 1 };
+    db.write(|tx| tx.rows::<City>()?.insert(&city("a"))).unwrap();
+    let change = |change: TableChange| {
+        let tx = db.engine().begin(Isolation::ReadCommitted);
+        let table = tx.table("public", "city").unwrap().unwrap();
+        let _ = tx.alter_table(&table, change).unwrap().done().unwrap();
+        tx.commit(resurgam_embedded::Durability::Sync).unwrap().wait().unwrap();
+    };
+    let column = ColumnSpec { name: "area".into(), ty: ColumnType::Float8, nullable: true, default_sql: None };
+    change(TableChange::AddColumn(column));
+    for error in [
+        db.write(|tx| tx.rows::<City>()?.put(&city("b")).map(drop)).unwrap_err(),
+        db.read(|tx| tx.rows::<City>().map(drop)).unwrap_err(),
+    ] {
+        assert!(matches!(&error, Error::Mismatch { found, .. } if found.contains("area double precision")), "{error}");
+    }
+    change(TableChange::DropColumn(2));
+    db.write(|tx| tx.rows::<City>()?.put(&city("b"))).unwrap();
+    assert_eq!(db.read(|tx| tx.rows::<City>()?.count()).unwrap(), 2);
+    // While it is read, others may change it: the reader goes on.
+    db.read(|tx| {
+        let cities = tx.rows::<City>()?;
+        change(TableChange::RenameColumn(1, "inhabitants".into()));
+        assert_eq!(cities.get("b")?, Some(city("b")));
+        Ok(())
+    })
+    .unwrap();
+    assert!(matches!(db.read(|tx| tx.rows::<City>().map(drop)), Err(Error::Mismatch { .. })));
+    let tx = db.engine().begin(Isolation::ReadCommitted);
+    let table = tx.table("public", "city").unwrap().unwrap();
+    tx.drop_table(&table).unwrap().done().unwrap();
+    tx.commit(resurgam_embedded::Durability::Sync).unwrap().wait().unwrap();
+    assert!(matches!(db.read(|tx| tx.rows::<City>().map(drop)), Err(Error::NoTable { .. })));
+    db.write(|tx| tx.rows::<City>()?.insert(&city("c"))).unwrap();
+    // It is the owner's to close.
+    drop(db);
+    assert_eq!(owner.read(|tx| tx.rows::<City>()?.count()).unwrap(), 1);
+}
+
+/// Nothing of a table is seen by a transaction that began before it was made, and it makes no second one.
+#[test]
+fn a_table_that_was_made_meanwhile_is_found_at_the_second_attempt() {
+    let (_dir, db) = open();
+    let mut attempts = 0;
+    db.write(|tx| {
+        attempts += 1;
+        if attempts == 1 {
+            std::thread::scope(|scope| {
+                let make = || db.write(|tx| tx.rows::<City>()?.insert(&City { name: "a".into(), people: 1 }));
+                scope.spawn(move || make().unwrap());
+            });
+        }
+        tx.rows::<City>()?.insert(&City { name: "b".into(), people: 1 })
+    })
+    .unwrap();
+    assert_eq!(attempts, 2);
+    assert_eq!(db.read(|tx| tx.rows::<City>()?.count()).unwrap(), 2);
 }

@@ -13,7 +13,7 @@ fn open(vfs: &SimVfs) -> Result<Database> {
 #[test]
 fn the_engine_refuses_what_cannot_be() {
     let db = open(&SimVfs::new(1)).unwrap();
-    let tx = db.engine().begin(Isolation::ReadCommitted);
+    let tx = db.begin(Isolation::ReadCommitted);
     let spec = || TableSpec::new("public", "t").column("a", ColumnType::Text).column("b", ColumnType::Int4);
     let kind = |spec: TableSpec| tx.create_table(spec).err().unwrap().kind();
     assert_eq!(kind(spec().primary_key(&["c"])), ErrorKind::UndefinedColumn);
