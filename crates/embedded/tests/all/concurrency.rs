@@ -92,11 +92,11 @@ fn transfers_keep_the_sum() {
                 assert_eq!(sum(), i64::from(ACCOUNTS_MAX) * 100);
             }
         });
-        for writer in writers {
-            writer.join().unwrap();
-        }
+        // The reader ends also where a writer has failed.
+        let failed = writers.into_iter().filter_map(|writer| writer.join().err()).count();
         done.store(true, Ordering::Relaxed);
         reader.join().unwrap();
+        assert_eq!(failed, 0);
     });
     assert_eq!(sum(), i64::from(ACCOUNTS_MAX) * 100);
     assert!(

@@ -299,6 +299,7 @@ fn an_iterator_does_not_see_what_is_written_behind_it() {
         for row in set.iter()? {
             let (id, ()) = row?;
             seen.push(id);
+            assert!(seen.len() <= 1000, "it follows what is put behind it");
             set.delete(&id)?;
             set.put(&(id + 10_000), &())?;
             set.delete(&(id + 1))?;
