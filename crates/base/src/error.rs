@@ -119,6 +119,7 @@ struct Inner {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
+    constraint: Option<String>,
     of_device: bool,
     unanswered: bool,
 }
@@ -127,8 +128,8 @@ impl Error {
     /// An error of `kind` with a message for a person.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let (message, detail, hint) = (message.into(), None, None);
-        Self(Box::new(Inner { kind, message, detail, hint, of_device: false, unanswered: false }))
+        let (message, detail, hint, constraint) = (message.into(), None, None, None);
+        Self(Box::new(Inner { kind, message, detail, hint, constraint, of_device: false, unanswered: false }))
     }
     /// Corrupt bytes: `what` must say where (file, page, offset) and what is wrong.
     #[cold]
@@ -175,6 +176,15 @@ impl Error {
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
+    }
+    /// Notes the constraint, or the index, that was violated.
+    pub fn with_constraint(mut self, name: impl Into<String>) -> Self {
+        self.0.constraint = Some(name.into());
+        self
+    }
+    /// Name of the constraint, or of the index, that was violated, for callers who must know which of a table's it was.
+    pub fn constraint(&self) -> Option<&str> {
+        self.0.constraint.as_deref()
     }
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -165,7 +165,7 @@ impl Cursor {
             Some(at) => {
                 let table = Arc::clone(&self.table);
                 let Some(index) = table.indexes.get(at) else {
-                    return Err(resurgam_base::Error::internal(format!("table {} has no index {at}", table.name)));
+                    return Err(table.no_index(at));
                 };
                 let mut row = RowBuf::default();
                 while batch.len() == before && !self.at.done {

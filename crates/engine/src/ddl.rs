@@ -18,7 +18,7 @@ use crate::definition::{Check, Column, CommentOn, Definition, ForeignKey, Genera
 use crate::index_details::{IndexDetails, included};
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
 use crate::rows::VALUE_IN_ROW_MAX;
-use crate::table::{ColumnSpec, IndexSpec, Table, TableSpec};
+use crate::table::{ColumnSpec, IndexSpec, NO_COLUMN, Table, TableSpec};
 use crate::transaction::{Attempt, Transaction, attempt};
 use crate::view::ReadView;
 
@@ -181,6 +181,7 @@ impl Transaction {
         check_columns(&spec.columns)?;
         let key_columns = spec.primary_key.as_ref().map(|(_, c)| c.clone()).unwrap_or_default();
         check_positions(&key_columns, spec.columns.len())?;
+        check_once(&key_columns, &spec.columns)?;
         let id = self.next_object()?;
         let primary_key_name = spec.primary_key.as_ref().map(|(n, _)| n.clone()).unwrap_or_default();
         for index in &spec.indexes {
@@ -887,6 +888,17 @@ fn check_positions(positions: &[usize], columns: usize) -> Result<()> {
     check_positions_exist(positions, columns)
 }
 
+/// A primary key has each of its columns once. (An index may have one twice, as in PostgreSQL.)
+fn check_once(key: &[usize], columns: &[ColumnSpec]) -> Result<()> {
+    match key.iter().enumerate().find(|(at, column)| key[..*at].contains(column)) {
+        Some((_, column)) => Err(Error::new(
+            ErrorKind::DuplicateColumn,
+            format!("column \"{}\" appears twice in primary key constraint", columns[*column].name),
+        )),
+        None => Ok(()),
+    }
+}
+
 fn check_index_columns(count: usize) -> Result<()> {
     match count > INDEX_COLUMNS_MAX {
         true => {
@@ -899,6 +911,10 @@ fn check_index_columns(count: usize) -> Result<()> {
 
 fn check_positions_exist(positions: &[usize], columns: usize) -> Result<()> {
     match positions.iter().find(|at| **at >= columns) {
+        Some(&NO_COLUMN) => {
+            let text = "a column named in a key or an index does not exist";
+            Err(Error::new(ErrorKind::UndefinedColumn, text))
+        }
         Some(at) => Err(Error::new(ErrorKind::UndefinedColumn, format!("column number {at} does not exist"))),
         None => Ok(()),
     }

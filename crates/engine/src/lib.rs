@@ -1,5 +1,6 @@
 //! The embedded transactional engine: a database of tables and indexes with transactions,
 //! range cursors, and recovery in constant time. No SQL and no async runtime.
+//! Its API is made for the layers above: SQL, and `resurgam-embedded`, which is the one for programs.
 //!
 //! ```no_run
 //! use resurgam_engine::*;

@@ -595,7 +595,7 @@ impl Transaction {
         let mut replaced: Option<Vec<u8>> = None;
         loop {
             if table.layout.encoded_len(&values) <= VALUE_IN_ROW_MAX {
-                table.layout.encode(&values, &mut bytes)?;
+                table.layout.encode(&values, &mut bytes).map_err(|error| table.of_caller(error))?;
                 return Ok(Encoded { bytes, written, kept });
             }
             let long = values.iter().enumerate().filter_map(|(at, datum)| match datum {
@@ -732,6 +732,7 @@ pub(crate) fn duplicate(table: &Table, index: Option<usize>, row: &[DatumRef<'_>
     let values: Vec<String> = columns.iter().map(|c| display(&row[*c], table.columns[*c].ty)).collect();
     Error::new(ErrorKind::UniqueViolation, format!("duplicate key value violates unique constraint \"{name}\""))
         .with_detail(format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")))
+        .with_constraint(name)
 }
 
 fn display(datum: &DatumRef<'_>, ty: resurgam_page::types::ColumnType) -> String {

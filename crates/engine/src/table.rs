@@ -139,6 +139,9 @@ pub struct IndexSpec {
     pub deferral: Deferral,
 }
 
+/// The position of a column that there is not.
+pub(crate) const NO_COLUMN: usize = usize::MAX;
+
 /// A table to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableSpec {
@@ -160,15 +163,19 @@ impl TableSpec {
         self.columns.push(ColumnSpec { name: name.into(), ty, nullable: true, default_sql: None });
         self
     }
-    /// Sets the primary key by column names; unknown names are ignored.
+    /// Sets the primary key by column names; with a name that no column has, the table is refused when it is created.
     pub fn primary_key(mut self, names: &[&str]) -> Self {
-        let at = names.iter().filter_map(|n| self.columns.iter().position(|c| c.name == *n)).collect();
-        self.primary_key = Some((format!("{}_pkey", self.name), at));
+        self.primary_key = Some((format!("{}_pkey", self.name), self.positions(names)));
         self
     }
-    /// Adds an index by column names; unknown names are ignored.
+    /// Positions of columns; of one that there is not, a position that there is not.
+    fn positions(&self, names: &[&str]) -> Vec<usize> {
+        let of = |name: &&str| self.columns.iter().position(|column| column.name == **name).unwrap_or(NO_COLUMN);
+        names.iter().map(of).collect()
+    }
+    /// Adds an index by column names; with a name that no column has, the table is refused when it is created.
     pub fn index(mut self, name: &str, names: &[&str], unique: bool) -> Self {
-        let columns = names.iter().filter_map(|n| self.columns.iter().position(|c| c.name == *n)).collect();
+        let columns = self.positions(names);
         self.indexes.push(IndexSpec {
             name: name.into(),
             columns,
@@ -294,7 +301,10 @@ impl Table {
     #[inline]
     pub fn column<'a>(&'a self, row: RawRow<'a>, i: usize) -> Result<DatumRef<'a>> {
         let Some(column) = self.columns.get(i) else {
-            return Err(Error::internal(format!("table {} has no column {i}", self.name)));
+            return Err(Error::new(
+                ErrorKind::UndefinedColumn,
+                format!("table \"{}\" has no column number {i}", self.name),
+            ));
         };
         match column.place {
             Place::Value(at) => {
@@ -319,25 +329,39 @@ impl Table {
 
     /// Appends the clustered key of primary-key values; fewer values make a prefix.
     pub fn encode_key(&self, values: &[DatumRef<'_>], out: &mut Vec<u8>) -> Result<()> {
-        key::encode(values, &self.key_columns, out)
+        key::encode(values, &self.key_columns, out).map_err(|error| self.of_caller(error))
+    }
+
+    /// Values that are not of their columns' types, or are too many, are the caller's mistake here, not the engine's.
+    #[cold]
+    pub(crate) fn of_caller(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Internal => Error::new(
+                ErrorKind::InvalidParameter,
+                format!("wrong values for table \"{}\": {}", self.name, error.message()),
+            ),
+            _ => error,
+        }
     }
 
     /// Appends the key prefix of an index's column values.
     pub fn encode_index_key(&self, index: usize, values: &[DatumRef<'_>], out: &mut Vec<u8>) -> Result<()> {
         match self.index_keys.get(index) {
-            Some(columns) => key::encode(values, columns, out),
-            None => Err(Error::internal(format!("table {} has no index {index}", self.name))),
+            Some(columns) => key::encode(values, columns, out).map_err(|error| self.of_caller(error)),
+            None => Err(self.no_index(index)),
         }
+    }
+
+    #[cold]
+    pub(crate) fn no_index(&self, index: usize) -> Error {
+        Error::new(ErrorKind::UndefinedObject, format!("table \"{}\" has no index number {index}", self.name))
     }
 
     /// The values of a full key of an index (`None`: the clustered key).
     pub fn decode_key(&self, index: Option<usize>, bytes: &[u8]) -> Result<Vec<Datum>> {
         let columns = match index {
             None => &self.key_columns,
-            Some(at) => self
-                .index_keys
-                .get(at)
-                .ok_or_else(|| Error::internal(format!("table {} has no index {at}", self.name)))?,
+            Some(at) => self.index_keys.get(at).ok_or_else(|| self.no_index(at))?,
         };
         (0..columns.len()).map(|at| Ok(key::decode_column(bytes, columns, at)?.as_ref().to_owned())).collect()
     }
@@ -354,6 +378,18 @@ impl Table {
         }
         let mut values = Vec::with_capacity(self.primary_key.len());
         for at in &self.primary_key {
+            // It could not be read again: a key is borrowed from as it is, and a zero byte is escaped in it.
+            if let DatumRef::Text(text) = row[*at]
+                && text.contains('\0')
+            {
+                return Err(Error::new(
+                    ErrorKind::InvalidText,
+                    format!(
+                        "column \"{}\" of table \"{}\" was given text with a zero byte",
+                        self.columns[*at].name, self.name
+                    ),
+                ));
+            }
             values.push(row[*at]);
         }
         self.encode_key(&values, out)
@@ -458,12 +494,10 @@ impl Table {
     /// Checks NOT NULL and the number of values.
     pub fn check_row(&self, row: &[DatumRef<'_>]) -> Result<()> {
         if row.len() != self.columns.len() {
-            return Err(Error::internal(format!(
-                "{} values for the {} columns of table {}",
-                row.len(),
-                self.columns.len(),
-                self.name
-            )));
+            return Err(Error::new(
+                ErrorKind::InvalidParameter,
+                format!("{} values for the {} columns of table \"{}\"", row.len(), self.columns.len(), self.name),
+            ));
         }
         for (column, datum) in self.columns.iter().zip(row) {
             if !column.nullable && datum.is_null() {

@@ -797,6 +797,14 @@ impl Database {
         }
     }
 
+    /// Has everything durable that is committed by now, asynchronously or not.
+    ///
+    /// # Errors
+    /// Those of writing the log.
+    pub fn sync_log(&self) -> Result<()> {
+        self.durable(self.inner().log.end_lsn())?.wait()
+    }
+
     /// Completes when the log is durable up to `end`, and commits up to there are visible.
     pub(crate) fn durable(&self, end: Lsn) -> Result<CommitTicket> {
         let inner = self.inner();

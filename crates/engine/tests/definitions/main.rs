@@ -20,3 +20,4 @@ mod schemas;
 mod sequences;
 mod stale_definition;
 mod statistics;
+mod wrong_values;

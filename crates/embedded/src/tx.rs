@@ -1,0 +1,248 @@
+//! Transactions, as closures and whoever begins one by itself see them.
+
+use std::any::TypeId;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use resurgam_engine::{Attempt, Durability, Isolation, StatementKind, TableSpec, Transaction};
+
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::fields::Fields;
+use crate::kv::{ReadTable, Table, WriteTable};
+use crate::rows::{ReadRows, Row, WriteRows};
+use crate::shape::{Known, Shape, find};
+use crate::store::Store;
+
+/// What transactions of both kinds are made of.
+pub(crate) struct Core {
+    pub db: Db,
+    pub tx: Transaction,
+    /// Whether it may write.
+    pub writes: bool,
+    /// It met what others did: nothing of it may be kept. The table and what happened.
+    doomed: RefCell<Option<(Option<String>, String)>>,
+}
+
+impl Core {
+    fn begin(db: &Db, writes: bool) -> Self {
+        // One state of the database for the whole closure; who writes what others wrote since is told.
+        let tx = db.engine().begin(Isolation::RepeatableRead);
+        // From now on, not from its first read. (One that has just begun has not ended, which is all that could be wrong.)
+        let _ = tx.statement(StatementKind::Read);
+        Self { db: db.clone(), tx, writes, doomed: RefCell::default() }
+    }
+
+    /// Notes an error after which nothing of the transaction may be kept.
+    pub fn note(&self, error: Error) -> Error {
+        if let Error::Conflict { table, cause, .. } = &error {
+            self.doomed.borrow_mut().get_or_insert_with(|| (table.clone(), cause.clone()));
+        }
+        error
+    }
+
+    /// Such an error.
+    pub fn conflict(&self, table: &str, cause: &str) -> Error {
+        self.note(Error::Conflict { table: Some(table.to_owned()), attempts: 1, cause: cause.to_owned() })
+    }
+
+    /// Does what may have to wait for another transaction. Its conflicts are noted.
+    pub fn settle<T>(&self, table: &str, attempt: impl FnMut() -> resurgam_engine::Result<Attempt<T>>) -> Result<T> {
+        self.settle_engine(table, attempt).map_err(|error| self.note(error))
+    }
+
+    /// The same for who looks at the error first.
+    pub fn settle_engine<T>(
+        &self,
+        table: &str,
+        mut attempt: impl FnMut() -> resurgam_engine::Result<Attempt<T>>,
+    ) -> Result<T> {
+        let named = |error| match Error::from(error) {
+            Error::Conflict { cause, attempts, .. } => {
+                Error::Conflict { table: Some(table.to_owned()), attempts, cause }
+            }
+            other => other,
+        };
+        let timeout = self.db.lock_timeout();
+        loop {
+            match attempt().map_err(named)? {
+                Attempt::Done(done) => return Ok(done),
+                Attempt::Wait(wait) => match timeout {
+                    None => wait.wait().map_err(named)?,
+                    Some(timeout) if wait.wait_timeout(timeout) => {}
+                    Some(_) => return Err(Error::LockTimeout { table: table.to_owned() }),
+                },
+            }
+        }
+    }
+
+    /// Whether the transaction sees something of the name of a table that is to be made, or of one of its indexes.
+    pub fn is_taken(&self, spec: &TableSpec) -> bool {
+        let indexes = spec.indexes.iter().map(|index| index.name.as_str());
+        let key = spec.primary_key.iter().map(|(name, _)| name.as_str());
+        let mut names = std::iter::once(spec.name.as_str()).chain(key).chain(indexes);
+        names.any(|name| matches!(self.tx.relation(&spec.schema, name), Ok(Some(_))))
+    }
+
+    fn store<'tx>(
+        &'tx self,
+        of: TypeId,
+        schema: &str,
+        name: &str,
+        shape: impl FnOnce() -> Shape,
+        make: bool,
+    ) -> Result<Store<'tx>> {
+        if let Some(known) = self.db.known(of, name)
+            && known.table.schema == schema
+            && (known.is_whole || !make)
+        {
+            match self.tx.table(schema, name)? {
+                Some(table) if Arc::ptr_eq(&table, &known.table) => return Ok(Store { core: self, known }),
+                _ => {}
+            }
+        }
+        let found = find(self, &shape(), make).map_err(|error| self.note(error))?;
+        let known: Arc<Known> = Arc::new(found);
+        self.db.note_known(of, name, &known);
+        Ok(Store { core: self, known })
+    }
+
+    fn pair<'tx, K: Fields, V: Fields>(&'tx self, table: &Table<K, V>, make: bool) -> Result<Store<'tx>> {
+        let (schema, name) = (table.schema(), table.name());
+        self.store(TypeId::of::<(K, V)>(), schema, name, || Shape::of_pair::<K, V>(schema, name), make)
+    }
+
+    fn rows<R: Row>(&self, make: bool) -> Result<Store<'_>> {
+        self.store(TypeId::of::<R>(), R::SCHEMA, R::TABLE, R::shape, make)
+    }
+}
+
+/// A transaction that reads: all of it sees the database as it was when it began. It waits for nobody, and nobody for it.
+pub struct ReadTx(pub(crate) Core);
+
+impl ReadTx {
+    pub(crate) fn begin(db: &Db) -> Self {
+        Self(Core::begin(db, false))
+    }
+
+    /// A key/value table.
+    ///
+    /// # Errors
+    /// [`Error::NoTable`], [`Error::Mismatch`].
+    pub fn table<K: Fields, V: Fields>(&self, table: &Table<K, V>) -> Result<ReadTable<'_, K, V>> {
+        Ok(ReadTable::new(self.0.pair(table, false)?))
+    }
+
+    /// The table of a struct's rows.
+    ///
+    /// # Errors
+    /// As [`ReadTx::table`].
+    pub fn rows<R: Row>(&self) -> Result<ReadRows<'_, R>> {
+        Ok(ReadRows::new(self.0.rows::<R>(false)?))
+    }
+}
+
+/// A transaction that reads and writes. It sees the database as it was when it began, and what it wrote itself.
+///
+/// [`Db::write`] gives one to a closure, and ends it. One of [`Db::begin`] is ended by [`WriteTx::commit`]; dropped, it is
+/// rolled back.
+#[must_use = "a transaction that is dropped is rolled back"]
+pub struct WriteTx(pub(crate) Core);
+
+impl WriteTx {
+    pub(crate) fn begin(db: &Db) -> Self {
+        Self(Core::begin(db, true))
+    }
+
+    /// A key/value table; made if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`], [`Error::NoSchema`], [`Error::Definition`].
+    pub fn table<K: Fields, V: Fields>(&self, table: &Table<K, V>) -> Result<WriteTable<'_, K, V>> {
+        Ok(WriteTable::new(self.0.pair(table, true)?))
+    }
+
+    /// The table of a struct's rows; made if there is none, as are indexes that it lacks.
+    ///
+    /// # Errors
+    /// As [`WriteTx::table`]; [`Error::Engine`] if rows that are there violate a unique index that it lacks.
+    pub fn rows<R: Row>(&self) -> Result<WriteRows<'_, R>> {
+        Ok(WriteRows::new(self.0.rows::<R>(true)?))
+    }
+
+    /// Runs a part of the transaction: if it fails, or panics, what it wrote is taken back, and the rest goes on.
+    ///
+    /// # Errors
+    /// The closure's.
+    pub fn savepoint<T, E: From<Error>>(&self, part: impl FnOnce(&Self) -> Result<T, E>) -> Result<T, E> {
+        let savepoint = self.0.tx.savepoint().map_err(Error::from)?;
+        // Also where a panic passes that somebody above catches.
+        struct Back<'a>(Option<(&'a Core, resurgam_engine::Savepoint)>);
+        impl Back<'_> {
+            fn go(&mut self) -> Result<()> {
+                match self.0.take() {
+                    Some((core, savepoint)) => {
+                        core.tx.rollback_to(savepoint).map_err(|error| {
+                            // What it wrote is still there: it must not be committed.
+                            let cause = format!("a savepoint could not be gone back to: {error}");
+                            core.doomed.borrow_mut().get_or_insert((None, cause));
+                            Error::from(error)
+                        })
+                    }
+                    None => Ok(()),
+                }
+            }
+        }
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                let _ = self.go();
+            }
+        }
+        let mut back = Back(Some((&self.0, savepoint)));
+        match part(self) {
+            Ok(done) => {
+                back.0 = None;
+                Ok(done)
+            }
+            Err(error) => {
+                back.go()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Commits; durable when this returns, unless [`Durability::Async`] was asked for.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: nothing was done, and the same may be tried again. Of [`Error::Engine`] the outcome is known when
+    /// the database is opened again.
+    pub fn commit(self) -> Result<()> {
+        let durability = self.0.db.durability();
+        self.commit_with(durability)
+    }
+
+    /// As [`WriteTx::commit`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::commit`].
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        if let Some((table, cause)) = self.take_doom() {
+            self.rollback();
+            return Err(Error::Conflict { table, attempts: 1, cause });
+        }
+        Ok(self.0.tx.commit(durability)?.wait()?)
+    }
+
+    /// Takes all of it back.
+    pub fn rollback(self) {
+        // What cannot be logged of it now is undone by who opens the database next: it is not committed in any case.
+        if let Err(error) = self.0.tx.rollback() {
+            tracing::warn!("a rollback could not be logged: {error}");
+        }
+    }
+
+    /// Why nothing of it may be kept, if so.
+    pub(crate) fn take_doom(&self) -> Option<(Option<String>, String)> {
+        self.0.doomed.borrow_mut().take()
+    }
+}
