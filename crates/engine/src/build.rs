@@ -109,11 +109,8 @@ impl Transaction {
         let mut before = Vec::new();
         while let Some(page) = walk.next(&self.0.db.inner().pool)? {
             self.check_interrupt()?;
-            for slot in 0..page.slot_count() {
+            for slot in walk.new_slots(&page) {
                 let record = LeafRecord::parse(page.record(SlotId(slot))?)?;
-                if !walk.is_new(record.key) {
-                    continue;
-                }
                 let key = table.key_columns_of(at, record.key)?;
                 if key == before {
                     let values = table.decode_key(Some(at), key)?;

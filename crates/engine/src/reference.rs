@@ -263,11 +263,8 @@ impl Referencing {
                 self.at_end = true;
                 return Ok(());
             };
-            for slot in 0..page.slot_count() {
+            for slot in self.walk.new_slots(&page) {
                 let record = LeafRecord::parse(page.record(SlotId(slot))?)?;
-                if !self.walk.is_new(record.key) {
-                    continue;
-                }
                 if self.end.as_ref().is_some_and(|end| record.key >= end.as_slice()) {
                     self.at_end = true;
                     return Ok(());

@@ -133,7 +133,7 @@ pub(crate) fn is_values(parser: &Parser<'_>) -> bool {
 /// inner one tells it from an expression.
 pub(crate) fn is_query_of_queries(parser: &Parser<'_>, behind: usize) -> bool {
     const BEGINS: [Keyword; 4] = [Keyword::SELECT, Keyword::WITH, Keyword::VALUES, Keyword::TABLE];
-    const GOES_ON: [Keyword; 7] = [
+    const GOES_ON: [Keyword; 8] = [
         Keyword::UNION,
         Keyword::INTERSECT,
         Keyword::EXCEPT,
@@ -141,6 +141,7 @@ pub(crate) fn is_query_of_queries(parser: &Parser<'_>, behind: usize) -> bool {
         Keyword::LIMIT,
         Keyword::OFFSET,
         Keyword::FETCH,
+        Keyword::FOR,
     ];
     let is_word = |token: &Token, words: &[Keyword]| match token {
         Token::Word(word) => word.quote_style.is_none() && words.contains(&word.keyword),

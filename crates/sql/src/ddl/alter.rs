@@ -111,7 +111,18 @@ impl Session {
             }
             Err(error) => return Err(error),
         };
-        self.refuse_if_pending(&table, "ALTER TABLE")?;
+        let renames = |operation: &AlterTableOperation| {
+            matches!(
+                operation,
+                AlterTableOperation::RenameColumn { .. }
+                    | AlterTableOperation::RenameTable { .. }
+                    | AlterTableOperation::RenameConstraint { .. }
+            )
+        };
+        // Keys that wait know of no names.
+        if !alter.operations.iter().all(renames) {
+            self.refuse_if_pending(&table, "ALTER TABLE")?;
+        }
         let alter = self.qualified(&txn, Statement::AlterTable(alter.clone()), |statement| match statement {
             Statement::AlterTable(alter) => Some(alter),
             _ => None,
@@ -462,6 +473,7 @@ impl Session {
             None => free_name(&table.name, &names, "key", &is_taken)?,
         };
         let (columns, nulls_alike, deferral) = (key.columns, key.nulls_alike, key.deferral);
+        crate::ddl::clauses::judged_later(deferral, columns.iter().map(|at| table.columns[*at].ty))?;
         let (unique, constraint, orders) = (true, true, Vec::new());
         let spec = IndexSpec { name, columns, orders, unique, constraint, nulls_alike, deferral };
         let fill = || tokio::task::block_in_place(|| txn.create_index(table, spec.clone()));

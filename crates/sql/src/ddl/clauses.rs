@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, SqlOption, Truncate, TruncateTableTarget, UniqueConstraint, Value,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
-use resurgam_engine::{Deferral, Table};
+use resurgam_engine::{ColumnType, Deferral, Table};
 
 use super::{name_of, unsupported};
 use crate::dml::find_column;
@@ -530,6 +530,17 @@ pub(crate) fn primary_key(key: &PrimaryKeyConstraint) -> Result<(), SqlError> {
     let others = [(index_name.is_some(), "KEY"), (index_type.is_some() || !index_options.is_empty(), "USING")];
     refuse(&others, syntax)?;
     not_deferrable(characteristics(given.as_ref())?)
+}
+
+/// The keys of a DEFERRABLE constraint are queued, and values are made of them again: not of documents.
+///
+/// # Errors
+/// `0A000`
+pub(crate) fn judged_later(deferral: Deferral, types: impl IntoIterator<Item = ColumnType>) -> Result<(), SqlError> {
+    match deferral != Deferral::Never && types.into_iter().any(|ty| ty == ColumnType::Jsonb) {
+        true => Err(unsupported("DEFERRABLE of a constraint on jsonb")),
+        false => Ok(()),
+    }
 }
 
 /// UNIQUE or PRIMARY KEY of an index that is there. Returns when it is judged.

@@ -463,6 +463,7 @@ fn table_spec(
         };
         included.push((name.clone(), beside));
         let (unique, constraint, orders) = (true, true, Vec::new());
+        clauses::judged_later(deferral, columns.iter().map(|at| spec.columns[*at].ty))?;
         spec.indexes.push(IndexSpec { name, columns, orders, unique, constraint, nulls_alike, deferral });
     }
     // Those that have a name first, so that a made name is not one of theirs.

@@ -27,6 +27,10 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             && let Some((end, not)) = clause(&tokens, at)
         {
             let of = |token| TokenWithSpan { token, span: tokens[at].span };
+            // What is said of DEFERRABLE belongs to UNIQUE.
+            let behind = characteristics(&tokens, end);
+            out.extend_from_slice(&tokens[end..behind]);
+            let end = behind;
             if not {
                 out.push(of(Token::make_word("COMMENT", None)));
                 out.push(of(Token::SingleQuotedString(NOT_DISTINCT.to_owned())));
@@ -61,6 +65,26 @@ fn clause(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, bool)> {
     }
 }
 
+/// Where what is said of DEFERRABLE ends, which may begin at `at`.
+fn characteristics(tokens: &[TokenWithSpan], at: usize) -> usize {
+    let mut end = at;
+    loop {
+        let mut words = (end..tokens.len()).filter(|at| !is_blank(&tokens[*at]));
+        let [first, second] = [words.next(), words.next()];
+        let is = |at: Option<usize>, word: &str| at.is_some_and(|at| is_word(&tokens[at].token, word));
+        let last = match () {
+            () if is(first, "deferrable") => first,
+            () if is(first, "not") && is(second, "deferrable") => second,
+            () if is(first, "initially") && (is(second, "deferred") || is(second, "immediate")) => second,
+            () => None,
+        };
+        match last {
+            Some(last) => end = last + 1,
+            None => return end,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -74,6 +98,10 @@ mod tests {
             (
                 "CREATE TABLE t (a int UNIQUE NULLS NOT DISTINCT, b int UNIQUE nulls distinct NOT NULL)",
                 "CREATE TABLE t (a int UNIQUE COMMENT'resurgam$nulls_not_distinct', b int UNIQUE  NOT NULL)",
+            ),
+            (
+                "CREATE TABLE t (a int UNIQUE NULLS NOT DISTINCT DEFERRABLE INITIALLY DEFERRED NOT NULL)",
+                "CREATE TABLE t (a int UNIQUE  DEFERRABLE INITIALLY DEFERREDCOMMENT'resurgam$nulls_not_distinct' NOT NULL)",
             ),
             (
                 "CREATE TABLE t (a int, UNIQUE NULLS NOT DISTINCT (a))",
