@@ -210,15 +210,22 @@ impl Transaction {
         self.store_definition(&parts, None).map(Attempt::Done)
     }
 
-    /// Takes several names, or none of them if one has to be waited for.
+    /// Takes several names, or none of them if one is taken already or has to be waited for: a name without a definition
+    /// would be nobody's for ever once it is committed.
     pub(crate) fn claim_names(&self, schema: &str, names: &[(&str, bool)], id: u32) -> Result<Attempt<()>> {
         for (at, (name, is_index)) in names.iter().enumerate() {
-            if let Attempt::Wait(wait) = self.claim_name(schema, name, id, *is_index)? {
-                for (taken, _) in &names[..at] {
-                    self.release_name(schema, taken)?;
-                }
-                return Ok(Attempt::Wait(wait));
+            let claimed = self.claim_name(schema, name, id, *is_index);
+            if matches!(claimed, Ok(Attempt::Done(()))) {
+                continue;
             }
+            for (taken, _) in &names[..at] {
+                self.release_name(schema, taken).inspect_err(|_| {
+                    // It stays, and must not be committed.
+                    let xid = self.0.state.lock().xid;
+                    self.broken_off(xid);
+                })?;
+            }
+            return claimed;
         }
         Ok(Attempt::Done(()))
     }

@@ -124,3 +124,30 @@ fn a_schema_that_is_used_is_kept() -> Result<()> {
     maker.keep_public()?.done()?;
     Ok(())
 }
+
+/// What cannot have all of its names has none, also where its transaction goes on and commits.
+#[test]
+fn a_name_that_is_taken_leaves_none_behind() -> Result<()> {
+    for traditional in [false, true] {
+        let db = open(&SimVfs::new(22), traditional)?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        tx.create_table(TableSpec::new("a", "t_n").column("id", ColumnType::Int8))?.done()?;
+        tx.create_table(spec("b", "t"))?.done()?;
+        tx.commit(Durability::Sync)?.wait()?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let error = tx.create_table(spec("a", "t")).map(drop).expect_err("a name is taken");
+        assert_eq!(error.kind(), ErrorKind::DuplicateTable);
+        let other = tx.table("b", "t")?.expect("it is there");
+        let error = tx.set_schema(&other, "a").map(drop).expect_err("a name is taken");
+        assert_eq!(error.kind(), ErrorKind::DuplicateTable);
+        tx.commit(Durability::Sync)?.wait()?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let taken = tx.table("a", "t_n")?.expect("it is there");
+        tx.drop_table(&taken)?.done()?;
+        tx.create_table(spec("a", "t"))?.done()?;
+        tx.commit(Durability::Sync)?.wait()?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        assert_eq!((names(&tx, "a")?.as_slice(), names(&tx, "b")?.as_slice()), (&ALL[..], &ALL[..]));
+    }
+    Ok(())
+}
