@@ -707,6 +707,10 @@ impl Database {
     pub fn options(&self) -> &Options {
         &self.0.options
     }
+    /// Tells handles of one database from those of others, for as long as one of them is there.
+    pub fn address(&self) -> (usize, u32) {
+        (Arc::as_ptr(&self.0).addr(), self.2)
+    }
     /// Its folder.
     pub fn dir(&self) -> &Path {
         &self.0.dir

@@ -186,6 +186,11 @@ impl TableSpec {
 }
 
 impl Table {
+    /// Whether both are the same definition of the same table.
+    pub fn is_definition_of(&self, other: &Self) -> bool {
+        (self.id, self.generation) == (other.id, other.generation)
+    }
+
     /// An entry that no catalog has, whose query's names mean what `view` says: a function's body is read as a view's query is.
     pub fn of_names(id: u32, schema: &str, name: &str, view: View, access: Access) -> Self {
         let (schema, name, view) = (schema.to_owned(), name.to_owned(), Some(Box::new(view)));
