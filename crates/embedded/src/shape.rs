@@ -255,8 +255,10 @@ pub(crate) fn find(core: &Core, shape: &Shape, make: bool) -> Result<Known> {
     let position = |name: &str| table.indexes.iter().position(|there| there.name == name);
     let own = shape.indexes.iter().map(|index| (index.name.clone(), position(&shape.stored_name(index))));
     let own = own.filter_map(|(name, at)| at.map(|at| (name, at)));
-    // Those that SQL made are known by their whole names.
-    let others = table.indexes.iter().enumerate().map(|(at, index)| (index.name.clone(), at));
+    // Those that SQL made are known by their whole names, unless the program calls one of its own so, which may be missing.
+    let is_own = |name: &str| shape.indexes.iter().any(|own| own.name == name);
+    let others = table.indexes.iter().enumerate().filter(|(_, index)| !is_own(&index.name));
+    let others = others.map(|(at, index)| (index.name.clone(), at));
     let indexes = own.chain(others).collect();
     Ok(Known {
         name: shape.full_name(),

@@ -97,6 +97,11 @@ impl<'tx> Store<'tx> {
         self.unfit_of(unfit, self.table().primary_key.get(put))
     }
 
+    /// The same of a column of an index.
+    pub fn unfit_in_index(&self, unfit: Unfit, at: usize, put: usize) -> Error {
+        self.unfit_of(unfit, self.table().indexes.get(at).and_then(|index| index.columns.get(put)))
+    }
+
     fn unfit_of(&self, unfit: Unfit, column: Option<&usize>) -> Error {
         match column.and_then(|at| self.table().columns.get(*at)) {
             Some(column) => Error::Value {
@@ -320,7 +325,8 @@ impl<'tx> Store<'tx> {
             },
         };
         let high = match high {
-            // As in SQL, what is compared with a value is no NULL; NULLs are behind all values.
+            // As in SQL, what is compared with a value is no NULL; NULLs are behind all values. So with the first column; a row that
+            // has its value there and none in the second is behind those that have one, and in the range.
             Bound::Unbounded if is_from && !from_null && index.is_some() => {
                 Bound::Excluded(self.encode(index, &[DatumRef::Null])?)
             }
