@@ -83,11 +83,16 @@ impl Drop for OpenFolder {
     }
 }
 
-/// Whether a folder is missing, or has nothing of a database. What cannot be read is the engine's to say.
-fn is_empty(path: &Path) -> bool {
+/// Whether the engine would make a database in a folder: it is missing, has nothing of one, or one was being made when that was cut off.
+/// What cannot be read is the engine's to say.
+fn would_be_made(path: &Path, options: &resurgam_engine::Options) -> bool {
+    const OF_NONE: [&str; 3] = ["lock", "lost+found", "control.new"];
     match std::fs::read_dir(path) {
-        Ok(mut entries) => entries
-            .all(|entry| entry.is_ok_and(|entry| entry.file_name() == "lock" || entry.file_name() == "lost+found")),
+        // (Where the log is on a device of its own, it is there that a database is known to be made.)
+        Ok(_) if options.log_zone.is_none() && path.join("creating").exists() => true,
+        Ok(mut entries) => {
+            entries.all(|entry| entry.is_ok_and(|entry| OF_NONE.iter().any(|name| entry.file_name() == *name)))
+        }
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
 }
@@ -127,7 +132,7 @@ impl Db {
     }
 
     pub(crate) fn open_checked(path: &Path, options: resurgam_engine::Options, settings: Settings) -> Result<Self> {
-        if !settings.create && is_empty(path) {
+        if !settings.create && would_be_made(path, &options) {
             return Err(Error::NoDatabase { path: path.to_path_buf() });
         }
         if !path.exists() {
@@ -300,9 +305,14 @@ impl Db {
     }
 
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
+    /// Of [`Db::over`] the engine is its owner's to close, and stays open.
+    ///
         self.0.settings.lock_timeout
     }
 
+        if self.0.borrowed {
+            return Ok(());
+        }
     pub(crate) fn known(&self, of: TypeId, name: &str) -> Option<Arc<Known>> {
         self.0.known.read().get(&of)?.get(name).map(Arc::clone)
     }

@@ -101,7 +101,7 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::InUse { path, here: false, holder } => {
-                write!(f, "the database \"{}\" is in use by another process", path.display())?;
+                write!(f, "the database \"{}\" is in use by another process, or by the engine in this one", path.display())?;
                 holder.as_ref().map_or(Ok(()), |holder| write!(f, " ({holder})"))
             }
             Self::NoDatabase { path } => write!(f, "there is no database in \"{}\"", path.display()),
