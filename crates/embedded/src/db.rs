@@ -3,7 +3,7 @@
 use std::any::TypeId;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -17,7 +17,7 @@ use crate::options::{Options, Settings};
 use crate::retry::{Lane, Writing, pause};
 use crate::rows::Row;
 use crate::shape::Known;
-use crate::tx::{ReadTx, WriteTx};
+use crate::tx::{Doom, ReadTx, WriteTx};
 
 /// Most tables that are remembered to be the program's; what is forgotten is compared anew.
 const KNOWN_MAX: usize = 4096;
@@ -31,7 +31,7 @@ struct Shared {
     /// Somebody else's to close.
     borrowed: bool,
     settings: Settings,
-    number: usize,
+    lock_timeout: Mutex<Option<Duration>>,
     lane: Lane,
     known: RwLock<HashMap<TypeId, HashMap<String, Arc<Known>>>>,
     counters: Counters,
@@ -118,12 +118,11 @@ impl Db {
     }
 
     fn of(engine: Database, settings: Settings, borrowed: bool, folder: Option<OpenFolder>) -> Self {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
         Self(Arc::new(Shared {
             engine,
             borrowed,
+            lock_timeout: Mutex::new(settings.lock_timeout),
             settings,
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             lane: Lane::default(),
             known: RwLock::default(),
             counters: Counters::default(),
@@ -171,7 +170,7 @@ impl Db {
     /// [`Options::attempts`] times: the closure should do nothing outside of the database.
     ///
     /// # Errors
-    /// The closure's; [`Error::Conflict`]; [`Error::Nested`]; [`Error::Engine`] of the commit, whose outcome is then known when the
+    /// The closure's; [`Error::Conflict`]; [`Error::Nested`]; [`Error::LockTimeout`]; [`Error::Engine`] of the commit, whose outcome is then known when the
     /// database is opened again.
     pub fn write<T>(&self, write: impl FnMut(&WriteTx) -> Result<T>) -> Result<T> {
         self.run(self.0.settings.durability, write)
@@ -198,7 +197,7 @@ impl Db {
         durability: Durability,
         mut write: impl FnMut(&WriteTx) -> Result<T, E>,
     ) -> Result<T, E> {
-        let Some(_writing) = Writing::begin(self.0.number) else { return Err(Error::Nested.into()) };
+        let Some(_writing) = Writing::begin(self.engine().address()) else { return Err(Error::Nested.into()) };
         let counters = &self.0.counters;
         let mut attempt = 1;
         loop {
@@ -207,9 +206,15 @@ impl Db {
             // A panic drops the transaction, which rolls it back.
             let result = write(&tx);
             let doomed = match (result, tx.take_doom()) {
-                (_, Some(doomed)) => {
+                // Not what others did: it would fail again.
+                (_, Some(Doom::Failed(error))) => {
                     tx.rollback();
-                    doomed
+                    counters.rolled_back.fetch_add(1, Ordering::Relaxed);
+                    return Err(Error::Engine(error).into());
+                }
+                (_, Some(Doom::Met(table, cause))) => {
+                    tx.rollback();
+                    (table, cause)
                 }
                 (Err(error), None) => {
                     tx.rollback();
@@ -239,6 +244,9 @@ impl Db {
     }
 
     /// A writing transaction that the caller ends, and tries again after an [`Error::Conflict`]. [`Db::write`] does both.
+    ///
+    /// A thread that has one and writes the same row, or makes the same table, in another transaction waits for itself: for ever,
+    /// unless there is a [lock timeout](Options::lock_timeout).
     pub fn begin(&self) -> WriteTx {
         WriteTx::begin(self)
     }
@@ -284,6 +292,11 @@ impl Db {
         }
     }
 
+    /// Changes [`Options::lock_timeout`], from the next wait on, for all clones. `None`: until the other transaction ends; zero: not at all.
+    pub fn set_lock_timeout(&self, timeout: Option<Duration>) {
+        *self.0.lock_timeout.lock() = timeout;
+    }
+
     /// The engine below, for what this crate does not have: its status, checkpoints, backups, or SQL on top of it.
     pub fn engine(&self) -> &Database {
         &self.0.engine
@@ -292,9 +305,14 @@ impl Db {
     /// Writes everything to the data file and closes. Transactions and clones that are still there fail from here on. What is
     /// not closed (a crash, an exit) is recovered when it is opened next: nothing that was committed is lost either way.
     ///
+    /// Of [`Db::over`] the engine is its owner's to close, and stays open.
+    ///
     /// # Errors
     /// Those of the disk; the database is closed all the same.
     pub fn close(self) -> Result<()> {
+        if self.0.borrowed {
+            return Ok(());
+        }
         let closed = self.engine().close();
         *self.0.folder.lock() = None;
         Ok(closed?)
@@ -305,14 +323,9 @@ impl Db {
     }
 
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
-    /// Of [`Db::over`] the engine is its owner's to close, and stays open.
-    ///
-        self.0.settings.lock_timeout
+        *self.0.lock_timeout.lock()
     }
 
-        if self.0.borrowed {
-            return Ok(());
-        }
     pub(crate) fn known(&self, of: TypeId, name: &str) -> Option<Arc<Known>> {
         self.0.known.read().get(&of)?.get(name).map(Arc::clone)
     }
