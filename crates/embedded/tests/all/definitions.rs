@@ -216,9 +216,11 @@ fn a_folder_is_opened_once() {
     // One that was being made when that was cut off is none either.
     for (name, file) in [("none", None), ("half", Some("creating")), ("less", Some("control.new"))] {
         if let Some(file) = file {
-            std::fs::create_dir(dir.path().join(name)).unwrap();
-            std::fs::write(dir.path().join(name).join(file), "").unwrap();
-            std::fs::write(dir.path().join(name).join("lock"), "").unwrap();
+            // As the engine makes it: for nobody else.
+            let folder = dir.path().join(name);
+            std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&folder).unwrap();
+            std::fs::write(folder.join(file), "").unwrap();
+            std::fs::write(folder.join("lock"), "").unwrap();
         }
         match Db::options().create(false).open(dir.path().join(name)) {
             Err(Error::NoDatabase { .. }) => {}
