@@ -3,10 +3,10 @@
  * The program is linked with libresurgam_capi (`cargo build --release -p resurgam-capi`, target/release). In SQL a table is
  * `name (key bytea PRIMARY KEY, value bytea)`, in the schema `public`.
  *
- * Every function that can fail returns a status. What went wrong in words is said by rsg_message(), of the last call that
- * failed on the same thread: rolling back or closing does not change it. No function unwinds, and none keeps a pointer that it was given. Pointers that must not be NULL are checked; that
- * they point to what they should, for as long as the call runs, is the caller's care. Lengths are in bytes; with a length of 0 a pointer may be
- * NULL.
+ * Every function that can fail returns a status. What went wrong in words is said by rsg_message(), of the last call that failed on
+ * the same thread: a rollback that succeeds after it does not change it. No function unwinds, and none keeps a pointer that it was
+ * given. Pointers that must not be NULL are checked; that they point to what they should, for as long as the call runs, is the caller's
+ * care. Lengths are in bytes; with a length of 0 a pointer may be NULL.
  *
  * A database may be used by many threads, a transaction by one at a time.
  */

@@ -25,7 +25,8 @@ impl<'r, 'tx, R: Row> ByIndex<'r, 'tx, R> {
     /// The row that a unique index has under these values.
     ///
     /// # Errors
-    /// [`Error::WrongIndex`] if it is not unique, has more columns, or allows many rows without a value and a value is `None`; [`Error::Value`] if a value is of another type than its column.
+    /// [`Error::WrongIndex`] if it is not unique, has more columns, or allows many rows without a value and a value is `None`;
+    /// [`Error::Value`] if a value is of another type than its column.
     pub fn get<Q: IndexValues + ?Sized>(&self, values: &Q) -> Result<Option<R>> {
         let index = self.rows.store.known.table.indexes.get(self.at);
         let given = self.values(values)?;
