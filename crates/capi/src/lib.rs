@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use resurgam_embedded::{Db, Error, ReadTx, Result, Table, WriteTx};
 
@@ -85,16 +86,15 @@ thread_local! {
 fn say(message: &str) {
     // C's strings end at a zero byte.
     let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    MESSAGE.set(text);
+    // Where a thread ends, in whose last steps C may still call, there is no message any more.
+    let _ = MESSAGE.try_with(|message| message.replace(text));
 }
 
-/// Runs what a function does, and says its status.
+/// Runs what a function does, and says why it was not done. What is done leaves the message alone: that of the failure before is
+/// still asked for after what clears up.
 fn guarded(work: impl FnOnce() -> std::result::Result<c_int, Failure>) -> c_int {
     match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(status)) => {
-            say("");
-            status
-        }
+        Ok(Ok(status)) => status,
         Ok(Err(Failure(status, message))) => {
             say(&message);
             status
@@ -147,10 +147,11 @@ fn writing(tx: &Tx) -> std::result::Result<&WriteTx, Failure> {
     }
 }
 
-/// The message of the last call on this thread.
+/// The message of the last call that failed on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn rsg_message() -> *const c_char {
-    catch_unwind(|| MESSAGE.with_borrow(|message| message.as_ptr())).unwrap_or(c"".as_ptr())
+    let message = || MESSAGE.try_with(|message| message.borrow().as_ptr()).ok();
+    catch_unwind(message).ok().flatten().unwrap_or(c"".as_ptr())
 }
 
 /// # Safety
@@ -166,6 +167,18 @@ pub unsafe extern "C" fn rsg_open(path: *const c_char, memory: u64, out: *mut *m
         let options = Db::options();
         let options = if memory == 0 { options } else { options.memory(memory) };
         *out = Box::into_raw(Box::new(rsg_db(options.open(path)?)));
+        Ok(OK)
+    })
+}
+
+/// # Safety
+/// `db` is null or an open database.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsg_set_lock_timeout(db: *mut rsg_db, milliseconds: u64) -> c_int {
+    guarded(|| {
+        // SAFETY: as this function's.
+        let db = unsafe { db.as_ref() }.ok_or_else(|| invalid("the database is NULL"))?;
+        db.0.set_lock_timeout((milliseconds != 0).then(|| Duration::from_millis(milliseconds)));
         Ok(OK)
     })
 }
@@ -275,7 +288,10 @@ pub unsafe extern "C" fn rsg_get(
         let table = Bytes::named(table);
         let value = match tx {
             Tx::Read(tx) => tx.table(&table)?.get(key)?,
-            Tx::Write(tx) => tx.table(&table)?.get(key)?,
+            Tx::Write(tx) => match tx.find_table(&table)? {
+                Some(table) => table.get(key)?,
+                None => None,
+            },
         };
         let Some(value) = value else { return Ok(NOT_FOUND) };
         let value = value.into_boxed_slice();
@@ -353,7 +369,10 @@ pub unsafe extern "C" fn rsg_delete(
         // SAFETY: as this function's.
         let (tx, table, key) =
             unsafe { (open(tx)?, text(table, "the table's name")?, bytes(key, key_len, "the key")?) };
-        let deleted = writing(tx)?.table(&Bytes::named(table))?.delete(key)?;
+        let deleted = match writing(tx)?.find_table(&Bytes::named(table))? {
+            Some(table) => table.delete(key)?,
+            None => false,
+        };
         Ok(if deleted { OK } else { NOT_FOUND })
     })
 }
@@ -388,8 +407,14 @@ pub unsafe extern "C" fn rsg_range(
         };
         let table = Bytes::named(table);
         let mut rows = match tx {
-            Tx::Read(tx) => tx.table(&table)?.range((low, high))?,
-            Tx::Write(tx) => tx.table(&table)?.range((low, high))?,
+            Tx::Read(tx) => match tx.table(&table) {
+                Err(Error::NoTable { .. }) => return Ok(OK),
+                table => table?.range((low, high))?,
+            },
+            Tx::Write(tx) => match tx.find_table(&table)? {
+                Some(table) => table.range((low, high))?,
+                None => return Ok(OK),
+            },
         };
         while let Some((key, value)) = if backward == 0 { rows.next() } else { rows.next_back() }.transpose()? {
             // SAFETY: it is a function of this type, as the caller promises; the bytes live until it returns.

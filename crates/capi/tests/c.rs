@@ -111,7 +111,8 @@ fn misuse_is_a_status() {
         assert_eq!(rsg_open(path.as_ptr(), 1, &raw mut db), INVALID);
         assert!(message().contains("`memory`") && db.is_null());
         assert_eq!(rsg_open(path.as_ptr(), 2 << 20, &raw mut db), OK);
-        assert_eq!(message(), "");
+        // What is done does not change the message.
+        assert!(message().contains("`memory`"));
         let mut twice = null_mut();
         assert_eq!(rsg_open(path.as_ptr(), 0, &raw mut twice), 5);
         assert!(twice.is_null());
@@ -139,5 +140,87 @@ fn misuse_is_a_status() {
         assert_eq!(rsg_close(db), OK);
         assert_ne!(rsg_commit(tx), OK);
         assert_eq!(rsg_close(null_mut()), INVALID);
+    }
+}
+
+/// What only looks makes no table; waits can be bounded; the message of a failure outlives what clears up.
+#[test]
+fn tables_waits_and_messages() {
+    const OK: i32 = 0;
+    const NOT_FOUND: i32 = 1;
+    const TIMEOUT: i32 = 9;
+    unsafe extern "C" fn never(
+        _: *mut c_void,
+        _: *const c_void,
+        _: usize,
+        _: *const c_void,
+        _: usize,
+    ) -> std::ffi::c_int {
+        std::process::abort()
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = std::ffi::CString::new(dir.path().join("db").to_str().unwrap()).unwrap();
+    let (mut db, mut tx, mut other) = (null_mut(), null_mut(), null_mut());
+    let mut out = rsg_bytes { data: null_mut(), len: 5 };
+    let key = b"k".as_ptr().cast::<c_void>();
+    let t = c"t".as_ptr();
+    // SAFETY: all pointers are null, or of what they should be.
+    unsafe {
+        assert_eq!(rsg_open(path.as_ptr(), 2 << 20, &raw mut db), OK);
+        assert_eq!(message(), "");
+        assert_eq!(rsg_begin(db, &raw mut tx), OK);
+        assert_eq!(rsg_get(tx, t, key, 1, &raw mut out), NOT_FOUND);
+        assert!(out.data.is_null() && out.len == 0);
+        assert_eq!(rsg_delete(tx, t, key, 1), NOT_FOUND);
+        assert_eq!(rsg_range(tx, t, null(), 0, null(), 0, 0, Some(never), null_mut()), OK);
+        assert_eq!(rsg_commit(tx), OK);
+        assert_eq!(rsg_begin_read(db, &raw mut tx), OK);
+        assert_eq!(rsg_range(tx, t, null(), 0, null(), 0, 0, Some(never), null_mut()), OK);
+        assert_eq!(rsg_get(tx, t, key, 1, &raw mut out), NOT_FOUND);
+        assert!(message().contains("table \"t\" does not exist"), "{}", message());
+        assert_eq!(rsg_rollback(tx), OK);
+
+        assert_eq!(rsg_set_lock_timeout(null_mut(), 20), 2);
+        assert_eq!(rsg_set_lock_timeout(db, 20), OK);
+        assert_eq!(rsg_begin(db, &raw mut tx), OK);
+        assert_eq!(rsg_put(tx, t, key, 1, null(), 0), OK);
+        assert_eq!(rsg_commit(tx), OK);
+        assert_eq!(rsg_begin(db, &raw mut tx), OK);
+        assert_eq!(rsg_begin(db, &raw mut other), OK);
+        assert_eq!(rsg_put(tx, t, key, 1, null(), 0), OK);
+        assert_eq!(rsg_put(other, t, key, 1, null(), 0), TIMEOUT);
+        assert_eq!(rsg_rollback(other), OK);
+        assert_eq!(rsg_commit(tx), OK);
+        assert!(message().contains("did not end in time"), "{}", message());
+        assert_eq!(rsg_close(db), OK);
+    }
+}
+
+/// What C does when a thread ends may be a call, where the message is gone already.
+#[test]
+fn calls_of_a_thread_that_ends() {
+    struct Last;
+    impl Drop for Last {
+        fn drop(&mut self) {
+            // SAFETY: all pointers are null.
+            let status = unsafe { rsg_open(null(), 0, null_mut()) };
+            assert_eq!(status, 2);
+            let _ = rsg_message();
+        }
+    }
+    thread_local! {
+        static LAST: Last = const { Last };
+    }
+    for last_is_first in [true, false] {
+        let thread = std::thread::spawn(move || {
+            let touch = || LAST.with(|_| ());
+            if last_is_first {
+                touch();
+            }
+            // SAFETY: it is null.
+            assert_eq!(unsafe { rsg_commit(null_mut()) }, 2);
+            touch();
+        });
+        thread.join().unwrap();
     }
 }

@@ -2,13 +2,16 @@
 
 use std::ops::Bound;
 
+use resurgam_engine::DatumRef;
+
 use crate::error::{Error, Result};
 use crate::fields::{IndexBounds, IndexValues, Values};
 use crate::range::Range;
 use crate::rows::{ReadRows, Row};
 
 /// An index of a table in a transaction. Values are of the types of its columns; integers are of any width. `None` finds rows that
-/// have no value; ranges have those only where they are `..`.
+/// have no value. Ranges have rows without a value in the index's first column only where they are `..` or begin at `None`; of further
+/// columns, `None` comes after all values.
 pub struct ByIndex<'r, 'tx, R: Row> {
     rows: &'r ReadRows<'tx, R>,
     at: usize,
@@ -22,7 +25,8 @@ impl<'r, 'tx, R: Row> ByIndex<'r, 'tx, R> {
     /// The row that a unique index has under these values.
     ///
     /// # Errors
-    /// [`Error::WrongIndex`] if it is not unique, or has more columns; [`Error::Value`] if a value is of another type than its column.
+    /// [`Error::WrongIndex`] if it is not unique, has more columns, or allows many rows without a value and a value is `None`;
+    /// [`Error::Value`] if a value is of another type than its column.
     pub fn get<Q: IndexValues + ?Sized>(&self, values: &Q) -> Result<Option<R>> {
         let index = self.rows.store.known.table.indexes.get(self.at);
         let given = self.values(values)?;
@@ -30,6 +34,14 @@ impl<'r, 'tx, R: Row> ByIndex<'r, 'tx, R> {
             let name = index.map_or_else(String::new, |index| index.name.clone());
             let what = "finds one row only if it is unique and all of its columns are given: `all` finds many";
             return Err(Error::WrongIndex { table: self.rows.store.known.name.clone(), index: name, what });
+        }
+        if let Some(index) = index
+            && !index.nulls_alike
+            && given.iter().any(DatumRef::is_null)
+        {
+            let what = "allows many rows that have no value in one of its columns: `all` finds them";
+            let table = self.rows.store.known.name.clone();
+            return Err(Error::WrongIndex { table, index: index.name.clone(), what });
         }
         self.find(given, false)?.next().transpose()
     }
@@ -48,7 +60,7 @@ impl<'r, 'tx, R: Row> ByIndex<'r, 'tx, R> {
     /// As [`ByIndex::all`].
     pub fn range(&self, bounds: impl IndexBounds) -> Result<Range<'tx, R>> {
         let store = &self.rows.store;
-        let bounds = bounds.index_bounds().map_err(|unfit| store.unfit(unfit))?;
+        let bounds = bounds.index_bounds().map_err(|(unfit, put)| store.unfit_in_index(unfit, self.at, put))?;
         self.rows.scan(Some(self.at), store.key_range(Some(self.at), &bounds)?, true)
     }
 
@@ -62,7 +74,8 @@ impl<'r, 'tx, R: Row> ByIndex<'r, 'tx, R> {
 
     fn values<'a, Q: IndexValues + ?Sized>(&self, values: &'a Q) -> Result<Values<'a>> {
         let mut given = Values::new();
-        values.put_values(&mut given).map_err(|unfit| self.rows.store.unfit(unfit))?;
+        let put = values.put_values(&mut given);
+        put.map_err(|unfit| self.rows.store.unfit_in_index(unfit, self.at, given.len()))?;
         Ok(given)
     }
 

@@ -3,7 +3,7 @@
 use std::any::TypeId;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -17,7 +17,7 @@ use crate::options::{Options, Settings};
 use crate::retry::{Lane, Writing, pause};
 use crate::rows::Row;
 use crate::shape::Known;
-use crate::tx::{ReadTx, WriteTx};
+use crate::tx::{Doom, ReadTx, WriteTx};
 
 /// Most tables that are remembered to be the program's; what is forgotten is compared anew.
 const KNOWN_MAX: usize = 4096;
@@ -31,7 +31,7 @@ struct Shared {
     /// Somebody else's to close.
     borrowed: bool,
     settings: Settings,
-    number: usize,
+    lock_timeout: Mutex<Option<Duration>>,
     lane: Lane,
     known: RwLock<HashMap<TypeId, HashMap<String, Arc<Known>>>>,
     counters: Counters,
@@ -83,11 +83,16 @@ impl Drop for OpenFolder {
     }
 }
 
-/// Whether a folder is missing, or has nothing of a database. What cannot be read is the engine's to say.
-fn is_empty(path: &Path) -> bool {
+/// Whether the engine would make a database in a folder: it is missing, has nothing of one, or one was being made when that was cut off.
+/// What cannot be read is the engine's to say.
+fn would_be_made(path: &Path, options: &resurgam_engine::Options) -> bool {
+    const OF_NONE: [&str; 3] = ["lock", "lost+found", "control.new"];
     match std::fs::read_dir(path) {
-        Ok(mut entries) => entries
-            .all(|entry| entry.is_ok_and(|entry| entry.file_name() == "lock" || entry.file_name() == "lost+found")),
+        // (Where the log is on a device of its own, it is there that a database is known to be made.)
+        Ok(_) if options.log_zone.is_none() && path.join("creating").exists() => true,
+        Ok(mut entries) => {
+            entries.all(|entry| entry.is_ok_and(|entry| OF_NONE.iter().any(|name| entry.file_name() == *name)))
+        }
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     }
 }
@@ -113,12 +118,11 @@ impl Db {
     }
 
     fn of(engine: Database, settings: Settings, borrowed: bool, folder: Option<OpenFolder>) -> Self {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
         Self(Arc::new(Shared {
             engine,
             borrowed,
+            lock_timeout: Mutex::new(settings.lock_timeout),
             settings,
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             lane: Lane::default(),
             known: RwLock::default(),
             counters: Counters::default(),
@@ -127,7 +131,7 @@ impl Db {
     }
 
     pub(crate) fn open_checked(path: &Path, options: resurgam_engine::Options, settings: Settings) -> Result<Self> {
-        if !settings.create && is_empty(path) {
+        if !settings.create && would_be_made(path, &options) {
             return Err(Error::NoDatabase { path: path.to_path_buf() });
         }
         if !path.exists() {
@@ -166,7 +170,7 @@ impl Db {
     /// [`Options::attempts`] times: the closure should do nothing outside of the database.
     ///
     /// # Errors
-    /// The closure's; [`Error::Conflict`]; [`Error::Nested`]; [`Error::Engine`] of the commit, whose outcome is then known when the
+    /// The closure's; [`Error::Conflict`]; [`Error::Nested`]; [`Error::LockTimeout`]; [`Error::Engine`] of the commit, whose outcome is then known when the
     /// database is opened again.
     pub fn write<T>(&self, write: impl FnMut(&WriteTx) -> Result<T>) -> Result<T> {
         self.run(self.0.settings.durability, write)
@@ -193,7 +197,7 @@ impl Db {
         durability: Durability,
         mut write: impl FnMut(&WriteTx) -> Result<T, E>,
     ) -> Result<T, E> {
-        let Some(_writing) = Writing::begin(self.0.number) else { return Err(Error::Nested.into()) };
+        let Some(_writing) = Writing::begin(self.engine().address()) else { return Err(Error::Nested.into()) };
         let counters = &self.0.counters;
         let mut attempt = 1;
         loop {
@@ -202,9 +206,15 @@ impl Db {
             // A panic drops the transaction, which rolls it back.
             let result = write(&tx);
             let doomed = match (result, tx.take_doom()) {
-                (_, Some(doomed)) => {
+                // Not what others did: it would fail again.
+                (_, Some(Doom::Failed(error))) => {
                     tx.rollback();
-                    doomed
+                    counters.rolled_back.fetch_add(1, Ordering::Relaxed);
+                    return Err(Error::Engine(error).into());
+                }
+                (_, Some(Doom::Met(table, cause))) => {
+                    tx.rollback();
+                    (table, cause)
                 }
                 (Err(error), None) => {
                     tx.rollback();
@@ -234,6 +244,9 @@ impl Db {
     }
 
     /// A writing transaction that the caller ends, and tries again after an [`Error::Conflict`]. [`Db::write`] does both.
+    ///
+    /// A thread that has one and writes the same row, or makes the same table, in another transaction waits for itself: for ever,
+    /// unless there is a [lock timeout](Options::lock_timeout).
     pub fn begin(&self) -> WriteTx {
         WriteTx::begin(self)
     }
@@ -279,6 +292,11 @@ impl Db {
         }
     }
 
+    /// Changes [`Options::lock_timeout`], from the next wait on, for all clones. `None`: until the other transaction ends; zero: not at all.
+    pub fn set_lock_timeout(&self, timeout: Option<Duration>) {
+        *self.0.lock_timeout.lock() = timeout;
+    }
+
     /// The engine below, for what this crate does not have: its status, checkpoints, backups, or SQL on top of it.
     pub fn engine(&self) -> &Database {
         &self.0.engine
@@ -287,9 +305,14 @@ impl Db {
     /// Writes everything to the data file and closes. Transactions and clones that are still there fail from here on. What is
     /// not closed (a crash, an exit) is recovered when it is opened next: nothing that was committed is lost either way.
     ///
+    /// Of [`Db::over`] the engine is its owner's to close, and stays open.
+    ///
     /// # Errors
     /// Those of the disk; the database is closed all the same.
     pub fn close(self) -> Result<()> {
+        if self.0.borrowed {
+            return Ok(());
+        }
         let closed = self.engine().close();
         *self.0.folder.lock() = None;
         Ok(closed?)
@@ -300,7 +323,7 @@ impl Db {
     }
 
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
-        self.0.settings.lock_timeout
+        *self.0.lock_timeout.lock()
     }
 
     pub(crate) fn known(&self, of: TypeId, name: &str) -> Option<Arc<Known>> {

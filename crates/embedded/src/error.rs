@@ -9,7 +9,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why something was not done.
 ///
 /// After an error of a call within a transaction that call did nothing, and the transaction may go on, except after
-/// [`Error::Conflict`]: then nothing of it is kept, whatever the closure returns.
+/// [`Error::Conflict`], or where the disk fails while a part is taken back: then nothing of it is kept, whatever the closure
+/// returns.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,7 +24,8 @@ pub enum Error {
     NoTable { table: String },
     /// There is no such schema.
     NoSchema { schema: String },
-    /// What a row or a table handle says of itself cannot be: a key of a column that there is not, two columns of a name.
+    /// What a row or a table handle says of itself cannot be: a key of a column that there is not, two columns of a name; or the
+    /// transaction has changed the table since it took the handle.
     Definition { table: String, what: String },
     /// The table is another one than the program's types say; both sides are shown.
     Mismatch { table: String, expected: String, found: String },
@@ -45,7 +47,8 @@ pub enum Error {
     Conflict { table: Option<String>, attempts: u32, cause: String },
     /// Another transaction had the row, or the table, for longer than [`Options::lock_timeout`](crate::Options::lock_timeout).
     LockTimeout { table: String },
-    /// `write` was called within a `write` of the same database on the same thread, which would wait for itself.
+    /// `write` was called within a `write` of the same database on the same thread, which would wait for itself. (A transaction of
+    /// [`Db::begin`](crate::Db::begin) is not noticed.)
     Nested,
     /// The closure's own error, by [`Error::custom`].
     Custom(Box<dyn std::error::Error + Send + Sync>),
@@ -59,7 +62,8 @@ impl Error {
         Self::Custom(error.into())
     }
 
-    /// Whether the same transaction may succeed if it is tried again. [`Db::write`](crate::Db::write) has done that already.
+    /// Whether the same transaction may succeed if it is tried again. With [`Error::Conflict`] [`Db::write`](crate::Db::write) has
+    /// done that already; with [`Error::LockTimeout`] it has not: how long to wait was the program's word.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Conflict { .. } | Self::LockTimeout { .. })
     }
@@ -101,7 +105,7 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::InUse { path, here: false, holder } => {
-                write!(f, "the database \"{}\" is in use by another process", path.display())?;
+                write!(f, "the database \"{}\" is in use by another process, or by the engine in this one", path.display())?;
                 holder.as_ref().map_or(Ok(()), |holder| write!(f, " ({holder})"))
             }
             Self::NoDatabase { path } => write!(f, "there is no database in \"{}\"", path.display()),
@@ -110,7 +114,7 @@ impl fmt::Display for Error {
                 "table {table} does not exist: the first write transaction that uses it makes it, or `Db::create`"
             ),
             Self::NoSchema { schema } => write!(f, "schema \"{schema}\" does not exist: SQL's CREATE SCHEMA makes it"),
-            Self::Definition { table, what } => write!(f, "table {table} cannot be: {what}"),
+            Self::Definition { table, what } => write!(f, "the definition of table {table} cannot be used: {what}"),
             Self::Mismatch { table, expected, found } => write!(
                 f,
                 "table {table} is not what this program expects\n  expected: {expected}\n  found:    {found}"

@@ -221,22 +221,25 @@ impl Fields for () {
     }
 }
 
+/// What cannot be, and how many values were put before it: the position of its column.
+pub type UnfitAt = (Unfit, usize);
+
 /// Both bounds, as values.
 pub type BoundValues<'a> = (Bound<Values<'a>>, Bound<Values<'a>>);
 
 /// A range of keys of type `K`: `..`, `a..`, `a..b`, `a..=b`, `..b`, `..=b` or a pair of [`Bound`]s, of [`AsBound`].
 pub trait Bounds<K> {
     #[doc(hidden)]
-    fn bounds(&self) -> Result<BoundValues<'_>, Unfit>;
+    fn bounds(&self) -> Result<BoundValues<'_>, UnfitAt>;
 }
 
-fn bound_of<K, Q: AsBound<K>>(q: &Q) -> Result<Values<'_>, Unfit> {
+fn bound_of<K, Q: AsBound<K>>(q: &Q) -> Result<Values<'_>, UnfitAt> {
     let mut out = Values::new();
-    q.put_bound(&mut out)?;
+    q.put_bound(&mut out).map_err(|unfit| (unfit, out.len()))?;
     Ok(out)
 }
 
-fn values<K, Q: AsBound<K>>(bound: Bound<&Q>) -> Result<Bound<Values<'_>>, Unfit> {
+fn values<K, Q: AsBound<K>>(bound: Bound<&Q>) -> Result<Bound<Values<'_>>, UnfitAt> {
     Ok(match bound {
         Bound::Unbounded => Bound::Unbounded,
         Bound::Included(q) => Bound::Included(bound_of(q)?),
@@ -245,7 +248,7 @@ fn values<K, Q: AsBound<K>>(bound: Bound<&Q>) -> Result<Bound<Values<'_>>, Unfit
 }
 
 impl<K> Bounds<K> for RangeFull {
-    fn bounds(&self) -> Result<BoundValues<'_>, Unfit> {
+    fn bounds(&self) -> Result<BoundValues<'_>, UnfitAt> {
         Ok((Bound::Unbounded, Bound::Unbounded))
     }
 }
@@ -253,7 +256,7 @@ impl<K> Bounds<K> for RangeFull {
 macro_rules! ranges {
     ($($range:ident)*) => {$(
         impl<K, Q: AsBound<K>> Bounds<K> for $range<Q> {
-            fn bounds(&self) -> Result<BoundValues<'_>, Unfit> {
+            fn bounds(&self) -> Result<BoundValues<'_>, UnfitAt> {
                 use std::ops::RangeBounds;
                 Ok((values(self.start_bound())?, values(self.end_bound())?))
             }
@@ -264,7 +267,7 @@ macro_rules! ranges {
 ranges! { Range RangeFrom RangeInclusive RangeTo RangeToInclusive }
 
 impl<K, Q: AsBound<K>> Bounds<K> for (Bound<Q>, Bound<Q>) {
-    fn bounds(&self) -> Result<BoundValues<'_>, Unfit> {
+    fn bounds(&self) -> Result<BoundValues<'_>, UnfitAt> {
         Ok((values(self.0.as_ref())?, values(self.1.as_ref())?))
     }
 }
@@ -335,16 +338,16 @@ index_tuples! {
 /// The range of an index: as [`Bounds`], of [`IndexValues`].
 pub trait IndexBounds {
     #[doc(hidden)]
-    fn index_bounds(&self) -> Result<BoundValues<'_>, Unfit>;
+    fn index_bounds(&self) -> Result<BoundValues<'_>, UnfitAt>;
 }
 
-fn values_of<Q: IndexValues>(q: &Q) -> Result<Values<'_>, Unfit> {
+fn values_of<Q: IndexValues>(q: &Q) -> Result<Values<'_>, UnfitAt> {
     let mut out = Values::new();
-    q.put_values(&mut out)?;
+    q.put_values(&mut out).map_err(|unfit| (unfit, out.len()))?;
     Ok(out)
 }
 
-fn index_values<Q: IndexValues>(bound: Bound<&Q>) -> Result<Bound<Values<'_>>, Unfit> {
+fn index_values<Q: IndexValues>(bound: Bound<&Q>) -> Result<Bound<Values<'_>>, UnfitAt> {
     Ok(match bound {
         Bound::Unbounded => Bound::Unbounded,
         Bound::Included(q) => Bound::Included(values_of(q)?),
@@ -353,7 +356,7 @@ fn index_values<Q: IndexValues>(bound: Bound<&Q>) -> Result<Bound<Values<'_>>, U
 }
 
 impl IndexBounds for RangeFull {
-    fn index_bounds(&self) -> Result<BoundValues<'_>, Unfit> {
+    fn index_bounds(&self) -> Result<BoundValues<'_>, UnfitAt> {
         Ok((Bound::Unbounded, Bound::Unbounded))
     }
 }
@@ -361,7 +364,7 @@ impl IndexBounds for RangeFull {
 macro_rules! index_ranges {
     ($($range:ident)*) => {$(
         impl<Q: IndexValues> IndexBounds for $range<Q> {
-            fn index_bounds(&self) -> Result<BoundValues<'_>, Unfit> {
+            fn index_bounds(&self) -> Result<BoundValues<'_>, UnfitAt> {
                 use std::ops::RangeBounds;
                 Ok((index_values(self.start_bound())?, index_values(self.end_bound())?))
             }
@@ -372,7 +375,7 @@ macro_rules! index_ranges {
 index_ranges! { Range RangeFrom RangeInclusive RangeTo RangeToInclusive }
 
 impl<Q: IndexValues> IndexBounds for (Bound<Q>, Bound<Q>) {
-    fn index_bounds(&self) -> Result<BoundValues<'_>, Unfit> {
+    fn index_bounds(&self) -> Result<BoundValues<'_>, UnfitAt> {
         Ok((index_values(self.0.as_ref())?, index_values(self.1.as_ref())?))
     }
 }

@@ -44,7 +44,7 @@ struct End {
 
 impl End {
     /// Goes to the next row. False: there is none.
-    fn advance(&mut self) -> Result<bool> {
+    fn advance(&mut self) -> resurgam_engine::Result<bool> {
         if self.at == self.batch.len() {
             self.batch.clear();
             self.at = 0;
@@ -108,6 +108,10 @@ impl<'tx, T> Range<'tx, T> {
         Ok(order)
     }
 
+    fn compared(&self, row: RawRow<'_>) -> Result<Vec<u8>> {
+        self.order(row).map_err(|error| self.store.core.note(error))
+    }
+
     /// The next row from one end. `None`: the ends have met.
     fn step(&mut self, direction: Direction) -> Result<Option<T>> {
         let Some(range) = &self.range else { return Ok(None) };
@@ -117,17 +121,17 @@ impl<'tx, T> Range<'tx, T> {
             *(if is_front { &mut self.front } else { &mut self.back }) = Some(end);
         }
         let Some(end) = (if is_front { &mut self.front } else { &mut self.back }) else { return Ok(None) };
-        if !end.advance()? {
+        if !self.store.noted(end.advance())? {
             return Ok(None);
         }
         // Where both are read they meet at a row that either has given.
         if let (Some(front), Some(back)) = (&self.front, &self.back)
-            && self.order(front.last.raw())? >= self.order(back.last.raw())?
+            && self.compared(front.last.raw())? >= self.compared(back.last.raw())?
         {
             return Ok(None);
         }
         let Some(end) = (if is_front { &self.front } else { &self.back }) else { return Ok(None) };
-        (self.make)(&mut Source::new(&self.store.known, &self.view, end.last.raw())).map(Some)
+        self.store.make(&self.view, end.last.raw(), self.make).map(Some)
     }
 
     fn go(&mut self, direction: Direction) -> Option<Result<T>> {
@@ -147,7 +151,7 @@ impl<'tx, T> Range<'tx, T> {
     /// Those of reading.
     pub(crate) fn count_rows(self) -> Result<u64> {
         match &self.range {
-            Some(range) => Ok(self.open(range.clone(), Direction::Forward).cursor.count()?),
+            Some(range) => self.store.noted(self.open(range.clone(), Direction::Forward).cursor.count()),
             None => Ok(0),
         }
     }

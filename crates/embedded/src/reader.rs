@@ -48,7 +48,7 @@ impl<'tx, K: Fields, T> Reader<'tx, K, T> {
     }
 
     fn bounds(&self, bounds: &impl Bounds<K>) -> Result<Option<KeyRange>> {
-        let bounds = bounds.bounds().map_err(|unfit| self.store.unfit_in_key(unfit, 0))?;
+        let bounds = bounds.bounds().map_err(|(unfit, put)| self.store.unfit_in_key(unfit, put))?;
         self.store.key_range(None, &bounds)
     }
 

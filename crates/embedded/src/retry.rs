@@ -1,8 +1,9 @@
 //! Trying a transaction again that met others: how often, how soon, and how it comes to an end.
 //!
 //! The first attempts run beside each other, a little later each time. Whoever has failed [`BESIDE`] times then runs alone, as far as
-//! this process goes: others wait before they begin, for a bounded time, so that nobody waits for ever where a closure waits for
-//! another thread's transaction. So transactions that all write one row come to an end, and those that do not meet never wait.
+//! this process goes: others wait before they begin, also those that would not meet it (what a closure writes is not known before),
+//! for a short time: neither a long closure that runs alone nor one that waits for another thread's transaction holds them up. So
+//! transactions that all write one row come to an end, as long as one of them takes no longer than [`PATIENCE`].
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
@@ -13,9 +14,9 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// Attempts beside others.
 const BESIDE: u32 = 3;
 /// Longest wait for who runs alone.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(50);
 /// Longest wait for running alone, during which nobody else begins.
-const PATIENCE_ALONE: Duration = Duration::from_millis(100);
+const PATIENCE_ALONE: Duration = Duration::from_millis(50);
 /// The pause after the first failure, and the longest.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -49,17 +50,20 @@ pub(crate) fn pause(attempt: u32) -> Duration {
     most * u32::try_from(random).unwrap_or(0) / 1000
 }
 
+/// That of a database, however many [`Db`](crate::Db)s are over it.
+type Address = (usize, u32);
+
 thread_local! {
     /// The databases that this thread has a writing closure of.
-    static WRITING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static WRITING: RefCell<Vec<Address>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Held by a thread while it runs a writing closure of a database.
-pub(crate) struct Writing(usize);
+pub(crate) struct Writing(Address);
 
 impl Writing {
     /// `None`: this thread runs one of that database already. The second would wait for rows of the first for ever.
-    pub fn begin(database: usize) -> Option<Self> {
+    pub fn begin(database: Address) -> Option<Self> {
         WRITING.with_borrow_mut(|writing| match writing.contains(&database) {
             true => None,
             false => {
@@ -87,20 +91,20 @@ mod tests {
 
     #[test]
     fn a_thread_writes_once_in_each_database() {
-        let first = Writing::begin(1).unwrap();
-        assert!(Writing::begin(1).is_none());
-        let second = Writing::begin(2);
+        let first = Writing::begin((1, 0)).unwrap();
+        assert!(Writing::begin((1, 0)).is_none());
+        let second = Writing::begin((1, 1));
         assert!(second.is_some());
         drop(first);
-        assert!(Writing::begin(1).is_some());
+        assert!(Writing::begin((1, 0)).is_some());
         assert!(
             std::panic::catch_unwind(|| {
-                let _writing = Writing::begin(3).unwrap();
+                let _writing = Writing::begin((3, 0)).unwrap();
                 panic!("on purpose");
             })
             .is_err()
         );
-        assert!(Writing::begin(3).is_some());
+        assert!(Writing::begin((3, 0)).is_some());
     }
 
     #[test]
@@ -113,6 +117,9 @@ mod tests {
         drop(beside);
         let alone = lane.turn(BESIDE + 1);
         assert!(matches!(alone, Turn::Alone(_)));
+        // Who does not meet it is not held up for long.
+        let begun = std::time::Instant::now();
         assert!(matches!(lane.turn(1), Turn::Beside(None)));
+        assert!(begun.elapsed() < Duration::from_millis(500));
     }
 }

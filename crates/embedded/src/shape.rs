@@ -249,14 +249,16 @@ pub(crate) fn find(core: &Core, shape: &Shape, make: bool) -> Result<Known> {
     if make {
         for index in missing {
             let spec = shape.index_spec(index)?;
-            table = core.settle(&shape.full_name(), || tx.create_index(&table, spec.clone()))?;
+            table = core.settle(&shape.full_name(), None, || tx.create_index(&table, spec.clone()))?;
         }
     }
     let position = |name: &str| table.indexes.iter().position(|there| there.name == name);
     let own = shape.indexes.iter().map(|index| (index.name.clone(), position(&shape.stored_name(index))));
     let own = own.filter_map(|(name, at)| at.map(|at| (name, at)));
-    // Those that SQL made are known by their whole names.
-    let others = table.indexes.iter().enumerate().map(|(at, index)| (index.name.clone(), at));
+    // Those that SQL made are known by their whole names, unless the program calls one of its own so, which may be missing.
+    let is_own = |name: &str| shape.indexes.iter().any(|own| own.name == name);
+    let others = table.indexes.iter().enumerate().filter(|(_, index)| !is_own(&index.name));
+    let others = others.map(|(at, index)| (index.name.clone(), at));
     let indexes = own.chain(others).collect();
     Ok(Known {
         name: shape.full_name(),
@@ -273,7 +275,7 @@ fn create(core: &Core, shape: &Shape) -> Result<Arc<Table>> {
     let name = shape.full_name();
     let no_schema = || Error::NoSchema { schema: shape.schema.clone() };
     if shape.schema == PUBLIC {
-        core.settle(&name, || tx.keep_public())?;
+        core.settle(&name, None, || tx.keep_public())?;
     }
     // Of `public` it says at most that it was dropped: that is the first bit of what SQL keeps of a schema.
     match tx.object_named(ObjectKind::SCHEMA, "", &shape.schema)? {
@@ -282,13 +284,13 @@ fn create(core: &Core, shape: &Shape) -> Result<Arc<Table>> {
             if body.first().is_some_and(|flags| flags & 1 != 0) {
                 return Err(no_schema());
             }
-            core.settle(&name, || tx.keep(&entry))?;
+            core.settle(&name, None, || tx.keep(&entry))?;
         }
         None if shape.schema == PUBLIC => {}
         None => return Err(no_schema()),
     }
     let spec = shape.spec()?;
-    core.settle_engine(&name, || tx.create_table(spec.clone())).map_err(|error| match error {
+    core.settle_engine(&name, None, || tx.create_table(spec.clone())).map_err(|error| match error {
         Error::Engine(error) if error.kind() == ErrorKind::DuplicateTable => match core.is_taken(&spec) {
             // Somebody made it since the transaction began: the next one sees it.
             false => core.conflict(&name, error.message()),

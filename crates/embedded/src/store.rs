@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use resurgam_engine::key::prefix_end;
 use resurgam_engine::{
-    Change, ColumnType, DatumRef, ErrorKind, KeyRange, RawRow, ReadView, RowBuf, Seen, StatementKind, Table,
+    Attempt, Change, ColumnType, DatumRef, ErrorKind, KeyRange, RawRow, ReadView, RowBuf, Seen, StatementKind, Table,
 };
 
 use crate::error::{Error, Result};
@@ -97,6 +97,11 @@ impl<'tx> Store<'tx> {
         self.unfit_of(unfit, self.table().primary_key.get(put))
     }
 
+    /// The same of a column of an index.
+    pub fn unfit_in_index(&self, unfit: Unfit, at: usize, put: usize) -> Error {
+        self.unfit_of(unfit, self.table().indexes.get(at).and_then(|index| index.columns.get(put)))
+    }
+
     fn unfit_of(&self, unfit: Unfit, column: Option<&usize>) -> Error {
         match column.and_then(|at| self.table().columns.get(*at)) {
             Some(column) => Error::Value {
@@ -109,15 +114,20 @@ impl<'tx> Store<'tx> {
         }
     }
 
+    /// What was read of the table. Errors that end the transaction are noted.
+    pub fn noted<T>(&self, read: resurgam_engine::Result<T>) -> Result<T> {
+        read.map_err(|error| self.core.note(self.core.named(&self.known.name, Some(&self.known), error)))
+    }
+
     /// What the transaction sees now.
     pub fn view(&self) -> Result<ReadView> {
-        Ok(self.core.tx.view()?)
+        self.noted(self.core.tx.view())
     }
 
     /// What it sees now, whatever it writes while that is read.
     pub fn lasting_view(&self) -> Result<ReadView> {
         let kind = if self.core.writes { StatementKind::Cursor } else { StatementKind::Read };
-        Ok(self.core.tx.statement(kind)?)
+        self.noted(self.core.tx.statement(kind))
     }
 
     /// The clustered key of values of the primary key, in its order.
@@ -176,14 +186,33 @@ impl<'tx> Store<'tx> {
         make: impl FnOnce(&mut Source<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let mut row = RowBuf::default();
-        if !view.get(self.table(), key, &mut row)? {
+        if !self.noted(view.get(self.table(), key, &mut row))? {
             return Ok(None);
         }
-        make(&mut Source::new(&self.known, view, row.raw())).map(Some)
+        self.make(view, row.raw(), make).map(Some)
+    }
+
+    /// What `make` makes of a row.
+    pub fn make<T>(
+        &self,
+        view: &ReadView,
+        row: RawRow<'_>,
+        make: impl FnOnce(&mut Source<'_>) -> Result<T>,
+    ) -> Result<T> {
+        // A value on pages of its own is read only here.
+        make(&mut Source::new(&self.known, view, row)).map_err(|error| self.core.note(error))
     }
 
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.view()?.get(self.table(), key, &mut RowBuf::default())?)
+        self.noted(self.view()?.get(self.table(), key, &mut RowBuf::default()))
+    }
+
+    fn settle<T>(&self, attempt: impl FnMut() -> resurgam_engine::Result<Attempt<T>>) -> Result<T> {
+        self.core.settle(&self.known.name, Some(&self.known), attempt)
+    }
+
+    fn settle_engine<T>(&self, attempt: impl FnMut() -> resurgam_engine::Result<Attempt<T>>) -> Result<T> {
+        self.core.settle_engine(&self.known.name, Some(&self.known), attempt)
     }
 
     /// Inserts a row.
@@ -192,7 +221,7 @@ impl<'tx> Store<'tx> {
     /// [`Error::Duplicate`] if its key, or one that is unique, is there.
     pub fn insert(&self, row: &[DatumRef<'_>]) -> Result<()> {
         self.check_writable()?;
-        let inserted = self.core.settle_engine(&self.known.name, || self.core.tx.insert(self.table(), row));
+        let inserted = self.settle_engine(|| self.core.tx.insert(self.table(), row));
         inserted.map_err(|error| self.refused(error, row))
     }
 
@@ -217,7 +246,7 @@ impl<'tx> Store<'tx> {
         let values: Values<'_> = index.columns.iter().filter_map(|column| row.get(*column).copied()).collect();
         let mut key = Vec::new();
         table.encode_index_key(at, &values, &mut key)?;
-        Ok(self.view()?.get_by_index(table, index, &key, &mut RowBuf::default())?)
+        self.noted(self.view()?.get_by_index(table, index, &key, &mut RowBuf::default()))
     }
 
     /// Writes a row over the one that is there, or as a new one. Whether one was there.
@@ -248,7 +277,7 @@ impl<'tx> Store<'tx> {
     /// Gives the row under `key`, which the transaction sees, new content.
     pub fn update_at(&self, key: &[u8], row: &[DatumRef<'_>]) -> Result<()> {
         let update = || self.core.tx.update(self.table(), key, Seen::Snapshot, row);
-        let change = self.core.settle_engine(&self.known.name, update);
+        let change = self.settle_engine(update);
         let change = change.map_err(|error| self.refused(error, row))?;
         self.expect_done(change)
     }
@@ -265,7 +294,7 @@ impl<'tx> Store<'tx> {
     /// Deletes the row under `key`, which the transaction sees.
     pub fn delete_at(&self, key: &[u8]) -> Result<()> {
         self.check_writable()?;
-        let change = self.core.settle(&self.known.name, || self.core.tx.delete(self.table(), key, Seen::Snapshot))?;
+        let change = self.settle(|| self.core.tx.delete(self.table(), key, Seen::Snapshot))?;
         self.expect_done(change)
     }
 
@@ -275,7 +304,7 @@ impl<'tx> Store<'tx> {
         if !self.contains(key)? {
             return Ok(false);
         }
-        let change = self.core.settle(&self.known.name, || self.core.tx.lock_row(self.table(), key, Seen::Snapshot))?;
+        let change = self.settle(|| self.core.tx.lock_row(self.table(), key, Seen::Snapshot))?;
         self.expect_done(change).map(|()| true)
     }
 
@@ -320,7 +349,8 @@ impl<'tx> Store<'tx> {
             },
         };
         let high = match high {
-            // As in SQL, what is compared with a value is no NULL; NULLs are behind all values.
+            // As in SQL, what is compared with a value is no NULL; NULLs are behind all values. So with the first column; a row that
+            // has its value there and none in the second is behind those that have one, and in the range.
             Bound::Unbounded if is_from && !from_null && index.is_some() => {
                 Bound::Excluded(self.encode(index, &[DatumRef::Null])?)
             }

@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use resurgam_engine::{Attempt, Durability, Isolation, StatementKind, TableSpec, Transaction};
+use resurgam_engine::{Attempt, Durability, ErrorKind, Isolation, StatementKind, TableSpec, Transaction};
 
 use crate::db::Db;
 use crate::error::{Error, Result};
@@ -16,12 +16,21 @@ use crate::store::Store;
 
 /// What transactions of both kinds are made of.
 pub(crate) struct Core {
-    pub db: Db,
+    /// Dropped before the database, which the last handle closes: it is to have no writer by then.
     pub tx: Transaction,
+    pub db: Db,
     /// Whether it may write.
     pub writes: bool,
-    /// It met what others did: nothing of it may be kept. The table and what happened.
-    doomed: RefCell<Option<(Option<String>, String)>>,
+    /// Why nothing of it may be kept, if so.
+    doomed: RefCell<Option<Doom>>,
+}
+
+/// Why nothing of a transaction may be kept.
+pub(crate) enum Doom {
+    /// It met what others did: the table and what happened. It may be tried again.
+    Met(Option<String>, String),
+    /// A part of it could not be taken back, and is still there.
+    Failed(resurgam_engine::Error),
 }
 
 impl Core {
@@ -30,13 +39,13 @@ impl Core {
         let tx = db.engine().begin(Isolation::RepeatableRead);
         // From now on, not from its first read. (One that has just begun has not ended, which is all that could be wrong.)
         let _ = tx.statement(StatementKind::Read);
-        Self { db: db.clone(), tx, writes, doomed: RefCell::default() }
+        Self { tx, db: db.clone(), writes, doomed: RefCell::default() }
     }
 
     /// Notes an error after which nothing of the transaction may be kept.
     pub fn note(&self, error: Error) -> Error {
         if let Error::Conflict { table, cause, .. } = &error {
-            self.doomed.borrow_mut().get_or_insert_with(|| (table.clone(), cause.clone()));
+            self.doomed.borrow_mut().get_or_insert_with(|| Doom::Met(table.clone(), cause.clone()));
         }
         error
     }
@@ -46,28 +55,85 @@ impl Core {
         self.note(Error::Conflict { table: Some(table.to_owned()), attempts: 1, cause: cause.to_owned() })
     }
 
+    /// The engine's error of a table, in this crate's words; `handle` is what was known of it.
+    pub fn named(&self, table: &str, handle: Option<&Known>, error: resurgam_engine::Error) -> Error {
+        if error.kind() == ErrorKind::DefinitionChanged && handle.is_some_and(|known| self.has_changed(known)) {
+            let what = "the transaction itself has changed it since it took this handle: take the handle again";
+            return Error::Definition { table: table.to_owned(), what: what.to_owned() };
+        }
+        match Error::from(error) {
+            Error::Conflict { cause, attempts, .. } => {
+                Error::Conflict { table: Some(table.to_owned()), attempts, cause }
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the transaction has changed a table since it took a handle. (What others change it does not see.)
+    fn has_changed(&self, known: &Known) -> bool {
+        let then = &known.table;
+        match self.tx.table(&then.schema, &then.name) {
+            Ok(Some(now)) => !now.is_definition_of(then),
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Does a part of the transaction, of which nothing is left if it fails or panics.
+    pub fn whole<T, E: From<Error>>(&self, part: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let savepoint = self.tx.savepoint().map_err(Error::from)?;
+        // Also where a panic passes that somebody above catches.
+        struct Back<'a>(Option<(&'a Core, resurgam_engine::Savepoint)>);
+        impl Back<'_> {
+            fn go(&mut self) -> Result<()> {
+                let Some((core, savepoint)) = self.0.take() else { return Ok(()) };
+                core.tx.rollback_to(savepoint).map_err(|error| {
+                    // What it wrote is still there: it must not be committed.
+                    *core.doomed.borrow_mut() = Some(Doom::Failed(error.clone()));
+                    Error::Engine(error)
+                })
+            }
+        }
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                let _ = self.go();
+            }
+        }
+        let mut back = Back(Some((self, savepoint)));
+        match part() {
+            Ok(done) => {
+                back.0 = None;
+                Ok(done)
+            }
+            Err(error) => {
+                back.go()?;
+                Err(error)
+            }
+        }
+    }
+
     /// Does what may have to wait for another transaction. Its conflicts are noted.
-    pub fn settle<T>(&self, table: &str, attempt: impl FnMut() -> resurgam_engine::Result<Attempt<T>>) -> Result<T> {
-        self.settle_engine(table, attempt).map_err(|error| self.note(error))
+    pub fn settle<T>(
+        &self,
+        table: &str,
+        handle: Option<&Known>,
+        attempt: impl FnMut() -> resurgam_engine::Result<Attempt<T>>,
+    ) -> Result<T> {
+        self.settle_engine(table, handle, attempt).map_err(|error| self.note(error))
     }
 
     /// The same for who looks at the error first.
     pub fn settle_engine<T>(
         &self,
         table: &str,
+        handle: Option<&Known>,
         mut attempt: impl FnMut() -> resurgam_engine::Result<Attempt<T>>,
     ) -> Result<T> {
-        let named = |error| match Error::from(error) {
-            Error::Conflict { cause, attempts, .. } => {
-                Error::Conflict { table: Some(table.to_owned()), attempts, cause }
-            }
-            other => other,
-        };
-        let timeout = self.db.lock_timeout();
+        let named = |error| self.named(table, handle, error);
         loop {
             match attempt().map_err(named)? {
                 Attempt::Done(done) => return Ok(done),
-                Attempt::Wait(wait) => match timeout {
+                Attempt::Wait(wait) => match self.db.lock_timeout() {
                     None => wait.wait().map_err(named)?,
                     Some(timeout) if wait.wait_timeout(timeout) => {}
                     Some(_) => return Err(Error::LockTimeout { table: table.to_owned() }),
@@ -96,12 +162,15 @@ impl Core {
             && known.table.schema == schema
             && (known.is_whole || !make)
         {
-            match self.tx.table(schema, name)? {
+            match self.tx.table(schema, name).map_err(|error| self.note(error.into()))? {
                 Some(table) if Arc::ptr_eq(&table, &known.table) => return Ok(Store { core: self, known }),
                 _ => {}
             }
         }
-        let found = find(self, &shape(), make).map_err(|error| self.note(error))?;
+        // A table that cannot be made leaves none of its names, nor an index half of its rows.
+        let shape = shape();
+        let found = if make { self.whole(|| find(self, &shape, true)) } else { find(self, &shape, false) };
+        let found = found.map_err(|error| self.note(error))?;
         let known: Arc<Known> = Arc::new(found);
         self.db.note_known(of, name, &known);
         Ok(Store { core: self, known })
@@ -162,6 +231,18 @@ impl WriteTx {
         Ok(WriteTable::new(self.0.pair(table, true)?))
     }
 
+    /// A key/value table, if it is there; it is not made.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`], [`Error::Definition`].
+    pub fn find_table<K: Fields, V: Fields>(&self, table: &Table<K, V>) -> Result<Option<WriteTable<'_, K, V>>> {
+        match self.0.pair(table, false) {
+            Ok(store) => Ok(Some(WriteTable::new(store))),
+            Err(Error::NoTable { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The table of a struct's rows; made if there is none, as are indexes that it lacks.
     ///
     /// # Errors
@@ -175,40 +256,7 @@ impl WriteTx {
     /// # Errors
     /// The closure's.
     pub fn savepoint<T, E: From<Error>>(&self, part: impl FnOnce(&Self) -> Result<T, E>) -> Result<T, E> {
-        let savepoint = self.0.tx.savepoint().map_err(Error::from)?;
-        // Also where a panic passes that somebody above catches.
-        struct Back<'a>(Option<(&'a Core, resurgam_engine::Savepoint)>);
-        impl Back<'_> {
-            fn go(&mut self) -> Result<()> {
-                match self.0.take() {
-                    Some((core, savepoint)) => {
-                        core.tx.rollback_to(savepoint).map_err(|error| {
-                            // What it wrote is still there: it must not be committed.
-                            let cause = format!("a savepoint could not be gone back to: {error}");
-                            core.doomed.borrow_mut().get_or_insert((None, cause));
-                            Error::from(error)
-                        })
-                    }
-                    None => Ok(()),
-                }
-            }
-        }
-        impl Drop for Back<'_> {
-            fn drop(&mut self) {
-                let _ = self.go();
-            }
-        }
-        let mut back = Back(Some((&self.0, savepoint)));
-        match part(self) {
-            Ok(done) => {
-                back.0 = None;
-                Ok(done)
-            }
-            Err(error) => {
-                back.go()?;
-                Err(error)
-            }
-        }
+        self.0.whole(|| part(self))
     }
 
     /// Commits; durable when this returns, unless [`Durability::Async`] was asked for.
@@ -226,9 +274,12 @@ impl WriteTx {
     /// # Errors
     /// As [`WriteTx::commit`].
     pub fn commit_with(self, durability: Durability) -> Result<()> {
-        if let Some((table, cause)) = self.take_doom() {
+        if let Some(doom) = self.take_doom() {
             self.rollback();
-            return Err(Error::Conflict { table, attempts: 1, cause });
+            return Err(match doom {
+                Doom::Met(table, cause) => Error::Conflict { table, attempts: 1, cause },
+                Doom::Failed(error) => Error::Engine(error),
+            });
         }
         Ok(self.0.tx.commit(durability)?.wait()?)
     }
@@ -242,7 +293,7 @@ impl WriteTx {
     }
 
     /// Why nothing of it may be kept, if so.
-    pub(crate) fn take_doom(&self) -> Option<(Option<String>, String)> {
+    pub(crate) fn take_doom(&self) -> Option<Doom> {
         self.0.doomed.borrow_mut().take()
     }
 }

@@ -1,7 +1,7 @@
 //! Tables that are there already, and those that cannot be.
 
-use resurgam_embedded::{Column, Db, Error, Table, row};
-use resurgam_engine::{CheckSpec, ColumnSpec, ColumnType, Isolation, TableChange};
+use resurgam_embedded::{Column, Db, Error, Recovery, Table, row};
+use resurgam_engine::{CheckSpec, ColumnSpec, ColumnType, IndexSpec, Isolation, TableChange};
 
 use crate::{open, options};
 
@@ -104,19 +104,21 @@ fn indexes_that_a_struct_has_more_are_made() {
     assert!(error.contains("found:    index (people)"), "{error}");
 }
 
+mod unique {
+    resurgam_embedded::row! {
+        pub struct City in "city" {
+            pub name: String,
+            pub people: i64,
+        }
+        key(name: String);
+        index name(name);
+        unique people(people);
+    }
+}
+
 /// An index cannot be made over rows that violate it; nothing is.
 #[test]
 fn a_unique_index_over_duplicates_is_refused() {
-    mod unique {
-        resurgam_embedded::row! {
-            pub struct City in "city" {
-                pub name: String,
-                pub people: i64,
-            }
-            key(name: String);
-            unique people(people);
-        }
-    }
     let (_dir, db) = open();
     db.write(|tx| {
         tx.rows::<City>()?.insert(&City { name: "a".into(), people: 1 })?;
@@ -211,10 +213,26 @@ fn a_folder_is_opened_once() {
     drop(db);
     let db = options().open(&path).unwrap();
     drop(db);
-    match Db::options().create(false).open(dir.path().join("none")) {
-        Err(Error::NoDatabase { .. }) => {}
-        other => panic!("{other:?}"),
+    // One that was being made when that was cut off is none either.
+    for (name, file) in [("none", None), ("half", Some("creating")), ("less", Some("control.new"))] {
+        if let Some(file) = file {
+            // As the engine makes it: for nobody else.
+            let folder = dir.path().join(name);
+            std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&folder).unwrap();
+            std::fs::write(folder.join(file), "").unwrap();
+            std::fs::write(folder.join("lock"), "").unwrap();
+        }
+        match Db::options().create(false).open(dir.path().join(name)) {
+            Err(Error::NoDatabase { .. }) => {}
+            other => panic!("{name}: {other:?}"),
+        }
     }
+    Db::options().create(false).open(&path).unwrap().close().unwrap();
+    // The engine has it, beside this crate.
+    let engine = resurgam_engine::Database::open(&path, resurgam_engine::Options::default()).unwrap();
+    let error = options().open(&path).unwrap_err();
+    assert!(error.to_string().contains("or by the engine in this one"), "{error}");
+    engine.close().unwrap();
     std::fs::create_dir(dir.path().join("full")).unwrap();
     std::fs::write(dir.path().join("full/file"), "x").unwrap();
     let error = Db::open(dir.path().join("full")).unwrap_err();
@@ -305,4 +323,109 @@ fn a_table_that_was_made_meanwhile_is_found_at_the_second_attempt() {
     .unwrap();
     assert_eq!(attempts, 2);
     assert_eq!(db.read(|tx| tx.rows::<City>()?.count()).unwrap(), 2);
+}
+
+/// What cannot be made leaves nothing behind, whatever the closure returns.
+#[test]
+fn a_table_that_cannot_be_made_leaves_no_name() {
+    const TAKEN: Table<i64, i64> = Table::new("x_pkey");
+    const X: Table<i64, i64> = Table::new("x");
+    for recovery in [Recovery::Accelerated, Recovery::Traditional] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = options().recovery(recovery).open(dir.path().join("db")).unwrap();
+        db.create_table(&TAKEN).unwrap();
+        db.write(|tx| {
+            let error = tx.table(&X).map(drop).unwrap_err();
+            assert!(matches!(error, Error::Mismatch { .. }), "{error}");
+            tx.table(&TAKEN)?.put(&1, &1)
+        })
+        .unwrap();
+        let tx = db.engine().begin(Isolation::ReadCommitted);
+        let table = tx.table("public", "x_pkey").unwrap().unwrap();
+        tx.drop_table(&table).unwrap().done().unwrap();
+        tx.commit(resurgam_embedded::Durability::Sync).unwrap().wait().unwrap();
+        db.write(|tx| tx.table(&X)?.put(&1, &1)).unwrap();
+    }
+}
+
+#[test]
+fn a_transaction_goes_on_after_an_index_that_cannot_be_made() {
+    for recovery in [Recovery::Accelerated, Recovery::Traditional] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = options().recovery(recovery).open(dir.path().join("db")).unwrap();
+        let city = |name: &str, people| City { name: name.into(), people };
+        db.write(|tx| tx.rows::<City>()?.insert(&city("a", 1))).unwrap();
+        db.write(|tx| {
+            // One of them was there before, the other one is its own.
+            tx.rows::<City>()?.insert(&city("b", 1))?;
+            let error = tx.rows::<unique::City>().map(drop).unwrap_err();
+            assert_eq!(error.sqlstate(), "23505", "{error}");
+            tx.rows::<City>()?.insert(&city("c", 1))
+        })
+        .unwrap();
+        assert_eq!(db.read(|tx| tx.rows::<City>()?.count()).unwrap(), 3);
+        // Nor is the index there that was made before it.
+        let error = db.read(|tx| tx.rows::<unique::City>()?.by("name").map(drop)).unwrap_err();
+        assert!(matches!(&error, Error::NoIndex { there_are, .. } if there_are.is_empty()), "{error}");
+        db.write(|tx| {
+            tx.rows::<City>()?.put(&city("a", 2))?;
+            tx.rows::<City>()?.put(&city("b", 3))?;
+            tx.rows::<unique::City>().map(drop)
+        })
+        .unwrap();
+    }
+}
+
+/// Who changes a table and goes on with a handle of before is told so; nobody else is blamed, and nothing is tried again.
+#[test]
+fn a_handle_from_before_the_own_change() {
+    let (_dir, db) = open();
+    let city = |name: &str| City { name: name.into(), people: 1 };
+    let mut attempts = 0;
+    db.write(|tx| {
+        attempts += 1;
+        let cities = tx.rows::<City>()?;
+        cities.insert(&city("a"))?;
+        let _ = tx.rows::<later::City>()?;
+        for error in [
+            cities.insert(&city("b")).unwrap_err(),
+            cities.get("a").map(drop).unwrap_err(),
+            cities.contains("a").map(drop).unwrap_err(),
+            cities.delete("a").map(drop).unwrap_err(),
+            cities.count().map(drop).unwrap_err(),
+            cities.iter()?.next().unwrap().map(drop).unwrap_err(),
+        ] {
+            assert!(
+                matches!(&error, Error::Definition { what, .. } if what.contains("take the handle again")),
+                "{error}"
+            );
+        }
+        tx.rows::<City>()?.insert(&city("b"))
+    })
+    .unwrap();
+    assert_eq!((attempts, db.counts().conflicts), (1, 0));
+    assert_eq!(db.read(|tx| tx.rows::<later::City>()?.by("people")?.count_in(1..)).unwrap(), 2);
+}
+
+/// An index of SQL that is called as the program calls a missing one of its own is not taken for it.
+#[test]
+fn an_index_of_sql_with_the_name_of_a_missing_one() {
+    let (_dir, db) = open();
+    db.create::<City>().unwrap();
+    let tx = db.engine().begin(Isolation::ReadCommitted);
+    let table = tx.table("public", "city").unwrap().unwrap();
+    let spec = IndexSpec {
+        name: "people".into(),
+        columns: vec![0],
+        orders: Vec::new(),
+        unique: false,
+        constraint: false,
+        nulls_alike: false,
+    };
+    let _ = tx.create_index(&table, spec).unwrap().done().unwrap();
+    tx.commit(resurgam_embedded::Durability::Sync).unwrap().wait().unwrap();
+    let error = db.read(|tx| tx.rows::<later::City>()?.by("people").map(drop)).unwrap_err();
+    assert!(matches!(&error, Error::NoIndex { index, .. } if index == "people"), "{error}");
+    // Who declares none of that name has it.
+    db.read(|tx| tx.rows::<City>()?.by("people").map(drop)).unwrap();
 }

@@ -380,3 +380,51 @@ fn the_guides_scores_and_transfers() {
     assert!(transfer(1, 2, 70).is_err());
     assert_eq!(db.read(|tx| tx.table(&ACCOUNTS)?.get(&2)).unwrap(), Some(70));
 }
+
+row! {
+    struct Guest in "guests" {
+        id: i64,
+        badge: Option<i64>,
+    }
+    key(id: i64);
+    unique badge(badge);
+}
+
+/// A unique index allows many rows without a value: none of them is the one.
+#[test]
+fn no_value_is_no_unique_one() {
+    let (_dir, db) = open();
+    db.write(|tx| {
+        let guests = tx.rows::<Guest>()?;
+        for (id, badge) in [(1, None), (2, None), (3, Some(7))] {
+            guests.insert(&Guest { id, badge })?;
+        }
+        assert_eq!(guests.by("badge")?.get(&Some(7_i64))?.map(|guest| guest.id), Some(3));
+        assert_eq!(guests.by("badge")?.all(&None::<i64>)?.count(), 2);
+        let error = guests.by("badge")?.get(&None::<i64>).map(drop).unwrap_err();
+        assert!(matches!(&error, Error::WrongIndex { what, .. } if what.contains("`all`")), "{error}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// An error of a bound names the column that it is of.
+#[test]
+fn bounds_that_cannot_be() {
+    const PLACES: Table<(i64, String), ()> = Table::new("places");
+    let (_dir, db) = open();
+    db.write(|tx| {
+        let column = |error: Error| match error {
+            Error::Value { column, .. } => column,
+            other => panic!("{other}"),
+        };
+        let places = tx.table(&PLACES)?;
+        assert_eq!(column(places.range((1, "\0")..).map(drop).unwrap_err()), "key2");
+        assert_eq!(column(places.range(..(1, "\0")).map(drop).unwrap_err()), "key2");
+        let users = tx.rows::<User>()?;
+        assert_eq!(column(users.by("city")?.range("\0"..).map(drop).unwrap_err()), "city");
+        assert_eq!(column(users.by("email")?.get("\0").map(drop).unwrap_err()), "email");
+        Ok(())
+    })
+    .unwrap();
+}

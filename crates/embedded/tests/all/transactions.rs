@@ -95,6 +95,9 @@ fn write_within_write_is_an_error() {
     let (_other_dir, other) = open();
     let error = db.write(|_| db.write(|_| Ok(()))).unwrap_err();
     assert!(matches!(error, Error::Nested), "{error}");
+    // Another handle of the same database is no other database.
+    let error = db.write(|_| resurgam_embedded::Db::over(db.engine().clone()).write(|_| Ok(()))).unwrap_err();
+    assert!(matches!(error, Error::Nested), "{error}");
     // Reading is none, nor is another database.
     db.create_table(&COUNTS).unwrap();
     db.write(|_| {
@@ -271,4 +274,76 @@ fn own_errors() {
         Some(_) => Ok(()),
     });
     assert!(matches!(result, Err(Mine::Poor(1))));
+}
+
+/// A thread that waits for itself, which nobody notices.
+#[test]
+fn waits_can_be_bounded_later() {
+    let (_dir, db) = open();
+    db.write(|tx| tx.table(&COUNTS)?.put("a", &0)).unwrap();
+    let tx = db.begin();
+    tx.table(&COUNTS).unwrap().put("a", &1).unwrap();
+    let over = resurgam_embedded::Db::over(db.engine().clone());
+    over.set_lock_timeout(Some(std::time::Duration::from_millis(20)));
+    let mut attempts = 0;
+    let error = over
+        .write(|tx| {
+            attempts += 1;
+            tx.table(&COUNTS)?.put("a", &2)
+        })
+        .unwrap_err();
+    assert!(matches!(error, Error::LockTimeout { .. }) && error.is_retryable() && attempts == 1, "{error}");
+    tx.commit().unwrap();
+    over.set_lock_timeout(None);
+    over.write(|tx| tx.table(&COUNTS)?.put("a", &3)).unwrap();
+    assert_eq!(get(&db, "a"), Some(3));
+}
+
+/// Where a part cannot be taken back nothing is kept; nobody is blamed, and nothing is tried again.
+#[test]
+fn a_savepoint_that_cannot_be_gone_back_to() {
+    let (_dir, db) = open();
+    let mut attempts = 0;
+    let error = db
+        .write(|tx| {
+            attempts += 1;
+            let back = tx.savepoint(|tx| {
+                tx.table(&COUNTS)?.put("a", &1)?;
+                db.clone().close()?;
+                Err::<(), _>(Error::custom("no"))
+            });
+            assert!(matches!(back, Err(Error::Engine(_))), "{back:?}");
+            Ok(())
+        })
+        .unwrap_err();
+    assert!(matches!(error, Error::Engine(_)), "{error}");
+    assert_eq!((attempts, db.counts().conflicts), (1, 0));
+}
+
+/// The last handle is a transaction: it has ended when the database is closed.
+#[test]
+fn a_transaction_outlives_all_handles() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let db = options().open(&path).unwrap();
+    db.write(|tx| tx.table(&COUNTS)?.put("a", &1)).unwrap();
+    let tx = db.begin();
+    tx.table(&COUNTS).unwrap().put("a", &2).unwrap();
+    drop(db);
+    drop(tx);
+    let db = options().open(&path).unwrap();
+    let report = db.engine().recovery();
+    assert!(report.was_clean && report.transactions_aborted == 0, "{report:?}");
+    assert_eq!(get(&db, "a"), Some(1));
+}
+
+/// The engine of somebody else stays open.
+#[test]
+fn closing_what_is_over_an_engine() {
+    let (_dir, db) = open();
+    let over = resurgam_embedded::Db::over(db.engine().clone());
+    over.write(|tx| tx.table(&COUNTS)?.put("a", &1)).unwrap();
+    over.close().unwrap();
+    db.write(|tx| tx.table(&COUNTS)?.put("b", &2)).unwrap();
+    assert_eq!((get(&db, "a"), get(&db, "b")), (Some(1), Some(2)));
 }
