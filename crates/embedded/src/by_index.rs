@@ -30,7 +30,7 @@ impl<'r, 'tx, R: Row> ByIndex<'r, 'tx, R> {
     pub fn get<Q: IndexValues + ?Sized>(&self, values: &Q) -> Result<Option<R>> {
         let index = self.rows.store.known.table.indexes.get(self.at);
         let given = self.values(values)?;
-        if !index.is_some_and(|index| index.unique && index.columns.len() == given.len()) {
+        if !index.is_some_and(|index| index.keeps_unique() && index.columns.len() == given.len()) {
             let name = index.map_or_else(String::new, |index| index.name.clone());
             let what = "finds one row only if it is unique and all of its columns are given: `all` finds many";
             return Err(Error::WrongIndex { table: self.rows.store.known.name.clone(), index: name, what });

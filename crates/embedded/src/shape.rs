@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use resurgam_engine::key::ColumnOrder;
 use resurgam_engine::{
-    ColumnSpec, ColumnType, ErrorKind, Identity, Index, IndexSpec, ObjectKind, Table, TableSpec, Transaction, limits,
+    ColumnSpec, ColumnType, Deferral, ErrorKind, Identity, Index, IndexSpec, ObjectKind, Table, TableSpec, Transaction,
+    limits,
 };
 
 use crate::error::{Error, Result};
@@ -164,6 +165,7 @@ impl Shape {
             unique: index.unique,
             constraint: index.unique,
             nulls_alike: false,
+            deferral: Deferral::Never,
         })
     }
 
@@ -325,7 +327,8 @@ fn compare_columns(shape: &Shape, table: &Table) -> Result<()> {
 fn compare_index(shape: &Shape, index: &IndexShape, table: &Table, there: &Index) -> Result<()> {
     let columns: Vec<&str> =
         there.columns.iter().filter_map(|at| table.columns.get(*at)).map(|column| column.name.as_str()).collect();
-    if columns == index.columns && there.unique == index.unique && is_plain(there) && !there.nulls_alike {
+    let is_unique = there.keeps_unique();
+    if columns == index.columns && is_unique == index.unique && is_plain(there) && !there.nulls_alike {
         return Ok(());
     }
     let text = |unique, columns: String| describe_index(unique, &columns);
@@ -334,7 +337,7 @@ fn compare_index(shape: &Shape, index: &IndexShape, table: &Table, there: &Index
         expected: format!("\"{}\", {}", there.name, text(index.unique, index.columns.join(", "))),
         found: format!(
             "{}{}",
-            text(there.unique, columns.join(", ").replace('\0', "an expression ")),
+            text(is_unique, columns.join(", ").replace('\0', "an expression ")),
             if is_plain(there) { "" } else { ", not ascending" }
         ),
     })
@@ -356,6 +359,9 @@ fn rules_of_sql(tx: &Transaction, table: &Table) -> Result<Option<String>> {
     }
     if let Some(other) = tx.referrers(table.id)?.first() {
         return Ok(of("a FOREIGN KEY that refers to it, of table", &other.name));
+    }
+    if let Some(index) = table.indexes.iter().find(|index| index.is_deferrable()) {
+        return Ok(of("its DEFERRABLE constraint", &index.name));
     }
     let name_of = |at: usize| table.columns.get(at).map_or("?", |column| column.name.as_str());
     if let Some(generated) = table.generated.first() {

@@ -421,6 +421,7 @@ fn an_index_of_sql_with_the_name_of_a_missing_one() {
         unique: false,
         constraint: false,
         nulls_alike: false,
+        deferral: resurgam_engine::Deferral::Never,
     };
     let _ = tx.create_index(&table, spec).unwrap().done().unwrap();
     tx.commit(resurgam_embedded::Durability::Sync).unwrap().wait().unwrap();
