@@ -95,16 +95,14 @@ fn page_server_of(settings: &mut Settings, dir: &Path) -> Option<PageServerNode>
         settings.archive = dir.join("archive").display().to_string();
     }
     settings.buffer_bytes = Bytes(settings.buffer_bytes.0.min(8 << 20));
-    let own = Settings {
-        role: ServerRole::PageServer,
-        data: dir.join("page-server"),
-        listen: settings.page_servers.clone(),
-        primary: settings.log_listen.clone(),
-        archive: settings.archive.clone(),
-        backups: settings.backups.clone(),
-        buffer_bytes: Bytes(16 << 20),
-        ..Settings::defaults().expect("defaults")
-    };
+    let mut own = Settings::defaults().expect("defaults");
+    own.role = ServerRole::PageServer;
+    own.data = dir.join("page-server");
+    own.listen.clone_from(&settings.page_servers);
+    own.primary.clone_from(&settings.log_listen);
+    own.archive.clone_from(&settings.archive);
+    own.backups.clone_from(&settings.backups);
+    own.buffer_bytes = Bytes(16 << 20);
     Some(page_server::start(&own, None).expect("a page server"))
 }
 
