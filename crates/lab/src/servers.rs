@@ -226,6 +226,8 @@ impl Server {
         copy.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "-X", "stream", "-c", "fast", "-p"]);
         copy.arg(primary.port.to_string()).arg("-D").arg(&server.dir);
         output(&mut copy)?;
+        // It leaves those of a folder that was there; the server wants it to be its own.
+        output(Command::new("chmod").arg("0700").arg(&server.dir))?;
         server.start()?;
         Ok(server)
     }
