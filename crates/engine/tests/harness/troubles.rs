@@ -337,6 +337,10 @@ impl Troubles {
         if self.at_work && what == "open" && error.message().contains("are being restored") {
             return Some(false);
         }
+        // Nor can a page be cleaned of aborted versions that is still to be restored: the sweep says how many, not why.
+        if self.at_work && what == "change of the mode" && error.message().contains("pages could not be cleaned") {
+            return Some(false);
+        }
         // No transaction ends, or fails to, by what an archive does. (That a page could not be rebuilt is remembered for a second.)
         let remembered = self.stores && error.message().contains("could not be rebuilt: simulated ");
         if (self.at_work || remembered) && of_store && !ends {
