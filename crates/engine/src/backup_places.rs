@@ -153,7 +153,8 @@ impl Backups {
             seen.is_awaited |= makes_way;
             return error;
         }
-        seen.is_awaited &= running.by_itself;
+        // Whoever waited has it now, or has given up.
+        seen.is_awaited = false;
         seen.running = Some(running);
         Ok(Claim(self))
     }
@@ -379,5 +380,28 @@ impl Database {
     /// Where backups are, in words.
     pub fn backups_place(&self) -> Option<&str> {
         self.inner().backups.as_ref().map(|backups| backups.place.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resurgam_vfs::SimVfs;
+
+    use super::*;
+
+    /// One that is made by itself makes way for one that was asked for, and none for one that has given up waiting.
+    #[test]
+    fn who_gives_up_waiting_stops_no_later_one() {
+        let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+        let options = Options { backups: Some("/backups".into()), ..Options::default() };
+        let backups = Backups::of(&vfs, Path::new("/db"), &options, DatabaseId::default()).unwrap().unwrap();
+        let claim = |by_itself| backups.claim(Running { by_itself, ..Running::default() });
+        let first = claim(true).unwrap();
+        assert!(!backups.must_make_way());
+        assert_eq!(claim(false).err().unwrap().kind(), ErrorKind::InUse);
+        assert!(backups.must_make_way());
+        drop(first);
+        let _second = claim(true).unwrap();
+        assert!(!backups.must_make_way());
     }
 }
