@@ -7,6 +7,7 @@ use std::sync::Arc;
 use resurgam_base::Result;
 use resurgam_page::{PageBuf, leaf};
 
+use crate::covering::Covering;
 use crate::position::{Filling, Position, Sink};
 use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::Interrupt;
@@ -120,6 +121,19 @@ impl RowBatch {
         self.bytes.extend_from_slice(value);
         self.rows.push(Span { at, key: key.len() as u32, value: value.len() as u32 });
     }
+
+    /// As [`RowBatch::push`], of a value that is appended in place.
+    fn push_made(&mut self, key: &[u8], value: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let value_at = self.bytes.len();
+        if let Err(error) = value(&mut self.bytes) {
+            self.bytes.truncate(at);
+            return Err(error);
+        }
+        self.rows.push(Span { at, key: key.len() as u32, value: (self.bytes.len() - value_at) as u32 });
+        Ok(())
+    }
 }
 
 /// A scan under way.
@@ -127,6 +141,8 @@ pub struct Cursor {
     view: ReadView,
     table: Arc<Table>,
     index: Option<usize>,
+    /// Rows are made of the entries of the index.
+    covering: Option<Arc<Covering>>,
     checked: bool,
     entries: RowBatch,
     at: Position,
@@ -140,7 +156,16 @@ impl Cursor {
         range: KeyRange,
         direction: Direction,
     ) -> Self {
-        Self { view, table, index, checked: false, entries: RowBatch::default(), at: Position::new(range, direction) }
+        let (entries, at) = (RowBatch::default(), Position::new(range, direction));
+        Self { view, table, index, covering: None, checked: false, entries, at }
+    }
+
+    /// Has it make rows of the index's entries, with the columns that `covering` was made for: the others are NULL. Without
+    /// effect where the cursor reads no index, another one, or the newest state.
+    pub fn covered(mut self, covering: Option<Arc<Covering>>) -> Self {
+        let serves = |covering: &Arc<Covering>| Some(covering.index) == self.index && !self.view.newest;
+        self.covering = covering.filter(serves);
+        self
     }
 
     /// Has it remove deleted rows that are in the way of the first one that it sees and that nobody needs.
@@ -175,7 +200,9 @@ impl Cursor {
                     for i in 0..entries.len() {
                         let entry = entries.row(i);
                         let key = table.clustered_key(at, entry.key, entry.value)?;
-                        if self.view.get_unchecked(&table, key, &mut row)? {
+                        if let Some(covering) = &self.covering {
+                            batch.push_made(key, |value| covering.append_value(&table, entry, value))?;
+                        } else if self.view.get_unchecked(&table, key, &mut row)? {
                             batch.push(&row.key, &row.value);
                         }
                     }

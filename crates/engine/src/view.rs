@@ -12,10 +12,11 @@ use resurgam_txn::SnapshotHold;
 use resurgam_versions::{KnownSeen, View, Visible, read_external, visible_known};
 
 use crate::catalog_overlay::OwnChanges;
+use crate::covering::Covering;
 use crate::cursor::{Cursor, Direction, KeyRange};
 use crate::database::Database;
 use crate::definition::Index;
-use crate::table::{RowBuf, Table};
+use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::Interrupt;
 
 /// A statement's view of the database. Holding it keeps the row versions that it needs.
@@ -189,6 +190,27 @@ impl ReadView {
             }
             std::mem::swap(&mut clustered, &mut before);
         }
+    }
+
+    /// As [`ReadView::get_by_index`], with the columns that `covering` was made for, from the index alone where the view is of a
+    /// snapshot.
+    pub fn get_covered(&self, table: &Table, covering: &Covering, key: &[u8], row: &mut RowBuf) -> Result<bool> {
+        let index = table.indexes.get(covering.index).ok_or_else(|| table.no_index(covering.index))?;
+        if self.newest {
+            return self.get_by_index(table, index, key, row);
+        }
+        self.check_table(table)?;
+        let mut value = std::mem::take(&mut row.value);
+        let found = self.read_value(index.tree, key, &mut value);
+        row.value = value;
+        if !found? {
+            return Ok(false);
+        }
+        row.key.clear();
+        row.key.extend_from_slice(table.clustered_key(covering.index, key, &row.value)?);
+        row.value.clear();
+        covering.append_value(table, RawRow { key, value: &[] }, &mut row.value)?;
+        Ok(true)
     }
 
     /// Rows of a range in clustered order.

@@ -180,6 +180,37 @@ fn order_in(index: &Index, a: &Row, b: &Row) -> Ordering {
     Ordering::Equal
 }
 
+/// What an index has of its rows by itself is what the rows have.
+fn check_alone(view: &ReadView, table: &Arc<Table>, at: usize, rows: &[(Vec<u8>, Vec<Datum>)]) -> Checked<()> {
+    let has = |column: &usize| table.covering(at, [*column]).is_some();
+    let columns: Vec<usize> = (0..table.columns.len()).filter(has).collect();
+    let covering = table.covering(at, columns.iter().copied()).map(Arc::new);
+    let cursor = view.scan_index(table, at, KeyRange::all(), Direction::Forward).covered(covering.clone());
+    let alone = drain(view, table, cursor, 9)?;
+    let same = |(a, b): (&(Vec<u8>, Vec<Datum>), &(Vec<u8>, Vec<Datum>))| {
+        a.0 == b.0 && columns.iter().all(|column| a.1[*column] == b.1[*column])
+    };
+    let name = &table.indexes[at].name;
+    if alone.len() != rows.len() || !alone.iter().zip(rows).all(same) {
+        return Err(Trouble::Broken(format!("index {name} by itself differs from its rows")));
+    }
+    let (Some(covering), Some((_, row))) = (covering, rows.last()) else { return Ok(()) };
+    let values: Vec<DatumRef<'_>> = table.indexes[at].columns.iter().map(|column| row[*column].as_ref()).collect();
+    if !table.keeps_out(Some(at), &values) {
+        return Ok(());
+    }
+    let (mut entry, mut found) = (Vec::new(), RowBuf::default());
+    table.encode_index_key(at, &values, &mut entry)?;
+    if !view.get_covered(table, &covering, &entry, &mut found)? {
+        return Err(Trouble::Broken(format!("index {name} has no entry for ({})", brief(row))));
+    }
+    let found = read_row(view, table, found.raw())?;
+    if columns.iter().any(|column| found[*column] != row[*column]) {
+        return Err(Trouble::Broken(format!("index {name} has another row by itself than ({})", brief(row))));
+    }
+    Ok(())
+}
+
 /// Checks one table as `view` sees it: scans both ways, every index, point reads.
 pub fn check_table(view: &ReadView, table: &Arc<Table>, expected: &TableModel, thorough: bool) -> Checked<()> {
     same_definition(table, expected)?;
@@ -206,6 +237,7 @@ pub fn check_table(view: &ReadView, table: &Arc<Table>, expected: &TableModel, t
         if backward != rows {
             return Err(Trouble::Broken(format!("index {} of {name} backwards differs from forwards", index.name)));
         }
+        check_alone(view, table, at, &rows)?;
     }
     if !thorough {
         return Ok(());

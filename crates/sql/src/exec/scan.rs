@@ -35,7 +35,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::StreamExt;
-use resurgam_engine::{ColumnType, Cursor, KeyRange, ReadView, RowBatch, Table};
+use resurgam_engine::{ColumnType, Covering, Cursor, KeyRange, ReadView, RowBatch, Table};
 
 use crate::exec::bridge::{self, RowColumns};
 use crate::exec::context::StatementContext;
@@ -94,7 +94,8 @@ impl ScanExec {
         alias: Option<Arc<str>>,
     ) -> Result<Self> {
         let schema = Arc::new(full.project(&columns)?);
-        let access = AccessPath::choose_by(&table, &probes, estimate.as_deref()).try_map(constant)?;
+        let alone = |index| !target && access::covering(&table, Some(index), &columns).is_some();
+        let access = AccessPath::choose_by(&table, &probes, estimate.as_deref(), alone).try_map(constant)?;
         let properties = Self::properties_of(&table, &columns, &schema, &access, &config)?;
         let probes = probes.into();
         let (first, given, read) = (FIRST_ROWS, None, None);
@@ -134,6 +135,12 @@ impl ScanExec {
     /// What the plan is made with.
     pub(crate) fn config(&self) -> &Arc<ConfigOptions> {
         &self.config
+    }
+
+    /// How its index gives all that is read by itself, if it does. Rows to be written or locked are those of the table.
+    pub(crate) fn covering(&self) -> Option<Arc<Covering>> {
+        let is_read_only = !self.target && !self.columns.contains(&self.table.columns.len());
+        if is_read_only { access::covering(&self.table, self.access.index, &self.columns) } else { None }
     }
 
     /// What pins or bounds the rows read.
@@ -210,7 +217,9 @@ impl ScanExec {
     /// Whether an index is read by how texts begin, and too many begin so for fetching the rows one by one: all do with a pattern that begins
     /// with a wildcard; otherwise as far as is known of the column's values.
     fn reads_too_much(&self) -> Result<bool> {
-        let (Some(index), Some(_)) = (self.access.index, &self.access.prefix) else { return Ok(false) };
+        let (Some(index), Some(_), None) = (self.access.index, &self.access.prefix, self.covering()) else {
+            return Ok(false);
+        };
         let Some((low, high)) = self.access.prefix_bounds(evaluate_constant)? else { return Ok(false) };
         if !self.access.equal.is_empty() {
             return Ok(false);
@@ -386,6 +395,7 @@ impl ExecutionPlan for ScanExec {
             ranges.reverse(); // taken from the end
         }
         let reader = Reader {
+            covering: scan.covering(),
             scan,
             view: statement.view.clone(),
             statement,
@@ -408,6 +418,8 @@ impl ExecutionPlan for ScanExec {
 
 struct Reader {
     scan: ScanExec,
+    /// Rows are made of the index's entries.
+    covering: Option<Arc<Covering>>,
     view: ReadView,
     statement: Arc<StatementContext>,
     ranges: Vec<KeyRange>,
@@ -448,7 +460,8 @@ impl Reader {
                 let Some(range) = self.ranges.pop() else { break };
                 let Access { index, .. } = self.scan.access;
                 let direction = self.scan.access.direction();
-                self.cursor = Some(access::cursor(&self.view, &self.scan.table, index, range, direction));
+                let covering = self.covering.as_ref();
+                self.cursor = Some(access::cursor(&self.view, &self.scan.table, index, range, direction, covering));
                 continue;
             };
             let missing = want - self.rows.len();

@@ -632,7 +632,7 @@ impl Input {
         let mut read = None;
         if let Some(table) = &table {
             let probes: Vec<Probe> = conditions.iter().flat_map(|condition| probes(table, condition)).collect();
-            let path = AccessPath::choose_by(table, &probes, estimate.as_deref());
+            let path = AccessPath::choose_by(table, &probes, estimate.as_deref(), |_| false);
             let class = match (&path.low, &path.high) {
                 _ if path.is_one() => ONE,
                 _ if !path.equal.is_empty() => EQUAL,

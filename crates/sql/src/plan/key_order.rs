@@ -116,11 +116,13 @@ pub(super) fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<us
     }
     let Some(scan) = scan_below(plan) else { return Ok(None) };
     let mut ways = vec![scan.reversed()?];
-    if fetch.is_some_and(|rows| rows <= FETCHED_MAX) {
-        let filtered = has_filter(plan);
+    let (few, filtered) = (fetch.is_some_and(|rows| rows <= FETCHED_MAX), has_filter(plan));
+    if few || !filtered {
         for other in scan.by_other_trees()? {
-            // Rows that a filter drops are not worth fetching one by one, unless a key bounds them.
-            if !filtered || !other.access().equal.is_empty() {
+            // Rows that a filter drops are not worth fetching one by one, unless a key bounds them; nor are many, unless the
+            // index has all of them itself.
+            let is_worth = if few { !filtered || !other.access().equal.is_empty() } else { false };
+            if is_worth || !filtered && other.covering().is_some() {
                 ways.push(other.reversed()?);
                 ways.push(other);
             }

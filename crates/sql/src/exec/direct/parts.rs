@@ -208,6 +208,37 @@ impl<'p> Parts<'p> {
         all
     }
 
+    /// The columns of the table that anything reads; `None` if something reads more than columns.
+    pub(super) fn columns(&self) -> Option<Vec<usize>> {
+        let sort = self.sort.iter().map(|by| &by.expr);
+        // What comes out, and in which order, is over the groups, if there are any.
+        let over_rows: Vec<&Expr> = match &self.group {
+            None => self.output.iter().chain(sort).collect(),
+            Some(group) => group.keys.iter().chain(&group.aggregates).collect(),
+        };
+        let mut columns = Vec::new();
+        for expr in over_rows.into_iter().chain(self.filter.as_deref()) {
+            // What these read of a row is not among the references to columns.
+            let reads_more = |node: &Expr| {
+                use Expr::{Exists, InSubquery, OuterReferenceColumn, ScalarSubquery, SetComparison};
+                Ok(matches!(
+                    node,
+                    Exists(_) | InSubquery(_) | OuterReferenceColumn(..) | ScalarSubquery(_) | SetComparison(_)
+                ))
+            };
+            if expr.exists(reads_more).unwrap_or(true) {
+                return None;
+            }
+            for column in expr.column_refs() {
+                let at = self.table.columns.iter().position(|c| c.name == column.name)?;
+                if !columns.contains(&at) {
+                    columns.push(at);
+                }
+            }
+        }
+        Some(columns)
+    }
+
     /// How each tree can be read, as far as it is worth it, the clustered one first.
     pub(crate) fn paths(&self) -> Vec<AccessPath<Expr>> {
         let probes: Vec<Probe> = self.conjuncts().iter().flat_map(|conjunct| probes(&self.table, conjunct)).collect();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use datafusion::arrow::datatypes::Fields;
 use datafusion::common::{Result as DfResult, ScalarValue};
-use resurgam_engine::{KeyRange, RawRow, ReadView, RowBatch, RowBuf, Table};
+use resurgam_engine::{Covering, KeyRange, RawRow, ReadView, RowBatch, RowBuf, Table};
 
 use super::expr::{Input, Row, RowExpr, Values};
 use super::parts::Parts;
@@ -46,6 +46,8 @@ pub(crate) struct Rows {
     in_ranges: Option<RowExpr>,
     /// What the statement calls the table, if that is another name.
     alias: Option<Arc<str>>,
+    /// All that is asked of rows is in the index, which is read by itself.
+    covering: Option<Arc<Covering>>,
     long: AtomicU32,
 }
 
@@ -96,8 +98,15 @@ impl Rows {
             residual: if path.is_one() { parts.residual(path)? } else { None },
             in_ranges: parts.residual_in_ranges(path)?,
             alias: parts.alias.clone(),
+            covering: None,
             long: AtomicU32::new(0),
         })
+    }
+
+    /// The same where nothing but these columns is read of rows, whatever becomes of them.
+    pub(super) fn of_columns(mut self, columns: Option<&[usize]>) -> Self {
+        self.covering = columns.and_then(|columns| access::covering(&self.table, self.path.index, columns));
+        self
     }
 
     /// Whether it is one row whose key says all that is asked of it, and is given as it is.
@@ -121,7 +130,8 @@ impl Rows {
         let column = |at: usize| self.column(at);
         let table = &self.table;
         let conditions = self.path.conditions(table, "", |value| value.words(&column));
-        let mut node = scan_node(table, self.alias.as_deref().unwrap_or(&table.name), &self.path);
+        let mut node =
+            scan_node(table, self.alias.as_deref().unwrap_or(&table.name), &self.path, self.covering.is_some());
         node.condition("Index Cond", all_of(&conditions));
         let filter = if self.path.is_one() { &self.residual } else { &self.filter };
         let mut terms = filter.as_ref().map(|filter| filter.conjuncts(&column)).unwrap_or_default();
@@ -131,7 +141,7 @@ impl Rows {
             let fields = table.columns.iter().map(|column| types::arrow_field(&column.name, &column.ty, true));
             let width = cost::width(&fields.collect::<Fields>());
             let read = if self.path.is_one() { 1.0 } else { known.rows() * self.path.part(&known) };
-            let scan = cost::scan(read, self.path.index.is_some(), width);
+            let scan = cost::scan(read, self.path.index.is_some() && self.covering.is_none(), width);
             if terms.is_empty() { scan } else { cost::passed(scan, read * PART_UNKNOWN, width) }
         });
         let is_filtered = !terms.is_empty();
@@ -166,9 +176,10 @@ impl Rows {
         params: &[ScalarValue],
         row: &mut RowBuf,
     ) -> Result<bool, SqlError> {
-        let found = match self.path.index {
-            None => view.get(&self.table, key, row)?,
-            Some(index) => view.get_by_index(&self.table, &self.table.indexes[index], key, row)?,
+        let found = match (self.path.index, &self.covering) {
+            (None, _) => view.get(&self.table, key, row)?,
+            (_, Some(covering)) => view.get_covered(&self.table, covering, key, row)?,
+            (Some(index), None) => view.get_by_index(&self.table, &self.table.indexes[index], key, row)?,
         };
         Ok(found && self.holds(&self.residual, row.raw(), params, view)?)
     }
@@ -215,7 +226,8 @@ impl Rows {
         let mut want = want.map_or(FIRST_ROWS, |rows| rows.clamp(1, ROWS_MAX));
         let (mut rows, mut read) = (RowBatch::default(), 0);
         while let Some(range) = ranges.pop() {
-            let mut cursor = access::cursor(view, &self.table, self.path.index, range, self.path.direction());
+            let (index, direction, covering) = (self.path.index, self.path.direction(), self.covering.as_ref());
+            let mut cursor = access::cursor(view, &self.table, index, range, direction, covering);
             loop {
                 rows.clear();
                 if !cursor.next_batch(&mut rows, want)? {

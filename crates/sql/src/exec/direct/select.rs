@@ -50,6 +50,7 @@ impl DirectSelect {
             return None;
         }
         let mut parts = Parts::of(&plan.logical).filter(|parts| !parts.target)?;
+        let columns = parts.columns();
         let distinct = Distinct::take(&mut parts);
         let fields = plan.schema.fields();
         let (mut groups, output) = match &parts.group {
@@ -63,7 +64,7 @@ impl DirectSelect {
         let paths = parts.paths();
         let is_gathered = groups.is_some() || distinct.is_some();
         let done = |path: &AccessPath<Expr>, groups, sort| {
-            let rows = Rows::new(&parts, path)?;
+            let rows = Rows::new(&parts, path)?.of_columns(columns.as_deref());
             let is_plain_point = rows.is_by_key_alone()
                 && output.is_of_columns()
                 && !is_gathered

@@ -17,7 +17,9 @@ use std::sync::Arc;
 use datafusion::arrow::array::Array;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Expr;
-use resurgam_engine::{ColumnOrder, Cursor, Datum, DatumRef, Direction, ErrorKind, KeyRange, ReadView, Table};
+use resurgam_engine::{
+    ColumnOrder, Covering, Cursor, Datum, DatumRef, Direction, ErrorKind, KeyRange, ReadView, Table,
+};
 
 use super::probe::{Probe, ProbeKind};
 use crate::exec::any_of;
@@ -131,17 +133,23 @@ pub(crate) fn encode_key(table: &Table, index: Option<usize>, values: &[DatumRef
     }
 }
 
-/// Reads a range of a tree.
+/// How an index gives these columns by itself; `None` if it does not, or the clustered tree is read, which has all of them.
+pub(crate) fn covering(table: &Table, index: Option<usize>, columns: &[usize]) -> Option<Arc<Covering>> {
+    table.covering(index?, columns.iter().copied()).map(Arc::new)
+}
+
+/// Reads a range of a tree; with `covering`, of its index alone.
 pub(crate) fn cursor(
     view: &ReadView,
     table: &Arc<Table>,
     index: Option<usize>,
     range: KeyRange,
     direction: Direction,
+    covering: Option<&Arc<Covering>>,
 ) -> Cursor {
     match index {
         None => view.scan(table, range, direction),
-        Some(index) => view.scan_index(table, index, range, direction),
+        Some(index) => view.scan_index(table, index, range, direction).covered(covering.cloned()),
     }
 }
 
@@ -331,22 +339,30 @@ impl AccessPath<Expr> {
 impl AccessPath<Expr> {
     /// The best way by what is known of the table's columns, where that is enough to judge; by [`AccessPath::choose`] otherwise.
     /// Rows that an index names are fetched one by one: of too many of them, all are read. Which value is given is not known
-    /// here, so they have to be too many of any: of two values one may be that of few rows.
-    pub(crate) fn choose_by(table: &Table, probes: &[Probe], of: Option<&TableEstimate>) -> Self {
+    /// here, so they have to be too many of any: of two values one may be that of few rows. Of an index that has all that is
+    /// wanted (`alone`) nothing is fetched.
+    pub(crate) fn choose_by(
+        table: &Table,
+        probes: &[Probe],
+        of: Option<&TableEstimate>,
+        alone: impl Fn(usize) -> bool,
+    ) -> Self {
         let by_rule = Self::choose(table, probes);
         let Some(of) = of else { return by_rule };
         if by_rule.whole || !by_rule.is_known_to(of) {
             return by_rule;
         }
+        let fetches = |path: &Self| path.index.is_some_and(|index| !alone(index));
+        let cost = |path: &Self| path.cost(of, fetches(path));
         let mut best = by_rule;
         for path in Self::all(table, probes).filter(|path| path.is_known_to(of)) {
-            if path.whole || path.cost(of) < best.cost(of) {
+            if path.whole || cost(&path) < cost(&best) {
                 best = path;
             }
         }
         let is_exact = !best.is_bounded_behind();
         let least = best.part_by(of, |column| of.least(column));
-        if best.index.is_some() && !best.whole && is_exact && least * FETCH > 1.0 {
+        if fetches(&best) && !best.whole && is_exact && least * FETCH > 1.0 {
             return Self::default();
         }
         best
@@ -355,15 +371,16 @@ impl AccessPath<Expr> {
     /// These ways without those that are much worse than another, by what is known of the table's columns.
     pub(crate) fn worth_a_look(mut paths: Vec<Self>, of: Option<&TableEstimate>) -> Vec<Self> {
         let Some(of) = of else { return paths };
-        let costs = paths.iter().filter(|path| path.is_known_to(of)).map(|path| path.cost(of));
+        let cost = |path: &Self| path.cost(of, path.index.is_some());
+        let costs = paths.iter().filter(|path| path.is_known_to(of)).map(cost);
         let least = costs.fold(f64::INFINITY, f64::min);
-        paths.retain(|path| path.whole || !path.is_known_to(of) || path.cost(of) <= least * MUCH_WORSE);
+        paths.retain(|path| path.whole || !path.is_known_to(of) || cost(path) <= least * MUCH_WORSE);
         paths
     }
 
-    /// What it takes to read its rows.
-    fn cost(&self, of: &TableEstimate) -> f64 {
-        of.rows() * self.part(of) * if self.index.is_some() { FETCH } else { 1.0 }
+    /// What it takes to read its rows, fetched one by one or not.
+    fn cost(&self, of: &TableEstimate, fetched: bool) -> f64 {
+        of.rows() * self.part(of) * if fetched { FETCH } else { 1.0 }
     }
 
     /// Whether something is known of all columns whose values it is given.

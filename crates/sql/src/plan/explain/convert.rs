@@ -234,10 +234,11 @@ impl Convert<'_> {
         let columns = scan.schema().fields().iter().enumerate().map(|(at, field)| name(at, field.name())).collect();
         let words = Words { columns: &[], subplans: &self.met };
         let conditions = scan.access().conditions(table, &prefix, |value| words.of(value));
-        let mut node = scan_node(table, scan.alias(), scan.access());
+        let is_alone = scan.covering().is_some();
+        let mut node = scan_node(table, scan.alias(), scan.access(), is_alone);
         node.condition("Index Cond", all_of(&conditions));
         let rows = physical::of_scan(scan, self.known);
-        let by_index = scan.access().index.is_some();
+        let by_index = scan.access().index.is_some() && !is_alone;
         let width = cost::width(scan.schema().fields());
         node.estimate = rows.as_ref().map(|rows| cost::scan(rows.rows, by_index, width));
         let measured = measured::of(plan);
@@ -532,14 +533,18 @@ impl Convert<'_> {
     }
 }
 
-/// A read of a table by one of its trees.
-pub(crate) fn scan_node<V>(table: &Table, alias: &str, access: &AccessPath<V>) -> Node {
+/// A read of a table by one of its trees, of an index by itself.
+pub(crate) fn scan_node<V>(table: &Table, alias: &str, access: &AccessPath<V>, is_alone: bool) -> Node {
     let tree = match access.index {
         Some(at) => Some(&table.indexes[at].name),
         None if table.primary_key.is_empty() || !(access.is_bounded() || access.backward) => None,
         None => Some(&table.primary_key_name),
     };
-    let mut node = Node::new(if tree.is_some() { "Index Scan" } else { "Seq Scan" });
+    let mut node = Node::new(match tree {
+        Some(_) if is_alone => "Index Only Scan",
+        Some(_) => "Index Scan",
+        None => "Seq Scan",
+    });
     node.index = tree.cloned();
     node.backward = access.backward;
     node.on = Some(On {
