@@ -32,6 +32,8 @@ use crate::transaction::{Attempt, Durability, Isolation, StatementKind, Transact
 
 /// Values that are logged ahead: PostgreSQL's SEQ_LOG_VALS. A crash loses up to so many, and 33 values cost one record.
 pub const LOGGED_AHEAD: i64 = 32;
+/// Times that the row of a sequence's values is read again before what meets it is a mistake.
+const CHANGED_MAX: u32 = 1000;
 
 /// The definition of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,6 +221,7 @@ impl Database {
         txn.statement(StatementKind::PointWrite)?;
         let carrier = Arc::new(inner.catalog.carrier());
         let mut row = RowBuf::default();
+        let mut tries = 0;
         loop {
             let seen = txn.latest(&carrier, &key, &mut row)?;
             let outcome = txn.with_catalog_writer_at_once(|writer, tree| match seen {
@@ -232,6 +235,8 @@ impl Database {
                     let own = txn.write_context()?.active.id;
                     inner.txs.wait_for(own, holder)?.wait()?;
                 }
+                // Nobody else writes these values, but the cleaner may have taken what was behind the row since it was read.
+                Outcome::Changed | Outcome::Gone if tries < CHANGED_MAX => tries += 1,
                 other => return Err(Error::internal(format!("the values of a sequence: {other:?}"))),
             }
         }

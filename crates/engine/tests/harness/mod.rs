@@ -14,6 +14,7 @@
 //! | `constrain.rs` | names, defaults and constraints of columns |
 //! | `views.rs` | views |
 //! | `objects.rs` | objects of the catalog that are no relations |
+//! | `sequences.rs` | sequences and their values |
 //! | `check.rs` | a whole database against a state of the model |
 //! | `archived.rs` | the archive against the log |
 //! | `remote.rs` | a page server in place of the data file |
@@ -42,6 +43,7 @@ pub mod remote;
 pub mod rng;
 pub mod rows;
 pub mod schedule;
+mod sequences;
 pub mod troubles;
 pub mod two_phase;
 pub mod views;

@@ -23,6 +23,7 @@ use super::client::Client;
 use super::model::*;
 use super::remote::{Beside, PlantedInPages, folder};
 use super::rng::Rng;
+use super::sequences::Sequences;
 use super::troubles::{Besides, SPARE, Troubles};
 use crate::broken;
 
@@ -155,6 +156,8 @@ pub struct Met {
     /// Views made, changed and dropped.
     pub views: u64,
     pub objects: u64,
+    /// Values that sequences gave.
+    pub sequence_values: u64,
     pub held_views_read: u64,
     pub version_pages: u64,
     pub removed_by_readers: u64,
@@ -236,6 +239,7 @@ impl Met {
             ("definitions changed", self.definitions, 1.5),
             ("views changed", self.views, 0.21),
             ("objects changed", self.objects, 0.2),
+            ("values of sequences", self.sequence_values, 40.0),
             ("old views read", self.held_views_read, 0.45),
             ("version pages", self.version_pages, 0.8),
             ("rows removed by readers", self.removed_by_readers, 1.0),
@@ -278,6 +282,7 @@ impl Met {
         self.definitions += o.definitions;
         self.views += o.views;
         self.objects += o.objects;
+        self.sequence_values += o.sequence_values;
         self.held_views_read += o.held_views_read;
         self.version_pages += o.version_pages;
         self.removed_by_readers += o.removed_by_readers;
@@ -357,6 +362,8 @@ pub struct World {
     pub always: FaultPlan,
     /// What goes wrong besides, from a generator of its own.
     pub troubles: Troubles,
+    /// From a generator of their own, too.
+    pub sequences: Sequences,
     /// With an archive nothing of the log goes, so that all of it can be compared at the end.
     pub hold: Option<LogHold>,
     /// Steps of this life.
@@ -719,6 +726,10 @@ impl World {
         self.turn += 1;
         self.troubles.step(&mut self.met);
         self.troubles.count_late(&self.vfs, &mut self.met);
+        self.step_of_sequences()?;
+        if self.dead {
+            return Ok(());
+        }
         if self.hold.is_some() && self.turn.is_multiple_of(ARCHIVE_EVERY) {
             let merge = self.turn.is_multiple_of(3 * ARCHIVE_EVERY);
             let outcome = self.db.archive_now().and_then(|()| if merge { self.db.merge_archive() } else { Ok(()) });
@@ -839,6 +850,9 @@ impl World {
         for candidate in self.model.candidates.clone().into_iter().rev() {
             match check_all(&self.db, &candidate, thorough) {
                 Ok(()) => {
+                    if !self.look_at_sequences()? {
+                        return Ok(false);
+                    }
                     self.model = Model { candidates: vec![candidate.clone()], committed: candidate };
                     self.take_up_prepared();
                     return Ok(true);
@@ -994,7 +1008,8 @@ impl World {
     }
 
     fn carry(self) -> Carried {
-        Carried { met: self.met, serial: self.serial, generation: self.generation, troubles: self.troubles }
+        let Self { met, serial, generation, troubles, sequences, .. } = self;
+        Carried { met, serial, generation, troubles, sequences }
     }
 
     fn forget_everyone(&mut self) {
@@ -1012,6 +1027,7 @@ struct Carried {
     serial: i64,
     generation: u64,
     troubles: Troubles,
+    sequences: Sequences,
 }
 
 /// Opens, with crashes in the middle of it, until it is open and compared.
@@ -1024,7 +1040,7 @@ fn open_again(
     rng: &mut Rng,
     calm: bool,
 ) -> Found<World> {
-    let Carried { mut met, mut serial, mut generation, mut troubles } = carried;
+    let Carried { mut met, mut serial, mut generation, mut troubles, mut sequences } = carried;
     let mut model = model;
     for attempt in 0.. {
         let planted = !calm && attempt < 12 && rng.one_in(2);
@@ -1102,6 +1118,7 @@ fn open_again(
             always: plan.faults(),
             fault: if planted { Fault::PowerLoss } else { Fault::None },
             troubles,
+            sequences,
             hold,
             turn: 0,
             sweeper: None,
@@ -1152,7 +1169,8 @@ fn open_again(
             }
         }
         model = world.model.clone();
-        (met, serial, generation, troubles) = (world.met, world.serial, world.generation, world.troubles);
+        (met, serial, generation) = (world.met, world.serial, world.generation);
+        (troubles, sequences) = (world.troubles, world.sequences);
         troubles.restart();
         met.crashes_in_sweeps += u64::from(world.sweeper.as_ref().is_some_and(Sweeper::is_at_work));
         vfs = crashed(&vfs, &mut met);
@@ -1221,7 +1239,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     if troubles.spare {
         vfs.make_folder(Path::new(SPARE)).map_err(|e| e.to_string())?;
     }
-    let mut carried = Carried { met: Met::default(), serial: 1000, generation: 0, troubles };
+    let sequences = Sequences::new(seed, !plan.is_broken());
+    let mut carried = Carried { met: Met::default(), serial: 1000, generation: 0, troubles, sequences };
     for life in 0..plan.lives {
         let mut world = open_again(carried, vfs.clone(), model, &options, plan, &mut rng, false)?;
         if rng.one_in(5) {
