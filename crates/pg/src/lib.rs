@@ -40,6 +40,7 @@ pub mod bounded;
 pub mod catalog;
 pub mod collation;
 pub mod computed;
+pub mod conditions;
 pub mod context;
 pub mod copy;
 pub mod datetime;

@@ -7,6 +7,7 @@
 //! | `apart` | Long work of the engine on a thread that may block, beside a statement that can be cancelled |
 //! | `cleaning` | Cleaning up now |
 //! | `cursor` | Cursors: DECLARE, FETCH, MOVE and CLOSE |
+//! | `do_block` | DO: a block of PL/pgSQL without variables |
 //! | `explain` | EXPLAIN |
 //! | `lock` | LOCK TABLE, and waiting for it before a table is read |
 //! | `notify` | LISTEN, UNLISTEN and NOTIFY |
@@ -20,6 +21,7 @@ pub(crate) mod analyze;
 pub(crate) mod apart;
 pub(crate) mod cleaning;
 pub(crate) mod cursor;
+pub(crate) mod do_block;
 pub(crate) mod explain;
 pub(crate) mod lock;
 pub(crate) mod notify;

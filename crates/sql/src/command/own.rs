@@ -97,6 +97,7 @@ impl Session {
             Own::Declare(_) | Own::Fetch(_) | Own::Copy(_) => {
                 Err(SqlError::internal("a statement that is run elsewhere"))
             }
+            Own::Do(block) => Box::pin(self.run_do(block)).await,
             Own::Show(name) => self.show(name),
             Own::DropIndexApart { if_exists, names, cascade } => {
                 Ok(Execution::Command { tag: Box::pin(self.drop_index_apart(*if_exists, names, *cascade)).await? })

@@ -115,23 +115,8 @@ impl Session {
             }
             Statement::Savepoint { name } => {
                 self.block_for("SAVEPOINT")?;
-                let portals = self.portals_made;
-                let settings = self.shared.variables.lock().changes();
-                let advisory = self.shared.advisory_used().map_or(0, |locks| locks.taken(self.shared.pid));
-                let notifications = self.shared.pending.lock().mark();
-                let open = self.transaction();
-                let savepoint = open.txn.savepoint()?;
-                let name = savepoint_name(&name.value, name.quote_style.is_some());
-                let constraints = open.deferred.lock().modes.clone();
-                open.savepoints.push(NamedSavepoint {
-                    name,
-                    savepoint,
-                    settings,
-                    constraints,
-                    portals,
-                    advisory,
-                    notifications,
-                });
+                let mark = self.savepoint_mark(savepoint_name(&name.value, name.quote_style.is_some()))?;
+                self.transaction().savepoints.push(mark);
                 command("SAVEPOINT")
             }
             Statement::ReleaseSavepoint { name } => {
@@ -239,6 +224,18 @@ impl Session {
     /// The same, of what strings of several statements may have, too, which are a transaction block of their own.
     pub(crate) fn block_or_string_for(&self, what: &str) -> Result<(), SqlError> {
         if self.in_string { Ok(()) } else { self.block_for(what) }
+    }
+
+    /// A savepoint of the transaction as it is now.
+    pub(crate) fn savepoint_mark(&mut self, name: String) -> Result<NamedSavepoint, SqlError> {
+        let portals = self.portals_made;
+        let settings = self.shared.variables.lock().changes();
+        let advisory = self.shared.advisory_used().map_or(0, |locks| locks.taken(self.shared.pid));
+        let notifications = self.shared.pending.lock().mark();
+        let open = self.transaction();
+        let savepoint = open.txn.savepoint()?;
+        let constraints = open.deferred.lock().modes.clone();
+        Ok(NamedSavepoint { name, savepoint, settings, constraints, portals, advisory, notifications })
     }
 
     /// Where the newest savepoint of that name is.

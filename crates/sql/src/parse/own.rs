@@ -13,6 +13,7 @@ use crate::access::grant_syntax::{DefaultsCommand, GrantCommand, object_name};
 use crate::access::syntax::RoleCommand;
 use crate::command::analyze::Named;
 use crate::command::cursor::{self, Declare, Fetch};
+use crate::command::do_block::{self, DoBlock};
 use crate::command::lock::{self, LockTables};
 use crate::command::notify::{self, NotifyCommand};
 use crate::command::reindex::{self, Reindex};
@@ -126,6 +127,8 @@ pub(crate) enum Own {
     Extension(Box<ExtensionStatement>),
     /// CREATE, ALTER, DROP and COMMENT ON FUNCTION.
     Function(Box<FunctionStatement>),
+    /// DO: a block of PL/pgSQL.
+    Do(Box<DoBlock>),
     /// RESET TIME ZONE
     ResetZone,
     /// SHOW of a setting whose name has several words.
@@ -268,6 +271,7 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "lock" => Some(lock::parse(words)),
         "listen" | "unlisten" | "notify" => Some(notify::parse(&first, words)),
         "set" => foreign::parse_set_constraints(words),
+        "do" => Some(do_block::parse::parse(words)),
         "show" => {
             let name = if words.take_words(&["transaction", "isolation", "level"]) {
                 "transaction_isolation"

@@ -89,7 +89,6 @@ pub(crate) fn statement(first: &str, words: &Words<'_>) -> Option<Refused> {
         "import" if words.take_words(&["foreign", "schema"]) => named("IMPORT FOREIGN SCHEMA", false),
         "security" if words.take_word("label") => named("SECURITY LABEL", false),
         "load" if matches!(words.peek(), Some(Token::SingleQuotedString(_))) => named("LOAD", true),
-        "do" if !words.is_at_end() && !matches!(words.peek(), Some(Token::Number(..))) => named("DO", false),
         // CLUSTER alone is about tables that were clustered before, and there are none.
         "cluster" if matches!(words.peek(), Some(Token::Word(_) | Token::LParen)) => named("CLUSTER", false),
         _ => None,
@@ -200,7 +199,6 @@ mod tests {
             ("drop operator class c", "DROP OPERATOR CLASS", false),
             ("COMMENT ON TEXT SEARCH PARSER p IS 'x'", "COMMENT ON TEXT SEARCH PARSER", false),
             ("refresh materialized view v", "REFRESH MATERIALIZED VIEW", false),
-            ("do $$ x $$", "DO", false),
             ("load 'x'", "LOAD", true),
             ("alter system set a = 1", "ALTER SYSTEM", true),
         ] {

@@ -109,6 +109,18 @@ impl<'t> Words<'t> {
         (!several).then_some(Self { text, tokens, at: 0 })
     }
 
+    /// The tokens of a text that may have several statements. `None`: it cannot be cut into tokens.
+    pub fn of_block(text: &'t str) -> Option<Self> {
+        let mut tokens = crate::pg::lexer::tokens(text).ok()?;
+        tokens.retain(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+        Some(Self { text, tokens, at: 0 })
+    }
+
+    /// The line of the next token, from 1.
+    pub fn line(&self) -> u32 {
+        self.tokens.get(self.at).map_or(0, |token| u32::try_from(token.span.start.line).unwrap_or(u32::MAX))
+    }
+
     /// Where it is; see [`Words::back_to`] and [`Words::between`].
     pub fn mark(&self) -> usize {
         self.at

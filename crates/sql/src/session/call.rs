@@ -78,7 +78,7 @@ impl Session {
     }
 
     /// Everything that a statement of a body gives, which is kept if it is the result.
-    async fn all_rows(&mut self, execution: Execution, keep: bool) -> Result<RowChunk, SqlError> {
+    pub(crate) async fn all_rows(&mut self, execution: Execution, keep: bool) -> Result<RowChunk, SqlError> {
         let Execution::Rows { first, rows, .. } = execution else { return Ok(RowChunk::default()) };
         let mut all = first.unwrap_or_default();
         let Some(mut rows) = rows else { return Ok(all) };

@@ -1,0 +1,84 @@
+//! DO: a block of PL/pgSQL without variables, as migrations of ORMs and of people have it.
+//!
+//! ```sql
+//! DO $$ BEGIN CREATE TYPE mood AS ENUM ('happy'); EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+//! DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'app') THEN CREATE ROLE app; END IF; END $$;
+//! ```
+//!
+//! The language as far as it goes: statements of SQL, blocks in blocks with EXCEPTION, IF, PERFORM, EXECUTE, RAISE, NULL,
+//! RETURN. What PL/pgSQL has besides (DECLARE and what needs variables, loops, CASE, cursors, transaction control) is refused
+//! by name (0A000) before anything runs. Functions in PL/pgSQL and triggers are not there.
+//!
+//! # Invariants
+//! 1. *The whole block is read, and the syntax of its statements, before the first of them runs.*
+//! 2. A block with EXCEPTION is a sub-transaction: what it did is taken back before its handler runs (PostgreSQL,
+//!    [trapping errors](https://www.postgresql.org/docs/15/plpgsql-control-structures.html#PLPGSQL-ERROR-TRAPPING)). Its
+//!    savepoint is gone when the block is left, whichever way.
+//! 3. A cancel, a time-out and the end of the session are nobody's to handle, nor is an error that has the statement planned
+//!    and run again.
+
+pub(crate) mod parse;
+mod run;
+
+/// A block that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DoBlock(pub Block);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Block {
+    pub steps: Vec<Step>,
+    pub handlers: Vec<Handler>,
+}
+
+/// `WHEN conditions THEN steps`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Handler {
+    pub conditions: Vec<Condition>,
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Condition {
+    Others,
+    /// Of that SQLSTATE, or of its class.
+    Code(String),
+}
+
+/// A statement, and the line of the block that it begins in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Step {
+    pub line: u32,
+    pub what: What,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum What {
+    Null,
+    Return,
+    Block(Block),
+    /// Conditions with what is done, in order; ELSE.
+    If(Vec<(String, Vec<Step>)>, Vec<Step>),
+    Sql(String),
+    /// A query whose rows nobody wants.
+    Perform(String),
+    /// An expression that is the text of a statement.
+    Execute(String),
+    /// Severity, text with `%` for each of the expressions.
+    Raise(&'static str, String, Vec<String>),
+}
+
+impl What {
+    /// What PostgreSQL calls it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Null => "NULL",
+            Self::Return => "RETURN",
+            Self::Block(_) => "statement block",
+            Self::If(..) => "IF",
+            Self::Sql(_) => "SQL statement",
+            Self::Perform(_) => "PERFORM",
+            Self::Execute(_) => "EXECUTE",
+            Self::Raise(..) => "RAISE",
+        }
+    }
+}
