@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs programs of real drivers (scripts/drivers) against a server on a fresh folder: asyncpg and psycopg 3, node-postgres, JDBC, and psycopg through pgbouncer
-# in transaction mode. PostgreSQL instead of it, which every step works on: the word `postgres`, alone for a cluster of our own, or with HOST PORT of
+# Runs programs of real drivers (scripts/drivers) against a server on a fresh folder: asyncpg and psycopg 3, node-postgres, JDBC, psycopg through pgbouncer
+# in transaction mode, and four of Node's mappers (scripts/orm/node_orms.js). PostgreSQL instead of it, which every step works on: the word `postgres`, alone for a cluster of our own, or with HOST PORT of
 # one that runs (which is not restarted). A line for each step, `ok NAME` or `FAILED NAME: why`; at the end the counts, and 1 if any failed.
 # Drivers come from their registries (PyPI, npm, Maven Central), pgbouncer from the system; what cannot be had is skipped, with a line that says so.
 # Usage: scripts/drivers.sh BINARY | scripts/drivers.sh postgres [HOST PORT]
-#   DRIVERS: some of asyncpg psycopg node jdbc pgbouncer
+#   DRIVERS: some of asyncpg psycopg node jdbc pgbouncer mappers
 #   DRIVERS_CACHE: folder with the packages, kept from run to run
 set -euo pipefail
 binary=$1
@@ -45,7 +45,7 @@ await() { # host, port, log
 
 # Packages first, side by side: they are the longer part of a first run.
 declare -A wanted=()
-for driver in ${DRIVERS:-asyncpg psycopg node jdbc pgbouncer}; do wanted[$driver]=1; done
+for driver in ${DRIVERS:-asyncpg psycopg node jdbc pgbouncer mappers}; do wanted[$driver]=1; done
 python_packages() {
     [ -x "$cache/venv/bin/python" ] && "$cache/venv/bin/python" -c 'import asyncpg, psycopg, psycopg_pool' 2>/dev/null && return
     rm -rf "$cache/venv"
@@ -55,6 +55,11 @@ node_packages() {
     command -v node >/dev/null || return 1
     [ ! -d "$cache/node/node_modules/pg-copy-streams" ] || return 0
     mkdir -p "$cache/node" && cp "$here/drivers/package.json" "$cache/node/" && (cd "$cache/node" && timeout 60 npm install --silent --no-audit --no-fund)
+}
+mapper_packages() {
+    command -v node >/dev/null || return 1
+    [ ! -d "$cache/mappers/node_modules/typeorm" ] || return 0
+    mkdir -p "$cache/mappers" && cp "$here/orm/package.json" "$cache/mappers/" && (cd "$cache/mappers" && timeout 90 npm install --silent --no-audit --no-fund)
 }
 jdbc_package() {
     command -v java >/dev/null || return 1
@@ -67,6 +72,7 @@ needed=()
 [ -z "${wanted[asyncpg]:-}${wanted[psycopg]:-}${wanted[pgbouncer]:-}" ] || needed+=(python_packages)
 [ -z "${wanted[node]:-}" ] || needed+=(node_packages)
 [ -z "${wanted[jdbc]:-}" ] || needed+=(jdbc_package)
+[ -z "${wanted[mappers]:-}" ] || needed+=(mapper_packages)
 for what in "${needed[@]}"; do
     "$what" >"$work/$what.log" 2>&1 &
     getting[$what]=$!
@@ -148,6 +154,13 @@ if [ -n "${wanted[node]:-}" ]; then
         NODE_NO_WARNINGS=1 NODE_PATH=$cache/node/node_modules run node node "$here/drivers/node_postgres.js" "$host" "$port"
     else
         skip "node-postgres cannot be had" "$work/node_packages.log"
+    fi
+fi
+if [ -n "${wanted[mappers]:-}" ]; then
+    if wait "${getting[mapper_packages]}"; then
+        NODE_NO_WARNINGS=1 NODE_PATH=$cache/mappers/node_modules run mappers node "$here/orm/node_orms.js" "$host" "$port"
+    else
+        skip "Node's mappers cannot be had" "$work/mapper_packages.log"
     fi
 fi
 if [ -n "${wanted[jdbc]:-}" ]; then
