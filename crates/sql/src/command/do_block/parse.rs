@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::{Block, Condition, DoBlock, Handler, Step, What};
 use crate::parse::own::{Own, Parsed};
-use crate::parse::words::{Words, is_word};
+use crate::parse::words::{Words, first_word, is_word};
 use crate::pg::conditions;
 use crate::plan::statement;
 use crate::wire::SqlError;
@@ -293,7 +293,20 @@ fn expression(text: &str) -> Result<String, SqlError> {
 
 /// Refuses what is no statement, and what PL/pgSQL does not let a block do.
 pub(super) fn check(text: &str) -> Result<(), SqlError> {
-    match statement::parse_one(text)? {
+    let first = first_word(text);
+    let parsed = statement::parse_one(text)?;
+    // (The parser takes it for a table that is made.)
+    let is_query = matches!(first.as_str(), "select" | "with" | "")
+        && !matches!(
+            parsed,
+            Some(Parsed::Known(
+                Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_)
+            ))
+        );
+    if is_query && puts_rows_away(text) {
+        return Err(SqlError::unsupported("SELECT … INTO a variable in DO is not supported"));
+    }
+    match parsed {
         None => Err(SqlError::syntax("a statement is missing")),
         Some(Parsed::Known(
             Statement::StartTransaction { .. }
@@ -302,9 +315,6 @@ pub(super) fn check(text: &str) -> Result<(), SqlError> {
             | Statement::Savepoint { .. }
             | Statement::ReleaseSavepoint { .. },
         )) => Err(SqlError::unsupported("unsupported transaction command in PL/pgSQL")),
-        Some(Parsed::Known(Statement::Query(_))) if puts_rows_away(text) => {
-            Err(SqlError::unsupported("SELECT … INTO a variable in DO is not supported"))
-        }
         Some(Parsed::Known(Statement::Prepare { .. } | Statement::Execute { .. } | Statement::Deallocate { .. })) => {
             Err(SqlError::unsupported("prepared statements in DO are not supported"))
         }
