@@ -83,6 +83,8 @@ pub(crate) struct Inner {
     pub catalog: Catalog,
     pub cleaner: Cleaner,
     pub empty_spans: EmptySpans,
+    /// Rows that were deleted several to a record of the log.
+    pub deleted_in_runs: AtomicU64,
     pub recovery: RecoveryReport,
     /// How long the redo of all pages took.
     pub redo_time: Mutex<Option<Duration>>,
@@ -602,6 +604,7 @@ impl Database {
             versions: VersionStore::new(versions),
             cleaner: Cleaner::default(),
             empty_spans: EmptySpans::default(),
+            deleted_in_runs: AtomicU64::new(0),
             recovery,
             redo_time: Mutex::new(None),
             checkpoint: AtomicU64::new(control.checkpoint.0),

@@ -106,6 +106,7 @@ mod log_zone;
 mod lost;
 mod met_ghosts;
 mod mode;
+mod near;
 mod operations;
 mod options;
 mod pace;

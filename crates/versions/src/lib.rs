@@ -35,6 +35,7 @@
 //!    same log group as the first version on it.
 
 mod cleaner;
+mod delete_run;
 mod empty_spans;
 mod lost;
 mod overflow;

@@ -133,7 +133,11 @@ impl RowWriter<'_> {
     }
     /// Deletes a row: it stays as a ghost with its content as the earlier version.
     pub fn delete(&self, tree: Tree, key: &[u8], seen: Seen) -> Result<Outcome> {
-        self.apply(tree, key, Action::Delete, seen, &mut None)
+        self.delete_hinted(tree, key, seen, &mut None)
+    }
+    /// As [`RowWriter::delete`]; `hint` as in [`RowWriter::insert`].
+    pub fn delete_hinted(&self, tree: Tree, key: &[u8], seen: Seen, hint: &mut Option<PageId>) -> Result<Outcome> {
+        self.apply(tree, key, Action::Delete, seen, hint)
     }
 
     /// What a delete would meet, without doing it.
@@ -170,7 +174,7 @@ impl RowWriter<'_> {
             match step {
                 Step::Finished(outcome) => return Ok(outcome),
                 Step::Again => {}
-                Step::NeedsRoom(len) => tree.make_room(self.pool, key, len)?,
+                Step::NeedsRoom(len) => *hint = Some(tree.make_room(self.pool, key, len)?),
             }
         }
     }
@@ -284,7 +288,7 @@ impl RowWriter<'_> {
         }
     }
 
-    fn is_seen_by_all(&self, xid: TxId) -> bool {
+    pub(crate) fn is_seen_by_all(&self, xid: TxId) -> bool {
         let txs = self.view.txs;
         xid.is_none() || matches!(txs.status(xid), Status::Committed(ts) if ts <= txs.horizon())
     }
