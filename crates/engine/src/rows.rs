@@ -442,7 +442,14 @@ impl Transaction {
         let (outcome, old_value) =
             self.over_own(table, &context, key, |writer| self.delete_near(writer, table.tree, key, seen))?;
         let old = RowBuf { key: key.to_vec(), value: old_value };
-        if outcome == Outcome::Done && (!table.indexes.is_empty() || table.may_hold_external()) {
+        if outcome == Outcome::Done && table.indexes.is_empty() {
+            if table.may_hold_external() {
+                let drop = || {
+                    self.drop_externals(&context.active, context.xid, table.externals_of_value(&old.value)?.into_iter())
+                };
+                drop().inspect_err(|_| self.broken_off(context.xid))?;
+            }
+        } else if outcome == Outcome::Done {
             let rest = || {
                 let old_row = table.all_columns(old.raw())?;
                 let large = self.large_indexed(table, &old_row)?;

@@ -14,7 +14,7 @@ use resurgam_base::limits::RECORD_BYTES_MAX;
 use resurgam_base::{ErrorKind, PageId, Result, SlotId, TxId};
 use resurgam_btree::Tree;
 use resurgam_buffer::{Mtr, WriteGuard};
-use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, PageBuf, buf, leaf, op, space};
+use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, PageBuf, leaf, op};
 use resurgam_txn::{Status, WrittenRow};
 
 use crate::read::Seen;
@@ -24,9 +24,9 @@ use crate::write::{RowWriter, Versioning};
 const RUN_MAX: usize = 256;
 
 /// The rows of a run, and what becomes of the leaf.
-struct Run {
-    rows: usize,
-    ops: Vec<u8>,
+pub(crate) struct Run {
+    pub rows: usize,
+    pub ops: Vec<u8>,
 }
 
 impl RowWriter<'_> {
@@ -43,10 +43,7 @@ impl RowWriter<'_> {
         hint: &mut Option<PageId>,
         is_plain: &dyn Fn(&[u8]) -> Result<bool>,
     ) -> Result<usize> {
-        let Some(first) = keys.first() else { return Ok(0) };
-        if self.versioning != Versioning::Persistent || !self.caps.in_row {
-            return Ok(0);
-        }
+        let Some(first) = keys.first().filter(|_| self.makes_runs()) else { return Ok(0) };
         let (page, found) = tree.find_to_write(self.pool, first, *hint)?;
         *hint = Some(page.id());
         let Ok(slot) = found else { return Ok(0) };
@@ -62,7 +59,8 @@ impl RowWriter<'_> {
         }
     }
 
-    fn plan_run(
+    /// What a run of rows under the first of `keys`, whose first is in slot `first`, does to the leaf.
+    pub(crate) fn plan_run(
         &self,
         page: &PageBuf,
         first: SlotId,
@@ -70,9 +68,11 @@ impl RowWriter<'_> {
         seen: Seen,
         is_plain: &dyn Fn(&[u8]) -> Result<bool>,
     ) -> Result<Run> {
-        let mut run = Run { rows: 0, ops: Vec::with_capacity(1024) };
+        let mut run = Run { rows: 0, ops: Vec::new() };
+        if !self.makes_runs() {
+            return Ok(run);
+        }
         let (mut room, mut slot) = (page.free_total(), first);
-        let mut new = Vec::with_capacity(256);
         // Rows of one leaf are often of one transaction.
         let mut for_all: Option<(TxId, bool)> = None;
         for (at, key) in keys.iter().take(RUN_MAX).enumerate() {
@@ -111,13 +111,15 @@ impl RowWriter<'_> {
             if len > self.caps.record_bytes_max.min(RECORD_BYTES_MAX) {
                 break;
             }
-            new.clear();
-            builder.encode_into(&mut new)?;
-            op::change_row(&mut run.ops, slot, old, &new);
+            op::delete_row(&mut run.ops, slot, self.xid, tag.xid.is_some());
             room = left;
             run.rows += 1;
         }
         Ok(run)
+    }
+
+    fn makes_runs(&self) -> bool {
+        self.versioning == Versioning::Persistent && self.caps.in_row
     }
 
     /// Whether a row can be deleted, and its version is one that another can be put over as it is.
@@ -138,20 +140,20 @@ impl RowWriter<'_> {
         }
     }
 
-    fn do_run(&self, tree: Tree, page: WriteGuard<'_>, keys: &[&[u8]], changes: &[u8]) -> Result<()> {
+    /// Does what was planned of the rows under `keys`.
+    pub(crate) fn do_run(&self, tree: Tree, page: WriteGuard<'_>, keys: &[&[u8]], changes: &[u8]) -> Result<()> {
         let (id, first_version) = (page.id(), !page.has_versions());
         let mut mtr = Mtr::new(self.pool);
         let at = mtr.add(page);
-        let ops = mtr.ops(at);
-        ops.extend_from_slice(changes);
+        mtr.ops(at).extend_from_slice(changes);
         if first_version {
-            op::set_flags(ops, buf::HAS_VERSIONS, 0);
-            self.pool.space().set_flags(&mut mtr, id, space::PFS_HAS_VERSIONS, 0)?;
+            self.mark_versions(&mut mtr, at, id)?;
         }
         mtr.attribute(at, self.xid, self.tx.last_lsn());
         let (lsn, end) = mtr.commit()?;
         self.tx.logged(lsn);
         let mut written = self.tx.write_set.lock();
+        // The log of all of it counts with the first.
         let mut bytes = end.0.saturating_sub(lsn.0);
         for key in keys {
             written.note(WrittenRow { root: tree.root, object: tree.object, key }, std::mem::take(&mut bytes));
