@@ -771,6 +771,19 @@ impl Database {
         self.checkpoint_with(None, || {})
     }
 
+    /// Writes out all pages that are changed by now and takes a checkpoint: the log is then as short as it gets, the segment in use and those
+    /// made ready. For who wants the space; background work keeps the log within its bound without it.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn shorten_log(&self) -> Result<()> {
+        self.replace_dead_devices()?;
+        let inner = self.inner();
+        let now = inner.log.end_lsn();
+        while inner.pool.write_back(resurgam_buffer::WriteGoal::OlderThan(now))? > 0 {}
+        self.checkpoint()
+    }
+
     /// Takes a checkpoint that changes the mode; `then` runs once that is durable, before
     /// anyone can take another one.
     pub(crate) fn checkpoint_as(&self, traditional: bool, then: impl FnOnce()) -> Result<()> {

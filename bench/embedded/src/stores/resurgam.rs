@@ -61,7 +61,7 @@ impl Store for Resurgam {
     }
     fn compact(&mut self) -> Outcome<bool> {
         self.db.clean()?;
-        self.db.checkpoint()?;
+        self.db.shorten_log()?;
         Ok(true)
     }
 }
