@@ -183,7 +183,18 @@ impl World {
             15..=18 => {
                 let number = self.number_for(&table, false);
                 let most = self.troubles.rows_deleted_at_once();
-                let numbers: Vec<i64> = table.rows.range(number..).map(|(number, _)| *number).take(most).collect();
+                // Rows with entries of indexes are no runs: there are few tables without.
+                let client = &self.clients[at];
+                let base = client.snapshot.as_ref().unwrap_or(&self.model.committed);
+                let plain = |name: &String| {
+                    let table = client.own.table(base, name)?;
+                    (table.has_key && table.indexes.is_empty() && table.rows.len() > 1).then(|| (name.clone(), table))
+                };
+                let plain = if most > 1 { names.iter().find_map(plain) } else { None };
+                let (name, table) = plain.unwrap_or((name, table));
+                let behind = table.rows.range(number..).count();
+                let skipped = if behind > 1 { table.rows.len() - behind } else { 0 };
+                let numbers: Vec<i64> = table.rows.keys().copied().skip(skipped).take(most).collect();
                 if numbers.len() > 1 && table.has_key {
                     Op::DeleteMany { table: name, numbers }
                 } else {

@@ -147,7 +147,7 @@ impl Troubles {
 
     /// How many rows that follow each other the next deletion is of.
     pub fn rows_deleted_at_once(&mut self) -> usize {
-        if self.besides.is_by_seed() && self.runs.one_in(3) { self.runs.range(2, 24) as usize } else { 1 }
+        if self.besides.is_by_seed() && !self.runs.one_in(3) { self.runs.range(2, 24) as usize } else { 1 }
     }
 
     /// Stores for an open, which may fail while it goes on.
