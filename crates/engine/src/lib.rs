@@ -203,12 +203,12 @@ pub use resurgam_page::types::{
 pub use resurgam_page::{array, codec, document, key};
 pub use resurgam_recovery::Control;
 pub use resurgam_txn::{AbortedList, AbortedTx, LockMode, LockRow, LockWait};
-#[doc(hidden)]
-pub use resurgam_versions::PlantedJump;
 pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,
     SweepReport, VersionCaps,
 };
+#[doc(hidden)]
+pub use resurgam_versions::{PlantedJump, PlantedRun};
 pub use retention::{ExpireRequest, Expired, RecoverablePoints, expire_archive};
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;

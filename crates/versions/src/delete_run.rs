@@ -10,6 +10,8 @@
 //!    [`RowWriter::delete`], in one body. (The page counts one record in place of several.)
 //! 2. It is not done where undo goes through the log: there each record says how its one row is undone.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use resurgam_base::limits::RECORD_BYTES_MAX;
 use resurgam_base::{ErrorKind, PageId, Result, SlotId, TxId};
 use resurgam_btree::Tree;
@@ -22,6 +24,34 @@ use crate::write::{RowWriter, Versioning};
 
 /// Rows of one run at most.
 const RUN_MAX: usize = 256;
+
+/// Mistakes that tests make on purpose, to see that they would be noticed. None is made otherwise.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PlantedRun {
+    None,
+    /// Rows are deleted that the statement does not see.
+    Unseen,
+    /// And those that another transaction holds.
+    Held,
+    /// What was there before is taken to be seen by all.
+    Untagged,
+    /// The transaction does not know what it deleted.
+    Unnoted,
+}
+
+static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+impl PlantedRun {
+    /// For the whole process, from now on.
+    pub fn plant(self) {
+        PLANTED.store(self as u8, Ordering::SeqCst);
+    }
+    fn is_planted(self) -> bool {
+        PLANTED.load(Ordering::Relaxed) == self as u8
+    }
+}
 
 /// The rows of a run, and what becomes of the leaf.
 pub(crate) struct Run {
@@ -101,8 +131,8 @@ impl RowWriter<'_> {
             }
             let tag = EarlierTag {
                 ghost: false,
-                xid: if is_for_all { TxId::NONE } else { record.xid },
-                offrow: record.offrow.filter(|_| !is_for_all),
+                xid: if is_for_all || PlantedRun::Untagged.is_planted() { TxId::NONE } else { record.xid },
+                offrow: record.offrow.filter(|_| !is_for_all && !PlantedRun::Untagged.is_planted()),
             };
             let builder =
                 LeafBuilder { ghost: true, xid: self.xid, key, value: record.value, earlier: Earlier::InRow(tag, &[]) };
@@ -130,12 +160,13 @@ impl RowWriter<'_> {
         if record.xid.is_some() {
             match self.view.txs.status(record.xid) {
                 Status::Committed(_) => {}
+                Status::Active(top) if top != self.tx.id && PlantedRun::Held.is_planted() => return true,
                 // Of an earlier part of this transaction it is one case more than is worth it.
                 Status::Active(_) | Status::Aborted | Status::Unknown => return false,
             }
         }
         match seen {
-            Seen::Snapshot => self.trust || self.view.sees(record.xid),
+            Seen::Snapshot => self.trust || self.view.sees(record.xid) || PlantedRun::Unseen.is_planted(),
             Seen::Version(xid) => xid == record.xid,
         }
     }
@@ -152,6 +183,9 @@ impl RowWriter<'_> {
         mtr.attribute(at, self.xid, self.tx.last_lsn());
         let (lsn, end) = mtr.commit()?;
         self.tx.logged(lsn);
+        if PlantedRun::Unnoted.is_planted() {
+            return Ok(());
+        }
         let mut written = self.tx.write_set.lock();
         // The log of all of it counts with the first.
         let mut bytes = end.0.saturating_sub(lsn.0);

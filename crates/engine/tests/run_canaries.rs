@@ -1,0 +1,33 @@
+//! Mistakes in deleting rows several at a time, made on purpose: what is checked of it notices each.
+
+#[allow(dead_code)]
+#[path = "transactions/delete_runs/checks.rs"]
+mod checks;
+mod common;
+#[allow(dead_code)]
+#[path = "transactions/support.rs"]
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use resurgam_engine::{PlantedRun, Result};
+
+#[test]
+fn planted_bugs_are_caught() {
+    if common::open::is_traditional() {
+        return;
+    }
+    // Panics of a broken database are findings, not noise.
+    std::panic::set_hook(Box::new(|_| {}));
+    let is_well = |check: fn() -> Result<()>| matches!(catch_unwind(AssertUnwindSafe(check)), Ok(Ok(())));
+    let all: [fn() -> Result<()>; 2] =
+        [checks::who_looks_sees_them_or_not_as_of_his_time, checks::what_is_in_the_way_ends_it_there];
+    for bug in [PlantedRun::Unseen, PlantedRun::Held, PlantedRun::Untagged, PlantedRun::Unnoted] {
+        bug.plant();
+        let caught = all.iter().filter(|check| !is_well(**check)).count();
+        PlantedRun::None.plant();
+        assert!(caught > 0, "{bug:?}");
+    }
+    let _ = std::panic::take_hook();
+    assert!(all.iter().all(|check| is_well(*check)), "without a bug");
+}
