@@ -188,7 +188,7 @@ impl Log {
         self.core.set_writer_delay(delay);
     }
 
-    /// Like [`Log::flush`], to be awaited. Asks the flusher thread when it is polled, or given up; without one,
+    /// Like [`Log::flush`], to be awaited. Asks the flusher thread; without one,
     /// the first poll does the flush.
     pub fn flushed(&self, upto: Lsn) -> FlushTicket {
         FlushTicket::new(Arc::clone(&self.core), upto)

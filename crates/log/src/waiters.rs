@@ -73,22 +73,19 @@ pub struct FlushTicket {
     core: Arc<Core>,
     upto: Lsn,
     id: Option<u64>,
-    /// Somebody is about the flush, or was.
-    asked: bool,
 }
 
 impl FlushTicket {
-    /// The flusher is not woken yet: who blocks flushes himself, and both would be in each other's way.
     pub(crate) fn new(core: Arc<Core>, upto: Lsn) -> Self {
-        Self { core, upto, id: None, asked: false }
+        core.request_flush(upto);
+        Self { core, upto, id: None }
     }
 
     /// Blocks the thread until resolved; this thread may do the flush itself.
     ///
     /// # Errors
     /// `Stopped` when the log stopped before.
-    pub fn wait(mut self) -> Result<()> {
-        self.asked = true;
+    pub fn wait(self) -> Result<()> {
         self.core.flush(self.upto)
     }
 }
@@ -100,7 +97,6 @@ impl Future for FlushTicket {
         if let Some(outcome) = self.core.outcome(self.upto) {
             return Poll::Ready(outcome);
         }
-        self.asked = true;
         if !self.core.request_flush(self.upto) {
             // Nobody else would do it.
             return Poll::Ready(self.core.flush(self.upto));
@@ -119,10 +115,6 @@ impl Drop for FlushTicket {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.core.waiters.remove(id);
-        }
-        if !self.asked {
-            // Given up, and durable soon all the same.
-            self.core.request_flush(self.upto);
         }
     }
 }

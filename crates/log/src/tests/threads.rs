@@ -186,21 +186,3 @@ fn dropping_the_log_resolves_its_tickets_and_ends_its_threads() {
         assert_eq!(error.kind(), ErrorKind::Stopped);
     }
 }
-
-/// Who asks for a commit to be durable and does not wait for it gets it all the same, long before it would be by itself.
-#[test]
-fn a_ticket_that_is_given_up_asks_for_the_flush() {
-    let (_, vfs) = sim(1);
-    let log = Log::create(Arc::clone(&vfs), &dir(), small(), 1).unwrap();
-    log.start_flusher().unwrap();
-    log.set_writer_delay(Duration::from_secs(3600));
-    let mut group = Group::new();
-    note(&mut group, 1, b"x");
-    let at = log.append(&group).unwrap();
-    drop(log.flushed(at.end));
-    let begun = Instant::now();
-    while log.flushed_lsn() < at.end {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nobody flushes");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
