@@ -20,8 +20,11 @@ fn planted_bugs_are_caught() {
     // Panics of a broken database are findings, not noise.
     std::panic::set_hook(Box::new(|_| {}));
     let is_well = |check: fn() -> Result<()>| matches!(catch_unwind(AssertUnwindSafe(check)), Ok(Ok(())));
-    let all: [fn() -> Result<()>; 2] =
-        [checks::who_looks_sees_them_or_not_as_of_his_time, checks::what_is_in_the_way_ends_it_there];
+    let all: [fn() -> Result<()>; 3] = [
+        checks::who_looks_sees_them_or_not_as_of_his_time,
+        checks::what_is_in_the_way_ends_it_there,
+        checks::a_short_one_takes_back_all_of_it,
+    ];
     let is_missed = |bug: &PlantedRun| {
         bug.plant();
         let missed = all.iter().all(|check| is_well(*check));

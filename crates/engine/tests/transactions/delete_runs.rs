@@ -29,3 +29,8 @@ fn of_its_own_rows_and_of_none() -> Result<()> {
 fn a_crash_takes_back_what_was_not_committed() -> Result<()> {
     checks::a_crash_takes_back_what_was_not_committed()
 }
+
+#[test]
+fn a_short_one_takes_back_all_of_it() -> Result<()> {
+    checks::a_short_one_takes_back_all_of_it()
+}
