@@ -5,7 +5,7 @@
 //! again one level higher. So however high a split must go, only two levels are ever
 //! latched exclusively at a time, and the root only when the split reaches it.
 
-use resurgam_base::{Error, Result, SlotId, limits::KEY_BYTES_MAX};
+use resurgam_base::{Error, PageId, Result, SlotId, limits::KEY_BYTES_MAX};
 use resurgam_buffer::{Access, BufferPool, Mtr, WriteGuard};
 use resurgam_page::{PageBuf, PageType, inner, leaf, op, space};
 
@@ -17,19 +17,19 @@ const SEPARATOR_ROOM: usize = KEY_BYTES_MAX + 2 + 8 + 4;
 
 impl Tree {
     /// Splits until the leaf that covers `key` could take `len` more bytes (a record
-    /// and its slot), or until someone else has made the room. The caller descends
-    /// again afterwards.
-    pub fn make_room(&self, pool: &BufferPool, key: &[u8], len: usize) -> Result<()> {
+    /// and its slot), or until someone else has made the room. The caller looks for it
+    /// again afterwards; it was this page ([`Tree::find_to_write`] takes that as a hint).
+    pub fn make_room(&self, pool: &BufferPool, key: &[u8], len: usize) -> Result<PageId> {
         for _ in 0..1000 {
-            if self.split_at(pool, key, 0, len)? {
-                return Ok(());
+            if let Some(leaf) = self.split_at(pool, key, 0, len)? {
+                return Ok(leaf);
             }
         }
         Err(Error::internal(format!("tree {}: no room after many splits", self.object)))
     }
 
-    /// One step towards room in the node at `level`. True when it has it.
-    fn split_at(&self, pool: &BufferPool, key: &[u8], level: u8, need: usize) -> Result<bool> {
+    /// One step towards room in the node at `level`; the node when it has it.
+    fn split_at(&self, pool: &BufferPool, key: &[u8], level: u8, need: usize) -> Result<Option<PageId>> {
         if usize::from(level) > DEPTH_MAX {
             return Err(Error::corrupt(format!("tree {} is deeper than any tree can be", self.object)));
         }
@@ -37,14 +37,14 @@ impl Tree {
         if parent.level() <= level {
             // The root itself is the node to split: grow the tree by a level first.
             if parent.fits(need) {
-                return Ok(true);
+                return Ok(Some(parent.id()));
             }
             self.grow_root(pool, parent)?;
-            return Ok(false);
+            return Ok(None);
         }
         if !parent.fits(SEPARATOR_ROOM) {
             drop(parent);
-            return self.split_at(pool, key, level + 1, SEPARATOR_ROOM).map(|_| false);
+            return self.split_at(pool, key, level + 1, SEPARATOR_ROOM).map(|_| None);
         }
         let (at, child_id) = inner::child_for(&parent, key);
         if child_id == parent.id() {
@@ -53,10 +53,10 @@ impl Tree {
         let child = pool.write(child_id, Access::Point)?;
         self.check(child_id, &child, Some(level))?;
         if child.fits(need) {
-            return Ok(true);
+            return Ok(Some(child_id));
         }
         self.split(pool, parent, at, child, key)?;
-        Ok(false)
+        Ok(None)
     }
 
     /// The root's content moves into one new child; the root becomes an inner node

@@ -55,7 +55,7 @@ pub(crate) struct Guide {
     /// What follows, of each key but the first, which is the lower fence.
     heads: [AtomicU64; CHILDREN_MAX],
     children: [AtomicU64; CHILDREN_MAX],
-    /// The frames that the children were in, those of a former state of the page too.
+    /// The frames that the children were in.
     frames: [AtomicU32; CHILDREN_MAX],
 }
 
@@ -96,6 +96,40 @@ fn head(key: &[u8], at: usize) -> u64 {
     }
 }
 
+/// Where the children of a page were that its guide knew, before it is made anew: a split moves those behind it by a slot.
+struct Frames {
+    known: [(u64, u32); CHILDREN_MAX],
+    count: usize,
+    at: usize,
+}
+
+impl Frames {
+    /// Children that may be gone between two that are still there.
+    const GONE_MAX: usize = 2;
+
+    fn of(guide: &Guide, page: &PageBuf) -> Self {
+        let mut frames = Self { known: [(0, 0); CHILDREN_MAX], count: 0, at: 0 };
+        if guide.of.load(Ordering::Relaxed) == page.page_id().0 {
+            frames.count = ((guide.shape.load(Ordering::Relaxed) & 0xffff) as usize).min(CHILDREN_MAX);
+            for (slot, known) in frames.known.iter_mut().enumerate().take(frames.count) {
+                let (child, frame) = (&guide.children[slot], &guide.frames[slot]);
+                *known = (child.load(Ordering::Relaxed), frame.load(Ordering::Relaxed));
+            }
+        }
+        frames
+    }
+
+    /// Where `child`, which is behind those asked for before, was; `u32::MAX`: that is not known.
+    fn next(&mut self, child: u64) -> u32 {
+        let near = self.at..self.count.min(self.at + 1 + Self::GONE_MAX);
+        let found = near.clone().find(|at| self.known[*at].0 == child);
+        found.map_or(u32::MAX, |at| {
+            self.at = at + 1;
+            self.known[at].1
+        })
+    }
+}
+
 impl Guide {
     fn new() -> Self {
         Self {
@@ -120,15 +154,16 @@ impl Guide {
         if self.making.swap(true, Ordering::Acquire) {
             return;
         }
+        let mut known = Frames::of(self, page);
         self.of.store(0, Ordering::Release);
-        self.shape.store(self.copy(page), Ordering::Relaxed);
+        self.shape.store(self.copy(page, &mut known), Ordering::Relaxed);
         self.lsn.store(page.lsn().0, Ordering::Relaxed);
         self.of.store(page.page_id().0, Ordering::Release);
         self.making.store(false, Ordering::Release);
     }
 
     /// The shape.
-    fn copy(&self, page: &PageBuf) -> u32 {
+    fn copy(&self, page: &PageBuf, known: &mut Frames) -> u32 {
         let count = usize::from(page.slot_count());
         if count == 0 || count > CHILDREN_MAX || !page.is(PageType::Inner) {
             return USELESS;
@@ -147,8 +182,10 @@ impl Guide {
             let head = if slot == 0 { 0 } else { head(inner::key_of(record), skipped) };
             alike += usize::from(before == Some(head) && slot > 1);
             before = Some(head);
+            let child = inner::child_of(record).0;
             self.heads[slot].store(head, Ordering::Relaxed);
-            self.children[slot].store(inner::child_of(record).0, Ordering::Relaxed);
+            self.children[slot].store(child, Ordering::Relaxed);
+            self.frames[slot].store(known.next(child), Ordering::Relaxed);
         }
         if alike > count / 8 {
             return USELESS;
@@ -393,5 +430,26 @@ mod tests {
         guides.learn(&page, 4);
         assert_eq!(find(), Some((PageId(200), 1)));
         assert_eq!(guides.of(PageId(7)).map(|guide| guide.frame.load(Ordering::Relaxed)), Some(4));
+    }
+
+    #[test]
+    fn where_children_are_is_known_after_a_split_as_well() {
+        let guide = Guide::new();
+        let mut page = page(&[vec![5], vec![7], vec![9], vec![11]]);
+        guide.make(&page);
+        for slot in 0..5 {
+            guide.frames[slot].store(40 + slot as u32, Ordering::Relaxed);
+        }
+        let make = |page: &mut PageBuf| {
+            page.set_lsn(Lsn(page.lsn().0 + 1));
+            guide.make(page);
+            (0..page.slot_count()).map(|slot| guide.frames[slot as usize].load(Ordering::Relaxed)).collect::<Vec<_>>()
+        };
+        page.insert(SlotId(2), &inner::encode(&[6], PageId(200))).unwrap();
+        assert_eq!(make(&mut page), [40, 41, u32::MAX, 42, 43, 44]);
+        page.remove_many(SlotId(1), 2).unwrap();
+        assert_eq!(make(&mut page), [40, 42, 43, 44]);
+        page.remove_many(SlotId(0), 3).unwrap();
+        assert_eq!(make(&mut page), [u32::MAX], "more are gone than are passed over");
     }
 }

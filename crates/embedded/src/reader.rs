@@ -10,6 +10,9 @@ use crate::range::{Make, Range};
 use crate::store::Store;
 use crate::value::Unfit;
 
+/// Rows of a range that are deleted at a time.
+const DELETED_AT_ONCE: usize = 256;
+
 /// A table whose rows are `T` and whose keys are `K`, in a transaction.
 pub struct Reader<'tx, K, T> {
     pub(crate) store: Store<'tx>,
@@ -145,11 +148,19 @@ impl<'tx, K: Fields, T> Reader<'tx, K, T> {
         self.store.check_writable()?;
         let view = self.store.lasting_view()?;
         let mut rows: Range<'_, ()> = Range::new(self.store.clone(), view, None, self.bounds(bounds)?, |_| Ok(()));
-        let mut deleted = 0;
-        while let Some((key, ())) = rows.next_with_key(Direction::Forward)? {
-            self.store.delete_at(&key)?;
-            deleted += 1;
+        let (mut deleted, mut keys) = (0, Vec::with_capacity(DELETED_AT_ONCE));
+        loop {
+            let next = rows.next_with_key(Direction::Forward)?;
+            let is_end = next.is_none();
+            keys.extend(next.map(|(key, ())| key));
+            if is_end || keys.len() == DELETED_AT_ONCE {
+                self.store.delete_all_at(&keys)?;
+                deleted += keys.len() as u64;
+                keys.clear();
+            }
+            if is_end {
+                return Ok(deleted);
+            }
         }
-        Ok(deleted)
     }
 }

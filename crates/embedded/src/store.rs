@@ -298,6 +298,17 @@ impl<'tx> Store<'tx> {
         self.expect_done(change)
     }
 
+    /// Deletes the rows under `keys`, which ascend and which the transaction sees.
+    pub fn delete_all_at(&self, keys: &[Vec<u8>]) -> Result<()> {
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let mut done = 0;
+        while done < keys.len() {
+            let change = self.settle(|| self.core.tx.delete_many(self.table(), &keys, Seen::Snapshot, &mut done))?;
+            self.expect_done(change)?;
+        }
+        Ok(())
+    }
+
     /// Keeps others from changing the row under `key` until the transaction ends. False: it sees none.
     pub fn lock(&self, key: &[u8]) -> Result<bool> {
         self.check_writable()?;

@@ -83,6 +83,8 @@ pub(crate) struct Inner {
     pub catalog: Catalog,
     pub cleaner: Cleaner,
     pub empty_spans: EmptySpans,
+    /// Rows that were deleted several to a record of the log.
+    pub deleted_in_runs: AtomicU64,
     pub recovery: RecoveryReport,
     /// How long the redo of all pages took.
     pub redo_time: Mutex<Option<Duration>>,
@@ -602,6 +604,7 @@ impl Database {
             versions: VersionStore::new(versions),
             cleaner: Cleaner::default(),
             empty_spans: EmptySpans::default(),
+            deleted_in_runs: AtomicU64::new(0),
             recovery,
             redo_time: Mutex::new(None),
             checkpoint: AtomicU64::new(control.checkpoint.0),
@@ -766,6 +769,19 @@ impl Database {
     /// Takes a checkpoint and truncates the log.
     pub fn checkpoint(&self) -> Result<()> {
         self.checkpoint_with(None, || {})
+    }
+
+    /// Writes out all pages that are changed by now and takes a checkpoint: the log is then as short as it gets, the segment in use and those
+    /// made ready. For who wants the space; background work keeps the log within its bound without it.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn shorten_log(&self) -> Result<()> {
+        self.replace_dead_devices()?;
+        let inner = self.inner();
+        let now = inner.log.end_lsn();
+        while inner.pool.write_back(resurgam_buffer::WriteGoal::OlderThan(now))? > 0 {}
+        self.checkpoint()
     }
 
     /// Takes a checkpoint that changes the mode; `then` runs once that is durable, before

@@ -122,7 +122,8 @@ impl Fill {
             }
             if taken == 0 {
                 drop(page);
-                self.tree.make_room(pool, key, first.len as usize + reserve)?;
+                let room = self.tree.make_room(pool, key, first.len as usize + reserve)?;
+                self.hint = Some(room);
                 continue;
             }
             let mut mtr = Mtr::new(pool);

@@ -107,6 +107,7 @@ mod log_zone;
 mod lost;
 mod met_ghosts;
 mod mode;
+mod near;
 mod operations;
 mod options;
 mod pace;
@@ -204,12 +205,12 @@ pub use resurgam_page::types::{
 pub use resurgam_page::{array, codec, document, key};
 pub use resurgam_recovery::Control;
 pub use resurgam_txn::{AbortedList, AbortedTx, LockMode, LockRow, LockWait};
-#[doc(hidden)]
-pub use resurgam_versions::PlantedJump;
 pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,
     SweepReport, VersionCaps,
 };
+#[doc(hidden)]
+pub use resurgam_versions::{PlantedJump, PlantedRun};
 pub use retention::{ExpireRequest, Expired, RecoverablePoints, expire_archive};
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;

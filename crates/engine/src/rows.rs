@@ -22,7 +22,7 @@ use resurgam_versions::{
 
 use crate::kept_values::check_kept;
 use crate::table::{RawRow, RowBuf, Table};
-use crate::transaction::{Attempt, Change, Isolation, Transaction, WriteContext};
+use crate::transaction::{Attempt, Change, Isolation, Transaction, WriteContext, attempt};
 
 /// Most bytes of a row's value that stay in the row; larger values move to overflow pages.
 pub(crate) const VALUE_IN_ROW_MAX: usize = 1500;
@@ -80,25 +80,12 @@ impl Transaction {
     /// `UniqueViolation` naming the constraint and the key; `NotNullViolation`;
     /// `LimitExceeded`. The row is then not there, and the transaction may go on.
     pub fn insert(&self, table: &Arc<Table>, row: &[DatumRef<'_>]) -> Result<Attempt<()>> {
-        self.insert_hinted(table, row, &mut None)
-    }
-
-    fn insert_hinted(
-        &self,
-        table: &Arc<Table>,
-        row: &[DatumRef<'_>],
-        hint: &mut Option<PageId>,
-    ) -> Result<Attempt<()>> {
         self.0.db.throttle(self)?;
-        if let Some(wait) = self.lock_for_rows(table)? {
-            return Ok(Attempt::Wait(wait));
-        }
-        table.check_row(row)?;
-        let context = self.write_context()?;
+        let context = attempt!(self.row_context(table, || table.check_row(row)));
         let mut key = Vec::new();
         table.key_of_row(row, || self.next_row_id(table), &mut key)?;
         let encoded = self.encode_value(table, row, &context.active, context.xid, &Vec::new)?;
-        let steps = self.insert_steps(table, &context, row, &key, &encoded.bytes, hint);
+        let steps = self.insert_steps(table, &context, row, &key, &encoded.bytes);
         self.discard_unless_done(&steps, &encoded)?;
         match steps? {
             Steps::Done => {
@@ -122,12 +109,14 @@ impl Transaction {
         row: &[DatumRef<'_>],
         key: &[u8],
         value: &[u8],
-        hint: &mut Option<PageId>,
     ) -> Result<Steps> {
         let large = self.large_indexed(table, row)?;
         let row = &*with_large(row, &large)?;
         let writer = self.writer(context, false);
-        match writer.insert(table.tree, key, value, hint)? {
+        let mut hint = self.0.near.hint();
+        let inserted = writer.insert(table.tree, key, value, &mut hint);
+        self.0.near.note(hint);
+        match inserted? {
             Outcome::Done => {}
             outcome => return Ok(insert_step_of(outcome, None)),
         }
@@ -266,11 +255,7 @@ impl Transaction {
         old: Option<&mut RowBuf>,
     ) -> Result<Attempt<Change>> {
         self.0.db.throttle(self)?;
-        if let Some(wait) = self.lock_for_rows(table)? {
-            return Ok(Attempt::Wait(wait));
-        }
-        table.check_row(new_row)?;
-        let context = self.write_context()?;
+        let context = attempt!(self.row_context(table, || table.check_row(new_row)));
         let mut new_key = Vec::new();
         if table.primary_key.is_empty() {
             new_key.extend_from_slice(key);
@@ -453,14 +438,18 @@ impl Transaction {
         noted: Option<&mut RowBuf>,
     ) -> Result<Attempt<Change>> {
         self.0.db.throttle(self)?;
-        if let Some(wait) = self.lock_for_rows(table)? {
-            return Ok(Attempt::Wait(wait));
-        }
-        let context = self.write_context()?;
+        let context = attempt!(self.row_context(table, || Ok(())));
         let (outcome, old_value) =
-            self.over_own(table, &context, key, |writer| writer.delete(table.tree, key, seen))?;
+            self.over_own(table, &context, key, |writer| self.delete_near(writer, table.tree, key, seen))?;
         let old = RowBuf { key: key.to_vec(), value: old_value };
-        if outcome == Outcome::Done && (!table.indexes.is_empty() || table.may_hold_external()) {
+        if outcome == Outcome::Done && table.indexes.is_empty() {
+            if table.may_hold_external() {
+                let drop = || {
+                    self.drop_externals(&context.active, context.xid, table.externals_of_value(&old.value)?.into_iter())
+                };
+                drop().inspect_err(|_| self.broken_off(context.xid))?;
+            }
+        } else if outcome == Outcome::Done {
             let rest = || {
                 let old_row = table.all_columns(old.raw())?;
                 let large = self.large_indexed(table, &old_row)?;
@@ -480,14 +469,67 @@ impl Transaction {
         self.changed(&context, outcome)
     }
 
+    /// Deletes a row, on the leaf of the last one if it is there.
+    fn delete_near(&self, writer: &RowWriter<'_>, tree: Tree, key: &[u8], seen: Seen) -> Result<Outcome> {
+        let mut hint = self.0.near.hint();
+        let outcome = writer.delete_hinted(tree, key, seen, &mut hint);
+        self.0.near.note(hint);
+        outcome
+    }
+
+    /// Deletes the rows under `keys`, which ascend, from `*done` on, one after the other as [`Transaction::delete`] does; those that are
+    /// close to each other cheaper. Counts in `done` those that are deleted: all, or up to the one of which it returns what became of it.
+    ///
+    /// # Errors
+    /// As [`Transaction::delete`], of the row at `*done`.
+    pub fn delete_many(
+        &self,
+        table: &Arc<Table>,
+        keys: &[&[u8]],
+        seen: Seen,
+        done: &mut usize,
+    ) -> Result<Attempt<Change>> {
+        while *done < keys.len() {
+            let run = self.delete_run(table, &keys[*done..], seen)?;
+            *done += run;
+            if run > 0 {
+                continue;
+            }
+            match self.delete(table, keys[*done], seen)? {
+                Attempt::Done(Change::Done) => *done += 1,
+                other => return Ok(other),
+            }
+        }
+        Ok(Attempt::Done(Change::Done))
+    }
+
+    /// Deletes the rows under the first of `keys` that need nothing else and are on one leaf; how many.
+    fn delete_run(&self, table: &Arc<Table>, keys: &[&[u8]], seen: Seen) -> Result<usize> {
+        if keys.len() < 2 || !table.indexes.is_empty() {
+            return Ok(0);
+        }
+        self.0.db.throttle(self)?;
+        let Attempt::Done(context) = self.row_context(table, || Ok(()))? else { return Ok(0) };
+        let may_hold_external = table.may_hold_external();
+        let is_plain = |value: &[u8]| Ok(!may_hold_external || table.externals_of_value(value)?.is_empty());
+        let mut hint = self.0.near.hint();
+        let run = self.writer(&context, false).delete_run(table.tree, keys, seen, &mut hint, &is_plain);
+        self.0.near.note(hint);
+        let rows = run?;
+        let inner = self.0.db.inner();
+        inner.deleted_in_runs.fetch_add(rows as u64, Ordering::Relaxed);
+        for key in &keys[..rows] {
+            inner.moves.note_deleted(&inner.txs, table.tree.object, context.xid, key);
+        }
+        table.note_rows_changed(rows as u64);
+        Ok(rows)
+    }
+
     /// Checks that the row may be written by this transaction, and leaves it locked by
     /// giving it a new version of the same content (SELECT … FOR UPDATE).
     pub fn lock_row(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
         self.0.db.throttle(self)?;
-        if let Some(wait) = self.lock_for_rows(table)? {
-            return Ok(Attempt::Wait(wait));
-        }
-        let context = self.write_context()?;
+        let context = attempt!(self.row_context(table, || Ok(())));
         let mut row = RowBuf::default();
         if self.newest_row(table, key, &context, &mut row)?.is_none() {
             let outcome = self.writer(&context, false).delete_check(table.tree, key, seen)?;
@@ -662,9 +704,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// An inserter for many rows of one table: like [`Transaction::insert`], faster.
+    /// An inserter for many rows of one table, which counts them.
     pub fn bulk_insert(&self, table: &Arc<Table>) -> BulkInserter {
-        BulkInserter { tx: self.clone(), table: Arc::clone(table), hint: None, rows: 0 }
+        BulkInserter { tx: self.clone(), table: Arc::clone(table), rows: 0 }
     }
 }
 
@@ -810,15 +852,13 @@ impl Table {
 pub struct BulkInserter {
     tx: Transaction,
     table: Arc<Table>,
-    /// The leaf of the last row: ascending keys need no descent.
-    hint: Option<PageId>,
     rows: u64,
 }
 
 impl BulkInserter {
     /// Inserts a row.
     pub fn push(&mut self, row: &[DatumRef<'_>]) -> Result<Attempt<()>> {
-        let attempt = self.tx.insert_hinted(&self.table, row, &mut self.hint)?;
+        let attempt = self.tx.insert(&self.table, row)?;
         if matches!(attempt, Attempt::Done(())) {
             self.rows += 1;
         }

@@ -77,6 +77,8 @@ pub struct Stats {
     pub rows_reverted: u64,
     pub rows_stripped: u64,
     pub rows_removed: u64,
+    /// Rows that were deleted several to a record of the log, since open.
+    pub rows_deleted_in_runs: u64,
 }
 
 /// See [`Database::damaged_page_list`].
@@ -335,6 +337,7 @@ impl Database {
             rows_reverted: cleaned.report.reverted,
             rows_stripped: cleaned.report.stripped,
             rows_removed: cleaned.report.removed,
+            rows_deleted_in_runs: inner.deleted_in_runs.load(Ordering::Relaxed),
         }
     }
 }

@@ -214,7 +214,11 @@ impl Table {
     }
 
     pub(crate) fn note_changed(&self) {
-        self.counters.changed.fetch_add(1, Ordering::Relaxed);
+        self.note_rows_changed(1);
+    }
+
+    pub(crate) fn note_rows_changed(&self, rows: u64) {
+        self.counters.changed.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// Whether the keys of its rows are those of the other definition's: it was not written anew in between.

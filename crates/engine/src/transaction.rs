@@ -23,6 +23,7 @@ use resurgam_txn::{ActiveTx, Commit, Lock, LockMode, LockWait, SnapshotHold, Sna
 use crate::catalog_overlay::CatalogOverlay;
 use crate::database::Database;
 use crate::gate::{Gate, Operation};
+use crate::near::Near;
 use crate::table::Table;
 use crate::undo::Unfinished;
 use crate::view::{Known, ReadView};
@@ -185,6 +186,8 @@ pub(crate) struct TxInner {
     pub operations: Gate,
     /// Statements that have begun.
     pub statements: AtomicU64,
+    /// Where it wrote last.
+    pub near: Near,
     /// Let go last: it may be the last handle, and closes the database then.
     pub db: Database,
 }
@@ -227,6 +230,7 @@ impl Transaction {
         Self(Arc::new(TxInner {
             isolation,
             statements: AtomicU64::new(0),
+            near: Near::default(),
             operations: Gate::default(),
             state: Mutex::new(TxState {
                 phase: Phase::Open,
@@ -452,6 +456,34 @@ impl Transaction {
         let Some(snapshot) = state.snapshot.clone() else { return Err(Error::internal("no snapshot")) };
         let _operation = self.0.operations.begin(&*state);
         Ok(WriteContext { _operation, active, xid: state.xid, bulk: state.bulk, snapshot })
+    }
+
+    /// What the next row of `table` needs: the table locked for writing rows and [`Transaction::write_context`], and between these
+    /// `check`. Mostly all is there already, and one look at the state says so.
+    pub(crate) fn row_context(
+        &self,
+        table: &Table,
+        check: impl FnOnce() -> Result<()>,
+    ) -> Result<Attempt<WriteContext<'_>>> {
+        if let Some(context) = self.context_at_hand(table) {
+            check()?;
+            return Ok(Attempt::Done(context));
+        }
+        if let Some(wait) = self.lock_for_rows(table)? {
+            return Ok(Attempt::Wait(wait));
+        }
+        check()?;
+        Ok(Attempt::Done(self.write_context()?))
+    }
+
+    fn context_at_hand(&self, table: &Table) -> Option<WriteContext<'_>> {
+        let state = self.0.state.lock();
+        if state.current.get(&table.id) != Some(&table.generation) || state.phase != Phase::Open || state.fresh_id {
+            return None;
+        }
+        let (active, snapshot) = (state.active.clone()?, state.snapshot.clone()?);
+        let _operation = self.0.operations.begin(&*state);
+        Some(WriteContext { _operation, active, xid: state.xid, bulk: state.bulk, snapshot })
     }
 
     /// Locks a table for this transaction. `None` = locked; otherwise wait and ask again.

@@ -359,6 +359,23 @@ pub fn search(page: &PageBuf, key: &[u8]) -> Result<SlotId, SlotId> {
     probe::find(page, 0, page.slot_count(), |record| probe::compare(key_of(record), key))
 }
 
+/// As [`search`], of a key that is known to be in slot `from` or behind it, probably near.
+#[inline]
+pub fn search_from(page: &PageBuf, key: &[u8], from: u16) -> Result<SlotId, SlotId> {
+    /// Slots that are looked at one after the other.
+    const NEAR: u16 = 4;
+    let count = page.slot_count();
+    let near = count.min(from.saturating_add(NEAR));
+    for slot in from..near {
+        match probe::compare(key_of(page.rec(SlotId(slot))), key) {
+            std::cmp::Ordering::Less => {}
+            std::cmp::Ordering::Equal => return Ok(SlotId(slot)),
+            std::cmp::Ordering::Greater => return Err(SlotId(slot)),
+        }
+    }
+    probe::find(page, near.max(from), count, |record| probe::compare(key_of(record), key))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,11 +41,11 @@
 use crate::buf::{FENCE_INFINITE, HAS_VERSIONS, HEADER_SIZE, PageBuf, PageType, RECORDS_SINCE_ANEW};
 use crate::clean::{self, Runs, Treatment};
 use crate::codec::{Reader, put_counted, put_varint, varint_len};
-use crate::leaf::{self, GHOST, TAGGED};
+use crate::leaf::{self, GHOST, LeafBuilder, TAGGED};
 use crate::slotted::{SLOT_SIZE, SPACE};
 use crate::{diff, row_change, version};
 use resurgam_base::limits::PAGE_SIZE;
-use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, TxId};
 
 /// Bytes of an `Image` before the page's own.
 const IMAGE_HEAD: usize = 5;
@@ -234,6 +234,16 @@ pub fn insert(out: &mut Vec<u8>, slot: SlotId, bytes: &[u8]) {
     put_counted(out, bytes);
 }
 
+/// As [`insert`], of a leaf's record that is encoded in its place.
+///
+/// # Errors
+/// Those of encoding it; `out` is of no use then.
+pub fn insert_row(out: &mut Vec<u8>, slot: SlotId, record: &LeafBuilder<'_>) -> Result<()> {
+    put_slot(out, INSERT, slot);
+    put_varint(out, record.encoded_len());
+    record.encode_into(out)
+}
+
 /// Appends a [`PageOp::InsertMany`].
 pub fn insert_many<'r, I>(out: &mut Vec<u8>, slot: SlotId, records: I)
 where
@@ -323,6 +333,16 @@ pub fn change_row(out: &mut Vec<u8>, slot: SlotId, old: &[u8], new: &[u8]) {
             out.extend_from_slice(&other);
         }
     }
+}
+
+/// As [`change_row`] where `old` is deleted by `xid` and goes into the row as it is; `keeps`: with its tag and pointer, else as one that all
+/// see. (Whether that may be is the caller's to know: `row_change.rs`.)
+pub fn delete_row(out: &mut Vec<u8>, slot: SlotId, xid: TxId, keeps: bool) {
+    put_slot(out, CHANGE_ROW, slot);
+    let at = out.len();
+    out.push(0);
+    row_change::encode_deletion(xid, keeps, out);
+    out[at] = (out.len() - at - 1) as u8;
 }
 
 /// Appends a [`PageOp::Undo`].

@@ -68,6 +68,13 @@ fn try_encode(old: &[u8], new: &[u8], out: &mut Vec<u8>) -> Option<bool> {
     Some(true)
 }
 
+/// Appends how a record is deleted by `xid`, with its content as the version in the row: with its tag and pointer (`keeps`; it has a tag, and
+/// no version in the row itself), or as one that all see. At most twelve bytes.
+pub fn encode_deletion(xid: TxId, keeps: bool, out: &mut Vec<u8>) {
+    out.push(GHOST | TAGGED | DIFF | if keeps { KEEP } else { 0 });
+    put_varint64(out, xid.0);
+}
+
 /// Appends to `out` what `change` makes of the record `old`.
 ///
 /// # Errors
@@ -229,6 +236,24 @@ mod tests {
                 prop_assert_eq!(change, vec![7]);
                 // Only a version in the row that is of neither cannot be said.
                 prop_assert!(LeafRecord::parse(&new).unwrap().diff.is_some());
+            }
+        }
+
+        #[test]
+        fn a_deletion_is_said_as_any_change(old in record(), xid in 1u64..) {
+            let record = LeafRecord::parse(&old).unwrap();
+            let keeps = record.is_tagged() && record.diff.is_none();
+            for keeps in [false, keeps] {
+                let tag = if keeps { record.xid } else { TxId::NONE };
+                let tag = EarlierTag { ghost: record.is_ghost(), xid: tag, offrow: record.offrow.filter(|_| keeps) };
+                let new = LeafBuilder {
+                    ghost: true, xid: TxId(xid), key: record.key, value: record.value, earlier: Earlier::InRow(tag, &[]),
+                };
+                let (mut change, mut made) = (Vec::new(), Vec::new());
+                encode_deletion(TxId(xid), keeps, &mut change);
+                prop_assert!(change.len() <= 12);
+                apply(&old, &change, &mut made).unwrap();
+                prop_assert_eq!(made, new.encode().unwrap());
             }
         }
 

@@ -35,6 +35,7 @@
 //!    same log group as the first version on it.
 
 mod cleaner;
+mod delete_run;
 mod empty_spans;
 mod lost;
 mod overflow;
@@ -56,6 +57,7 @@ mod view;
 mod write;
 
 pub use cleaner::{Cleaner, Sweeping, decode_forget};
+pub use delete_run::PlantedRun;
 pub use empty_spans::{EmptySpans, From as WalkFrom, Passed, PlantedJump, SeenBy, SpanWalk};
 pub use lost::{LostReport, rebuild_lost};
 pub use overflow::{OVERFLOW_OBJECT, free_external, is_external, read_external, write_external};

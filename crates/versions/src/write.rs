@@ -133,7 +133,11 @@ impl RowWriter<'_> {
     }
     /// Deletes a row: it stays as a ghost with its content as the earlier version.
     pub fn delete(&self, tree: Tree, key: &[u8], seen: Seen) -> Result<Outcome> {
-        self.apply(tree, key, Action::Delete, seen, &mut None)
+        self.delete_hinted(tree, key, seen, &mut None)
+    }
+    /// As [`RowWriter::delete`]; `hint` as in [`RowWriter::insert`].
+    pub fn delete_hinted(&self, tree: Tree, key: &[u8], seen: Seen, hint: &mut Option<PageId>) -> Result<Outcome> {
+        self.apply(tree, key, Action::Delete, seen, hint)
     }
 
     /// What a delete would meet, without doing it.
@@ -170,7 +174,7 @@ impl RowWriter<'_> {
             match step {
                 Step::Finished(outcome) => return Ok(outcome),
                 Step::Again => {}
-                Step::NeedsRoom(len) => tree.make_room(self.pool, key, len)?,
+                Step::NeedsRoom(len) => *hint = Some(tree.make_room(self.pool, key, len)?),
             }
         }
     }
@@ -190,14 +194,25 @@ impl RowWriter<'_> {
         }
         match found {
             Err(at) => match action {
-                Action::Insert(value) => {
-                    let bytes = LeafBuilder::inserted(self.xid, key, value).encode()?;
-                    check_size(bytes.len())?;
-                    self.put(tree, page, at, None, &bytes, None)
-                }
+                Action::Insert(value) => self.put_new(tree, page, at, key, value),
                 Action::Update(_) | Action::Delete => Ok(Step::Finished(Outcome::Gone)),
             },
-            Ok(slot) => self.over(tree, page, slot, key, action, seen),
+            Ok(slot) => {
+                if matches!(action, Action::Delete) {
+                    // An ordinary deletion is a run of one row.
+                    let note = |value: &[u8]| {
+                        let mut prior = self.prior.borrow_mut();
+                        prior.clear();
+                        prior.extend_from_slice(value);
+                        Ok(true)
+                    };
+                    let run = self.plan_run(&page, slot, &[key], seen, &note)?;
+                    if run.rows > 0 {
+                        return self.do_run(tree, page, &[key], &run.ops).map(|()| Step::Finished(Outcome::Done));
+                    }
+                }
+                self.over(tree, page, slot, key, action, seen)
+            }
         }
     }
 
@@ -284,7 +299,7 @@ impl RowWriter<'_> {
         }
     }
 
-    fn is_seen_by_all(&self, xid: TxId) -> bool {
+    pub(crate) fn is_seen_by_all(&self, xid: TxId) -> bool {
         let txs = self.view.txs;
         xid.is_none() || matches!(txs.status(xid), Status::Committed(ts) if ts <= txs.horizon())
     }
@@ -423,19 +438,10 @@ impl RowWriter<'_> {
             }
         };
         check_size(len)?;
-        // Rows appended at the end of the tree leave room for later versions.
-        let appended = replaces.is_none() && slot.0 == page.slot_count() && page.upper_fence().is_none();
-        let wanted = if appended && slot.0 > 0 { len + append_reserve(len) } else { len };
-        let fits = match replaces {
-            Some(slot) => page.fits_replace(slot, len),
-            None => page.fits(wanted),
+        let page = match self.with_room(page, slot, replaces, len)? {
+            Ok(page) => page,
+            Err(step) => return Ok(step),
         };
-        if !fits {
-            if page.has_versions() && prune::clean_leaf(self.pool, self.view.txs, page)?.changed() {
-                return Ok(Step::Again);
-            }
-            return Ok(Step::NeedsRoom(wanted));
-        }
         let first_version = !page.has_versions();
         let id = page.id();
         let mut mtr = Mtr::new(self.pool);
@@ -469,11 +475,60 @@ impl RowWriter<'_> {
             }
         }
         if first_version {
-            op::set_flags(ops, buf::HAS_VERSIONS, 0);
-            self.pool.space().set_flags(&mut mtr, id, space::PFS_HAS_VERSIONS, 0)?;
+            self.mark_versions(&mut mtr, at, id)?;
         }
         let key = leaf::key_of(record);
         self.finish(mtr, at, tree, key, &undo)
+    }
+
+    /// Puts a record into the leaf for a key that has none.
+    fn put_new(&self, tree: Tree, page: WriteGuard<'_>, slot: SlotId, key: &[u8], value: &[u8]) -> Result<Step> {
+        let record = LeafBuilder::inserted(self.xid, key, value);
+        let len = record.encoded_len();
+        check_size(len)?;
+        let page = match self.with_room(page, slot, None, len)? {
+            Ok(page) => page,
+            Err(step) => return Ok(step),
+        };
+        let (id, first_version) = (page.id(), !page.has_versions());
+        let mut mtr = Mtr::new(self.pool);
+        let at = mtr.add(page);
+        op::insert_row(mtr.ops(at), slot, &record)?;
+        if first_version {
+            self.mark_versions(&mut mtr, at, id)?;
+        }
+        let undo = if self.versioning.logs_undo() { row_undo::of_insert(self.xid, tree) } else { Vec::new() };
+        self.finish(mtr, at, tree, key, &undo)
+    }
+
+    /// The leaf, if it has room for a record of `len` bytes; else what is to be done about that.
+    fn with_room<'p>(
+        &self,
+        page: WriteGuard<'p>,
+        slot: SlotId,
+        replaces: Option<SlotId>,
+        len: usize,
+    ) -> Result<Result<WriteGuard<'p>, Step>> {
+        // Rows appended at the end of the tree leave room for later versions.
+        let appended = replaces.is_none() && slot.0 == page.slot_count() && page.upper_fence().is_none();
+        let wanted = if appended && slot.0 > 0 { len + append_reserve(len) } else { len };
+        let fits = match replaces {
+            Some(slot) => page.fits_replace(slot, len),
+            None => page.fits(wanted),
+        };
+        if fits {
+            return Ok(Ok(page));
+        }
+        if page.has_versions() && prune::clean_leaf(self.pool, self.view.txs, page)?.changed() {
+            return Ok(Err(Step::Again));
+        }
+        Ok(Err(Step::NeedsRoom(wanted)))
+    }
+
+    /// The page at `at`, whose id is `id`, gets its first version.
+    pub(crate) fn mark_versions(&self, mtr: &mut Mtr<'_>, at: PageRef, id: PageId) -> Result<()> {
+        op::set_flags(mtr.ops(at), buf::HAS_VERSIONS, 0);
+        self.pool.space().set_flags(mtr, id, space::PFS_HAS_VERSIONS, 0)
     }
 
     /// Keeps an earlier version outside the row.

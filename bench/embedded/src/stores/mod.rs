@@ -1,10 +1,14 @@
 //! The stores, each with what its own documentation recommends for speed without loss of durability.
 
+#[cfg(feature = "fjall")]
+mod fjall;
 #[cfg(feature = "lmdb")]
 mod lmdb;
 #[cfg(feature = "redb")]
 mod redb;
 mod resurgam;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 use std::path::Path;
 
@@ -20,4 +24,8 @@ pub const ALL: &[(&str, Open)] = &[
     ("redb", redb::open),
     #[cfg(feature = "lmdb")]
     ("LMDB", lmdb::open),
+    #[cfg(feature = "sqlite")]
+    ("SQLite", sqlite::open),
+    #[cfg(feature = "fjall")]
+    ("fjall", fjall::open),
 ];

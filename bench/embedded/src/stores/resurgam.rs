@@ -61,7 +61,7 @@ impl Store for Resurgam {
     }
     fn compact(&mut self) -> Outcome<bool> {
         self.db.clean()?;
-        self.db.checkpoint()?;
+        self.db.shorten_log()?;
         Ok(true)
     }
 }
@@ -104,14 +104,16 @@ impl Writer for Writing<'_> {
         let mut removed = 0;
         self.batch.clear();
         while cursor.next_batch(&mut self.batch, 1000)? {
+            let mut going: Vec<&[u8]> = Vec::with_capacity(self.batch.len());
             for i in 0..self.batch.len() {
                 let row = self.batch.row(i);
                 let DatumRef::Bytes(key) = self.table.column(row, 0)? else { return Err("not a key".into()) };
                 if !keep(key) {
-                    done(self.tx.delete(self.table, row.key, Seen::Snapshot)?.done()?)?;
-                    removed += 1;
+                    going.push(row.key);
                 }
             }
+            done(self.tx.delete_many(self.table, &going, Seen::Snapshot, &mut 0)?.done()?)?;
+            removed += going.len() as u64;
             self.batch.clear();
         }
         Ok(removed)

@@ -21,10 +21,30 @@ use crate::broken;
 /// A write, remembered so that it can be tried again after a wait.
 #[derive(Clone, Debug)]
 pub enum Op {
-    Insert { table: String, number: i64, row: Row },
-    Update { table: String, number: i64, new_number: i64, row: Row },
-    Delete { table: String, number: i64 },
-    Lock { table: String, number: i64 },
+    Insert {
+        table: String,
+        number: i64,
+        row: Row,
+    },
+    Update {
+        table: String,
+        number: i64,
+        new_number: i64,
+        row: Row,
+    },
+    Delete {
+        table: String,
+        number: i64,
+    },
+    /// Several rows, one after the other; tried again, it is a deletion of the one that had to wait.
+    DeleteMany {
+        table: String,
+        numbers: Vec<i64>,
+    },
+    Lock {
+        table: String,
+        number: i64,
+    },
 }
 
 impl Op {
@@ -33,6 +53,7 @@ impl Op {
             Self::Insert { table, .. }
             | Self::Update { table, .. }
             | Self::Delete { table, .. }
+            | Self::DeleteMany { table, .. }
             | Self::Lock { table, .. } => table,
         }
     }
@@ -159,7 +180,27 @@ impl World {
                 let row = changed_row(&mut self.rng, &table, &old, new_number);
                 Op::Update { table: name, number, new_number, row }
             }
-            15..=18 => Op::Delete { table: name, number: self.number_for(&table, false) },
+            15..=18 => {
+                let number = self.number_for(&table, false);
+                let most = self.troubles.rows_deleted_at_once();
+                // Rows with entries of indexes are no runs: there are few tables without.
+                let client = &self.clients[at];
+                let base = client.snapshot.as_ref().unwrap_or(&self.model.committed);
+                let plain = |name: &String| {
+                    let table = client.own.table(base, name)?;
+                    (table.has_key && table.indexes.is_empty() && table.rows.len() > 1).then(|| (name.clone(), table))
+                };
+                let plain = if most > 1 { names.iter().find_map(plain) } else { None };
+                let (name, table) = plain.unwrap_or((name, table));
+                let behind = table.rows.range(number..).count();
+                let skipped = if behind > 1 { table.rows.len() - behind } else { 0 };
+                let numbers: Vec<i64> = table.rows.keys().copied().skip(skipped).take(most).collect();
+                if numbers.len() > 1 && table.has_key {
+                    Op::DeleteMany { table: name, numbers }
+                } else {
+                    Op::Delete { table: name, number }
+                }
+            }
             _ => Op::Lock { table: name, number: self.number_for(&table, false) },
         };
         let kind = if self.rng.one_in(3) { StatementKind::BulkWrite } else { StatementKind::PointWrite };
@@ -225,6 +266,7 @@ impl World {
         self.clients[at].locked.insert(name.clone());
         self.note_touched(at, &op, &name);
         match op.clone() {
+            Op::DeleteMany { numbers, .. } => self.delete_many(at, &view, &name, &table, &seen_table, &numbers),
             Op::Insert { number, row, .. } => {
                 let result = self.clients[at].tx.insert(&table, &refs(&row));
                 match result {
@@ -249,7 +291,7 @@ impl World {
                     Err(error) => return self.judge_serial(at, error, "finding a row", &name),
                 };
                 let seen = seen_table.rows.get(&number).cloned();
-                self.change(at, op, &name, &table, &key, number, seen)
+                self.change(at, op, &name, &table, &key, number, seen, None)
             }
         }
     }
@@ -270,6 +312,7 @@ impl World {
                 touch(*new_number, Some(row));
             }
             Op::Delete { number, .. } | Op::Lock { number, .. } => touch(*number, None),
+            Op::DeleteMany { numbers, .. } => numbers.iter().for_each(|number| touch(*number, None)),
         }
     }
 
@@ -454,6 +497,38 @@ impl World {
             })
     }
 
+    /// Deletes several rows, and judges each as if it had been deleted by itself.
+    fn delete_many(
+        &mut self,
+        at: usize,
+        view: &ReadView,
+        name: &str,
+        table: &Arc<Table>,
+        seen_table: &TableModel,
+        numbers: &[i64],
+    ) -> Found<()> {
+        let mut keys = Vec::new();
+        for number in numbers {
+            match self.storage_key(view, table, seen_table, *number) {
+                Some(Ok(key)) => keys.push(key),
+                Some(Err(error)) => return self.judge_serial(at, error, "finding a row", name),
+                None => return Ok(()),
+            }
+        }
+        let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let mut done = 0;
+        let tx = self.clients[at].tx.clone();
+        let mut last = Some(tx.delete_many(table, &slices, Seen::Snapshot, &mut done));
+        for (i, number) in numbers.iter().enumerate().take(done + 1) {
+            let result = if i < done { Some(Ok(Attempt::Done(Change::Done))) } else { last.take() };
+            let op = Op::Delete { table: name.to_owned(), number: *number };
+            let seen = seen_table.rows.get(number).cloned();
+            self.change(at, op, name, table, &keys[i], *number, seen, result)?;
+        }
+        Ok(())
+    }
+
+    /// Changes a row, unless it was already, with this result, and judges what came of it.
     fn change(
         &mut self,
         at: usize,
@@ -463,15 +538,16 @@ impl World {
         key: &[u8],
         number: i64,
         seen: Option<Arc<Row>>,
+        mut first: Option<Result<Attempt<Change>>>,
     ) -> Found<()> {
         let mut how = Seen::Snapshot;
         for round in 0..3 {
             let tx = self.clients[at].tx.clone();
-            let result = match &op {
+            let result = first.take().unwrap_or_else(|| match &op {
                 Op::Update { row, .. } => tx.update(table, key, how, &refs(row)),
                 Op::Delete { .. } => tx.delete(table, key, how),
                 _ => tx.lock_row(table, key, how),
-            };
+            });
             let Some(newest) = self.newest(at, name) else {
                 return match result {
                     Err(error) => self.judge_serial(at, error, "a write to a table that was dropped", name),
@@ -742,6 +818,7 @@ pub fn describe(op: &Op) -> String {
             format!("update of row {number} of {table} to {new_number} ({})", brief(row))
         }
         Op::Delete { table, number } => format!("delete of row {number} of {table}"),
+        Op::DeleteMany { table, numbers } => format!("delete of rows {numbers:?} of {table}"),
         Op::Lock { table, number } => format!("lock of row {number} of {table}"),
     }
 }

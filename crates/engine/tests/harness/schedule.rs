@@ -162,6 +162,8 @@ pub struct Met {
     pub version_pages: u64,
     pub removed_by_readers: u64,
     pub jumps: u64,
+    /// Rows that were deleted several to a record.
+    pub in_runs: u64,
     pub undone: u64,
     pub undo_records: u64,
     pub undone_at_open: u64,
@@ -244,6 +246,7 @@ impl Met {
             ("version pages", self.version_pages, 0.8),
             ("rows removed by readers", self.removed_by_readers, 1.0),
             ("jumps over deleted rows", self.jumps, 0.02),
+            ("rows deleted in runs", self.in_runs, 0.08),
             ("undone", self.undone, 2.5),
             ("changes of the mode", self.mode_changes, 0.45),
             ("prepared and committed", self.prepared_committed, 2.3),
@@ -287,6 +290,7 @@ impl Met {
         self.version_pages += o.version_pages;
         self.removed_by_readers += o.removed_by_readers;
         self.jumps += o.jumps;
+        self.in_runs += o.in_runs;
         self.undone += o.undone;
         self.undo_records += o.undo_records;
         self.undone_at_open += o.undone_at_open;
@@ -1318,6 +1322,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         let cleaner = world.db.cleaner_status();
         world.met.removed_by_readers += cleaner.totals.removed_by_readers;
         world.met.jumps += cleaner.reader_jumps;
+        world.met.in_runs += world.db.stats().rows_deleted_in_runs;
         world.met.found_none += stats.versions.found_none;
         world.met.version_files += u64::from(stats.version_store_file.is_some());
         let versions_died = world.troubles.dies(&["/disk2", "/disk3"]);

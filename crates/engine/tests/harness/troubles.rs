@@ -2,7 +2,8 @@
 //! report as failed; devices that acknowledge writes and lose them or put them elsewhere; devices that die for good; devices and stores
 //! that do not answer (`hangs.rs`).
 //!
-//! All of it is drawn from a generator of its own that is derived from the seed, so that what else the seed means stays what it was.
+//! All of it is drawn from generators of its own that are derived from the seed, so that what else the seed means stays what it was. (So is
+//! how many rows are deleted at once, which is no trouble, but came later than the seeds.)
 
 use std::path::Path;
 use std::sync::Arc;
@@ -65,6 +66,8 @@ impl Besides {
 /// See the module.
 pub struct Troubles {
     rng: Rng,
+    /// How many rows are deleted at once.
+    runs: Rng,
     besides: Besides,
     stores: bool,
     lies: bool,
@@ -126,6 +129,7 @@ impl Troubles {
         }
         Self {
             rng,
+            runs: Rng::new(seed ^ 0x7275_6e73),
             besides,
             stores: stores && with_archive,
             lies,
@@ -139,6 +143,11 @@ impl Troubles {
             hangs,
             opened_in_trouble: false,
         }
+    }
+
+    /// How many rows that follow each other the next deletion is of.
+    pub fn rows_deleted_at_once(&mut self) -> usize {
+        if self.besides.is_by_seed() && !self.runs.one_in(3) { self.runs.range(2, 24) as usize } else { 1 }
     }
 
     /// Stores for an open, which may fail while it goes on.

@@ -228,3 +228,25 @@ fn write_one(db: &Database, table: &Arc<Table>, id: i64, filler: &str) -> Result
     }
     tx.commit(Durability::Async)?.wait()
 }
+
+/// The log is kept for pages that are not written out: with these on the disk it is short.
+#[test]
+fn a_log_is_shortened() -> Result<()> {
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(77);
+        let options = || Options { buffer_bytes: 16 << 20, ..crate::common::open::small_log(traditional) };
+        let db = crate::common::open::open_as(&vfs, options())?;
+        crate::support::create(&db)?;
+        let note = "n".repeat(1000);
+        crate::support::commit(&db, |tx| (0..6000).try_for_each(|id| crate::support::insert(tx, id, &note)))?;
+        db.checkpoint()?;
+        let before = db.stats().log_bytes_in_use;
+        db.shorten_log()?;
+        let after = db.stats().log_bytes_in_use;
+        assert!(before > 5 << 20 && after <= 1 << 20, "{before} bytes of log, then {after}");
+        let db = crate::common::open::open_recovered(&vfs.crash(), options())?;
+        assert_eq!(crate::support::rows(&db)?.len(), 6000);
+        assert_eq!(db.verify()?, Vec::<String>::new());
+    }
+    Ok(())
+}

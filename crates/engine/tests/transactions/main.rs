@@ -10,6 +10,7 @@ mod at_rest;
 mod cleaner;
 mod clones;
 mod damaged_pending_frees;
+mod delete_runs;
 mod kept_values;
 mod log_bound;
 mod log_bound_catalog;

@@ -1,0 +1,39 @@
+//! Mistakes in deleting rows several at a time, made on purpose: what is checked of it notices each.
+
+#[allow(dead_code)]
+#[path = "transactions/delete_runs/checks.rs"]
+mod checks;
+mod common;
+#[allow(dead_code)]
+#[path = "transactions/support.rs"]
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use resurgam_engine::{PlantedRun, Result};
+
+#[test]
+fn planted_bugs_are_caught() {
+    if common::open::is_traditional() {
+        return;
+    }
+    // Panics of a broken database are findings, not noise.
+    std::panic::set_hook(Box::new(|_| {}));
+    let is_well = |check: fn() -> Result<()>| matches!(catch_unwind(AssertUnwindSafe(check)), Ok(Ok(())));
+    let all: [fn() -> Result<()>; 3] = [
+        checks::who_looks_sees_them_or_not_as_of_his_time,
+        checks::what_is_in_the_way_ends_it_there,
+        checks::a_short_one_takes_back_all_of_it,
+    ];
+    let is_missed = |bug: &PlantedRun| {
+        bug.plant();
+        let missed = all.iter().all(|check| is_well(*check));
+        PlantedRun::None.plant();
+        missed
+    };
+    let bugs = [PlantedRun::Unseen, PlantedRun::Held, PlantedRun::Untagged, PlantedRun::Unnoted];
+    let missed: Vec<PlantedRun> = bugs.into_iter().filter(is_missed).collect();
+    let _ = std::panic::take_hook();
+    assert_eq!(missed, [], "not noticed");
+    assert!(all.iter().all(|check| is_well(*check)), "without a bug");
+}
