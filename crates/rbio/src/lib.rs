@@ -13,6 +13,7 @@
 //! | `client.rs` | a connection, and the connections to one server that are kept |
 //! | `server.rs` | listening, a thread for each connection, bounded |
 //! | `deadline.rs` | reads and writes that end in time |
+//! | `socket.rs` | a socket whose waits are bounded |
 //! | `tls/` | certificates of both sides, and what is encrypted |
 //! | `refusals.rs` | who was refused: counted, and said, but not again and again |
 //!
@@ -35,6 +36,7 @@ mod frame;
 mod message;
 mod refusals;
 mod server;
+mod socket;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -252,7 +252,7 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()
         }
         // Never for long: the listener waits.
         stream.set_time(PAUSE);
-        return frame::write(&mut stream, &mut Answer::Error(error.clone()).encode()).and(Err(error));
+        return send(&mut stream, &Answer::Error(error.clone())).and(Err(error));
     }
     let id = open.next;
     open.next += 1;
@@ -299,7 +299,7 @@ fn agree(stream: &mut Timed, from: SocketAddr, shared: &Shared) -> bool {
                 "{} speaks with TLS only, and this side without: start both with --tier-tls-cert, or both without",
                 stream.here()
             );
-            let _ = frame::write(stream, &mut Answer::Error(Error::new(ErrorKind::Io, what)).encode());
+            let _ = send(stream, &Answer::Error(Error::new(ErrorKind::Io, what)));
         }
         Err(Refusal::Other(error)) => refuse(stream, from, shared, &error),
     }
@@ -326,9 +326,16 @@ fn refuse(stream: &Timed, from: SocketAddr, shared: &Shared, error: &Error) {
     }
 }
 
+/// Sends what is said once.
+fn send(stream: &mut Timed, answer: &Answer) -> Result<()> {
+    let mut out = Vec::new();
+    answer.encode(&mut out);
+    frame::write(stream, &mut out)
+}
+
 /// Answers until the connection ends.
 fn serve(stream: &mut Timed, from: SocketAddr, shared: &Shared) {
-    let mut message = Vec::new();
+    let (mut message, mut out) = (Vec::new(), Vec::new());
     // The version that was agreed upon.
     let mut spoken = None;
     loop {
@@ -355,24 +362,29 @@ fn serve(stream: &mut Timed, from: SocketAddr, shared: &Shared) {
                 // The client may have sent something else.
                 let error = Error::new(ErrorKind::Io, format!("a request came damaged: {}", error.message()));
                 stream.set_time(FIRST);
-                let _ = frame::write(stream, &mut Answer::Error(error).encode());
+                let _ = send(stream, &Answer::Error(error));
                 stream.end_refused();
                 return;
             }
         }
         shared.requests.fetch_add(1, Ordering::Relaxed);
         let answer = answer(&message, spoken, shared);
-        if message.capacity() > 1 << 20 {
-            message = Vec::new();
-        }
         let is_error = matches!(answer, Answer::Error(_));
         shared.errors.fetch_add(u64::from(is_error), Ordering::Relaxed);
         if let Answer::Hello(hello) = &answer {
             spoken = Some(hello.version);
         }
         stream.set_time(SEND);
-        if frame::write(stream, &mut answer.encode()).is_err() || spoken.is_none() {
+        answer.encode(&mut out);
+        // It may be large, and sending it may take long.
+        drop(answer);
+        if frame::write(stream, &mut out).is_err() || spoken.is_none() {
             return;
+        }
+        for buffer in [&mut message, &mut out] {
+            if buffer.capacity() > 1 << 20 {
+                *buffer = Vec::new();
+            }
         }
     }
 }

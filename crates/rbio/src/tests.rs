@@ -156,6 +156,26 @@ fn a_server_may_ask_for_a_newer_client() {
     is_page(client.call(&page(8), TIME), 8);
 }
 
+/// A page goes where it is wanted without a copy in between; whatever else is answered comes as ever.
+#[test]
+fn a_page_is_taken_as_it_came() {
+    let server = start(ServerConfig::default());
+    let client = Client::new(&server.address().to_string(), ME);
+    let mut taken = Vec::new();
+    let mut take = |bytes: &[u8]| {
+        taken.push(bytes.to_vec());
+        true
+    };
+    assert!(client.call_for_page(&page(7), TIME, &|| false, &mut take).unwrap().is_none());
+    let answer = client.call_for_page(&Request::Coverage, TIME, &|| false, &mut take).unwrap();
+    assert!(matches!(answer, Some(Answer::Coverage(_))));
+    assert!(client.call_for_page(&page(13), TIME, &|| false, &mut take).is_err());
+    assert_eq!(taken, [7u64.to_le_bytes().repeat(1024)]);
+    let left = client.call_for_page(&page(8), TIME, &|| false, &mut |_| false).unwrap();
+    is_page(left.ok_or_else(|| Error::internal("nobody took it")), 8);
+    assert_eq!(server.stats().connections, 1);
+}
+
 /// Who waits is told to stop, and goes on at once.
 #[test]
 fn a_wait_is_stopped() {
@@ -219,7 +239,8 @@ fn bytes_of_any_kind_harm_nobody() {
     let server = start(ServerConfig::default());
     let address = server.address();
     let hello = Request::Hello { oldest: 1, newest: 1, role: Role::Client, database: DATABASE };
-    let mut frame = hello.encode();
+    let mut frame = Vec::new();
+    hello.encode(&mut frame);
     let len = (frame.len() - FRAME_HEADER_BYTES) as u32;
     let seal = |frame: &mut [u8], len: u32| {
         frame[..4].copy_from_slice(b"RBIO");
@@ -241,6 +262,8 @@ fn bytes_of_any_kind_harm_nobody() {
     };
     let good = send(&frame);
     assert!(matches!(Answer::decode(&good[FRAME_HEADER_BYTES..]), Ok(Answer::Hello(_))));
+    // Who does not wait for the answer is answered as well, once for each.
+    assert_eq!(send(&[&frame[..], &frame[..], &frame[..9]].concat()), [&good[..], &good[..]].concat());
     for bit in 0..frame.len() * 8 {
         let mut bad = frame.clone();
         bad[bit / 8] ^= 1 << (bit % 8);

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
@@ -14,6 +13,7 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::{Tls, words};
 use crate::frame::MAGIC;
+use crate::socket::Socket;
 
 /// Of what comes so much is taken from the socket at a time: a record is 16 KB, and a page half of that.
 const INPUT_BYTES: usize = 32 << 10;
@@ -107,8 +107,8 @@ impl Session {
     }
 
     /// Sends some of what waits.
-    pub fn send(&mut self, socket: &mut TcpStream, left: Duration) -> Result<(), Fault> {
-        socket.set_write_timeout(Some(left))?;
+    pub fn send(&mut self, socket: &mut Socket, left: Duration) -> Result<(), Fault> {
+        socket.writes_within(left)?;
         match self.connection.write_tls(socket)? {
             0 => Err(Fault::Io(io::ErrorKind::WriteZero.into())),
             _ => Ok(()),
@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// Reads what the peer has said: 0 after its closing notice. `Interrupted`: something came, and there is nothing to be read yet.
-    pub fn read(&mut self, socket: &mut TcpStream, left: Duration, bytes: &mut [u8]) -> Result<usize, Fault> {
+    pub fn read(&mut self, socket: &mut Socket, left: Duration, bytes: &mut [u8]) -> Result<usize, Fault> {
         if let Some(read) = self.decrypted(bytes)? {
             return Ok(read);
         }
@@ -141,10 +141,9 @@ impl Session {
     }
 
     /// Takes what came, waiting for it if there is nothing. What was decrypted must have been read.
-    pub fn receive(&mut self, socket: &mut TcpStream, left: Duration) -> Result<(), Fault> {
+    pub fn receive(&mut self, socket: &mut Socket, left: Duration) -> Result<(), Fault> {
         if self.at == self.end {
-            socket.set_read_timeout(Some(left))?;
-            let read = socket.read(&mut self.input)?;
+            let read = socket.read_within(left, &mut self.input)?;
             if read == 0 {
                 return Err(Fault::Cut);
             }
@@ -170,7 +169,7 @@ impl Session {
     }
 
     /// Says that no more will come, if that can be said at once.
-    pub fn end(&mut self, socket: &mut TcpStream) {
+    pub fn end(&mut self, socket: &mut Socket) {
         self.connection.send_close_notify();
         if socket.set_nonblocking(true).is_ok() {
             let _ = self.connection.write_tls(socket);

@@ -251,7 +251,9 @@ fn a_client_without_a_certificate_is_refused() {
         socket.set_read_timeout(Some(TIME)).expect("a socket");
         let hello = Request::Hello { oldest: 1, newest: 4, role: Role::Primary, database: ME.database };
         let mut stream = rustls::Stream::new(&mut tls, &mut socket);
-        let mut outcome = stream.write_all(&hello.encode());
+        let mut bytes = Vec::new();
+        hello.encode(&mut bytes);
+        let mut outcome = stream.write_all(&bytes);
         // It goes on to speak for a while, and finds why it is refused all the same.
         for _ in 0..4 {
             std::thread::sleep(Duration::from_millis(50));
