@@ -18,7 +18,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_engine::{Had, RemotePages};
 use resurgam_page::PageBuf;
 use resurgam_pageserver::{PARTITION_PAGES_DEFAULT, Partitions};
-use resurgam_rbio::{Answer, Client, Coverage, PAGES_MAX, Part, Peer, Request, Role, Tls};
+use resurgam_rbio::{Answer, Client, Coverage, PAGES_MAX, Pages, Part, Peer, Request, Role, Tls};
 
 use crate::part;
 
@@ -313,9 +313,9 @@ impl Replica {
         if !self.learn(page, COVERAGE, time, stop)? {
             return Ok(None);
         }
-        let mut put = |bytes: &[u8]| match bytes.first_chunk::<PAGE_SIZE>() {
-            Some(page) if bytes.len() == PAGE_SIZE => {
-                buf.as_bytes_mut().copy_from_slice(page);
+        let mut put = |pages: Pages<'_>| match pages {
+            Pages::One(bytes) if bytes.len() == PAGE_SIZE => {
+                buf.as_bytes_mut().copy_from_slice(bytes);
                 true
             }
             _ => false,
@@ -324,7 +324,7 @@ impl Replica {
         let wait_ms = (time / 2).as_millis() as u32;
         let request = Request::GetPage { page, at_least, have, wait_ms };
         let begun = Instant::now();
-        let outcome = match self.client.call_for_page(&request, time, &|| stop().is_err(), &mut put) {
+        let outcome = match self.client.call_for_pages(&request, time, &|| stop().is_err(), &mut put) {
             // The reader looks at it once more. Here it is so that another server is asked for a good one.
             Ok(None) => buf
                 .verify(page)
@@ -358,16 +358,22 @@ impl Replica {
     ) -> Result<()> {
         let Some((first, _)) = wanted.first() else { return Ok(()) };
         let request = Request::GetPages { pages: wanted.to_vec(), wait_ms: AHEAD_WAIT.as_millis() as u32 };
-        let begun = Instant::now();
-        let outcome = match self.client.call_unless(&request, time, &|| stop().is_err()) {
-            Ok(Answer::Pages(pages)) if pages.len() == wanted.len() => {
+        let (begun, mut count) = (Instant::now(), 0);
+        let mut take = |pages: Pages<'_>| match pages {
+            Pages::Many(pages) if pages.len() == wanted.len() => {
                 let had = pages.iter().enumerate().filter(|(_, page)| !page.is_empty());
-                let count = had.map(|(at, page)| got(at, page)).count();
+                count = had.map(|(at, page)| got(at, page)).count();
+                true
+            }
+            _ => false,
+        };
+        let outcome = match self.client.call_for_pages(&request, time, &|| stop().is_err(), &mut take) {
+            Ok(None) => {
                 self.answered(count as u64, None);
                 return Ok(());
             }
-            Ok(Answer::Elsewhere(part)) => self.is_elsewhere(wanted, &part),
-            Ok(_) => Err(Error::corrupt("an answer that is not the pages asked for")),
+            Ok(Some(Answer::Elsewhere(part))) => self.is_elsewhere(wanted, &part),
+            Ok(Some(_)) => Err(Error::corrupt("an answer that is not the pages asked for")),
             // One of the version before: one page after the other is better than each when it is needed.
             Err(error) if error.kind() == ErrorKind::NotSupported => {
                 let mut buf = PageBuf::zeroed();

@@ -9,13 +9,19 @@ use resurgam_base::{Error, ErrorKind, Result};
 
 use crate::deadline::{Stop, Timed, failed};
 use crate::frame::{self, ANSWER_BYTES_MAX};
-use crate::message::{Answer, Hello, Request, Role, VERSION, VERSION_OLDEST};
+use crate::message::{Answer, Hello, Pages, Request, Role, VERSION, VERSION_OLDEST};
 use crate::tls::Tls;
 
 /// Longest time for a connection, its keys and its first messages.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Connections that are kept while nobody uses them.
 const KEPT_MAX: usize = 64;
+
+/// Memory of messages that is kept for the next ones: a message with the most pages fits in.
+const BUFFER_BYTES_MAX: usize = 2 << 20;
+
+/// Is given the pages of an answer where they came, and says whether it has taken them.
+type Take<'a> = &'a mut dyn FnMut(Pages<'_>) -> bool;
 
 /// Who asks, and for which database.
 #[derive(Clone, Copy, Debug)]
@@ -126,19 +132,19 @@ impl Connection {
         self.call_into(request, time, stop, &mut |_| false).and_then(whole)
     }
 
-    /// As [`Connection::call`]; an answer with a page is given to `page` as it came. None: it was taken there.
+    /// As [`Connection::call`]; an answer with pages is given to `take` as it came. None: it was taken there.
     fn call_into(
         &mut self,
         request: &Request,
         time: Duration,
         stop: Stop<'_>,
-        page: &mut dyn FnMut(&[u8]) -> bool,
+        take: Take<'_>,
     ) -> Result<Option<Answer>> {
         self.knows(request)?;
         self.stream.set_time(time);
-        let outcome = self.exchange(request, stop, page);
+        let outcome = self.exchange(request, stop, take);
         for buffer in [&mut self.message, &mut self.request] {
-            if buffer.capacity() > 1 << 20 {
+            if buffer.capacity() > BUFFER_BYTES_MAX {
                 *buffer = Vec::new();
             }
         }
@@ -166,19 +172,14 @@ impl Connection {
         ))
     }
 
-    fn exchange(
-        &mut self,
-        request: &Request,
-        stop: Stop<'_>,
-        page: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<Option<Answer>> {
+    fn exchange(&mut self, request: &Request, stop: Stop<'_>, take: Take<'_>) -> Result<Option<Answer>> {
         request.encode(&mut self.request);
         frame::write(&mut self.stream, &mut self.request)?;
         if !frame::read(&mut self.stream, ANSWER_BYTES_MAX, &mut self.message, stop)? {
             return Err(Error::new(ErrorKind::Io, format!("{} has ended the connection", self.peer())));
         }
-        match Answer::page_of(&self.message) {
-            Some(bytes) if page(bytes) => Ok(None),
+        match Answer::pages_of(&self.message) {
+            Some(pages) if take(pages) => Ok(None),
             _ => Answer::decode(&self.message).map(Some),
         }
     }
@@ -239,28 +240,22 @@ impl Client {
         self.ask(request, time, Some(stop), &mut |_| false).and_then(whole)
     }
 
-    /// As [`Client::call_unless`], without a copy of a page's bytes: they are given to `page`, which says whether it has taken them (none is
-    /// returned then).
+    /// As [`Client::call_unless`], without a copy of the bytes of pages: they are given to `take`, which says whether it has taken them (none
+    /// is returned then).
     ///
     /// # Errors
     /// As [`Client::call_unless`].
-    pub fn call_for_page(
+    pub fn call_for_pages(
         &self,
         request: &Request,
         time: Duration,
         stop: &dyn Fn() -> bool,
-        page: &mut dyn FnMut(&[u8]) -> bool,
+        take: Take<'_>,
     ) -> Result<Option<Answer>> {
-        self.ask(request, time, Some(stop), page)
+        self.ask(request, time, Some(stop), take)
     }
 
-    fn ask(
-        &self,
-        request: &Request,
-        time: Duration,
-        stop: Stop<'_>,
-        page: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<Option<Answer>> {
+    fn ask(&self, request: &Request, time: Duration, stop: Stop<'_>, take: Take<'_>) -> Result<Option<Answer>> {
         let begun = Instant::now();
         let kept = self.kept.lock().pop();
         if let Some(mut connection) = kept {
@@ -268,7 +263,7 @@ impl Client {
                 self.keep(connection);
                 return Err(error);
             }
-            match connection.call_into(request, time, stop, page) {
+            match connection.call_into(request, time, stop, take) {
                 Err(error)
                     if error.kind() == ErrorKind::Io && begun.elapsed() < time && !stop.is_some_and(|stop| stop()) =>
                 {
@@ -284,7 +279,7 @@ impl Client {
             self.keep(connection);
             return Err(error);
         }
-        let answer = connection.call_into(request, left(), stop, page)?;
+        let answer = connection.call_into(request, left(), stop, take)?;
         self.done(connection, answer)
     }
 
@@ -306,5 +301,5 @@ impl Client {
 
 /// The answer, where nobody takes pages on the way.
 fn whole(answer: Option<Answer>) -> Result<Answer> {
-    answer.ok_or_else(|| Error::internal("a page that nobody has taken"))
+    answer.ok_or_else(|| Error::internal("pages that nobody has taken"))
 }

@@ -43,8 +43,8 @@ mod tls;
 
 pub use client::{Client, Connection, Peer};
 pub use message::{
-    Answer, BlocksAnswer, Consumer, Coverage, Hello, PAGES_MAX, PART_NUMBERS_MAX, Part, PartOfBlocks, Request, Role,
-    VERSION, VERSION_OLDEST,
+    Answer, BlocksAnswer, Consumer, Coverage, Hello, PAGES_MAX, PART_NUMBERS_MAX, Pages, Part, PartOfBlocks, Request,
+    Role, VERSION, VERSION_OLDEST,
 };
 pub use server::{Server, ServerConfig, ServerStats, Service};
 pub use tls::{Tls, TlsFiles, TlsStats};

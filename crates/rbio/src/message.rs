@@ -18,8 +18,9 @@ const TEXT_BYTES_MAX: usize = 8 << 10;
 pub const PAGES_MAX: usize = 128;
 /// Most numbers in a [`Part`].
 pub const PART_NUMBERS_MAX: usize = 1024;
-/// The kind of an answer with a page.
+/// The kinds of answers with pages.
 const PAGE: u8 = 2;
+const PAGES: u8 = 8;
 /// Most blocks in an answer.
 const BLOCKS_MAX: usize = 1 << 16;
 
@@ -159,6 +160,15 @@ pub enum Answer {
     PartOfBlocks(PartOfBlocks),
 }
 
+/// Pages as they came, in the memory of whoever has received them.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pages<'a> {
+    /// [`Answer::Page`].
+    One(&'a [u8]),
+    /// [`Answer::Pages`].
+    Many(Vec<&'a [u8]>),
+}
+
 impl Request {
     /// The version in which it came to be.
     pub(crate) fn since(&self) -> u16 {
@@ -292,7 +302,7 @@ impl Answer {
                 }
             }
             Self::Pages(pages) => {
-                out.u8(8).u32(pages.len() as u32);
+                out.u8(PAGES).u32(pages.len() as u32);
                 for page in pages {
                     out.bytes(page);
                 }
@@ -312,11 +322,18 @@ impl Answer {
         }
     }
 
-    /// The bytes of a page, where the answer is one; what else it is, and whether it is anything, is for [`Answer::decode`] to say.
-    pub(crate) fn page_of(bytes: &[u8]) -> Option<&[u8]> {
+    /// Pages, where the answer has some; what else it is, and whether it is anything, is for [`Answer::decode`] to say.
+    pub(crate) fn pages_of(bytes: &[u8]) -> Option<Pages<'_>> {
         let mut from = Reader(bytes);
-        let page = if from.u8().ok()? == PAGE { from.bytes().ok()? } else { return None };
-        from.end().ok().map(|()| page)
+        let pages = match from.u8().ok()? {
+            PAGE => Pages::One(from.bytes().ok()?),
+            PAGES => {
+                let count = from.u32().ok().filter(|count| *count as usize <= PAGES_MAX)?;
+                Pages::Many((0..count).map(|_| from.bytes()).collect::<Result<_>>().ok()?)
+            }
+            _ => return None,
+        };
+        from.end().ok().map(|()| pages)
     }
 
     /// # Errors
@@ -370,7 +387,7 @@ impl Answer {
                 let consumers = (0..count).map(|_| consumer(&mut from)).collect::<Result<_>>()?;
                 Self::Log { disseminated, destaged, consumers }
             }
-            8 => {
+            PAGES => {
                 let count = from.u32()? as usize;
                 if count > PAGES_MAX {
                     return Err(Error::corrupt(format!("an answer with {count} pages")));
@@ -613,13 +630,14 @@ mod tests {
         for answer in answers() {
             let bytes = &bytes_of(|out| answer.encode(out))[..];
             assert_eq!(format!("{:?}", Answer::decode(bytes).unwrap()), format!("{answer:?}"));
-            let page = match &answer {
-                Answer::Page(page) => Some(&page[..]),
+            let pages = match &answer {
+                Answer::Page(page) => Some(Pages::One(page)),
+                Answer::Pages(pages) => Some(Pages::Many(pages.iter().map(|page| &page[..]).collect())),
                 _ => None,
             };
-            assert_eq!(Answer::page_of(bytes), page);
-            assert_eq!(Answer::page_of(&[bytes, &[0]].concat()), None);
-            assert_eq!(Answer::page_of(&bytes[..bytes.len() - 1]), None);
+            assert_eq!(Answer::pages_of(bytes), pages);
+            assert_eq!(Answer::pages_of(&[bytes, &[0]].concat()), None);
+            assert_eq!(Answer::pages_of(&bytes[..bytes.len() - 1]), None);
             for end in 0..bytes.len() {
                 assert_eq!(Answer::decode(&bytes[..end]).unwrap_err().kind(), ErrorKind::Corrupt);
             }
@@ -633,7 +651,9 @@ mod tests {
             let is_read = Request::decode(&bytes_of(|out| request.encode(out))).is_ok();
             assert_eq!(is_read, count <= PAGES_MAX);
             let answer = Answer::Pages(vec![vec![1]; count]);
-            assert_eq!(Answer::decode(&bytes_of(|out| answer.encode(out))).is_ok(), count <= PAGES_MAX);
+            let bytes = bytes_of(|out| answer.encode(out));
+            assert_eq!(Answer::decode(&bytes).is_ok(), count <= PAGES_MAX);
+            assert_eq!(Answer::pages_of(&bytes).is_some(), count <= PAGES_MAX);
         }
         for count in [PART_NUMBERS_MAX, PART_NUMBERS_MAX + 1] {
             let answer = Answer::Elsewhere(Part { pages: 1, count: 1, numbers: vec![0; count] });
@@ -658,7 +678,8 @@ mod tests {
                 if let Ok(request) = Request::decode(bytes) {
                     prop_assert_eq!(&bytes_of(|out| request.encode(out)), bytes);
                 }
-                let _ = Answer::decode(bytes);
+                let is_answer = Answer::decode(bytes).is_ok();
+                prop_assert!(is_answer || Answer::pages_of(bytes).is_none());
             }
         }
     }

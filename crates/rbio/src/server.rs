@@ -24,6 +24,9 @@ const SEND: Duration = Duration::from_secs(30);
 /// Between two looks at a listener that fails: there are no more handles, for instance.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Memory of messages that a connection keeps for the next ones.
+const BUFFER_BYTES_MAX: usize = 2 << 20;
+
 /// Settings.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerConfig {
@@ -382,7 +385,7 @@ fn serve(stream: &mut Timed, from: SocketAddr, shared: &Shared) {
             return;
         }
         for buffer in [&mut message, &mut out] {
-            if buffer.capacity() > 1 << 20 {
+            if buffer.capacity() > BUFFER_BYTES_MAX {
                 *buffer = Vec::new();
             }
         }

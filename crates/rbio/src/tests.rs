@@ -9,7 +9,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 
 use crate::frame::FRAME_HEADER_BYTES;
 use crate::message::{Answer, Coverage, Hello, Part, Request, Role};
-use crate::{Client, Connection, Peer, Server, ServerConfig, Service};
+use crate::{Client, Connection, Pages, Peer, Server, ServerConfig, Service};
 
 const DATABASE: [u8; 16] = [5; 16];
 const ME: Peer = Peer { role: Role::Primary, database: DATABASE };
@@ -156,22 +156,27 @@ fn a_server_may_ask_for_a_newer_client() {
     is_page(client.call(&page(8), TIME), 8);
 }
 
-/// A page goes where it is wanted without a copy in between; whatever else is answered comes as ever.
+/// Pages go where they are wanted without a copy in between; whatever else is answered comes as ever.
 #[test]
-fn a_page_is_taken_as_it_came() {
+fn pages_are_taken_as_they_came() {
     let server = start(ServerConfig::default());
     let client = Client::new(&server.address().to_string(), ME);
     let mut taken = Vec::new();
-    let mut take = |bytes: &[u8]| {
-        taken.push(bytes.to_vec());
+    let mut take = |pages: Pages<'_>| {
+        match pages {
+            Pages::One(page) => taken.push(page.to_vec()),
+            Pages::Many(pages) => taken.extend(pages.iter().map(|page| page.to_vec())),
+        }
         true
     };
-    assert!(client.call_for_page(&page(7), TIME, &|| false, &mut take).unwrap().is_none());
-    let answer = client.call_for_page(&Request::Coverage, TIME, &|| false, &mut take).unwrap();
+    assert!(client.call_for_pages(&page(7), TIME, &|| false, &mut take).unwrap().is_none());
+    let answer = client.call_for_pages(&Request::Coverage, TIME, &|| false, &mut take).unwrap();
     assert!(matches!(answer, Some(Answer::Coverage(_))));
-    assert!(client.call_for_page(&page(13), TIME, &|| false, &mut take).is_err());
-    assert_eq!(taken, [7u64.to_le_bytes().repeat(1024)]);
-    let left = client.call_for_page(&page(8), TIME, &|| false, &mut |_| false).unwrap();
+    let two = Request::GetPages { pages: vec![(PageId(5), Lsn(1)), (PageId(6), Lsn(1))], wait_ms: 0 };
+    assert!(client.call_for_pages(&two, TIME, &|| false, &mut take).unwrap().is_none());
+    assert!(client.call_for_pages(&page(13), TIME, &|| false, &mut take).is_err());
+    assert_eq!(taken, [7u64.to_le_bytes().repeat(1024), 5u64.to_le_bytes().into(), 6u64.to_le_bytes().into()]);
+    let left = client.call_for_pages(&page(8), TIME, &|| false, &mut |_| false).unwrap();
     is_page(left.ok_or_else(|| Error::internal("nobody took it")), 8);
     assert_eq!(server.stats().connections, 1);
 }
