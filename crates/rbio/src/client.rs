@@ -178,10 +178,12 @@ impl Connection {
         if !frame::read(&mut self.stream, ANSWER_BYTES_MAX, &mut self.message, stop)? {
             return Err(Error::new(ErrorKind::Io, format!("{} has ended the connection", self.peer())));
         }
-        match Answer::pages_of(&self.message) {
-            Some(pages) if take(pages) => Ok(None),
-            _ => Answer::decode(&self.message).map(Some),
+        if let Some(pages) = Answer::pages_of(&self.message)
+            && take(pages)
+        {
+            return Ok(None);
         }
+        Answer::decode(&self.message).map(Some)
     }
 
     /// An error for an answer to something else.
