@@ -100,9 +100,32 @@ struct Shared {
 #[derive(Default)]
 struct Open {
     next: u64,
-    all: Vec<(u64, TcpStream, Option<JoinHandle<()>>)>,
+    /// In the order in which they came.
+    all: Vec<Held>,
     /// Of connections that have ended.
     ended: Vec<JoinHandle<()>>,
+    /// Of those that had to make room: they end at once.
+    made_room: Vec<JoinHandle<()>>,
+}
+
+/// A connection.
+struct Held {
+    id: u64,
+    stream: TcpStream,
+    thread: Option<JoinHandle<()>>,
+    /// Its first message was answered: with TLS, that of one with a certificate.
+    is_greeted: bool,
+}
+
+impl Open {
+    /// Ends the connection that has been without a first message for the longest time; false: there is none.
+    fn make_room(&mut self) -> bool {
+        let Some(at) = self.all.iter().position(|held| !held.is_greeted) else { return false };
+        let held = self.all.remove(at);
+        let _ = held.stream.shutdown(Shutdown::Both);
+        self.made_room.extend(held.thread);
+        true
+    }
 }
 
 /// A server that listens until it is dropped.
@@ -193,14 +216,15 @@ impl Drop for Server {
         }
         drop(TcpStream::connect_timeout(&address, Duration::from_secs(1)));
         self.listener.take().map(JoinHandle::join);
-        let Open { all, ended, .. } = std::mem::take(&mut *self.shared.open.lock());
+        let Open { all, ended, made_room, .. } = std::mem::take(&mut *self.shared.open.lock());
         let threads: Vec<_> = all
             .into_iter()
-            .filter_map(|(_, stream, thread)| {
-                let _ = stream.shutdown(Shutdown::Both);
-                thread
+            .filter_map(|held| {
+                let _ = held.stream.shutdown(Shutdown::Both);
+                held.thread
             })
             .chain(ended)
+            .chain(made_room)
             .collect();
         let me = std::thread::current().id();
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
@@ -244,9 +268,12 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()
     let handle = stream.try_clone().map_err(|e| failed(&peer, "serve", &e))?;
     let mut open = shared.open.lock();
     open.ended.drain(..).for_each(|thread| drop(thread.join()));
-    let full = open.all.len() >= shared.config.connections_max;
+    open.made_room.retain(|thread| !thread.is_finished());
+    let (most, ending) = (shared.config.connections_max, shared.config.connections_max.max(64));
+    // Whoever reaches the port may connect and say nothing: he keeps nobody away who does.
+    let is_full = open.all.len() >= most && (open.made_room.len() >= ending || !open.make_room());
     let mut stream = Timed::new(stream, peer)?;
-    if full {
+    if is_full {
         drop(open);
         let error = Error::new(ErrorKind::ConfigurationLimitExceeded, "there are too many connections");
         if shared.tls.is_some() {
@@ -259,27 +286,27 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()
     }
     let id = open.next;
     open.next += 1;
-    open.all.push((id, handle, None));
+    open.all.push(Held { id, stream: handle, thread: None, is_greeted: false });
     let thread = spawn("rbio", {
         let shared = Arc::clone(shared);
         move || {
             stream.set_time(FIRST);
             if agree(&mut stream, from, &shared) {
-                serve(&mut stream, from, &shared);
+                serve(&mut stream, (id, from), &shared);
             }
             drop(stream);
             let mut open = shared.open.lock();
-            if let Some(at) = open.all.iter().position(|(of, ..)| *of == id) {
-                let (_, _, thread) = open.all.swap_remove(at);
-                open.ended.extend(thread);
+            if let Some(at) = open.all.iter().position(|held| held.id == id) {
+                let held = open.all.remove(at);
+                open.ended.extend(held.thread);
             }
         }
     });
     match thread {
         // The thread cannot have ended: it waits for this lock.
         Ok(thread) => {
-            if let Some((_, _, slot)) = open.all.last_mut() {
-                *slot = Some(thread);
+            if let Some(held) = open.all.last_mut() {
+                held.thread = Some(thread);
             }
             Ok(())
         }
@@ -337,7 +364,7 @@ fn send(stream: &mut Timed, answer: &Answer) -> Result<()> {
 }
 
 /// Answers until the connection ends.
-fn serve(stream: &mut Timed, from: SocketAddr, shared: &Shared) {
+fn serve(stream: &mut Timed, (id, from): (u64, SocketAddr), shared: &Shared) {
     let (mut message, mut out) = (Vec::new(), Vec::new());
     // The version that was agreed upon.
     let mut spoken = None;
@@ -375,6 +402,9 @@ fn serve(stream: &mut Timed, from: SocketAddr, shared: &Shared) {
         let is_error = matches!(answer, Answer::Error(_));
         shared.errors.fetch_add(u64::from(is_error), Ordering::Relaxed);
         if let Answer::Hello(hello) = &answer {
+            if !greeted && let Some(held) = shared.open.lock().all.iter_mut().find(|held| held.id == id) {
+                held.is_greeted = true;
+            }
             spoken = Some(hello.version);
         }
         stream.set_time(SEND);

@@ -238,6 +238,27 @@ fn connections_are_bounded() {
     }
 }
 
+/// Who says nothing, however often he connects, keeps nobody away who does.
+#[test]
+fn silent_connections_make_room() {
+    let server = start(ServerConfig { connections_max: 4, ..ServerConfig::default() });
+    let client = Client::new(&server.address().to_string(), ME);
+    is_page(client.call(&page(1), TIME), 1);
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    let begun = Instant::now();
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        kept.push(Connection::open(&server.address().to_string(), ME, TIME).unwrap());
+    }
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // Those that have said who they are stay.
+    is_page(client.call(&page(2), TIME), 2);
+    kept.iter_mut().for_each(|one| is_page(one.call(&page(3), TIME), 3));
+    assert!(Connection::open(&server.address().to_string(), ME, TIME).is_err(), "all places are taken by such");
+    assert_eq!(server.stats().requests, 9);
+    drop(silent);
+}
+
 /// Whatever comes, the connection ends or is answered, and others are served.
 #[test]
 fn bytes_of_any_kind_harm_nobody() {
