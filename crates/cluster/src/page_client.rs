@@ -35,7 +35,7 @@ const ALONE_MAX: Duration = Duration::from_secs(1);
 /// What failed within this has kept nobody waiting: it is tried again as soon as the first time.
 const QUICK: Duration = Duration::from_millis(20);
 /// Between two looks for a server that may be asked again.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(10);
 /// Every so many requests another server is asked than the best one: it may have become better.
 const EXPLORE: u64 = 64;
 /// What a page server has is asked again after so long; where nobody has a page, after this.
