@@ -141,6 +141,9 @@ impl Connection {
         take: Take<'_>,
     ) -> Result<Option<Answer>> {
         self.knows(request)?;
+        if self.stream.has_expired() {
+            return Err(Error::new(ErrorKind::Io, format!("the certificate of {} has expired", self.peer())));
+        }
         self.stream.set_time(time);
         let outcome = self.exchange(request, stop, take);
         for buffer in [&mut self.message, &mut self.request] {

@@ -57,7 +57,8 @@ impl Timed {
     pub fn encrypt_as_client(&mut self, tls: &Tls, address: &str, stop: Stop<'_>) -> Result<()> {
         let session = Session::client(tls, address).map_err(|why| self.no_keys(&std::io::Error::other(why)))?;
         match self.agree(session, stop) {
-            Ok(session) => {
+            Ok(mut session) => {
+                session.note_peer(tls);
                 self.session = Some(session);
                 Ok(())
             }
@@ -77,8 +78,9 @@ impl Timed {
     pub fn encrypt_as_server(&mut self, tls: &Tls) -> std::result::Result<(), Refusal> {
         let session = Session::server(tls).map_err(|why| Refusal::Other(self.no_keys(&std::io::Error::other(why))))?;
         match self.agree(session, None) {
-            Ok(session) => {
+            Ok(mut session) => {
                 tls.agreed();
+                session.note_peer(tls);
                 self.session = Some(session);
                 Ok(())
             }
@@ -147,6 +149,11 @@ impl Timed {
     /// Whether the peer has said, after keys were agreed upon, that it refuses this side.
     pub fn is_refused(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_refused())
+    }
+
+    /// Whether the certificate with which the peer came is not valid any more: the connection is over.
+    pub fn has_expired(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.has_expired())
     }
 
     /// Ends the connection of a peer that is refused, so that it finds what it was told before that.

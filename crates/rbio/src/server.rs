@@ -397,6 +397,10 @@ fn serve(stream: &mut Timed, (id, from): (u64, SocketAddr), shared: &Shared) {
                 return;
             }
         }
+        if stream.has_expired() {
+            // The client finds why when it connects again.
+            return;
+        }
         shared.requests.fetch_add(1, Ordering::Relaxed);
         let answer = answer(&message, spoken, shared);
         let is_error = matches!(answer, Answer::Error(_));

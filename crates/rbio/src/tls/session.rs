@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::{Tls, words};
@@ -59,6 +59,8 @@ pub(crate) struct Session {
     end: usize,
     has_begun: bool,
     is_refused: bool,
+    /// Seconds since 1970 until which the peer's certificate is valid, once keys are agreed upon.
+    peer_expires: Option<u64>,
 }
 
 impl Session {
@@ -83,7 +85,17 @@ impl Session {
 
     fn new(connection: Connection) -> Self {
         let input = vec![0; INPUT_BYTES].into_boxed_slice();
-        Self { connection, input, at: 0, end: 0, has_begun: false, is_refused: false }
+        Self { connection, input, at: 0, end: 0, has_begun: false, is_refused: false, peer_expires: None }
+    }
+
+    /// Keys are agreed upon: notes until when that holds.
+    pub fn note_peer(&mut self, tls: &Tls) {
+        self.peer_expires = self.connection.peer_certificates().and_then(|chain| tls.expires_of(chain));
+    }
+
+    /// Whether the peer's certificate is not valid any more.
+    pub fn has_expired(&self) -> bool {
+        self.peer_expires.is_some_and(|at| UnixTime::now().as_secs() > at)
     }
 
     /// Whether keys are yet to be agreed upon.
