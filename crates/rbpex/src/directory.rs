@@ -17,8 +17,9 @@ use resurgam_page::PageBuf;
 use crate::fifo::{Fifo, Place, Slots, USES_MAX};
 use crate::format::Record;
 
-/// Of pages that come for the first time and would take the place of others one of so many is written at once.
-const NEW_SHARE: u64 = 4;
+/// Of pages that come for the first time and would take the place of others one of so many is written at once: fewer would let the cache follow
+/// what is used too slowly.
+const NEW_SHARE: u64 = 2;
 
 /// A slot of the file.
 #[derive(Clone, Copy, Default)]
@@ -225,7 +226,7 @@ impl Directory {
         Taken::Queued
     }
 
-    /// Whether a page that is not here is written at once. Where it would take another one's place and comes for the first time, most often its
+    /// Whether a page that is not here is written at once. Where it would take another one's place and comes for the first time, every other time its
     /// name is remembered instead.
     fn is_welcome(&mut self, page: PageId) -> bool {
         if !self.free.is_empty() || self.slots.len() < self.capacity || self.fifo.knows(page) {

@@ -7,8 +7,8 @@
 //!
 //! (In the paper one has to be asked for twice in the small queue. Here once is enough: memory above has taken the other uses.)
 //!
-//! And in the paper all that comes joins the small queue. Here, once all slots are taken, three of four that come for the first time go to the ghost
-//! queue at once: what is hardly ever asked for again is not written, which costs the disk, and the processor, more than a page that has to be
+//! And in the paper all that comes joins the small queue. Here, once all slots are taken, every other one that comes for the first time goes to the
+//! ghost queue at once: what is asked for again seldom is written seldom, which costs the disk, and the processor, more than a page that has to be
 //! fetched once more.
 //!
 //! Slots are taken out of the middle of a queue when their copy is forgotten: what is left of them there is skipped by its turn.
