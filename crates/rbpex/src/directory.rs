@@ -17,10 +17,6 @@ use resurgam_page::PageBuf;
 use crate::fifo::{Fifo, Place, Slots, USES_MAX};
 use crate::format::Record;
 
-/// Of pages that come for the first time and would take the place of others one of so many is written at once: fewer would let the cache follow
-/// what is used too slowly.
-const NEW_SHARE: u64 = 2;
-
 /// A slot of the file.
 #[derive(Clone, Copy, Default)]
 struct Slot {
@@ -115,8 +111,6 @@ pub struct Directory {
     waiting: HashMap<PageId, Waiting>,
     order: VecDeque<(PageId, u64)>,
     numbers: u64,
-    /// Pages that came for the first time while there was no room.
-    new: u64,
     /// Who writes sleeps until he is woken.
     pub is_idle: bool,
     /// A page that is changed and not taken keeps its copy: a mistake, for tests.
@@ -137,7 +131,6 @@ impl Directory {
             waiting: HashMap::new(),
             order: VecDeque::new(),
             numbers: 0,
-            new: 0,
             is_idle: false,
             keeps_stale: false,
         }
@@ -211,33 +204,15 @@ impl Directory {
             }
             return Taken::No;
         }
-        match known {
-            Some(index) => {
-                self.map.remove(&page);
-                self.slots[index as usize].is_busy = true;
-            }
-            None if !self.is_welcome(page) => return Taken::No,
-            None => {}
+        if let Some(index) = known {
+            self.map.remove(&page);
+            self.slots[index as usize].is_busy = true;
         }
         self.numbers += 1;
         let waiting = Waiting { content: Arc::new(content.clone()), lsn, as_of, slot: known, number: self.numbers };
         self.waiting.insert(page, waiting);
         self.order.push_back((page, self.numbers));
         Taken::Queued
-    }
-
-    /// Whether a page that is not here is written at once. Where it would take another one's place and comes for the first time, every other time its
-    /// name is remembered instead.
-    fn is_welcome(&mut self, page: PageId) -> bool {
-        if !self.free.is_empty() || self.slots.len() < self.capacity || self.fifo.knows(page) {
-            return true;
-        }
-        self.new += 1;
-        let is_welcome = self.new % NEW_SHARE == 1;
-        if !is_welcome {
-            self.fifo.remember(page);
-        }
-        is_welcome
     }
 
     /// The copy is the page.

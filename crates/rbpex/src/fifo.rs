@@ -7,10 +7,6 @@
 //!
 //! (In the paper one has to be asked for twice in the small queue. Here once is enough: memory above has taken the other uses.)
 //!
-//! And in the paper all that comes joins the small queue. Here, once all slots are taken, every other one that comes for the first time goes to the
-//! ghost queue at once: what is asked for again seldom is written seldom, which costs the disk, and the processor, more than a page that has to be
-//! fetched once more.
-//!
 //! Slots are taken out of the middle of a queue when their copy is forgotten: what is left of them there is skipped by its turn.
 
 use std::collections::VecDeque;
@@ -148,8 +144,7 @@ impl<N: Copy + Eq + Hash> Fifo<N> {
         None
     }
 
-    /// The name of one that is not here: when it comes back it is worth more.
-    pub fn remember(&mut self, name: N) {
+    fn remember(&mut self, name: N) {
         if self.is_ghost.insert(name) {
             self.ghosts.push_back(name);
         }
