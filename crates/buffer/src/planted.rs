@@ -35,6 +35,8 @@ pub enum Planted {
     CopyNotCompared,
     /// A copy is said to have all records of its page below the end of the log, durable or not.
     CopyBeyondDurable,
+    /// How new a page was that leaves memory is noted when it can be missed there already.
+    RaisedLate,
     /// An image of a page as it was is logged behind a record that changes it.
     ImageBehindRecord,
 }

@@ -723,7 +723,20 @@ impl BufferPool {
         frame.held.left();
         bump(&self.counters.evictions, 1);
         self.note_unused(frame);
+        if Planted::RaisedLate.is_planted() {
+            drop(shard);
+            self.raise_late(page, frame);
+        }
         true
+    }
+
+    /// A mistake that tests make on purpose.
+    #[cold]
+    fn raise_late(&self, page: PageId, frame: &Frame) {
+        std::thread::sleep(std::time::Duration::from_micros(200));
+        if let Some(remote) = self.sources.remote() {
+            remote.evicted(page, frame.latch.read().lsn());
+        }
     }
 
     /// Where pages are in no file of this process: tells who has them how new the page of `frame`, which nobody uses, was. False:
@@ -735,7 +748,9 @@ impl BufferPool {
         if !frame.valid.load(Ordering::Acquire) {
             return false;
         }
-        remote.evicted(page, content.lsn());
+        if !Planted::RaisedLate.is_planted() {
+            remote.evicted(page, content.lsn());
+        }
         if let Some(cache) = remote.cache() {
             cache.evicted(page, &content, self.cached_as_of(), !frame.ahead.load(Ordering::Relaxed));
         }

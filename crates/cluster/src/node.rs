@@ -548,12 +548,8 @@ impl Service for Pages {
 
 /// One page of many, if it can be had until then; else nothing.
 fn page_now(pages: &PageServer, page: PageId, at_least: Lsn, until: Instant) -> Vec<u8> {
-    let mut buf = PageBuf::zeroed();
     let left = until.saturating_duration_since(Instant::now());
-    match pages.get_page(page, at_least, left, &mut buf) {
-        Ok(()) => buf.as_bytes().to_vec(),
-        Err(_) => Vec::new(),
-    }
+    pages.show_page(page, at_least, left, |page| page.as_bytes().to_vec()).unwrap_or_default()
 }
 
 fn get_page(
@@ -565,12 +561,14 @@ fn get_page(
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Answer> {
     let until = Instant::now() + wait;
-    let mut buf = PageBuf::zeroed();
+    let answer = |page: &PageBuf| match have.is_some() && page.lsn() == have {
+        true => Answer::NotModified,
+        false => Answer::Page(page.as_bytes().to_vec()),
+    };
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        match pages.get_page(page, at_least, left.min(LOOK), &mut buf) {
-            Ok(()) if have.is_some() && buf.lsn() == have => return Ok(Answer::NotModified),
-            Ok(()) => return Ok(Answer::Page(buf.as_bytes().to_vec())),
+        match pages.show_page(page, at_least, left.min(LOOK), answer) {
+            Ok(answer) => return Ok(answer),
             // Not applied yet.
             Err(_) if pages.position() <= at_least && !left.is_zero() && goes_on() => {}
             Err(error) => return Err(error),

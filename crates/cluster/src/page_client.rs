@@ -2,7 +2,8 @@
 //!
 //! A page server says which partitions it has; it is asked again now and then, and says it with its refusal when it is asked for a page of
 //! another one. Of those that have a page the one that has answered fastest of late is asked; one that fails is left alone for a moment, which
-//! doubles while it fails. When none answers, the reader waits: a page server that dies is started again, or another one in its
+//! doubles while its failures take long: one that says no at once, as a process does that is not there or is about to begin, is asked again
+//! soon, by one reader at a time. When none answers, the reader waits: a page server that dies is started again, or another one in its
 //! place, and statements do not fail meanwhile. A statement that is told to stop waits no longer.
 //!
 //! Pages that nobody waits for yet are asked for many at once, from one of those who have them, for each partition; what is not given at once
@@ -17,7 +18,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_engine::{Had, RemotePages};
 use resurgam_page::PageBuf;
 use resurgam_pageserver::{PARTITION_PAGES_DEFAULT, Partitions};
-use resurgam_rbio::{Answer, Client, Coverage, PAGES_MAX, Part, Peer, Request, Role, Tls};
+use resurgam_rbio::{Answer, Client, Coverage, PAGES_MAX, Pages, Part, Peer, Request, Role, Tls};
 
 use crate::part;
 
@@ -28,9 +29,11 @@ const SLOW: u32 = 50;
 const ANSWER_LEAST: Duration = Duration::from_millis(100);
 /// A page server waits for so long for the log that pages lack which are asked for ahead; others wait for those that it has.
 const AHEAD_WAIT: Duration = Duration::from_millis(20);
-/// A server that has failed is left alone for so long at first, and at most.
+/// A server that has failed is left alone for so long at first, and at most; and for so long between two questions until it answers.
 const ALONE_FIRST: Duration = Duration::from_millis(20);
 const ALONE_MAX: Duration = Duration::from_secs(1);
+/// What failed within this has kept nobody waiting: it is tried again as soon as the first time.
+const QUICK: Duration = Duration::from_millis(20);
 /// Between two looks for a server that may be asked again.
 const LOOK: Duration = Duration::from_millis(10);
 /// Every so many requests another server is asked than the best one: it may have become better.
@@ -186,6 +189,7 @@ impl PageClient {
         let is_one_of_many = up.len() + usize::from(explored.is_some()) > 1;
         match explored.or_else(|| up.into_iter().min_by_key(|(latency, _)| *latency)) {
             Some((latency, replica)) => {
+                replica.is_tried(now);
                 let time = if is_one_of_many { (latency * SLOW).clamp(ANSWER_LEAST, ANSWER) } else { ANSWER };
                 Choice::Ask(replica, time)
             }
@@ -252,6 +256,7 @@ impl Replica {
             // Others go by what is known meanwhile.
             said.asked = Some(Instant::now());
         }
+        let begun = Instant::now();
         let outcome = match self.client.call_unless(&Request::Coverage, time, &|| stop().is_err()) {
             Ok(Answer::Coverage(coverage)) => self.says(&coverage.part).map(|()| coverage),
             Ok(_) => Err(Error::corrupt("an answer that is not which pages it has")),
@@ -265,7 +270,8 @@ impl Replica {
                 Err(error)
             }
         };
-        let Coverage { missing, refused, gaps, part: _ } = outcome.inspect_err(|error| self.failed(page, error))?;
+        let Coverage { missing, refused, gaps, part: _ } =
+            outcome.inspect_err(|error| self.failed(page, begun.elapsed(), error))?;
         let mut said = self.said.lock();
         (said.missing, said.refused, said.gaps) = (missing, refused, gaps);
         Ok(said.partitions.as_ref().is_some_and(|of| of.covers(page)))
@@ -307,21 +313,26 @@ impl Replica {
         if !self.learn(page, COVERAGE, time, stop)? {
             return Ok(None);
         }
+        let mut put = |pages: Pages<'_>| match pages {
+            Pages::One(bytes) if bytes.len() == PAGE_SIZE => {
+                buf.as_bytes_mut().copy_from_slice(bytes);
+                true
+            }
+            _ => false,
+        };
         // It says that it has not applied enough before it is given up on.
         let wait_ms = (time / 2).as_millis() as u32;
         let request = Request::GetPage { page, at_least, have, wait_ms };
         let begun = Instant::now();
-        let outcome = match self.client.call_unless(&request, time, &|| stop().is_err()) {
-            Ok(Answer::Page(bytes)) if bytes.len() == PAGE_SIZE => {
-                buf.as_bytes_mut().copy_from_slice(&bytes);
-                // The reader looks at it once more. Here it is so that another server is asked for a good one.
-                buf.verify(page)
-                    .map(|()| Some(Had::Page))
-                    .map_err(|fault| Error::corrupt(format!("page {page}: {fault}")))
-            }
-            Ok(Answer::NotModified) if have.is_some() => Ok(Some(Had::NotModified)),
-            Ok(Answer::Elsewhere(part)) => self.is_elsewhere(&[(page, at_least)], &part).map(|()| None),
-            Ok(_) => Err(Error::corrupt("an answer that is no page")),
+        let outcome = match self.client.call_for_pages(&request, time, &|| stop().is_err(), &mut put) {
+            // The reader looks at it once more. Here it is so that another server is asked for a good one.
+            Ok(None) => buf
+                .verify(page)
+                .map(|()| Some(Had::Page))
+                .map_err(|fault| Error::corrupt(format!("page {page}: {fault}"))),
+            Ok(Some(Answer::NotModified)) if have.is_some() => Ok(Some(Had::NotModified)),
+            Ok(Some(Answer::Elsewhere(part))) => self.is_elsewhere(&[(page, at_least)], &part).map(|()| None),
+            Ok(Some(_)) => Err(Error::corrupt("an answer that is no page")),
             Err(error) => {
                 // The server may be as good as any.
                 stop()?;
@@ -331,7 +342,7 @@ impl Replica {
         match &outcome {
             Ok(Some(_)) => self.answered(1, Some(begun.elapsed())),
             Ok(None) => {}
-            Err(error) => self.failed(page, error),
+            Err(error) => self.failed(page, begun.elapsed(), error),
         }
         outcome
     }
@@ -347,15 +358,22 @@ impl Replica {
     ) -> Result<()> {
         let Some((first, _)) = wanted.first() else { return Ok(()) };
         let request = Request::GetPages { pages: wanted.to_vec(), wait_ms: AHEAD_WAIT.as_millis() as u32 };
-        let outcome = match self.client.call_unless(&request, time, &|| stop().is_err()) {
-            Ok(Answer::Pages(pages)) if pages.len() == wanted.len() => {
+        let (begun, mut count) = (Instant::now(), 0);
+        let mut take = |pages: Pages<'_>| match pages {
+            Pages::Many(pages) if pages.len() == wanted.len() => {
                 let had = pages.iter().enumerate().filter(|(_, page)| !page.is_empty());
-                let count = had.map(|(at, page)| got(at, page)).count();
+                count = had.map(|(at, page)| got(at, page)).count();
+                true
+            }
+            _ => false,
+        };
+        let outcome = match self.client.call_for_pages(&request, time, &|| stop().is_err(), &mut take) {
+            Ok(None) => {
                 self.answered(count as u64, None);
                 return Ok(());
             }
-            Ok(Answer::Elsewhere(part)) => self.is_elsewhere(wanted, &part),
-            Ok(_) => Err(Error::corrupt("an answer that is not the pages asked for")),
+            Ok(Some(Answer::Elsewhere(part))) => self.is_elsewhere(wanted, &part),
+            Ok(Some(_)) => Err(Error::corrupt("an answer that is not the pages asked for")),
             // One of the version before: one page after the other is better than each when it is needed.
             Err(error) if error.kind() == ErrorKind::NotSupported => {
                 let mut buf = PageBuf::zeroed();
@@ -371,7 +389,7 @@ impl Replica {
                 Err(error)
             }
         };
-        outcome.inspect_err(|error| self.failed(*first, error))
+        outcome.inspect_err(|error| self.failed(*first, begun.elapsed(), error))
     }
 
     /// It has given so many pages; `took`: one of them, since it was asked for.
@@ -387,12 +405,24 @@ impl Replica {
         health.pages += pages;
     }
 
-    fn failed(&self, page: PageId, error: &Error) {
+    /// It is about to be asked: while it fails, by one after the other.
+    fn is_tried(&self, now: Instant) {
+        let mut health = self.health.lock();
+        if health.failed > 0 {
+            health.alone_until = Some(now + ALONE_FIRST);
+        }
+    }
+
+    /// It has not given the page, which `took` so long.
+    fn failed(&self, page: PageId, took: Duration, error: &Error) {
         let mut health = self.health.lock();
         if health.failed == 0 {
             tracing::warn!("the page server at {} does not give page {page}: {error}", self.client.address());
         }
-        let alone = ALONE_FIRST.saturating_mul(1 << health.failed.min(10)).min(ALONE_MAX);
+        let alone = match took < QUICK {
+            true => ALONE_FIRST,
+            false => ALONE_FIRST.saturating_mul(1 << health.failed.min(10)).min(ALONE_MAX),
+        };
         health.alone_until = Some(Instant::now() + alone);
         health.failed += 1;
         health.failures += 1;
@@ -678,6 +708,43 @@ mod tests {
         assert!(error.message().contains("partitions of 8 pages, and those of this database have 4"), "{error}");
         client.get_page(PageId(4), Lsn(1), &|| Ok(()), &mut buf).expect("a page");
         assert!(part::of_message(&Part { pages: 3, count: 2, numbers: vec![0] }).is_err());
+    }
+
+    /// One that is not there is asked again soon, however long it stays away, and by one reader at a time.
+    #[test]
+    fn one_that_comes_back_is_found_soon() {
+        let hold = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = hold.local_addr().expect("an address");
+        drop(hold);
+        let client = client(&[address.to_string()], false);
+        let client =
+            PageClient { config: PageClientConfig { patience: Duration::from_secs(20), ..client.config }, ..client };
+        let readers = 8;
+        let (came, found) = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..readers)
+                .map(|id| {
+                    let client = &client;
+                    scope.spawn(move || {
+                        let mut buf = PageBuf::zeroed();
+                        client.get_page(PageId(id), Lsn(1), &|| Ok(()), &mut buf).expect("a page");
+                        Instant::now()
+                    })
+                })
+                .collect();
+            // With a pause that doubles the next look would be half a second later.
+            std::thread::sleep(Duration::from_millis(700));
+            let service = Arc::new(Some(Mutex::new((Partitions::new(4, 1, &[0]).expect("partitions"), 0))));
+            let server = Server::start(&address.to_string(), ServerConfig::default(), service as _);
+            let came = Instant::now();
+            let found = threads.into_iter().filter_map(|thread| thread.join().ok()).max();
+            drop(server);
+            (came, found.expect("a reader"))
+        });
+        let after = found.saturating_duration_since(came);
+        assert!(after < Duration::from_millis(250), "{after:?}");
+        // Some 700 / 20, and the first question of each.
+        let failures = client.status()[0].failures;
+        assert!((8..=35 + readers + 10).contains(&failures), "{failures}");
     }
 
     /// One that does not answer is left alone, and so is what was asked of it.

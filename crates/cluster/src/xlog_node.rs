@@ -517,6 +517,13 @@ impl Service for Log {
                         "impossible positions of the log were announced",
                     ));
                 }
+                let newest = open.core.lock().status().epoch;
+                if *epoch < newest {
+                    return Err(Error::new(
+                        ErrorKind::NotInPrerequisiteState,
+                        format!("a primary of epoch {epoch} has sent log, and another one has it under epoch {newest}"),
+                    ));
+                }
                 for (lsn, bytes) in blocks {
                     let piece = Piece::parse(bytes.clone(), *lsn, open.segment_bytes)?;
                     if piece.epoch != *epoch || piece.lsn < *start {

@@ -16,6 +16,8 @@ use resurgam_engine::*;
 mod proxy;
 use proxy::Proxy;
 
+#[path = "xlog/bad_input.rs"]
+mod bad_input;
 #[path = "xlog/tls.rs"]
 mod tls;
 

@@ -45,12 +45,24 @@ pub struct Gap {
 }
 
 struct Slot {
-    page: Box<PageBuf>,
+    page: PageBuf,
     /// Not in the file as it is here.
     dirty: bool,
+    /// Its checksum is that of what is here.
+    sealed: bool,
     used: bool,
     /// A record could not be applied to the page, and has left it in pieces; it was as of this LSN before.
     broken: Option<Lsn>,
+}
+
+impl Slot {
+    /// Asked for again and again, a page is sealed once.
+    fn seal(&mut self) {
+        if !self.sealed {
+            self.page.seal();
+            self.sealed = true;
+        }
+    }
 }
 
 #[derive(Default)]
@@ -136,11 +148,11 @@ impl Cover {
         self.shards[segment as usize % SHARDS].lock()
     }
 
-    /// Copies the page as it is, sealed.
+    /// Shows the page as it is, sealed; nobody else has pages of its shard meanwhile.
     ///
     /// # Errors
     /// `Corrupt`, naming the page, when it does not exist, or is damaged and cannot be mended; those of file and seed.
-    pub fn copy(&self, page: PageId, buf: &mut PageBuf) -> Result<()> {
+    pub fn show<T>(&self, page: PageId, show: impl FnOnce(&PageBuf) -> T) -> Result<T> {
         let mut shard = self.shard(self.segment(page));
         let slot = self.load(&mut shard, page)?;
         slot.used = true;
@@ -151,9 +163,8 @@ impl Cover {
         if slot.page.is_all_zero() {
             return Err(Error::corrupt(format!("page {page} does not exist")));
         }
-        slot.page.seal();
-        buf.as_bytes_mut().copy_from_slice(slot.page.as_bytes());
-        Ok(())
+        slot.seal();
+        Ok(show(&slot.page))
     }
 
     /// Applies records of pages of one segment, in order of LSNs; returns how many changed a page. `filtered`: some may have been left out; the
@@ -171,6 +182,7 @@ impl Cover {
             }
             let anew = matches!(op::decode(record.body).next(), Some(Ok(PageOp::Format { .. } | PageOp::Image(_))));
             if anew {
+                slot.sealed = false;
                 slot.page.as_bytes_mut().fill(0);
             } else if slot.page.lsn() != record.previous || slot.page.is_all_zero() {
                 if filtered {
@@ -193,7 +205,7 @@ impl Cover {
                 }
             }
             let before = if anew { record.previous } else { slot.page.lsn() };
-            slot.dirty = true;
+            (slot.dirty, slot.sealed) = (true, false);
             slot.used = true;
             if let Err(error) = op::apply(&mut slot.page, record.page, record.body, record.lsn) {
                 slot.broken = Some(before);
@@ -216,7 +228,7 @@ impl Cover {
         } else {
             self.make_there(shard, self.segment(page))?;
             self.make_room(shard)?;
-            let mut slot = Slot { page: Box::new(PageBuf::zeroed()), dirty: false, used: false, broken: None };
+            let mut slot = Slot { page: PageBuf::zeroed(), dirty: false, sealed: false, used: false, broken: None };
             self.counts.reads.fetch_add(1, Ordering::Relaxed);
             match self.files.read(page, slot.page.as_bytes_mut()) {
                 Ok(read) => {
@@ -225,7 +237,10 @@ impl Cover {
                         match slot.page.verify(page) {
                             // A process before this one may have written it, behind the mark and the archive's end: the log
                             // that is applied again goes by this, and so must what replaces it.
-                            Ok(()) => self.note_written(page, slot.page.lsn()),
+                            Ok(()) => {
+                                slot.sealed = true;
+                                self.note_written(page, slot.page.lsn());
+                            }
                             Err(_) => self.mend(&mut slot, page)?,
                         }
                     }
@@ -263,7 +278,7 @@ impl Cover {
             return Err(Error::corrupt(format!("page {page} is damaged, in the archive's backup as well: {fault}")));
         }
         slot.page.as_bytes_mut().copy_from_slice(made[0].as_bytes());
-        slot.broken = None;
+        (slot.broken, slot.sealed) = (None, false);
         if slot.page.is_all_zero() {
             return Ok(());
         }
@@ -326,7 +341,7 @@ impl Cover {
                 return Ok(());
             }
             if slot.dirty {
-                slot.page.seal();
+                slot.seal();
                 self.note_written(page, slot.page.lsn());
                 if let Err(error) = self.files.write(page, slot.page.as_bytes()) {
                     shard.ring.push_front(page);
@@ -398,7 +413,7 @@ impl Cover {
                 let mut bytes = Vec::with_capacity(count * PAGE_SIZE);
                 for page in now {
                     if let Some(slot) = shard.pages.get_mut(page) {
-                        slot.page.seal();
+                        slot.seal();
                         self.note_written(*page, slot.page.lsn());
                         bytes.extend_from_slice(slot.page.as_bytes());
                     }

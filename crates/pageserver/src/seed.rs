@@ -58,21 +58,15 @@ impl ArchiveSeed {
         Ok(view.filter(|view| view.end() > view.start()))
     }
 
-    fn opened(&self) -> Result<Arc<Opened>> {
+    /// What was opened since it was asked for the end last, or as it is now; none when there is nothing in it.
+    fn opened(&self) -> Result<Option<Arc<Opened>>> {
         let mut opened = self.opened.lock();
-        if let Some(opened) = &*opened {
-            return Ok(Arc::clone(opened));
+        if opened.is_none() {
+            let Some(view) = self.look()? else { return Ok(None) };
+            let base = PageBase::newest(self.backups.as_ref(), &view, view.end(), self.first)?;
+            *opened = Some(Arc::new(Opened { view, base }));
         }
-        let Some(view) = self.look()? else {
-            return Err(Error::new(
-                ErrorKind::NotInPrerequisiteState,
-                format!("the archive in {} has nothing yet", self.archive.place()),
-            ));
-        };
-        let base = PageBase::newest(self.backups.as_ref(), &view, view.end(), self.first)?;
-        let new = Arc::new(Opened { view, base });
-        *opened = Some(Arc::clone(&new));
-        Ok(new)
+        Ok(opened.clone())
     }
 
     fn forget(&self) {
@@ -87,19 +81,25 @@ impl Seed for ArchiveSeed {
     }
 
     fn pages(&self) -> Result<u64> {
-        let Some(view) = self.look()? else { return Ok(0) };
+        // The runs that are opened for it stay open: the first pages are made from them.
+        let Some(opened) = self.opened()? else { return Ok(0) };
+        let Opened { view, base } = &*opened;
         let mut pages = 0;
         for index in 0..view.manifest().runs.len() {
             pages = pages.max(view.run(index)?.summary().highest_page.0 + 1);
         }
-        let base = PageBase::newest(self.backups.as_ref(), &view, view.end(), self.first)?;
         Ok(base.backup().map_or(pages, |backup| backup.summary().data_pages.max(pages)))
     }
 
     fn make(&self, first: PageId, pages: &mut [PageBuf]) -> Result<()> {
         let mut again = true;
         loop {
-            let opened = self.opened()?;
+            let Some(opened) = self.opened()? else {
+                return Err(Error::new(
+                    ErrorKind::NotInPrerequisiteState,
+                    format!("the archive in {} has nothing yet", self.archive.place()),
+                ));
+            };
             let maker = PageMaker::new(opened.base.clone(), Arc::clone(&opened.view), Lsn(opened.view.end().0 - 1));
             match maker.and_then(|maker| maker.make(first, pages)) {
                 // Merges replace runs; whoever meets one that is gone looks again.

@@ -296,6 +296,20 @@ impl PageServer {
     /// # Errors
     /// `InvalidParameter` for a page of another partition; `Io` when it is not applied in time; `Corrupt` for a page that does not exist, or is damaged; those of file and seed.
     pub fn get_page(&self, page: PageId, at_least: Lsn, wait: Duration, buf: &mut PageBuf) -> Result<()> {
+        self.show_page(page, at_least, wait, |page| buf.copy_from(page))
+    }
+
+    /// As [`PageServer::get_page`], without a copy. `show` is not to wait: others wait for it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn show_page<T>(
+        &self,
+        page: PageId,
+        at_least: Lsn,
+        wait: Duration,
+        show: impl FnOnce(&PageBuf) -> T,
+    ) -> Result<T> {
         check_file(page)?;
         if !self.has(page) {
             return Err(Error::new(
@@ -323,9 +337,9 @@ impl PageServer {
             }
         }
         drop(applied);
-        self.cover.copy(page, buf)?;
+        let shown = self.cover.show(page, show)?;
         self.served.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(shown)
     }
 
     /// Makes what is applied durable, as far as the archive reaches, and returns up to where it is.

@@ -9,13 +9,19 @@ use resurgam_base::{Error, ErrorKind, Result};
 
 use crate::deadline::{Stop, Timed, failed};
 use crate::frame::{self, ANSWER_BYTES_MAX};
-use crate::message::{Answer, Hello, Request, Role, VERSION, VERSION_OLDEST};
+use crate::message::{Answer, Hello, Pages, Request, Role, VERSION, VERSION_OLDEST};
 use crate::tls::Tls;
 
 /// Longest time for a connection, its keys and its first messages.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Connections that are kept while nobody uses them.
 const KEPT_MAX: usize = 64;
+
+/// Memory of messages that is kept for the next ones: a message with the most pages fits in.
+const BUFFER_BYTES_MAX: usize = 2 << 20;
+
+/// Is given the pages of an answer where they came, and says whether it has taken them.
+type Take<'a> = &'a mut dyn FnMut(Pages<'_>) -> bool;
 
 /// Who asks, and for which database.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +35,9 @@ pub struct Peer {
 pub struct Connection {
     stream: Timed,
     hello: Hello,
+    /// What came last, and what was sent last: their memory is used again.
     message: Vec<u8>,
+    request: Vec<u8>,
 }
 
 impl Connection {
@@ -75,7 +83,7 @@ impl Connection {
     fn begin(stream: Timed, me: Peer, tls: Option<&Tls>, until: Instant, stop: Stop<'_>) -> Result<Self> {
         let nobody =
             Hello { version: 0, role: me.role, database: [0; 16], first: Default::default(), segment_bytes: 0 };
-        let mut this = Self { stream, hello: nobody, message: Vec::new() };
+        let mut this = Self { stream, hello: nobody, message: Vec::new(), request: Vec::new() };
         let hello = Request::Hello { oldest: VERSION_OLDEST, newest: VERSION, role: me.role, database: me.database };
         let answer = this.call_unless(&hello, until.saturating_duration_since(Instant::now()), stop);
         if let Some(tls) = tls {
@@ -121,11 +129,27 @@ impl Connection {
     }
 
     fn call_unless(&mut self, request: &Request, time: Duration, stop: Stop<'_>) -> Result<Answer> {
+        self.call_into(request, time, stop, &mut |_| false).and_then(whole)
+    }
+
+    /// As [`Connection::call`]; an answer with pages is given to `take` as it came. None: it was taken there.
+    fn call_into(
+        &mut self,
+        request: &Request,
+        time: Duration,
+        stop: Stop<'_>,
+        take: Take<'_>,
+    ) -> Result<Option<Answer>> {
         self.knows(request)?;
+        if self.stream.has_expired() {
+            return Err(Error::new(ErrorKind::Io, format!("the certificate of {} has expired", self.peer())));
+        }
         self.stream.set_time(time);
-        let outcome = self.exchange(request, stop);
-        if self.message.capacity() > 1 << 20 {
-            self.message = Vec::new();
+        let outcome = self.exchange(request, stop, take);
+        for buffer in [&mut self.message, &mut self.request] {
+            if buffer.capacity() > BUFFER_BYTES_MAX {
+                *buffer = Vec::new();
+            }
         }
         outcome.map_err(|error| match error.kind() {
             ErrorKind::Corrupt => {
@@ -151,12 +175,18 @@ impl Connection {
         ))
     }
 
-    fn exchange(&mut self, request: &Request, stop: Stop<'_>) -> Result<Answer> {
-        frame::write(&mut self.stream, &mut request.encode())?;
+    fn exchange(&mut self, request: &Request, stop: Stop<'_>, take: Take<'_>) -> Result<Option<Answer>> {
+        request.encode(&mut self.request);
+        frame::write(&mut self.stream, &mut self.request)?;
         if !frame::read(&mut self.stream, ANSWER_BYTES_MAX, &mut self.message, stop)? {
             return Err(Error::new(ErrorKind::Io, format!("{} has ended the connection", self.peer())));
         }
-        Answer::decode(&self.message)
+        if let Some(pages) = Answer::pages_of(&self.message)
+            && take(pages)
+        {
+            return Ok(None);
+        }
+        Answer::decode(&self.message).map(Some)
     }
 
     /// An error for an answer to something else.
@@ -204,7 +234,7 @@ impl Client {
     /// # Errors
     /// Those of [`Connection::open`] and [`Connection::call`], and what the server refuses.
     pub fn call(&self, request: &Request, time: Duration) -> Result<Answer> {
-        self.ask(request, time, None)
+        self.ask(request, time, None, &mut |_| false).and_then(whole)
     }
 
     /// As [`Client::call`], until `stop` says so: it is asked twenty times a second while the answer is waited for.
@@ -212,10 +242,25 @@ impl Client {
     /// # Errors
     /// As [`Client::call`]; `Io` when it was stopped.
     pub fn call_unless(&self, request: &Request, time: Duration, stop: &dyn Fn() -> bool) -> Result<Answer> {
-        self.ask(request, time, Some(stop))
+        self.ask(request, time, Some(stop), &mut |_| false).and_then(whole)
     }
 
-    fn ask(&self, request: &Request, time: Duration, stop: Stop<'_>) -> Result<Answer> {
+    /// As [`Client::call_unless`], without a copy of the bytes of pages: they are given to `take`, which says whether it has taken them (none
+    /// is returned then).
+    ///
+    /// # Errors
+    /// As [`Client::call_unless`].
+    pub fn call_for_pages(
+        &self,
+        request: &Request,
+        time: Duration,
+        stop: &dyn Fn() -> bool,
+        take: Take<'_>,
+    ) -> Result<Option<Answer>> {
+        self.ask(request, time, Some(stop), take)
+    }
+
+    fn ask(&self, request: &Request, time: Duration, stop: Stop<'_>, take: Take<'_>) -> Result<Option<Answer>> {
         let begun = Instant::now();
         let kept = self.kept.lock().pop();
         if let Some(mut connection) = kept {
@@ -223,7 +268,7 @@ impl Client {
                 self.keep(connection);
                 return Err(error);
             }
-            match connection.call_unless(request, time, stop) {
+            match connection.call_into(request, time, stop, take) {
                 Err(error)
                     if error.kind() == ErrorKind::Io && begun.elapsed() < time && !stop.is_some_and(|stop| stop()) =>
                 {
@@ -239,7 +284,7 @@ impl Client {
             self.keep(connection);
             return Err(error);
         }
-        let answer = connection.call_unless(request, left(), stop)?;
+        let answer = connection.call_into(request, left(), stop, take)?;
         self.done(connection, answer)
     }
 
@@ -250,11 +295,16 @@ impl Client {
         }
     }
 
-    fn done(&self, connection: Connection, answer: Answer) -> Result<Answer> {
+    fn done(&self, connection: Connection, answer: Option<Answer>) -> Result<Option<Answer>> {
         self.keep(connection);
         match answer {
-            Answer::Error(error) => Err(error),
+            Some(Answer::Error(error)) => Err(error),
             answer => Ok(answer),
         }
     }
+}
+
+/// The answer, where nobody takes pages on the way.
+fn whole(answer: Option<Answer>) -> Result<Answer> {
+    answer.ok_or_else(|| Error::internal("pages that nobody has taken"))
 }

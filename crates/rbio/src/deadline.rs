@@ -1,11 +1,12 @@
 //! Reads and writes of a socket that end in time, encrypted or not.
 
-use std::io::{ErrorKind as Io, Read, Write};
+use std::io::{ErrorKind as Io, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use resurgam_base::{Error, ErrorKind, Result};
 
+use crate::socket::Socket;
 use crate::tls::{Fault, Session, Tls};
 
 /// Between two looks whether to go on waiting.
@@ -14,15 +15,21 @@ const LOOK: Duration = Duration::from_millis(50);
 /// unread its system would tell it of a lost connection, and of nothing else.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 << 10;
+/// So much is taken from the socket at a time, where less is wanted: a frame with a page comes in one call. With TLS a record does.
+const INPUT_BYTES: usize = 16 << 10;
 
 /// Whether who waits is told to stop.
 pub(crate) type Stop<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// A socket, with the moment at which whoever waits for it gives up.
 pub(crate) struct Timed {
-    stream: TcpStream,
+    stream: Socket,
     /// None: what is said is not encrypted.
     session: Option<Box<Session>>,
+    /// What came and was not asked for yet, without TLS; made when it is needed.
+    input: Box<[u8]>,
+    at: usize,
+    end: usize,
     peer: String,
     until: Instant,
 }
@@ -38,9 +45,8 @@ pub(crate) enum Refusal {
 
 impl Timed {
     pub fn new(stream: TcpStream, peer: String) -> Result<Self> {
-        // A request and its answer are written whole: nothing is gained by waiting for more.
-        stream.set_nodelay(true).map_err(|e| failed(&peer, "set up", &e))?;
-        Ok(Self { stream, session: None, peer, until: Instant::now() })
+        let stream = Socket::new(stream).map_err(|e| failed(&peer, "set up", &e))?;
+        Ok(Self { stream, session: None, input: Box::default(), at: 0, end: 0, peer, until: Instant::now() })
     }
 
     /// Agrees on keys with the server that was dialled as `address`. That is counted by whoever hears the first answer: the server may
@@ -51,7 +57,8 @@ impl Timed {
     pub fn encrypt_as_client(&mut self, tls: &Tls, address: &str, stop: Stop<'_>) -> Result<()> {
         let session = Session::client(tls, address).map_err(|why| self.no_keys(&std::io::Error::other(why)))?;
         match self.agree(session, stop) {
-            Ok(session) => {
+            Ok(mut session) => {
+                session.note_peer(tls);
                 self.session = Some(session);
                 Ok(())
             }
@@ -71,8 +78,9 @@ impl Timed {
     pub fn encrypt_as_server(&mut self, tls: &Tls) -> std::result::Result<(), Refusal> {
         let session = Session::server(tls).map_err(|why| Refusal::Other(self.no_keys(&std::io::Error::other(why))))?;
         match self.agree(session, None) {
-            Ok(session) => {
+            Ok(mut session) => {
                 tls.agreed();
+                session.note_peer(tls);
                 self.session = Some(session);
                 Ok(())
             }
@@ -143,6 +151,11 @@ impl Timed {
         self.session.as_ref().is_some_and(|session| session.is_refused())
     }
 
+    /// Whether the certificate with which the peer came is not valid any more: the connection is over.
+    pub fn has_expired(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.has_expired())
+    }
+
     /// Ends the connection of a peer that is refused, so that it finds what it was told before that.
     pub fn end_refused(&mut self) {
         let until = Instant::now() + LINGER;
@@ -160,11 +173,13 @@ impl Timed {
         let mut bytes = 0;
         while bytes < LINGER_BYTES {
             let left = until.saturating_duration_since(Instant::now());
-            if left < Duration::from_micros(1) || self.stream.set_read_timeout(Some(left)).is_err() {
+            if left < Duration::from_micros(1) {
                 return;
             }
-            match self.stream.read(&mut thrown_away) {
+            match self.stream.read_within(left, &mut thrown_away) {
                 Ok(read @ 1..) => bytes += read,
+                // The wait may have ended a little early.
+                Err(error) if waits(&error) => {}
                 _ => return,
             }
         }
@@ -213,7 +228,7 @@ impl Timed {
         }
         while !bytes.is_empty() {
             let left = self.left()?;
-            let outcome = self.stream.set_write_timeout(Some(left)).and_then(|()| self.stream.write(bytes));
+            let outcome = self.stream.writes_within(left).and_then(|()| self.stream.write(bytes));
             match outcome {
                 Ok(0) => return Err(failed(&self.peer, "write to", &Io::WriteZero.into())),
                 Ok(written) => bytes = &bytes[written..],
@@ -269,11 +284,16 @@ impl Timed {
     fn read(&mut self, bytes: &mut [u8], stop: Stop<'_>) -> Result<usize> {
         let mut done = 0;
         while done < bytes.len() {
+            let rest = &mut bytes[done..];
+            if self.at < self.end {
+                done += self.take(rest);
+                continue;
+            }
             let left = self.left()?;
             let left = if stop.is_some() { left.min(LOOK) } else { left };
-            let rest = &mut bytes[done..];
             let outcome = match &mut self.session {
-                None => self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(rest)),
+                None if rest.len() >= INPUT_BYTES => self.stream.read_within(left, rest),
+                None => self.receive(left).map(|()| self.take(&mut bytes[done..])),
                 Some(session) => session.read(&mut self.stream, left, rest).map_err(Into::into),
             };
             match outcome {
@@ -288,6 +308,27 @@ impl Timed {
             }
         }
         Ok(done)
+    }
+}
+
+impl Timed {
+    /// Takes from the socket what has come, waiting for it for at most `left`. What came before must have been taken.
+    fn receive(&mut self, left: Duration) -> std::io::Result<()> {
+        if self.input.is_empty() {
+            self.input = vec![0; INPUT_BYTES].into_boxed_slice();
+        }
+        self.end = 0;
+        self.at = 0;
+        self.end = self.stream.read_within(left, &mut self.input)?;
+        Ok(())
+    }
+
+    /// Moves there what has been received: how much.
+    fn take(&mut self, bytes: &mut [u8]) -> usize {
+        let some = (self.end - self.at).min(bytes.len());
+        bytes[..some].copy_from_slice(&self.input[self.at..self.at + some]);
+        self.at += some;
+        some
     }
 }
 

@@ -75,12 +75,17 @@ pub(crate) fn read(from: &mut Timed, most: usize, message: &mut Vec<u8>, stop: S
             format!("a frame says that its message has {length} bytes, and none may have more than {most}"),
         ));
     }
-    message.clear();
-    while message.len() < length as usize {
-        let at = message.len();
-        message.resize((at + STEP).min(length as usize), 0);
-        from.read_all(&mut message[at..], stop)?;
+    // What is there of the message before is written over: it need not be cleared.
+    let (length, mut at) = (length as usize, 0);
+    while at < length {
+        let next = (at + STEP).min(length);
+        if message.len() < next {
+            message.resize(next, 0);
+        }
+        from.read_all(&mut message[at..next], stop)?;
+        at = next;
     }
+    message.truncate(length);
     if checksum(message) != word(8) {
         return Err(Error::corrupt("the checksum of a frame is wrong"));
     }

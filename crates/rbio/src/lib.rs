@@ -13,6 +13,7 @@
 //! | `client.rs` | a connection, and the connections to one server that are kept |
 //! | `server.rs` | listening, a thread for each connection, bounded |
 //! | `deadline.rs` | reads and writes that end in time |
+//! | `socket.rs` | a socket whose waits are bounded |
 //! | `tls/` | certificates of both sides, and what is encrypted |
 //! | `refusals.rs` | who was refused: counted, and said, but not again and again |
 //!
@@ -35,14 +36,15 @@ mod frame;
 mod message;
 mod refusals;
 mod server;
+mod socket;
 #[cfg(test)]
 mod tests;
 mod tls;
 
 pub use client::{Client, Connection, Peer};
 pub use message::{
-    Answer, BlocksAnswer, Consumer, Coverage, Hello, PAGES_MAX, PART_NUMBERS_MAX, Part, PartOfBlocks, Request, Role,
-    VERSION, VERSION_OLDEST,
+    Answer, BlocksAnswer, Consumer, Coverage, Hello, PAGES_MAX, PART_NUMBERS_MAX, Pages, Part, PartOfBlocks, Request,
+    Role, VERSION, VERSION_OLDEST,
 };
 pub use server::{Server, ServerConfig, ServerStats, Service};
 pub use tls::{Tls, TlsFiles, TlsStats};

@@ -18,6 +18,9 @@ const TEXT_BYTES_MAX: usize = 8 << 10;
 pub const PAGES_MAX: usize = 128;
 /// Most numbers in a [`Part`].
 pub const PART_NUMBERS_MAX: usize = 1024;
+/// The kinds of answers with pages.
+const PAGE: u8 = 2;
+const PAGES: u8 = 8;
 /// Most blocks in an answer.
 const BLOCKS_MAX: usize = 1 << 16;
 
@@ -157,6 +160,15 @@ pub enum Answer {
     PartOfBlocks(PartOfBlocks),
 }
 
+/// Pages as they came, in the memory of whoever has received them.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pages<'a> {
+    /// [`Answer::Page`].
+    One(&'a [u8]),
+    /// [`Answer::Pages`].
+    Many(Vec<&'a [u8]>),
+}
+
 impl Request {
     /// The version in which it came to be.
     pub(crate) fn since(&self) -> u16 {
@@ -170,9 +182,9 @@ impl Request {
         }
     }
 
-    /// Its bytes, with room for the frame's header before them.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
+    /// Puts its bytes in place of what is in `out`, with room for the frame's header before them.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut out = Writer::new(out);
         match self {
             Self::Hello { oldest, newest, role, database } => {
                 out.u8(1).u16(*oldest).u16(*newest).u8(*role as u8).raw(database);
@@ -206,7 +218,6 @@ impl Request {
                 out.u8(8).text(consumer).u64(from.0).u64(durable.0).u32(*bytes_max).u32(*wait_ms).part(part);
             }
         }
-        out.0
     }
 
     /// # Errors
@@ -259,14 +270,14 @@ impl Request {
 
 impl Answer {
     /// As [`Request::encode`].
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let mut out = Writer::new(out);
         match self {
             Self::Hello(Hello { version, role, database, first, segment_bytes }) => {
                 out.u8(1).u16(*version).u8(*role as u8).raw(database).u64(first.0).u64(*segment_bytes);
             }
             Self::Page(bytes) => {
-                out.u8(2).bytes(bytes);
+                out.u8(PAGE).bytes(bytes);
             }
             Self::NotModified => {
                 out.u8(3);
@@ -291,7 +302,7 @@ impl Answer {
                 }
             }
             Self::Pages(pages) => {
-                out.u8(8).u32(pages.len() as u32);
+                out.u8(PAGES).u32(pages.len() as u32);
                 for page in pages {
                     out.bytes(page);
                 }
@@ -309,7 +320,20 @@ impl Answer {
                 }
             }
         }
-        out.0
+    }
+
+    /// Pages, where the answer has some; what else it is, and whether it is anything, is for [`Answer::decode`] to say.
+    pub(crate) fn pages_of(bytes: &[u8]) -> Option<Pages<'_>> {
+        let mut from = Reader(bytes);
+        let pages = match from.u8().ok()? {
+            PAGE => Pages::One(from.bytes().ok()?),
+            PAGES => {
+                let count = from.u32().ok().filter(|count| *count as usize <= PAGES_MAX)?;
+                Pages::Many((0..count).map(|_| from.bytes()).collect::<Result<_>>().ok()?)
+            }
+            _ => return None,
+        };
+        from.end().ok().map(|()| pages)
     }
 
     /// # Errors
@@ -324,7 +348,7 @@ impl Answer {
                 first: Lsn(from.u64()?),
                 segment_bytes: from.u64()?,
             }),
-            2 => Self::Page(from.bytes()?.to_vec()),
+            PAGE => Self::Page(from.bytes()?.to_vec()),
             3 => Self::NotModified,
             4 => {
                 let (complete_to, durable, count) = (Lsn(from.u64()?), Lsn(from.u64()?), from.u32()? as usize);
@@ -363,7 +387,7 @@ impl Answer {
                 let consumers = (0..count).map(|_| consumer(&mut from)).collect::<Result<_>>()?;
                 Self::Log { disseminated, destaged, consumers }
             }
-            8 => {
+            PAGES => {
                 let count = from.u32()? as usize;
                 if count > PAGES_MAX {
                     return Err(Error::corrupt(format!("an answer with {count} pages")));
@@ -417,11 +441,13 @@ fn unknown(what: &str, kind: u8) -> Error {
     Error::corrupt(format!("a {what} of the unknown kind {kind}"))
 }
 
-struct Writer(Vec<u8>);
+struct Writer<'a>(&'a mut Vec<u8>);
 
-impl Writer {
-    fn new() -> Self {
-        Self(vec![0; FRAME_HEADER_BYTES])
+impl<'a> Writer<'a> {
+    fn new(out: &'a mut Vec<u8>) -> Self {
+        out.clear();
+        out.resize(FRAME_HEADER_BYTES, 0);
+        Self(out)
     }
     fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
@@ -519,6 +545,13 @@ mod tests {
 
     use super::*;
 
+    /// Its bytes in a frame.
+    fn bytes_of(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = vec![9; 5];
+        encode(&mut out);
+        out.split_off(FRAME_HEADER_BYTES)
+    }
+
     fn part() -> Part {
         Part { pages: 128, count: 7, numbers: vec![0, 3, 6] }
     }
@@ -586,7 +619,7 @@ mod tests {
     #[test]
     fn round_trip_and_damage() {
         for request in requests() {
-            let bytes = &request.encode()[FRAME_HEADER_BYTES..];
+            let bytes = &bytes_of(|out| request.encode(out))[..];
             assert_eq!(Request::decode(bytes).unwrap(), request);
             for end in 0..bytes.len() {
                 assert_eq!(Request::decode(&bytes[..end]).unwrap_err().kind(), ErrorKind::Corrupt);
@@ -595,8 +628,16 @@ mod tests {
             assert_eq!(Request::decode(&longer).unwrap_err().kind(), ErrorKind::Corrupt);
         }
         for answer in answers() {
-            let bytes = &answer.encode()[FRAME_HEADER_BYTES..];
+            let bytes = &bytes_of(|out| answer.encode(out))[..];
             assert_eq!(format!("{:?}", Answer::decode(bytes).unwrap()), format!("{answer:?}"));
+            let pages = match &answer {
+                Answer::Page(page) => Some(Pages::One(page)),
+                Answer::Pages(pages) => Some(Pages::Many(pages.iter().map(|page| &page[..]).collect())),
+                _ => None,
+            };
+            assert_eq!(Answer::pages_of(bytes), pages);
+            assert_eq!(Answer::pages_of(&[bytes, &[0]].concat()), None);
+            assert_eq!(Answer::pages_of(&bytes[..bytes.len() - 1]), None);
             for end in 0..bytes.len() {
                 assert_eq!(Answer::decode(&bytes[..end]).unwrap_err().kind(), ErrorKind::Corrupt);
             }
@@ -607,21 +648,23 @@ mod tests {
     fn too_many_pages_are_refused() {
         for count in [0, PAGES_MAX, PAGES_MAX + 1] {
             let request = Request::GetPages { pages: vec![(PageId(1), Lsn(2)); count], wait_ms: 3 };
-            let is_read = Request::decode(&request.encode()[FRAME_HEADER_BYTES..]).is_ok();
+            let is_read = Request::decode(&bytes_of(|out| request.encode(out))).is_ok();
             assert_eq!(is_read, count <= PAGES_MAX);
             let answer = Answer::Pages(vec![vec![1]; count]);
-            assert_eq!(Answer::decode(&answer.encode()[FRAME_HEADER_BYTES..]).is_ok(), count <= PAGES_MAX);
+            let bytes = bytes_of(|out| answer.encode(out));
+            assert_eq!(Answer::decode(&bytes).is_ok(), count <= PAGES_MAX);
+            assert_eq!(Answer::pages_of(&bytes).is_some(), count <= PAGES_MAX);
         }
         for count in [PART_NUMBERS_MAX, PART_NUMBERS_MAX + 1] {
             let answer = Answer::Elsewhere(Part { pages: 1, count: 1, numbers: vec![0; count] });
-            assert_eq!(Answer::decode(&answer.encode()[FRAME_HEADER_BYTES..]).is_ok(), count <= PART_NUMBERS_MAX);
+            assert_eq!(Answer::decode(&bytes_of(|out| answer.encode(out))).is_ok(), count <= PART_NUMBERS_MAX);
         }
     }
 
     #[test]
     fn a_long_text_is_cut_off_between_letters() {
         let error = Error::new(ErrorKind::Internal, "ä".repeat(TEXT_BYTES_MAX));
-        let Answer::Error(came) = Answer::decode(&Answer::Error(error).encode()[FRAME_HEADER_BYTES..]).unwrap() else {
+        let Answer::Error(came) = Answer::decode(&bytes_of(|out| Answer::Error(error).encode(out))).unwrap() else {
             panic!("no error");
         };
         assert_eq!((came.kind(), came.message().len()), (ErrorKind::Io, TEXT_BYTES_MAX));
@@ -633,9 +676,10 @@ mod tests {
             let with_kind = [&[kind], &bytes[..]].concat();
             for bytes in [&bytes, &with_kind] {
                 if let Ok(request) = Request::decode(bytes) {
-                    prop_assert_eq!(&request.encode()[FRAME_HEADER_BYTES..], &bytes[..]);
+                    prop_assert_eq!(&bytes_of(|out| request.encode(out)), bytes);
                 }
-                let _ = Answer::decode(bytes);
+                let is_answer = Answer::decode(bytes).is_ok();
+                prop_assert!(is_answer || Answer::pages_of(bytes).is_none());
             }
         }
     }

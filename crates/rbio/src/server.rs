@@ -24,6 +24,9 @@ const SEND: Duration = Duration::from_secs(30);
 /// Between two looks at a listener that fails: there are no more handles, for instance.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Memory of messages that a connection keeps for the next ones.
+const BUFFER_BYTES_MAX: usize = 2 << 20;
+
 /// Settings.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerConfig {
@@ -97,9 +100,32 @@ struct Shared {
 #[derive(Default)]
 struct Open {
     next: u64,
-    all: Vec<(u64, TcpStream, Option<JoinHandle<()>>)>,
+    /// In the order in which they came.
+    all: Vec<Held>,
     /// Of connections that have ended.
     ended: Vec<JoinHandle<()>>,
+    /// Of those that had to make room: they end at once.
+    made_room: Vec<JoinHandle<()>>,
+}
+
+/// A connection.
+struct Held {
+    id: u64,
+    stream: TcpStream,
+    thread: Option<JoinHandle<()>>,
+    /// Its first message was answered: with TLS, that of one with a certificate.
+    is_greeted: bool,
+}
+
+impl Open {
+    /// Ends the connection that has been without a first message for the longest time; false: there is none.
+    fn make_room(&mut self) -> bool {
+        let Some(at) = self.all.iter().position(|held| !held.is_greeted) else { return false };
+        let held = self.all.remove(at);
+        let _ = held.stream.shutdown(Shutdown::Both);
+        self.made_room.extend(held.thread);
+        true
+    }
 }
 
 /// A server that listens until it is dropped.
@@ -190,14 +216,15 @@ impl Drop for Server {
         }
         drop(TcpStream::connect_timeout(&address, Duration::from_secs(1)));
         self.listener.take().map(JoinHandle::join);
-        let Open { all, ended, .. } = std::mem::take(&mut *self.shared.open.lock());
+        let Open { all, ended, made_room, .. } = std::mem::take(&mut *self.shared.open.lock());
         let threads: Vec<_> = all
             .into_iter()
-            .filter_map(|(_, stream, thread)| {
-                let _ = stream.shutdown(Shutdown::Both);
-                thread
+            .filter_map(|held| {
+                let _ = held.stream.shutdown(Shutdown::Both);
+                held.thread
             })
             .chain(ended)
+            .chain(made_room)
             .collect();
         let me = std::thread::current().id();
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
@@ -241,9 +268,12 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()
     let handle = stream.try_clone().map_err(|e| failed(&peer, "serve", &e))?;
     let mut open = shared.open.lock();
     open.ended.drain(..).for_each(|thread| drop(thread.join()));
-    let full = open.all.len() >= shared.config.connections_max;
+    open.made_room.retain(|thread| !thread.is_finished());
+    let (most, ending) = (shared.config.connections_max, shared.config.connections_max.max(64));
+    // Whoever reaches the port may connect and say nothing: he keeps nobody away who does.
+    let is_full = open.all.len() >= most && (open.made_room.len() >= ending || !open.make_room());
     let mut stream = Timed::new(stream, peer)?;
-    if full {
+    if is_full {
         drop(open);
         let error = Error::new(ErrorKind::ConfigurationLimitExceeded, "there are too many connections");
         if shared.tls.is_some() {
@@ -252,31 +282,31 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()
         }
         // Never for long: the listener waits.
         stream.set_time(PAUSE);
-        return frame::write(&mut stream, &mut Answer::Error(error.clone()).encode()).and(Err(error));
+        return send(&mut stream, &Answer::Error(error.clone())).and(Err(error));
     }
     let id = open.next;
     open.next += 1;
-    open.all.push((id, handle, None));
+    open.all.push(Held { id, stream: handle, thread: None, is_greeted: false });
     let thread = spawn("rbio", {
         let shared = Arc::clone(shared);
         move || {
             stream.set_time(FIRST);
             if agree(&mut stream, from, &shared) {
-                serve(&mut stream, from, &shared);
+                serve(&mut stream, (id, from), &shared);
             }
             drop(stream);
             let mut open = shared.open.lock();
-            if let Some(at) = open.all.iter().position(|(of, ..)| *of == id) {
-                let (_, _, thread) = open.all.swap_remove(at);
-                open.ended.extend(thread);
+            if let Some(at) = open.all.iter().position(|held| held.id == id) {
+                let held = open.all.remove(at);
+                open.ended.extend(held.thread);
             }
         }
     });
     match thread {
         // The thread cannot have ended: it waits for this lock.
         Ok(thread) => {
-            if let Some((_, _, slot)) = open.all.last_mut() {
-                *slot = Some(thread);
+            if let Some(held) = open.all.last_mut() {
+                held.thread = Some(thread);
             }
             Ok(())
         }
@@ -299,7 +329,7 @@ fn agree(stream: &mut Timed, from: SocketAddr, shared: &Shared) -> bool {
                 "{} speaks with TLS only, and this side without: start both with --tier-tls-cert, or both without",
                 stream.here()
             );
-            let _ = frame::write(stream, &mut Answer::Error(Error::new(ErrorKind::Io, what)).encode());
+            let _ = send(stream, &Answer::Error(Error::new(ErrorKind::Io, what)));
         }
         Err(Refusal::Other(error)) => refuse(stream, from, shared, &error),
     }
@@ -326,9 +356,16 @@ fn refuse(stream: &Timed, from: SocketAddr, shared: &Shared, error: &Error) {
     }
 }
 
+/// Sends what is said once.
+fn send(stream: &mut Timed, answer: &Answer) -> Result<()> {
+    let mut out = Vec::new();
+    answer.encode(&mut out);
+    frame::write(stream, &mut out)
+}
+
 /// Answers until the connection ends.
-fn serve(stream: &mut Timed, from: SocketAddr, shared: &Shared) {
-    let mut message = Vec::new();
+fn serve(stream: &mut Timed, (id, from): (u64, SocketAddr), shared: &Shared) {
+    let (mut message, mut out) = (Vec::new(), Vec::new());
     // The version that was agreed upon.
     let mut spoken = None;
     loop {
@@ -355,24 +392,36 @@ fn serve(stream: &mut Timed, from: SocketAddr, shared: &Shared) {
                 // The client may have sent something else.
                 let error = Error::new(ErrorKind::Io, format!("a request came damaged: {}", error.message()));
                 stream.set_time(FIRST);
-                let _ = frame::write(stream, &mut Answer::Error(error).encode());
+                let _ = send(stream, &Answer::Error(error));
                 stream.end_refused();
                 return;
             }
         }
+        if stream.has_expired() {
+            // The client finds why when it connects again.
+            return;
+        }
         shared.requests.fetch_add(1, Ordering::Relaxed);
         let answer = answer(&message, spoken, shared);
-        if message.capacity() > 1 << 20 {
-            message = Vec::new();
-        }
         let is_error = matches!(answer, Answer::Error(_));
         shared.errors.fetch_add(u64::from(is_error), Ordering::Relaxed);
         if let Answer::Hello(hello) = &answer {
+            if !greeted && let Some(held) = shared.open.lock().all.iter_mut().find(|held| held.id == id) {
+                held.is_greeted = true;
+            }
             spoken = Some(hello.version);
         }
         stream.set_time(SEND);
-        if frame::write(stream, &mut answer.encode()).is_err() || spoken.is_none() {
+        answer.encode(&mut out);
+        // It may be large, and sending it may take long.
+        drop(answer);
+        if frame::write(stream, &mut out).is_err() || spoken.is_none() {
             return;
+        }
+        for buffer in [&mut message, &mut out] {
+            if buffer.capacity() > BUFFER_BYTES_MAX {
+                *buffer = Vec::new();
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 
 use crate::frame::FRAME_HEADER_BYTES;
 use crate::message::{Answer, Coverage, Hello, Part, Request, Role};
-use crate::{Client, Connection, Peer, Server, ServerConfig, Service};
+use crate::{Client, Connection, Pages, Peer, Server, ServerConfig, Service};
 
 const DATABASE: [u8; 16] = [5; 16];
 const ME: Peer = Peer { role: Role::Primary, database: DATABASE };
@@ -156,6 +156,31 @@ fn a_server_may_ask_for_a_newer_client() {
     is_page(client.call(&page(8), TIME), 8);
 }
 
+/// Pages go where they are wanted without a copy in between; whatever else is answered comes as ever.
+#[test]
+fn pages_are_taken_as_they_came() {
+    let server = start(ServerConfig::default());
+    let client = Client::new(&server.address().to_string(), ME);
+    let mut taken = Vec::new();
+    let mut take = |pages: Pages<'_>| {
+        match pages {
+            Pages::One(page) => taken.push(page.to_vec()),
+            Pages::Many(pages) => taken.extend(pages.iter().map(|page| page.to_vec())),
+        }
+        true
+    };
+    assert!(client.call_for_pages(&page(7), TIME, &|| false, &mut take).unwrap().is_none());
+    let answer = client.call_for_pages(&Request::Coverage, TIME, &|| false, &mut take).unwrap();
+    assert!(matches!(answer, Some(Answer::Coverage(_))));
+    let two = Request::GetPages { pages: vec![(PageId(5), Lsn(1)), (PageId(6), Lsn(1))], wait_ms: 0 };
+    assert!(client.call_for_pages(&two, TIME, &|| false, &mut take).unwrap().is_none());
+    assert!(client.call_for_pages(&page(13), TIME, &|| false, &mut take).is_err());
+    assert_eq!(taken, [7u64.to_le_bytes().repeat(1024), 5u64.to_le_bytes().into(), 6u64.to_le_bytes().into()]);
+    let left = client.call_for_pages(&page(8), TIME, &|| false, &mut |_| false).unwrap();
+    is_page(left.ok_or_else(|| Error::internal("nobody took it")), 8);
+    assert_eq!(server.stats().connections, 1);
+}
+
 /// Who waits is told to stop, and goes on at once.
 #[test]
 fn a_wait_is_stopped() {
@@ -213,13 +238,35 @@ fn connections_are_bounded() {
     }
 }
 
+/// Who says nothing, however often he connects, keeps nobody away who does.
+#[test]
+fn silent_connections_make_room() {
+    let server = start(ServerConfig { connections_max: 4, ..ServerConfig::default() });
+    let client = Client::new(&server.address().to_string(), ME);
+    is_page(client.call(&page(1), TIME), 1);
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    let begun = Instant::now();
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        kept.push(Connection::open(&server.address().to_string(), ME, TIME).unwrap());
+    }
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // Those that have said who they are stay.
+    is_page(client.call(&page(2), TIME), 2);
+    kept.iter_mut().for_each(|one| is_page(one.call(&page(3), TIME), 3));
+    assert!(Connection::open(&server.address().to_string(), ME, TIME).is_err(), "all places are taken by such");
+    assert_eq!(server.stats().requests, 9);
+    drop(silent);
+}
+
 /// Whatever comes, the connection ends or is answered, and others are served.
 #[test]
 fn bytes_of_any_kind_harm_nobody() {
     let server = start(ServerConfig::default());
     let address = server.address();
     let hello = Request::Hello { oldest: 1, newest: 1, role: Role::Client, database: DATABASE };
-    let mut frame = hello.encode();
+    let mut frame = Vec::new();
+    hello.encode(&mut frame);
     let len = (frame.len() - FRAME_HEADER_BYTES) as u32;
     let seal = |frame: &mut [u8], len: u32| {
         frame[..4].copy_from_slice(b"RBIO");
@@ -241,6 +288,8 @@ fn bytes_of_any_kind_harm_nobody() {
     };
     let good = send(&frame);
     assert!(matches!(Answer::decode(&good[FRAME_HEADER_BYTES..]), Ok(Answer::Hello(_))));
+    // Who does not wait for the answer is answered as well, once for each.
+    assert_eq!(send(&[&frame[..], &frame[..], &frame[..9]].concat()), [&good[..], &good[..]].concat());
     for bit in 0..frame.len() * 8 {
         let mut bad = frame.clone();
         bad[bit / 8] ^= 1 << (bit % 8);

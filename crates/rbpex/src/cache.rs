@@ -30,11 +30,9 @@ const CHUNK: u32 = 4096;
 const NOTE_MAX: Duration = Duration::from_secs(1);
 const CLOSE_MAX: Duration = Duration::from_secs(3);
 /// Pages that are written at once, at most, and for how long the first of them waits for others: a call to the disk by another thread (the gate)
-/// costs as much as the writing. What waits can be found meanwhile.
+/// costs as much as the writing. All of them have to be done within [`Config::patience`]. What waits can be found meanwhile.
 const AT_ONCE: usize = 64;
-/// Of these, so many are given to the disk in one call: all of them have to be done within [`Config::patience`].
-const IN_A_CALL: usize = 8;
-const GATHERING: Duration = Duration::from_millis(2);
+const GATHERING: Duration = Duration::from_millis(4);
 /// Reads after which what one takes on the average says something.
 const READS_TO_JUDGE: u64 = 32;
 
@@ -239,18 +237,21 @@ impl PageCache for Rbpex {
         if shared.state() == State::Off {
             return;
         }
-        let (taken, queued) = {
+        let (taken, wakes) = {
             let mut directory = shared.directory.lock();
-            (directory.evicted(page, content, as_of, used), directory.queued())
+            let taken = directory.evicted(page, content, as_of, used);
+            // Where the thread gathers it comes to them by itself, unless there are enough.
+            let wakes = directory.queued() == AT_ONCE || directory.is_idle;
+            directory.is_idle &= taken != Taken::Queued;
+            (taken, wakes && taken == Taken::Queued)
         };
         match taken {
             Taken::Known => bump(&shared.counters.known),
             Taken::No => bump(&shared.counters.rejected),
-            // The thread waits for the first one, and then for enough of them.
-            Taken::Queued if queued == 1 || queued == AT_ONCE => {
-                shared.wake.notify_one();
-            }
             Taken::Queued => {}
+        }
+        if wakes {
+            shared.wake.notify_one();
         }
     }
 
@@ -416,11 +417,15 @@ impl Shared {
             }
             let mut directory = self.directory.lock();
             let is_called = || !self.notes.lock().chunks.is_empty() || self.stopping.load(Ordering::SeqCst);
-            if directory.queued() == 0 && !is_called() {
-                self.wake.wait(&mut directory);
-            }
-            if (1..AT_ONCE).contains(&directory.queued()) && !is_called() {
+            // It looks once more after a pause before it sleeps until it is woken: pages leave memory one after the other.
+            if directory.queued() < AT_ONCE && !is_called() {
                 self.wake.wait_for(&mut directory, GATHERING);
+            }
+            if directory.queued() == 0 && !is_called() {
+                directory.is_idle = true;
+                self.wake.wait(&mut directory);
+                directory.is_idle = false;
+                continue;
             }
             drop(directory);
             self.write_next(AT_ONCE);
@@ -508,10 +513,10 @@ impl Shared {
             add_part(&mut records, &mut record_parts, record_at(job.slot), &job.record.encode(files.number));
         }
         // In whichever order they reach the disk: what a record says is compared with what is in the slot.
-        let written =
-            page_parts.chunks(IN_A_CALL).try_for_each(|parts| files.pages.write_parts(&pages, parts)).and_then(|()| {
-                record_parts.chunks(IN_A_CALL).try_for_each(|parts| files.directory.write_parts(&records, parts))
-            });
+        let written = files
+            .pages
+            .write_parts(&pages, &page_parts)
+            .and_then(|()| files.directory.write_parts(&records, &record_parts));
         if self.or_off(written).is_none() {
             return 0;
         }

@@ -111,6 +111,8 @@ pub struct Directory {
     waiting: HashMap<PageId, Waiting>,
     order: VecDeque<(PageId, u64)>,
     numbers: u64,
+    /// Who writes sleeps until he is woken.
+    pub is_idle: bool,
     /// A page that is changed and not taken keeps its copy: a mistake, for tests.
     pub keeps_stale: bool,
 }
@@ -129,6 +131,7 @@ impl Directory {
             waiting: HashMap::new(),
             order: VecDeque::new(),
             numbers: 0,
+            is_idle: false,
             keeps_stale: false,
         }
     }

@@ -108,6 +108,7 @@ struct Loaded {
     bytes: Bytes,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    verifier: Arc<dyn ClientCertVerifier>,
     expires: Option<u64>,
 }
 
@@ -219,6 +220,12 @@ impl Tls {
         }
     }
 
+    /// Until when a peer's certificate is valid, in seconds since 1970.
+    fn expires_of(&self, chain: &[CertificateDer<'_>]) -> Option<u64> {
+        let verifier = Arc::clone(&self.now.read().verifier);
+        expires(chain, verifier.as_ref())
+    }
+
     pub(crate) fn agreed(&self) {
         self.handshakes.fetch_add(1, Ordering::Relaxed);
     }
@@ -290,7 +297,7 @@ impl TlsFiles {
             tracing::warn!("peers with the same authority will refuse this side: the certificate in {cert} {fault}");
         }
         let expires = expires(&chain, verifier.as_ref());
-        Ok(Loaded { bytes, client: Arc::new(client), server: Arc::new(server), expires })
+        Ok(Loaded { bytes, client: Arc::new(client), server: Arc::new(server), verifier, expires })
     }
 }
 

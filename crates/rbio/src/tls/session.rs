@@ -6,14 +6,14 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::{Tls, words};
 use crate::frame::MAGIC;
+use crate::socket::Socket;
 
 /// Of what comes so much is taken from the socket at a time: a record is 16 KB, and a page half of that.
 const INPUT_BYTES: usize = 32 << 10;
@@ -59,6 +59,8 @@ pub(crate) struct Session {
     end: usize,
     has_begun: bool,
     is_refused: bool,
+    /// Seconds since 1970 until which the peer's certificate is valid, once keys are agreed upon.
+    peer_expires: Option<u64>,
 }
 
 impl Session {
@@ -83,7 +85,17 @@ impl Session {
 
     fn new(connection: Connection) -> Self {
         let input = vec![0; INPUT_BYTES].into_boxed_slice();
-        Self { connection, input, at: 0, end: 0, has_begun: false, is_refused: false }
+        Self { connection, input, at: 0, end: 0, has_begun: false, is_refused: false, peer_expires: None }
+    }
+
+    /// Keys are agreed upon: notes until when that holds.
+    pub fn note_peer(&mut self, tls: &Tls) {
+        self.peer_expires = self.connection.peer_certificates().and_then(|chain| tls.expires_of(chain));
+    }
+
+    /// Whether the peer's certificate is not valid any more.
+    pub fn has_expired(&self) -> bool {
+        self.peer_expires.is_some_and(|at| UnixTime::now().as_secs() > at)
     }
 
     /// Whether keys are yet to be agreed upon.
@@ -107,8 +119,8 @@ impl Session {
     }
 
     /// Sends some of what waits.
-    pub fn send(&mut self, socket: &mut TcpStream, left: Duration) -> Result<(), Fault> {
-        socket.set_write_timeout(Some(left))?;
+    pub fn send(&mut self, socket: &mut Socket, left: Duration) -> Result<(), Fault> {
+        socket.writes_within(left)?;
         match self.connection.write_tls(socket)? {
             0 => Err(Fault::Io(io::ErrorKind::WriteZero.into())),
             _ => Ok(()),
@@ -124,7 +136,7 @@ impl Session {
     }
 
     /// Reads what the peer has said: 0 after its closing notice. `Interrupted`: something came, and there is nothing to be read yet.
-    pub fn read(&mut self, socket: &mut TcpStream, left: Duration, bytes: &mut [u8]) -> Result<usize, Fault> {
+    pub fn read(&mut self, socket: &mut Socket, left: Duration, bytes: &mut [u8]) -> Result<usize, Fault> {
         if let Some(read) = self.decrypted(bytes)? {
             return Ok(read);
         }
@@ -141,10 +153,9 @@ impl Session {
     }
 
     /// Takes what came, waiting for it if there is nothing. What was decrypted must have been read.
-    pub fn receive(&mut self, socket: &mut TcpStream, left: Duration) -> Result<(), Fault> {
+    pub fn receive(&mut self, socket: &mut Socket, left: Duration) -> Result<(), Fault> {
         if self.at == self.end {
-            socket.set_read_timeout(Some(left))?;
-            let read = socket.read(&mut self.input)?;
+            let read = socket.read_within(left, &mut self.input)?;
             if read == 0 {
                 return Err(Fault::Cut);
             }
@@ -170,7 +181,7 @@ impl Session {
     }
 
     /// Says that no more will come, if that can be said at once.
-    pub fn end(&mut self, socket: &mut TcpStream) {
+    pub fn end(&mut self, socket: &mut Socket) {
         self.connection.send_close_notify();
         if socket.set_nonblocking(true).is_ok() {
             let _ = self.connection.write_tls(socket);

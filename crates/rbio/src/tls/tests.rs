@@ -251,7 +251,9 @@ fn a_client_without_a_certificate_is_refused() {
         socket.set_read_timeout(Some(TIME)).expect("a socket");
         let hello = Request::Hello { oldest: 1, newest: 4, role: Role::Primary, database: ME.database };
         let mut stream = rustls::Stream::new(&mut tls, &mut socket);
-        let mut outcome = stream.write_all(&hello.encode());
+        let mut bytes = Vec::new();
+        hello.encode(&mut bytes);
+        let mut outcome = stream.write_all(&bytes);
         // It goes on to speak for a while, and finds why it is refused all the same.
         for _ in 0..4 {
             std::thread::sleep(Duration::from_millis(50));
@@ -286,6 +288,37 @@ fn with_and_without_do_not_meet() {
     // Others are served as before.
     is_page(client(&server.address().to_string(), &good).call(&page(2), TIME), 2).expect("it is good");
     is_page(Client::new(&plain.address().to_string(), ME).call(&page(2), TIME), 2).expect("it is good");
+}
+
+/// A connection is over when the certificate of either side is: the next question is refused as it would be on a new one.
+#[test]
+fn a_connection_ends_with_its_certificates() {
+    let Some(made) = Certificates::make() else { return };
+    made.add("good", GOOD);
+    let soon = std::process::Command::new("date").args(["-u", "-d", "+5 seconds", "+%Y%m%d%H%M%SZ"]).output();
+    let soon = String::from_utf8(soon.expect("a date").stdout).expect("digits");
+    made.add("short", Of { valid: ("20200101000000Z", soon.trim()), ..GOOD });
+    let (good, short) = (tls(&made, "good"), tls(&made, "short"));
+    let server = start(Some(&good));
+    let of_short = client(&server.address().to_string(), &short);
+    is_page(of_short.call(&page(1), TIME), 1).expect("it is valid yet");
+    let short_server = start(Some(&short));
+    let of_good = client(&short_server.address().to_string(), &good);
+    is_page(of_good.call(&page(2), TIME), 2).expect("it is valid yet");
+    let is_over = || short.stats().left() == Some(Duration::ZERO);
+    assert!(!is_over(), "this machine is too slow for this test");
+    until("it has expired", is_over);
+    std::thread::sleep(Duration::from_millis(1100));
+    let before = server.stats().requests;
+    let error = of_short.call(&page(3), TIME).expect_err("its certificate has expired");
+    assert!(error.message().contains("expired"), "{error}");
+    assert_eq!(server.stats().requests, before, "nothing is answered any more");
+    let error = of_good.call(&page(4), TIME).expect_err("the server's certificate has expired");
+    assert!(error.message().contains("expired"), "{error}");
+    // A connection of parts whose certificates are valid goes on.
+    let both = client(&server.address().to_string(), &good);
+    is_page(both.call(&page(5), TIME), 5).expect("it is good");
+    assert_eq!(server.stats().connections, 3);
 }
 
 /// Whoever says nothing, or little by little, is waited for for as long as for any first message, and no longer.
