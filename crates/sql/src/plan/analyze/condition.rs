@@ -11,6 +11,7 @@ use super::bound::{Bound, Type};
 use super::expr::{Clause, operator_name};
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
+use crate::exec::collate::{Said, Says};
 use crate::exec::fold::{self, Fold};
 use crate::parse::depth::too_deep;
 use crate::wire::SqlError;
@@ -509,6 +510,19 @@ impl Analyzer<'_> {
 
     /// NULLIF(a, b): a, unless it equals b.
     pub(super) fn nullif(&mut self, args: Vec<Bound>, span: Span) -> Result<Bound> {
+        let second = args.get(1).map(|arg| (arg.expr.clone(), arg.ty));
+        let bound = self.nullif_of(args, span)?;
+        // Its collation is that of both.
+        match second.filter(|(_, ty)| self.collations.on && crate::pg::collation::of_type(ty.oid) != 0) {
+            Some((second, _)) if crate::pg::collation::of_type(bound.ty.oid) != 0 => {
+                let expr = Said::call(Says::Together, vec![bound.expr, second]);
+                Ok(Bound { expr, ..bound })
+            }
+            _ => Ok(bound),
+        }
+    }
+
+    fn nullif_of(&mut self, args: Vec<Bound>, span: Span) -> Result<Bound> {
         let mut args = args.into_iter();
         let (Some(first), Some(second), None) = (args.next(), args.next(), args.next()) else {
             return Err(self.at(SqlError::syntax("NULLIF needs two arguments"), span));
