@@ -147,14 +147,13 @@ impl Analyzer<'_> {
 /// As those of a statement; `0A000` where `kept` and the order of a collation of ICU counts: what was stored would be by another
 /// version of it.
 pub(super) fn over_row(table: &Table, schema: &DFSchema, expr: Expr, kept: Option<&str>) -> Result<Expr> {
-    let columns = (0..schema.fields().len()).map(|at| Derived::of_oid(of_column(table, at))).collect();
+    let columns = (0..schema.fields().len()).map(|at| of_table(table, at)).collect();
     let known = Known { schema: Arc::new(schema.clone()), columns };
     let mut pass = Pass::default();
-    let (expr, derived) = pass.expr(expr, &known)?;
+    let (expr, _) = pass.expr(expr, &known)?;
     if let Some(what) = kept
         && (pass.keys > 0 || pass.explicit)
     {
-        let _ = derived;
         return Err(SqlError::unsupported(format!("a collation of ICU in an {what} is not supported")));
     }
     Ok(expr)
@@ -432,18 +431,18 @@ impl Pass {
         for value in write.rows.iter_mut().flatten().flatten() {
             *value = self.expr(std::mem::take(value), &nothing)?.0;
         }
-        let of_table = |schema: &DFSchema| -> Vec<Derived> {
+        let by_names = |schema: &DFSchema| -> Vec<Derived> {
             let of = |name: &String| write.table.columns.iter().position(|column| column.name == *name);
             let fields = schema.fields().iter();
             fields
-                .map(|field| of(field.name()).map_or_else(|| of_field(field), |at| self_of(&write.table, at)))
+                .map(|field| of(field.name()).map_or_else(|| of_field(field), |at| of_table(&write.table, at)))
                 .collect()
         };
         let mut returned = Vec::new();
         if let Some(list) = &mut write.returning {
             let mut fields: Vec<_> =
                 list.input.iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field))).collect();
-            let mut known = of_table(&list.input);
+            let mut known = by_names(&list.input);
             for (at, (qualifier, field)) in list.others.iter().enumerate() {
                 let name = format!("resurgam$other{at}");
                 let place = plan.schema().fields().iter().position(|field| *field.name() == name);
@@ -451,7 +450,9 @@ impl Pass {
                     Some(derived) => derived.of_column(),
                     None if !is_collatable(field.data_type()) => Derived::None,
                     None => {
-                        return Err(SqlError::unsupported("RETURNING of other tables with collations is not supported"));
+                        return Err(SqlError::unsupported(
+                            "RETURNING of other tables with collations is not supported",
+                        ));
                     }
                 });
                 fields.push((qualifier.clone(), Arc::clone(field)));
@@ -468,7 +469,7 @@ impl Pass {
             }
         }
         if let Some(update) = write.conflict.as_mut().and_then(|conflict| conflict.update.as_mut()) {
-            let known = Known { schema: Arc::clone(&update.joined), columns: of_table(&update.joined) };
+            let known = Known { schema: Arc::clone(&update.joined), columns: by_names(&update.joined) };
             for (_, value) in &mut update.set {
                 *value = self.expr(std::mem::take(value), &known)?.0;
             }
@@ -593,7 +594,7 @@ impl Pass {
             columns
         } else if let Some((table, _)) = engine_table(&scan.source) {
             let fields = scan.source.schema().fields().len();
-            (0..fields).map(|at| Derived::of_oid(of_column(&table, at))).collect()
+            (0..fields).map(|at| of_table(&table, at)).collect()
         } else if source_as_provider(&scan.source).is_ok_and(|one| one.downcast_ref::<CteWorkTable>().is_some()) {
             match self.working.get(name) {
                 Some(columns) => columns.clone(),
@@ -639,7 +640,6 @@ impl Pass {
 
     /// What is sorted by, and whether keys are among it.
     fn sorts(&mut self, sorts: Vec<SortExpr>, known: &Known) -> Result<(Vec<SortExpr>, bool)> {
-        let before = self.keys;
         let mut done = Vec::with_capacity(sorts.len());
         let mut keyed = false;
         for sort in sorts {
@@ -648,7 +648,6 @@ impl Pass {
             keyed |= made.1;
             done.push(SortExpr { expr: made.0, ..sort });
         }
-        let _ = before;
         Ok((done, keyed))
     }
 
@@ -740,9 +739,13 @@ impl Pass {
         let right = self.input(&join.right);
         self.around.pop();
         let (right, right_columns, right_known) = right?;
-        let both = left.schema().join(right.schema()).map_err(failed)?;
+        let joined = match join.join_type {
+            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => Some(Arc::clone(&join.schema)),
+            _ if join.filter.is_some() => Some(Arc::new(left.schema().join(right.schema()).map_err(failed)?)),
+            _ => None,
+        };
         let columns: Vec<Derived> = left_columns.iter().chain(&right_columns).copied().collect();
-        let both = Known { schema: Arc::new(both), columns };
+        let both = joined.map(|schema| Known { schema, columns });
         let mut exprs = Vec::with_capacity(join.on.len() * 2 + 1);
         for (one, other) in join.on.clone() {
             let (one, a) = self.expr(one, &left_known)?;
@@ -750,11 +753,13 @@ impl Pass {
             a.and(b)?.decided()?;
             exprs.extend([one, other]);
         }
-        if let Some(filter) = join.filter.clone() {
-            exprs.push(self.expr(filter, &both)?.0);
+        if let (Some(filter), Some(both)) = (join.filter.clone(), &both) {
+            exprs.push(self.expr(filter, both)?.0);
         }
         let columns = match join.join_type {
-            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => both.columns,
+            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {
+                both.map(|known| known.columns).unwrap_or_default()
+            }
             JoinType::LeftSemi | JoinType::LeftAnti => left_columns,
             JoinType::RightSemi | JoinType::RightAnti => right_columns,
             JoinType::LeftMark => left_columns.into_iter().chain([Derived::None]).collect(),
@@ -830,7 +835,7 @@ impl Pass {
 }
 
 /// The collation of a table's column.
-fn self_of(table: &Table, at: usize) -> Derived {
+fn of_table(table: &Table, at: usize) -> Derived {
     Derived::of_oid(of_column(table, at))
 }
 

@@ -20,7 +20,7 @@ use super::bound::{Relation, Type};
 use super::expr::Clause;
 use super::from::From;
 use super::scope::{Item, Scope};
-use super::{Analyzed, Analyzer, OutputColumn, Refusal, Result};
+use super::{Analyzed, Analyzer, OutputColumn, Result};
 use crate::access::needs::access_of;
 use crate::exec::row_rule::barrier_mark;
 use crate::exec::table::EngineTable;
