@@ -224,6 +224,17 @@ impl Derived {
         }
     }
 
+    /// Of what is sorted or grouped by.
+    ///
+    /// # Errors
+    /// `42P21`
+    fn of_key(self) -> Result<Self> {
+        let Self::Conflict(one, other) = self else { return Ok(self) };
+        let text = format!("collation mismatch between implicit collations {} and {}", shown(one), shown(other));
+        let hint = "You can choose the collation by applying the COLLATE clause to one or both expressions.";
+        Err(SqlError::new("42P21", text).with_hint(hint))
+    }
+
     /// The one of ICU that counts where texts are ordered.
     fn order(self) -> Result<Option<u32>> {
         Ok(Some(self.decided()?).filter(|oid| is_icu(*oid)))
@@ -539,13 +550,7 @@ impl Pass {
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 let (input, columns) = self.plan(input.as_ref().clone())?;
                 for column in &columns {
-                    if let Derived::Conflict(one, other) = column {
-                        let (one, other) = (shown(*one), shown(*other));
-                        let text = format!("collation mismatch between implicit collations {one} and {other}");
-                        let hint =
-                            "You can choose the collation by applying the COLLATE clause to one or both expressions.";
-                        return Err(SqlError::new("42P21", text).with_hint(hint));
-                    }
+                    column.of_key()?;
                 }
                 Ok((LogicalPlan::Distinct(Distinct::All(Arc::new(input))), columns))
             }
@@ -653,7 +658,7 @@ impl Pass {
 
     /// What a value is ordered by, and whether that is a key.
     fn ordered(&mut self, expr: Expr, derived: Derived, known: &Known, what: &str) -> Result<(Expr, bool)> {
-        let Some(order) = derived.order()? else { return Ok((expr, false)) };
+        let Some(order) = derived.of_key()?.order()? else { return Ok((expr, false)) };
         match is_text(&known.data(&expr)?) {
             true => Ok((self.key(order, expr)?, true)),
             false => Err(refused(what, derived)),
@@ -680,8 +685,7 @@ impl Pass {
                     if let Expr::GroupingSet(set) = &set {
                         for expr in set.distinct_expr() {
                             let (_, derived) = self.expr(expr.clone(), &known)?;
-                            derived.decided()?;
-                            keys.push(derived);
+                            keys.push(derived.of_key()?);
                         }
                     }
                     // They are columns: nothing in them is ordered.
@@ -690,8 +694,7 @@ impl Pass {
                 expr => {
                     let (mut exprs, derived) = self.named(vec![expr], &known)?;
                     for one in derived {
-                        one.decided()?;
-                        keys.push(one);
+                        keys.push(one.of_key()?);
                     }
                     groups.append(&mut exprs);
                 }
@@ -1224,7 +1227,7 @@ impl Pass {
                 let WindowFunction { fun, mut params } = *call;
                 let args = self.list(&mut params.args, known)?;
                 for derived in self.list(&mut params.partition_by, known)? {
-                    derived.decided()?;
+                    derived.of_key()?;
                 }
                 let (sorts, keyed) = self.sorts(std::mem::take(&mut params.order_by), known)?;
                 params.order_by = sorts;
