@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use icu_casemap::CaseMapper;
 use icu_collator::options::{AlternateHandling, CaseLevel, CollatorOptions, MaxVariable, Strength};
 use icu_collator::{Collator, CollatorBorrowed, CollatorPreferences};
 use icu_locale_core::Locale;
@@ -61,6 +62,20 @@ impl Order {
         out.push(END);
         out.extend_from_slice(text.as_bytes());
     }
+}
+
+/// A text in the letters of one case, by the rules of a language.
+///
+/// # Errors
+/// `22023` for what is no tag of a locale.
+pub fn in_case(locale: &str, upper: bool, text: &str) -> Result<String, SqlError> {
+    let invalid = || SqlError::new("22023", format!("could not open collator for locale \"{locale}\""));
+    let language = Locale::try_from_str(locale).map_err(|_| invalid())?.id;
+    let mapper = CaseMapper::new();
+    Ok(match upper {
+        true => mapper.uppercase_to_string(text, &language).into_owned(),
+        false => mapper.lowercase_to_string(text, &language).into_owned(),
+    })
 }
 
 /// The text that a key is of.
@@ -172,6 +187,19 @@ mod tests {
         assert_eq!(sorted("und-u-kn", vec!["x10", "x9"]), "x9 x10");
         assert_eq!(sorted("de-u-co-phonebk", vec!["ad", "ä", "af"]), "ad ä af");
         assert_eq!(sorted("de", vec!["ad", "ä", "af"]), "ä ad af");
+    }
+
+    #[test]
+    fn cases_are_those_of_a_language() {
+        for (locale, text, upper, lower) in [
+            ("de", "Straße", "STRASSE", "straße"),
+            ("tr", "Iıiİ", "IIİİ", "ııii"),
+            ("en", "Iiİ", "IIİ", "iii\u{307}"),
+            ("el", "ΣΑΣ", "ΣΑΣ", "σας"),
+        ] {
+            assert_eq!(in_case(locale, true, text).expect(locale), upper);
+            assert_eq!(in_case(locale, false, text).expect(locale), lower);
+        }
     }
 
     #[test]

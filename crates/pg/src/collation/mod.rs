@@ -17,7 +17,7 @@ use resurgam_engine::Table;
 use crate::types::{column_oid, oid, type_by_oid};
 use crate::wire::SqlError;
 
-pub use icu::{Order, text_of_key};
+pub use icu::{Order, in_case, text_of_key};
 
 /// A row of `pg_collation`.
 #[derive(Clone, Copy, Debug)]

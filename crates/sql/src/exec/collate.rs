@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Said`] | the value itself, of which it is said which collation it has, or what it must have; see `analyze/collate.rs` |
 //! | [`KeyFunction`] | the bytes that a text is ordered by |
+//! | [`CaseFunction`] | `upper` and `lower` by the rules of a language |
 //! | [`TextFunction`] | the text that such bytes are of |
 //!
 //! Nobody else knows of them: to an access path or a proof they are functions of a column as any other.
@@ -11,6 +12,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryViewBuilder, StringArrayType, StringViewBuilder};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{
@@ -18,7 +20,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::exec::bridge;
-use crate::pg::collation::{Order, name_of, text_of_key};
+use crate::pg::collation::{Order, in_case as pg_in_case, name_of, text_of_key};
 use crate::pg::types::PADDED;
 use crate::pg::{memory, running};
 use crate::wire::SqlError;
@@ -162,6 +164,56 @@ fn keys<'a>(order: &Order, texts: impl StringArrayType<'a>, padded: bool) -> Res
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TextFunction {
     signature: Signature,
+}
+
+/// `upper` and `lower` by the rules of a language.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct CaseFunction {
+    locale: String,
+    upper: bool,
+    signature: Signature,
+}
+
+/// A text in the letters of one case, by the rules of a locale.
+pub(crate) fn in_case(locale: &str, upper: bool, text: Expr) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    ScalarUDF::new_from_impl(CaseFunction { locale: locale.to_owned(), upper, signature }).call(vec![text])
+}
+
+impl ScalarUDFImpl for CaseFunction {
+    fn name(&self) -> &str {
+        if self.upper { "upper_of_locale" } else { "lower_of_locale" }
+    }
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let Some(text) = args.first() else { return internal_err!("a case of nothing") };
+        Ok(format!("{}('{}', {})", self.name(), self.locale, text.schema_name()))
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8View)
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        of_each(args, |array| {
+            let texts = cast(array, &DataType::Utf8View).map_err(crate::pg::errors::from_arrow)?;
+            let mut out = StringViewBuilder::with_capacity(texts.len());
+            for (row, text) in texts.as_string_view().iter().enumerate() {
+                if row % 1024 == 0 {
+                    running::check()?;
+                }
+                match text {
+                    Some(text) => {
+                        // Letters become three at most.
+                        memory::column(1, text.len().saturating_mul(3))?;
+                        out.append_value(pg_in_case(&self.locale, self.upper, text)?);
+                    }
+                    None => out.append_null(),
+                }
+            }
+            Ok(Arc::new(out.finish()))
+        })
+    }
 }
 
 /// The text of a key.

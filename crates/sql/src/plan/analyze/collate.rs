@@ -11,6 +11,7 @@
 //! | `ORDER BY x`, also of windows and aggregates, and of DISTINCT ON | `ORDER BY key(x)` |
 //! | `min(x)` | `text_of(min(key(x)))` |
 //! | `greatest(x, y)` | `text_of(greatest(key(x), key(y)))` |
+//! | `upper(x)`, `x ILIKE y` | by the letters of the language |
 //! | `x < ANY (SELECT y …)` | `key(x) < ANY (SELECT key(y) …)` |
 //!
 //! Equality is that of bytes, so it stays what it is. To all that comes behind, a key is an opaque function of a column: an index,
@@ -43,7 +44,7 @@ use resurgam_engine::Table;
 use super::once::{OnceDone, OnceQueries};
 use super::write::Write;
 use super::{Analyzed, Analyzer, Locking, Refusal, Result as AnalysisResult};
-use crate::exec::collate::{Said, Says, key, text_of};
+use crate::exec::collate::{Said, Says, in_case, key, text_of};
 use crate::exec::{array_compare, computed_limit, fold, sets};
 use crate::pg::collation::{C, DEFAULT, by_oid, has_icu, is_icu, name_of, of_column};
 use crate::pg::types::{self, PADDED, oid};
@@ -666,11 +667,8 @@ impl Pass {
     }
 
     fn key(&mut self, collation: u32, text: Expr) -> Result<Expr> {
-        let Some(locale) = by_oid(collation).and_then(|collation| collation.locale) else {
-            return Err(SqlError::internal("a collation without a locale"));
-        };
         self.keys += 1;
-        Ok(key(locale, text))
+        Ok(key(locale_of(collation)?, text))
     }
 
     fn aggregate(&mut self, aggregate: Aggregate) -> Result<(LogicalPlan, Vec<Derived>)> {
@@ -837,6 +835,12 @@ impl Pass {
     }
 }
 
+fn locale_of(collation: u32) -> Result<&'static str> {
+    by_oid(collation)
+        .and_then(|collation| collation.locale)
+        .ok_or_else(|| SqlError::internal("a collation without a locale"))
+}
+
 /// The collation of a table's column.
 fn of_table(table: &Table, at: usize) -> Derived {
     Derived::of_oid(of_column(table, at))
@@ -992,9 +996,12 @@ impl Pass {
             Expr::BinaryExpr(binary) => self.binary(binary, known)?,
             Expr::Like(mut like) => {
                 let derived = self.boxed(&mut like.expr, known)?.and(self.boxed(&mut like.pattern, known)?)?;
-                derived.decided()?;
-                if like.case_insensitive && derived.is_icu() {
-                    return Err(refused("ILIKE", derived));
+                if let (true, Some(order)) = (like.case_insensitive, derived.order()?) {
+                    // As PostgreSQL does it: both in small letters.
+                    for side in [&mut like.expr, &mut like.pattern] {
+                        **side = in_case(locale_of(order)?, false, std::mem::take(side.as_mut()));
+                    }
+                    like.case_insensitive = false;
                 }
                 (Expr::Like(like), none)
             }
@@ -1142,6 +1149,12 @@ impl Pass {
                 *arg = self.key(order, std::mem::take(arg))?;
             }
             return Ok((text_of(Expr::ScalarFunction(call)), derived));
+        }
+        if let ("upper" | "lower", [text]) = (name.as_str(), call.args.as_mut_slice())
+            && is_text(&known.data(text)?)
+            && let Some(order) = derived.order()?
+        {
+            return Ok((in_case(locale_of(order)?, name == "upper", std::mem::take(text)), derived));
         }
         match name.as_str() {
             "$body" => return Ok((Expr::ScalarFunction(call), Derived::None)),
@@ -1300,7 +1313,7 @@ fn is_of_other_type(name: &str) -> bool {
 
 /// Functions of texts to which the order and the case of letters mean nothing.
 fn passes(name: &str) -> bool {
-    const PASSES: [&str; 66] = [
+    const PASSES: [&str; 68] = [
         "array_append",
         "array_cat",
         "array_concat",
@@ -1345,6 +1358,8 @@ fn passes(name: &str) -> bool {
         "pg_array_or_empty",
         "pg_array_slice",
         "pg_column_size",
+        "pg_like_pattern",
+        "pg_like_pattern_ci",
         "pg_nullable",
         "position",
         "quote_ident",
