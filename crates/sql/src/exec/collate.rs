@@ -196,7 +196,7 @@ impl ScalarUDFImpl for CaseFunction {
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         of_each(args, |array| {
-            let texts = cast(array, &DataType::Utf8View).map_err(crate::pg::errors::from_arrow)?;
+            let texts = cast(array, &DataType::Utf8View).map_err(|error| crate::pg::errors::from_arrow(&error))?;
             let mut out = StringViewBuilder::with_capacity(texts.len());
             for (row, text) in texts.as_string_view().iter().enumerate() {
                 if row % 1024 == 0 {

@@ -47,7 +47,7 @@ use super::{Analyzed, Analyzer, Locking, Refusal, Result as AnalysisResult};
 use crate::exec::collate::{Said, Says, in_case, key, text_of};
 use crate::exec::{array_compare, computed_limit, fold, sets};
 use crate::pg::collation::{C, DEFAULT, by_oid, has_icu, is_icu, name_of, of_column};
-use crate::pg::types::{self, PADDED, oid};
+use crate::pg::types::{self, oid};
 use crate::pg::{errors, running};
 use crate::plan::planner::{Names, engine_table};
 use crate::plan::statement::ParamTypes;
@@ -161,7 +161,7 @@ pub(super) fn over_row(table: &Table, schema: &DFSchema, expr: Expr, kept: Optio
 }
 
 /// Whether something is said of collations in an expression.
-pub(super) fn says_any(expr: &Expr) -> bool {
+pub(crate) fn says_any(expr: &Expr) -> bool {
     use datafusion::common::tree_node::TreeNode;
     expr.exists(|e| Ok(matches!(e, Expr::ScalarFunction(call) if Said::of(&call.func).is_some()))).unwrap_or(true)
 }
@@ -574,8 +574,8 @@ impl Pass {
                 let inputs = plan.inputs();
                 let [input] = inputs.as_slice() else { return Err(SqlError::internal("a node without its input")) };
                 let (input, columns, known) = self.input(input)?;
-                let exprs = plan.expressions().into_iter().map(|expr| Ok(self.expr(expr, &known)?.0));
-                let exprs = exprs.collect::<Result<Vec<_>>>()?;
+                let mut exprs = plan.expressions();
+                self.list(&mut exprs, &known)?;
                 Ok((plan.with_new_exprs(exprs, vec![input]).map_err(failed)?, columns))
             }
             other => {
@@ -1313,7 +1313,7 @@ fn is_of_other_type(name: &str) -> bool {
 
 /// Functions of texts to which the order and the case of letters mean nothing.
 fn passes(name: &str) -> bool {
-    const PASSES: [&str; 68] = [
+    const PASSES: [&str; 72] = [
         "array_append",
         "array_cat",
         "array_concat",
@@ -1333,6 +1333,7 @@ fn passes(name: &str) -> bool {
         "array_to_string",
         "array_upper",
         "ascii",
+        "barrier_mark",
         "bit_length",
         "btrim",
         "cardinality",
@@ -1341,6 +1342,7 @@ fn passes(name: &str) -> bool {
         "coalesce",
         "concat",
         "concat_ws",
+        "domain_check",
         "encode",
         "fold",
         "left",
@@ -1361,6 +1363,7 @@ fn passes(name: &str) -> bool {
         "pg_like_pattern",
         "pg_like_pattern_ci",
         "pg_nullable",
+        "policy_mark",
         "position",
         "quote_ident",
         "quote_literal",
@@ -1369,6 +1372,7 @@ fn passes(name: &str) -> bool {
         "replace",
         "reverse",
         "right",
+        "row_rule",
         "rpad",
         "rtrim",
         "split_part",

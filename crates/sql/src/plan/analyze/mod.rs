@@ -113,6 +113,7 @@ use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 
 pub(crate) use bound::{Origin, Type};
+pub(crate) use collate::says_any;
 pub(crate) use days::{DAY_FROM, DAY_OF};
 pub(crate) use domains::{check_domain_condition, check_domain_default};
 pub(crate) use heavy::is_heavy;
