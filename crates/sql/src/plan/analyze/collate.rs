@@ -1158,9 +1158,7 @@ impl Pass {
         }
         match name.as_str() {
             "$body" => return Ok((Expr::ScalarFunction(call), Derived::None)),
-            name if is_of_other_type(name) => {
-                derived = if name == "pg_cast_name" { Derived::Implicit(C) } else { Derived::None }
-            }
+            name if is_of_other_type(name) => derived = Derived::None,
             "fold" if derived.is_icu() && !fold::is_of_equality(&call.func) => {
                 return Err(refused("a chain of operators", derived));
             }
@@ -1308,7 +1306,10 @@ fn is_orderless(name: &str) -> bool {
 
 /// Functions whose results are of types that have no collation, though they are kept as texts are.
 fn is_of_other_type(name: &str) -> bool {
-    matches!(name, "pg_cast_uuid" | "pg_cast_json" | "pg_cast_jsonpath" | "pg_cast_char" | "pg_cast_name" | "pg_typeof")
+    match name.strip_prefix("pg_cast_") {
+        Some(to) => !matches!(to, "text" | "varchar" | "bpchar" | "name" | "_text" | "_varchar" | "_bpchar" | "_name"),
+        None => matches!(name, "to_json" | "to_jsonb") || name.starts_with("pg_json"),
+    }
 }
 
 /// Functions of texts to which the order and the case of letters mean nothing.
@@ -1360,6 +1361,8 @@ fn passes(name: &str) -> bool {
         "pg_array_or_empty",
         "pg_array_slice",
         "pg_column_size",
+        "pg_joined_piece",
+        "pg_joined_pieces",
         "pg_like_pattern",
         "pg_like_pattern_ci",
         "pg_nullable",
@@ -1382,10 +1385,8 @@ fn passes(name: &str) -> bool {
         "struct",
         "substr",
         "substring",
-        "to_json",
-        "to_jsonb",
         "together",
         "translate",
     ];
-    PASSES.binary_search(&name).is_ok() || name.starts_with("pg_cast_") || name.starts_with("json")
+    PASSES.binary_search(&name).is_ok() || name.starts_with("pg_cast_")
 }
