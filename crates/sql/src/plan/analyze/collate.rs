@@ -34,7 +34,7 @@ use datafusion::logical_expr::expr::{
     WindowFunction,
 };
 use datafusion::logical_expr::logical_plan::{
-    Aggregate, Distinct, DistinctOn, Projection, RecursiveQuery, Sort, Subquery, TableScan, Values, Window,
+    Aggregate, Distinct, DistinctOn, Projection, RecursiveQuery, Sort, Subquery, TableScan, Union, Values, Window,
 };
 use datafusion::logical_expr::{
     Expr, ExprSchemable, Extension, LogicalPlan, Operator, WindowFrame, WindowFrameUnits, WindowFunctionDefinition,
@@ -152,6 +152,9 @@ pub(super) fn over_row(table: &Table, schema: &DFSchema, expr: Expr, kept: Optio
     let known = Known { schema: Arc::new(schema.clone()), columns };
     let mut pass = Pass::default();
     let (expr, _) = pass.expr(expr, &known)?;
+    if let Some(error) = pass.undecided {
+        return Err(error);
+    }
     if let Some(what) = kept
         && (pass.keys > 0 || pass.explicit)
     {
@@ -175,6 +178,8 @@ enum Derived {
     Explicit(u32),
     /// It has one of several.
     Conflict(u32, u32),
+    /// The same of a column of a query within: any other counts more.
+    Lost,
 }
 
 impl Derived {
@@ -195,6 +200,7 @@ impl Derived {
             }
             (one @ Self::Explicit(_), _) | (_, one @ Self::Explicit(_)) => one,
             (Self::None, other) | (other, Self::None) => other,
+            (Self::Lost, other) | (other, Self::Lost) => other,
             (one @ Self::Conflict(..), _) | (_, one @ Self::Conflict(..)) => one,
             (Self::Implicit(DEFAULT), other) | (other, Self::Implicit(DEFAULT)) => other,
             (Self::Implicit(one), Self::Implicit(other)) if one == other => self,
@@ -206,6 +212,7 @@ impl Derived {
     fn of_column(self) -> Self {
         match self {
             Self::Explicit(oid) => Self::Implicit(oid),
+            Self::Conflict(..) => Self::Lost,
             other => other,
         }
     }
@@ -218,7 +225,7 @@ impl Derived {
         match self {
             Self::None => Ok(0),
             Self::Implicit(oid) | Self::Explicit(oid) => Ok(oid),
-            Self::Conflict(..) => {
+            Self::Conflict(..) | Self::Lost => {
                 Err(SqlError::new("42P22", "could not determine which collation to use for string comparison")
                     .with_hint("Use the COLLATE clause to set the collation explicitly."))
             }
@@ -236,15 +243,10 @@ impl Derived {
         Err(SqlError::new("42P21", text).with_hint(hint))
     }
 
-    /// The one of ICU that counts where texts are ordered.
-    fn order(self) -> Result<Option<u32>> {
-        Ok(Some(self.decided()?).filter(|oid| is_icu(*oid)))
-    }
-
     /// Whether one of ICU is, or may be, meant.
     fn is_icu(self) -> bool {
         match self {
-            Self::None => false,
+            Self::None | Self::Lost => false,
             Self::Implicit(oid) | Self::Explicit(oid) => is_icu(oid),
             Self::Conflict(one, other) => is_icu(one) || is_icu(other),
         }
@@ -252,7 +254,7 @@ impl Derived {
 
     fn oid(self) -> u32 {
         match self {
-            Self::None | Self::Conflict(..) => 0,
+            Self::None | Self::Conflict(..) | Self::Lost => 0,
             Self::Implicit(oid) | Self::Explicit(oid) => oid,
         }
     }
@@ -352,6 +354,8 @@ struct Pass {
     keys: usize,
     /// COLLATE says one of ICU.
     explicit: bool,
+    /// What was compared and has no collation. PostgreSQL says so when it comes to a row, after all else.
+    undecided: Option<SqlError>,
 }
 
 impl Pass {
@@ -372,6 +376,19 @@ impl Pass {
             locks: locks.collect(),
             ..Self::default()
         }
+    }
+
+    /// The collation that counts where texts are compared.
+    fn decided(&mut self, derived: Derived) -> u32 {
+        derived.decided().unwrap_or_else(|error| {
+            self.undecided.get_or_insert(error);
+            0
+        })
+    }
+
+    /// The one of ICU that counts where texts are ordered.
+    fn order(&mut self, derived: Derived) -> Option<u32> {
+        Some(self.decided(derived)).filter(|oid| is_icu(*oid))
     }
 
     /// Puts the queries back.
@@ -395,7 +412,10 @@ impl Pass {
             };
             lock.plan = *plan;
         }
-        Ok(())
+        match self.undecided {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
     /// The columns of a query that stands apart, which is gone through if it was not.
@@ -536,22 +556,17 @@ impl Pass {
             LogicalPlan::Window(window) => self.window(window),
             LogicalPlan::Join(_) => self.join(plan),
             LogicalPlan::Union(union) => {
-                let mut columns: Vec<Derived> = vec![Derived::None; union.schema.fields().len()];
-                let mut inputs = Vec::with_capacity(union.inputs.len());
-                for input in &union.inputs {
-                    let (input, given) = self.plan(input.as_ref().clone())?;
-                    for (column, derived) in columns.iter_mut().zip(given) {
-                        *column = column.and(derived.of_column())?;
-                    }
-                    inputs.push(Arc::new(input));
-                }
-                let plan = datafusion::logical_expr::Union { inputs, schema: union.schema };
-                Ok((LogicalPlan::Union(plan), columns))
+                let (plan, columns) = self.union(union)?;
+                Ok((plan, columns.into_iter().map(Derived::of_column).collect()))
             }
             LogicalPlan::Distinct(Distinct::All(input)) => {
-                let (input, columns) = self.plan(input.as_ref().clone())?;
+                let (input, columns) = match input.as_ref() {
+                    // UNION has to decide.
+                    LogicalPlan::Union(union) => self.union(union.clone())?,
+                    input => self.plan(input.clone())?,
+                };
                 for column in &columns {
-                    column.of_key()?;
+                    self.decided(column.of_key()?);
                 }
                 Ok((LogicalPlan::Distinct(Distinct::All(Arc::new(input))), columns))
             }
@@ -584,6 +599,19 @@ impl Pass {
                 Err(SqlError::unsupported(format!("{name} in a statement with collations of ICU is not supported")))
             }
         }
+    }
+
+    fn union(&mut self, union: Union) -> Result<(LogicalPlan, Vec<Derived>)> {
+        let mut columns: Vec<Derived> = vec![Derived::None; union.schema.fields().len()];
+        let mut inputs = Vec::with_capacity(union.inputs.len());
+        for input in &union.inputs {
+            let (input, given) = self.plan(input.as_ref().clone())?;
+            for (column, derived) in columns.iter_mut().zip(given) {
+                *column = column.and(derived.of_column())?;
+            }
+            inputs.push(Arc::new(input));
+        }
+        Ok((LogicalPlan::Union(Union { inputs, schema: union.schema }), columns))
     }
 
     fn scan(&mut self, scan: &TableScan) -> Result<Vec<Derived>> {
@@ -659,7 +687,7 @@ impl Pass {
 
     /// What a value is ordered by, and whether that is a key.
     fn ordered(&mut self, expr: Expr, derived: Derived, known: &Known, what: &str) -> Result<(Expr, bool)> {
-        let Some(order) = derived.of_key()?.order()? else { return Ok((expr, false)) };
+        let Some(order) = self.order(derived.of_key()?) else { return Ok((expr, false)) };
         match is_text(&known.data(&expr)?) {
             true => Ok((self.key(order, expr)?, true)),
             false => Err(refused(what, derived)),
@@ -683,7 +711,8 @@ impl Pass {
                     if let Expr::GroupingSet(set) = &set {
                         for expr in set.distinct_expr() {
                             let (_, derived) = self.expr(expr.clone(), &known)?;
-                            keys.push(derived.of_key()?);
+                            self.decided(derived.of_key()?);
+                            keys.push(derived);
                         }
                     }
                     // They are columns: nothing in them is ordered.
@@ -692,7 +721,8 @@ impl Pass {
                 expr => {
                     let (mut exprs, derived) = self.named(vec![expr], &known)?;
                     for one in derived {
-                        keys.push(one.of_key()?);
+                        self.decided(one.of_key()?);
+                        keys.push(one);
                     }
                     groups.append(&mut exprs);
                 }
@@ -713,8 +743,14 @@ impl Pass {
             keys.push(derived);
             texts.push(is_key);
         }
-        let plan = Aggregate::try_new(Arc::new(input), groups, exprs).map_err(failed)?;
-        Ok((with_texts(LogicalPlan::Aggregate(plan), &texts)?, keys))
+        let plan = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), groups, exprs).map_err(failed)?);
+        if texts.contains(&true) {
+            // Whoever asks for the number asks the aggregate itself.
+            let number =
+                plan.schema().fields().iter().position(|field| field.name() == Aggregate::INTERNAL_GROUPING_ID);
+            number.map(|at| keys.remove(at));
+        }
+        Ok((with_texts(plan, &texts)?, keys))
     }
 
     fn window(&mut self, window: Window) -> Result<(LogicalPlan, Vec<Derived>)> {
@@ -751,7 +787,7 @@ impl Pass {
         for (one, other) in join.on.clone() {
             let (one, a) = self.expr(one, &left_known)?;
             let (other, b) = self.expr(other, &right_known)?;
-            a.and(b)?.decided()?;
+            self.decided(a.and(b)?);
             exprs.extend([one, other]);
         }
         if let (Some(filter), Some(both)) = (join.filter.clone(), &both) {
@@ -863,7 +899,8 @@ fn with_texts(plan: LogicalPlan, is_key: &[bool]) -> Result<LogicalPlan> {
     }
     let schema = plan.schema();
     let first = schema.fields().len() - is_key.len();
-    let exprs = (0..schema.fields().len()).map(|at| {
+    let shown = |at: &usize| schema.field(*at).name() != Aggregate::INTERNAL_GROUPING_ID;
+    let exprs = (0..schema.fields().len()).filter(shown).map(|at| {
         let (qualifier, field) = schema.qualified_field(at);
         let column = Expr::Column(Column::from((qualifier, field)));
         match at.checked_sub(first).is_some_and(|at| is_key[at]) {
@@ -879,6 +916,9 @@ fn with_texts(plan: LogicalPlan, is_key: &[bool]) -> Result<LogicalPlan> {
 impl Pass {
     fn expr(&mut self, expr: Expr, known: &Known) -> Result<(Expr, Derived)> {
         let (expr, derived) = stacker::maybe_grow(128 << 10, 4 << 20, || self.expr_inner(expr, known))?;
+        let stays =
+            matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::Alias(_) | Expr::ScalarSubquery(_));
+        let derived = if derived == Derived::Lost && !stays { Derived::None } else { derived };
         // (What a chain computes with is of no relation; the chain says what it gives.)
         let data = known.data(&expr)?;
         Ok(match (is_collatable(&data), derived) {
@@ -996,7 +1036,7 @@ impl Pass {
             Expr::BinaryExpr(binary) => self.binary(binary, known)?,
             Expr::Like(mut like) => {
                 let derived = self.boxed(&mut like.expr, known)?.and(self.boxed(&mut like.pattern, known)?)?;
-                if let (true, Some(order)) = (like.case_insensitive, derived.order()?) {
+                if let (true, Some(order)) = (like.case_insensitive, self.order(derived)) {
                     // As PostgreSQL does it: both in small letters.
                     for side in [&mut like.expr, &mut like.pattern] {
                         **side = in_case(locale_of(order)?, false, std::mem::take(side.as_mut()));
@@ -1027,7 +1067,7 @@ impl Pass {
                 for one in self.list(&mut list, known)? {
                     derived = derived.and(one)?;
                 }
-                derived.decided()?;
+                self.decided(derived);
                 (Expr::InList(InList { expr, list, negated }), none)
             }
             Expr::Exists(mut exists) => {
@@ -1041,7 +1081,7 @@ impl Pass {
             Expr::InSubquery(InSubquery { mut expr, mut subquery, negated }) => {
                 let derived = self.boxed(&mut expr, known)?;
                 let columns = self.subquery(&mut subquery, known)?;
-                derived.and(columns.first().copied().unwrap_or(none))?.decided()?;
+                self.decided(derived.and(columns.first().copied().unwrap_or(none))?);
                 (Expr::InSubquery(InSubquery { expr, subquery, negated }), none)
             }
             Expr::SetComparison(compared) => self.set_comparison(compared, known)?,
@@ -1069,7 +1109,7 @@ impl Pass {
         let mut result = Derived::None;
         match binary.op {
             O::Lt | O::LtEq | O::Gt | O::GtEq => {
-                if let Some(order) = derived.order()? {
+                if let Some(order) = self.order(derived) {
                     for side in [&mut binary.left, &mut binary.right] {
                         if !is_text(&known.data(side)?) {
                             return Err(refused("a comparison of arrays", derived));
@@ -1079,12 +1119,12 @@ impl Pass {
                 }
             }
             O::Eq | O::NotEq | O::IsDistinctFrom | O::IsNotDistinctFrom | O::AtArrow | O::ArrowAt => {
-                derived.decided()?;
+                self.decided(derived);
             }
             O::StringConcat => result = derived,
             O::And | O::Or | O::Plus | O::Minus | O::Multiply | O::Divide | O::Modulo => {}
             O::LikeMatch | O::NotLikeMatch => {
-                derived.decided()?;
+                self.decided(derived);
             }
             op if derived.is_icu() => return Err(refused(&format!("the operator {op}"), derived)),
             _ => {}
@@ -1098,10 +1138,10 @@ impl Pass {
         let derived = derived.and(columns.first().copied().unwrap_or(Derived::None))?;
         match compared.op {
             Operator::Eq | Operator::NotEq => {
-                derived.decided()?;
+                self.decided(derived);
             }
             Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => {
-                if let Some(order) = derived.order()? {
+                if let Some(order) = self.order(derived) {
                     let plan = Arc::clone(&compared.subquery.subquery);
                     let field = plan.schema().field(0);
                     if !is_text(&known.data(&compared.expr)?) || !is_text(field.data_type()) {
@@ -1133,14 +1173,14 @@ impl Pass {
         }
         let name = call.func.name().to_owned();
         if let Some(op) = array_compare::operator(&call.func) {
-            derived.decided()?;
+            self.decided(derived);
             if derived.is_icu() && !matches!(op, Operator::Eq | Operator::NotEq) {
                 return Err(refused("ANY and ALL of an array", derived));
             }
             return Ok((Expr::ScalarFunction(call), Derived::None));
         }
         if matches!(name.as_str(), "greatest" | "least")
-            && let Some(order) = derived.order()?
+            && let Some(order) = self.order(derived)
         {
             for arg in &mut call.args {
                 if !matches!(known.data(arg)?, DataType::Utf8View | DataType::Utf8) {
@@ -1152,7 +1192,7 @@ impl Pass {
         }
         if let ("upper" | "lower", [text]) = (name.as_str(), call.args.as_mut_slice())
             && is_text(&known.data(text)?)
-            && let Some(order) = derived.order()?
+            && let Some(order) = self.order(derived)
         {
             return Ok((in_case(locale_of(order)?, name == "upper", std::mem::take(text)), derived));
         }
@@ -1194,7 +1234,9 @@ impl Pass {
                     Ok((Expr::ScalarFunction(call), Derived::Implicit(DEFAULT)))
                 }
                 other => Err(SqlError::unsupported(match other {
-                    Derived::Conflict(..) => "a function of users over several collations is not supported".to_owned(),
+                    Derived::Conflict(..) | Derived::Lost => {
+                        "a function of users over several collations is not supported".to_owned()
+                    }
                     other => format!("a function of users over the collation {} is not supported", shown(other.oid())),
                 })),
             },
@@ -1238,7 +1280,7 @@ impl Pass {
                 let WindowFunction { fun, mut params } = *call;
                 let args = self.list(&mut params.args, known)?;
                 for derived in self.list(&mut params.partition_by, known)? {
-                    derived.of_key()?;
+                    self.decided(derived.of_key()?);
                 }
                 let (sorts, keyed) = self.sorts(std::mem::take(&mut params.order_by), known)?;
                 params.order_by = sorts;
@@ -1273,7 +1315,7 @@ impl Pass {
             return Ok((derived, false));
         }
         if matches!(name, "min" | "max")
-            && let ([text], Some(order)) = (&mut *args, derived.order()?)
+            && let ([text], Some(order)) = (&mut *args, self.order(derived))
         {
             if !matches!(known.data(text)?, DataType::Utf8View | DataType::Utf8) {
                 return Err(refused(name, derived));
