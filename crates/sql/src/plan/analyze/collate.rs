@@ -348,6 +348,8 @@ struct Pass {
     locks: Vec<Other>,
     /// Columns of recursive queries, by the names of what they have found so far.
     working: HashMap<String, Vec<Derived>>,
+    /// Columns below the names that they have in FROM, by these; where a name stands twice, the innermost.
+    aliased: HashMap<(String, String), Derived>,
     /// What the queries around read, innermost last.
     around: Vec<Known>,
     /// How many keys there are.
@@ -568,11 +570,16 @@ impl Pass {
                 for column in &columns {
                     self.decided(column.of_key()?);
                 }
+                let columns = columns.into_iter().map(Derived::of_column).collect();
                 Ok((LogicalPlan::Distinct(Distinct::All(Arc::new(input))), columns))
             }
             LogicalPlan::Distinct(Distinct::On(on)) => self.distinct_on(on),
             LogicalPlan::SubqueryAlias(alias) => {
                 let (input, columns) = self.plan(alias.input.as_ref().clone())?;
+                for (field, derived) in input.schema().fields().iter().zip(&columns) {
+                    let name = (alias.alias.table().to_owned(), field.name().clone());
+                    self.aliased.entry(name).or_insert(*derived);
+                }
                 let plan = datafusion::logical_expr::SubqueryAlias::try_new(Arc::new(input), alias.alias);
                 Ok((
                     LogicalPlan::SubqueryAlias(plan.map_err(failed)?),
@@ -607,7 +614,7 @@ impl Pass {
         for input in &union.inputs {
             let (input, given) = self.plan(input.as_ref().clone())?;
             for (column, derived) in columns.iter_mut().zip(given) {
-                *column = column.and(derived.of_column())?;
+                *column = column.and(derived)?;
             }
             inputs.push(Arc::new(input));
         }
@@ -770,7 +777,7 @@ impl Pass {
 
     fn join(&mut self, plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Derived>)> {
         let LogicalPlan::Join(join) = &plan else { return Err(SqlError::internal("not a join")) };
-        let (left, left_columns, left_known) = self.input(&join.left)?;
+        let (left, mut left_columns, left_known) = self.input(&join.left)?;
         // An item that reads columns of those before it.
         self.around.push(left_known.clone());
         let right = self.input(&join.right);
@@ -784,9 +791,22 @@ impl Pass {
         let columns: Vec<Derived> = left_columns.iter().chain(&right_columns).copied().collect();
         let both = joined.map(|schema| Known { schema, columns });
         let mut exprs = Vec::with_capacity(join.on.len() * 2 + 1);
+        // Those of INTERSECT and EXCEPT: there are no others yet.
+        let is_set = matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti);
         for (one, other) in join.on.clone() {
-            let (one, a) = self.expr(one, &left_known)?;
-            let (other, b) = self.expr(other, &right_known)?;
+            let (one, mut a) = self.expr(one, &left_known)?;
+            let (other, mut b) = self.expr(other, &right_known)?;
+            if is_set {
+                (a, b) = (self.below(&one, a), self.below(&other, b));
+                let of_both = a.and(b)?.of_key()?.of_column();
+                let place = match &one {
+                    Expr::Column(column) => left.schema().maybe_index_of_column(column),
+                    _ => None,
+                };
+                if let Some(column) = place.and_then(|at| left_columns.get_mut(at)) {
+                    *column = of_both;
+                }
+            }
             self.decided(a.and(b)?);
             exprs.extend([one, other]);
         }
@@ -803,6 +823,12 @@ impl Pass {
             JoinType::RightMark => right_columns.into_iter().chain([Derived::None]).collect(),
         };
         Ok((plan.with_new_exprs(exprs, vec![left, right]).map_err(failed)?, columns))
+    }
+
+    /// The collation of a column of a side of INTERSECT or EXCEPT as the query there has it.
+    fn below(&self, column: &Expr, otherwise: Derived) -> Derived {
+        let Expr::Column(Column { relation: Some(relation), name, .. }) = column else { return otherwise };
+        self.aliased.get(&(relation.table().to_owned(), name.clone())).copied().unwrap_or(otherwise)
     }
 
     fn distinct_on(&mut self, on: DistinctOn) -> Result<(LogicalPlan, Vec<Derived>)> {

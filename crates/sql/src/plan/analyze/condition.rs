@@ -52,6 +52,9 @@ fn all(parts: Vec<Expr>, op: Operator) -> Expr {
     }
 }
 
+/// Elements of an array, all of which decide on the collation of each comparison.
+const ELEMENTS_COLLATED: usize = 64;
+
 impl Analyzer<'_> {
     /// `(a, b) op (c, d)`
     pub(super) fn row_comparison(
@@ -355,6 +358,17 @@ impl Analyzer<'_> {
     ) -> Result<Bound> {
         let mut parts = Vec::with_capacity(elements.len());
         let mut pairs = Vec::with_capacity(elements.len());
+        let is_equality = matches!((op, any), ("=", true) | ("<>", false));
+        let left = match self.collations.on && !is_equality && crate::pg::collation::of_type(left.ty.oid) != 0 {
+            // An array has one collation, and so have all comparisons with its elements.
+            true if elements.len() <= ELEMENTS_COLLATED => {
+                let elements = elements.iter().map(|element| element.expr.clone());
+                let args = std::iter::once(left.expr.clone()).chain(elements).collect();
+                Bound { expr: Said::call(Says::Together, args), ..left }
+            }
+            true => return unknown(format!("{op} of so many elements in a statement with collations of ICU")),
+            false => left,
+        };
         for element in elements {
             if matches!((op, any), ("=", true) | ("<>", false)) {
                 pairs.push(self.operands("=", left.clone(), element, span)?);
