@@ -2,7 +2,7 @@
 //!
 //! | function | what it is |
 //! |---|---|
-//! | [`Said`] | the value itself, of which it is said which collation it has, or what it must have; see `analyze/collate.rs` |
+//! | [`Said`] | the value itself, of which it is said which collation it has, or what it must have; analysis takes it away again (`analyze/collate.rs`) |
 //! | [`KeyFunction`] | the bytes that a text is ordered by |
 //! | [`CaseFunction`] | `upper` and `lower` by the rules of a language |
 //! | [`TextFunction`] | the text that such bytes are of |

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Column, DFSchema, DFSchemaRef, DataFusionError, JoinType};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, DataFusionError, JoinType, ScalarValue};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::{
@@ -46,7 +46,7 @@ use super::write::Write;
 use super::{Analyzed, Analyzer, Locking, Refusal, Result as AnalysisResult};
 use crate::exec::collate::{Said, Says, in_case, key, text_of};
 use crate::exec::{array_compare, computed_limit, fold, sets};
-use crate::pg::collation::{C, DEFAULT, by_oid, has_icu, is_icu, name_of, of_column};
+use crate::pg::collation::{C, DEFAULT, Order, by_oid, has_icu, is_icu, name_of, of_column};
 use crate::pg::types::{self, oid};
 use crate::pg::{errors, running};
 use crate::plan::planner::{Names, engine_table};
@@ -703,7 +703,21 @@ impl Pass {
 
     fn key(&mut self, collation: u32, text: Expr) -> Result<Expr> {
         self.keys += 1;
-        Ok(key(locale_of(collation)?, text))
+        let locale = locale_of(collation)?;
+        // That of a constant is known.
+        let value = match &text {
+            Expr::Literal(value, _) => value.try_as_str(),
+            _ => None,
+        };
+        Ok(match value {
+            Some(Some(text)) => {
+                let mut key = Vec::new();
+                Order::of(locale)?.put_key(text, &mut key);
+                Expr::Literal(ScalarValue::BinaryView(Some(key)), None)
+            }
+            Some(None) => Expr::Literal(ScalarValue::BinaryView(None), None),
+            None => key(locale, text),
+        })
     }
 
     fn aggregate(&mut self, aggregate: Aggregate) -> Result<(LogicalPlan, Vec<Derived>)> {
@@ -1222,8 +1236,14 @@ impl Pass {
         {
             return Ok((in_case(locale_of(order)?, name == "upper", std::mem::take(text)), derived));
         }
+        if matches!(derived, Derived::Conflict(..)) && matches!(name.as_str(), "greatest" | "least" | "upper" | "lower")
+        {
+            self.decided(derived);
+            return Ok((Expr::ScalarFunction(call), derived));
+        }
         match name.as_str() {
             "$body" => return Ok((Expr::ScalarFunction(call), Derived::None)),
+            "pg_cast_name" if matches!(call.args.first(), Some(Expr::Literal(..))) => derived = Derived::Implicit(C),
             name if is_of_other_type(name) => derived = Derived::None,
             "fold" if derived.is_icu() && !fold::is_of_equality(&call.func) => {
                 return Err(refused("a chain of operators", derived));
@@ -1237,36 +1257,33 @@ impl Pass {
         Ok((Expr::ScalarFunction(call), derived))
     }
 
-    /// What is said of a value, which stays as it is.
+    /// A value of which something is said.
     fn said(&mut self, says: Says, mut call: ScalarFunction, args: &[Derived]) -> Result<(Expr, Derived)> {
         let own = args.first().copied().unwrap_or(Derived::None);
-        match says {
+        call.args.truncate(1);
+        let Some(value) = call.args.pop() else { return Err(SqlError::internal("a collation of nothing")) };
+        let derived = match says {
             Says::Explicit(oid) => {
                 self.explicit |= is_icu(oid);
-                Ok((Expr::ScalarFunction(call), Derived::Explicit(oid)))
+                Derived::Explicit(oid)
             }
-            Says::Implicit(oid) => Ok((Expr::ScalarFunction(call), Derived::Implicit(oid))),
+            Says::Implicit(oid) => Derived::Implicit(oid),
             Says::Together => {
                 let mut derived = Derived::None;
                 for arg in args {
                     derived = derived.and(*arg)?;
                 }
-                // The others are computed where the value is.
-                call.args.truncate(1);
-                Ok((Expr::ScalarFunction(call), derived))
+                derived
             }
             Says::Default => match own {
-                Derived::None | Derived::Implicit(DEFAULT) | Derived::Explicit(DEFAULT) => {
-                    Ok((Expr::ScalarFunction(call), Derived::Implicit(DEFAULT)))
+                Derived::None | Derived::Implicit(DEFAULT) | Derived::Explicit(DEFAULT) => Derived::Implicit(DEFAULT),
+                Derived::Conflict(..) | Derived::Lost => {
+                    return Err(SqlError::unsupported("a function of users over several collations is not supported"));
                 }
-                other => Err(SqlError::unsupported(match other {
-                    Derived::Conflict(..) | Derived::Lost => {
-                        "a function of users over several collations is not supported".to_owned()
-                    }
-                    other => format!("a function of users over the collation {} is not supported", shown(other.oid())),
-                })),
+                other => return Err(refused("a function of users", other)),
             },
-        }
+        };
+        Ok((value, derived))
     }
 
     /// A call of an aggregate, its collation, and whether it gives a key.
@@ -1348,6 +1365,10 @@ impl Pass {
             }
             *text = self.key(order, std::mem::take(text))?;
             return Ok((derived, true));
+        }
+        if matches!(derived, Derived::Conflict(..)) && matches!(name, "min" | "max") {
+            self.decided(derived);
+            return Ok((derived, false));
         }
         match is_orderless(name) {
             true => Ok((derived, false)),
