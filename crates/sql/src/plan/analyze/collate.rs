@@ -706,7 +706,7 @@ impl Pass {
         let locale = locale_of(collation)?;
         // That of a constant is known.
         let value = match &text {
-            Expr::Literal(value, _) => value.try_as_str(),
+            Expr::Literal(value @ (ScalarValue::Utf8View(_) | ScalarValue::Utf8(_)), _) => value.try_as_str(),
             _ => None,
         };
         Ok(match value {
@@ -769,7 +769,9 @@ impl Pass {
             // Whoever asks for the number asks the aggregate itself.
             let number =
                 plan.schema().fields().iter().position(|field| field.name() == Aggregate::INTERNAL_GROUPING_ID);
-            number.map(|at| keys.remove(at));
+            if let Some(at) = number {
+                keys.remove(at);
+            }
         }
         Ok((with_texts(plan, &texts)?, keys))
     }

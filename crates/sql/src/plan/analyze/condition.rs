@@ -359,7 +359,10 @@ impl Analyzer<'_> {
         let mut parts = Vec::with_capacity(elements.len());
         let mut pairs = Vec::with_capacity(elements.len());
         let is_equality = matches!((op, any), ("=", true) | ("<>", false));
-        let left = match self.collations.on && !is_equality && crate::pg::collation::of_type(left.ty.oid) != 0 {
+        let is_text = |bound: &Bound| crate::pg::collation::of_type(bound.ty.oid) != 0;
+        let is_collated = self.collations.on && !is_equality && elements.iter().chain([&left]).any(is_text);
+        let left = if is_collated { self.or_text(left)? } else { left };
+        let left = match is_collated {
             // An array has one collation, and so have all comparisons with its elements.
             true if elements.len() <= ELEMENTS_COLLATED => {
                 let elements = elements.iter().map(|element| element.expr.clone());
