@@ -2,7 +2,7 @@
 
 use super::rows::Rows;
 use super::{BTREE_AM_OID, HEAP_AM_OID, PG_CATALOG_OID, SUPERUSER_OID};
-use crate::collation::{COLLATIONS, Collation};
+use crate::collation::{self, Collation};
 use crate::operator_classes::{FAMILIES, OPERATOR_CLASSES};
 
 /// Fills a relation; false if it is not one of these.
@@ -21,17 +21,24 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
             }
         }
         "pg_collation" => {
-            for Collation { oid, name, encoding, locale } in COLLATIONS {
+            for &Collation { oid, name, encoding, locale, icu } in collation::all() {
+                let provider = match locale {
+                    None => 'd',
+                    Some(_) if icu => 'i',
+                    Some(_) => 'c',
+                };
+                let (of_system, of_icu) = if icu { (None, locale) } else { (locale, None) };
                 rows.add([
                     ("oid", oid.into()),
                     ("collname", name.into()),
                     ("collnamespace", PG_CATALOG_OID.into()),
                     ("collowner", SUPERUSER_OID.into()),
-                    ("collprovider", (if locale.is_some() { 'c' } else { 'd' }).into()),
+                    ("collprovider", provider.into()),
                     ("collisdeterministic", true.into()),
                     ("collencoding", encoding.into()),
-                    ("collcollate", locale.into()),
-                    ("collctype", locale.into()),
+                    ("collcollate", of_system.into()),
+                    ("collctype", of_system.into()),
+                    ("colliculocale", of_icu.into()),
                 ]);
             }
         }

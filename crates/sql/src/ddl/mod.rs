@@ -64,7 +64,8 @@ use crate::pg::types::{column_oid, column_type_from_sql, column_type_name};
 use crate::plan::analyze::is_system_column;
 use crate::plan::expression::{Place, cast_literal, parse_expression, zoned_type};
 use crate::plan::lookup::last_name;
-use crate::plan::statement::parse_known;
+use crate::plan::planner::Names;
+use crate::plan::statement::{ParamTypes, parse_known};
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -777,6 +778,10 @@ impl Session {
             return Err(SqlError::new("42P02", text));
         }
         let fields = prepared.fields.clone().ok_or_else(|| SqlError::syntax("CREATE TABLE AS needs a query"))?;
+        let collations = match prepared.kind {
+            crate::plan::statement::Kind::Query(_) => self.collations_of(txn, query, declared)?,
+            _ => Vec::new(),
+        };
         if filled.names.len() > fields.len() {
             return Err(SqlError::syntax("too many column names were specified"));
         }
@@ -797,8 +802,11 @@ impl Session {
             spec.columns.push(ColumnSpec { name, ty, nullable: true, default_sql: None });
         }
         self.keep_types(txn, spec.columns.iter().map(|column| column.ty).collect::<Vec<_>>()).await?;
-        let table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         self.note_at_commit(&table, create.on_commit);
+        for (at, collation) in collations.into_iter().enumerate().filter(|(_, oid)| collation::is_icu(*oid)) {
+            table = self.change(txn, &table, TableChange::SetCollation(at, Some(collation))).await?;
+        }
         self.own_new(txn, table).await?;
         if !filled.with_data {
             // That of a prepared statement says how many rows it gave.
@@ -819,6 +827,18 @@ impl Session {
         self.check_allowed(&prepared)?;
         let written = self.modify_by_plan(plan, Around::of(&prepared), values, &[], text, None).await?;
         Ok(Tag::Count("SELECT", written.rows))
+    }
+
+    /// The collations of a query's columns, where collations of ICU are met in it.
+    fn collations_of(&mut self, txn: &Transaction, query: &ast::Query, declared: &[u32]) -> Result<Vec<u32>, SqlError> {
+        let state = self.state()?;
+        let cx = Arc::clone(&self.cx);
+        self.planning(|| {
+            let mut params = ParamTypes::new(declared.len(), declared);
+            let names = Names { state: &state, txn, cx: &cx };
+            let analyzed = crate::plan::analyze::query(&names, query, "", &mut params)?;
+            Ok(analyzed.columns.iter().map(|column| column.collation).collect())
+        })
     }
 
     /// The query of a prepared statement, with the values of its parameters and their types.

@@ -112,7 +112,19 @@ impl Session {
         if table.collation(at) == collation {
             return Ok(Arc::clone(table));
         }
+        let name = &table.columns[at].name;
+        let ordered = [collation, table.collation(at)].into_iter().flatten().any(crate::pg::collation::is_icu);
+        if ordered && table.generated.iter().any(|made| made.reads.contains(&at)) {
+            // What is stored of them may have come of the earlier order.
+            return Err(SqlError::unsupported(format!(
+                "another collation of column \"{name}\", which a generated column or an index's expression reads, is not \
+                 supported"
+            )));
+        }
         let mut table = self.change(txn, table, TableChange::SetCollation(at, collation)).await?;
+        for check in table.checks.iter().filter(|check| ordered && check.validated && check.columns.contains(&at)) {
+            self.validate_check(txn, &table, &check.name, &parse_expression(&check.sql)?)?;
+        }
         let has = collation::of_column(&table, at);
         let mut changed = Vec::new();
         for index in table.indexes.iter().filter(|index| index.columns.contains(&at)) {

@@ -27,6 +27,11 @@ pub(crate) fn function(op: Operator, any: bool) -> ScalarUDF {
     ScalarUDF::new_from_impl(ArrayCompare { op, any, signature: Signature::any(2, Volatility::Immutable) })
 }
 
+/// How such a function compares.
+pub(crate) fn operator(function: &ScalarUDF) -> Option<Operator> {
+    function.inner().downcast_ref::<ArrayCompare>().map(|compare| compare.op)
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ArrayCompare {
     op: Operator,

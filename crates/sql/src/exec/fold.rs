@@ -14,7 +14,7 @@ use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
@@ -46,6 +46,17 @@ pub(crate) fn is_step(expr: &Expr) -> Result<bool> {
         _ => true,
     };
     Ok(!expr.exists(|expr| Ok(depends(expr)))?)
+}
+
+/// Whether the steps of such a call put texts together, or compare them for equality, and nothing else.
+pub(crate) fn is_of_equality(function: &ScalarUDF) -> bool {
+    let fine = |expr: &Expr| match expr {
+        Expr::BinaryExpr(binary) => matches!(binary.op, Operator::StringConcat | Operator::Eq),
+        Expr::Column(_) | Expr::Literal(..) | Expr::Case(_) | Expr::Cast(_) => true,
+        _ => false,
+    };
+    let of = |step: &Expr| !step.exists(|expr| Ok(!fine(expr))).unwrap_or(true);
+    function.inner().downcast_ref::<Fold>().is_some_and(|fold| fold.steps.iter().all(of))
 }
 
 /// `((a + b) - c) + d …` of one type.

@@ -8,6 +8,7 @@
 //! | `bridge` | Values across the three representations that a statement meets |
 //! | `cell` | The values of a kept plan's parameters |
 //! | `clean_function` | `resurgam_clean()` in FROM |
+//! | `collate` | Functions that plans have for collations |
 //! | `compact` | Few rows in no more memory than they need |
 //! | `compute` | Where plans run: beside the threads that serve connections |
 //! | `computed_limit` | LIMIT and OFFSET that are known only when they run |
@@ -45,6 +46,7 @@ pub(crate) mod array_compare;
 pub(crate) mod bridge;
 pub(crate) mod cell;
 pub(crate) mod clean_function;
+pub(crate) mod collate;
 pub(crate) mod compact;
 pub(crate) mod compute;
 pub(crate) mod computed_limit;

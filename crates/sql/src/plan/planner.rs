@@ -243,6 +243,11 @@ impl Names<'_> {
             .get(name)
             .cloned()
             .ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
+        if args.iter().any(crate::plan::analyze::says_any) {
+            return Err(bridge::failure(SqlError::unsupported(
+                "COLLATE in the arguments of this function is not supported",
+            )));
+        }
         let schema = DFSchema::empty();
         let args = args
             .into_iter()

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use crate::plan::analyze::{DAY_FROM, DAY_OF};
 
 /// Functions of any arguments without an error.
-const HARMLESS: [&str; 24] = [
+const HARMLESS: [&str; 25] = [
     "$",
     "together",
     "coalesce",
@@ -33,6 +33,7 @@ const HARMLESS: [&str; 24] = [
     "md5",
     "pg_nan",
     "numeric_key",
+    "collation_key",
     "isfinite",
     DAY_OF,
     DAY_FROM,

@@ -158,7 +158,8 @@ impl Relation {
     }
 
     pub(crate) fn into_analyzed(self) -> Analyzed {
-        let output = |c: Column| OutputColumn { ty: c.bound.ty, origin: c.bound.as_it_is(), name: c.name };
+        let output =
+            |c: Column| OutputColumn { ty: c.bound.ty, origin: c.bound.as_it_is(), name: c.name, collation: 0 };
         let columns = self.columns.into_iter().map(output).collect();
         Analyzed {
             plan: self.plan,

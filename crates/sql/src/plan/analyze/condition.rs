@@ -11,6 +11,7 @@ use super::bound::{Bound, Type};
 use super::expr::{Clause, operator_name};
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
+use crate::exec::collate::{Said, Says};
 use crate::exec::fold::{self, Fold};
 use crate::parse::depth::too_deep;
 use crate::wire::SqlError;
@@ -50,6 +51,9 @@ fn all(parts: Vec<Expr>, op: Operator) -> Expr {
         Some(first) => parts.fold(first, |left, right| binary_expr(left, op, right)),
     }
 }
+
+/// Elements of an array, all of which decide on the collation of each comparison.
+const ELEMENTS_COLLATED: usize = 64;
 
 impl Analyzer<'_> {
     /// `(a, b) op (c, d)`
@@ -354,6 +358,20 @@ impl Analyzer<'_> {
     ) -> Result<Bound> {
         let mut parts = Vec::with_capacity(elements.len());
         let mut pairs = Vec::with_capacity(elements.len());
+        let is_equality = matches!((op, any), ("=", true) | ("<>", false));
+        let is_text = |bound: &Bound| crate::pg::collation::of_type(bound.ty.oid) != 0;
+        let is_collated = self.collations.on && !is_equality && elements.iter().chain([&left]).any(is_text);
+        let left = if is_collated { self.or_text(left)? } else { left };
+        let left = match is_collated {
+            // An array has one collation, and so have all comparisons with its elements.
+            true if elements.len() <= ELEMENTS_COLLATED => {
+                let elements = elements.iter().map(|element| element.expr.clone());
+                let args = std::iter::once(left.expr.clone()).chain(elements).collect();
+                Bound { expr: Said::call(Says::Together, args), ..left }
+            }
+            true => return unknown(format!("{op} of so many elements in a statement with collations of ICU")),
+            false => left,
+        };
         for element in elements {
             if matches!((op, any), ("=", true) | ("<>", false)) {
                 pairs.push(self.operands("=", left.clone(), element, span)?);
@@ -509,6 +527,19 @@ impl Analyzer<'_> {
 
     /// NULLIF(a, b): a, unless it equals b.
     pub(super) fn nullif(&mut self, args: Vec<Bound>, span: Span) -> Result<Bound> {
+        let second = args.get(1).map(|arg| (arg.expr.clone(), arg.ty));
+        let bound = self.nullif_of(args, span)?;
+        // Its collation is that of both.
+        match second.filter(|(_, ty)| self.collations.on && crate::pg::collation::of_type(ty.oid) != 0) {
+            Some((second, _)) if crate::pg::collation::of_type(bound.ty.oid) != 0 => {
+                let expr = Said::call(Says::Together, vec![bound.expr, second]);
+                Ok(Bound { expr, ..bound })
+            }
+            _ => Ok(bound),
+        }
+    }
+
+    fn nullif_of(&mut self, args: Vec<Bound>, span: Span) -> Result<Bound> {
         let mut args = args.into_iter();
         let (Some(first), Some(second), None) = (args.next(), args.next(), args.next()) else {
             return Err(self.at(SqlError::syntax("NULLIF needs two arguments"), span));

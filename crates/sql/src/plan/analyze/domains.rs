@@ -46,7 +46,12 @@ impl Analyzer<'_> {
         if volatile {
             return unknown("a cast to a domain of what is computed anew each time");
         }
-        let column = Column { name: VALUE.to_owned(), bound: bound.clone() };
+        // Conditions see a value of the domain, not of what it was.
+        let seen = match crate::pg::collation::of_type(oid) {
+            0 => bound.clone(),
+            _ => Bound { expr: self.of_default(bound.expr.clone()), ..bound.clone() },
+        };
+        let column = Column { name: VALUE.to_owned(), bound: seen };
         let scope = Scope { items: vec![value_item(column)], ..Scope::empty() };
         let field = bound.field();
         let mut args = vec![bound.clone()];
@@ -88,7 +93,10 @@ pub(crate) fn check_domain_condition(
         let column = Column { name: VALUE.to_owned(), bound: value };
         let scope = Scope { items: vec![value_item(column)], ..Scope::empty() };
         analyzer.condition(expr, &scope, Clause::Check)?;
-        Ok(())
+        match analyzer.collations.seen {
+            true => unknown("a collation of ICU in a condition of a domain"),
+            false => Ok(()),
+        }
     };
     condition().map_err(Refusal::into_error)
 }

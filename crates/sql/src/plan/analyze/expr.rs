@@ -409,14 +409,27 @@ impl Analyzer<'_> {
                 self.call_of("overlay", &args, scope, clause, span())
             }
             E::Collate { expr: inner, collation } => {
-                crate::pg::collation::by_bytes(collation)?;
                 let bound = self.expr(inner, scope, clause)?;
+                let collation = match crate::pg::collation::find(collation) {
+                    Ok(collation) => collation,
+                    Err(error) => return Err(self.at(error, span())),
+                };
                 let (base, _) = crate::pg::user_types::base_type(bound.ty.oid, -1);
                 if !bound.ty.is_unknown() && crate::pg::collation::of_type(base) == 0 {
                     let text = format!("collations are not supported by type {}", bound.ty.name());
                     return Err(self.at(SqlError::new("42804", text), span()));
                 }
-                Ok(Bound { collation: Some(crate::pg::collation::shown_name(collation)), ..bound })
+                self.collations.seen |= collation.icu;
+                let bound = match self.collations.on {
+                    true => {
+                        let bound = self.or_text(bound)?;
+                        let says = crate::exec::collate::Says::Explicit(collation.oid);
+                        let expr = crate::exec::collate::Said::call(says, vec![bound.expr]);
+                        Bound { expr, origin: None, ..bound }
+                    }
+                    false => bound,
+                };
+                Ok(Bound { collation: Some(collation.name), ..bound })
             }
             E::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), scope, clause)

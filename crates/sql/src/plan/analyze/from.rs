@@ -442,6 +442,7 @@ impl Analyzer<'_> {
             }
         };
         let table = engine_table(&source).map(|(table, _)| table);
+        table.iter().for_each(|table| self.see_table(table));
         if self.is_within_view() && table.is_some() {
             return Err(SqlError::internal(format!("a view reads relation \"{name}\", which it does not know")).into());
         }

@@ -145,7 +145,9 @@ impl Analyzer<'_> {
         let tables = tables.into_iter().map(|found| Locked { table: found.table, lock: found.lock }).collect();
         self.locks.push(Locking { plan, schema: Arc::clone(&schema), tables, limit, offset, keyed });
         // In the place of the query stand its rows.
-        let name = TableReference::bare(self.qualifier("locked"));
+        let name = self.qualifier("locked");
+        self.collations.locked.insert(name.clone(), number);
+        let name = TableReference::bare(name);
         let source = provider_as_source(locked_rows(number, schema));
         let rows = LogicalPlanBuilder::scan(name, source, None)?.build()?;
         Ok(Relation::of_plan(rows, columns))

@@ -16,6 +16,7 @@
 //! | `once` | WITH queries that are computed once, and those that write | parse_cte.c, planner's subselect.c |
 //! | `expr`, `chain`, `literal`, `condition` | expressions; long chains of operators; constants; comparisons, CASE, IN | parse_expr.c |
 //! | `coerce` | casts | parse_coerce.c |
+//! | `collate` | collations, and what is ordered by one of ICU | parse_collate.c |
 //! | `days` | dates compared with timestamps | date.c (`date_cmp_timestamp_internal`) |
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //! | `json` | functions and aggregates that make JSON | json.c |
@@ -46,6 +47,7 @@ mod blanks;
 mod bound;
 mod chain;
 mod coerce;
+mod collate;
 mod condition;
 mod days;
 mod domains;
@@ -111,6 +113,7 @@ use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 
 pub(crate) use bound::{Origin, Type};
+pub(crate) use collate::says_any;
 pub(crate) use days::{DAY_FROM, DAY_OF};
 pub(crate) use domains::{check_domain_condition, check_domain_default};
 pub(crate) use heavy::is_heavy;
@@ -183,6 +186,8 @@ pub(crate) struct OutputColumn {
     pub ty: Type,
     /// The column of a relation that it is.
     pub origin: Option<bound::Origin>,
+    /// Its collation, where one of ICU was met in the statement; 0: that of its type.
+    pub collation: u32,
 }
 
 /// An analysed query.
@@ -236,6 +241,7 @@ pub(crate) struct Analyzer<'a> {
     stored: bool,
     /// It depends on more than its row; see `mutable.rs`.
     is_mutable: bool,
+    collations: collate::Collations,
     depth: usize,
 }
 
@@ -262,6 +268,7 @@ impl<'a> Analyzer<'a> {
             keeps_keys: false,
             stored: false,
             is_mutable: false,
+            collations: Default::default(),
             depth: 0,
         };
         analyzer.begin_body();
@@ -277,7 +284,9 @@ impl<'a> Analyzer<'a> {
         let (locks, needs) = (std::mem::take(&mut self.locks), self.needs());
         self.refuse_volatile_reads(&needs)?;
         let once = self.once.take();
-        Ok(Analyzed { locks, once, needs, ..relation.into_analyzed() })
+        let mut analyzed = Analyzed { locks, once, needs, ..relation.into_analyzed() };
+        self.collate(&mut analyzed)?;
+        Ok(analyzed)
     }
 
     /// An error at a place of the text.
@@ -339,7 +348,7 @@ pub(crate) fn query(
     text: &str,
     params: &mut ParamTypes,
 ) -> std::result::Result<Analyzed, SqlError> {
-    Analyzer::new(names, text, params).query(query).map_err(Refusal::into_error)
+    collate::analysed(names, text, params, |analyzer| analyzer.query(query))
 }
 
 /// The query of a cursor by these rules, with the keys of its rows if these are rows of tables.
@@ -352,7 +361,7 @@ pub(crate) fn cursor_query(
     text: &str,
     params: &mut ParamTypes,
 ) -> std::result::Result<Analyzed, SqlError> {
-    Analyzer::new(names, text, params).cursor_query(query).map_err(Refusal::into_error)
+    collate::analysed(names, text, params, |analyzer| analyzer.cursor_query(query))
 }
 
 /// An INSERT, UPDATE, DELETE or MERGE, with the WITH before it, by these rules.
@@ -366,8 +375,7 @@ pub(crate) fn write(
     text: &str,
     params: &mut ParamTypes,
 ) -> std::result::Result<Write, SqlError> {
-    let mut analyzer = Analyzer::new(names, text, params);
-    let mut write = || {
+    collate::analysed(names, text, params, |analyzer| {
         let mut scope = Scope::empty();
         if let Some(with) = with {
             let uses = once::Uses::of(with, statement);
@@ -378,7 +386,7 @@ pub(crate) fn write(
         let mut write = analyzer.whole(write);
         analyzer.return_from_body(&mut write)?;
         analyzer.refuse_volatile_reads(&write.needs)?;
+        analyzer.collate_write(&mut write)?;
         Ok(write)
-    };
-    write().map_err(Refusal::into_error)
+    })
 }

@@ -259,7 +259,9 @@ impl Analyzer<'_> {
         let number = self.once.queries.len();
         let schema = Arc::new(Schema::new(fields));
         let source = provider_as_source(once_rows(number, &name, Arc::clone(&schema)));
-        let under = TableReference::bare(self.qualifier("with"));
+        let under = self.qualifier("with");
+        self.collations.once.insert(under.clone(), number);
+        let under = TableReference::bare(under);
         let rows = LogicalPlanBuilder::scan(under, source, None)?.build()?;
         self.once.queries.push(OnceQuery { name: name.clone(), done, schema, reads });
         let relation = Relation::of_plan(rows, columns);

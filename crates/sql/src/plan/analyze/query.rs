@@ -583,6 +583,10 @@ impl Analyzer<'_> {
             return Ok(None);
         }
         let bound = self.assigned_to(bound, Type::INT8, &format!("argument of {clause} must be type bigint"))?;
+        if super::collate::says_any(&bound.expr) {
+            // What is known now would be by the order of bytes.
+            return unknown(format!("COLLATE in {clause}"));
+        }
         // A constant is known now.
         let mut value =
             crate::plan::planner::simplified(self.names.state, bound.expr, &datafusion::common::DFSchema::empty())?;

@@ -55,6 +55,10 @@ impl Place<'_> {
             Self::Copied => Clause::CopyWhere,
         }
     }
+    /// Rows are found by it.
+    fn is_of_index(self) -> bool {
+        matches!(self, Self::Index | Self::Predicate)
+    }
     /// As PostgreSQL's errors call it.
     fn name(self) -> &'static str {
         match self {
@@ -105,22 +109,29 @@ pub(crate) fn over_row_in(
 ) -> Result<OverRow, SqlError> {
     refuse_subqueries(expr, place.name())?;
     let mut params = ParamTypes::new(0, &[]);
-    let mut analyzer = Analyzer::new(names, text, &mut params);
     let schema = Schema::new(
         table_schema(table).fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
     );
     let qualifier = TableReference::bare(table.name.clone());
-    analyzer.calls.plain = Some(place.name());
-    // USING and WHERE are the statement's own.
-    analyzer.stored = !matches!(place, Place::Using(..) | Place::Copied);
-    let bound = analyzer.over_row(table, expr, place).map_err(Refusal::into_error)?;
-    if matches!(place, Place::Copied) && !analyzer.needs().functions.is_empty() {
-        return Err(SqlError::unsupported("a function of users in WHERE of COPY FROM is not supported"));
-    }
-    let is_mutable = analyzer.is_mutable;
     let schema = DFSchema::try_from_qualified_schema(qualifier, &schema)
         .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
-    Ok(OverRow { expr: bound.expr, schema, is_mutable })
+    let (expr, is_mutable) = super::collate::analysed(names, text, &mut params, |analyzer| {
+        analyzer.see_table(table);
+        analyzer.calls.plain = Some(place.name());
+        // USING and WHERE are the statement's own.
+        analyzer.stored = !matches!(place, Place::Using(..) | Place::Copied);
+        let bound = analyzer.over_row(table, expr, place)?;
+        if matches!(place, Place::Copied) && !analyzer.needs().functions.is_empty() {
+            let text = "a function of users in WHERE of COPY FROM is not supported";
+            return Err(SqlError::unsupported(text).into());
+        }
+        let expr = match analyzer.collations.on {
+            true => super::collate::over_row(table, &schema, bound.expr, place.is_of_index().then_some(place.name()))?,
+            false => bound.expr,
+        };
+        Ok((expr, analyzer.is_mutable))
+    })?;
+    Ok(OverRow { expr, schema, is_mutable })
 }
 
 /// An analysed condition over the columns of a table, however the statement calls it.
@@ -149,8 +160,12 @@ pub(crate) fn condition_over_row(table: &Table, condition: Expr) -> std::result:
             })
         })
         .map_err(failed)?;
+    let mut expr = expr.data;
+    if crate::pg::collation::has_icu(table) || super::collate::says_any(&expr) {
+        expr = super::collate::over_row(table, &schema, expr, None)?;
+    }
     // Of views and policies: nobody asks.
-    Ok(OverRow { expr: expr.data, schema, is_mutable: true })
+    Ok(OverRow { expr, schema, is_mutable: true })
 }
 
 /// Analyses an argument of EXECUTE, number `at` from 0, for a parameter of that type.
@@ -162,7 +177,11 @@ pub(crate) fn argument(names: &Names<'_>, expr: &ast::Expr, at: usize, oid: u32)
     let mut params = ParamTypes::new(0, &[]);
     let mut analyzer = Analyzer::new(names, "", &mut params);
     analyzer.calls.plain = Some("EXECUTE parameter");
-    analyzer.argument(expr, at, Type::of(oid)).map(|bound| bound.expr).map_err(Refusal::into_error)
+    let argument = analyzer.argument(expr, at, Type::of(oid)).map(|bound| bound.expr).map_err(Refusal::into_error)?;
+    match analyzer.collations.seen {
+        true => Err(SqlError::unsupported("a collation of ICU in an EXECUTE parameter is not supported")),
+        false => Ok(argument),
+    }
 }
 
 /// Whether a value of one type can be assigned to a column of another.

@@ -26,7 +26,9 @@ impl Analyzer<'_> {
             column.is_hidden() && !column.is_predicate() && !matches!(column.ty, ColumnType::Char(_))
         };
         let stored: Vec<usize> = (0..table.columns.len()).filter(is_stored).collect();
-        if stored.is_empty() || self.is_within_view() || self.views.seen.is_some() {
+        // What such a column is made of may be ordered by more than bytes.
+        let collated = self.collations.on && crate::pg::collation::has_icu(&table);
+        if stored.is_empty() || collated || self.is_within_view() || self.views.seen.is_some() {
             return Ok(condition);
         }
         if item.columns.len() != table.columns.len() {

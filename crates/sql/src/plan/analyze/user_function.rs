@@ -159,6 +159,9 @@ pub(crate) fn call_alone(
         }
         let relation = project(LogicalPlanBuilder::empty(true).build()?, &targets)?;
         analyzer.no_outer_aggregates()?;
+        if analyzer.collations.seen {
+            return unknown("a collation of ICU in the arguments of this function");
+        }
         let needs = analyzer.needs();
         let args = Analyzed { needs, ..relation.into_analyzed() };
         Ok(Some((function, Some(args), statements)))
@@ -365,10 +368,16 @@ impl Analyzer<'_> {
 
     /// What a call of a function of users gives, in an expression.
     pub(super) fn user_call(&mut self, function: Arc<UserFunction>, args: Vec<Bound>, span: Span) -> Result<Called> {
+        let args = self.guarded_args(args);
         let before = self.is_mutable;
         let volatility = function.definition.volatility;
         let is_plain = !function.definition.returns_set && !function.definition.strict;
-        let called = self.user_call_of(function, args, span);
+        let mut called = self.user_call_of(function, args, span);
+        if let Ok(called) = &mut called
+            && crate::pg::collation::of_type(called.bound.ty.oid) != 0
+        {
+            called.bound.expr = self.of_default(std::mem::take(&mut called.bound.expr));
+        }
         // As in PostgreSQL: what is declared counts, but where the body takes the call's place.
         let takes_place = is_plain && called.as_ref().is_ok_and(|called| !has_subquery(&called.bound.expr));
         self.is_mutable = match volatility {
@@ -575,6 +584,7 @@ impl Analyzer<'_> {
             let relation = project(LogicalPlanBuilder::empty(true).build()?, &targets)?;
             return self.derived(relation, alias.unwrap_or(own), before);
         }
+        let args = self.guarded_args(args);
         let strict = function.definition.strict;
         let is_null = strict && args.iter().any(Bound::is_null);
         let passed = self.passed(function, args, &|expr| !is_given(expr));
@@ -597,6 +607,7 @@ impl Analyzer<'_> {
         if !function.definition.returns_set {
             relation = self.one_row_of(relation)?;
         }
+        relation = self.guarded_rows(relation)?;
         if let (false, Some(alias), [column]) = (named, alias, relation.columns.as_mut_slice()) {
             // The column of a function that returns no table has the item's name.
             column.name = super::scope::folded(&alias.name);
@@ -606,6 +617,28 @@ impl Analyzer<'_> {
 }
 
 impl Analyzer<'_> {
+    /// Arguments as bodies are analysed for them: of the default collation.
+    fn guarded_args(&self, args: Vec<Bound>) -> Vec<Bound> {
+        let of_text = |bound: &Bound| crate::pg::collation::of_type(bound.ty.oid) != 0;
+        let guarded = |bound: Bound| match of_text(&bound) {
+            true => Bound { expr: self.guarded(bound.expr), ..bound },
+            false => bound,
+        };
+        args.into_iter().map(guarded).collect()
+    }
+
+    /// The rows of a function in FROM, whose columns must have the default collation.
+    fn guarded_rows(&self, relation: Relation) -> Result<Relation> {
+        if !self.collations.on {
+            return Ok(relation);
+        }
+        let columns = self.guarded_args(relation.columns.iter().map(|column| column.bound.clone()).collect());
+        let named = relation.columns.into_iter().map(|column| column.name);
+        let targets: Vec<Target> =
+            named.zip(columns).map(|(name, bound)| Target { name, bound, is_hidden: false }).collect();
+        project(relation.plan, &targets)
+    }
+
     /// The one row that a relation has, or a row of NULLs.
     fn one_row_of(&mut self, relation: Relation) -> Result<Relation> {
         let Some(first) = self.names.state.aggregate_functions().get("first_value").cloned() else {

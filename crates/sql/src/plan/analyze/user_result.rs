@@ -59,7 +59,10 @@ impl Analyzer<'_> {
             let bound = Bound::with_data(expr, column.ty, data);
             let bound = self.result_column(&function, bound, *ty, at, wanted.len())?;
             list.data.push(bound.data.clone());
-            list.columns.push((super::OutputColumn { name: name.clone(), ty: bound.ty, origin: None }, bound.expr));
+            list.columns.push((
+                super::OutputColumn { name: name.clone(), ty: bound.ty, origin: None, collation: 0 },
+                bound.expr,
+            ));
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use super::bound::{Relation, Type};
 use super::expr::Clause;
 use super::from::From;
 use super::scope::{Item, Scope};
-use super::{Analyzed, Analyzer, OutputColumn, Refusal, Result};
+use super::{Analyzed, Analyzer, OutputColumn, Result};
 use crate::access::needs::access_of;
 use crate::exec::row_rule::barrier_mark;
 use crate::exec::table::EngineTable;
@@ -100,13 +100,15 @@ pub(crate) fn query_of_view(
     fixed: bool,
 ) -> std::result::Result<(Analyzed, Seen), SqlError> {
     let mut params = ParamTypes::new(0, &[]);
-    let mut analyzer = Analyzer::new(names, text, &mut params);
-    analyzer.views.seen = Some(Seen::default());
-    analyzer.stored = stored;
-    analyzer.views.fixed = fixed;
-    let analyzed = analyzer.query(query).map_err(Refusal::into_error)?;
-    let mut seen = analyzer.views.seen.take().unwrap_or_default();
-    seen.functions = std::mem::take(&mut analyzer.calls.resolved);
+    let (analyzed, mut seen) = super::collate::analysed(names, text, &mut params, |analyzer| {
+        analyzer.views.seen = Some(Seen::default());
+        analyzer.stored = stored;
+        analyzer.views.fixed = fixed;
+        let analyzed = analyzer.query(query)?;
+        let mut seen = analyzer.views.seen.take().unwrap_or_default();
+        seen.functions = std::mem::take(&mut analyzer.calls.resolved);
+        Ok((analyzed, seen))
+    })?;
     seen.note_used(&analyzed.plan).map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
     Ok((analyzed, seen))
 }
@@ -282,6 +284,7 @@ impl Analyzer<'_> {
         alias: Option<&TableAlias>,
     ) -> Result<From> {
         let shown = alias.map_or_else(|| relation.name.clone(), |alias| super::scope::folded(&alias.name));
+        self.see_table(table);
         let source = provider_as_source(Arc::new(EngineTable::new(Arc::clone(table), false)));
         let fields: Vec<(String, Type)> = source
             .schema()

@@ -169,6 +169,7 @@ impl Analyzer<'_> {
     pub(super) fn target(&mut self, table: &Arc<Table>, alias: Option<String>, keyed: bool) -> Result<Target> {
         let schema = alias.is_none().then(|| table.schema.clone());
         let shown = alias.unwrap_or_else(|| table.name.clone());
+        self.see_table(table);
         let source = provider_as_source(Arc::new(EngineTable::new(Arc::clone(table), keyed)));
         let fields: Vec<(String, Type)> = source
             .schema()
@@ -497,7 +498,7 @@ impl Analyzer<'_> {
             }
             let origin = bound.as_it_is();
             data.push(bound.data);
-            columns.push((OutputColumn { name: entry.name, ty: bound.ty, origin }, bound.expr));
+            columns.push((OutputColumn { name: entry.name, ty: bound.ty, origin, collation: 0 }, bound.expr));
         }
         // A subquery may read any of them.
         let all = columns.iter().any(|(_, expr)| crate::dml::has_subquery(expr));
