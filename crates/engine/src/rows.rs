@@ -517,7 +517,10 @@ impl Transaction {
         self.0.near.note(hint);
         let rows = run?;
         let inner = self.0.db.inner();
-        inner.deleted_in_runs.fetch_add(rows as u64, Ordering::Relaxed);
+        // One row of a leaf costs what it costs by itself.
+        if rows > 1 {
+            inner.deleted_in_runs.fetch_add(rows as u64, Ordering::Relaxed);
+        }
         for key in &keys[..rows] {
             inner.moves.note_deleted(&inner.txs, table.tree.object, context.xid, key);
         }

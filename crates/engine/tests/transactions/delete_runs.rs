@@ -16,6 +16,11 @@ fn a_run_is_one_record() -> Result<()> {
 }
 
 #[test]
+fn rows_far_apart_are_no_run() -> Result<()> {
+    checks::rows_far_apart_are_no_run()
+}
+
+#[test]
 fn what_is_in_the_way_ends_it_there() -> Result<()> {
     checks::what_is_in_the_way_ends_it_there()
 }

@@ -111,6 +111,21 @@ pub fn a_run_is_one_record() -> Result<()> {
     Ok(())
 }
 
+/// One row of a leaf is deleted as by itself, and not counted.
+pub fn rows_far_apart_are_no_run() -> Result<()> {
+    let vfs = SimVfs::new(7);
+    let db = open(&vfs, is_traditional())?;
+    let all = filled(&db)?;
+    let apart: Vec<i64> = (0..ROWS).step_by(150).collect();
+    commit(&db, |tx| delete_all(tx, &apart))?;
+    compare(&rows(&db)?, &without(&all, &apart), "far apart");
+    assert_eq!(db.stats().rows_deleted_in_runs, 0);
+    let together = [10, 11, 12];
+    commit(&db, |tx| delete_all(tx, &together))?;
+    assert_eq!(db.stats().rows_deleted_in_runs, if is_traditional() { 0 } else { 3 });
+    Ok(())
+}
+
 pub fn what_is_in_the_way_ends_it_there() -> Result<()> {
     let vfs = SimVfs::new(3);
     let db = open(&vfs, is_traditional())?;
