@@ -39,6 +39,8 @@ pub enum PlantedRun {
     Untagged,
     /// The transaction does not know what it deleted.
     Unnoted,
+    /// A version in the row that somebody may need goes for the one that is put over it.
+    OverInner,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);
@@ -134,7 +136,8 @@ impl RowWriter<'_> {
                     is
                 }
             };
-            if !is_for_all && matches!(record.earlier(), Earlier::InRow(..)) {
+            // The row has place for one: the other goes to the version store.
+            if !is_for_all && matches!(record.earlier(), Earlier::InRow(..)) && !PlantedRun::OverInner.is_planted() {
                 break;
             }
             let tag = EarlierTag {

@@ -26,6 +26,16 @@ fn what_is_in_the_way_ends_it_there() -> Result<()> {
 }
 
 #[test]
+fn versions_that_older_snapshots_need_stay_below_it() -> Result<()> {
+    checks::versions_that_older_snapshots_need_stay_below_it()
+}
+
+#[test]
+fn so_they_do_where_what_lies_over_them_is_aborted() -> Result<()> {
+    checks::so_they_do_where_what_lies_over_them_is_aborted()
+}
+
+#[test]
 fn of_its_own_rows_and_of_none() -> Result<()> {
     checks::of_its_own_rows_and_of_none()
 }
