@@ -236,15 +236,15 @@ impl Tree {
         }
     }
 
-    /// The leaf `hint` if it (still) covers `key`: saves the descent for neighbouring
-    /// keys. Any page may be named; what is not this tree's leaf is refused.
+    /// The leaf `hint` if it (still) covers `key` and nobody has it: saves the descent for neighbouring
+    /// keys. Any page may be named; what is not this tree's leaf is refused, and none is waited for.
     pub fn write_leaf_hinted<'p>(
         &self,
         pool: &'p BufferPool,
         key: &[u8],
         hint: Option<PageId>,
     ) -> Result<WriteGuard<'p>> {
-        if let Some(page) = hint.filter(|id| id.is_some()).and_then(|id| pool.write_resident(id))
+        if let Some(page) = hint.filter(|id| id.is_some()).and_then(|id| pool.try_write_resident(id))
             && self.is_leaf(&page)
             && covers(&page, key)
         {
@@ -253,14 +253,15 @@ impl Tree {
         self.write_leaf(pool, key)
     }
 
-    /// As [`Tree::find`], exclusive; a leaf's page id from an earlier call helps rows that follow each other.
+    /// As [`Tree::find`], exclusive; a leaf's page id from an earlier call, `hint` as in [`Tree::write_leaf_hinted`], helps rows that
+    /// follow each other.
     pub fn find_to_write<'p>(
         &self,
         pool: &'p BufferPool,
         key: &[u8],
         hint: Option<PageId>,
     ) -> Result<(WriteGuard<'p>, Found)> {
-        if let Some(page) = hint.filter(|id| id.is_some()).and_then(|id| pool.write_resident(id))
+        if let Some(page) = hint.filter(|id| id.is_some()).and_then(|id| pool.try_write_resident(id))
             && self.is_leaf(&page)
             && covers(&page, key)
         {

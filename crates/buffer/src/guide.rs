@@ -37,7 +37,7 @@ const WAYS: usize = 4;
 /// A guide takes the place of another page's each so many times that a page without one is passed: where there are more inner pages
 /// than guides, to make one costs more than it gives.
 const PASSES_PER_TAKING: u32 = 8;
-/// In a guide's shape: it is of no use, too many of its keys look alike.
+/// As a guide's shape: it is of no use, too many of its keys look alike.
 const USELESS: u32 = 0;
 
 /// See the module.
@@ -47,6 +47,8 @@ pub(crate) struct Guide {
     lsn: AtomicU64,
     /// Children, the page's level << 16, the bytes skipped << 24.
     shape: AtomicU32,
+    /// Children whose frames are known, also of a guide that is of no use for finding one.
+    known: AtomicU32,
     making: AtomicBool,
     /// The frame that the page was in.
     frame: AtomicU32,
@@ -110,7 +112,7 @@ impl Frames {
     fn of(guide: &Guide, page: &PageBuf) -> Self {
         let mut frames = Self { known: [(0, 0); CHILDREN_MAX], count: 0, at: 0 };
         if guide.of.load(Ordering::Relaxed) == page.page_id().0 {
-            frames.count = ((guide.shape.load(Ordering::Relaxed) & 0xffff) as usize).min(CHILDREN_MAX);
+            frames.count = (guide.known.load(Ordering::Relaxed) as usize).min(CHILDREN_MAX);
             for (slot, known) in frames.known.iter_mut().enumerate().take(frames.count) {
                 let (child, frame) = (&guide.children[slot], &guide.frames[slot]);
                 *known = (child.load(Ordering::Relaxed), frame.load(Ordering::Relaxed));
@@ -136,6 +138,7 @@ impl Guide {
             of: AtomicU64::new(0),
             lsn: AtomicU64::new(0),
             shape: AtomicU32::new(USELESS),
+            known: AtomicU32::new(0),
             making: AtomicBool::new(false),
             frame: AtomicU32::new(0),
             prefix: [const { AtomicU64::new(0) }; SKIPPED_MAX / 8],
@@ -166,8 +169,10 @@ impl Guide {
     fn copy(&self, page: &PageBuf, known: &mut Frames) -> u32 {
         let count = usize::from(page.slot_count());
         if count == 0 || count > CHILDREN_MAX || !page.is(PageType::Inner) {
+            self.known.store(0, Ordering::Relaxed);
             return USELESS;
         }
+        self.known.store(count as u32, Ordering::Relaxed);
         let key = |slot: usize| inner::key_of(page.rec(SlotId(slot as u16)));
         let (first, last) = (key(1.min(count - 1)), key(count - 1));
         let common = if count == 1 { 0 } else { first.iter().zip(last).take_while(|(a, b)| a == b).count() };
@@ -397,6 +402,21 @@ mod tests {
         guide.make(&page);
         assert!(guide.is_of(&page), "it is not made again and again");
         assert_eq!(found(&guide, 7, &keys[3]), None);
+    }
+
+    #[test]
+    fn where_their_children_are_is_known_nevertheless() {
+        let keys: Vec<Vec<u8>> = (0..20u8).map(|n| [&[9; 40][..], &[n]].concat()).collect();
+        let (guide, mut page) = (Guide::new(), page(&keys));
+        guide.make(&page);
+        for slot in 0..21 {
+            guide.frames[slot].store(40 + slot as u32, Ordering::Relaxed);
+        }
+        page.set_lsn(Lsn(6));
+        guide.make(&page);
+        assert_eq!(found(&guide, 7, &keys[3]), None);
+        let frames: Vec<u32> = (0..21).map(|slot| guide.frames[slot].load(Ordering::Relaxed)).collect();
+        assert_eq!(frames, (40..61).collect::<Vec<_>>());
     }
 
     #[test]

@@ -11,8 +11,9 @@
 //! depends on what the group does. The page itself counts (`page/src/op.rs`), so neither eviction nor a restart forgets any.
 //!
 //! A group carries no undo of its own: it is a *system transaction* (Constant Time
-//! Recovery, section 3.4.2) or carries one row change of a user transaction, whose undo
-//! is the row's earlier version.
+//! Recovery, section 3.4.2) or carries row changes of a user transaction, whose undo is
+//! each row's earlier version: one change, or the deletions of several rows of one leaf
+//! (`versions/src/delete_run.rs`), which belong to the same transaction.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;

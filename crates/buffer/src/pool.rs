@@ -398,10 +398,10 @@ impl BufferPool {
         pin.0.valid.load(Ordering::Acquire).then_some(WriteGuard { latch, pin })
     }
 
-    /// Exclusive access to `page`, if it is in memory.
-    pub fn write_resident(&self, page: PageId) -> Option<WriteGuard<'_>> {
+    /// Exclusive access to `page`, if it is in memory and nobody has to be waited for.
+    pub fn try_write_resident(&self, page: PageId) -> Option<WriteGuard<'_>> {
         let pin = self.lookup(page, Access::Point)?;
-        let latch = self.latch_exclusive(pin.0);
+        let latch = pin.0.latch.try_write()?;
         self.counters.hits.add(1);
         pin.0.valid.load(Ordering::Acquire).then_some(WriteGuard { latch, pin })
     }

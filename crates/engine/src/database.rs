@@ -68,6 +68,9 @@ use crate::view::{Known, ReadView};
 
 /// Owner of the pages that list the pending frees.
 const PENDING_FREES_OBJECT: ObjectId = ObjectId(5);
+/// How often pages that are to be written, and that others have latched, are come back to, and after how long.
+const LATCHED_TRIES: u32 = 5;
+const LATCHED_PAUSE: Duration = Duration::from_millis(2);
 
 pub(crate) struct Inner {
     pub vfs: Arc<dyn Vfs>,
@@ -771,17 +774,44 @@ impl Database {
         self.checkpoint_with(None, || {})
     }
 
-    /// Writes out all pages that are changed by now and takes a checkpoint: the log is then as short as it gets, the segment in use and those
-    /// made ready. For who wants the space; background work keeps the log within its bound without it.
+    /// Writes out all pages that are changed by now, or still wait for redo, and takes a checkpoint: the log is then as short as it gets,
+    /// the segment in use and those made ready. For who wants the space; background work keeps the log within its bound without it.
+    ///
+    /// What else needs the log keeps it: who reads it, transactions in the traditional mode, a page that cannot be read, and one that
+    /// is latched however often it is come back to.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Those of reading and writing.
     pub fn shorten_log(&self) -> Result<()> {
         self.replace_dead_devices()?;
-        let inner = self.inner();
-        let now = inner.log.end_lsn();
-        while inner.pool.write_back(resurgam_buffer::WriteGoal::OlderThan(now))? > 0 {}
+        let mut result = self.write_changed();
+        if result.is_err() && !self.inner().pool.dead_devices().is_empty() {
+            // It died just now.
+            self.replace_dead_devices()?;
+            result = self.write_changed();
+        }
+        result?;
         self.checkpoint()
+    }
+
+    /// Brings all pages up to date, and writes those that are changed by now.
+    fn write_changed(&self) -> Result<()> {
+        let pool = &self.inner().pool;
+        self.redo_pending()?;
+        let now = self.inner().log.end_lsn();
+        let mut latched = 0;
+        while latched < LATCHED_TRIES {
+            if pool.write_back(resurgam_buffer::WriteGoal::OlderThan(now))? > 0 {
+                latched = 0;
+                continue;
+            }
+            if pool.oldest_rec_lsn().is_none_or(|oldest| oldest >= now) {
+                break;
+            }
+            latched += 1;
+            std::thread::sleep(LATCHED_PAUSE);
+        }
+        Ok(())
     }
 
     /// Takes a checkpoint that changes the mode; `then` runs once that is durable, before
@@ -876,12 +906,18 @@ impl Database {
     /// Finishes what recovery left: redo of all pages, knowledge of free space. For
     /// databases without background threads.
     pub fn finish_recovery(&self) -> Result<()> {
-        let inner = self.inner();
         self.rebuild_lost();
         self.undo_queued()?;
-        inner.pool.pending_redo().try_unread();
-        while inner.pool.redo_some(64, |_, error| tracing::error!("a page is passed over: {error}"))? > 0 {}
+        self.redo_pending()?;
         self.discover_space()
+    }
+
+    /// Redo of all pages that can be read.
+    fn redo_pending(&self) -> Result<()> {
+        let pool = &self.inner().pool;
+        pool.pending_redo().try_unread();
+        while pool.redo_some(64, |_, error| tracing::error!("a page is passed over: {error}"))? > 0 {}
+        Ok(())
     }
 
     /// Reads the space maps: what is free, and which pages are version pages.

@@ -21,6 +21,7 @@ use resurgam_versions::{
 };
 
 use crate::kept_values::check_kept;
+use crate::near::Near;
 use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::{Attempt, Change, Isolation, Transaction, WriteContext, attempt};
 
@@ -80,12 +81,17 @@ impl Transaction {
     /// `UniqueViolation` naming the constraint and the key; `NotNullViolation`;
     /// `LimitExceeded`. The row is then not there, and the transaction may go on.
     pub fn insert(&self, table: &Arc<Table>, row: &[DatumRef<'_>]) -> Result<Attempt<()>> {
+        self.insert_near(table, row, &self.0.near)
+    }
+
+    /// As [`Transaction::insert`], of a row that may follow another.
+    fn insert_near(&self, table: &Arc<Table>, row: &[DatumRef<'_>], near: &Near) -> Result<Attempt<()>> {
         self.0.db.throttle(self)?;
         let context = attempt!(self.row_context(table, || table.check_row(row)));
         let mut key = Vec::new();
         table.key_of_row(row, || self.next_row_id(table), &mut key)?;
         let encoded = self.encode_value(table, row, &context.active, context.xid, &Vec::new)?;
-        let steps = self.insert_steps(table, &context, row, &key, &encoded.bytes);
+        let steps = self.insert_steps(table, &context, row, &key, &encoded.bytes, near);
         self.discard_unless_done(&steps, &encoded)?;
         match steps? {
             Steps::Done => {
@@ -109,13 +115,14 @@ impl Transaction {
         row: &[DatumRef<'_>],
         key: &[u8],
         value: &[u8],
+        near: &Near,
     ) -> Result<Steps> {
         let large = self.large_indexed(table, row)?;
         let row = &*with_large(row, &large)?;
         let writer = self.writer(context, false);
-        let mut hint = self.0.near.hint();
+        let mut hint = near.hint(table.tree.object);
         let inserted = writer.insert(table.tree, key, value, &mut hint);
-        self.0.near.note(hint);
+        near.note(table.tree.object, hint);
         match inserted? {
             Outcome::Done => {}
             outcome => return Ok(insert_step_of(outcome, None)),
@@ -471,9 +478,9 @@ impl Transaction {
 
     /// Deletes a row, on the leaf of the last one if it is there.
     fn delete_near(&self, writer: &RowWriter<'_>, tree: Tree, key: &[u8], seen: Seen) -> Result<Outcome> {
-        let mut hint = self.0.near.hint();
+        let mut hint = self.0.near.hint(tree.object);
         let outcome = writer.delete_hinted(tree, key, seen, &mut hint);
-        self.0.near.note(hint);
+        self.0.near.note(tree.object, hint);
         outcome
     }
 
@@ -512,12 +519,15 @@ impl Transaction {
         let Attempt::Done(context) = self.row_context(table, || Ok(()))? else { return Ok(0) };
         let may_hold_external = table.may_hold_external();
         let is_plain = |value: &[u8]| Ok(!may_hold_external || table.externals_of_value(value)?.is_empty());
-        let mut hint = self.0.near.hint();
+        let mut hint = self.0.near.hint(table.tree.object);
         let run = self.writer(&context, false).delete_run(table.tree, keys, seen, &mut hint, &is_plain);
-        self.0.near.note(hint);
+        self.0.near.note(table.tree.object, hint);
         let rows = run?;
         let inner = self.0.db.inner();
-        inner.deleted_in_runs.fetch_add(rows as u64, Ordering::Relaxed);
+        // One row of a leaf costs what it costs by itself.
+        if rows > 1 {
+            inner.deleted_in_runs.fetch_add(rows as u64, Ordering::Relaxed);
+        }
         for key in &keys[..rows] {
             inner.moves.note_deleted(&inner.txs, table.tree.object, context.xid, key);
         }
@@ -706,7 +716,7 @@ impl Transaction {
 
     /// An inserter for many rows of one table, which counts them.
     pub fn bulk_insert(&self, table: &Arc<Table>) -> BulkInserter {
-        BulkInserter { tx: self.clone(), table: Arc::clone(table), rows: 0 }
+        BulkInserter { tx: self.clone(), table: Arc::clone(table), near: Near::default(), rows: 0 }
     }
 }
 
@@ -852,13 +862,15 @@ impl Table {
 pub struct BulkInserter {
     tx: Transaction,
     table: Arc<Table>,
+    /// Its own: the transaction may write elsewhere between its rows.
+    near: Near,
     rows: u64,
 }
 
 impl BulkInserter {
     /// Inserts a row.
     pub fn push(&mut self, row: &[DatumRef<'_>]) -> Result<Attempt<()>> {
-        let attempt = self.tx.insert(&self.table, row)?;
+        let attempt = self.tx.insert_near(&self.table, row, &self.near)?;
         if matches!(attempt, Attempt::Done(())) {
             self.rows += 1;
         }

@@ -20,10 +20,12 @@ fn planted_bugs_are_caught() {
     // Panics of a broken database are findings, not noise.
     std::panic::set_hook(Box::new(|_| {}));
     let is_well = |check: fn() -> Result<()>| matches!(catch_unwind(AssertUnwindSafe(check)), Ok(Ok(())));
-    let all: [fn() -> Result<()>; 3] = [
+    let all: [fn() -> Result<()>; 5] = [
         checks::who_looks_sees_them_or_not_as_of_his_time,
         checks::what_is_in_the_way_ends_it_there,
         checks::a_short_one_takes_back_all_of_it,
+        checks::versions_that_older_snapshots_need_stay_below_it,
+        checks::so_they_do_where_what_lies_over_them_is_aborted,
     ];
     let is_missed = |bug: &PlantedRun| {
         bug.plant();
@@ -31,7 +33,7 @@ fn planted_bugs_are_caught() {
         PlantedRun::None.plant();
         missed
     };
-    let bugs = [PlantedRun::Unseen, PlantedRun::Held, PlantedRun::Untagged, PlantedRun::Unnoted];
+    let bugs = [PlantedRun::Unseen, PlantedRun::Held, PlantedRun::Untagged, PlantedRun::Unnoted, PlantedRun::OverInner];
     let missed: Vec<PlantedRun> = bugs.into_iter().filter(is_missed).collect();
     let _ = std::panic::take_hook();
     assert_eq!(missed, [], "not noticed");

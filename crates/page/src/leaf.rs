@@ -439,6 +439,26 @@ mod tests {
         }
 
         #[test]
+        fn a_search_from_before_the_slot_finds_the_same(
+            keys in proptest::collection::btree_set(proptest::collection::vec(0..4u8, 0..5), 0..60),
+            probe in proptest::collection::vec(0..5u8, 0..6),
+        ) {
+            let mut page = PageBuf::zeroed();
+            page.format(crate::PageType::Leaf, PageId(7), 0, resurgam_base::ObjectId(1));
+            for (at, key) in keys.iter().enumerate() {
+                let record = LeafBuilder::inserted(TxId(3), key, b"v").encode().unwrap();
+                page.insert(SlotId(at as u16), &record).unwrap();
+            }
+            for key in keys.iter().chain([&probe]) {
+                let found = search(&page, key);
+                let (Ok(slot) | Err(slot)) = found;
+                for from in 0..=slot.0 {
+                    prop_assert_eq!(search_from(&page, key, from), found);
+                }
+            }
+        }
+
+        #[test]
         fn random_bytes_parse_or_fail(bytes in bytes(60)) {
             let _ = (key_of(&bytes), highest_xid_of(&bytes));
             if let Ok(record) = LeafRecord::parse(&bytes) {

@@ -39,6 +39,8 @@ pub enum PlantedRun {
     Untagged,
     /// The transaction does not know what it deleted.
     Unnoted,
+    /// A version in the row that somebody may need goes for the one that is put over it.
+    OverInner,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);
@@ -64,7 +66,7 @@ impl RowWriter<'_> {
     /// value of each row whether nothing but the row has to go. `hint` as in [`RowWriter::insert`].
     ///
     /// # Errors
-    /// Those of reading and writing; nothing of the run is done then.
+    /// Those of reading and writing the first; nothing of the run is done then. What cannot be read further on ends the run.
     pub fn delete_run(
         &self,
         tree: Tree,
@@ -113,11 +115,19 @@ impl RowWriter<'_> {
                 let Ok(next) = leaf::search_from(page, key, slot.0 + 1) else { break };
                 slot = next;
             }
-            let old = page.record(slot)?;
-            let record = LeafRecord::parse(old)?;
-            if !self.is_ordinary(&record, seen) || !is_plain(record.value)? {
-                break;
-            }
+            let read = || {
+                let old = page.record(slot)?;
+                let record = LeafRecord::parse(old)?;
+                let goes = self.is_ordinary(&record, seen) && is_plain(record.value)?;
+                Ok(goes.then_some((old, record)))
+            };
+            let (old, record) = match read() {
+                Ok(Some(row)) => row,
+                Ok(None) => break,
+                // Its own deletion tells; those before it are none of its.
+                Err(_) if at > 0 => break,
+                Err(error) => return Err(error),
+            };
             let is_for_all = match for_all {
                 Some((xid, is)) if xid == record.xid => is,
                 _ => {
@@ -126,7 +136,8 @@ impl RowWriter<'_> {
                     is
                 }
             };
-            if !is_for_all && matches!(record.earlier(), Earlier::InRow(..)) {
+            // The row has place for one: the other goes to the version store.
+            if !is_for_all && matches!(record.earlier(), Earlier::InRow(..)) && !PlantedRun::OverInner.is_planted() {
                 break;
             }
             let tag = EarlierTag {

@@ -16,8 +16,23 @@ fn a_run_is_one_record() -> Result<()> {
 }
 
 #[test]
+fn rows_far_apart_are_no_run() -> Result<()> {
+    checks::rows_far_apart_are_no_run()
+}
+
+#[test]
 fn what_is_in_the_way_ends_it_there() -> Result<()> {
     checks::what_is_in_the_way_ends_it_there()
+}
+
+#[test]
+fn versions_that_older_snapshots_need_stay_below_it() -> Result<()> {
+    checks::versions_that_older_snapshots_need_stay_below_it()
+}
+
+#[test]
+fn so_they_do_where_what_lies_over_them_is_aborted() -> Result<()> {
+    checks::so_they_do_where_what_lies_over_them_is_aborted()
 }
 
 #[test]

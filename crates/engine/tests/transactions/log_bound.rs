@@ -229,6 +229,32 @@ fn write_one(db: &Database, table: &Arc<Table>, id: i64, filler: &str) -> Result
     tx.commit(Durability::Async)?.wait()
 }
 
+/// Pages that wait for redo need the log as well.
+#[test]
+fn a_log_is_shortened_after_a_crash() -> Result<()> {
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(78);
+        let options = || Options { buffer_bytes: 16 << 20, ..crate::common::open::small_log(traditional) };
+        let db = crate::common::open::open_as(&vfs, options())?;
+        crate::support::create(&db)?;
+        let note = "n".repeat(1000);
+        crate::support::commit(&db, |tx| (0..3000).try_for_each(|id| crate::support::insert(tx, id, &note)))?;
+        let vfs = vfs.crash();
+        let db = crate::common::open::open_as(&vfs, options())?;
+        let waiting = db.stats().pages_awaiting_redo;
+        let before = db.stats().log_bytes_in_use;
+        db.shorten_log()?;
+        let after = db.stats().log_bytes_in_use;
+        assert!(waiting > 100, "{waiting} pages to redo");
+        assert_eq!(db.stats().pages_awaiting_redo, 0);
+        assert!(before > 3 << 20 && after <= 1 << 20, "{before} bytes of log, then {after}");
+        let db = crate::common::open::open_recovered(&vfs.crash(), options())?;
+        assert_eq!(crate::support::rows(&db)?.len(), 3000);
+        assert_eq!(db.verify()?, Vec::<String>::new());
+    }
+    Ok(())
+}
+
 /// The log is kept for pages that are not written out: with these on the disk it is short.
 #[test]
 fn a_log_is_shortened() -> Result<()> {

@@ -111,6 +111,21 @@ pub fn a_run_is_one_record() -> Result<()> {
     Ok(())
 }
 
+/// One row of a leaf is deleted as by itself, and not counted.
+pub fn rows_far_apart_are_no_run() -> Result<()> {
+    let vfs = SimVfs::new(7);
+    let db = open(&vfs, is_traditional())?;
+    let all = filled(&db)?;
+    let apart: Vec<i64> = (0..ROWS).step_by(150).collect();
+    commit(&db, |tx| delete_all(tx, &apart))?;
+    compare(&rows(&db)?, &without(&all, &apart), "far apart");
+    assert_eq!(db.stats().rows_deleted_in_runs, 0);
+    let together = [10, 11, 12];
+    commit(&db, |tx| delete_all(tx, &together))?;
+    assert_eq!(db.stats().rows_deleted_in_runs, if is_traditional() { 0 } else { 3 });
+    Ok(())
+}
+
 pub fn what_is_in_the_way_ends_it_there() -> Result<()> {
     let vfs = SimVfs::new(3);
     let db = open(&vfs, is_traditional())?;
@@ -178,6 +193,106 @@ pub fn what_is_in_the_way_ends_it_there() -> Result<()> {
     match delete_many(&tx, &ids) {
         Err(error) => assert_eq!(error.kind(), ErrorKind::SerializationFailure),
         Ok((done, _)) => panic!("{done} were deleted"),
+    }
+    Ok(())
+}
+
+pub fn versions_that_older_snapshots_need_stay_below_it() -> Result<()> {
+    over_versions(small_log(is_traditional()), false)
+}
+
+/// Also what was rolled back lies there, until somebody comes by.
+pub fn so_they_do_where_what_lies_over_them_is_aborted() -> Result<()> {
+    over_versions(Options { short_rollback_operations: 0, ..small_log(is_traditional()) }, true)
+}
+
+/// Rows with none, one and two versions before their newest, of which each is somebody's, are deleted in one statement.
+fn over_versions(options: Options, aborted: bool) -> Result<()> {
+    for committed in [true, false] {
+        let vfs = SimVfs::new(8);
+        let db = crate::common::open::open_as(&vfs, options.clone())?;
+        let all = filled(&db)?;
+        db.clean()?;
+        let change = |ids: std::ops::Range<i64>, rows: &Rows, text: &str| -> Result<Rows> {
+            let mut rows = rows.clone();
+            commit(&db, |tx| {
+                for id in ids {
+                    let note = format!("{text} of {id}");
+                    assert_eq!(update(tx, id, &note)?, Change::Done);
+                    rows.insert(id, note);
+                }
+                Ok(())
+            })?;
+            Ok(rows)
+        };
+        let snapshot = |expected: &Rows| -> Result<Transaction> {
+            let tx = db.begin(Isolation::RepeatableRead);
+            compare(&rows_of(&tx)?, expected, "at first");
+            Ok(tx)
+        };
+        let old = snapshot(&all)?;
+        let first = change(10..20, &all, "first")?;
+        let mid = snapshot(&first)?;
+        let second = change(10..15, &first, "second")?;
+        let young = snapshot(&second)?;
+        if aborted {
+            let tx = db.begin(Isolation::ReadCommitted);
+            for id in 10..15 {
+                assert_eq!(update(&tx, id, "aborted")?, Change::Done);
+            }
+            tx.rollback()?;
+        }
+
+        let ids: Vec<i64> = (5..25).collect();
+        let left = without(&second, &ids);
+        let tx = db.begin(Isolation::ReadCommitted);
+        delete_all(&tx, &ids)?;
+        if !is_traditional() {
+            let in_runs = db.stats().rows_deleted_in_runs;
+            assert!(in_runs >= 10, "{in_runs} rows in runs");
+        }
+        let look = |newest: &Rows, what: &str| -> Result<()> {
+            for (tx, then, whose) in [(&old, &all, "old"), (&mid, &first, "mid"), (&young, &second, "young")] {
+                compare(&rows_of(tx)?, then, &format!("{what}, the {whose} one"));
+            }
+            compare(&rows(&db)?, newest, &format!("{what}, the newest"));
+            Ok(())
+        };
+        compare(&rows_of(&tx)?, &left, "its own");
+        look(&second, "while they are deleted")?;
+        let newest = if committed { &left } else { &second };
+        match (committed, aborted) {
+            (true, _) => tx.commit(Durability::Sync)?.wait()?,
+            (false, false) => tx.rollback()?,
+            // The crash does it.
+            (false, true) => {
+                db.clean()?;
+                look(newest, "cleaned beside it")?;
+                db.sync_log()?;
+                let db = crate::common::open::open_recovered(&vfs.crash(), options.clone())?;
+                compare(&rows(&db)?, newest, "after a crash in it");
+                db.clean()?;
+                compare(&rows(&db)?, newest, "after a crash in it, cleaned");
+                assert_eq!(db.verify()?, Vec::<String>::new());
+                tx.rollback()?;
+            }
+        }
+        look(newest, "afterwards")?;
+        db.clean()?;
+        look(newest, "cleaned")?;
+        assert_eq!(db.verify()?, Vec::<String>::new());
+        if aborted {
+            let db = crate::common::open::open_recovered(&vfs.crash(), options.clone())?;
+            compare(&rows(&db)?, newest, "after a crash");
+            db.clean()?;
+            compare(&rows(&db)?, newest, "after a crash, cleaned");
+            assert_eq!(db.verify()?, Vec::<String>::new());
+        }
+        // Nobody needs them any more.
+        [&old, &mid, &young].into_iter().try_for_each(Transaction::rollback)?;
+        db.clean()?;
+        compare(&rows(&db)?, newest, "cleaned, without snapshots");
+        assert_eq!(db.verify()?, Vec::<String>::new());
     }
     Ok(())
 }
