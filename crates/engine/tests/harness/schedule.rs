@@ -246,7 +246,7 @@ impl Met {
             ("version pages", self.version_pages, 0.8),
             ("rows removed by readers", self.removed_by_readers, 1.0),
             ("jumps over deleted rows", self.jumps, 0.02),
-            ("rows deleted in runs", self.in_runs, 0.08),
+            ("rows deleted in runs", self.in_runs, 0.065),
             ("undone", self.undone, 2.5),
             ("changes of the mode", self.mode_changes, 0.45),
             ("prepared and committed", self.prepared_committed, 2.3),

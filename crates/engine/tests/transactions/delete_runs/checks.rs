@@ -206,9 +206,17 @@ pub fn so_they_do_where_what_lies_over_them_is_aborted() -> Result<()> {
     over_versions(Options { short_rollback_operations: 0, ..small_log(is_traditional()) }, true)
 }
 
+/// What becomes of the transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Commit,
+    Rollback,
+    Crash,
+}
+
 /// Rows with none, one and two versions before their newest, of which each is somebody's, are deleted in one statement.
 fn over_versions(options: Options, aborted: bool) -> Result<()> {
-    for committed in [true, false] {
+    for end in [End::Commit, End::Rollback, End::Crash] {
         let vfs = SimVfs::new(8);
         let db = crate::common::open::open_as(&vfs, options.clone())?;
         let all = filled(&db)?;
@@ -243,6 +251,14 @@ fn over_versions(options: Options, aborted: bool) -> Result<()> {
             tx.rollback()?;
         }
 
+        let reopened = |expected: &Rows, what: &str| -> Result<()> {
+            let db = crate::common::open::open_recovered(&vfs.crash(), options.clone())?;
+            compare(&rows(&db)?, expected, what);
+            db.clean()?;
+            compare(&rows(&db)?, expected, &format!("{what}, cleaned"));
+            assert_eq!(db.verify()?, Vec::<String>::new());
+            Ok(())
+        };
         let ids: Vec<i64> = (5..25).collect();
         let left = without(&second, &ids);
         let tx = db.begin(Isolation::ReadCommitted);
@@ -260,39 +276,28 @@ fn over_versions(options: Options, aborted: bool) -> Result<()> {
         };
         compare(&rows_of(&tx)?, &left, "its own");
         look(&second, "while they are deleted")?;
-        let newest = if committed { &left } else { &second };
-        match (committed, aborted) {
-            (true, _) => tx.commit(Durability::Sync)?.wait()?,
-            (false, false) => tx.rollback()?,
-            // The crash does it.
-            (false, true) => {
+        let newest = if end == End::Commit { &left } else { &second };
+        match end {
+            End::Commit => tx.commit(Durability::Sync)?.wait()?,
+            End::Rollback => tx.rollback()?,
+            End::Crash => {
                 db.clean()?;
                 look(newest, "cleaned beside it")?;
                 db.sync_log()?;
-                let db = crate::common::open::open_recovered(&vfs.crash(), options.clone())?;
-                compare(&rows(&db)?, newest, "after a crash in it");
-                db.clean()?;
-                compare(&rows(&db)?, newest, "after a crash in it, cleaned");
-                assert_eq!(db.verify()?, Vec::<String>::new());
-                tx.rollback()?;
+                reopened(newest, "after a crash in it")?;
+                continue;
             }
         }
         look(newest, "afterwards")?;
         db.clean()?;
         look(newest, "cleaned")?;
         assert_eq!(db.verify()?, Vec::<String>::new());
-        if aborted {
-            let db = crate::common::open::open_recovered(&vfs.crash(), options.clone())?;
-            compare(&rows(&db)?, newest, "after a crash");
-            db.clean()?;
-            compare(&rows(&db)?, newest, "after a crash, cleaned");
-            assert_eq!(db.verify()?, Vec::<String>::new());
-        }
         // Nobody needs them any more.
         [&old, &mid, &young].into_iter().try_for_each(Transaction::rollback)?;
         db.clean()?;
         compare(&rows(&db)?, newest, "cleaned, without snapshots");
         assert_eq!(db.verify()?, Vec::<String>::new());
+        reopened(newest, "after a crash")?;
     }
     Ok(())
 }
