@@ -223,6 +223,18 @@ pub(super) fn fill(
             ("default_collate_schema", "pg_catalog".into()),
             ("default_collate_name", "C".into()),
         ]),
+        "collations" | "collation_character_set_applicability" => {
+            let second =
+                if name == "collations" { ("pad_attribute", "NO PAD") } else { ("character_set_name", "UTF8") };
+            for collation in crate::collation::all() {
+                rows.add([
+                    ("collation_catalog", V::from(database.as_str())),
+                    ("collation_schema", "pg_catalog".into()),
+                    ("collation_name", collation.name.into()),
+                    (second.0, second.1.into()),
+                ]);
+            }
+        }
         _ => return super::roles::information(name, cx, rows, model),
     }
     Ok(true)

@@ -211,7 +211,7 @@ impl Session {
                 match table.checks.iter().find(|check| check.name == name) {
                     Some(check) if !check.validated => {
                         let expr = parse_expression(&check.sql)?;
-                        self.validate_check(txn, table, &name, &expr)?;
+                        self.validate_check(txn, table, &name, &expr, Place::Check)?;
                         self.change(txn, table, TableChange::ValidateCheck(name)).await
                     }
                     Some(_) => Ok(Arc::clone(table)),
@@ -591,7 +591,7 @@ impl Session {
             return Err(constraint_exists(table, &name));
         }
         if validate {
-            self.validate_check(txn, table, &name, &expr)?;
+            self.validate_check(txn, table, &name, &expr, Place::Check)?;
         }
         let sql = kept_text(&expr);
         // What is kept must say the same when it is read again.
@@ -621,8 +621,9 @@ impl Session {
         table: &Arc<Table>,
         name: &str,
         expr: &Expr,
+        place: Place<'_>,
     ) -> Result<(), SqlError> {
-        let expr = self.plan_over(txn, table, expr, Place::Check)?;
+        let expr = self.plan_over(txn, table, expr, place)?;
         let stop = Arc::clone(&self.shared.stop);
         let deadline = self.ddl_deadline;
         tokio::task::block_in_place(|| {

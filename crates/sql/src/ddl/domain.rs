@@ -26,7 +26,7 @@ use crate::pg::user_types::{
     Body, Constraint, DomainCheck, DomainType, FIRST_USER_OID, UserType, base_type, constraints,
 };
 use crate::plan::analyze::{check_domain_condition, check_domain_default};
-use crate::plan::expression::{cast_times_of, kept_text, parse_expression, zoned_type};
+use crate::plan::expression::{Place, cast_times_of, kept_text, parse_expression, zoned_type};
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_known;
 use crate::session::Session;
@@ -489,7 +489,7 @@ impl Session {
     ) -> Result<(), SqlError> {
         let column = table.columns[at].name.clone();
         let expr = demand(&column, constraint)?;
-        self.validate_check(txn, table, "", &expr).map_err(|error| {
+        self.validate_check(txn, table, "", &expr, Place::Domain).map_err(|error| {
             if error.sqlstate != "23514" {
                 return error;
             }
@@ -545,9 +545,11 @@ impl Session {
             if txn.has_rows(table)? {
                 for constraint in constraints(domain) {
                     let expr = demand(&table.columns[at].name, &constraint)?;
-                    self.validate_check(txn, table, "", &expr).map_err(|error| match error.sqlstate.as_str() {
-                        "23514" => crate::pg::user_types::violated(&constraint),
-                        _ => error,
+                    self.validate_check(txn, table, "", &expr, Place::Domain).map_err(|error| {
+                        match error.sqlstate.as_str() {
+                            "23514" => crate::pg::user_types::violated(&constraint),
+                            _ => error,
+                        }
                     })?;
                 }
             }

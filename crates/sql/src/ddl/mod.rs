@@ -61,7 +61,7 @@ use crate::pg::collation;
 use crate::pg::roles::acl::privilege;
 use crate::pg::search_path::is_temporary;
 use crate::pg::types::{column_oid, column_type_from_sql, column_type_name};
-use crate::plan::analyze::is_system_column;
+use crate::plan::analyze::{UNDETERMINED, is_system_column};
 use crate::plan::expression::{Place, cast_literal, parse_expression, zoned_type};
 use crate::plan::lookup::last_name;
 use crate::plan::planner::Names;
@@ -799,6 +799,13 @@ impl Session {
             })?;
             let name = given.unwrap_or_else(|| field.name.clone());
             refuse_system_column(&name)?;
+            if collations.get(at) == Some(&UNDETERMINED) {
+                let ty = crate::pg::types::format_type(field.type_oid, None);
+                let text = format!("no collation was derived for column \"{name}\" with collatable type {ty}");
+                return Err(
+                    SqlError::new("42P22", text).with_hint("Use the COLLATE clause to set the collation explicitly.")
+                );
+            }
             spec.columns.push(ColumnSpec { name, ty, nullable: true, default_sql: None });
         }
         self.keep_types(txn, spec.columns.iter().map(|column| column.ty).collect::<Vec<_>>()).await?;

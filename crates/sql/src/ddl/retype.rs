@@ -85,7 +85,7 @@ impl Session {
         for check in new.checks.iter().filter(|check| check.columns.contains(&at)) {
             let expr = parse_expression(&check.sql)?;
             if check.validated {
-                self.validate_check(txn, &new, &check.name, &expr)?;
+                self.validate_check(txn, &new, &check.name, &expr, Place::Check)?;
             } else {
                 self.plan_over(txn, &new, &expr, Place::Check)?;
             }
@@ -123,7 +123,7 @@ impl Session {
         }
         let mut table = self.change(txn, table, TableChange::SetCollation(at, collation)).await?;
         for check in table.checks.iter().filter(|check| ordered && check.validated && check.columns.contains(&at)) {
-            self.validate_check(txn, &table, &check.name, &parse_expression(&check.sql)?)?;
+            self.validate_check(txn, &table, &check.name, &parse_expression(&check.sql)?, Place::Check)?;
         }
         let has = collation::of_column(&table, at);
         let mut changed = Vec::new();

@@ -22,11 +22,13 @@ use crate::access::needs::access_of;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::pg::catalog::system_relation;
+use crate::pg::collation;
+use crate::pg::functions::quote_ident;
 use crate::pg::search_path::is_temporary;
 use crate::pg::search_path::{PG_CATALOG, PUBLIC};
 use crate::pg::types::{format_type, oid};
 use crate::pg::view::why_read_only;
-use crate::plan::analyze::{OutputColumn, output_types, query_of_view, view_query};
+use crate::plan::analyze::{OutputColumn, UNDETERMINED, output_types, query_of_view, view_query};
 use crate::plan::lookup::{Lookup, last_name};
 use crate::plan::planner::Names;
 use crate::plan::statement::{count_params, parse_known};
@@ -321,6 +323,23 @@ fn refuse_other_columns(old: &[ViewColumn], new: &[ViewColumn]) -> Result<(), Sq
     Ok(())
 }
 
+/// Refuses columns of other collations than those of the columns whose place they would take.
+fn refuse_other_collations(old: &[ViewColumn], was: &[u32], new: &[OutputColumn]) -> Result<(), SqlError> {
+    for ((column, was), new) in old.iter().zip(was).zip(new) {
+        let own = |oid: u32| if oid == 0 { collation::of_type(column.oid) } else { oid };
+        let (was, new) = (own(*was), own(new.collation));
+        // Those by bytes are one order.
+        if was != new && (collation::is_icu(was) || collation::is_icu(new)) {
+            let name = |oid: u32| collation::name_of(oid).unwrap_or_default();
+            let (was, new) = (name(was), name(new));
+            let text =
+                format!("cannot change collation of view column \"{}\" from \"{was}\" to \"{new}\"", column.name);
+            return Err(invalid(text));
+        }
+    }
+    Ok(())
+}
+
 /// `42809` for what is no view, `42P01` for what is not there.
 pub(crate) fn find_view(lookup: &Lookup<'_>, name: &ObjectName, word: &str) -> Result<Arc<Table>, SqlError> {
     let (schema, wanted) = lookup.place(name)?;
@@ -372,6 +391,15 @@ impl Session {
         };
         let kept = self.kept_query(&txn, create.query.clone(), Meant::WhenUsed).await?;
         let columns = columns_of(create, &kept.columns)?;
+        for (column, found) in columns.iter().zip(&kept.columns) {
+            if found.collation == UNDETERMINED {
+                let name = &column.name;
+                let text = format!("could not determine which collation to use for view column \"{name}\"");
+                return Err(
+                    SqlError::new("42P22", text).with_hint("Use the COLLATE clause to set the collation explicitly.")
+                );
+            }
+        }
         let mut view = View { sql: kept.sql, columns, relations: kept.relations, check };
         if !is_temporary(&schema) && view.relations.iter().any(|relation| is_temporary(&relation.schema)) {
             return Err(SqlError::unsupported("a view of temporary tables that is not temporary is not supported")
@@ -391,6 +419,8 @@ impl Session {
             let old = self.locked_view(&txn, &full_name(&old), "relation").await?;
             let was = old.view.as_ref().map(|view| view.columns.as_slice()).unwrap_or_default();
             refuse_other_columns(was, &view.columns)?;
+            let query = view_query(&format!("SELECT * FROM {}.{}", quote_ident(&old.schema), quote_ident(&old.name)))?;
+            refuse_other_collations(was, &self.collations_of(&txn, &query, &[])?, &kept.columns)?;
             for (column, was) in view.columns.iter_mut().zip(was) {
                 column.default_sql.clone_from(&was.default_sql);
             }

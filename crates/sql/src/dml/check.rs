@@ -143,7 +143,7 @@ impl Checks {
         for (column, domain) in &table.domains {
             for constraint in constraints(*domain) {
                 let expr = demand(&table.columns[*column].name, &constraint)?;
-                let expr = TableExpr::plan(names, table, &expr, Place::Check)?;
+                let expr = TableExpr::plan(names, table, &expr, Place::Domain)?;
                 let domains = if table.generated(*column).is_none() { &mut given } else { &mut made };
                 domains.push(Check { of: Of::Domain(constraint), expr });
             }

@@ -55,6 +55,9 @@ use crate::wire::SqlError;
 
 type Result<T, E = SqlError> = std::result::Result<T, E>;
 
+/// In the place of a column's collation: it has none that is determined.
+pub(crate) const UNDETERMINED: u32 = u32::MAX;
+
 /// What analysis knows of collations.
 #[derive(Default)]
 pub(super) struct Collations {
@@ -123,7 +126,10 @@ impl Analyzer<'_> {
         pass.finish(&mut analyzed.once, &mut analyzed.locks)?;
         analyzed.plan = plan;
         for (column, derived) in analyzed.columns.iter_mut().zip(&columns) {
-            column.collation = derived.oid();
+            column.collation = match derived {
+                Derived::Conflict(..) | Derived::Lost => UNDETERMINED,
+                other => other.oid(),
+            };
         }
         Ok(())
     }
@@ -246,7 +252,8 @@ impl Derived {
     /// Whether one of ICU is, or may be, meant.
     fn is_icu(self) -> bool {
         match self {
-            Self::None | Self::Lost => false,
+            Self::None => false,
+            Self::Lost => true,
             Self::Implicit(oid) | Self::Explicit(oid) => is_icu(oid),
             Self::Conflict(one, other) => is_icu(one) || is_icu(other),
         }
@@ -266,6 +273,9 @@ fn shown(oid: u32) -> String {
 
 /// `0A000`: what stands there does not know collations.
 fn refused(what: &str, derived: Derived) -> SqlError {
+    if derived == Derived::Lost {
+        return SqlError::unsupported(format!("{what} with a collation that is not determined is not supported"));
+    }
     let oid = match derived {
         Derived::Conflict(one, other) => {
             if is_icu(one) {
@@ -354,6 +364,8 @@ struct Pass {
     around: Vec<Known>,
     /// How many keys there are.
     keys: usize,
+    /// How often case goes by the letters of a language.
+    cases: usize,
     /// COLLATE says one of ICU.
     explicit: bool,
     /// What was compared and has no collation. PostgreSQL says so when it comes to a row, after all else.
@@ -455,11 +467,13 @@ impl Pass {
     /// A statement that writes; the columns of its RETURNING.
     fn write(&mut self, write: &mut Write) -> Result<Vec<Derived>> {
         let merged = write.merge.is_some();
-        let before = self.keys;
+        let before = self.keys + self.cases;
         let (plan, columns) = self.plan(std::mem::take(&mut write.plan))?;
-        if merged && self.keys > before {
+        if merged && self.keys + self.cases > before {
             // What rows are judged by anew is kept beside the plan.
-            return Err(SqlError::unsupported("MERGE that goes by the order of a collation of ICU is not supported"));
+            return Err(SqlError::unsupported(
+                "MERGE that goes by the order or the letters of a collation of ICU is not supported",
+            ));
         }
         let nothing = Known::nothing();
         for value in write.rows.iter_mut().flatten().flatten() {
@@ -699,6 +713,11 @@ impl Pass {
             true => Ok((self.key(order, expr)?, true)),
             false => Err(refused(what, derived)),
         }
+    }
+
+    fn in_case(&mut self, collation: u32, upper: bool, text: Expr) -> Result<Expr> {
+        self.cases += 1;
+        Ok(in_case(locale_of(collation)?, upper, text))
     }
 
     fn key(&mut self, collation: u32, text: Expr) -> Result<Expr> {
@@ -958,8 +977,10 @@ fn with_texts(plan: LogicalPlan, is_key: &[bool]) -> Result<LogicalPlan> {
 impl Pass {
     fn expr(&mut self, expr: Expr, known: &Known) -> Result<(Expr, Derived)> {
         let (expr, derived) = stacker::maybe_grow(128 << 10, 4 << 20, || self.expr_inner(expr, known))?;
-        let stays =
-            matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::Alias(_) | Expr::ScalarSubquery(_));
+        let stays = matches!(
+            expr,
+            Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::Alias(_) | Expr::ScalarSubquery(_) | Expr::Case(_)
+        );
         let derived = if derived == Derived::Lost && !stays { Derived::None } else { derived };
         // (What a chain computes with is of no relation; the chain says what it gives.)
         let data = known.data(&expr)?;
@@ -1078,10 +1099,13 @@ impl Pass {
             Expr::BinaryExpr(binary) => self.binary(binary, known)?,
             Expr::Like(mut like) => {
                 let derived = self.boxed(&mut like.expr, known)?.and(self.boxed(&mut like.pattern, known)?)?;
-                if let (true, Some(order)) = (like.case_insensitive, self.order(derived)) {
+                // LIKE asks for no collation.
+                if like.case_insensitive
+                    && let Some(order) = self.order(derived)
+                {
                     // As PostgreSQL does it: both in small letters.
                     for side in [&mut like.expr, &mut like.pattern] {
-                        **side = in_case(locale_of(order)?, false, std::mem::take(side.as_mut()));
+                        **side = self.in_case(order, false, std::mem::take(side.as_mut()))?;
                     }
                     like.case_insensitive = false;
                 }
@@ -1090,17 +1114,25 @@ impl Pass {
             Expr::Case(mut case) => {
                 if let Some(of) = &mut case.expr {
                     let derived = self.boxed(of, known)?;
-                    if derived.is_icu() {
+                    if derived.is_icu() && derived != Derived::Lost {
                         return Err(refused("this form of CASE", derived));
                     }
                 }
-                let mut derived = none;
+                let (mut derived, mut lost) = (none, false);
                 for (when, then) in &mut case.when_then_expr {
                     self.boxed(when, known)?;
-                    derived = derived.and(self.boxed(then, known)?)?;
+                    let one = self.boxed(then, known)?;
+                    lost |= one == Derived::Lost;
+                    derived = derived.and(one)?;
                 }
                 if let Some(otherwise) = &mut case.else_expr {
-                    derived = derived.and(self.boxed(otherwise, known)?)?;
+                    let one = self.boxed(otherwise, known)?;
+                    lost |= one == Derived::Lost;
+                    derived = derived.and(one)?;
+                }
+                // PostgreSQL's depends on which branches are there when constants have been folded.
+                if lost && !matches!(derived, Derived::Explicit(_)) {
+                    derived = Derived::Lost;
                 }
                 (Expr::Case(case), derived)
             }
@@ -1165,9 +1197,7 @@ impl Pass {
             }
             O::StringConcat => result = derived,
             O::And | O::Or | O::Plus | O::Minus | O::Multiply | O::Divide | O::Modulo => {}
-            O::LikeMatch | O::NotLikeMatch => {
-                self.decided(derived);
-            }
+            O::LikeMatch | O::NotLikeMatch => {}
             op if derived.is_icu() => return Err(refused(&format!("the operator {op}"), derived)),
             _ => {}
         }
@@ -1236,10 +1266,9 @@ impl Pass {
             && is_text(&known.data(text)?)
             && let Some(order) = self.order(derived)
         {
-            return Ok((in_case(locale_of(order)?, name == "upper", std::mem::take(text)), derived));
+            return Ok((self.in_case(order, name == "upper", std::mem::take(text))?, derived));
         }
-        if matches!(derived, Derived::Conflict(..)) && matches!(name.as_str(), "greatest" | "least" | "upper" | "lower")
-        {
+        if matches!(derived, Derived::Conflict(..) | Derived::Lost) && asks(&name) {
             self.decided(derived);
             return Ok((Expr::ScalarFunction(call), derived));
         }
@@ -1303,6 +1332,11 @@ impl Pass {
                 if let Some(filter) = &mut params.filter {
                     self.boxed(filter, known)?;
                 }
+                if params.distinct {
+                    for one in &args {
+                        self.decided(one.of_key()?);
+                    }
+                }
                 if params.distinct && keyed {
                     let derived = args.first().copied().unwrap_or(Derived::None);
                     return Err(refused(&format!("{}(DISTINCT …)", func.name()), derived));
@@ -1359,6 +1393,10 @@ impl Pass {
         if !derived.is_icu() {
             return Ok((derived, false));
         }
+        if matches!(derived, Derived::Conflict(..) | Derived::Lost) && matches!(name, "min" | "max") {
+            self.decided(derived);
+            return Ok((derived, false));
+        }
         if matches!(name, "min" | "max")
             && let ([text], Some(order)) = (&mut *args, self.order(derived))
         {
@@ -1368,11 +1406,9 @@ impl Pass {
             *text = self.key(order, std::mem::take(text))?;
             return Ok((derived, true));
         }
-        if matches!(derived, Derived::Conflict(..)) && matches!(name, "min" | "max") {
-            self.decided(derived);
-            return Ok((derived, false));
-        }
         match is_orderless(name) {
+            // Made of what has none.
+            true if derived == Derived::Lost => Ok((Derived::Implicit(DEFAULT), false)),
             true => Ok((derived, false)),
             false => Err(refused(&format!("function {name}"), derived)),
         }
@@ -1401,6 +1437,31 @@ fn is_of_other_type(name: &str) -> bool {
         Some(to) => !matches!(to, "text" | "varchar" | "bpchar" | "name" | "_text" | "_varchar" | "_bpchar" | "_name"),
         None => matches!(name, "to_json" | "to_jsonb") || name.starts_with("pg_json"),
     }
+}
+
+/// Functions that ask for the collation of what they are given, be it for equality.
+fn asks(name: &str) -> bool {
+    matches!(
+        name,
+        "array_has"
+            | "array_has_all"
+            | "array_has_any"
+            | "array_position"
+            | "array_positions"
+            | "array_remove"
+            | "array_replace"
+            | "greatest"
+            | "initcap"
+            | "least"
+            | "lower"
+            | "position"
+            | "replace"
+            | "split_part"
+            | "starts_with"
+            | "string_to_array"
+            | "strpos"
+            | "upper"
+    )
 }
 
 /// Functions of texts to which the order and the case of letters mean nothing.

@@ -113,7 +113,7 @@ use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 
 pub(crate) use bound::{Origin, Type};
-pub(crate) use collate::says_any;
+pub(crate) use collate::{UNDETERMINED, says_any};
 pub(crate) use days::{DAY_FROM, DAY_OF};
 pub(crate) use domains::{check_domain_condition, check_domain_default};
 pub(crate) use heavy::is_heavy;
@@ -186,7 +186,7 @@ pub(crate) struct OutputColumn {
     pub ty: Type,
     /// The column of a relation that it is.
     pub origin: Option<bound::Origin>,
-    /// Its collation, where one of ICU was met in the statement; 0: that of its type.
+    /// Its collation, where one of ICU was met in the statement; 0: that of its type; or [`UNDETERMINED`].
     pub collation: u32,
 }
 

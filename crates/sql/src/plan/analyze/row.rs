@@ -29,6 +29,8 @@ use crate::wire::SqlError;
 pub(crate) enum Place<'a> {
     /// A condition over the columns.
     Check,
+    /// What a domain demands of a column: by the domain's collation, whichever the column has.
+    Domain,
     /// The value of a column of that name and type; reads no columns.
     Default(&'a str, ColumnType),
     /// ALTER COLUMN … TYPE … USING: the new value of that column, of the new type.
@@ -46,7 +48,7 @@ pub(crate) enum Place<'a> {
 impl Place<'_> {
     fn clause(self) -> Clause {
         match self {
-            Self::Check => Clause::Check,
+            Self::Check | Self::Domain => Clause::Check,
             Self::Default(..) => Clause::Default,
             Self::Using(..) => Clause::Transform,
             Self::Generated(..) => Clause::Generated,
@@ -62,7 +64,7 @@ impl Place<'_> {
     /// As PostgreSQL's errors call it.
     fn name(self) -> &'static str {
         match self {
-            Self::Check => "check constraint",
+            Self::Check | Self::Domain => "check constraint",
             Self::Default(..) => "DEFAULT expression",
             Self::Using(..) => "transform expression",
             Self::Generated(..) => "column generation expression",
@@ -116,7 +118,9 @@ pub(crate) fn over_row_in(
     let schema = DFSchema::try_from_qualified_schema(qualifier, &schema)
         .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
     let (expr, is_mutable) = super::collate::analysed(names, text, &mut params, |analyzer| {
-        analyzer.see_table(table);
+        if !matches!(place, Place::Domain) {
+            analyzer.see_table(table);
+        }
         analyzer.calls.plain = Some(place.name());
         // USING and WHERE are the statement's own.
         analyzer.stored = !matches!(place, Place::Using(..) | Place::Copied);
