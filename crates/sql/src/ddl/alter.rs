@@ -327,12 +327,14 @@ impl Session {
                     }
                     AlterColumnOperation::SetDataType { data_type, using, .. } => {
                         refuse_if_read_by_view(txn, table, at)?;
-                        // ORMs bring tables up to date by saying what they have.
+                        // ORMs bring tables up to date by saying what they have. (A name may be that of a domain.)
                         let is_plain = table.domain(at).is_none() && table.collation(at).is_none();
                         let is_read = table.generated.iter().any(|generated| {
                             generated.reads.contains(&at) && !table.columns[generated.column].is_hidden()
                         });
-                        let stays = using.is_none() && is_plain && !is_read && table.generated(at).is_none();
+                        let is_named = matches!(data_type, datafusion::sql::sqlparser::ast::DataType::Custom(..));
+                        let stays =
+                            using.is_none() && is_plain && !is_named && !is_read && table.generated(at).is_none();
                         if stays && crate::pg::types::column_type_from_sql(data_type)? == table.columns[at].ty {
                             return Ok(Arc::clone(table));
                         }

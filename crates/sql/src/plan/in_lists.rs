@@ -1,9 +1,13 @@
-//! Lists of IN, kept from DataFusion's simplification of several of them.
+//! Lists of IN and comparisons, kept from DataFusion's simplification of several of them.
 //!
 //! It takes `x IN (a, b) AND x NOT IN (c, d)` for the difference of the lists, and two lists joined by AND or by OR
 //! for what they have in common, by comparing their expressions: a parameter equals no other although its value may,
 //! and a NULL counts for nothing. So conditions with several lists, or with a NOT IN (a list may also come of
 //! `x = 1 OR x = 2`), are simplified with their lists hidden in calls of a function that it knows nothing about.
+//!
+//! It takes `x = a AND x = b` for false, and `x = a AND x <> b` for `x = a`, where the constants differ as expressions: also
+//! where one has been cast and both have the same value, since a constant says what type it is of beside its value
+//! (`'a'` and `'a'::varchar(5)`). So what is compared with constants of that kind is hidden as well.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,7 +17,8 @@ use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
@@ -22,16 +27,16 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 /// The name of the rule that [`Simplify`] takes the place of.
 pub(crate) const REPLACED: &str = "simplify_expressions";
 
-/// The place of a list while it is hidden.
+/// The place of a list, or of a comparison, while it is hidden.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Hidden {
-    negated: bool,
+    name: &'static str,
     signature: Signature,
 }
 
 impl ScalarUDFImpl for Hidden {
     fn name(&self) -> &str {
-        if self.negated { "resurgam_not_in" } else { "resurgam_in" }
+        self.name
     }
     fn signature(&self) -> &Signature {
         &self.signature
@@ -44,35 +49,70 @@ impl ScalarUDFImpl for Hidden {
     }
 }
 
-/// The function for lists of IN, and that for NOT IN; volatile, so that nobody evaluates them.
-fn functions() -> &'static [Arc<ScalarUDF>; 2] {
-    static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 2]> = LazyLock::new(|| {
-        [false, true].map(|negated| {
+const IN: usize = 0;
+const NOT_IN: usize = 1;
+const EQUAL: usize = 2;
+const UNEQUAL: usize = 3;
+
+/// The functions for lists of IN and NOT IN, and for `=` and `<>`; volatile, so that nobody evaluates them.
+fn functions() -> &'static [Arc<ScalarUDF>; 4] {
+    static FUNCTIONS: LazyLock<[Arc<ScalarUDF>; 4]> = LazyLock::new(|| {
+        ["resurgam_in", "resurgam_not_in", "resurgam_equal", "resurgam_unequal"].map(|name| {
             let signature = Signature::variadic_any(Volatility::Volatile);
-            Arc::new(ScalarUDF::new_from_impl(Hidden { negated, signature }))
+            Arc::new(ScalarUDF::new_from_impl(Hidden { name, signature }))
         })
     });
     &FUNCTIONS
 }
 
+/// Whether an operand is, or will be when it is folded, a constant that says more than its value.
+fn says_its_type(operand: &Expr) -> bool {
+    match operand {
+        Expr::Literal(_, said) => said.is_some(),
+        Expr::Column(_) => false,
+        other => {
+            let varies = other.exists(|expr| {
+                Ok(matches!(expr, Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::Placeholder(_)))
+            });
+            !varies.unwrap_or(true) && !other.is_volatile()
+        }
+    }
+}
+
+/// Whether it is `=` or `<>` with such a constant.
+fn is_typed_comparison(compared: &BinaryExpr) -> bool {
+    matches!(compared.op, Operator::Eq | Operator::NotEq)
+        && (says_its_type(&compared.left) || says_its_type(&compared.right))
+}
+
 /// Whether simplification could go wrong.
 fn is_concerned(expr: &Expr) -> bool {
-    let (mut lists, mut negated) = (0, false);
+    let (mut lists, mut negated, mut typed) = (0, false, false);
     let walked = expr.apply(|expr| {
-        if let Expr::InList(list) = expr {
-            lists += 1;
-            negated |= list.negated;
+        match expr {
+            Expr::InList(list) => {
+                lists += 1;
+                negated |= list.negated;
+                typed |= list.list.iter().any(says_its_type);
+            }
+            Expr::BinaryExpr(compared) => typed |= is_typed_comparison(compared),
+            _ => {}
         }
         Ok(TreeNodeRecursion::Continue)
     });
-    walked.is_err() || negated || lists > 1
+    walked.is_err() || negated || lists > 1 || typed
 }
 
 fn hide(expr: Expr) -> Result<Expr> {
     expr.transform_up(|expr| match expr {
         Expr::InList(InList { expr, list, negated }) => {
-            let function = Arc::clone(&functions()[usize::from(negated)]);
+            let function = Arc::clone(&functions()[if negated { NOT_IN } else { IN }]);
             let args = std::iter::once(*expr).chain(list).collect();
+            Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, args))))
+        }
+        Expr::BinaryExpr(compared) if is_typed_comparison(&compared) => {
+            let function = Arc::clone(&functions()[if compared.op == Operator::Eq { EQUAL } else { UNEQUAL }]);
+            let args = vec![*compared.left, *compared.right];
             Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, args))))
         }
         other => Ok(Transformed::no(other)),
@@ -82,13 +122,19 @@ fn hide(expr: Expr) -> Result<Expr> {
 
 fn show(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match expr {
-        Expr::ScalarFunction(call) if functions().iter().any(|function| Arc::ptr_eq(function, &call.func)) => {
-            let negated = Arc::ptr_eq(&functions()[1], &call.func);
+        Expr::ScalarFunction(call) => {
+            let Some(which) = functions().iter().position(|function| Arc::ptr_eq(function, &call.func)) else {
+                return Ok(Transformed::no(Expr::ScalarFunction(call)));
+            };
             let mut args = call.args.into_iter();
-            match args.next() {
-                Some(left) => Ok(Transformed::yes(Expr::InList(InList::new(Box::new(left), args.collect(), negated)))),
-                None => internal_err!("a hidden list of nothing"),
+            let Some(left) = args.next() else { return internal_err!("a hidden list of nothing") };
+            if which < EQUAL {
+                let list = InList::new(Box::new(left), args.collect(), which == NOT_IN);
+                return Ok(Transformed::yes(Expr::InList(list)));
             }
+            let Some(right) = args.next() else { return internal_err!("a hidden comparison with nothing") };
+            let op = if which == EQUAL { Operator::Eq } else { Operator::NotEq };
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))))
         }
         other => Ok(Transformed::no(other)),
     })

@@ -14,8 +14,8 @@
 //! 2. A block with EXCEPTION is a sub-transaction: what it did is taken back before its handler runs (PostgreSQL,
 //!    [trapping errors](https://www.postgresql.org/docs/15/plpgsql-control-structures.html#PLPGSQL-ERROR-TRAPPING)). Its
 //!    savepoint is gone when the block is left, whichever way.
-//! 3. A cancel, a time-out and the end of the session are nobody's to handle, nor is an error that has the statement planned
-//!    and run again.
+//! 3. A cancel, a time-out and the end of the session are nobody's to handle, nor is a change of definitions by others, for
+//!    which the block is not run again: what it has set for the session would stay.
 
 pub(crate) mod parse;
 mod run;

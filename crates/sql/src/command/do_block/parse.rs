@@ -121,12 +121,18 @@ impl Reader<'_> {
                 }
                 _ => return Err(SqlError::syntax("invalid SQLSTATE code")),
             };
+            if matches!(code.as_str(), "57014" | "57000") {
+                return Err(SqlError::unsupported("handling query_canceled is not supported"));
+            }
             self.words.next();
             return Ok(vec![Condition::Code(code)]);
         }
         let name = self.words.name()?;
         if name == "others" {
             return Ok(vec![Condition::Others]);
+        }
+        if matches!(name.as_str(), "query_canceled" | "operator_intervention") {
+            return Err(SqlError::unsupported(format!("handling {name} is not supported")));
         }
         let codes: Vec<_> = conditions::by_name(&name).map(|code| Condition::Code(code.to_owned())).collect();
         if codes.is_empty() {
@@ -286,6 +292,12 @@ impl Reader<'_> {
 
 /// An expression, as a query of one column.
 fn expression(text: &str) -> Result<String, SqlError> {
+    const VARIABLES: [&str; 3] = ["found", "sqlerrm", "sqlstate"];
+    let words = Words::of_block(text);
+    let named = |name: &&str| words.as_ref().is_some_and(|words| words.rest().any(|token| is_word(token, name)));
+    if let Some(name) = VARIABLES.iter().find(|name| named(name)) {
+        return Err(SqlError::unsupported(format!("{} in DO is not supported", name.to_ascii_uppercase())));
+    }
     let query = format!("SELECT ({text})");
     statement::parse_one(&query)?;
     Ok(query)
@@ -296,14 +308,9 @@ pub(super) fn check(text: &str) -> Result<(), SqlError> {
     let first = first_word(text);
     let parsed = statement::parse_one(text)?;
     // (The parser takes it for a table that is made.)
-    let is_query = matches!(first.as_str(), "select" | "with" | "")
-        && !matches!(
-            parsed,
-            Some(Parsed::Known(
-                Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_)
-            ))
-        );
-    if is_query && puts_rows_away(text) {
+    if let Some(Parsed::Known(Statement::CreateTable(_))) = &parsed
+        && first != "create"
+    {
         return Err(SqlError::unsupported("SELECT … INTO a variable in DO is not supported"));
     }
     match parsed {
@@ -318,14 +325,24 @@ pub(super) fn check(text: &str) -> Result<(), SqlError> {
         Some(Parsed::Known(Statement::Prepare { .. } | Statement::Execute { .. } | Statement::Deallocate { .. })) => {
             Err(SqlError::unsupported("prepared statements in DO are not supported"))
         }
-        Some(Parsed::Own(Own::Copy(_))) => Err(SqlError::unsupported("COPY in DO is not supported")),
-        Some(Parsed::Own(Own::Do(_))) => Err(SqlError::unsupported("DO in DO is not supported")),
+        Some(Parsed::Own(own)) if is_refused(&own) => {
+            Err(SqlError::unsupported(format!("{} in DO is not supported", first.to_ascii_uppercase())))
+        }
         Some(_) => Ok(()),
     }
 }
 
-/// Whether a query puts its rows into something: in a block that is a variable, not a table.
-fn puts_rows_away(text: &str) -> bool {
-    let Some(words) = Words::of_block(text) else { return false };
-    words.rest().any(|token| is_word(token, "into"))
+/// Whether it is a statement that a block cannot run: of the protocol, of cursors, or about the end of transactions.
+pub(super) fn is_refused(own: &Own) -> bool {
+    matches!(
+        own,
+        Own::Copy(_)
+            | Own::Do(_)
+            | Own::Declare(_)
+            | Own::Fetch(_)
+            | Own::Close(_)
+            | Own::PrepareTransaction { .. }
+            | Own::CommitPrepared { .. }
+            | Own::RollbackPrepared { .. }
+    )
 }

@@ -4,7 +4,6 @@ use datafusion::sql::sqlparser::ast::Statement;
 use futures::future::BoxFuture;
 
 use super::{Block, Condition, DoBlock, Step, What};
-use crate::parse::own::Own;
 use crate::pg::conditions;
 use crate::plan::statement::Kind;
 use crate::session::{Session, panics};
@@ -32,7 +31,8 @@ fn handles(condition: &Condition, code: &str) -> bool {
 impl Session {
     /// Runs one. Whatever it does is the statement's: a failure takes all of it back.
     pub(crate) async fn run_do(&mut self, block: &DoBlock) -> Result<Execution, SqlError> {
-        self.note_undo(true)?;
+        // It is not run again where a definition changes meanwhile (40001): settings, locks and cursors of the session would stay as its
+        // first run has left them.
         self.keep_undo(true);
         let open = self.transaction();
         open.used = true;
@@ -162,7 +162,7 @@ impl Session {
             {
                 return Err(SqlError::unsupported("unsupported transaction command in PL/pgSQL"));
             }
-            Kind::Own(own) if matches!(**own, Own::Copy(_) | Own::Do(_)) => {
+            Kind::Own(own) if super::parse::is_refused(own) => {
                 return Err(SqlError::unsupported("this statement in DO is not supported"));
             }
             _ => {}
@@ -186,6 +186,9 @@ impl Session {
         let execution = self.run_uncounted(&prepared, &[], &[], 0, None, false).await?;
         let rows = self.all_rows(execution, keep).await?;
         let mut found = Vec::new();
+        if keep && rows.len() > 1 {
+            return Err(SqlError::new("21000", format!("query \"{text}\" returned more than one row")));
+        }
         if keep && let Some(row) = rows.rows().next() {
             let (length, bytes) =
                 row.split_at_checked(4).ok_or_else(|| SqlError::internal("a row without a column"))?;
