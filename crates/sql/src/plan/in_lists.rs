@@ -7,13 +7,14 @@
 //!
 //! It takes `x = a AND x = b` for false, and `x = a AND x <> b` for `x = a`, where the constants differ as expressions: also
 //! where one has been cast and both have the same value, since a constant says what type it is of beside its value
-//! (`'a'` and `'a'::varchar(5)`). So what is compared with constants of that kind is hidden as well.
+//! (`'a'` and `'a'::varchar(5)`). So what is compared with constants of that kind is hidden as well, and comes out with texts,
+//! numbers and times that are values alone: the rule that moves filters down compares equalities in the same way.
 
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
@@ -103,6 +104,24 @@ fn is_concerned(expr: &Expr) -> bool {
     walked.is_err() || negated || lists > 1 || typed
 }
 
+/// A constant that is compared, as its value alone, where that says what it is.
+fn bare(operand: Expr) -> Expr {
+    use ScalarValue::*;
+    match operand {
+        Expr::Literal(
+            value @ (Utf8(_)
+            | Utf8View(_)
+            | LargeUtf8(_)
+            | Decimal128(..)
+            | TimestampMicrosecond(..)
+            | Time64Microsecond(_)
+            | Date32(_)),
+            Some(_),
+        ) => Expr::Literal(value, None),
+        other => other,
+    }
+}
+
 fn hide(expr: Expr) -> Result<Expr> {
     expr.transform_up(|expr| match expr {
         Expr::InList(InList { expr, list, negated }) => {
@@ -126,7 +145,7 @@ fn show(expr: Expr) -> Result<Transformed<Expr>> {
             let Some(which) = functions().iter().position(|function| Arc::ptr_eq(function, &call.func)) else {
                 return Ok(Transformed::no(Expr::ScalarFunction(call)));
             };
-            let mut args = call.args.into_iter();
+            let mut args = call.args.into_iter().map(bare);
             let Some(left) = args.next() else { return internal_err!("a hidden list of nothing") };
             if which < EQUAL {
                 let list = InList::new(Box::new(left), args.collect(), which == NOT_IN);
