@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Name of the copy, the file, what is there, and what is put in its place.
-const PLANTED: [(&str, &str, &str, &str); 12] = [
+const PLANTED: [(&str, &str, &str, &str); 17] = [
     (
         "gate_looks_before_it_locks",
         "engine/src/gate.rs",
@@ -47,6 +47,20 @@ const PLANTED: [(&str, &str, &str, &str); 12] = [
         "Visible::WhenRevealed => false,",
         "Visible::WhenRevealed => self.end <= lsn,",
     ),
+    // Writers see whatever is decided.
+    (
+        "publication_shows_writers_what_is_not_revealed",
+        "txn/src/publication.rs",
+        "gated.map_or(commits.last, |gated| gated.ts.0 - 1)",
+        "gated.map_or(commits.last, |_| commits.last)",
+    ),
+    // Nothing is shown to writers when a commit is revealed that they waited behind.
+    (
+        "publication_forgets_writers_at_the_gate",
+        "txn/src/publication.rs",
+        "commits.gated -= 1;\n                        self.publish_to_writers(&commits);",
+        "commits.gated -= 1;",
+    ),
     // Who pins by a hint looks before, and not again.
     (
         "occupancy_looks_before_it_pins",
@@ -75,7 +89,26 @@ const PLANTED: [(&str, &str, &str, &str); 12] = [
         "self.page.store(0, Ordering::Relaxed);\n        self.pins.fetch_sub(LEAVING, Ordering::Release);",
         "self.pins.fetch_sub(LEAVING, Ordering::Release);\n        self.page.store(0, Ordering::Relaxed);",
     ),
+    // No mistake: a copy with room for few children, since each is a step of the model.
+    ("guide_as_it_is", "buffer/src/page_guide.rs", "const CHILDREN_MAX: usize = 400;", FEW_CHILDREN),
+    // Who finds nobody about it says so only afterwards.
+    (
+        "guide_is_made_by_two",
+        "buffer/src/page_guide.rs",
+        "if self.making.swap(true, Ordering::Acquire) {\n            return;\n        }",
+        "if self.making.load(Ordering::Acquire) {\n            return;\n        }\n        self.making.store(true, Ordering::Release);",
+    ),
+    // The page may have changed since.
+    (
+        "guide_is_of_any_state",
+        "buffer/src/page_guide.rs",
+        "self.of.load(Ordering::Acquire) == page.page_id().0 && self.lsn.load(Ordering::Relaxed) == page.lsn().0",
+        "self.of.load(Ordering::Acquire) == page.page_id().0",
+    ),
 ];
+
+/// In all copies of the guide.
+const FEW_CHILDREN: &str = "const CHILDREN_MAX: usize = 4;";
 
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
@@ -89,6 +122,7 @@ fn main() {
         let whole = lines.join("\n");
         let planted = whole.replacen(from, to, 1);
         assert_ne!(whole, planted, "{name}");
+        let planted = planted.replace("const CHILDREN_MAX: usize = 400;", FEW_CHILDREN);
         fs::write(out.join(format!("{name}.rs")), planted).expect("room for it");
     }
 }

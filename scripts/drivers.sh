@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs programs of real drivers (scripts/drivers) against a server on a fresh folder: asyncpg and psycopg 3, node-postgres, JDBC, psycopg through pgbouncer
-# in transaction mode, and four of Node's mappers (scripts/orm/node_orms.js). PostgreSQL instead of it, which every step works on: the word `postgres`, alone for a cluster of our own, or with HOST PORT of
+# Runs programs of real drivers (scripts/drivers) against a server on a fresh folder: asyncpg and psycopg 3, node-postgres, JDBC, tokio-postgres and sqlx,
+# psycopg through pgbouncer in transaction mode, four of Node's mappers (scripts/orm/node_orms.js), what Prisma and drizzle-kit ask a database about itself (scripts/orm/introspection), and
+# Hibernate, jOOQ, Flyway and Liquibase (scripts/orm/jvm). PostgreSQL instead of it, which every step works on: the word `postgres`, alone for a cluster of our own, or with HOST PORT of
 # one that runs (which is not restarted). A line for each step, `ok NAME` or `FAILED NAME: why`; at the end the counts, and 1 if any failed.
-# Drivers come from their registries (PyPI, npm, Maven Central), pgbouncer from the system; what cannot be had is skipped, with a line that says so.
+# Drivers come from their registries (PyPI, npm, Maven Central, crates.io), pgbouncer from the system; what cannot be had is skipped, with a line that says so.
 # Usage: scripts/drivers.sh BINARY | scripts/drivers.sh postgres [HOST PORT]
-#   DRIVERS: some of asyncpg psycopg node jdbc pgbouncer mappers
+#   DRIVERS: some of asyncpg psycopg node jdbc rust pgbouncer mappers introspection jvm
 #   DRIVERS_CACHE: folder with the packages, kept from run to run
 set -euo pipefail
 binary=$1
@@ -45,7 +46,7 @@ await() { # host, port, log
 
 # Packages first, side by side: they are the longer part of a first run.
 declare -A wanted=()
-for driver in ${DRIVERS:-asyncpg psycopg node jdbc pgbouncer mappers}; do wanted[$driver]=1; done
+for driver in ${DRIVERS:-asyncpg psycopg node jdbc rust pgbouncer mappers introspection jvm}; do wanted[$driver]=1; done
 python_packages() {
     [ -x "$cache/venv/bin/python" ] && "$cache/venv/bin/python" -c 'import asyncpg, psycopg, psycopg_pool' 2>/dev/null && return
     rm -rf "$cache/venv"
@@ -61,6 +62,36 @@ mapper_packages() {
     [ ! -d "$cache/mappers/node_modules/typeorm" ] || return 0
     mkdir -p "$cache/mappers" && cp "$here/orm/package.json" "$cache/mappers/" && (cd "$cache/mappers" && timeout 90 npm install --silent --no-audit --no-fund)
 }
+introspection_packages() {
+    command -v node >/dev/null || return 1
+    [ ! -d "$cache/introspection/node_modules/drizzle-kit" ] || return 0
+    mkdir -p "$cache/introspection" && cp "$here/orm/introspection/package.json" "$cache/introspection/" &&
+        (cd "$cache/introspection" && timeout 90 npm install --silent --no-audit --no-fund --ignore-scripts)
+}
+# And the programs, compiled.
+jvm_packages() {
+    command -v javac >/dev/null && command -v mvn >/dev/null || return 1
+    mkdir -p "$cache/jvm/lib" && cp "$here/orm/jvm/pom.xml" "$cache/jvm/" || return 1
+    if ! cmp -s "$cache/jvm/pom.xml" "$cache/jvm/lib/pom.xml"; then
+        rm -rf "$cache/jvm/lib"
+        # Its plugin, in a fixed version, does no more than bring what is named.
+        (cd "$cache/jvm" && timeout 150 mvn -q -B -Dmaven.repo.local="$cache/jvm/repository" -DoutputDirectory=lib org.apache.maven.plugins:maven-dependency-plugin:3.11.0:copy-dependencies) &&
+            cp "$cache/jvm/pom.xml" "$cache/jvm/lib/" || return 1
+    fi
+    rm -rf "$work/jvm" && timeout 60 javac -nowarn -Xlint:none -cp "$cache/jvm/lib/*" -d "$work/jvm" "$here"/orm/jvm/*.java
+}
+# 1: they cannot be had, or are not built in time; 2: our programs do not compile. A project and a folder of its own: the workspace's features stay as they are.
+rust_packages() {
+    command -v cargo >/dev/null || return 1
+    local manifest=$here/drivers/rust/Cargo.toml code=0
+    timeout 60 cargo fetch --locked --manifest-path "$manifest" || return 1
+    env -u RUSTC_WORKSPACE_WRAPPER -u RUSTFLAGS timeout 300 cargo build --locked --offline --manifest-path "$manifest" --target-dir "$cache/rust" || code=$?
+    case $code in
+        0) return 0 ;;
+        124) return 1 ;;
+        *) return 2 ;;
+    esac
+}
 jdbc_package() {
     command -v java >/dev/null || return 1
     [ -f "$cache/postgresql-$jdbc.jar" ] ||
@@ -73,6 +104,9 @@ needed=()
 [ -z "${wanted[node]:-}" ] || needed+=(node_packages)
 [ -z "${wanted[jdbc]:-}" ] || needed+=(jdbc_package)
 [ -z "${wanted[mappers]:-}" ] || needed+=(mapper_packages)
+[ -z "${wanted[introspection]:-}" ] || needed+=(introspection_packages)
+[ -z "${wanted[jvm]:-}" ] || needed+=(jvm_packages)
+[ -z "${wanted[rust]:-}" ] || needed+=(rust_packages)
 for what in "${needed[@]}"; do
     "$what" >"$work/$what.log" 2>&1 &
     getting[$what]=$!
@@ -163,6 +197,22 @@ if [ -n "${wanted[mappers]:-}" ]; then
         skip "Node's mappers cannot be had" "$work/mapper_packages.log"
     fi
 fi
+if [ -n "${wanted[introspection]:-}" ]; then
+    if wait "${getting[introspection_packages]}"; then
+        NODE_NO_WARNINGS=1 NODE_PATH=$cache/introspection/node_modules run introspection node "$here/orm/introspection/introspection.js" "$host" "$port"
+    else
+        skip "Prisma's engine and drizzle-kit cannot be had" "$work/introspection_packages.log"
+    fi
+fi
+if [ -n "${wanted[jvm]:-}" ]; then
+    if wait "${getting[jvm_packages]}"; then
+        for program in HibernateDay ToolsDay; do
+            run "$program" java -XX:TieredStopAtLevel=1 -cp "$work/jvm:$cache/jvm/lib/*" "$program" "$host" "$port" "$here/orm/jvm"
+        done
+    else
+        skip "Hibernate, jOOQ, Flyway and Liquibase, or Maven and a compiler, cannot be had" "$work/jvm_packages.log"
+    fi
+fi
 if [ -n "${wanted[jdbc]:-}" ]; then
     if wait "${getting[jdbc_package]}"; then
         run jdbc java -XX:TieredStopAtLevel=1 -cp "$cache/postgresql-$jdbc.jar" "$here/drivers/Jdbc.java" "$host" "$port"
@@ -197,6 +247,16 @@ INI
         await 127.0.0.1 "$bouncer_port" "$work/bouncer.log"
         run pgbouncer "$python" "$here/drivers/pgbouncer_psycopg.py" 127.0.0.1 "$bouncer_port"
     fi
+fi
+# Last: by now they are built.
+if [ -n "${wanted[rust]:-}" ]; then
+    code=0
+    wait "${getting[rust_packages]}" || code=$?
+    case $code in
+        0) for driver in tokio_postgres sqlx; do run "$driver" "$cache/rust/debug/${driver}_driver" "$host" "$port"; done ;;
+        1) skip "tokio-postgres and sqlx, or cargo, cannot be had" "$work/rust_packages.log" ;;
+        *) echo "FAILED rust: the programs do not compile: $(grep -a '^error' "$work/rust_packages.log" | head -n 3 | tr '\n' ' ')" | tee -a "$work/all" ;;
+    esac
 fi
 passed=$(grep -c '^ok ' "$work/all" || true) failed=$(grep -c '^FAILED ' "$work/all" || true)
 if [ "$failed" != 0 ] && [ -f "$work/server.log" ]; then

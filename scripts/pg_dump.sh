@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Takes a small database (scripts/dump/database.sql) from PostgreSQL 15 to this server and back, and from one server to another, by
-# pg_dump: what pg_dump says of it in the end must be what it said at first. (Views are texts here, so that servers are not compared with
+# pg_dump, by one connection and by several (-j): what pg_dump says of it in the end must be what it said at first. (Views are texts here, so that servers are not compared with
 # PostgreSQL itself.) Without PostgreSQL 15 it counts itself as skipped.
 # Usage: scripts/pg_dump.sh BINARY
 set -euo pipefail
@@ -60,4 +60,11 @@ dump "$made" postgres "$work/made"
 load "$other" made "$work/made"
 dump "$other" made "$work/made-back"
 same first made-back "of what was made here"
+
+# By several connections, which read by one snapshot, and back by several.
+sql "$other" postgres "create database several"
+"$bin/pg_dump" -h 127.0.0.1 -p "$port" -U postgres -Fd -j 3 -f "$work/several" postgres
+"$bin/pg_restore" -h 127.0.0.1 -p "$other" -U postgres -j 3 -d several --exit-on-error "$work/several"
+dump "$other" several "$work/several-back"
+same first several-back "of what several connections have read here"
 echo ok

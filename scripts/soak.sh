@@ -32,6 +32,8 @@ if [[ "$*" != *off* ]]; then
     echo "== the log goes through a landing zone and a log service, which come and go as well, and the server loses its folder"
     "$lab" soak --server "$binary" --minutes "$half" --dir "$work/log" --page-servers 3 --partitions 2 --log-service "$@"
     "$lab" soak --server "$binary" --minutes "$half" --dir "$work/log-power" --page-servers 1 --log-service --power-loss "$@"
+    echo "== links between the parts are slow, silent and cut, the landing zone is full, and the stores are away"
+    "$lab" soak --server "$binary" --minutes "$half" --dir "$work/troubles" --page-servers 2 --log-service --troubles --away-seconds 5 "$@"
 fi
 
 # What is done wrong on purpose must be found, by the check that is for it.

@@ -9,9 +9,16 @@ mod snapshot {
 
     use crate::sync::{AtomicU64, Ordering};
 
-    pub struct Snapshots(pub AtomicU64);
+    /// What is visible, and what writers see if that is more.
+    pub struct Snapshots(pub AtomicU64, pub AtomicU64);
 
     impl Snapshots {
+        pub fn publish_to_writers(&self, ts: CommitTs) {
+            self.1.fetch_max(ts.0, Ordering::SeqCst);
+        }
+        pub fn visible_to_writers(&self) -> u64 {
+            self.1.load(Ordering::SeqCst).max(self.visible())
+        }
         pub fn publish(&self, ts: CommitTs) {
             self.0.fetch_max(ts.0, Ordering::SeqCst);
         }
@@ -44,6 +51,8 @@ macro_rules! model {
             durable: AtomicU64,
             /// Times of commits that have to be durable before anybody sees them, and their ends.
             decided: Mutex<Vec<(u64, u64)>>,
+            /// The time of the one that waits to be revealed.
+            gated: AtomicU64,
             revealed: AtomicU64,
         }
 
@@ -70,15 +79,23 @@ macro_rules! model {
                 // Under the order's lock, so that it is noted before anybody can see it.
                 let commit = self.commits.decide(visible, append, |ts| {
                     time = ts.0;
+                    if visible == Visible::WhenRevealed {
+                        self.gated.store(time, Ordering::SeqCst);
+                    }
                     if visible != Visible::AtOnce {
                         self.decided.lock().push((ts.0, self.end.load(Ordering::SeqCst)));
                     }
                 });
                 let commit = commit.expect("appended");
+                let gated = self.gated.load(Ordering::SeqCst);
+                if visible != Visible::WhenRevealed && (gated == 0 || gated > time) {
+                    assert!(self.snapshots.visible_to_writers() >= time, "a writer may have met it, and does not see it");
+                }
                 match visible {
                     Visible::WhenRevealed => {
                         self.flush();
-                        assert!(self.snapshots.visible() < time, "it is seen before it is revealed");
+                        let seen = self.snapshots.visible_to_writers();
+                        assert!(seen < time, "it is seen before it is revealed");
                         self.revealed.store(time, Ordering::SeqCst);
                         self.commits.reveal(commit.end, |publish| publish());
                     }
@@ -102,13 +119,14 @@ macro_rules! model {
             }
         }
 
-        let snapshots = Arc::new(Snapshots(AtomicU64::new(1)));
+        let snapshots = Arc::new(Snapshots(AtomicU64::new(1), AtomicU64::new(1)));
         let world = Arc::new(World {
             commits: Publication::new(Arc::clone(&snapshots), CommitTs(1)),
             snapshots,
             end: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             decided: Mutex::default(),
+            gated: AtomicU64::new(0),
             revealed: AtomicU64::new(0),
         });
         const COMMITS: [Visible; 4] =
@@ -139,6 +157,7 @@ macro_rules! model {
         }
         // Nobody does anything more, and all of it is seen.
         assert_eq!(world.snapshots.visible(), 1 + COMMITS.len() as u64);
+        assert_eq!(world.snapshots.1.load(Ordering::SeqCst), 1 + COMMITS.len() as u64, "writers");
     }};
 }
 
@@ -154,7 +173,7 @@ macro_rules! unattended {
         use sync::{AtomicU64, Ordering};
         use $module::{Publication, Visible};
 
-        let snapshots = Arc::new(Snapshots(AtomicU64::new(1)));
+        let snapshots = Arc::new(Snapshots(AtomicU64::new(1), AtomicU64::new(1)));
         let commits = Arc::new(Publication::new(Arc::clone(&snapshots), CommitTs(1)));
         let end = Arc::new(AtomicU64::new(0));
         let mut threads: Vec<_> = [10, 20]
@@ -196,13 +215,17 @@ planted!(
     publication_shows_all,
     publication_leaves_work_to_nobody,
     publication_does_not_look_again,
-    publication_passes_what_is_not_revealed
+    publication_passes_what_is_not_revealed,
+    publication_shows_writers_what_is_not_revealed,
+    publication_forgets_writers_at_the_gate
 );
 
 #[test]
 fn planted_bugs_are_found() {
     assert!(finds(orders(), || model!(publication_shows_all)));
     assert!(finds(orders(), || model!(publication_passes_what_is_not_revealed)));
+    assert!(finds(orders(), || model!(publication_shows_writers_what_is_not_revealed)));
+    assert!(finds(orders(), || model!(publication_forgets_writers_at_the_gate)));
     assert!(finds(orders(), || unattended!(publication_leaves_work_to_nobody)));
     assert!(finds(orders(), || unattended!(publication_does_not_look_again)));
 }

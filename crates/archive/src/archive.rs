@@ -9,6 +9,15 @@
 //! [`Archive::open`] creates the next manifest, in its own name. What an earlier writer has published and no manifest names is
 //! garbage from then on: that writer, should it still run, finds the next number taken and stops. Manifests that were seen by
 //! the opening are durable once the claim is: it is in the same folder.
+//!
+//! # Several processes
+//! One appends runs ([`Archive::open_to_append`], or who has opened it whole), others merge and give up beside it ([`Archive::open_beside`]),
+//! under its number. What each of them is held to:
+//! 1. **The highest number counts.** Old manifests are deleted, so a number that somebody was slow to take may be free again. A create counts
+//!    only if no higher number is there afterwards; otherwise it was made beside the history, and the step is tried again from the newest manifest.
+//! 2. **A name has one maker.** Generations are of the manifest that the maker has seen, and of the maker: who finds a name taken may delete it.
+//! 3. **A claim deletes what cannot count any more**: runs without a manifest of generations before its own number. Their makers find that
+//!    the archive was taken over; what is of later generations is another claim's, and this one may have slept since.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +33,10 @@ use crate::writer::NotMade;
 
 /// Manifests that are kept beside the newest: for people, after a mishap.
 const MANIFESTS_KEPT: u64 = 8;
+/// Generations: the number of the manifest, and below so many bits what distinguishes files that are made between two manifests.
+const GENERATION_BITS: u32 = 32;
+/// Of who is not the writer.
+const BESIDE: u64 = 1 << 31;
 /// How often a create is tried whose outcome is not known.
 const TRIES: u32 = 3;
 
@@ -38,9 +51,18 @@ pub struct Archive {
     state: Mutex<State>,
     /// No merge is wanted any more.
     merges_stop: AtomicBool,
-    /// See [`Archive::open_beside`]. Old manifests are left to the writer: a number that it has not seen must not be free
-    /// again.
-    beside: bool,
+    part: Part,
+}
+
+/// What one process does of what is done to an archive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Everything.
+    Whole,
+    /// Runs are added, old manifests deleted; another process merges, and deletes what its merges have replaced.
+    Appends,
+    /// All else, beside the writer and under its number. Of the runs that it makes the generations have this nonce.
+    Beside { nonce: u32 },
 }
 
 #[derive(Default)]
@@ -61,6 +83,30 @@ impl Archive {
     /// `NotADatabase` when it is another database's; `Corrupt`, naming the object, when the newest manifest is damaged;
     /// `InUse` when somebody else opens it at the same moment; those of the store.
     pub fn open(store: Arc<dyn Store>, database: DatabaseId, owner: u64) -> Result<Arc<Self>> {
+        Self::open_as(store, database, owner, Part::Whole, None)
+    }
+
+    /// The same for who only adds runs: another process merges, beside it ([`Archive::open_beside`]). `end`: where the archive is expected
+    /// to end, if not anywhere.
+    ///
+    /// # Errors
+    /// As [`Archive::open`]; `Io` where it ends elsewhere: nothing was claimed then.
+    pub fn open_to_append(
+        store: Arc<dyn Store>,
+        database: DatabaseId,
+        owner: u64,
+        end: Option<Lsn>,
+    ) -> Result<Arc<Self>> {
+        Self::open_as(store, database, owner, Part::Appends, end)
+    }
+
+    fn open_as(
+        store: Arc<dyn Store>,
+        database: DatabaseId,
+        owner: u64,
+        part: Part,
+        end: Option<Lsn>,
+    ) -> Result<Arc<Self>> {
         let manifest = newest(&*store, database)?.unwrap_or(Manifest {
             database,
             number: 0,
@@ -77,20 +123,28 @@ impl Archive {
             view,
             state: Mutex::default(),
             merges_stop: AtomicBool::new(false),
-            beside: false,
+            part,
         });
-        archive.publish(|manifest| Ok(Some(manifest.clone())))?;
+        archive.publish(|manifest| {
+            // Who adds a run from here on takes the number of the claim, which then fails.
+            if end.is_some_and(|end| end != manifest.end()) {
+                let what = "the archive has grown before it was claimed: it is looked at again";
+                return Err(Error::new(ErrorKind::Io, what));
+            }
+            Ok(Some(manifest.clone()))
+        })?;
         // What is left behind does no harm but for its room; the next opening tries again.
         let _ = archive.tidy();
         Ok(archive)
     }
 
     /// The archive in a place whose writer may be at work: steps made through this one are taken for the writer's own, which
-    /// goes on from them. Nothing is claimed and nothing is deleted. None: there is no archive.
+    /// goes on from them. Nothing is claimed, and nothing is deleted but what is given up or merged here. `nonce`: random, of this opening;
+    /// of two that merge at one time each finds what the other has done. None: there is no archive.
     ///
     /// # Errors
     /// As [`Archive::open_view`].
-    pub fn open_beside(store: Arc<dyn Store>) -> Result<Option<Arc<Self>>> {
+    pub fn open_beside(store: Arc<dyn Store>, nonce: u64) -> Result<Option<Arc<Self>>> {
         let Some(view) = Self::open_view(Arc::clone(&store), None)? else { return Ok(None) };
         let (database, owner) = (view.manifest.database, view.manifest.owner);
         let (view, state) = (Mutex::new(view), Mutex::default());
@@ -101,7 +155,7 @@ impl Archive {
             view,
             state,
             merges_stop: AtomicBool::new(false),
-            beside: true,
+            part: Part::Beside { nonce: nonce as u32 },
         })))
     }
 
@@ -176,28 +230,43 @@ impl Archive {
     /// `InUse` when somebody else has taken the archive over; those of the store.
     pub fn catch_up(&self) -> Result<()> {
         let mut state = self.state.lock();
-        loop {
+        if !matches!(self.part, Part::Beside { .. }) {
+            // The writer deletes old manifests itself: its next number is not given and free again, unless it was taken over, which its next step finds.
             let next = self.view().manifest.number + 1;
             match self.store.len(&Manifest::name_of(next)) {
                 Ok(_) => {}
                 Err(error) if error.kind() == StoreErrorKind::Missing => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
-            let found = load(&*self.store, next)?;
-            if state.lost || found.owner != self.owner {
-                state.lost = true;
-                return Err(self.taken_over());
-            }
-            self.install(&mut state, found);
         }
+        match last_number(&*self.store)? {
+            Some(newest) if newest > self.view().manifest.number => self.go_to(&mut state, newest).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes on from the manifest of that number, the highest, which is to be this writer's.
+    fn go_to(&self, state: &mut State, newest: u64) -> Result<Manifest> {
+        let found = load(&*self.store, newest)?;
+        if state.lost || found.owner != self.owner {
+            state.lost = true;
+            return Err(self.taken_over());
+        }
+        self.install(state, found.clone());
+        Ok(found)
     }
 
     /// Draws the identity of a new file of that range.
     pub(crate) fn new_run(&self, level: u16, start: Lsn, end: Lsn) -> RunId {
         let mut state = self.state.lock();
         state.attempts += 1;
-        // Of what was made before this manifest's number nothing has the same; numbers grow by openings and runs.
-        let generation = (self.view().manifest.number << 24) + state.attempts;
+        // Of what was made before this manifest's number nothing has the same; numbers grow by openings and runs. (Earlier versions have shifted
+        // by 24 bits: lower numbers all the same.)
+        let low = match self.part {
+            Part::Whole | Part::Appends => state.attempts & (BESIDE - 1),
+            Part::Beside { nonce } => BESIDE | (u64::from(nonce).wrapping_add(state.attempts) & (BESIDE - 1)),
+        };
+        let generation = (self.view().manifest.number << GENERATION_BITS) | low;
         RunId { database: self.database, level, start, end, generation }
     }
 
@@ -221,19 +290,18 @@ impl Archive {
             next.check().map_err(|what| Error::internal(format!("the archive's next manifest is wrong: {what}")))?;
             match self.store.put(&Manifest::name_of(next.number), &next.encode()) {
                 Ok(()) => {
-                    self.install(&mut state, next);
-                    return Ok(());
+                    let newest = self.newest_number()?;
+                    if newest == next.number {
+                        self.install(&mut state, next);
+                        return Ok(());
+                    }
+                    // Others have gone on, or the number was free again: what counts is what the newest says.
+                    self.go_to(&mut state, newest)?;
                 }
                 Err(error) if error.kind() == StoreErrorKind::Exists => {
-                    let found = load(&*self.store, next.number)?;
-                    if found.owner != self.owner {
-                        state.lost = true;
-                        return Err(self.taken_over());
-                    }
-                    // Our own, of a call whose outcome was not known; it is durable now.
-                    let done = found == next;
-                    self.install(&mut state, found);
-                    if done {
+                    // Our own, of a call whose outcome was not known, or of another one's part; it is durable now.
+                    let newest = self.newest_number()?;
+                    if self.go_to(&mut state, newest)? == next {
                         return Ok(());
                     }
                 }
@@ -241,6 +309,12 @@ impl Archive {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    fn newest_number(&self) -> Result<u64> {
+        last_number(&*self.store)?.ok_or_else(|| {
+            Error::new(ErrorKind::Io, format!("the manifests of the archive in {} are gone", self.store.place()))
+        })
     }
 
     #[cold]
@@ -260,8 +334,10 @@ impl Archive {
                 known.map_or_else(|| RunHandle::new(Arc::clone(&self.store), *meta), Arc::clone)
             })
             .collect();
-        let gone = old.iter().filter(|handle| !manifest.runs.contains(&handle.meta)).map(Arc::clone);
-        state.replaced.extend(gone.collect::<Vec<_>>());
+        if self.part != Part::Appends {
+            let gone = old.iter().filter(|handle| !manifest.runs.contains(&handle.meta)).map(Arc::clone);
+            state.replaced.extend(gone.collect::<Vec<_>>());
+        }
         *self.view.lock() = Arc::new(View { manifest, handles });
     }
 
@@ -294,7 +370,7 @@ impl Archive {
         if let Some(error) = failed {
             return Err(error.into());
         }
-        if !self.beside {
+        if !matches!(self.part, Part::Beside { .. }) {
             self.delete_manifests(number)?;
         }
         Ok(count)
@@ -310,13 +386,15 @@ impl Archive {
     }
 
     /// Deletes what earlier writers have left: unfinished files, and runs that no manifest names. Only after the claim.
-    fn tidy(&self) -> Result<()> {
+    pub(crate) fn tidy(&self) -> Result<()> {
         let view = self.view();
         self.store.tidy("runs")?;
         self.store.tidy("manifests")?;
         let named: Vec<String> = view.manifest.runs.iter().map(|run| run.id.name()).collect();
         for name in self.store.list("runs/")? {
-            if !named.contains(&name) {
+            let is_older = RunId::generation_in_name(&name)
+                .is_none_or(|generation| generation >> GENERATION_BITS < view.manifest.number);
+            if is_older && !named.contains(&name) {
                 self.store.delete(&name)?;
             }
         }

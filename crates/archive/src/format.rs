@@ -69,6 +69,12 @@ impl RunId {
         u64::from_str_radix(end, 16).ok().map(Lsn)
     }
 
+    /// The generation in an object's name.
+    pub(crate) fn generation_in_name(name: &str) -> Option<u64> {
+        let (_, generation) = name.strip_prefix("runs/")?.strip_suffix(".run")?.rsplit_once('-')?;
+        u64::from_str_radix(generation, 16).ok()
+    }
+
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[0..8].copy_from_slice(&HEADER_MAGIC);

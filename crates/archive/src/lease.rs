@@ -256,7 +256,7 @@ impl Lease {
             Err(error) => return Err(error.into()),
         }
         store.delete(&object)?;
-        store.settle(FOLDER.trim_end_matches('/'))?;
+        store.sync_deletes(FOLDER.trim_end_matches('/'))?;
         Ok(true)
     }
 }

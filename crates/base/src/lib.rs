@@ -3,11 +3,16 @@
 //! A number that names something has a type of its own, so that a page id can
 //! never be passed where a log position is meant.
 
+mod crc;
 mod error;
 mod ids;
 pub mod limits;
 pub mod memory;
+#[doc(hidden)]
+pub mod pauses;
+pub mod region;
 
+pub use crc::checksum_shift;
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{CommitTs, Lsn, ObjectId, PageId, SlotId, TxId};
 

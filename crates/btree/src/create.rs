@@ -2,7 +2,7 @@
 
 use resurgam_base::{Error, ObjectId, Result, SlotId};
 use resurgam_buffer::{Access, BufferPool, Mtr};
-use resurgam_page::{PageType, inner, op};
+use resurgam_page::{PageBuf, PageType, inner, op};
 
 use crate::Tree;
 
@@ -14,14 +14,35 @@ pub fn create(mtr: &mut Mtr<'_>, object: ObjectId) -> Result<Tree> {
     Ok(Tree { root, object })
 }
 
+/// Whether the tree is there, as far as its root says, which goes last. Who has been told of it by what was written before its root was
+/// freed finds another's page there, a free one, or, after a restart, a hole of the file, of which only the space map knows that it is free.
+///
+/// # Errors
+/// Those of reading the root.
+pub fn is_there(pool: &BufferPool, tree: Tree) -> Result<bool> {
+    // Where the map cannot be read the root decides.
+    if pool.is_free(tree.root).unwrap_or(false) {
+        return Ok(false);
+    }
+    let root = pool.read(tree.root, Access::Scan)?;
+    Ok(is_root_of(&root, tree))
+}
+
+fn is_root_of(page: &PageBuf, tree: Tree) -> bool {
+    page.object() == tree.object && matches!(page.page_type(), Some(PageType::Leaf | PageType::Inner))
+}
+
 /// Frees some pages of a tree that nobody can reach any more: the last node under its
 /// rightmost path. Call until it returns false; every call leaves a smaller valid tree,
 /// so a crash in between costs nothing.
 pub fn free_tree_step(pool: &BufferPool, tree: Tree) -> Result<bool> {
     // Descend along the last children to the last node that has no children left.
-    let mut parent = pool.write(tree.root, Access::Scan)?;
-    if parent.object() != tree.object || !matches!(parent.page_type(), Some(PageType::Leaf | PageType::Inner)) {
+    if !is_there(pool, tree)? {
         return Ok(false); // the root is gone already
+    }
+    let mut parent = pool.write(tree.root, Access::Scan)?;
+    if !is_root_of(&parent, tree) {
+        return Ok(false);
     }
     loop {
         if parent.level() == 0 || parent.slot_count() == 0 {

@@ -6,6 +6,8 @@
 //! | `search.rs` | descent, by guides or with latch coupling |
 //! | `split.rs` | making room: leaf, inner and root splits |
 //! | `merge.rs` | taking empty and underfull leaves out |
+//! | `pack.rs` | putting rows together on fewer leaves |
+//! | `relocate.rs` | moving pages down in their file |
 //! | `scan.rs` | walking leaves in key order, either way |
 //! | `ahead.rs` | naming the leaves that a walk comes to next |
 //! | `create.rs` | new trees; freeing whole trees |
@@ -22,19 +24,23 @@
 //!    or merge changes, are latched exclusively.
 //! 5. There are no sibling pointers: a scan finds the next leaf by its upper fence. So
 //!    a split or merge touches a parent and its children and nothing else.
-//! 6. Every split and merge is one mini-transaction, never undone.
+//! 6. Every split, merge, packing and move is one mini-transaction, never undone.
 
 mod ahead;
 mod create;
 mod merge;
+mod pack;
+mod relocate;
 mod scan;
 mod search;
 mod split;
 mod verify;
 
 pub use ahead::Ahead;
-pub use create::{create, free_tree_step};
+pub use create::{create, free_tree_step, is_there};
 pub use merge::MergeOutcome;
+pub use pack::Packed;
+pub use relocate::Move;
 pub use scan::LeafWalk;
 pub use search::{Found, Size, Spot};
 pub use verify::{TreeReport, verify};

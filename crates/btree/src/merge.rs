@@ -8,10 +8,11 @@
 //! When its parent has become sparse the parent is joined with a neighbour in the same way, level
 //! by level, so that a tree from which everything was deleted shrinks to a handful of pages.
 //!
-//! Only one parent and two or three neighbouring children are latched at a time, left to right.
+//! Only one parent and two or three neighbouring children are latched at a time, left to right. Leaves that are fuller are packed when
+//! somebody asks for it (`pack.rs`).
 
 use resurgam_base::{Error, PageId, Result, SlotId};
-use resurgam_buffer::{Access, BufferPool, Mtr, WriteGuard};
+use resurgam_buffer::{Access, BufferPool, Mtr, PlantedInGiveBack, WriteGuard};
 use resurgam_page::{PageBuf, inner, op, space};
 
 use crate::search::Target;
@@ -139,7 +140,12 @@ impl Tree {
     }
 
     /// The child in a slot, latched exclusively.
-    fn latch_child<'p>(&self, pool: &'p BufferPool, parent: &WriteGuard<'p>, slot: u16) -> Result<WriteGuard<'p>> {
+    pub(crate) fn latch_child<'p>(
+        &self,
+        pool: &'p BufferPool,
+        parent: &WriteGuard<'p>,
+        slot: u16,
+    ) -> Result<WriteGuard<'p>> {
         let id = inner::child_of(parent.rec(SlotId(slot)));
         let twice = slot > 0 && id == inner::child_of(parent.rec(SlotId(slot - 1)));
         if id.is_none() || id == parent.id() || twice {
@@ -155,7 +161,7 @@ impl Tree {
     }
 
     /// `left` takes over the records and the range of `right`, which is in slot `at`.
-    fn join(
+    pub(crate) fn join(
         &self,
         pool: &BufferPool,
         parent: WriteGuard<'_>,
@@ -164,7 +170,8 @@ impl Tree {
         right: WriteGuard<'_>,
     ) -> Result<()> {
         let (left_id, right_id) = (left.id(), right.id());
-        let versions = right.has_versions() && !left.has_versions();
+        let is_marked = !PlantedInGiveBack::MarkForgotten.is_planted();
+        let versions = right.has_versions() && !left.has_versions() && is_marked;
         let mut mtr = Mtr::new(pool);
         let parent_at = mtr.add(parent);
         let left_ref = mtr.add(left);
@@ -267,6 +274,6 @@ fn fences_fit(page: &PageBuf, lower: &[u8], upper: Option<&[u8]>) -> bool {
     lower.len() + len(upper) <= page.free_total() + page.lower_fence().len() + len(page.upper_fence())
 }
 
-fn records_of(page: &PageBuf) -> Vec<Vec<u8>> {
+pub(crate) fn records_of(page: &PageBuf) -> Vec<Vec<u8>> {
     (0..page.slot_count()).map(|s| page.rec(SlotId(s)).to_vec()).collect()
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 
 use resurgam_base::{Error, PageId, Result, SlotId};
-use resurgam_buffer::{Access, BufferPool, Planted, ReadGuard};
+use resurgam_buffer::{Access, BufferPool, Place, Planted, ReadGuard};
 use resurgam_page::inner::InnerRecord;
 use resurgam_page::{PageBuf, inner, leaf};
 
@@ -28,6 +28,8 @@ pub struct LeafWalk {
     pub(crate) at: Option<At>,
     /// Where the leaf handed out last was entered.
     entered: Option<At>,
+    /// The next leaf, as far as that is known without reading one: a guess.
+    ahead: Option<Place>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,11 +42,11 @@ pub(crate) enum At {
 impl LeafWalk {
     /// Leaves from the one that covers `key`, ascending. The empty key is below all keys.
     pub fn ascending(tree: Tree, key: Vec<u8>) -> Self {
-        Self { tree, at: Some(At::Key(key)), entered: None }
+        Self { tree, at: Some(At::Key(key)), entered: None, ahead: None }
     }
     /// Leaves from the one that covers the keys just below `key`, descending.
     pub fn descending(tree: Tree, key: Option<Vec<u8>>) -> Self {
-        Self { tree, at: Some(key.map_or(At::Last, At::Below)), entered: None }
+        Self { tree, at: Some(key.map_or(At::Last, At::Below)), entered: None, ahead: None }
     }
 
     /// Whether a key of the leaf handed out last is new to this walk: see [`LeafWalk::new_slots`].
@@ -95,7 +97,7 @@ impl LeafWalk {
         &mut self,
         pool: &BufferPool,
         until: Option<&[u8]>,
-        mut pass: impl FnMut(&PageBuf) -> Result<bool>,
+        mut pass: impl FnMut(&ReadGuard<'_>) -> Result<bool>,
     ) -> Result<usize> {
         let Some(At::Key(from)) = &mut self.at else { return Ok(0) };
         if self.entered.is_none() {
@@ -172,11 +174,13 @@ impl LeafWalk {
     /// the caller sees each leaf once.
     pub fn next<'p>(&mut self, pool: &'p BufferPool) -> Result<Option<ReadGuard<'p>>> {
         let Some(at) = self.at.take() else { return Ok(None) };
+        let ahead = self.ahead.take();
         let (leaf, ascending) = match &at {
-            At::Key(key) => (self.tree.read_leaf(pool, key, Access::Scan), true),
+            At::Key(key) => (self.tree.read_leaf_at(pool, key, ahead), true),
             At::Below(key) => (self.tree.read_target(pool, Target::Below(key), Access::Scan), false),
             At::Last => (self.tree.read_target(pool, Target::Last, Access::Scan), false),
         };
+        let goes_on = self.entered.is_some();
         let mut next = match self.entered.take() {
             Some(At::Key(key) | At::Below(key)) => key,
             Some(At::Last) | None => Vec::new(),
@@ -197,6 +201,10 @@ impl LeafWalk {
                     return Err(Error::corrupt(format!("page {} does not cover the key that led to it", leaf.id())));
                 }
                 next.extend_from_slice(upper);
+                // Most walks that have come to a second leaf go on.
+                if goes_on {
+                    self.ahead = self.tree.ahead(pool, &next);
+                }
                 self.at = Some(At::Key(next));
             }
         } else if !leaf.lower_fence().is_empty() {

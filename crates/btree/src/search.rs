@@ -8,7 +8,7 @@
 //! Where the key is looked for on the leaf anyway, its neighbours there say the same as the fences, which lie elsewhere on the page.
 
 use resurgam_base::{Error, PageId, Result, SlotId};
-use resurgam_buffer::{Access, BufferPool, Guess, Planted, ReadGuard, WriteGuard};
+use resurgam_buffer::{Access, BufferPool, Guess, Place, Planted, ReadGuard, WriteGuard};
 use resurgam_page::{PageBuf, PageType, inner, leaf};
 
 use crate::{DEPTH_MAX, Tree};
@@ -71,6 +71,28 @@ impl Tree {
                 self.read_target(pool, Target::Key(key), access)
             }
         }
+    }
+
+    /// As [`Tree::read_leaf`], for a scan that has asked before where the leaf is.
+    pub(crate) fn read_leaf_at<'p>(
+        &self,
+        pool: &'p BufferPool,
+        key: &[u8],
+        place: Option<Place>,
+    ) -> Result<ReadGuard<'p>> {
+        match place.and_then(|place| pool.try_read_at(place, Access::Scan)) {
+            Some(page) if self.is_leaf_of(&page, key) => Ok(page),
+            other => {
+                drop(other);
+                self.read_leaf(pool, key, Access::Scan)
+            }
+        }
+    }
+
+    /// Where the leaf is that covers `key`, as far as guides know.
+    #[inline]
+    pub(crate) fn ahead(&self, pool: &BufferPool, key: &[u8]) -> Option<Place> {
+        pool.guided_ahead(self.root, key)
     }
 
     /// The leaf that covers `key`, shared, and the key's slot there (`Ok`), or the one where it would be (`Err`).

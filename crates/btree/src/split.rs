@@ -186,7 +186,7 @@ fn plan(page: &PageBuf, key: &[u8]) -> Result<Plan> {
 }
 
 /// The shortest prefix of `high` that is greater than `low` (`low < high`).
-fn shortest_between(low: &[u8], high: &[u8]) -> Vec<u8> {
+pub(crate) fn shortest_between(low: &[u8], high: &[u8]) -> Vec<u8> {
     let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();
     high[..(common + 1).min(high.len())].to_vec()
 }

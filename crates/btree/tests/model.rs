@@ -48,6 +48,19 @@ fn walk(pool: &BufferPool, mut walk: LeafWalk, backward: bool) -> Result<Vec<(Ve
     Ok(all)
 }
 
+/// Packs all leaves; returns how many went.
+fn pack(pool: &BufferPool, tree: Tree) -> Result<u64> {
+    let (mut from, mut leaves) = (Vec::new(), 0);
+    loop {
+        let packed = tree.pack_node(pool, &from, &|| false, |_| {})?;
+        leaves += packed.leaves;
+        match packed.next {
+            Some(next) => from = next,
+            None => return Ok(leaves),
+        }
+    }
+}
+
 /// The records that a walk comes by which passes leaves where it may, up to `until`; some it does not take, so that they are handed out.
 fn passing(pool: &BufferPool, tree: Tree, until: Option<&[u8]>, rng: &mut StdRng) -> Result<(Vec<Vec<u8>>, usize)> {
     let mut keys = Vec::new();
@@ -90,6 +103,7 @@ fn random_work_agrees_with_a_map() -> Result<()> {
     let pool = pool(seed)?;
     let tree = new_tree(&pool)?;
     let mut model = BTreeMap::new();
+    let mut packed = 0;
     for round in 0..12 {
         // Rounds grow and shrink the tree in turn.
         let inserts = if round % 3 == 2 { 10 } else { 80 };
@@ -121,7 +135,15 @@ fn random_work_agrees_with_a_map() -> Result<()> {
         let mut backward = walk(&pool, LeafWalk::descending(tree, None), true)?;
         backward.reverse();
         assert_eq!(backward, expected, "seed {seed}");
+        if round % 2 == 0 {
+            packed += pack(&pool, tree)?;
+            let packed = verify(&pool, tree)?;
+            assert!(packed.problems.is_empty(), "seed {seed}: {:?}", packed.problems);
+            assert!(packed.leaves <= report.leaves, "seed {seed}");
+            assert_eq!(walk(&pool, LeafWalk::ascending(tree, Vec::new()), false)?, expected, "seed {seed}, packed");
+        }
     }
+    assert!(packed > 10, "seed {seed}: {packed} leaves were packed");
     let depth = verify(&pool, tree)?.depth;
     assert!(depth >= 2, "the test made a real tree");
     while free_tree_step(&pool, tree)? {}

@@ -214,6 +214,9 @@ impl BufferPool {
             self.sources.set_restoring(Some(restoring));
             self.sources.files.replace(file, new);
             self.sources.unread.forget(file);
+            if file == 0 {
+                self.punched.forget();
+            }
         }
         // What of the batch was for the dead file is in memory, dirty. The rest is protected by its images.
         dw.forget(file);
@@ -246,7 +249,8 @@ impl BufferPool {
             for record in block.records() {
                 let record = record?;
                 let page = record.header.page;
-                if record.header.kind.is_of_page() && !restoring.is_there(page) && !Planted::NoTail.is_planted() {
+                let is_in_use = || !restoring.is_there(page) && !self.space().is_beyond(page);
+                if record.header.kind.is_of_page() && is_in_use() && !Planted::NoTail.is_planted() {
                     pages.entry(page).and_modify(|(_, last)| *last = record.lsn).or_insert((record.lsn, record.lsn));
                 }
             }

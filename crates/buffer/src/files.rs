@@ -95,6 +95,11 @@ impl VersionFile {
         })
     }
 
+    /// It was cut: pages from that number on have no space.
+    pub(crate) fn was_cut(&self, pages: u64) {
+        self.reserved.fetch_min(pages, Ordering::AcqRel);
+    }
+
     fn preallocate(&self, pages: u64) -> Result<()> {
         self.file().preallocate(pages * PAGE_SIZE as u64)?;
         self.reserved.fetch_max(pages, Ordering::AcqRel);

@@ -7,36 +7,41 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use resurgam_base::{Lsn, PageId};
+use resurgam_base::{CommitTs, Lsn, PageId};
 use resurgam_page::PageBuf;
 
 use crate::occupancy::Occupancy;
+use crate::sight::Sight;
 
 /// Highest usage count of the replacement clock.
 pub(crate) const USAGE_MAX: u8 = 3;
 
 /// Begins a line of the processor's cache: who looks for a page reads one line of its frame.
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Frame {
     /// Its place in the pool.
     pub index: u32,
-    /// The page held (the boot page is never pooled), and its pins.
-    pub held: Occupancy,
     pub usage: AtomicU8,
     /// The content is the page's; false while loading and after a failed load.
     pub valid: AtomicBool,
-    /// 0 = clean; else invariant 2 of the crate.
-    pub rec_lsn: AtomicU64,
     /// The page was formatted since it was last copied to be written: its log from `rec_lsn` on
     /// makes it whole. Changes under the latch.
     pub fresh: AtomicBool,
     /// The page was asked for ahead, and nobody has used it since.
     pub ahead: AtomicBool,
+    /// The page held (the boot page is never pooled), and its pins.
+    pub held: Occupancy,
     pub latch: RwLock<PageBuf>,
+    /// 0 = clean; else invariant 2 of the crate.
+    pub rec_lsn: AtomicU64,
+    /// In the second line.
+    pub sight: Sight,
 }
 
+const _: () = assert!(std::mem::offset_of!(Frame, sight) <= 64 && size_of::<Frame>() == 128);
+
 impl Frame {
-    pub fn new(index: u32) -> Self {
+    pub fn new(index: u32, page: PageBuf) -> Self {
         Self {
             index,
             held: Occupancy::default(),
@@ -45,7 +50,8 @@ impl Frame {
             rec_lsn: AtomicU64::new(0),
             fresh: AtomicBool::new(false),
             ahead: AtomicBool::new(false),
-            latch: RwLock::new(PageBuf::zeroed()),
+            latch: RwLock::new(page),
+            sight: Sight::default(),
         }
     }
     pub fn is_dirty(&self) -> bool {
@@ -87,6 +93,16 @@ impl ReadGuard<'_> {
     /// The page held.
     pub fn id(&self) -> PageId {
         self.pin.0.page()
+    }
+    /// What was noted of a leaf as it is: every record is of a transaction that has committed at or before this time, and so many of them
+    /// delete their row.
+    #[inline]
+    pub fn sight(&self) -> Option<(CommitTs, u16)> {
+        self.pin.0.sight.of(self.lsn())
+    }
+    /// Notes that for the next.
+    pub fn note_sight(&self, ts: CommitTs, ghosts: u16) {
+        self.pin.0.sight.note(self.lsn(), ts, ghosts);
     }
 }
 

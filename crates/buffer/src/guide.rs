@@ -1,6 +1,6 @@
 //! Where inner pages lead, for descents that latch nothing but the leaf.
 //!
-//! An inner page in memory has a *guide* beside it: of each record the child, and of its key eight bytes as one number, without
+//! An inner page in memory has a *guide* beside it (`page_guide.rs`): of each record the child, and of its key eight bytes as one number, without
 //! what the keys of the page have in common. A search touches a few lines of one array, and writes nothing that others read: a descent
 //! with latches writes each page's latch, pin and place in the pool, and those of the upper pages are everybody's.
 //!
@@ -16,18 +16,15 @@
 //!    have one is decided as in a cache.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use resurgam_base::{PageId, SlotId, memory};
-use resurgam_page::{PageBuf, PageType, inner};
+use resurgam_base::{PageId, memory};
+use resurgam_page::PageBuf;
 
 use crate::frame::ReadGuard;
-use crate::pool::BufferPool;
+use crate::page_guide::{Guess, Guide, Place};
+use crate::pool::{Access, BufferPool};
 
-/// Most children of a page that is guided; there is room for more records only if keys have less than eight bytes.
-const CHILDREN_MAX: usize = 400;
-/// Most bytes that the keys of a page may have in common and that are left out.
-const SKIPPED_MAX: usize = 24;
 /// Deeper than any tree.
 const LEVELS_MAX: usize = 24;
 /// One page of a hundred or more is an inner one where keys are short.
@@ -37,36 +34,6 @@ const WAYS: usize = 4;
 /// A guide takes the place of another page's each so many times that a page without one is passed: where there are more inner pages
 /// than guides, to make one costs more than it gives.
 const PASSES_PER_TAKING: u32 = 8;
-/// As a guide's shape: it is of no use, too many of its keys look alike.
-const USELESS: u32 = 0;
-
-/// See the module.
-pub(crate) struct Guide {
-    /// The page; 0 while it is made.
-    of: AtomicU64,
-    lsn: AtomicU64,
-    /// Children, the page's level << 16, the bytes skipped << 24.
-    shape: AtomicU32,
-    /// Children whose frames are known, also of a guide that is of no use for finding one.
-    known: AtomicU32,
-    making: AtomicBool,
-    /// The frame that the page was in.
-    frame: AtomicU32,
-    /// What all keys but the first begin with.
-    prefix: [AtomicU64; SKIPPED_MAX / 8],
-    /// What follows, of each key but the first, which is the lower fence.
-    heads: [AtomicU64; CHILDREN_MAX],
-    children: [AtomicU64; CHILDREN_MAX],
-    /// The frames that the children were in.
-    frames: [AtomicU32; CHILDREN_MAX],
-}
-
-/// A page that guides lead to.
-pub struct Guess<'g> {
-    pub(crate) page: PageId,
-    /// The frame it was in last; whoever finds it elsewhere says so there.
-    pub(crate) frame: &'g AtomicU32,
-}
 
 /// The children of an inner page that its reader has latched, and where they were last.
 pub struct Children<'g> {
@@ -79,172 +46,8 @@ impl Children<'_> {
     /// The child `page`, which the page has in `slot`.
     #[inline]
     pub fn guess(&self, slot: u16, page: PageId) -> Guess<'_> {
-        let frame = self.guide.and_then(|guide| guide.frames.get(usize::from(slot)));
+        let frame = self.guide.and_then(|guide| guide.frame_of(usize::from(slot)));
         Guess { page, frame: frame.unwrap_or(&self.nowhere) }
-    }
-}
-
-/// Up to eight bytes of `key` from `at` on as a number; keys that end are followed by zeros.
-#[inline]
-fn head(key: &[u8], at: usize) -> u64 {
-    let Some(rest) = key.get(at..) else { return 0 };
-    match rest.first_chunk::<8>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; 8];
-            bytes[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(bytes)
-        }
-    }
-}
-
-/// Where the children of a page were that its guide knew, before it is made anew: a split moves those behind it by a slot.
-struct Frames {
-    known: [(u64, u32); CHILDREN_MAX],
-    count: usize,
-    at: usize,
-}
-
-impl Frames {
-    /// Children that may be gone between two that are still there.
-    const GONE_MAX: usize = 2;
-
-    fn of(guide: &Guide, page: &PageBuf) -> Self {
-        let mut frames = Self { known: [(0, 0); CHILDREN_MAX], count: 0, at: 0 };
-        if guide.of.load(Ordering::Relaxed) == page.page_id().0 {
-            frames.count = (guide.known.load(Ordering::Relaxed) as usize).min(CHILDREN_MAX);
-            for (slot, known) in frames.known.iter_mut().enumerate().take(frames.count) {
-                let (child, frame) = (&guide.children[slot], &guide.frames[slot]);
-                *known = (child.load(Ordering::Relaxed), frame.load(Ordering::Relaxed));
-            }
-        }
-        frames
-    }
-
-    /// Where `child`, which is behind those asked for before, was; `u32::MAX`: that is not known.
-    fn next(&mut self, child: u64) -> u32 {
-        let near = self.at..self.count.min(self.at + 1 + Self::GONE_MAX);
-        let found = near.clone().find(|at| self.known[*at].0 == child);
-        found.map_or(u32::MAX, |at| {
-            self.at = at + 1;
-            self.known[at].1
-        })
-    }
-}
-
-impl Guide {
-    fn new() -> Self {
-        Self {
-            of: AtomicU64::new(0),
-            lsn: AtomicU64::new(0),
-            shape: AtomicU32::new(USELESS),
-            known: AtomicU32::new(0),
-            making: AtomicBool::new(false),
-            frame: AtomicU32::new(0),
-            prefix: [const { AtomicU64::new(0) }; SKIPPED_MAX / 8],
-            heads: [const { AtomicU64::new(0) }; CHILDREN_MAX],
-            children: [const { AtomicU64::new(0) }; CHILDREN_MAX],
-            frames: [const { AtomicU32::new(u32::MAX) }; CHILDREN_MAX],
-        }
-    }
-
-    fn is_of(&self, page: &PageBuf) -> bool {
-        self.of.load(Ordering::Acquire) == page.page_id().0 && self.lsn.load(Ordering::Relaxed) == page.lsn().0
-    }
-
-    /// Makes it the guide of a latched inner page, unless somebody is about that.
-    fn make(&self, page: &PageBuf) {
-        if self.making.swap(true, Ordering::Acquire) {
-            return;
-        }
-        let mut known = Frames::of(self, page);
-        self.of.store(0, Ordering::Release);
-        self.shape.store(self.copy(page, &mut known), Ordering::Relaxed);
-        self.lsn.store(page.lsn().0, Ordering::Relaxed);
-        self.of.store(page.page_id().0, Ordering::Release);
-        self.making.store(false, Ordering::Release);
-    }
-
-    /// The shape.
-    fn copy(&self, page: &PageBuf, known: &mut Frames) -> u32 {
-        let count = usize::from(page.slot_count());
-        if count == 0 || count > CHILDREN_MAX || !page.is(PageType::Inner) {
-            self.known.store(0, Ordering::Relaxed);
-            return USELESS;
-        }
-        self.known.store(count as u32, Ordering::Relaxed);
-        let key = |slot: usize| inner::key_of(page.rec(SlotId(slot as u16)));
-        let (first, last) = (key(1.min(count - 1)), key(count - 1));
-        let common = if count == 1 { 0 } else { first.iter().zip(last).take_while(|(a, b)| a == b).count() };
-        let skipped = common.min(SKIPPED_MAX);
-        for (at, word) in self.prefix.iter().enumerate() {
-            let from = (at * 8).min(skipped);
-            word.store(head(&first[from..(from + 8).min(skipped)], 0), Ordering::Relaxed);
-        }
-        let (mut alike, mut before) = (0, None);
-        for slot in 0..count {
-            let record = page.rec(SlotId(slot as u16));
-            let head = if slot == 0 { 0 } else { head(inner::key_of(record), skipped) };
-            alike += usize::from(before == Some(head) && slot > 1);
-            before = Some(head);
-            let child = inner::child_of(record).0;
-            self.heads[slot].store(head, Ordering::Relaxed);
-            self.children[slot].store(child, Ordering::Relaxed);
-            self.frames[slot].store(known.next(child), Ordering::Relaxed);
-        }
-        if alike > count / 8 {
-            return USELESS;
-        }
-        count as u32 | u32::from(page.level()) << 16 | (skipped as u32) << 24
-    }
-
-    /// The child of page `of` that has `key`, as far as is known, and the page's level.
-    #[inline]
-    fn find(&self, of: PageId, key: &[u8]) -> Option<(Guess<'_>, u8)> {
-        if self.of.load(Ordering::Acquire) != of.0 {
-            return None;
-        }
-        let shape = self.shape.load(Ordering::Relaxed);
-        let (count, level, skipped) = ((shape & 0xffff) as usize, (shape >> 16) as u8, (shape >> 24) as usize);
-        if count == 0 || count > CHILDREN_MAX || skipped > SKIPPED_MAX {
-            return None;
-        }
-        let slot = match self.beside_prefix(key, skipped) {
-            std::cmp::Ordering::Less => 0,
-            std::cmp::Ordering::Greater => count - 1,
-            std::cmp::Ordering::Equal => self.last_not_above(head(key, skipped), count),
-        };
-        let child = PageId(self.children[slot].load(Ordering::Relaxed));
-        child.is_some().then_some((Guess { page: child, frame: &self.frames[slot] }, level))
-    }
-
-    /// How the begin of `key` compares with what the keys have in common.
-    #[inline]
-    fn beside_prefix(&self, key: &[u8], skipped: usize) -> std::cmp::Ordering {
-        let mut at = 0;
-        while at < skipped {
-            let end = (at + 8).min(skipped);
-            let own = key.get(at..end.min(key.len())).map_or(0, |part| head(part, 0));
-            match own.cmp(&self.prefix[at / 8].load(Ordering::Relaxed)) {
-                std::cmp::Ordering::Equal => at = end,
-                other => return other,
-            }
-        }
-        std::cmp::Ordering::Equal
-    }
-
-    /// The last slot whose key is at or below; the first counts as that.
-    #[inline]
-    fn last_not_above(&self, head: u64, count: usize) -> usize {
-        let (mut base, mut size) = (0, count);
-        while size > 1 {
-            let half = size / 2;
-            let mid = base + half;
-            // Without a branch that the processor would have to guess.
-            base = if self.heads[mid].load(Ordering::Relaxed) <= head { mid } else { base };
-            size -= half;
-        }
-        base
     }
 }
 
@@ -337,6 +140,22 @@ impl BufferPool {
         None
     }
 
+    /// As [`BufferPool::guided_leaf`], for a leaf that is read a little later; the processor is asked to fetch what is looked at of it first.
+    #[inline]
+    pub fn guided_ahead(&self, root: PageId, key: &[u8]) -> Option<Place> {
+        let guess = self.guided_leaf(root, key)?;
+        let frame = guess.frame.load(Ordering::Relaxed);
+        self.frames.prefetch(frame);
+        self.frames.prefetch_rest(frame);
+        Some(Place { page: guess.page, frame })
+    }
+
+    /// As [`BufferPool::try_read`], of what [`BufferPool::guided_ahead`] has named and is still there.
+    #[inline]
+    pub fn try_read_at(&self, place: Place, access: Access) -> Option<ReadGuard<'_>> {
+        self.try_read_there(place.page, place.frame, access)
+    }
+
     /// The children of a latched inner page.
     pub fn children(&self, node: &ReadGuard<'_>) -> Children<'_> {
         Children { guide: self.guides.of(node.page_id()), nowhere: AtomicU32::new(u32::MAX) }
@@ -352,9 +171,11 @@ impl BufferPool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use resurgam_base::{Lsn, ObjectId};
+    use resurgam_base::{Lsn, ObjectId, SlotId};
+    use resurgam_page::{PageType, inner};
 
     use super::*;
+    use crate::page_guide::SKIPPED_MAX;
 
     fn page(keys: &[Vec<u8>]) -> PageBuf {
         let mut page = PageBuf::zeroed();
@@ -365,6 +186,10 @@ mod tests {
         }
         page.set_lsn(Lsn(5));
         page
+    }
+
+    fn frame(guide: &Guide, slot: usize) -> &AtomicU32 {
+        guide.frame_of(slot).unwrap()
     }
 
     fn found(guide: &Guide, of: u64, key: &[u8]) -> Option<(PageId, u8)> {
@@ -410,12 +235,12 @@ mod tests {
         let (guide, mut page) = (Guide::new(), page(&keys));
         guide.make(&page);
         for slot in 0..21 {
-            guide.frames[slot].store(40 + slot as u32, Ordering::Relaxed);
+            frame(&guide, slot).store(40 + slot as u32, Ordering::Relaxed);
         }
         page.set_lsn(Lsn(6));
         guide.make(&page);
         assert_eq!(found(&guide, 7, &keys[3]), None);
-        let frames: Vec<u32> = (0..21).map(|slot| guide.frames[slot].load(Ordering::Relaxed)).collect();
+        let frames: Vec<u32> = (0..21).map(|slot| frame(&guide, slot).load(Ordering::Relaxed)).collect();
         assert_eq!(frames, (40..61).collect::<Vec<_>>());
     }
 
@@ -458,12 +283,12 @@ mod tests {
         let mut page = page(&[vec![5], vec![7], vec![9], vec![11]]);
         guide.make(&page);
         for slot in 0..5 {
-            guide.frames[slot].store(40 + slot as u32, Ordering::Relaxed);
+            frame(&guide, slot).store(40 + slot as u32, Ordering::Relaxed);
         }
         let make = |page: &mut PageBuf| {
             page.set_lsn(Lsn(page.lsn().0 + 1));
             guide.make(page);
-            (0..page.slot_count()).map(|slot| guide.frames[slot as usize].load(Ordering::Relaxed)).collect::<Vec<_>>()
+            (0..page.slot_count()).map(|slot| frame(&guide, slot.into()).load(Ordering::Relaxed)).collect::<Vec<_>>()
         };
         page.insert(SlotId(2), &inner::encode(&[6], PageId(200))).unwrap();
         assert_eq!(make(&mut page), [40, 41, u32::MAX, 42, 43, 44]);

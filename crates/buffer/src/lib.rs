@@ -4,7 +4,9 @@
 //! | file | concept |
 //! |---|---|
 //! | `frame.rs` | one frame: latch, pin count, dirty mark; page guards |
+//! | `frames.rs` | all of them, and where their pages are in memory |
 //! | `occupancy.rs` | which page a frame holds, and pins |
+//! | `sight.rs` | what is known of all records of a leaf, for counts |
 //! | `guide.rs` | where inner pages lead, for descents that latch only the leaf |
 //! | `pool.rs` | fetching, eviction (clock with probation for scans) |
 //! | `ahead.rs` | pages that scans will need, asked for many at once |
@@ -18,6 +20,7 @@
 //! | `openings.rs` | who has opened the log, and which pages in the files are not of this log |
 //! | `images.rs` | copies of pages on their way to the disk |
 //! | `space.rs` | extents, space maps, page allocation |
+//! | `give_back.rs` | space that files give back: shorter ones, and holes |
 //!
 //! # Invariants
 //! 1. A frame's content changes only under its exclusive latch, and only through
@@ -41,14 +44,18 @@ mod double_write;
 mod failing;
 mod files;
 mod frame;
+mod frames;
+mod give_back;
 mod guide;
 mod images;
 mod mtr;
 mod occupancy;
 mod openings;
+mod page_guide;
 mod patience;
 mod planted;
 mod pool;
+mod sight;
 mod source;
 mod space;
 mod stats;
@@ -58,12 +65,13 @@ mod writeback;
 pub use double_write::{DoubleWriteBatch, DoubleWriteReport, restore_double_writes, restore_version_double_writes};
 pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
-pub use guide::{Children, Guess};
+pub use guide::Children;
 pub use mtr::{Mtr, PageRef};
 pub use openings::{Misfit, Openings};
+pub use page_guide::{Guess, Place};
 pub use patience::{Patience, to_the_end};
 #[doc(hidden)]
-pub use planted::Planted;
+pub use planted::{Planted, PlantedInGiveBack};
 pub use pool::{Access, BufferPool, PoolConfig};
 pub use source::{
     Copied, FilePage, Had, Newest, PageCache, PageCacheState, PageCacheStatus, PageHistory, PendingRedo, Rebuild,

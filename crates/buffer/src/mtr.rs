@@ -12,8 +12,8 @@
 //!
 //! A group carries no undo of its own: it is a *system transaction* (Constant Time
 //! Recovery, section 3.4.2) or carries row changes of a user transaction, whose undo is
-//! each row's earlier version: one change, or the deletions of several rows of one leaf
-//! (`versions/src/delete_run.rs`), which belong to the same transaction.
+//! each row's earlier version: one change, or the deletions or insertions of several rows of one
+//! leaf (`versions/src/delete_run.rs`, `insert_run.rs`), which belong to the same transaction.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,6 @@
 //! Mistakes that tests make on purpose, to see that they would be noticed. None is made otherwise.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A mistake of a restore, of reading pages (ahead), of a descent, of a walk, of a count, of a sweep, or of logging.
@@ -29,6 +30,8 @@ pub enum Planted {
     PartPassed,
     /// A record whose own version a count does not see is counted like one that it sees.
     UnseenCounted,
+    /// What was found of all records of a leaf is taken for true after the leaf has changed.
+    SightOfAnyState,
     /// Pages that are asked for ahead may be of any age.
     AheadOfAnyAge,
     /// A copy of a page from before a restart is taken for the page.
@@ -39,6 +42,8 @@ pub enum Planted {
     RaisedLate,
     /// An image of a page as it was is logged behind a record that changes it.
     ImageBehindRecord,
+    /// Redo leaves out the last of several rows that a record inserts.
+    LastOfRunForgotten,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);
@@ -51,5 +56,36 @@ impl Planted {
     /// Whether it is this one.
     pub fn is_planted(self) -> bool {
         PLANTED.load(Ordering::Relaxed) == self as u8
+    }
+}
+
+/// A mistake in giving space back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedInGiveBack {
+    None,
+    /// A file is cut before the checkpoint counts that says where it ends.
+    CutEarly,
+    /// A file is cut in what is used of it.
+    CutInUse,
+    /// A hole is made before it is durable that its pages are free.
+    PunchEarly,
+    /// A leaf that gets rows of another one is not marked in its space map as having versions.
+    MarkForgotten,
+    /// Of a leaf whose rows go to both neighbours, the first one is on neither.
+    RowForgotten,
+}
+
+thread_local! {
+    static HERE: Cell<PlantedInGiveBack> = const { Cell::new(PlantedInGiveBack::None) };
+}
+
+impl PlantedInGiveBack {
+    /// For this thread, from now on.
+    pub fn plant_here(self) {
+        HERE.set(self);
+    }
+    /// Whether it is this one.
+    pub fn is_planted(self) -> bool {
+        HERE.get() == self
     }
 }

@@ -14,13 +14,12 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
-use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE, memory};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_log::Log;
 use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
@@ -31,8 +30,11 @@ use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
-use crate::guide::{Guess, Guides};
+use crate::frames::Frames;
+use crate::give_back::Holes;
+use crate::guide::Guides;
 use crate::openings::Openings;
+use crate::page_guide::Guess;
 use crate::patience;
 use crate::planted::Planted;
 use crate::source::{
@@ -96,8 +98,8 @@ impl Default for PoolConfig {
 
 /// The pool. See the crate's page for its invariants.
 pub struct BufferPool {
-    pub(crate) frames: Box<[OnceLock<Box<Frame>>]>,
-    /// Frames in use so far; those above are not allocated yet.
+    pub(crate) frames: Frames,
+    /// Frames in use so far; those above hold no page yet.
     pub(crate) used: AtomicUsize,
     shards: Box<[RwLock<HashMap<PageId, u32>>]>,
     pub(crate) guides: Guides,
@@ -117,6 +119,9 @@ pub struct BufferPool {
     pub(crate) devices: Devices,
     pub(crate) counters: Counters,
     space: Space,
+    pub(crate) holes: Holes,
+    /// Those of them whose hole is made.
+    pub(crate) punched: Holes,
     /// Set when a change could not be logged: memory may hold what the log does not.
     poisoned: AtomicBool,
     pub(crate) config: PoolConfig,
@@ -140,12 +145,10 @@ impl BufferPool {
         let file = vfs.open(data, OpenMode::Create)?;
         let dw = DoubleWrite::open(vfs, double_write, config.batch_pages)?;
         let count = (config.bytes / PAGE_SIZE).max(64);
-        let mut frames = Vec::new();
-        frames.resize_with(count, OnceLock::new);
         let mut shards = Vec::new();
         shards.resize_with(SHARDS, RwLock::default);
         Ok(Self {
-            frames: frames.into_boxed_slice(),
+            frames: Frames::new(count),
             used: AtomicUsize::new(0),
             shards: shards.into_boxed_slice(),
             guides: Guides::new(count),
@@ -162,6 +165,8 @@ impl BufferPool {
             devices: Devices::default(),
             counters: Counters::default(),
             space: Space::default(),
+            holes: Holes::default(),
+            punched: Holes::default(),
             poisoned: AtomicBool::new(false),
             config,
             writer_wake: (Mutex::new(false), Condvar::new()),
@@ -332,7 +337,7 @@ impl BufferPool {
         Ok(())
     }
 
-    fn shard(&self, page: PageId) -> &RwLock<HashMap<PageId, u32>> {
+    pub(crate) fn shard(&self, page: PageId) -> &RwLock<HashMap<PageId, u32>> {
         // Multiplicative hash: neighbouring pages go to different shards.
         let hash = page.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
         &self.shards[hash as usize % SHARDS]
@@ -340,13 +345,11 @@ impl BufferPool {
 
     /// The frame at `index`, if it was ever used.
     pub(crate) fn allocated_frame(&self, index: u32) -> Option<&Frame> {
-        self.frames.get(index as usize)?.get().map(|frame| &**frame)
+        self.frames.get(index)
     }
 
     pub(crate) fn frame(&self, index: u32) -> &Frame {
-        // A frame index is published only after its frame was created.
-        // It is the pool's, not of the statement that needs it first.
-        self.frames[index as usize].get_or_init(|| memory::aside(|| Box::new(Frame::new(index))))
+        self.frames.get_or_make(index)
     }
 
     /// Shared access to `page`, read from its source if it is not in memory.
@@ -428,18 +431,39 @@ impl BufferPool {
 
     /// The frame of the page guessed: the one that it was in last, if it is there.
     fn pin_guessed(&self, guess: &Guess<'_>, access: Access) -> Option<Pin<'_>> {
-        if let Some(frame) = self.allocated_frame(guess.frame.load(Ordering::Relaxed))
-            && frame.held.pin_if(guess.page.0)
-        {
-            if access == Access::Point {
-                frame.touch();
-            }
-            self.note_use(frame);
-            return Some(Pin(frame));
+        let index = guess.frame.load(Ordering::Relaxed);
+        // Side by side with the frame's own line.
+        self.frames.prefetch(index);
+        if let Some(pin) = self.pin_there(guess.page, index, access) {
+            return Some(pin);
         }
         let pin = self.lookup(guess.page, access)?;
         guess.frame.store(pin.0.index, Ordering::Relaxed);
         Some(pin)
+    }
+
+    /// The frame of that number, if the page is in it.
+    #[inline]
+    fn pin_there(&self, page: PageId, index: u32, access: Access) -> Option<Pin<'_>> {
+        let frame = self.allocated_frame(index)?;
+        if !frame.held.pin_if(page.0) {
+            return None;
+        }
+        if access == Access::Point {
+            frame.touch();
+        }
+        self.note_use(frame);
+        Some(Pin(frame))
+    }
+
+    /// Shared access to a page that is in a frame which a guide named a while ago, if nobody has to be waited for. Of one that is elsewhere by
+    /// now nothing is said: who asks the guide once more tells it where.
+    #[inline]
+    pub(crate) fn try_read_there(&self, page: PageId, index: u32, access: Access) -> Option<ReadGuard<'_>> {
+        let pin = self.pin_there(page, index, access)?;
+        let latch = pin.0.latch.try_read()?;
+        self.counters.hits.add(1);
+        pin.0.valid.load(Ordering::Acquire).then_some(ReadGuard { latch, pin })
     }
 
     pub(crate) fn lookup(&self, page: PageId, access: Access) -> Option<Pin<'_>> {
@@ -466,7 +490,11 @@ impl BufferPool {
             let Some((pin, mut latch)) = self.install(page).map_err(NotHad::Room)? else { continue };
             bump(&self.counters.misses, 1);
             // Not over a replacement of the page's file: it ends before, or begins behind it.
-            let (loading, loaded) = self.load(page, &mut latch);
+            let (loading, loaded) = if self.is_nobodys(page) {
+                (self.devices.loads.read(), Self::free_page(page, &mut latch).map(|()| Loaded::nothing()))
+            } else {
+                self.load(page, &mut latch)
+            };
             match loaded {
                 Ok(loaded) => {
                     if loaded.needs_log_from.is_some() {
@@ -582,6 +610,7 @@ impl BufferPool {
         }
         frame.valid.store(false, Ordering::Relaxed);
         frame.fresh.store(false, Ordering::Relaxed);
+        frame.sight.forget();
         frame.held.enter(page.0);
         shard.insert(page, frame.index);
         true
@@ -591,6 +620,11 @@ impl BufferPool {
     fn put_back(&self, frame: &Frame) {
         frame.held.unpin();
         self.free.lock().push(frame.index);
+    }
+
+    /// A frame holds no page any more.
+    pub(crate) fn put_on_free_list(&self, index: u32) {
+        self.free.lock().push(index);
     }
 
     /// Takes a frame whose load failed out of sight. Waiters see `valid == false` and retry.
@@ -668,7 +702,7 @@ impl BufferPool {
                 return None;
             }
             let at = self.hand.fetch_add(1, Ordering::Relaxed) % count;
-            let Some(frame) = self.frames[at].get() else { continue };
+            let Some(frame) = self.frames.get(at as u32) else { continue };
             if frame.held.is_pinned() {
                 continue;
             }
@@ -913,6 +947,6 @@ impl BufferPool {
 
     pub(crate) fn allocated_frames(&self) -> impl Iterator<Item = &Frame> {
         let used = self.used.load(Ordering::Acquire);
-        self.frames[..used].iter().filter_map(|f| f.get().map(|b| &**b))
+        self.frames.first(used)
     }
 }

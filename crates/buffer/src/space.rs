@@ -15,6 +15,9 @@
 //! The data file and the version-store file have maps, high-water marks and free pages of
 //! their own ([`Area`]); the upper bits of a page's id say which it belongs to.
 //!
+//! What is free at the end of a file goes back to the system (`give_back.rs`); the file then ends earlier, and the maps behind
+//! its end are no more: they are made anew when it grows again.
+//!
 //! # Invariants
 //! 1. Space maps are changed only while [`AllocState`] is locked, and that lock is taken
 //!    after all tree latches and before any map page's latch.
@@ -28,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use resurgam_base::{
     Error, ErrorKind, ObjectId, PageId, Result,
     limits::{EXTENT_PAGES, PAGE_SIZE},
@@ -42,6 +45,11 @@ use crate::stats::bump;
 /// The data file grows by this much at a time.
 const GROW_PAGES: u64 = 1024;
 
+/// Extents that are taken off the end of a file while nobody can allocate.
+const LOWERED_AT_ONCE: usize = 4096;
+/// A file that takes so much less than its length, or more, has holes.
+const HOLE_BYTES_MIN: u64 = EXTENT_PAGES * PAGE_SIZE as u64;
+
 /// In-memory knowledge of the space of one file. Page numbers are whole ids.
 #[derive(Default)]
 struct Area {
@@ -49,7 +57,9 @@ struct Area {
     file: u64,
     /// First page of the first extent never given out.
     high_water: u64,
-    /// The same, for who may not wait for the lock.
+    /// The highest one that was lowered since the checkpoint under way began; 0: none was.
+    lowered_from: u64,
+    /// The same as `high_water`, for who may not wait for the lock.
     shown: Arc<AtomicU64>,
     /// Space maps below this page are formatted.
     formatted_to: u64,
@@ -67,6 +77,8 @@ struct Area {
     /// be.
     lost: BTreeSet<u64>,
     allocated_to: u64,
+    /// Free extents that may have no space on the disk: it is asked for when one is given out.
+    has_holes: bool,
 }
 
 /// In-memory knowledge of free space.
@@ -79,6 +91,16 @@ pub struct AllocState {
     watched: Option<Vec<(PageId, ObjectId)>>,
 }
 
+/// An extent that is given out.
+#[derive(Clone, Copy)]
+struct NewExtent {
+    first: u64,
+    /// The file grew for it.
+    grown: bool,
+    /// It begins with a map that has to be made.
+    makes_map: bool,
+}
+
 /// What a mini-transaction did to [`AllocState`], to finish or take back.
 pub enum AllocEvent {
     Page {
@@ -88,6 +110,8 @@ pub enum AllocEvent {
     Extent {
         object: ObjectId,
         first: u64,
+        /// It is behind what was the end of the file; else it was a free one.
+        grown: bool,
     },
     Formatted {
         map: u64,
@@ -96,6 +120,10 @@ pub enum AllocEvent {
         object: ObjectId,
         page: u64,
         extent_empty: bool,
+    },
+    /// The page was one of a hole, or of one that is being made.
+    Hole {
+        page: u64,
     },
     /// A page was allocated with the has-versions mark: rows move there.
     Versioned {
@@ -120,6 +148,26 @@ impl Area {
         self.free_extents.clear();
         self.objects.clear();
         self.lost.clear();
+    }
+    /// Takes free extents at the end off the file, some of them, with maps that have nothing else to say. The first extent stays. True: there
+    /// were some.
+    fn lower(&mut self) -> bool {
+        let before = self.high_water;
+        self.lowered_from = self.lowered_from.max(before);
+        for _ in 0..LOWERED_AT_ONCE {
+            let last = self.high_water.saturating_sub(EXTENT_PAGES);
+            if PageId(self.high_water).in_file() <= 1 + EXTENT_PAGES || !self.free_extents.remove(&last) {
+                break;
+            }
+            if map::is_map_page(PageId(last)) {
+                self.discovered.remove(&last);
+                self.unmarked.remove(&last);
+                self.lost.remove(&last);
+                self.formatted_to = self.formatted_to.min(last);
+            }
+            self.set_high_water(last);
+        }
+        self.high_water < before
     }
     /// Forgets what is free in the interval of `map_id`, which cannot be read. If the file ends there it goes on with the
     /// next interval.
@@ -164,6 +212,39 @@ impl AllocState {
     fn version_high_water(&self) -> PageId {
         PageId(self.version.as_ref().map_or(0, |version| version.high_water))
     }
+    /// The files with pages: number, and first page never given out.
+    pub(crate) fn ends(&self) -> Vec<(u64, PageId)> {
+        self.areas().map(|area| (area.file, PageId(area.high_water))).collect()
+    }
+    /// The file with that number was cut at its end, or is another one, of which no more than that is there.
+    pub(crate) fn was_cut(&mut self, file: u64, pages: u64) {
+        if file == 0 {
+            self.data.allocated_to = pages;
+        }
+    }
+    /// Free extents of the data file that are not `is_hole`, as ranges: first page and number of pages, from `from` on, of about so many pages.
+    pub(crate) fn free_ranges(&self, from: u64, limit: u64, is_hole: impl Fn(u64) -> bool) -> Vec<(u64, u64)> {
+        let (mut ranges, mut left): (Vec<(u64, u64)>, u64) = (Vec::new(), limit);
+        for first in self.data.free_extents.range(from..) {
+            // A map's page is in use, whatever else of its extent is free.
+            if map::is_map_page(PageId(*first)) || is_hole(*first) {
+                continue;
+            }
+            if left == 0 {
+                break;
+            }
+            left = left.saturating_sub(EXTENT_PAGES);
+            match ranges.last_mut() {
+                Some((start, pages)) if *start + *pages == *first => *pages += EXTENT_PAGES,
+                _ => ranges.push((*first, EXTENT_PAGES)),
+            }
+        }
+        ranges
+    }
+    /// Free extents of the data file may have no space on the disk from now on.
+    pub(crate) fn has_holes(&mut self) {
+        self.data.has_holes = true;
+    }
     fn areas(&self) -> impl Iterator<Item = &Area> {
         std::iter::once(&self.data).chain(&self.version)
     }
@@ -195,7 +276,7 @@ impl AllocState {
                         watched.push((page, object));
                     }
                 }
-                AllocEvent::Page { .. } | AllocEvent::Extent { .. } => {}
+                AllocEvent::Page { .. } | AllocEvent::Extent { .. } | AllocEvent::Hole { .. } => {}
             }
         }
     }
@@ -205,19 +286,21 @@ impl AllocState {
                 AllocEvent::Page { object, page } => {
                     self.area(page).objects.entry(object).or_default().insert(page);
                 }
-                AllocEvent::Extent { object, first } => {
+                AllocEvent::Extent { object, first, grown } => {
                     let area = self.area(first);
                     area.forget_pages(object, first);
-                    if first + EXTENT_PAGES == area.high_water {
+                    if grown && first + EXTENT_PAGES == area.high_water {
                         area.set_high_water(first); // the end of the file, as if never asked for
                     } else {
+                        // Also at the end, where `lower` takes it off with the map it may begin.
                         area.free_extents.insert(first);
                     }
                 }
                 AllocEvent::Formatted { map } => {
                     self.area(map).discovered.remove(&map);
                 }
-                AllocEvent::Freed { .. } | AllocEvent::Versioned { .. } => {}
+                // A hole is the pool's, which has it back already.
+                AllocEvent::Freed { .. } | AllocEvent::Versioned { .. } | AllocEvent::Hole { .. } => {}
             }
         }
     }
@@ -271,14 +354,17 @@ impl Space {
     /// Version pages are given out in version-store file `number`, which is empty.
     pub(crate) fn use_version_file(&self, number: u64) {
         self.state.lock().version = Some(Area::new(number, &self.version_shown));
+        // What of it is used is not known yet: see `is_beyond`.
+        self.version_shown.store(0, Ordering::SeqCst);
     }
     /// As [`Space::restore`], for the version-store file. A mark of another file (one given up
     /// earlier), or none, leaves it empty.
     pub fn restore_version_file(&self, high_water: PageId) {
-        if let Some(version) = self.state.lock().version.as_mut()
-            && version.file == high_water.file()
-        {
-            version.restore(high_water.0);
+        if let Some(version) = self.state.lock().version.as_mut() {
+            if version.file == high_water.file() {
+                version.restore(high_water.0);
+            }
+            version.set_high_water(version.high_water);
         }
     }
     /// Another file has taken the place of the data file: how much of it is there is not known. Waits for nobody.
@@ -286,6 +372,37 @@ impl Space {
         if file == 0 {
             self.data_replaced.store(true, Ordering::SeqCst);
         }
+    }
+    /// Whether the page is behind the end of used space of its file: nobody has it, and whoever gets it formats it. Waits for nobody.
+    pub fn is_beyond(&self, page: PageId) -> bool {
+        let shown = match page.file() {
+            0 => self.data_shown.load(Ordering::SeqCst),
+            _ => self.version_shown.load(Ordering::SeqCst),
+        };
+        // Nothing is known of it before that is restored.
+        shown > 0 && PageId(shown).file() == page.file() && page.0 >= shown
+    }
+    /// Takes what is free at the end of the files off their used space. True: there was something. The files stay as they are; see
+    /// [`BufferPool::cut_files`].
+    pub fn lower_ends(&self) -> bool {
+        let mut any = false;
+        loop {
+            let mut state = self.state.lock();
+            let AllocState { data, version, .. } = &mut *state;
+            let lowered = data.lower();
+            if !version.as_mut().is_some_and(Area::lower) && !lowered {
+                return any;
+            }
+            any = true;
+        }
+    }
+    /// Whether all that is free is known in memory.
+    pub fn is_all_discovered(&self) -> bool {
+        self.state.lock().areas().all(|area| area.map_pages().all(|map| area.discovered.contains(&map.0)))
+    }
+    /// The allocator's lock, for who changes the files.
+    pub(crate) fn locked(&self) -> MutexGuard<'_, AllocState> {
+        self.state.lock()
     }
     /// First page of the data file never given out.
     pub fn high_water(&self) -> u64 {
@@ -295,11 +412,20 @@ impl Space {
     pub fn version_high_water(&self) -> PageId {
         self.state.lock().version_high_water()
     }
-    /// Both of them, for a checkpoint: without what an allocation under way does, which is waited for as long as this. `None`: it
-    /// takes longer.
-    pub fn ends_within(&self, patience: Duration) -> Option<(u64, PageId)> {
+    /// From now on it is noted from where files are lowered, for a checkpoint that is about to begin; there is one at a time. An allocation
+    /// under way is waited for as long as this. `None`: it takes longer.
+    pub(crate) fn note_ends_within(&self, patience: Duration) -> Option<()> {
+        let mut state = self.state.try_lock_for(patience)?;
+        let AllocState { data, version, .. } = &mut *state;
+        std::iter::once(data).chain(version).for_each(|area| area.lowered_from = 0);
+        Some(())
+    }
+    /// The highest ends since [`Space::note_ends_within`] of what mini-transactions have not taken back: without what an allocation under
+    /// way does, which is waited for as long as this. `None`: it takes longer.
+    pub(crate) fn ends_within(&self, patience: Duration) -> Option<(u64, PageId)> {
         let state = self.state.try_lock_for(patience)?;
-        Some((state.data.high_water, state.version_high_water()))
+        let highest = |area: &Area| area.high_water.max(area.lowered_from);
+        Some((highest(&state.data), PageId(state.version.as_ref().map_or(0, highest))))
     }
     /// Both of them without waiting for anybody: what an allocation under way gives out may be counted, or not yet.
     pub fn ends_now(&self) -> (u64, PageId) {
@@ -340,23 +466,45 @@ impl Space {
     /// # Errors
     /// [`ErrorKind::DiskFull`] when the file cannot grow.
     pub fn allocate(&self, mtr: &mut Mtr<'_>, object: ObjectId, flags: u8) -> Result<(PageId, PageRef)> {
-        self.allocate_in(mtr, false, object, flags)
+        self.allocate_in(mtr, false, object, flags, None)?.ok_or_else(|| Error::internal("no page was given out"))
+    }
+
+    /// As [`Space::allocate`], in the file and below the extent of `limit`, for a page that moves there. `None`: there is nothing free.
+    ///
+    /// # Errors
+    /// Those of reading space maps.
+    pub fn allocate_below(
+        &self,
+        mtr: &mut Mtr<'_>,
+        object: ObjectId,
+        flags: u8,
+        limit: PageId,
+    ) -> Result<Option<(PageId, PageRef)>> {
+        self.allocate_in(mtr, limit.file() > 0, object, flags, Some(extent_first(limit.0)))
     }
 
     /// As [`Space::allocate`], in the version-store file where there is one.
     pub fn allocate_version(&self, mtr: &mut Mtr<'_>, object: ObjectId) -> Result<(PageId, PageRef)> {
-        self.allocate_in(mtr, true, object, 0)
+        self.allocate_in(mtr, true, object, 0, None)?.ok_or_else(|| Error::internal("no page was given out"))
     }
 
-    fn allocate_in(&self, mtr: &mut Mtr<'_>, versions: bool, object: ObjectId, flags: u8) -> Result<(PageId, PageRef)> {
+    /// `below`: only from what is free below that page; `None` then says that nothing is.
+    fn allocate_in(
+        &self,
+        mtr: &mut Mtr<'_>,
+        versions: bool,
+        object: ObjectId,
+        flags: u8,
+        below: Option<u64>,
+    ) -> Result<Option<(PageId, PageRef)>> {
         self.lock(mtr);
         let (page, new_extent, known) = loop {
-            let (page, new_extent) = self.choose(mtr, versions, object)?;
+            let Some((page, new_extent)) = self.choose(mtr, versions, object, below)? else { return Ok(None) };
             mtr.on_commit.push(match new_extent {
-                Some((first, _)) => AllocEvent::Extent { object, first },
+                Some(NewExtent { first, grown, .. }) => AllocEvent::Extent { object, first, grown },
                 None => AllocEvent::Page { object, page },
             });
-            if new_extent.is_some_and(|(_, format)| format.is_some()) {
+            if new_extent.is_some_and(|extent| extent.makes_map) {
                 break (page, new_extent, None);
             }
             // A second time before an interval is given up for it.
@@ -377,6 +525,9 @@ impl Space {
             mtr.on_commit.push(AllocEvent::Versioned { page: PageId(page), object });
         }
         self.grow(mtr, page)?;
+        if let Some(NewExtent { first, .. }) = new_extent {
+            self.fill_hole(mtr, first)?;
+        }
         let at = match known {
             Some(at) => at,
             None => {
@@ -390,7 +541,7 @@ impl Space {
                 at
             }
         };
-        if let Some((first, _)) = new_extent {
+        if let Some(NewExtent { first, .. }) = new_extent {
             let (_, extent) = map::extent_of(PageId(first));
             op::set_bytes(mtr.ops(at), map::owner_offset(extent) as u16, &object.0.to_le_bytes());
             bump(&mtr.pool().counters.extents_allocated, 1);
@@ -398,13 +549,23 @@ impl Space {
         let byte = map::PFS_ALLOCATED | map::PFS_POTENTIALLY_UNUSED | flags;
         op::set_bytes(mtr.ops(at), map::pfs_offset(PageId(page)) as u16, &[byte]);
         let guard = mtr.pool().write_new(PageId(page))?;
+        // From here on who still has its number waits for the latch, instead of reading what is not there.
+        if mtr.pool().holes.remove(PageId(page)) {
+            mtr.on_commit.push(AllocEvent::Hole { page });
+        }
+        mtr.pool().punched.remove(PageId(page));
         bump(&mtr.pool().counters.pages_allocated, 1);
-        Ok((PageId(page), mtr.add_fresh(guard)))
+        Ok(Some((PageId(page), mtr.add_fresh(guard))))
     }
 
-    /// Takes a page for `object` out of what is free: the page, and for the first one of an extent the extent's first
-    /// page and the map that has to be made for it.
-    fn choose(&self, mtr: &mut Mtr<'_>, versions: bool, object: ObjectId) -> Result<(u64, Option<(u64, Option<u64>)>)> {
+    /// Takes a page for `object` out of what is free: the page, and the extent where it is the first one of that.
+    fn choose(
+        &self,
+        mtr: &mut Mtr<'_>,
+        versions: bool,
+        object: ObjectId,
+        below: Option<u64>,
+    ) -> Result<Option<(u64, Option<NewExtent>)>> {
         let pool = mtr.pool();
         let state = mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?;
         let AllocState { data, version, .. } = &mut **state;
@@ -420,8 +581,13 @@ impl Space {
                 if pool.is_remote() {
                     data.allocated_to = u64::MAX;
                 } else if data.allocated_to == 0 {
-                    data.allocated_to = match pool.sources.files.data().len() {
-                        Ok(bytes) => bytes / PAGE_SIZE as u64,
+                    let file = pool.sources.files.data();
+                    data.allocated_to = match file.len() {
+                        Ok(bytes) => {
+                            // Where nobody says, there are none.
+                            data.has_holes |= file.allocated().is_ok_and(|space| space + HOLE_BYTES_MIN <= bytes);
+                            bytes / PAGE_SIZE as u64
+                        }
                         // Of the file that takes its place it is asked again; see `grow`.
                         Err(error) if pool.device_failed(0, &error) => 0,
                         Err(error) => return Err(error),
@@ -431,6 +597,7 @@ impl Space {
                 (data, there)
             }
         };
+        let there = below.unwrap_or(there);
         // First what needs no longer file: on a full disk that is all there is.
         let mut pooled = state.objects.get_mut(&object).and_then(|pages| take_below(pages, there));
         let mut extent = None;
@@ -438,28 +605,31 @@ impl Space {
             extent = take_below(&mut state.free_extents, there);
         }
         if pooled.is_none() && extent.is_none() {
+            if below.is_some() {
+                return Ok(None);
+            }
             pooled = state.objects.get_mut(&object).and_then(BTreeSet::pop_first);
         }
         if let Some(page) = pooled {
-            return Ok((page, None));
+            return Ok(Some((page, None)));
         }
-        let first = match extent.or_else(|| state.free_extents.pop_first()) {
-            Some(first) => first,
+        let (first, grown) = match extent.or_else(|| state.free_extents.pop_first()) {
+            Some(first) => (first, false),
             None => {
                 let first = state.high_water.max(1);
                 state.set_high_water(first + EXTENT_PAGES);
-                first
+                (first, true)
             }
         };
         let map_id = map::map_page_of(PageId(first)).0;
-        let format = (map_id >= state.formatted_to && first == map_id).then_some(map_id);
+        let makes_map = map_id >= state.formatted_to && first == map_id;
         let from = if first == map_id { first + 1 } else { first };
         let pages = state.objects.entry(object).or_default();
         pages.extend(from + 1..first + EXTENT_PAGES);
-        if format.is_some() {
+        if makes_map {
             state.discovered.insert(map_id);
         }
-        Ok((from, Some((first, format))))
+        Ok(Some((from, Some(NewExtent { first, grown, makes_map }))))
     }
 
     /// Takes back what was chosen last, whose map cannot be read, and gives nothing out of that interval any more. That is
@@ -503,6 +673,25 @@ impl Space {
             // it asks for what is locked.
             Err(error) if pool.device_failed(0, &error) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// An extent that is given out gets space on the disk, where it may have none: writing its pages must not fail for that.
+    fn fill_hole(&self, mtr: &mut Mtr<'_>, first: u64) -> Result<()> {
+        let pool = mtr.pool();
+        if pool.is_remote() {
+            return Ok(());
+        }
+        let state = mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?;
+        let area = state.area(first);
+        if !area.has_holes {
+            return Ok(());
+        }
+        let number = PageId(first).file();
+        let (file, offset) = pool.sources.files.locate(PageId(first))?;
+        match file.fill_hole(offset, EXTENT_PAGES * PAGE_SIZE as u64) {
+            Err(error) if pool.device_failed(number, &error) => Ok(()),
+            other => other,
         }
     }
 
@@ -581,6 +770,9 @@ impl Space {
         for map_id in self.all_map_pages() {
             let page = pool.read(map_id, Access::Scan)?;
             if !page.is(PageType::SpaceMap) {
+                if self.is_beyond(map_id) {
+                    continue; // the file was cut meanwhile
+                }
                 return Err(Error::corrupt(format!("page {map_id} should be a space map and is not")));
             }
             *pages.entry(ObjectId::NONE).or_default() += 1;
@@ -619,6 +811,8 @@ impl Space {
     pub fn discover(&self, pool: &BufferPool, map_id: PageId) -> Result<()> {
         let done = self.try_discover(pool, map_id);
         match &done {
+            // The file was cut meanwhile.
+            _ if self.is_beyond(map_id) => return Ok(()),
             Ok(()) => {
                 self.state.lock().area(map_id.0).lost.remove(&map_id.0);
             }
@@ -637,7 +831,7 @@ impl Space {
         drop(pool.read(map_id, Access::Scan)?);
         let mut state = self.state.lock();
         let state = state.area(map_id.0);
-        if state.discovered.contains(&map_id.0) {
+        if state.discovered.contains(&map_id.0) || map_id.0 >= state.high_water {
             return Ok(());
         }
         let page = pool.read(map_id, Access::Scan)?;
@@ -755,8 +949,14 @@ impl Space {
         extents: std::ops::Range<usize>,
         wanted: impl Fn(ObjectId, u8) -> bool,
     ) -> Result<Vec<(PageId, ObjectId, u8)>> {
+        if self.is_beyond(map_id) {
+            return Ok(Vec::new());
+        }
         let page = pool.read(map_id, Access::Scan)?;
         if !page.is(PageType::SpaceMap) {
+            if self.is_beyond(map_id) {
+                return Ok(Vec::new()); // the file was cut meanwhile
+            }
             return Err(Error::corrupt(format!("page {map_id} should be a space map and is not")));
         }
         let mut found = Vec::new();
@@ -782,8 +982,14 @@ impl Space {
     /// Those of reading the map.
     pub fn owner(&self, pool: &BufferPool, page: PageId) -> Result<ObjectId> {
         let (map_id, extent) = map::extent_of(page);
+        if self.is_beyond(page) {
+            return Ok(ObjectId::NONE);
+        }
         let map_page = pool.read(map_id, Access::Scan)?;
         if !map_page.is(PageType::SpaceMap) {
+            if self.is_beyond(page) {
+                return Ok(ObjectId::NONE); // the file was cut meanwhile
+            }
             return Err(Error::corrupt(format!("page {map_id} should be a space map and is not")));
         }
         Ok(map::owner(&map_page, extent))
@@ -812,9 +1018,16 @@ impl Space {
 
 impl Drop for Mtr<'_> {
     fn drop(&mut self) {
+        let events = std::mem::take(&mut self.on_commit);
+        // Before such a page leaves memory: its place in the file holds nothing, as before. (That its extent has space now, maybe, is
+        // forgotten: the next time the hole is made again.)
+        for event in &events {
+            if let AllocEvent::Hole { page } = event {
+                self.pool().holes.give_back(PageId(*page));
+            }
+        }
         self.discard_fresh();
         self.leave_scratch();
-        let events = std::mem::take(&mut self.on_commit);
         if let Some(state) = self.alloc.as_mut()
             && !events.is_empty()
         {

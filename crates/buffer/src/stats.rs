@@ -79,6 +79,13 @@ counters! {
     pages_freed: AtomicU64 => u64,
     /// Extents handed to objects.
     extents_allocated: AtomicU64 => u64,
+    /// Bytes by which files were cut, and those of holes that were made in them.
+    bytes_cut: AtomicU64 => u64,
+    bytes_punched: AtomicU64 => u64,
+    /// Pages of trees that moved from the end of a file to free places below.
+    pages_moved: AtomicU64 => u64,
+    /// Leaves whose rows were put on other leaves by who asked for it.
+    leaves_packed: AtomicU64 => u64,
 }
 
 pub(crate) fn bump(counter: &AtomicU64, by: u64) {

@@ -220,6 +220,12 @@ impl BufferPool {
                 chosen.push((frame, page.lsn()));
             }
         }
+        let flushed = self.log.flushed_lsn();
+        // Commits have made the log durable past most pages, as a rule: these need no flush, which somebody who needs a frame would wait for.
+        let durable = chosen.iter().filter(|(_, lsn)| *lsn < flushed).count();
+        if durable > 0 && durable >= chosen.len() / 2 {
+            chosen.retain(|(_, lsn)| *lsn < flushed);
+        }
         let Some(newest) = chosen.iter().map(|(_, lsn)| *lsn).max() else { return Ok(0) };
         self.log.flush(Lsn(newest.0 + 1))?;
         self.check_poisoned()?;
@@ -343,7 +349,7 @@ impl BufferPool {
                 let start = self.hand.load(Ordering::Relaxed).wrapping_sub(limit * 2) % used;
                 for most_used in 0..=crate::frame::USAGE_MAX {
                     for at in (0..used).map(|i| (start + i) % used) {
-                        let Some(frame) = self.frames[at].get() else { continue };
+                        let Some(frame) = self.frames.get(at as u32) else { continue };
                         if frame.is_dirty() && frame.usage.load(Ordering::Relaxed) == most_used {
                             found.push(frame);
                             if found.len() >= limit {
@@ -439,9 +445,12 @@ impl BufferPool {
                 continue;
             }
             let Some(page) = self.latch_for_checkpoint(frame) else { return pages };
+            let id = frame.page();
             let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
-            if rec_lsn.is_some() && frame.valid.load(Ordering::Acquire) {
-                pages.push(DirtyPage { page: frame.page(), rec_lsn, last_lsn: page.lsn(), aside: false });
+            let valid = frame.valid.load(Ordering::Acquire);
+            // A free page leaves its frame without the latch (`give_back.rs`); another one does not get it without.
+            if rec_lsn.is_some() && valid && id.is_some() && frame.page() == id {
+                pages.push(DirtyPage { page: id, rec_lsn, last_lsn: page.lsn(), aside: false });
             }
         }
         pages
@@ -460,14 +469,27 @@ impl BufferPool {
         }
     }
 
-    /// The ends of used space of the data file and the version-store file, for a checkpoint.
+    /// Before a checkpoint's begin record: [`BufferPool::space_ends`] counts from here.
     ///
     /// # Errors
     /// A device is dead: an allocation under way may wait for its replacement, which waits for the checkpoint.
+    pub fn note_space_ends(&self) -> Result<()> {
+        self.unless_dead(|patience| self.space().note_ends_within(patience))
+    }
+
+    /// The ends of used space of the data file and the version-store file, for a checkpoint: the highest ones since
+    /// [`BufferPool::note_space_ends`].
+    ///
+    /// # Errors
+    /// As there.
     pub fn space_ends(&self) -> Result<(u64, PageId)> {
+        self.unless_dead(|patience| self.space().ends_within(patience))
+    }
+
+    fn unless_dead<T>(&self, get: impl Fn(Duration) -> Option<T>) -> Result<T> {
         loop {
-            if let Some(ends) = self.space().ends_within(Duration::from_millis(20)) {
-                return Ok(ends);
+            if let Some(got) = get(Duration::from_millis(20)) {
+                return Ok(got);
             }
             self.check_devices()?;
         }

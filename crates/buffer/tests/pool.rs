@@ -210,10 +210,119 @@ fn freed_pages_are_used_again() -> Result<()> {
     Ok(())
 }
 
+fn free(pool: &BufferPool, id: PageId) -> Result<()> {
+    let page = pool.write(id, Access::Point)?;
+    let mut mtr = Mtr::new(pool);
+    let at = mtr.add(page);
+    pool.space().free(&mut mtr, id, ObjectId(9), at)?;
+    mtr.commit().map(drop)
+}
+
+/// The file ends where it did: its map there is as it was.
+#[test]
+fn a_free_extent_at_the_end_is_free_again_when_its_mini_transaction_is_dropped() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    // The last one is alone in its extent.
+    let ids: Vec<PageId> = (0..40u32).map(|i| new_page(&pool, &i.to_le_bytes())).collect::<Result<_>>()?;
+    free(&pool, ids[39])?;
+    let before = pool.space().free_pages();
+    assert_eq!((before.extents, before.high_water), (1, 49), "{before:?}");
+    let mut mtr = Mtr::new(&pool);
+    let (page, at) = pool.space().allocate(&mut mtr, ObjectId(9), 0)?;
+    assert_eq!(page, ids[39]);
+    op::format(mtr.ops(at), PageType::Version, 0, ObjectId(9), &[], None);
+    drop(mtr);
+    assert_eq!(pool.space().free_pages(), before);
+    Ok(())
+}
+
+/// Records behind the begin may be of pages that were taken off the end since.
+#[test]
+fn a_checkpoint_counts_what_was_taken_off_the_end_since_it_began() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    let ids: Vec<PageId> = (0..40u32).map(|i| new_page(&pool, &i.to_le_bytes())).collect::<Result<_>>()?;
+    pool.note_space_ends()?;
+    free(&pool, ids[39])?;
+    assert!(pool.space().lower_ends());
+    assert_eq!((pool.space().high_water(), pool.space_ends()?.0), (41, 49));
+    pool.note_space_ends()?;
+    assert_eq!(pool.space_ends()?.0, 41, "the next one");
+    Ok(())
+}
+
+/// What the file holds in its place is what it was before it was freed.
+#[test]
+fn a_free_page_that_left_memory_for_a_hole_is_read_as_free() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    let ids: Vec<PageId> = (0..40u32).map(|i| new_page(&pool, &i.to_le_bytes())).collect::<Result<_>>()?;
+    pool.write_all()?;
+    // An extent in the middle.
+    let freed = &ids[15..23];
+    assert_eq!(freed[0].0 % 8, 1);
+    freed.iter().try_for_each(|id| free(&pool, *id))?;
+    let looks = pool.read(freed[7], Access::Point)?;
+    assert_eq!(pool.punch_holes(&|| false)?, 0, "one of them is in use");
+    drop(looks);
+    for id in freed {
+        assert!(pool.read(*id, Access::Point)?.is(PageType::Free), "page {id}");
+    }
+    assert_eq!(pool.punch_holes(&|| false)?, 8 * PAGE_SIZE as u64, "now none is");
+    assert_eq!(pool.punch_holes(&|| false)?, 0, "it is there");
+    for id in freed {
+        assert!(pool.read(*id, Access::Point)?.is(PageType::Free), "page {id}");
+    }
+    Ok(())
+}
+
+/// Its place in the file holds nothing: who still has its number finds a free page all the same, and the hole is made again.
+#[test]
+fn a_page_of_a_hole_that_was_not_given_out_after_all_is_read_as_free() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    // No other extent has free pages.
+    let ids: Vec<PageId> = (0..39u32).map(|i| new_page(&pool, &i.to_le_bytes())).collect::<Result<_>>()?;
+    pool.write_all()?;
+    let freed = &ids[15..23];
+    freed.iter().try_for_each(|id| free(&pool, *id))?;
+    let hole = 8 * PAGE_SIZE as u64;
+    assert_eq!(pool.punch_holes(&|| false)?, hole);
+    // Once while it is in memory, as who read it has left it, and once while it is not; formatted, and not; more than one.
+    for (is_read, formatted) in [(false, false), (false, true), (true, false), (true, true)] {
+        if is_read {
+            assert!(pool.read(freed[0], Access::Point)?.is(PageType::Free));
+        }
+        let mut mtr = Mtr::new(&pool);
+        for expected in &freed[..2] {
+            let (page, at) = pool.space().allocate(&mut mtr, ObjectId(9), 0)?;
+            assert_eq!(page, *expected);
+            if formatted {
+                op::format(mtr.ops(at), PageType::Version, 0, ObjectId(9), &[], None);
+            }
+        }
+        drop(mtr);
+        for id in freed {
+            assert!(pool.read(*id, Access::Point)?.is(PageType::Free), "page {id}, read before: {is_read}");
+        }
+        assert_eq!(pool.punch_holes(&|| false)?, hole, "its extent may have got space");
+    }
+    // It is given out as ever.
+    let id = new_page(&pool, b"new")?;
+    assert_eq!(id, freed[0]);
+    assert_eq!(content(&pool, id)?, b"new");
+    assert!(pool.read(freed[1], Access::Point)?.is(PageType::Free));
+    Ok(())
+}
+
 #[test]
 fn reading_a_page_that_never_was_is_a_clear_error() -> Result<()> {
     let sim = SimVfs::new(1);
     let pool = open(&sim, 64)?;
+    assert!(pool.read(PageId(4000), Access::Point)?.is(PageType::Free), "behind the end there is nothing");
+    let pool = open(&SimVfs::new(2), 64)?;
+    pool.space().restore(5000);
     for _ in 0..3 {
         let error = pool.read(PageId(4000), Access::Point).err().expect("no such page");
         assert_eq!(error.kind(), ErrorKind::Corrupt);

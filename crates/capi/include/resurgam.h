@@ -54,6 +54,10 @@ int rsg_open(const char *path, uint64_t memory, rsg_db **out);
 /* Longest wait for another transaction that has a row, from the next wait on; after it RSG_TIMEOUT. 0: until it ends, as without this call
  * (where transactions of several threads wait for each other one gets RSG_CONFLICT in any case). */
 int rsg_set_lock_timeout(rsg_db *db, uint64_t milliseconds);
+/* Cleans up what nobody needs any more, and gives free space back to the file system: rows of pages that have room are put together, the
+ * file ends earlier, and holes are made in it. `bytes`: how many the file system has back. Beside everything else; what transactions that
+ * are open may still read stays. */
+int rsg_compact(rsg_db *db, uint64_t *bytes);
 /* Closes it, and frees `db`, whatever it returns. Transactions that are still there fail from here on; end them all the same. */
 int rsg_close(rsg_db *db);
 

@@ -184,6 +184,21 @@ pub unsafe extern "C" fn rsg_set_lock_timeout(db: *mut rsg_db, milliseconds: u64
 }
 
 /// # Safety
+/// `db` is null or an open database, `bytes` null or where a number can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsg_compact(db: *mut rsg_db, bytes: *mut u64) -> c_int {
+    guarded(|| {
+        // SAFETY: as this function's.
+        let bytes = unsafe { bytes.as_mut() }.ok_or_else(|| invalid("bytes is NULL"))?;
+        *bytes = 0;
+        // SAFETY: as this function's.
+        let db = unsafe { db.as_ref() }.ok_or_else(|| invalid("the database is NULL"))?;
+        *bytes = db.0.compact()?;
+        Ok(OK)
+    })
+}
+
+/// # Safety
 /// `db` is null, or came of `rsg_open` and was not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsg_close(db: *mut rsg_db) -> c_int {

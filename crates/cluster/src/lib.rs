@@ -20,8 +20,10 @@
 //! |---|---|---|
 //! | `zone.rs` | the lease on the landing zone, and blocks on their way to the log service | primary |
 //! | `xlog_node.rs` | the log service: its state machine with threads, files and sockets | log service |
+//! | `archiving.rs` | the archive as a consumer of the log service | log service |
 //! | `log_service.rs` | durable blocks for who pulls them, and the log that is kept for them | primary |
 //! | `page_client.rs` | pages from whichever page server has them and answers best | primary |
+//! | `choice.rs` | which of several page servers is asked | primary |
 //! | `part.rs` | parts of the pages in messages, and which blocks of the log matter to one | all |
 //! | `primary.rs` | both, as what an open of the database asks for | primary |
 //! | `node.rs` | a page server that pulls, applies, checkpoints, fills and answers | page server |
@@ -32,6 +34,8 @@
 //!    its lease begins anew from there.
 //! 3. A page server's loss costs the time to start another one; nothing is kept for it but log.
 
+mod archiving;
+mod choice;
 mod log_service;
 mod node;
 mod page_client;
@@ -40,6 +44,7 @@ mod primary;
 mod xlog_node;
 mod zone;
 
+pub use archiving::{ArchiveTarget, ArchivingShown};
 pub use log_service::{ConsumerStatus, LogServiceConfig};
 pub use node::{NodeConfig, NodeStatus, PageServerNode, SeedSource};
 pub use page_client::{PageClientConfig, ReplicaStatus};

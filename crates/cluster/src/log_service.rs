@@ -233,7 +233,7 @@ impl LogService {
 impl LogService {
     /// Whether a block has nothing for who has these pages.
     fn leaves_out(&self, block: &LogBlock, part: &Partitions) -> bool {
-        if !part::matters(block.records(), part) {
+        if !part.matters(block.records()) {
             return true;
         }
         let forgets = self.config.forgets;

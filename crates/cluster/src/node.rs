@@ -19,12 +19,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
-use resurgam_log::Block;
 use resurgam_page::PageBuf;
-use resurgam_pageserver::{Gap, PageServer, PageServerConfig, PageServerStats, Partitions, Seed};
+use resurgam_pageserver::{Gap, PageServer, PageServerConfig, PageServerStats, Partitions, Pulled, PulledConfig, Seed};
 use resurgam_rbio::{
-    Answer, BlocksAnswer, Connection, Coverage, Hello, PartOfBlocks, Peer, Request, Role, Server, ServerConfig,
-    ServerStats, Service, Tls, TlsStats,
+    Answer, Connection, Coverage, Hello, Peer, Request, Role, Server, ServerConfig, ServerStats, Service, Tls, TlsStats,
 };
 use resurgam_vfs::Vfs;
 
@@ -38,10 +36,16 @@ const PULL_WAIT: Duration = Duration::from_secs(1);
 /// spoils much, little arrives.
 const PULL_BYTES_MAX: u32 = 4 << 20;
 const PULL_BYTES_MIN: u32 = 64 << 10;
+/// So much log is worth a second thread: what it takes to begin one is a hundredth of what it takes to apply it.
+const BATCH_BYTES: usize = 256 << 10;
 /// Longest wait on behalf of who asks for a page.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Between two looks whether to go on.
 const LOOK: Duration = Duration::from_millis(50);
+/// Segments that nobody has asked for are fetched from so long after the open on, and not before it is where the log was, up to this: the log and
+/// whoever asks go first.
+const FILL_AFTER: Duration = Duration::from_millis(250);
+const FILL_AFTER_MAX: Duration = Duration::from_secs(2);
 /// After an error it is tried again after so long, which doubles up to the second.
 const AGAIN_FIRST: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(2);
@@ -70,6 +74,9 @@ pub struct NodeConfig {
     pub fill_pause: Duration,
     /// Which pages it has.
     pub partitions: Partitions,
+    /// Threads that apply the log where it is behind by `batch_bytes` of it; what comes bit by bit is applied by one.
+    pub apply_workers: usize,
+    pub batch_bytes: usize,
     /// Only what matters to it of the log is asked for, where it does not have all pages.
     pub filters_log: bool,
     /// With which it asks and is asked; none: nothing is encrypted, and whoever reaches it is answered.
@@ -88,6 +95,9 @@ impl NodeConfig {
             checkpoint: Duration::from_secs(5),
             fill_pause: Duration::from_millis(5),
             partitions: Partitions::all(),
+            // More have not been faster where they were measured (docs/page-servers.md).
+            apply_workers: 1,
+            batch_bytes: BATCH_BYTES,
             filters_log: true,
             tls: None,
         }
@@ -317,21 +327,29 @@ impl Shared {
             Some(pages) => pages,
             None => self.open(&hello)?,
         };
-        let mut before: Option<(Lsn, u32)> = None;
+        let mut pulled = Pulled::new(PulledConfig {
+            segment_bytes: hello.segment_bytes,
+            workers: self.config.apply_workers,
+            batch_bytes: self.config.batch_bytes,
+        });
         while self.goes_on() {
             let (from, durable) = (pages.position(), pages.durable());
             let request = self.pull(&hello, from, durable, *bytes_max);
             let durable = match primary.call(&request, PULL_WAIT * 10)? {
                 Answer::Blocks(answer) => {
-                    self.apply(&pages, &answer, hello.segment_bytes, &mut before)?;
+                    let outcome = pulled.whole(&pages, &answer.blocks, answer.complete_to, answer.durable);
+                    self.blocks.fetch_add(pulled.take_count(), Ordering::SeqCst);
+                    outcome?;
                     answer.durable
                 }
                 Answer::PartOfBlocks(answer) => {
-                    if let Some(gap) = self.apply_part(&pages, &answer, hello.segment_bytes, &mut before)? {
+                    let outcome = pulled.part(&pages, &answer.blocks, answer.complete_to, answer.durable);
+                    self.blocks.fetch_add(pulled.take_count(), Ordering::SeqCst);
+                    if let Some(gap) = outcome? {
                         self.want_all(&pages, &gap);
-                        before = None;
                         continue;
                     }
+                    self.left_out.fetch_add(answer.left_out.into(), Ordering::SeqCst);
                     answer.durable
                 }
                 other => return Err(primary.unexpected(&other)),
@@ -370,72 +388,6 @@ impl Shared {
         );
     }
 
-    /// As [`Shared::apply`], of blocks from which others were left out; a record that does not follow ends it.
-    fn apply_part(
-        &self,
-        pages: &PageServer,
-        answer: &PartOfBlocks,
-        segment_bytes: u64,
-        before: &mut Option<(Lsn, u32)>,
-    ) -> Result<Option<Gap>> {
-        for (lsn, bytes) in &answer.blocks {
-            let position = pages.position();
-            let block = Block::parse(bytes, *lsn, segment_bytes)?;
-            let header = block.header();
-            let follows = before.is_none_or(|(before, epoch)| {
-                header.epoch >= epoch && if *lsn == position { header.prev == before } else { header.prev > before }
-            });
-            if *lsn < position || !follows || block.next() > answer.durable.min(answer.complete_to) {
-                return Err(Error::corrupt(format!(
-                    "whoever gives the log has sent a block of the log at LSN {lsn} that does not follow, or is not durable"
-                )));
-            }
-            if let Some(gap) = pages.apply_filtered(block.lsn(), block.next(), block.records().map(Ok))? {
-                return Ok(Some(gap));
-            }
-            *before = Some((header.lsn, header.epoch));
-            self.blocks.fetch_add(1, Ordering::SeqCst);
-        }
-        if answer.complete_to < pages.position() || answer.complete_to > answer.durable {
-            return Err(Error::corrupt("whoever gives the log says that it is complete up to where it is not"));
-        }
-        if answer.complete_to > pages.position() {
-            pages.skip_to(answer.complete_to)?;
-            // The block before the next one is not known.
-            *before = None;
-        }
-        self.left_out.fetch_add(answer.left_out.into(), Ordering::SeqCst);
-        Ok(None)
-    }
-
-    /// `before`: the block that was applied last, and its epoch.
-    fn apply(
-        &self,
-        pages: &PageServer,
-        answer: &BlocksAnswer,
-        segment_bytes: u64,
-        before: &mut Option<(Lsn, u32)>,
-    ) -> Result<()> {
-        for bytes in &answer.blocks {
-            let block = Block::parse(bytes, pages.position(), segment_bytes)?;
-            let header = block.header();
-            let follows = before.is_none_or(|(lsn, epoch)| header.prev == lsn && header.epoch >= epoch);
-            if !follows || block.next() > answer.durable {
-                return Err(Error::corrupt(format!(
-                    "whoever gives the log has sent a block of the log at LSN {} that does not follow, or is not durable",
-                    block.lsn()
-                )));
-            }
-            pages.apply(block.lsn(), block.next(), block.records().map(Ok))?;
-            *before = Some((header.lsn, header.epoch));
-            self.blocks.fetch_add(1, Ordering::SeqCst);
-        }
-        if pages.position() != answer.complete_to {
-            return Err(Error::corrupt("the primary says that the log is complete up to where it is not"));
-        }
-        Ok(())
-    }
-
     fn open(&self, hello: &Hello) -> Result<Arc<PageServer>> {
         let seed = (self.seeds)(hello.database, hello.first)?;
         let config = PageServerConfig {
@@ -457,17 +409,23 @@ impl Shared {
     /// Makes durable what is applied, and fetches what nobody has asked for.
     fn keep(&self) {
         let (mut last, mut said) = (Instant::now(), None::<String>);
+        let mut opened = None;
         while self.goes_on() {
             let Some(pages) = self.pages() else {
+                opened = None;
                 self.pause(LOOK);
                 continue;
             };
+            let opened = opened.get_or_insert_with(Instant::now).elapsed();
+            let durable = self.primary_durable.load(Ordering::SeqCst);
+            let is_behind = durable == 0 || pages.position().0 < durable;
+            let fills = opened >= if is_behind { FILL_AFTER_MAX } else { FILL_AFTER };
             let due = last.elapsed() >= self.config.checkpoint;
             let outcome = if due { pages.checkpoint().map(drop) } else { Ok(()) };
             if due {
                 last = Instant::now();
             }
-            let outcome = outcome.and_then(|()| pages.fill(1));
+            let outcome = outcome.and_then(|()| if fills { pages.fill(1) } else { Ok(0) });
             drop(pages);
             match outcome {
                 Ok(0) => self.pause(LOOK),
@@ -504,6 +462,15 @@ impl Service for Pages {
     fn hello(&self, _: Role) -> Result<Hello> {
         let (_, hello) = self.open()?;
         Ok(Hello { role: Role::PageServer, ..hello })
+    }
+
+    fn begins(&self) {
+        // A reader waits for each page, and a page is some ten microseconds' work.
+        resurgam_vfs::ask_for_short_slices();
+    }
+
+    fn applied(&self) -> Lsn {
+        self.0.pages().map_or(Lsn::NONE, |pages| pages.position())
     }
 
     fn answer(&self, request: &Request, goes_on: &dyn Fn() -> bool) -> Result<Answer> {

@@ -1,7 +1,6 @@
-//! Parts of the pages in messages, and which blocks of the log matter to one.
+//! Parts of the pages in messages.
 
 use resurgam_base::{Error, ErrorKind, Result};
-use resurgam_log::RecordRef;
 use resurgam_pageserver::Partitions;
 use resurgam_rbio::{BlocksAnswer, Part, PartOfBlocks};
 
@@ -22,16 +21,6 @@ pub(crate) fn of_message(part: &Part) -> Result<Partitions> {
 pub(crate) fn whole(answer: PartOfBlocks) -> BlocksAnswer {
     let PartOfBlocks { blocks, complete_to, durable, left_out: _ } = answer;
     BlocksAnswer { blocks: blocks.into_iter().map(|(_, bytes)| bytes).collect(), complete_to, durable }
-}
-
-/// Whether a block with these records has one of these pages. What cannot be read does: whoever gets it finds out.
-pub(crate) fn matters<'b>(mut records: impl Iterator<Item = Result<RecordRef<'b>>>, partitions: &Partitions) -> bool {
-    records.any(|record| {
-        record.map_or(true, |record| {
-            let header = record.header;
-            header.page.is_some() && header.kind.is_of_page() && partitions.covers(header.page)
-        })
-    })
 }
 
 /// Refuses partitions of another size than those of the database.

@@ -56,6 +56,8 @@ pub struct Primary {
 /// While the database is open.
 struct Remote {
     pages: PageClient,
+    /// Where page servers get the log from; none: from this process.
+    zone: Option<Arc<LandingZone>>,
     log: Option<(Arc<LogService>, Server)>,
 }
 
@@ -90,6 +92,8 @@ impl PageService for Primary {
         if self.config.page_servers.is_empty() {
             return Err(Error::new(ErrorKind::InvalidParameter, "no page server is named"));
         }
+        let durable = Arc::downgrade(log);
+        let durable = move || durable.upgrade().map_or(Lsn(u64::MAX), |log| log.flushed_lsn());
         let log = match &self.config.listen {
             Some(listen) => {
                 let service = Arc::new(LogService::new(Arc::clone(log), database, first, self.config.log)?);
@@ -104,8 +108,10 @@ impl PageService for Primary {
             }
             None => None,
         };
-        let pages = PageClient::new(&self.config.page_servers, database, self.config.pages, self.config.tls.as_ref());
-        let remote = Arc::new(Remote { pages, log });
+        let Self { config, .. } = self;
+        let (tls, durable) = (config.tls.as_ref(), Some(Box::new(durable) as Box<dyn Fn() -> Lsn + Send + Sync>));
+        let pages = PageClient::with_log(&config.page_servers, database, config.pages, tls, durable);
+        let remote = Arc::new(Remote { pages, zone: config.zone.clone(), log });
         *self.now.lock() = Arc::downgrade(&remote);
         Ok(remote)
     }
@@ -132,6 +138,10 @@ impl PageService for Primary {
                 elsewhere: replica.elsewhere,
                 failures: replica.failures,
                 latency: (replica.pages > 0).then_some(replica.latency),
+                load: Some(replica.load.into()),
+                applied: replica.applied,
+                tried_again: replica.tried_again,
+                passed_over: replica.passed_over,
                 error: replica.error,
                 address: Some(replica.address),
                 ..PageServerStatus::default()
@@ -168,7 +178,8 @@ fn ranges(of: &Partitions, end: u64) -> String {
 
 fn of_consumer(server: &mut PageServerStatus, consumer: ConsumerStatus) {
     server.name = Some(consumer.name);
-    server.applied = Some(consumer.position);
+    // What it has said itself, with a page, may be newer.
+    server.applied = server.applied.max(Some(consumer.position));
     server.durable = Some(consumer.durable);
     server.silent = Some(consumer.silent);
 }
@@ -191,8 +202,18 @@ fn expire_leases(log: &Arc<LogService>) -> Result<()> {
         .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("could not start a thread: {e}")))
 }
 
+impl Remote {
+    /// Page servers are about to be asked for what has this record.
+    fn wants(&self, at_least: Lsn) {
+        if let Some(zone) = &self.zone {
+            zone.wanted(at_least);
+        }
+    }
+}
+
 impl RemotePages for Remote {
     fn get_page(&self, page: PageId, at_least: Lsn, stop: &dyn Fn() -> Result<()>, buf: &mut PageBuf) -> Result<()> {
+        self.wants(at_least);
         self.pages.get_page(page, at_least, stop, buf)
     }
 
@@ -204,6 +225,7 @@ impl RemotePages for Remote {
         stop: &dyn Fn() -> Result<()>,
         buf: &mut PageBuf,
     ) -> Result<Had> {
+        self.wants(at_least);
         self.pages.get_page_unless(page, at_least, have, stop, buf)
     }
 
@@ -212,6 +234,7 @@ impl RemotePages for Remote {
     }
 
     fn get_pages(&self, wanted: &[(PageId, Lsn)], stop: &dyn Fn() -> Result<()>, got: &mut dyn FnMut(usize, &[u8])) {
+        self.wants(wanted.iter().map(|(_, at_least)| *at_least).max().unwrap_or_default());
         self.pages.get_pages(wanted, stop, got);
     }
 }

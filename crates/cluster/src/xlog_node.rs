@@ -6,6 +6,7 @@
 //! | its cache on disk is lost, or that disk fails | reads the landing zone and the long-term log instead |
 //! | the primary is silent | looks at the landing zone, and gives out what blocks there say to be hardened |
 //! | the long-term log cannot be reached | gives out all the same; the landing zone fills, and writers slow down |
+//! | it has an archive to write | does so as one more consumer (`archiving.rs`), and keeps the long-term log until it is archived |
 //! | the landing zone cannot be reached | gives out what has come from the primary in order, and what is in the cache |
 
 use std::collections::{HashMap, VecDeque};
@@ -18,30 +19,33 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
-use resurgam_log::{Block, LogReader, oldest_segment};
+use resurgam_log::Block;
 use resurgam_pageserver::Partitions;
 use resurgam_rbio::{
     Answer, Consumer, Hello, PartOfBlocks, Request, Role, Server, ServerConfig, ServerStats, Service, Tls, TlsStats,
 };
 use resurgam_vfs::Vfs;
 use resurgam_xlog::{
-    Cache, Control, Core, CoreConfig, CoreStatus, Input, LongTerm, Output, Piece, Position, Reader, Record,
+    Below, Control, Core, CoreConfig, CoreStatus, Disseminated, Done, Found, Input, Output, Piece, Reader, Step,
 };
 use resurgam_xstore::Store;
 
+use crate::archiving::{self, ArchiveTarget, ArchivingShown};
 use crate::part;
 
 /// Longest wait on behalf of a request.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
-/// Most bytes of blocks in an answer, and that are read at a time.
-const BYTES_MAX: usize = 16 << 20;
+/// Bytes of the log that the archive gathers at a time.
 const READ_BYTES: usize = 4 << 20;
+/// Most bytes of blocks in an answer.
+const BYTES_MAX: usize = 16 << 20;
 /// A request with blocks is longer than others.
 const REQUEST_BYTES_MAX: usize = 80 << 20;
 const CONNECTIONS_MAX: usize = 200;
 /// Blocks that wait to be written to the cache.
 const KEEP_MAX: usize = 4096;
+/// Between two looks at what is too old; more often where little is kept.
 const EXPIRE_EACH: Duration = Duration::from_secs(3600);
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 const CONSUMERS_MAX: usize = 1000;
@@ -61,6 +65,8 @@ pub struct XlogConfig {
     /// The long-term log is kept for so long; zero: for ever.
     pub retention: Duration,
     pub cache_bytes: u64,
+    /// The archive that it writes; none: the primary does.
+    pub archive: Option<ArchiveTarget>,
     pub core: CoreConfig,
     /// With which it is asked; none: nothing is encrypted, and whoever reaches it is answered.
     pub tls: Option<Arc<Tls>>,
@@ -81,6 +87,8 @@ pub struct XlogStatus {
     /// None: the database is not made yet, or its long-term log cannot be reached.
     pub positions: Option<CoreStatus>,
     pub pullers: Vec<Puller>,
+    /// None: it has no archive to write.
+    pub archive: Option<ArchivingShown>,
     /// Why something does not go on now.
     pub error: Option<String>,
     pub server: ServerStats,
@@ -90,10 +98,7 @@ pub struct XlogStatus {
 
 /// The log of one database.
 struct Open {
-    database: [u8; 16],
-    segment_bytes: u64,
-    long_term: LongTerm,
-    cache: Cache,
+    below: Below,
     core: Mutex<Core>,
     begun: Instant,
     next_id: AtomicU64,
@@ -136,6 +141,15 @@ struct Shared {
     now: RwLock<Option<Arc<Open>>>,
     stopping: AtomicBool,
     error: Mutex<Option<(String, Instant)>>,
+    archiving: Mutex<ArchivingNow>,
+}
+
+/// What is known of the archive.
+#[derive(Default)]
+struct ArchivingNow {
+    shown: ArchivingShown,
+    /// The long-term log has to be kept from there on.
+    keep_from: Lsn,
 }
 
 /// A log service that runs until it is dropped.
@@ -159,6 +173,7 @@ impl XlogNode {
             now: RwLock::default(),
             stopping: AtomicBool::new(false),
             error: Mutex::default(),
+            archiving: Mutex::default(),
         });
         let server_config = ServerConfig {
             connections_max: CONNECTIONS_MAX,
@@ -175,8 +190,11 @@ impl XlogNode {
         }
         this.spawn("xlog-destage", |shared| shared.work(|open| open.destage.pop(LOOK), Shared::put))?;
         this.spawn("xlog-cache", |shared| {
-            shared.work(|open| open.moved.pop(LOOK), |_, open, piece| open.cache.put(&piece));
+            shared.work(|open| open.moved.pop(LOOK), |_, open, piece| open.below.keep(&piece));
         })?;
+        if this.shared.config.archive.is_some() {
+            this.spawn("xlog-archive", |shared| shared.archive())?;
+        }
         Ok(this)
     }
 
@@ -201,6 +219,7 @@ impl XlogNode {
         XlogStatus {
             positions: open.as_ref().map(|open| open.core.lock().status()),
             pullers: open.as_ref().map(|open| open.pullers()).unwrap_or_default(),
+            archive: self.shared.config.archive.is_some().then(|| self.shared.archiving.lock().shown.clone()),
             error: self.shared.error.lock().as_ref().map(|(error, _)| error.clone()),
             server: self.server.as_ref().map(Server::stats).unwrap_or_default(),
             tls: self.shared.config.tls.as_ref().map(|tls| tls.stats()),
@@ -242,8 +261,8 @@ impl Open {
 
     /// Whether a block has something for who has these pages.
     fn matters(&self, piece: &Piece, part: &Partitions) -> bool {
-        match Block::parse(&piece.bytes, piece.lsn, self.segment_bytes) {
-            Ok(block) => part::matters(block.records().map(Ok), part),
+        match Block::parse(&piece.bytes, piece.lsn, self.below.segment_bytes()) {
+            Ok(block) => part.matters(block.records().map(Ok)),
             // Who gets it finds out.
             Err(_) => true,
         }
@@ -251,6 +270,10 @@ impl Open {
 
     fn step(&self, input: Input) {
         let outputs = self.core.lock().step(self.begun.elapsed(), input);
+        self.give(outputs);
+    }
+
+    fn give(&self, outputs: Vec<Output>) {
         for output in outputs {
             match output {
                 Output::Answer { id, .. }
@@ -309,7 +332,7 @@ impl Shared {
                 continue;
             };
             open.step(Input::Tick);
-            if expired.elapsed() > EXPIRE_EACH && !self.config.retention.is_zero() {
+            if expired.elapsed() > EXPIRE_EACH.min(self.config.retention / 4) && !self.config.retention.is_zero() {
                 expired = Instant::now();
                 self.expire(&open);
             }
@@ -321,7 +344,12 @@ impl Shared {
 
     fn expire(&self, open: &Open) {
         let retention = i64::try_from(self.config.retention.as_micros()).unwrap_or(i64::MAX);
-        match open.long_term.expire(self.vfs.wall_clock_us().saturating_sub(retention)) {
+        // What is not archived yet is kept, however old it is.
+        let keep_from = match self.config.archive {
+            Some(_) => self.archiving.lock().keep_from,
+            None => Lsn(u64::MAX),
+        };
+        match open.below.long_term().expire(self.vfs.wall_clock_us().saturating_sub(retention), keep_from) {
             Ok(Some(oldest)) => open.core.lock().expired(oldest),
             Ok(None) => {}
             Err(error) => self.failed("the long-term log is not shortened now", &error),
@@ -330,26 +358,17 @@ impl Shared {
 
     /// Finds the log of the database; false: it is not made yet.
     fn open(&self) -> Result<bool> {
-        let Some((_, bytes)) = self.config.control.read()? else { return Ok(false) };
-        let Some(kept) = Record::decode(&bytes)?.kept else { return Ok(false) };
-        let (database, segment_bytes) = (kept.database, kept.segment_bytes);
-        let store = Arc::clone(&self.config.long_term);
-        let (long_term, end) = LongTerm::open(store, database, segment_bytes)?;
-        let position = match end {
-            Some(end) => Position { lsn: end.end, before: Some((end.last_block, end.last_epoch)) },
-            None => match oldest_segment(&*self.vfs, &self.config.zone_log)? {
-                Some(number) => Position { lsn: Lsn(number.saturating_mul(segment_bytes)), before: None },
-                None => return Ok(false),
-            },
-        };
-        let oldest = long_term.oldest().unwrap_or(position.lsn);
-        let cache = Cache::open(&*self.vfs, &self.config.dir.join("cache"), self.config.cache_bytes, segment_bytes);
+        let opened = Below::open(
+            Arc::clone(&self.vfs),
+            Arc::clone(&self.config.control),
+            Arc::clone(&self.config.long_term),
+            &self.config.zone_log,
+            (&self.config.dir.join("cache"), self.config.cache_bytes),
+        )?;
+        let Some((below, oldest, position)) = opened else { return Ok(false) };
         tracing::info!("the log is given out from LSN {oldest} on; the long-term log ends at LSN {}", position.lsn);
         *self.now.write() = Some(Arc::new(Open {
-            database,
-            segment_bytes,
-            long_term,
-            cache,
+            below,
             core: Mutex::new(Core::new(self.config.core, oldest, position)),
             begun: Instant::now(),
             next_id: AtomicU64::new(1),
@@ -377,50 +396,98 @@ impl Shared {
         }
     }
 
-    /// Reads from wherever the log is: cache, zone, long-term log.
     fn read(&self, open: &Open, (reader, from): (Reader, Lsn)) {
-        let cached = if reader == Reader::Broker { Vec::new() } else { open.cache.read(from, READ_BYTES) };
-        let zone = if cached.is_empty() { self.read_zone(open, from) } else { Ok(cached) };
-        let zone_failed = zone.as_ref().err().cloned();
-        let (pieces, proven) = match zone {
-            Ok(pieces) if !pieces.is_empty() => (Some(pieces), Lsn::NONE),
-            _ => match open.long_term.read(from) {
-                Ok(Some((pieces, end))) => (Some(pieces.iter().map(|piece| (**piece).clone()).collect()), end),
-                Ok(None) => (zone_failed.is_none().then(Vec::new), Lsn::NONE),
-                Err(error) => {
-                    self.failed("the long-term log cannot be read now", &error);
-                    (None, Lsn::NONE)
-                }
-            },
-        };
+        let Found { pieces, proven, zone_failed, long_term_failed } = open.below.read(reader, from);
+        if let Some(error) = long_term_failed {
+            self.failed("the long-term log cannot be read now", &error);
+        }
         if let Some(error) = zone_failed {
             self.failed("the landing zone cannot be read now", &error);
         }
         open.step(Input::Read { reader, from, pieces, proven });
     }
 
-    fn read_zone(&self, open: &Open, from: Lsn) -> Result<Vec<Piece>> {
-        let dir = &self.config.zone_log;
-        let mut reader = LogReader::open(Arc::clone(&self.vfs), dir, open.segment_bytes, from, 0)?;
-        let (mut pieces, mut bytes) = (Vec::new(), 0);
-        while bytes < READ_BYTES {
-            match reader.next_whole_block() {
-                Ok(Some(block)) => {
-                    let piece = Piece::of(&block, block.bytes().to_vec());
-                    bytes += piece.bytes.len();
-                    pieces.push(piece);
+    /// Archives, until it is to stop. What was gathered and is in no run then is pulled again by the next one.
+    fn archive(&self) {
+        let Some(target) = self.config.archive.clone() else { return };
+        resurgam_vfs::lower_priority();
+        let mut consumer = archiving::Consumer::new(target);
+        let begun = Instant::now();
+        let mut done = Done::Nothing;
+        while self.goes_on() {
+            let Some(open) = self.now.read().clone() else {
+                std::thread::sleep(LOOK);
+                continue;
+            };
+            let status = open.core.lock().status();
+            let step = consumer.next(begun.elapsed(), status.disseminated, done);
+            *self.archiving.lock() = ArchivingNow { shown: consumer.shown(), keep_from: consumer.keep_from() };
+            if let Some((gathered, archived)) = consumer.position() {
+                open.note(archiving::CONSUMER, gathered, archived);
+            }
+            if let Step::Wait(time) = step {
+                let until = Instant::now() + time;
+                while self.goes_on() && Instant::now() < until {
+                    std::thread::sleep(LOOK.min(time));
                 }
-                Ok(None) => break,
-                // What was read before it is good.
-                Err(_) if !pieces.is_empty() => break,
-                Err(error) => return Err(error),
+            }
+            let source = archiving::Source {
+                database: open.below.database(),
+                segment_bytes: open.below.segment_bytes(),
+                oldest: status.oldest,
+                random: &|| self.vfs.random_u64(),
+                pull: &|from, wait| self.pull(&open, from, READ_BYTES, wait, &|| true).map(|(pieces, _, _)| pieces),
+            };
+            done = consumer.perform(&source, step);
+        }
+    }
+
+    /// Blocks from there on, up to where that is complete, and how far the log is hardened; none: they did not come in time.
+    fn pull(
+        &self,
+        open: &Open,
+        from: Lsn,
+        bytes_max: usize,
+        wait: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(Vec<Arc<Piece>>, Lsn, Lsn)> {
+        let id = open.next_id.fetch_add(1, Ordering::SeqCst);
+        let until = Instant::now() + wait + LOOK * 4;
+        open.step(Input::Pull { id, from, bytes_max, wait });
+        let mut answers = open.answers.lock();
+        let answer = loop {
+            if let Some(answer) = answers.remove(&id) {
+                break Some(answer);
+            }
+            if Instant::now() >= until || !goes_on() || !self.goes_on() {
+                break None;
+            }
+            open.answered.wait_for(&mut answers, LOOK);
+        };
+        drop(answers);
+        match answer {
+            Some(Output::Answer { pieces, complete_to, hardened, .. }) => Ok((pieces, complete_to, hardened)),
+            Some(Output::Gone { oldest, .. }) => Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                format!("the log from LSN {from} on is not kept any more (kept is what is from LSN {oldest} on)"),
+            )),
+            Some(Output::Future { hardened, .. }) => Err(Error::new(
+                ErrorKind::NotADatabase,
+                format!(
+                    "LSN {from} is behind the end of the log at LSN {hardened}: one of the two is of another history"
+                ),
+            )),
+            Some(_) => Err(Error::corrupt(format!("no block of the log begins at LSN {from}"))),
+            None => {
+                open.step(Input::Forget { id });
+                open.answers.lock().remove(&id);
+                Ok((Vec::new(), from, from))
             }
         }
-        Ok(pieces)
     }
 
     fn put(&self, open: &Open, pieces: Vec<Arc<Piece>>) {
-        let end = match open.long_term.put(&pieces, self.vfs.wall_clock_us()) {
+        let end = match open.below.long_term().put(&pieces, self.vfs.wall_clock_us()) {
             Ok(end) => {
                 self.well();
                 Some(end)
@@ -454,44 +521,11 @@ impl Log {
         part: Option<&Partitions>,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<PartOfBlocks> {
-        let id = open.next_id.fetch_add(1, Ordering::SeqCst);
-        let until = Instant::now() + wait + LOOK * 4;
-        open.step(Input::Pull { id, from, bytes_max, wait });
-        let mut answers = open.answers.lock();
-        let answer = loop {
-            if let Some(answer) = answers.remove(&id) {
-                break Some(answer);
-            }
-            if Instant::now() >= until || !goes_on() || !self.0.goes_on() {
-                break None;
-            }
-            open.answered.wait_for(&mut answers, LOOK);
-        };
-        drop(answers);
-        match answer {
-            Some(Output::Answer { pieces, complete_to, hardened, .. }) => {
-                let goes = |piece: &&Arc<Piece>| part.is_none_or(|part| open.matters(piece, part));
-                let blocks: Vec<_> = pieces.iter().filter(goes).map(|piece| (piece.lsn, piece.bytes.clone())).collect();
-                let left_out = (pieces.len() - blocks.len()) as u32;
-                Ok(PartOfBlocks { blocks, complete_to, durable: hardened, left_out })
-            }
-            Some(Output::Gone { oldest, .. }) => Err(Error::new(
-                ErrorKind::NotInPrerequisiteState,
-                format!("the log from LSN {from} on is not kept any more (kept is what is from LSN {oldest} on)"),
-            )),
-            Some(Output::Future { hardened, .. }) => Err(Error::new(
-                ErrorKind::NotADatabase,
-                format!(
-                    "LSN {from} is behind the end of the log at LSN {hardened}: one of the two is of another history"
-                ),
-            )),
-            Some(_) => Err(Error::corrupt(format!("no block of the log begins at LSN {from}"))),
-            None => {
-                open.step(Input::Forget { id });
-                open.answers.lock().remove(&id);
-                Ok(PartOfBlocks { complete_to: from, durable: from, ..PartOfBlocks::default() })
-            }
-        }
+        let (pieces, complete_to, durable) = self.0.pull(open, from, bytes_max, wait, goes_on)?;
+        let goes = |piece: &&Arc<Piece>| part.is_none_or(|part| open.matters(piece, part));
+        let blocks: Vec<_> = pieces.iter().filter(goes).map(|piece| (piece.lsn, piece.bytes.clone())).collect();
+        let left_out = (pieces.len() - blocks.len()) as u32;
+        Ok(PartOfBlocks { blocks, complete_to, durable, left_out })
     }
 }
 
@@ -501,9 +535,9 @@ impl Service for Log {
         Ok(Hello {
             version: 0,
             role: Role::Log,
-            database: open.database,
-            first: Lsn(open.segment_bytes),
-            segment_bytes: open.segment_bytes,
+            database: open.below.database(),
+            first: Lsn(open.below.segment_bytes()),
+            segment_bytes: open.below.segment_bytes(),
         })
     }
 
@@ -511,33 +545,10 @@ impl Service for Log {
         let open = self.open()?;
         match request {
             Request::Disseminate { epoch, start, hardened, zone_bound, blocks } => {
-                if hardened < start || !start.0.is_multiple_of(512) || !hardened.0.is_multiple_of(512) {
-                    return Err(Error::new(
-                        ErrorKind::InvalidParameter,
-                        "impossible positions of the log were announced",
-                    ));
-                }
-                let newest = open.core.lock().status().epoch;
-                if *epoch < newest {
-                    return Err(Error::new(
-                        ErrorKind::NotInPrerequisiteState,
-                        format!("a primary of epoch {epoch} has sent log, and another one has it under epoch {newest}"),
-                    ));
-                }
-                for (lsn, bytes) in blocks {
-                    let piece = Piece::parse(bytes.clone(), *lsn, open.segment_bytes)?;
-                    if piece.epoch != *epoch || piece.lsn < *start {
-                        let what = "a block of another epoch than its sender's, or from before that began";
-                        return Err(Error::new(ErrorKind::InvalidParameter, what));
-                    }
-                    open.step(Input::Block(piece));
-                }
-                open.step(Input::Announce {
-                    epoch: *epoch,
-                    start: *start,
-                    hardened: *hardened,
-                    zone_bound: *zone_bound,
-                });
+                let (epoch, start, hardened, zone_bound) = (*epoch, *start, *hardened, *zone_bound);
+                let said = Disseminated { epoch, start, hardened, zone_bound, blocks };
+                let outputs = open.core.lock().disseminate(open.begun.elapsed(), &said, open.below.segment_bytes())?;
+                open.give(outputs);
                 let status = open.core.lock().status();
                 Ok(Answer::Log {
                     disseminated: status.disseminated,

@@ -7,7 +7,9 @@
 //! ```
 //!
 //! Blocks wait for the word that they are hardened and go with it, in one message: nobody gets them earlier than that anyhow. While one flush
-//! comes after the other a message has what came within a millisecond, since each of them costs the primary two changes of threads.
+//! comes after the other a message has what came within some milliseconds, since each of them costs the primary two changes of threads, and log
+//! service and page servers several. Whoever needs a page with a record that was not announced yet does not wait for that ([`LandingZone::wanted`]).
+//! Blocks are sent from where they are, and with the checksums that they have: nothing of them is copied or looked at here.
 //!
 //! # Invariants
 //! 1. Nothing is acknowledged unless the lease was valid after it was durable.
@@ -22,21 +24,22 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_engine::{
-    Control as ControlRecord, Log, LogHold, LogService, LogServiceStatus, LogSink, LogZone, ZoneTaken,
+    Control as ControlRecord, Log, LogArchiver, LogHold, LogService, LogServiceStatus, LogSink, LogZone, ZoneTaken,
 };
 use resurgam_log::LogBlock;
-use resurgam_rbio::{Answer, Connection, Consumer, Peer, Request, Role, Tls};
+use resurgam_rbio::{Announced, Answer, Connection, Consumer, Peer, Role, SentBlock, Tls};
 use resurgam_vfs::Vfs;
 use resurgam_xlog::{Control, Holder, HolderConfig, Kept, ProcessId, boot_clock};
 
+use crate::archiving;
 use crate::log_service::ConsumerStatus;
 
 /// Blocks that wait to be sent to a log service, in bytes.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// Of one message, about.
 const MESSAGE_BYTES: usize = 1 << 20;
-/// Between two messages, unless so many bytes wait.
-const PACE: Duration = Duration::from_millis(1);
+/// Between two messages, unless so many bytes wait, or somebody does.
+const PACE: Duration = Duration::from_millis(4);
 const ENOUGH_BYTES: usize = 256 << 10;
 /// What is hardened is said again after so long.
 const SAY_AGAIN: Duration = Duration::from_millis(200);
@@ -85,8 +88,25 @@ struct Active {
 struct Link {
     address: String,
     tls: Option<Arc<Tls>>,
+    /// That all below is hardened was said, or is being said.
+    announced: AtomicU64,
     state: Mutex<LinkState>,
     woken: Condvar,
+}
+
+/// A block on its way.
+struct Sent(LogBlock);
+
+impl SentBlock for Sent {
+    fn lsn(&self) -> Lsn {
+        self.0.lsn()
+    }
+    fn parts(&self) -> [&[u8]; 2] {
+        self.0.parts()
+    }
+    fn checksum_after(&self, seed: u32) -> u32 {
+        self.0.checksum_after(seed)
+    }
 }
 
 /// What its thread is woken for.
@@ -107,12 +127,16 @@ struct LinkState {
     bytes: usize,
     /// Something was hardened since the last message.
     news: bool,
+    /// That is not to wait for more.
+    hurries: bool,
     woken_by: WokenBy,
     connected: bool,
     /// What the service has said.
     disseminated: Lsn,
     destaged: Lsn,
     consumers: Vec<ConsumerStatus>,
+    /// When it said so.
+    heard: Option<Instant>,
     blocks: u64,
     dropped: u64,
     error: Option<String>,
@@ -128,7 +152,16 @@ impl LandingZone {
     pub fn consumers(&self) -> Vec<ConsumerStatus> {
         let Some(active) = self.now.lock().clone() else { return Vec::new() };
         let links = active.links.lock();
-        links.iter().flat_map(|link| link.state.lock().consumers.clone()).collect()
+        let all = links.iter().flat_map(|link| link.state.lock().consumers.clone());
+        all.filter(|consumer| consumer.name != archiving::CONSUMER).collect()
+    }
+
+    /// Somebody waits for log service or page servers to have the record at `at_least`, which is durable. Cheap where it was announced already.
+    pub fn wanted(&self, at_least: Lsn) {
+        let Some(active) = self.now.lock().clone() else { return };
+        for link in active.links.lock().iter() {
+            link.hurry(at_least);
+        }
     }
 
     fn active(&self) -> Result<Arc<Active>> {
@@ -196,17 +229,17 @@ impl LogZone for LandingZone {
         active.hardened.store(start.0, Ordering::SeqCst);
         let hold = Arc::new(log.hold("the log service, which has not destaged it", log.oldest_lsn())?);
         for address in &self.config.log_services {
-            let link = Arc::new(Link {
-                address: address.clone(),
-                tls: self.config.tls.clone(),
-                state: Mutex::default(),
-                woken: Condvar::new(),
-            });
+            let link = Arc::new(Link::new(address, self.config.tls.clone()));
             active.links.lock().push(Arc::clone(&link));
             let (active, log, hold) = (Arc::clone(&active), Arc::downgrade(log), Arc::clone(&hold));
             spawn("log-send", move || link.run(&active, database, &log, &hold))?;
         }
         Ok(Arc::new(Sink(active)))
+    }
+
+    fn check(&self) -> Result<()> {
+        let active = self.active()?;
+        active.holder.check().inspect_err(|error| active.tell(error))
     }
 
     fn release(&self) {
@@ -216,6 +249,23 @@ impl LogZone for LandingZone {
                 tracing::warn!("the landing zone was not given back, the next primary waits for its lease: {error}");
             }
         }
+    }
+
+    fn archiver(&self) -> Option<LogArchiver> {
+        let active = self.now.lock().clone()?;
+        let links = active.links.lock();
+        let of = |link: &Arc<Link>| {
+            let state = link.state.lock();
+            let consumer = state.consumers.iter().find(|consumer| consumer.name == archiving::CONSUMER)?;
+            Some(LogArchiver {
+                service: link.address.clone(),
+                gathered: consumer.position,
+                archived: consumer.durable,
+                silent: consumer.silent + state.heard.map_or(Duration::ZERO, |at| at.elapsed()),
+            })
+        };
+        // Another one may have archived before it.
+        links.iter().filter_map(of).min_by_key(|archiver| archiver.silent)
     }
 
     fn status(&self) -> Option<LogServiceStatus> {
@@ -333,11 +383,18 @@ impl LogSink for Sink {
 }
 
 impl Link {
+    fn new(address: &str, tls: Option<Arc<Tls>>) -> Self {
+        let (announced, state) = (AtomicU64::new(0), Mutex::default());
+        Self { address: address.to_owned(), tls, announced, state, woken: Condvar::new() }
+    }
+
     fn run(&self, active: &Active, database: [u8; 16], log: &Weak<Log>, hold: &LogHold) {
         let mut again = AGAIN_FIRST;
         let goes_on = || !active.ended.load(Ordering::SeqCst) && log.strong_count() > 0;
         while goes_on() {
             let outcome = self.send_all(active, database, log, hold, &mut again);
+            // The next one begins with nothing.
+            self.announced.store(0, Ordering::SeqCst);
             let mut state = self.state.lock();
             (state.connected, state.bytes) = (false, 0);
             state.dropped += state.queue.len() as u64;
@@ -369,32 +426,32 @@ impl Link {
             let what = format!("{} is not a log service", service.peer());
             return Err(Error::new(ErrorKind::InvalidParameter, what));
         }
-        self.state.lock().connected = true;
+        {
+            let mut state = self.state.lock();
+            // What the last connection may have taken along is to be said again.
+            (state.connected, state.news) = (true, true);
+        }
         let mut paced = Instant::now();
         loop {
-            let blocks = self.next_batch(active, paced);
+            let blocks = self.next_batch(&active.ended, paced);
             paced = Instant::now() + PACE;
             let Some(log) = log.upgrade() else { return Ok(()) };
             if active.ended.load(Ordering::SeqCst) {
                 return Ok(());
             }
             let count = blocks.len() as u64;
-            let request = Request::Disseminate {
+            let said = Announced {
                 epoch: active.epoch,
                 start: Lsn(active.start.load(Ordering::SeqCst)),
                 hardened: Lsn(active.hardened.load(Ordering::SeqCst)),
                 zone_bound: active.log_bytes_max,
-                blocks: blocks
-                    .iter()
-                    .map(|block| {
-                        let mut bytes = Vec::new();
-                        block.put_bytes(&mut bytes);
-                        (block.lsn(), bytes)
-                    })
-                    .collect(),
             };
+            self.announced.store(said.hardened.0, Ordering::SeqCst);
             drop(log);
-            match service.call(&request, ANSWER)? {
+            let answer = service.disseminate(&said, &blocks, ANSWER)?;
+            // Their memory is used again.
+            drop(blocks);
+            match answer {
                 Answer::Log { disseminated, destaged, consumers } => {
                     hold.advance(destaged);
                     *again = AGAIN_FIRST;
@@ -407,6 +464,7 @@ impl Link {
                         silent: Duration::from_millis(consumer.silent_ms.into()),
                     };
                     state.consumers = consumers.into_iter().map(of).collect();
+                    state.heard = Some(Instant::now());
                     state.blocks += count;
                     if state.error.take().is_some() {
                         tracing::info!("the log service at {} takes the log again", self.address);
@@ -424,12 +482,23 @@ impl Link {
         }
     }
 
-    /// What waits to be sent, not before `paced` unless it is much; nothing after a while, or when there is only news.
-    fn next_batch(&self, active: &Active, paced: Instant) -> Vec<LogBlock> {
+    /// What is not announced does not wait for more, if that record is among it.
+    fn hurry(&self, at_least: Lsn) {
+        if self.announced.load(Ordering::SeqCst) > at_least.0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.connected && !std::mem::replace(&mut state.hurries, true) {
+            self.wake(&mut state);
+        }
+    }
+
+    /// What waits to be sent, not before `paced` unless it is much or wanted; nothing after a while, or when there is only news.
+    fn next_batch(&self, ended: &AtomicBool, paced: Instant) -> Vec<Sent> {
         let until = paced.max(Instant::now() + SAY_AGAIN);
         let mut state = self.state.lock();
-        while state.bytes < ENOUGH_BYTES && !active.ended.load(Ordering::SeqCst) {
-            let is_paced = Instant::now() >= paced;
+        while state.bytes < ENOUGH_BYTES && !ended.load(Ordering::SeqCst) {
+            let is_paced = state.hurries || Instant::now() >= paced;
             if is_paced && state.news {
                 break;
             }
@@ -444,11 +513,12 @@ impl Link {
         while bytes < MESSAGE_BYTES {
             let Some(block) = state.queue.pop_front() else { break };
             bytes += block.payload_bytes();
-            blocks.push(block);
+            blocks.push(Sent(block));
         }
         state.bytes = state.bytes.saturating_sub(bytes);
-        // What was too much for this message may be hardened.
+        // What was too much for this message may be hardened, and announced with it: the log service looks for it elsewhere before long.
         state.news = !state.queue.is_empty();
+        state.hurries = state.news;
         blocks
     }
 }
@@ -459,4 +529,140 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
         .spawn(body)
         .map(drop)
         .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("could not start a thread: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use resurgam_rbio::{Hello, Request, ServerConfig, Service};
+
+    use super::*;
+
+    /// What is hardened waits for the pace, unless somebody waits for it.
+    #[test]
+    fn who_waits_for_a_record_has_it_announced() {
+        let (link, never) = (Arc::new(Link::new("nobody", None)), AtomicBool::new(false));
+        {
+            let mut state = link.state.lock();
+            (state.connected, state.news) = (true, true);
+        }
+        let (later, long) = (Instant::now() + Duration::from_secs(3600), Duration::from_secs(60));
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let begun = Instant::now();
+                link.next_batch(&never, later);
+                begun.elapsed()
+            });
+            while link.state.lock().woken_by != WokenBy::Much {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // It is announced already.
+            link.announced.store(2048, Ordering::SeqCst);
+            link.hurry(Lsn(2047));
+            assert!(!link.state.lock().hurries && !thread.is_finished());
+            link.hurry(Lsn(2048));
+            assert!(thread.join().is_ok_and(|took| took < long));
+        });
+        let state = link.state.lock();
+        assert!(!state.hurries && !state.news, "the next one waits again");
+    }
+
+    /// Who asks before the thread waits, or while nothing is connected.
+    #[test]
+    fn nobody_is_forgotten_and_nobody_is_remembered_for_nothing() {
+        let (link, never) = (Link::new("nobody", None), AtomicBool::new(false));
+        link.hurry(Lsn(5));
+        assert!(!link.state.lock().hurries, "there is nobody to be told");
+        {
+            let mut state = link.state.lock();
+            (state.connected, state.news) = (true, true);
+        }
+        link.hurry(Lsn(5));
+        let begun = Instant::now();
+        link.next_batch(&never, begun + Duration::from_secs(3600));
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+
+    /// Takes whatever comes.
+    struct Takes;
+
+    impl Service for Takes {
+        fn hello(&self, _: Role) -> Result<Hello> {
+            Ok(Hello { version: 0, role: Role::Log, database: [1; 16], first: Lsn(1 << 20), segment_bytes: 1 << 24 })
+        }
+        fn answer(&self, _: &Request, _: &dyn Fn() -> bool) -> Result<Answer> {
+            Ok(Answer::Log { disseminated: Lsn::NONE, destaged: Lsn::NONE, consumers: Vec::new() })
+        }
+    }
+
+    /// Keeps the blocks that are written.
+    #[derive(Default)]
+    struct Written(Mutex<Vec<LogBlock>>);
+
+    impl LogSink for Written {
+        fn writing(&self, blocks: &[LogBlock]) {
+            self.0.lock().extend(blocks.iter().cloned());
+        }
+        fn durable(&self, _: Lsn) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What a message costs the thread that sends it, as it is sent and as it was before: each block copied out and summed up, copied into the
+    /// message, and that summed up.
+    #[test]
+    #[ignore = "a measurement"]
+    fn sending_measured() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a folder");
+        let vfs: Arc<dyn Vfs> = Arc::new(resurgam_vfs::RealVfs::new());
+        let config = resurgam_log::LogConfig { segment_bytes: 64 << 20, ..Default::default() };
+        let log = Log::create(vfs, &dir.path().join("log"), config, 1)?;
+        let written = Arc::<Written>::default();
+        log.set_sink(Arc::clone(&written) as Arc<dyn LogSink>);
+        let config = ServerConfig { request_bytes_max: 80 << 20, ..ServerConfig::default() };
+        let server = resurgam_rbio::Server::start("127.0.0.1:0", config, Arc::new(Takes))?;
+        let me = Peer { role: Role::Primary, database: [1; 16] };
+        let mut service = Connection::open(&server.address().to_string(), me, ANSWER)?;
+        let said = Announced { epoch: 1, start: Lsn(512), hardened: Lsn(512), zone_bound: 0 };
+        let mut group = resurgam_log::Group::new();
+        // Of one message, of a block, and how many groups that takes.
+        for (groups, messages, name) in
+            [(256, 64, "1 MB"), (64, 256, "256 kB"), (2, 2000, "8 kB"), (0, 4000, "no block")]
+        {
+            group.clear();
+            group.record(resurgam_log::RecordKind::Note, Default::default(), Lsn::NONE, &[7; 4000]);
+            let mut micros = [Vec::new(), Vec::new()];
+            for round in 0..10 {
+                let mut spent = Duration::ZERO;
+                for _ in 0..messages {
+                    for _ in 0..groups {
+                        log.append(&group)?;
+                    }
+                    log.flush_all()?;
+                    let blocks: Vec<Sent> = std::mem::take(&mut *written.0.lock()).into_iter().map(Sent).collect();
+                    let begun = resurgam_vfs::thread_time();
+                    if round % 2 == 0 {
+                        let of = |block: &Sent| {
+                            let mut bytes = Vec::new();
+                            block.0.put_bytes(&mut bytes);
+                            std::hint::black_box(resurgam_base::checksum(&bytes));
+                            (block.0.lsn(), bytes)
+                        };
+                        let Announced { epoch, start, hardened, zone_bound } = said;
+                        let blocks = blocks.iter().map(of).collect();
+                        service.call(&Request::Disseminate { epoch, start, hardened, zone_bound, blocks }, ANSWER)?;
+                    } else {
+                        service.disseminate(&said, &blocks, ANSWER)?;
+                    }
+                    spent += resurgam_vfs::thread_time().saturating_sub(begun);
+                }
+                micros[round % 2].push(spent.as_secs_f64() * 1e6 / f64::from(messages));
+            }
+            let [before, now] = micros.map(|mut all| {
+                all.sort_by(f64::total_cmp);
+                all[all.len() / 2]
+            });
+            println!("a message with {name}: {now:.1} µs of the sender's processor, {before:.1} as before");
+        }
+        log.close()
+    }
 }

@@ -31,7 +31,9 @@ fn pages_come_from_a_page_server() -> Result<()> {
     assert!(status.replicas[0].pages > 60, "{status:?}");
     assert!(status.consumers[0].name == "page server 0", "{status:?}");
     let held = db.log_status().held_by;
-    assert!(format!("{held:?}").contains("page server 0") || format!("{held:?}").contains("archive"), "{held:?}");
+    // Where all have gone on, whoever has not asked yet.
+    let holders = ["page server 0", "archive", "page servers that have not asked"];
+    assert!(holders.iter().any(|holder| format!("{held:?}").contains(holder)), "{held:?}");
     // The primary is opened again: it has nothing but its log.
     db.close()?;
     drop(db);
@@ -105,6 +107,103 @@ fn one_of_two_page_servers_goes() -> Result<()> {
     let status = primary.status().expect("it is open");
     assert!(status.replicas.iter().all(|replica| replica.pages > 100), "{status:?}");
     db.close()
+}
+
+/// Of two that have the pages the one that is far away is asked now and then only, and when it is near it is asked as well.
+#[test]
+fn the_faster_of_two_is_asked() -> Result<()> {
+    let mut cluster = Cluster::new(2);
+    let nodes = [cluster.page_server(0), cluster.page_server(1)];
+    // Further than a busy machine makes the near one.
+    cluster.pages_seen[0] = proxy::distant(&cluster.pages[0], Duration::from_millis(10));
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let rows = Rows::create(&db, ROWS)?;
+    let replicas = || primary.status().expect("it is open").replicas;
+    until("enough is asked", || {
+        let _ = rows.check(&db);
+        let [far, near] = &replicas()[..] else { panic!("two") };
+        near.pages > 2000 && far.tried_again > 0
+    });
+    let replicas = replicas();
+    let [far, near] = &replicas[..] else { panic!("two") };
+    assert!(far.pages * 4 < near.pages, "{far:?} {near:?}");
+    assert!(near.applied.is_some() && far.applied.is_some(), "{far:?} {near:?}");
+    drop(nodes);
+    db.close()
+}
+
+/// Of two the slower one falls silent: no reader gives up on it, for each looks before that whether to go on, and asks the other one. It is left
+/// for long all the same.
+#[test]
+fn a_slow_one_that_falls_silent_is_left() -> Result<()> {
+    let mut cluster = Cluster::new(2);
+    let nodes = [cluster.page_server(0), cluster.page_server(1)];
+    let silent = Proxy::start(&proxy::distant(&cluster.pages[1], Duration::from_millis(2)), 1, 0);
+    cluster.pages_seen[1] = silent.address.clone();
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let rows = Rows::create(&db, ROWS)?;
+    let replica = || primary.status().expect("it is open").replicas[1].clone();
+    until("both were asked", || rows.check(&db).is_ok() && replica().pages > 0);
+    silent.silent.store(true, Ordering::SeqCst);
+    let (before, begun) = (replica(), Instant::now());
+    while begun.elapsed() < Duration::from_secs(4) {
+        rows.check(&db)?;
+    }
+    let after = replica();
+    println!("tried {} times, {after:?}", after.tried_again - before.tried_again);
+    assert!(after.failures > before.failures, "it is not noticed: {after:?}");
+    // Every 256 milliseconds as long as it answered.
+    assert!(after.tried_again - before.tried_again <= 6, "{before:?} {after:?}");
+    silent.silent.store(false, Ordering::SeqCst);
+    until("it is asked again", || rows.check(&db).is_ok() && replica().pages > after.pages);
+    drop(nodes);
+    db.close()
+}
+
+/// The one that is fast gets no log, and the one that is slow has all of it. How often the fast one was asked in vain meanwhile, and
+/// how often it was passed over.
+fn with_one_that_lags(ignores_lag: bool) -> Result<(u64, u64)> {
+    let mut cluster = Cluster::new(2);
+    (cluster.ignores_lag, cluster.read_ahead_pages) = (ignores_lag, 0);
+    let current = cluster.page_server(0);
+    let log = Proxy::start(&cluster.log, 1, 0);
+    cluster.log_seen = log.address.clone();
+    let lags = cluster.page_server(1);
+    cluster.pages_seen[0] = proxy::distant(&cluster.pages[0], Duration::from_millis(5));
+    let primary = cluster.primary();
+    let db = cluster.open(&primary)?;
+    let mut rows = Rows::create(&db, ROWS)?;
+    rows.check(&db)?;
+    let replica = || primary.status().expect("it is open").replicas[1].clone();
+    let before = replica();
+    assert!(before.pages > 20, "{before:?}");
+    log.silent.store(true, Ordering::SeqCst);
+    for round in 0..2 {
+        rows.change(&db, (0..ROWS).step_by(3), round + 1)?;
+        rows.check(&db)?;
+    }
+    let after = replica();
+    log.silent.store(false, Ordering::SeqCst);
+    // When it has caught up it is asked again, though nobody has asked it for a page meanwhile.
+    until("it is asked again", || rows.check(&db).is_ok() && replica().pages > after.pages + 100);
+    rows.check(&db)?;
+    db.close()?;
+    drop((current, lags));
+    Ok((after.failures - before.failures, after.passed_over - before.passed_over))
+}
+
+#[test]
+fn one_that_lags_is_not_asked_first() -> Result<()> {
+    // That it lags is known when it has said so once.
+    let (failures, passed_over) = with_one_that_lags(false)?;
+    println!("asked {failures} times in vain, passed over {passed_over} times");
+    assert!(failures <= 3 && passed_over > 50, "asked {failures} times in vain, passed over {passed_over} times");
+    let (planted, passed_over) = with_one_that_lags(true)?;
+    println!("asked {planted} times in vain where how far it is does not matter");
+    assert!(planted > failures + 2 && passed_over == 0, "{planted} times in vain would not be noticed");
+    Ok(())
 }
 
 /// Connections are cut, delayed, and bytes in them flipped, both ways between both.

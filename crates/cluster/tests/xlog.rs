@@ -16,8 +16,12 @@ use resurgam_engine::*;
 mod proxy;
 use proxy::Proxy;
 
+#[path = "xlog/archiving.rs"]
+mod archiving;
 #[path = "xlog/bad_input.rs"]
 mod bad_input;
+#[path = "xlog/flights.rs"]
+mod flights;
 #[path = "xlog/tls.rs"]
 mod tls;
 

@@ -5,7 +5,8 @@
 //! bug. Each is invisible to checksums.
 //!
 //! A page of the folder is taken as an open would make it (`image.rs`); what the log has behind the archive's end is applied to the
-//! archive's page too. Memory: 8 MB of pages, and a frame of each run.
+//! archive's page too. Of a page that is free in the folder's space map its place may hold nothing (a hole, or the end of the file was
+//! given back), something older, or a part of it: who gets it begins anew. Memory: 8 MB of pages, and a frame of each run.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use resurgam_archive::{History, PageMaker, View};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_engine::unfinished_restore;
-use resurgam_page::{PageBuf, boot};
+use resurgam_page::{PageBuf, PageType, boot, space};
 use resurgam_xstore::Access;
 
 use crate::archive::{ArchiveFolder, archived_from, record_line, store_of};
@@ -35,6 +36,8 @@ pub struct Comparison {
     pub same: u64,
     /// Pages that differ, or that one of both does not give.
     pub different: u64,
+    /// Free pages whose place in the folder does not hold what they were when they were freed.
+    pub given_back: u64,
     /// The first of these.
     pub first: Option<PageId>,
     /// Files of the folder that cannot be used.
@@ -100,6 +103,7 @@ pub fn compare(
         view: &view,
         maker: &maker,
         has_boot: archived.backup().is_some(),
+        map: None,
         found,
         out: &mut *out,
     };
@@ -110,7 +114,11 @@ pub fn compare(
         compared.file(number, known.max(image.version_file.pages))?;
     }
     let found = compared.found;
-    say!(out, "{} pages are the same, {} differ", found.same, found.different)?;
+    let given_back = match found.given_back {
+        0 => String::new(),
+        pages => format!(", {pages} free ones were given back"),
+    };
+    say!(out, "{} pages are the same, {} differ{given_back}", found.same, found.different)?;
     say!(
         out,
         "{}",
@@ -125,6 +133,8 @@ struct Compared<'a> {
     maker: &'a PageMaker,
     /// The boot page has no records: only a backup has it.
     has_boot: bool,
+    /// The last space map that was asked for; its PFS bytes, if the folder has it.
+    map: Option<(PageId, Option<Vec<u8>>)>,
     found: Comparison,
     out: &'a mut dyn Write,
 }
@@ -177,6 +187,10 @@ impl Compared<'_> {
         };
         let there = match there {
             Ok(there) => there,
+            Err(_) if self.is_free(id) => {
+                self.found.given_back += 1;
+                return Ok(());
+            }
             Err(what) => return self.differs(id, &format!("cannot be read from the folder: {what}")),
         };
         if id == PageId(0) {
@@ -211,6 +225,10 @@ impl Compared<'_> {
             self.found.same += u64::from(!made.is_all_zero());
             return Ok(());
         }
+        if (there.is_all_zero() || there.lsn() < made.lsn()) && self.is_free(id) {
+            self.found.given_back += 1;
+            return Ok(());
+        }
         let what = match (made.is_all_zero(), there.is_all_zero()) {
             (true, _) => format!("no record makes it; the folder has it as of LSN {}", there.lsn()),
             (_, true) => format!("the folder has nothing there; it is made as of LSN {}", made.lsn()),
@@ -228,6 +246,22 @@ impl Compared<'_> {
             }
         };
         self.differs(id, &what)
+    }
+
+    /// Whether the folder's space map says that nobody has the page. A map that is not there is behind the end of what is used, as its pages are.
+    fn is_free(&mut self, page: PageId) -> bool {
+        let map = space::map_page_of(page);
+        if map.is_none() {
+            return false;
+        }
+        if self.map.as_ref().is_none_or(|(of, _)| *of != map) {
+            let there = self.image.page(map).ok().filter(|loaded| loaded.page.is(PageType::SpaceMap));
+            self.map = Some((map, there.map(|loaded| space::pfs_bytes(&loaded.page).to_vec())));
+        }
+        match self.map.as_ref().and_then(|(_, pfs)| pfs.as_ref()) {
+            Some(pfs) => pfs.get((page.0 - map.0) as usize).is_some_and(|byte| byte & space::PFS_ALLOCATED == 0),
+            None => !self.image.reaches(map) || self.image.raw(map).is_ok_and(|(page, _)| page.is_all_zero()),
+        }
     }
 
     fn differs(&mut self, id: PageId, what: &str) -> Result<()> {

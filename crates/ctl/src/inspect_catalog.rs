@@ -125,9 +125,10 @@ fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
             (true, Deferral::Statement) => " of a deferrable constraint",
             (true, Deferral::Transaction) => " of a deferrable constraint, initially deferred",
         };
+        let valid = if index.valid { "" } else { " not valid" };
         say!(
             out,
-            "  {unique} {} ({}){constraint}  id {}  {}",
+            "  {unique} {} ({}){constraint}{valid}  id {}  {}",
             index.name,
             ordered(table, index),
             index.id,

@@ -1,8 +1,8 @@
 //! Blocks and records of the log by position, damaged ones included.
 //!
 //! The reader of the log stops at the first doubt, as recovery must. A printer goes on:
-//! here a block is handed out together with what is wrong about it. The layouts are those
-//! of the log crate's `block.rs` and `record.rs`.
+//! here a block is handed out together with what is wrong about it. What the bytes mean is the
+//! log crate's to say (`block.rs`, `record.rs`).
 //!
 //! # Invariants
 //! 1. What is read and allocated is bounded by the segment file's real length.
@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use resurgam_base::{Lsn, ObjectId, PageId, Result, TxId, checksum, checksum_append};
+use resurgam_base::{Lsn, Result};
 use resurgam_log::{
-    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, segment_file_name,
+    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, RecordHeader, segment_file_name,
     segment_number_of, segment_path,
 };
 use resurgam_vfs::File;
@@ -25,8 +25,6 @@ use resurgam_vfs::File;
 use crate::folder::Folder;
 
 const GENERATION_BYTES: usize = 32 << 20;
-const VERSION_KNOWN: u16 = 1;
-const CRC_AT: usize = 40;
 
 /// A block as read from disk.
 #[derive(Debug)]
@@ -46,7 +44,8 @@ pub(crate) enum BlockFault {
     NotABlock,
     /// A block of another position: of a recycled segment.
     OtherPosition(Lsn),
-    Newer(u16),
+    /// Of a later version, in words.
+    Newer(String),
     BadLength(u64),
     /// Torn or damaged; its bytes are handed out for what they are worth.
     BadChecksum(Box<Block>),
@@ -61,9 +60,7 @@ impl fmt::Display for BlockFault {
             Self::Zeros => f.write_str("zeros, nothing was written here"),
             Self::NotABlock => f.write_str("no block starts here"),
             Self::OtherPosition(lsn) => write!(f, "a block of LSN {lsn} (the segment was recycled)"),
-            Self::Newer(version) => {
-                write!(f, "a block of format version {version}, newer than the {VERSION_KNOWN} known here")
-            }
+            Self::Newer(why) => f.write_str(why),
             Self::BadLength(len) => write!(f, "a block of {len} bytes, which does not fit its segment"),
             Self::BadChecksum(_) => f.write_str("a block with a wrong checksum"),
             Self::Unreadable(why) => f.write_str(why),
@@ -104,7 +101,7 @@ impl Block {
         let Some((head, _)) = rest.split_first_chunk::<RECORD_HEADER_BYTES>() else {
             return Err(bad(format!("{} bytes are left, too few for a header", rest.len())));
         };
-        let header = decode_record_header(head).map_err(bad)?;
+        let header = RecordHeader::decode_head(head).map_err(bad)?;
         if header.offset_in_block as usize != offset {
             return Err(bad(format!(
                 "it claims to be {} bytes into its block and is {offset}",
@@ -115,49 +112,6 @@ impl Block {
             Some(body) => Ok(Record { lsn, header, body }),
             None => Err(bad(format!("its length {} leads past the end of its block", header.len))),
         }
-    }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |b| u32::from_le_bytes(*b))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |b| u64::from_le_bytes(*b))
-}
-
-fn decode_record_header(head: &[u8; RECORD_HEADER_BYTES]) -> Result<RecordHeader, String> {
-    let len = u32_at(head, 0);
-    if (len as usize) < RECORD_HEADER_BYTES {
-        return Err(format!("length {len} is shorter than a header"));
-    }
-    let kind = RecordKind::from_code(head[8]).ok_or_else(|| format!("kind {} is unknown", head[8]))?;
-    if head[9] & !3 != 0 || head[10..12] != [0, 0] {
-        return Err(format!("unknown flags {:#04x}", head[9]));
-    }
-    Ok(RecordHeader {
-        len,
-        offset_in_block: u32_at(head, 4),
-        kind,
-        first_of_group: head[9] & 1 != 0,
-        last_of_group: head[9] & 2 != 0,
-        object: ObjectId(u32_at(head, 12)),
-        tx: TxId(u64_at(head, 16)),
-        prev_tx: Lsn(u64_at(head, 24)),
-        page: PageId(u64_at(head, 32)),
-        prev_page: Lsn(u64_at(head, 40)),
-    })
-}
-
-fn decode_block_header(head: &[u8; BLOCK_HEADER_BYTES]) -> BlockHeader {
-    BlockHeader {
-        lsn: Lsn(u64_at(head, 8)),
-        prev: Lsn(u64_at(head, 16)),
-        durable: Lsn(u64_at(head, 24)),
-        epoch: u32_at(head, 32),
-        payload_len: u32_at(head, 36),
-        opening: u32_at(head, 44),
-        skip: head[6] & 1 != 0,
     }
 }
 
@@ -279,11 +233,10 @@ impl LogFiles {
         if in_file < head.len() as u64 || file.read_at(&mut head, at).map_err(unreadable)? < head.len() {
             return Err(BlockFault::ShortSegment);
         }
-        if head[..4] != *b"RSLB" {
+        let Some(header) = BlockHeader::read(&head) else {
             let zeros = head.iter().all(|byte| *byte == 0);
             return Err(if zeros { BlockFault::Zeros } else { BlockFault::NotABlock });
-        }
-        let header = decode_block_header(&head);
+        };
         if header.lsn != lsn {
             return Err(BlockFault::OtherPosition(header.lsn));
         }
@@ -295,19 +248,13 @@ impl LogFiles {
         let mut bytes = vec![0; len.min(in_file) as usize];
         let read = file.read_at(&mut bytes, at).map_err(unreadable)?;
         bytes.truncate(read);
-        let mut zeroed = head;
-        zeroed[CRC_AT..CRC_AT + 4].fill(0);
-        let payload = bytes.get(BLOCK_HEADER_BYTES..).unwrap_or(&[]);
-        let sound = complete
-            && read as u64 == len
-            && header.skip == header.is_empty()
-            && checksum_append(checksum(&zeroed), payload) == u32_at(&head, CRC_AT);
-        let version = u16::from_le_bytes([head[4], head[5]]);
+        let whole = complete && read as u64 == len && header.skip == header.is_empty();
+        let verified = BlockHeader::verify(&bytes);
         let block = Block { header, bytes };
-        match (sound, version) {
-            (false, _) => Err(BlockFault::BadChecksum(Box::new(block))),
-            (true, version) if version > VERSION_KNOWN => Err(BlockFault::Newer(version)),
-            (true, _) => Ok(block),
+        match verified {
+            Ok(true) if whole => Ok(block),
+            Err(error) if whole => Err(BlockFault::Newer(error.message().to_owned())),
+            _ => Err(BlockFault::BadChecksum(Box::new(block))),
         }
     }
 
@@ -346,7 +293,8 @@ impl LogFiles {
             let read = file.read_at(&mut buf[..want], at % self.segment_bytes).ok()?;
             for (i, head) in buf[..read].chunks(BLOCK_ALIGN).enumerate() {
                 let lsn = at + (i * BLOCK_ALIGN) as u64;
-                if head.len() >= BLOCK_HEADER_BYTES && head[..4] == *b"RSLB" && u64_at(head, 8) == lsn {
+                let header = head.first_chunk().and_then(BlockHeader::read);
+                if header.is_some_and(|header| header.lsn == Lsn(lsn)) {
                     return Some(Lsn(lsn));
                 }
             }

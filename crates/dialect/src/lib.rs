@@ -39,6 +39,7 @@
 //! | functions of one's own | [`Catalog::with_functions`] |
 //! | enumerated types and domains | [`Catalog::with_types`] |
 //! | functions of extensions | [`extension_functions`], [`Catalog::with_user_functions`] |
+//! | the type of the extension `citext` | [`CITEXT`], [`UserKind::Citext`] |
 
 mod catalog;
 mod coerce;
@@ -47,9 +48,9 @@ mod resolve;
 mod types;
 
 pub use catalog::{
-    Aggregate, AggregateKind, ArgMode, Cast, CastContext, CastMethod, Catalog, Default, FIRST_EXTENSION_OID,
-    FIRST_OWN_OID, Function, FunctionKind, NewFunction, Operator, OperatorClass, Parallel, Schema, Type, TypeKind,
-    UserKind, UserType, Volatility, extension_functions, intern,
+    Aggregate, AggregateKind, ArgMode, CITEXT, CITEXT_ARRAY, Cast, CastContext, CastMethod, Catalog, Default,
+    FIRST_EXTENSION_OID, FIRST_OWN_OID, Function, FunctionKind, NewFunction, Operator, OperatorClass, Parallel, Schema,
+    Type, TypeKind, UserKind, UserType, Volatility, extension_functions, intern,
 };
 pub use coerce::{ArrayType, CastPlan, CastStep, Pathway, common_typmod, same_typmod};
 pub use error::{ResolveError, Result};

@@ -213,7 +213,7 @@ impl Db {
                     return Err(Error::Engine(error).into());
                 }
                 (_, Some(Doom::Met(table, cause))) => {
-                    tx.rollback();
+                    tx.take_back();
                     (table, cause)
                 }
                 (Err(error), None) => {
@@ -278,6 +278,18 @@ impl Db {
     /// Those of the disk.
     pub fn sync(&self) -> Result<()> {
         Ok(self.engine().sync_log()?)
+    }
+
+    /// Cleans up what nobody needs any more, and gives free space back to the file system: rows of pages that have room are put together on
+    /// fewer, pages move from the end of the data file to free places in it, it is cut, and holes are made in what is left where the file system can. Returns how many bytes it has back.
+    /// Beside everything else; in the background the end of the file is cut as well, where much of it is free.
+    ///
+    /// What old read transactions see stays, and what the log needs, so a file shrinks when they have ended.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn compact(&self) -> Result<u64> {
+        Ok(self.engine().clean()?.bytes_given_back())
     }
 
     /// What became of writing closures.

@@ -73,7 +73,8 @@ impl<'tx, K: Fields, V: Fields> ReadTable<'tx, K, V> {
     /// [`Error::Value`](crate::Error::Value) if SQL wrote what `V` cannot be; those of reading.
     pub fn get<Q: AsKey<K> + ?Sized>(&self, key: &Q) -> Result<Option<V>> {
         let key = self.0.key(key)?;
-        self.0.store.read(&self.0.store.view()?, &key, value::<K, V>)
+        let view = self.0.store.view()?;
+        self.0.store.read(&view, &key, value::<K, V>)
     }
 }
 
@@ -106,6 +107,20 @@ impl<'tx, K: Fields, V: Fields> WriteTable<'tx, K, V> {
     /// [`Duplicate`](crate::Error::Duplicate) if it has one; as [`WriteTable::put`].
     pub fn insert<Q: AsKey<K> + ?Sized, W: AsKey<V> + ?Sized>(&self, key: &Q, value: &W) -> Result<()> {
         self.store.insert(&self.row(key, |out| value.put_key(out))?)
+    }
+
+    /// Sets the values of many keys that have none, all or none; how many they are. It costs less than one after the other, the less the
+    /// closer the keys are to each other; they may come in any order. They are there when it returns, and not before.
+    ///
+    /// # Errors
+    /// As [`WriteTable::insert`], of the first key that cannot be set.
+    pub fn insert_all<Q: AsKey<K>, W: AsKey<V>>(&self, pairs: impl IntoIterator<Item = (Q, W)>) -> Result<u64> {
+        self.store.insert_all(|loading| {
+            for (key, value) in pairs {
+                loading.push(&self.row(&key, |out| value.put_key(out))?)?;
+            }
+            Ok(())
+        })
     }
 
     /// Sets the value of a key that has one.

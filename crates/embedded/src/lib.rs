@@ -45,6 +45,7 @@
 //! | `shape.rs` | the table that the types describe, and the one that is there |
 //! | `store.rs` | rows as values of columns |
 //! | `error.rs` | what can go wrong |
+//! | `refused.rs` | what the compiler refuses |
 
 mod by_index;
 mod db;
@@ -54,6 +55,8 @@ mod kv;
 mod options;
 mod range;
 mod reader;
+#[cfg(doctest)]
+mod refused;
 mod retry;
 mod rows;
 mod shape;

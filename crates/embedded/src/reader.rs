@@ -46,7 +46,7 @@ impl<'tx, K: Fields, T> Reader<'tx, K, T> {
 
     /// Reads as of now; `lasting`: also while the transaction writes.
     pub(crate) fn scan(&self, index: Option<usize>, range: Option<KeyRange>, lasting: bool) -> Result<Range<'tx, T>> {
-        let view = if lasting { self.store.lasting_view()? } else { self.store.view()? };
+        let view = if lasting { self.store.lasting_view()? } else { self.store.view()?.into_owned() };
         Ok(Range::new(self.store.clone(), view, index, range, self.make))
     }
 
@@ -128,7 +128,7 @@ impl<'tx, K: Fields, T> Reader<'tx, K, T> {
     /// # Errors
     /// Those of reading.
     pub fn is_empty(&self) -> Result<bool> {
-        let view = self.store.view()?;
+        let view = self.store.view()?.into_owned();
         let mut rows: Range<'_, ()> = Range::new(self.store.clone(), view, None, Some(KeyRange::all()), |_| Ok(()));
         Ok(rows.next().transpose()?.is_none())
     }
@@ -136,11 +136,7 @@ impl<'tx, K: Fields, T> Reader<'tx, K, T> {
     /// Deletes the first row from one end, and returns it.
     pub(crate) fn pop(&self, direction: Direction) -> Result<Option<T>> {
         self.store.check_writable()?;
-        let Some((key, row)) = self.scan(None, Some(KeyRange::all()), false)?.next_with_key(direction)? else {
-            return Ok(None);
-        };
-        self.store.delete_at(&key)?;
-        Ok(Some(row))
+        self.store.pop(direction, self.make)
     }
 
     /// Deletes the rows of a range. How many there were.

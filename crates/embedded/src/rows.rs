@@ -1,5 +1,6 @@
 //! Tables of structs: columns with names and types, that SQL sees alike.
 
+use std::borrow::Borrow;
 use std::ops::Deref;
 
 use resurgam_engine::Direction;
@@ -115,7 +116,8 @@ impl<'tx, R: Row> ReadRows<'tx, R> {
     /// [`Value`](crate::Error::Value) if SQL wrote what the struct cannot have; those of reading.
     pub fn get<Q: AsKey<R::Key> + ?Sized>(&self, key: &Q) -> Result<Option<R>> {
         let key = self.0.key(key)?;
-        self.0.store.read(&self.0.store.view()?, &key, R::take_row)
+        let view = self.0.store.view()?;
+        self.0.store.read(&view, &key, R::take_row)
     }
 
     /// An index, by the name that the struct gives it, or by its name in SQL.
@@ -151,6 +153,20 @@ impl<'tx, R: Row> WriteRows<'tx, R> {
     /// [`Duplicate`](crate::Error::Duplicate) if there is one with its key; as [`WriteRows::put`].
     pub fn insert(&self, row: &R) -> Result<()> {
         self.store.insert(&self.row(row)?)
+    }
+
+    /// Writes many new rows, all or none; how many they are. It costs less than one after the other, the less the closer they are to each
+    /// other; they may come in any order. They are there when it returns, and not before.
+    ///
+    /// # Errors
+    /// As [`WriteRows::insert`], of the first row that cannot be written.
+    pub fn insert_all<B: Borrow<R>>(&self, rows: impl IntoIterator<Item = B>) -> Result<u64> {
+        self.store.insert_all(|loading| {
+            for row in rows {
+                loading.push(&self.row(row.borrow())?)?;
+            }
+            Ok(())
+        })
     }
 
     /// Writes over the row with the same key.

@@ -259,7 +259,7 @@ pub(crate) fn find(core: &Core, shape: &Shape, make: bool) -> Result<Known> {
     let own = own.filter_map(|(name, at)| at.map(|at| (name, at)));
     // Those that SQL made are known by their whole names, unless the program calls one of its own so, which may be missing.
     let is_own = |name: &str| shape.indexes.iter().any(|own| own.name == name);
-    let others = table.indexes.iter().enumerate().filter(|(_, index)| !is_own(&index.name));
+    let others = table.indexes.iter().enumerate().filter(|(_, index)| index.valid && !is_own(&index.name));
     let others = others.map(|(at, index)| (index.name.clone(), at));
     let indexes = own.chain(others).collect();
     Ok(Known {
@@ -328,7 +328,7 @@ fn compare_index(shape: &Shape, index: &IndexShape, table: &Table, there: &Index
     let columns: Vec<&str> =
         there.columns.iter().filter_map(|at| table.columns.get(*at)).map(|column| column.name.as_str()).collect();
     let is_unique = there.keeps_unique();
-    if columns == index.columns && is_unique == index.unique && is_plain(there) && !there.nulls_alike {
+    if columns == index.columns && is_unique == index.unique && is_plain(there) && !there.nulls_alike && there.valid {
         return Ok(());
     }
     let text = |unique, columns: String| describe_index(unique, &columns);
@@ -338,7 +338,11 @@ fn compare_index(shape: &Shape, index: &IndexShape, table: &Table, there: &Index
         found: format!(
             "{}{}",
             text(is_unique, columns.join(", ").replace('\0', "an expression ")),
-            if is_plain(there) { "" } else { ", not ascending" }
+            match (is_plain(there), there.valid) {
+                (_, false) => ", not valid",
+                (true, true) => "",
+                (false, true) => ", not ascending",
+            }
         ),
     })
 }

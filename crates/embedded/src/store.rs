@@ -1,18 +1,24 @@
 //! Rows by their columns' values: what typed tables are made on.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use resurgam_engine::key::prefix_end;
 use resurgam_engine::{
-    Attempt, Change, ColumnType, DatumRef, ErrorKind, KeyRange, RawRow, ReadView, RowBuf, Seen, StatementKind, Table,
+    Attempt, Change, ColumnType, DatumRef, Direction, ErrorKind, KeyRange, Load, RawRow, ReadView, RowBuf, Seen,
+    StatementKind, Table,
 };
 
 use crate::error::{Error, Result};
 use crate::fields::{BoundValues, Values};
+use crate::range::Make;
 use crate::shape::{Known, is_plain};
 use crate::tx::Core;
 use crate::value::{Column, Unfit, show};
+
+/// Bytes that most keys have at most.
+const KEY_USUAL: usize = 64;
 
 /// The columns of a row that is being read, one after another.
 pub struct Source<'r> {
@@ -120,8 +126,8 @@ impl<'tx> Store<'tx> {
     }
 
     /// What the transaction sees now.
-    pub fn view(&self) -> Result<ReadView> {
-        self.noted(self.core.tx.view())
+    pub fn view(&self) -> Result<Cow<'tx, ReadView>> {
+        self.noted(self.core.view())
     }
 
     /// What it sees now, whatever it writes while that is read.
@@ -132,7 +138,7 @@ impl<'tx> Store<'tx> {
 
     /// The clustered key of values of the primary key, in its order.
     pub fn key(&self, values: &[DatumRef<'_>]) -> Result<Vec<u8>> {
-        let mut key = Vec::new();
+        let mut key = Vec::with_capacity(KEY_USUAL);
         self.table().encode_key(values, &mut key).map_err(|error| self.explain(error, None))?;
         Ok(key)
     }
@@ -185,11 +191,12 @@ impl<'tx> Store<'tx> {
         key: &[u8],
         make: impl FnOnce(&mut Source<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        let mut row = RowBuf::default();
-        if !self.noted(view.get(self.table(), key, &mut row))? {
-            return Ok(None);
-        }
-        self.make(view, row.raw(), make).map(Some)
+        self.core.with_row(|row| {
+            if !self.noted(view.get(self.table(), key, row))? {
+                return Ok(None);
+            }
+            self.make(view, row.raw(), make).map(Some)
+        })
     }
 
     /// What `make` makes of a row.
@@ -204,7 +211,8 @@ impl<'tx> Store<'tx> {
     }
 
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        self.noted(self.view()?.get(self.table(), key, &mut RowBuf::default()))
+        let view = self.view()?;
+        self.core.with_row(|row| self.noted(view.get(self.table(), key, row)))
     }
 
     fn settle<T>(&self, attempt: impl FnMut() -> resurgam_engine::Result<Attempt<T>>) -> Result<T> {
@@ -223,6 +231,23 @@ impl<'tx> Store<'tx> {
         self.check_writable()?;
         let inserted = self.settle_engine(|| self.core.tx.insert(self.table(), row));
         inserted.map_err(|error| self.refused(error, row))
+    }
+
+    /// Inserts the rows that `give` gives, all or none; how many they are.
+    ///
+    /// # Errors
+    /// As [`Store::insert`], of the first that cannot be inserted; those of `give`.
+    pub fn insert_all(&self, give: impl FnOnce(&mut Loading<'_, 'tx>) -> Result<()>) -> Result<u64> {
+        self.check_writable()?;
+        self.core.whole(|| {
+            let mut loading = Loading { store: self, load: self.core.tx.load(self.table()), failed: false };
+            let given = give(&mut loading);
+            if given.is_ok() || !loading.failed {
+                // What was given before an error comes first.
+                loading.flush()?;
+            }
+            given.map(|()| loading.load.inserted())
+        })
     }
 
     /// Why a row was not written. A duplicate that the transaction does not see came since it began: it is tried again, and then
@@ -289,6 +314,26 @@ impl<'tx> Store<'tx> {
             return Ok(false);
         }
         self.delete_at(key).map(|()| true)
+    }
+
+    /// Deletes the first row from one end; what `make` makes of it.
+    pub fn pop<T>(&self, direction: Direction, make: Make<T>) -> Result<Option<T>> {
+        let view = self.view()?;
+        let mut made = None;
+        let change = self.settle(|| {
+            // A row of which nothing can be made stays.
+            let mut take = |row: RawRow<'_>| {
+                let row = self.make(&view, row, make);
+                let is_made = row.is_ok();
+                made = Some(row);
+                is_made
+            };
+            self.core.tx.pop(&view, self.table(), &KeyRange::all(), direction, &mut take)
+        })?;
+        if let Some(change) = change {
+            self.expect_done(change)?;
+        }
+        made.transpose()
     }
 
     /// Deletes the row under `key`, which the transaction sees.
@@ -411,6 +456,41 @@ impl<'tx> Store<'tx> {
         let mut key = Vec::new();
         table.encode_index_key(at, &fitting, &mut key).map_err(|error| self.explain(error, None))?;
         Ok(key)
+    }
+}
+
+/// Many rows on their way into a table.
+pub(crate) struct Loading<'s, 'tx> {
+    store: &'s Store<'tx>,
+    load: Load,
+    /// A row was refused.
+    failed: bool,
+}
+
+impl Loading<'_, '_> {
+    /// Takes a row.
+    ///
+    /// # Errors
+    /// Of this row, or of one before it.
+    pub fn push(&mut self, row: &[DatumRef<'_>]) -> Result<()> {
+        let Self { store, load, .. } = self;
+        let Err(error) = store.settle_engine(|| load.push(row)) else { return Ok(()) };
+        self.failed = true;
+        Err(self.refused(error, Some(row)))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let Self { store, load, .. } = self;
+        store.settle_engine(|| load.flush()).map_err(|error| self.refused(error, None))
+    }
+
+    /// Why a row was not written: one that was taken before, or else `row`.
+    fn refused(&self, error: Error, row: Option<&[DatumRef<'_>]>) -> Error {
+        let before = self.load.refused();
+        match before.as_deref().or(row) {
+            Some(row) => self.store.refused(error, row),
+            None => self.store.core.note(error),
+        }
     }
 }
 

@@ -1,10 +1,13 @@
 //! Transactions, as closures and whoever begins one by itself see them.
 
 use std::any::TypeId;
-use std::cell::RefCell;
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
-use resurgam_engine::{Attempt, Durability, ErrorKind, Isolation, StatementKind, TableSpec, Transaction};
+use resurgam_engine::{
+    Attempt, Durability, ErrorKind, Isolation, ReadView, RowBuf, StatementKind, TableSpec, Transaction,
+};
 
 use crate::db::Db;
 use crate::error::{Error, Result};
@@ -14,8 +17,15 @@ use crate::rows::{ReadRows, Row, WriteRows};
 use crate::shape::{Known, Shape, find};
 use crate::store::Store;
 
+/// Bytes of a row at most for which room is kept.
+const ROW_KEPT: usize = 64 << 10;
+
 /// What transactions of both kinds are made of.
 pub(crate) struct Core {
+    /// What one sees that does not write, all the time; what was found out for one read is known to the next.
+    fixed: OnceCell<ReadView>,
+    /// Room for a row, used again.
+    spare: Cell<RowBuf>,
     /// Dropped before the database, which the last handle closes: it is to have no writer by then.
     pub tx: Transaction,
     pub db: Db,
@@ -39,7 +49,30 @@ impl Core {
         let tx = db.engine().begin(Isolation::RepeatableRead);
         // From now on, not from its first read. (One that has just begun has not ended, which is all that could be wrong.)
         let _ = tx.statement(StatementKind::Read);
-        Self { tx, db: db.clone(), writes, doomed: RefCell::default() }
+        let (fixed, spare) = (OnceCell::new(), Cell::default());
+        Self { fixed, spare, tx, db: db.clone(), writes, doomed: RefCell::default() }
+    }
+
+    /// What the transaction sees now.
+    pub fn view(&self) -> resurgam_engine::Result<Cow<'_, ReadView>> {
+        if self.writes {
+            return self.tx.view().map(Cow::Owned);
+        }
+        if let Some(view) = self.fixed.get() {
+            return Ok(Cow::Borrowed(view));
+        }
+        let view = self.tx.view()?;
+        Ok(Cow::Borrowed(self.fixed.get_or_init(|| view)))
+    }
+
+    /// Does `work` with room for a row.
+    pub fn with_row<T>(&self, work: impl FnOnce(&mut RowBuf) -> T) -> T {
+        let mut row = self.spare.take();
+        let done = work(&mut row);
+        if row.bytes() <= ROW_KEPT {
+            self.spare.set(row);
+        }
+        done
     }
 
     /// Notes an error after which nothing of the transaction may be kept.
@@ -218,6 +251,19 @@ impl ReadTx {
 #[must_use = "a transaction that is dropped is rolled back"]
 pub struct WriteTx(pub(crate) Core);
 
+impl Drop for WriteTx {
+    fn drop(&mut self) {
+        // That of one that has ended fails, and changes nothing.
+        let _ = self.0.tx.rollback();
+        // What it was told of, the next transaction sees. (Where the log cannot be written, that one is told.)
+        if self.0.tx.had_met()
+            && let Ok(Some(seen)) = self.0.db.engine().until_visible()
+        {
+            let _ = seen.wait();
+        }
+    }
+}
+
 impl WriteTx {
     pub(crate) fn begin(db: &Db) -> Self {
         Self(Core::begin(db, true))
@@ -286,6 +332,11 @@ impl WriteTx {
 
     /// Takes all of it back.
     pub fn rollback(self) {
+        self.take_back();
+    }
+
+    /// As [`WriteTx::rollback`], but that what it was told of is waited for when it is dropped.
+    pub(crate) fn take_back(&self) {
         // What cannot be logged of it now is undone by who opens the database next: it is not committed in any case.
         if let Err(error) = self.0.tx.rollback() {
             tracing::warn!("a rollback could not be logged: {error}");

@@ -17,6 +17,10 @@
 //!
 //! The archive of a database that was made of another one says so, before its first run is written (`restore/lineage.rs`).
 //!
+//! # Where log services write it
+//! (`Options::archive_elsewhere`.) Then no log is held for it and nothing is taken here: what they have made is looked at now and then, and merged
+//! and given up beside them ([`Archive::open_beside`]). When another one of them has claimed the archive it is opened anew.
+//!
 //! An archive that is not this log's (of another database, with a gap, ahead of the log, of another history: `history.rs`) is refused at the open.
 //! One that cannot be reached, or is damaged, is tried again, with the database open: what it lacks is in the log. One that
 //! another process takes over is left to it until a restart.
@@ -36,6 +40,7 @@ use resurgam_xstore::Store;
 use crate::backup_places::Backups;
 use crate::database::Database;
 use crate::history;
+use crate::log_zone::{LogArchiver, LogZone};
 use crate::options::DoubleWrites;
 use crate::pace::{Pace, Yields, processors};
 use crate::restore::Lineage;
@@ -68,6 +73,12 @@ const CLOSE: Duration = Duration::from_secs(10);
 const SAMPLE: Duration = Duration::from_millis(100);
 const SAMPLES_MAX: usize = 4096;
 
+/// Between two looks at an archive that others write: while they say that it has grown, and otherwise.
+const NEWS: Duration = Duration::from_secs(1);
+const NO_NEWS: Duration = Duration::from_secs(10);
+/// None of them has said for so long that it archives, though there is log for it.
+const SILENT: Duration = Duration::from_secs(30);
+
 /// Opens the store anew; draws a number for the opening of the archive in it.
 pub(crate) type OpenStore = Box<dyn Fn() -> Result<(Arc<dyn Store>, u64)> + Send + Sync>;
 
@@ -99,6 +110,9 @@ pub struct ArchiveStatus {
     /// Runs that wait to be merged, and how long merging has rested for others who want the processors, since the open.
     pub runs_waiting: u64,
     pub rested: Duration,
+    /// Log services write it; which of them does, as far as is known.
+    pub elsewhere: bool,
+    pub archiver: Option<LogArchiver>,
     /// The last error, while it fails.
     pub error: Option<String>,
 }
@@ -138,6 +152,17 @@ struct Seen {
     complete_at: Option<Instant>,
 }
 
+/// An archive that log services write.
+struct Elsewhere {
+    zone: Arc<dyn LogZone>,
+    /// Open, beside them.
+    open: Mutex<Option<Arc<Archive>>>,
+    /// When it was looked at last, and what was wrong then.
+    looked: Mutex<Option<(Instant, Option<Error>)>>,
+    /// When one of them was last known to be at work, or there was nothing to do.
+    heard: Mutex<Instant>,
+}
+
 pub(crate) struct Archiver {
     place: String,
     database: DatabaseId,
@@ -146,7 +171,9 @@ pub(crate) struct Archiver {
     /// Held by whoever changes the archive but for adding runs to it, and while it is opened anew: a step of the one that
     /// was open before would look like another process's.
     changing: Mutex<()>,
-    hold: LogHold,
+    /// None: others write it.
+    hold: Option<LogHold>,
+    elsewhere: Option<Elsewhere>,
     seen: Mutex<Seen>,
     /// Of merging, and the share of the processors' time that it always has, in per cent.
     pace: Pace,
@@ -175,7 +202,8 @@ impl Archiver {
             open,
             work: Mutex::default(),
             changing: Mutex::default(),
-            hold,
+            hold: Some(hold),
+            elsewhere: None,
             seen: Mutex::default(),
             pace: Pace::new(cpu_percent, Yields::SOON, processors()),
             cpu_percent,
@@ -190,6 +218,118 @@ impl Archiver {
             Err(error) => return Err(error),
         }
         Ok(this)
+    }
+
+    /// Of an archive that log services write.
+    pub fn beside(
+        database: DatabaseId,
+        place: String,
+        open: OpenStore,
+        cpu_percent: u32,
+        zone: &Arc<dyn LogZone>,
+    ) -> Self {
+        let elsewhere = Elsewhere {
+            zone: Arc::clone(zone),
+            open: Mutex::default(),
+            looked: Mutex::default(),
+            heard: Mutex::new(Instant::now()),
+        };
+        Self {
+            place,
+            database,
+            open,
+            work: Mutex::default(),
+            changing: Mutex::default(),
+            hold: None,
+            elsewhere: Some(elsewhere),
+            seen: Mutex::default(),
+            pace: Pace::new(cpu_percent, Yields::SOON, processors()),
+            cpu_percent,
+            lineage: None,
+        }
+    }
+
+    /// Looks at what log services have made, where it is time, and waits.
+    ///
+    /// # Errors
+    /// Those of the store; that none of them archives.
+    fn follow(&self, log: &Log, elsewhere: &Elsewhere, wait: Duration) -> Result<()> {
+        let archiver = elsewhere.zone.archiver();
+        let has_grown = {
+            let archived = self.seen.lock().archived;
+            archiver.as_ref().is_some_and(|told| archived.is_none_or(|archived| archived < told.archived))
+        };
+        let each = if has_grown || self.archive().is_none() { NEWS } else { NO_NEWS };
+        let last = elsewhere.looked.lock().clone().filter(|(at, _)| at.elapsed() < each);
+        let looked = match last {
+            Some((_, Some(error))) if !wait.is_zero() => Err(error),
+            Some((_, None)) => Ok(()),
+            _ => {
+                let looked = self.look_beside(elsewhere);
+                *elsewhere.looked.lock() = Some((Instant::now(), looked.as_ref().err().cloned()));
+                looked
+            }
+        };
+        let mut seen = self.seen.lock();
+        let durable = log.flushed_lsn();
+        seen.sample(durable);
+        let outcome = looked.and_then(|()| {
+            let is_heard = archiver.as_ref().is_some_and(|told| told.silent < SILENT);
+            let mut heard = elsewhere.heard.lock();
+            if is_heard || seen.archived.is_some_and(|archived| archived >= durable) {
+                *heard = Instant::now();
+            }
+            if heard.elapsed() < SILENT {
+                return Ok(());
+            }
+            let what = "no log service archives the log: it waits in the long-term log";
+            Err(Error::new(ErrorKind::Io, what).with_hint("Start the log services with the archive (--archive)."))
+        });
+        seen.refused = outcome.as_ref().is_err_and(is_refusal);
+        seen.error = outcome.as_ref().err().map(Error::to_string);
+        drop(seen);
+        std::thread::sleep(if wait.is_zero() { LOOK } else { wait });
+        outcome
+    }
+
+    /// Opens it beside who writes it, or catches up with that.
+    fn look_beside(&self, elsewhere: &Elsewhere) -> Result<()> {
+        let known = elsewhere.open.lock().clone();
+        let archive = match known.map(|archive| archive.catch_up().map(|()| archive)) {
+            Some(Ok(archive)) => archive,
+            Some(Err(error)) if error.kind() != ErrorKind::InUse => return Err(error),
+            // None yet, or another log service has claimed it.
+            _ => {
+                let (store, nonce) = (self.open)()?;
+                let Some(archive) = Archive::open_beside(store, nonce)? else { return Ok(()) };
+                if archive.database() != self.database {
+                    return Err(Error::new(
+                        ErrorKind::NotADatabase,
+                        format!("{} is that of another database", self.place),
+                    ));
+                }
+                *elsewhere.open.lock() = Some(Arc::clone(&archive));
+                archive
+            }
+        };
+        let mut seen = self.seen.lock();
+        seen.archive = Some(Arc::downgrade(&archive));
+        seen.totals = totals(&archive);
+        let end = archive.view().end();
+        if end.is_some() {
+            seen.archived_up_to(end);
+        }
+        Ok(())
+    }
+
+    /// Whether log services write it.
+    pub fn is_elsewhere(&self) -> bool {
+        self.elsewhere.is_some()
+    }
+
+    /// Which of them does, as far as is known.
+    pub fn archiver(&self) -> Option<LogArchiver> {
+        self.elsewhere.as_ref()?.zone.archiver()
     }
 
     fn connect(&self, log: &Log) -> Result<Work> {
@@ -213,7 +353,7 @@ impl Archiver {
             lineage.name_parent(runs.archive().store(), &view, log.oldest_lsn())?;
         }
         let last = view.last_block()?.map_or(from, |last| last.lsn);
-        self.hold.advance(last);
+        self.advance(last);
         let follower = log.follow(from)?;
         let mut seen = self.seen.lock();
         seen.archived = Some(from);
@@ -234,6 +374,9 @@ impl Archiver {
     /// # Errors
     /// Those of the store and of the log; what was gathered is then taken again the next time. `Stopped`.
     pub fn step(&self, log: &Log, wait: Duration, all: bool) -> Result<()> {
+        if let Some(elsewhere) = &self.elsewhere {
+            return self.follow(log, elsewhere, wait);
+        }
         if let Some(error) = &self.seen.lock().taken_over {
             // Two that take it from each other again and again would ruin it.
             return Err(error.clone());
@@ -307,17 +450,20 @@ impl Archiver {
         let bytes = std::mem::take(&mut work.bytes);
         (work.since, work.looked_at) = (None, 0);
         // The run is durable. Its last block tells the next open that the log is the one that was archived.
-        self.hold.advance(work.last);
+        self.advance(work.last);
         let mut seen = self.seen.lock();
-        seen.archived = Some(end);
         seen.totals = totals(work.runs.archive());
         seen.runs_written += 1;
         seen.log_bytes_written += bytes;
-        while let Some((at, _)) = seen.samples.front().filter(|(_, durable)| *durable <= end).copied() {
-            seen.complete_at = Some(at);
-            seen.samples.pop_front();
-        }
+        seen.archived_up_to(end);
         Ok(())
+    }
+
+    /// Log below is not needed for it.
+    fn advance(&self, lsn: Lsn) {
+        if let Some(hold) = &self.hold {
+            hold.advance(lsn);
+        }
     }
 
     /// Merges runs, one step; false when there is nothing to merge. Beside [`Archiver::step`], on a thread of its own.
@@ -338,10 +484,22 @@ impl Archiver {
         // Before it is looked which one is open.
         let _changing = self.changing.lock();
         let Some(archive) = self.archive() else { return Ok(None) };
-        archive.catch_up()?;
-        let changed = what(&archive)?;
-        self.seen.lock().totals = totals(&archive);
-        Ok(Some(changed))
+        // Beside others that is done every second (`follow`), and each step finds out whether it was made of the newest manifest.
+        let caught_up = if self.is_elsewhere() { Ok(()) } else { archive.catch_up() };
+        match caught_up.and_then(|()| what(&archive)) {
+            Ok(changed) => {
+                self.seen.lock().totals = totals(&archive);
+                Ok(Some(changed))
+            }
+            // Another log service has claimed it: it is opened anew at the next look.
+            Err(error) => match &self.elsewhere {
+                Some(elsewhere) if error.kind() == ErrorKind::InUse => {
+                    *elsewhere.looked.lock() = None;
+                    Ok(None)
+                }
+                _ => Err(error),
+            },
+        }
     }
 
     /// How runs are merged now: more at once while others want the processors, so that each record is merged fewer times. To be asked before each
@@ -441,6 +599,7 @@ impl Archiver {
     /// What an operator can see of it; `log` is the one that it follows.
     pub fn status(&self, log: &Log) -> ArchiveStatus {
         let runs_waiting = self.archive().map_or(0, |archive| archive.runs_waiting(&config()) as u64);
+        let archiver = self.archiver();
         let durable = log.flushed_lsn();
         let mut seen = self.seen.lock();
         seen.sample(durable);
@@ -474,12 +633,23 @@ impl Archiver {
             blocks_from_files: seen.sources.1,
             runs_waiting,
             rested: self.pace.rested(),
+            elsewhere: self.is_elsewhere(),
+            archiver,
             error: seen.error.clone(),
         }
     }
 }
 
 impl Seen {
+    /// All below is in durable runs.
+    fn archived_up_to(&mut self, end: Lsn) {
+        self.archived = Some(end);
+        while let Some((at, _)) = self.samples.front().filter(|(_, durable)| *durable <= end).copied() {
+            self.complete_at = Some(at);
+            self.samples.pop_front();
+        }
+    }
+
     fn sample(&mut self, durable: Lsn) {
         let is_new = self.archived.is_none_or(|archived| archived < durable)
             && self.samples.back().is_none_or(|(at, last)| *last < durable && at.elapsed() >= SAMPLE);
@@ -629,6 +799,10 @@ impl Database {
 
     /// At a close: what is left, if that goes well and soon.
     pub(crate) fn archive_the_rest(&self) {
+        if self.inner().archiver.as_ref().is_some_and(|archiver| archiver.is_elsewhere()) {
+            // It needs nothing of this process.
+            return;
+        }
         let begun = Instant::now();
         loop {
             let lag = self.archive_status().map_or(0, |status| status.lag_bytes);
@@ -718,8 +892,8 @@ mod tests {
         fn delete(&self, name: &str) -> StoreResult<()> {
             self.below.delete(name)
         }
-        fn settle(&self, folder: &str) -> StoreResult<()> {
-            self.below.settle(folder)
+        fn sync_deletes(&self, folder: &str) -> StoreResult<()> {
+            self.below.sync_deletes(folder)
         }
         fn tidy(&self, folder: &str) -> StoreResult<()> {
             self.below.tidy(folder)

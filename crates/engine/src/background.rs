@@ -464,6 +464,9 @@ fn cleaner(weak: &Weak<Inner>) {
             if let Step::Stop = db.judge("a sweep of the cleaner", db.sweep(false, &|| false)) {
                 return;
             }
+            if let Step::Stop = db.judge("giving space back", db.cut_if_much()) {
+                return;
+            }
             last = Instant::now();
         }
         drop(db);

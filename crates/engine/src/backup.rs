@@ -400,6 +400,8 @@ impl Database {
                     *page = boot::page(&inner.boot, Lsn(1))?;
                     PageKind::Image
                 }
+                // Whatever its place holds.
+                FilePage::Bad if inner.pool.is_nobodys(id) => PageKind::Zero,
                 // Each page would wait for the device's replacement.
                 FilePage::Bad if !inner.pool.dead_devices().is_empty() => {
                     return Err(Error::new(

@@ -15,9 +15,10 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, TxId, limits::IDENTIFIER_BYTES_MAX};
 use resurgam_btree::Tree;
+use resurgam_buffer::{Access, BufferPool};
 use resurgam_versions::{Outcome, RowWriter, Seen};
 
-use crate::catalog_row::{CATALOG_OBJECT, CatalogKey, NameOf, definition_key, name_key, object_name_key};
+use crate::catalog_row::{CATALOG_OBJECT, CatalogKey, NameOf, definition_key, name_key, object_name_key, values_key};
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::database::Database;
 use crate::databases::namespace_in;
@@ -179,6 +180,15 @@ impl Catalog {
     /// The highest id of a table, index or constraint in a definition that was read.
     pub fn highest_id(&self) -> u32 {
         self.highest.load(Ordering::SeqCst)
+    }
+    /// Whether there is any row of a definition, or of a sequence's values, with that id, committed or not.
+    pub fn has_entry(&self, pool: &BufferPool, id: u32) -> Result<bool> {
+        for key in [definition_key(id, 0), values_key(id)] {
+            if self.tree.find(pool, &key, Access::Point)?.1.is_ok() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
     /// Whether a change is becoming visible at this moment.
     pub fn is_changing(&self) -> bool {
@@ -614,6 +624,8 @@ impl Transaction {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         let writer = RowWriter {
+            update_locks: resurgam_txn::RowLockMode::Update,
+            keeps_ghosts: false,
             pool: &inner.pool,
             store: &inner.versions,
             spans: &inner.empty_spans,

@@ -110,9 +110,39 @@ impl Database {
         self.clean_unless(&|| false)
     }
 
-    /// As [`Database::clean_now`].
+    /// As [`Database::clean_now`]; then puts rows of partly free leaves together on fewer ([`Database::pack_unless`]), and gives back what
+    /// is free at the ends of the files, and elsewhere in them ([`Database::give_back_unless`]); the report says how much that was.
+    ///
+    /// # Errors
+    /// As [`Database::clean_now`]; those of moving rows and pages and of changing the files.
     pub fn clean(&self) -> Result<SweepReport> {
-        self.clean_now()
+        self.vacuum_unless(&|| false)
+    }
+
+    /// As [`Database::clean`], but ended early once `cancelled`; see [`Database::clean_unless`].
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    pub fn vacuum_unless(&self, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<SweepReport> {
+        let mut report = self.clean_unless(cancelled)?;
+        // Without room for its log nothing is packed: all the more is what is free given back.
+        let (packed, no_room) = match self.pack_if_any_went(cancelled) {
+            Ok(packed) => (packed, None),
+            Err(error) if error.kind() == ErrorKind::DiskFull => (0, Some(error)),
+            Err(error) => return Err(error),
+        };
+        report.packed = packed;
+        report.merged += report.packed;
+        let given = self.give_back_unless(cancelled)?;
+        if let Some(error) = no_room {
+            return Err(error);
+        }
+        (report.pages_moved, report.bytes_cut, report.bytes_punched) =
+            (given.pages_moved, given.bytes_cut, given.bytes_punched);
+        if cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, "the clean-up was cancelled"));
+        }
+        Ok(report)
     }
 
     /// As [`Database::clean_now`], but ended early once `cancelled`, which is asked at every page
@@ -157,7 +187,7 @@ impl Database {
     }
 
     /// The trees of all committed definitions, and that of the definitions.
-    fn defined_trees(&self) -> Result<Vec<Tree>> {
+    pub(crate) fn defined_trees(&self) -> Result<Vec<Tree>> {
         let inner = self.inner();
         let definitions = inner.catalog.committed(self)?;
         let tables = definitions.by_id.values().filter(|entry| entry.is_table());

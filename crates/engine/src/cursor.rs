@@ -9,6 +9,7 @@ use resurgam_page::{PageBuf, leaf};
 
 use crate::covering::Covering;
 use crate::position::{Filling, Position, Sink};
+use crate::row_test::{RowTest, Testing};
 use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::Interrupt;
 use crate::view::ReadView;
@@ -39,7 +40,19 @@ impl KeyRange {
             high: resurgam_page::key::prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded),
         }
     }
-    /// Divides the range at the given ascending keys.
+    /// Whether a key divides the range: it is in it, and not its beginning.
+    pub(crate) fn has_within(&self, key: &[u8]) -> bool {
+        let behind_low = match &self.low {
+            Bound::Unbounded => true,
+            Bound::Included(low) | Bound::Excluded(low) => low.as_slice() < key,
+        };
+        let before_high = match &self.high {
+            Bound::Unbounded => true,
+            Bound::Included(high) | Bound::Excluded(high) => key < high.as_slice(),
+        };
+        behind_low && before_high
+    }
+    /// Divides the range at the given ascending keys, which are within it.
     pub fn split(&self, keys: &[Vec<u8>]) -> Vec<KeyRange> {
         let mut ranges = Vec::new();
         let mut low = self.low.clone();
@@ -102,6 +115,7 @@ impl RowBatch {
         self.bytes.len()
     }
     /// Row `i`; panics beyond [`RowBatch::len`].
+    #[inline]
     pub fn row(&self, i: usize) -> RawRow<'_> {
         let span = self.rows[i];
         let (key, rest) = self.bytes[span.at..].split_at(span.key as usize);
@@ -115,11 +129,26 @@ impl RowBatch {
     pub fn add(&mut self, row: RawRow<'_>) {
         self.push(row.key, row.value);
     }
+    /// As [`RowBatch::push`], of a key of so many bytes which its value follows.
+    #[inline]
+    pub(crate) fn push_content(&mut self, content: &[u8], key_len: usize) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(content);
+        self.rows.push(Span { at, key: key_len as u32, value: (content.len() - key_len) as u32 });
+    }
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.rows.push(Span { at, key: key.len() as u32, value: value.len() as u32 });
+    }
+
+    /// Leaves out the rows behind the first `rows`.
+    pub(crate) fn truncate(&mut self, rows: usize) {
+        if let Some(span) = self.rows.get(rows) {
+            self.bytes.truncate(span.at);
+            self.rows.truncate(rows);
+        }
     }
 
     /// As [`RowBatch::push`], of a value that is appended in place.
@@ -146,7 +175,21 @@ pub struct Cursor {
     checked: bool,
     entries: RowBatch,
     at: Position,
+    test: Option<Arc<RowTest>>,
+    tested: Tested,
 }
+
+/// What became of the test of a cursor's rows since it was asked last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tested {
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// Those that did not pass.
+    pub rejected: u64,
+}
+
+/// Rows that a cursor with a test looks at in one call, for each row that is wanted.
+const LOOKED_AT: usize = 8;
 
 impl Cursor {
     pub(crate) fn new(
@@ -157,7 +200,8 @@ impl Cursor {
         direction: Direction,
     ) -> Self {
         let (entries, at) = (RowBatch::default(), Position::new(range, direction));
-        Self { view, table, index, covering: None, checked: false, entries, at }
+        let (test, tested) = (None, Tested::default());
+        Self { view, table, index, covering: None, checked: false, entries, at, test, tested }
     }
 
     /// Has it make rows of the index's entries, with the columns that `covering` was made for: the others are NULL. Without
@@ -180,8 +224,23 @@ impl Cursor {
         self
     }
 
+    /// Has it pass over rows that do not pass a test, where it reads the table's own tree; without effect on others. None: no row any more.
+    pub fn set_test(&mut self, test: Option<Arc<RowTest>>) {
+        self.test = test.filter(|_| self.index.is_none());
+    }
+
+    /// What became of the test since the last call of this.
+    pub fn take_tested(&mut self) -> Tested {
+        std::mem::take(&mut self.tested)
+    }
+
+    /// The part of its range that it has not come to (an index's: of its keys); none when it has come to its end.
+    pub fn rest(&self) -> Option<&KeyRange> {
+        self.at.rest()
+    }
+
     /// Appends up to about `max_rows` rows to `batch`. False: the range is exhausted and
-    /// nothing was appended.
+    /// nothing was appended. (True without any row: of those that it has looked at none passed the test.)
     pub fn next_batch(&mut self, batch: &mut RowBatch, max_rows: usize) -> Result<bool> {
         self.check()?;
         let before = batch.len();
@@ -189,7 +248,8 @@ impl Cursor {
             None => self.fill(self.table.tree, batch, max_rows)?,
             Some(at) => {
                 let table = Arc::clone(&self.table);
-                let Some(index) = table.indexes.get(at) else {
+                // One that is not valid lacks rows: nobody may have chosen it.
+                let Some(index) = table.indexes.get(at).filter(|index| index.valid) else {
                     return Err(table.no_index(at));
                 };
                 let mut row = RowBuf::default();
@@ -210,7 +270,7 @@ impl Cursor {
                 }
             }
         }
-        Ok(batch.len() > before)
+        Ok(batch.len() > before || (self.test.is_some() && !self.at.done))
     }
 
     /// Counts the rows that are left, without making them.
@@ -247,13 +307,61 @@ impl Cursor {
 
     /// Appends visible records of `tree` as they are.
     pub(crate) fn fill(&mut self, tree: resurgam_btree::Tree, batch: &mut RowBatch, max_rows: usize) -> Result<()> {
-        let Self { view, at, .. } = self;
-        let before = (batch.bytes.len(), batch.rows.len());
-        view.reading(|| {
-            // What was read before a row that had to be waited for is read again.
-            batch.bytes.truncate(before.0);
-            batch.rows.truncate(before.1);
-            at.read(view, tree, &mut Filling { sink: Sink::Batch { batch, limit: max_rows.max(1) }, rows: 0 })
+        let Self { view, at, table, test, .. } = self;
+        let tested = fill(view, at, tree, test.as_deref().map(|test| (test, table.as_ref())), batch, max_rows)?;
+        self.tested.rows += tested.rows;
+        self.tested.rejected += tested.rejected;
+        Ok(())
+    }
+}
+
+/// Appends what `view` sees of `tree` from `at` on, of which rows of a table may have to pass a test.
+fn fill(
+    view: &ReadView,
+    at: &mut Position,
+    tree: resurgam_btree::Tree,
+    test: Option<(&RowTest, &Table)>,
+    batch: &mut RowBatch,
+    max_rows: usize,
+) -> Result<Tested> {
+    let before = (batch.bytes.len(), batch.rows.len());
+    let limit = max_rows.max(1);
+    view.reading(|| {
+        // What was read before a row that had to be waited for is read again.
+        batch.bytes.truncate(before.0);
+        batch.rows.truncate(before.1);
+        let most = limit.saturating_mul(LOOKED_AT) as u64;
+        let testing = test.map(|(test, table)| Testing { test, table, rejected: 0, most });
+        let mut filling = Filling { sink: Sink::Batch { batch, limit, testing }, rows: 0 };
+        at.read(view, tree, &mut filling)?;
+        Ok(match filling.sink {
+            Sink::Batch { testing: Some(Testing { rejected, .. }), .. } => Tested { rows: filling.rows, rejected },
+            _ => Tested::default(),
         })
+    })
+}
+
+impl ReadView {
+    /// Appends the first rows of a range in clustered order, up to about `max_rows`, to `batch`. What is left of the range is returned, and is for a cursor; none:
+    /// there is no more. For who wants a few rows: it costs less than a cursor.
+    ///
+    /// # Errors
+    /// As [`Cursor::next_batch`].
+    pub fn first_rows(
+        &self,
+        table: &Table,
+        range: KeyRange,
+        direction: Direction,
+        batch: &mut RowBatch,
+        max_rows: usize,
+    ) -> Result<Option<KeyRange>> {
+        self.check_table(table)?;
+        let mut at = Position::new(range, direction);
+        at.removes_ghosts = true;
+        let before = self.known_seen();
+        at.known = before;
+        fill(self, &mut at, table.tree, None, batch, max_rows)?;
+        self.note_seen(before, at.known);
+        Ok(at.into_rest())
     }
 }

@@ -88,6 +88,8 @@ pub(crate) struct Inner {
     pub empty_spans: EmptySpans,
     /// Rows that were deleted several to a record of the log.
     pub deleted_in_runs: AtomicU64,
+    /// And inserted.
+    pub inserted_in_runs: AtomicU64,
     pub recovery: RecoveryReport,
     /// How long the redo of all pages took.
     pub redo_time: Mutex<Option<Duration>>,
@@ -107,6 +109,10 @@ pub(crate) struct Inner {
     /// The last checkpoint, for those who must not wait for one that is being taken.
     checkpoint: AtomicU64,
     pub checkpoints: CheckpointCounter,
+    /// Space is given back by one thread at a time.
+    pub giving_back: Mutex<()>,
+    /// Rows that had gone when all trees were packed last (`pack.rs`).
+    pub packed_at: Mutex<Option<u64>>,
     pub troubles: Troubles,
     next_object: AtomicU32,
     /// Trees that were made since the open, until they are freed: those among them that no
@@ -296,7 +302,8 @@ impl Database {
             }
             _ => e,
         })?;
-        let taken = log_zone::take(&vfs, dir, &paths.control, &options, has_control)?;
+        // One that is being made may have any.
+        let taken = log_zone::take(&vfs, dir, &paths.control, &options, has_control && !creating)?;
         let give_back = |zone: &Option<LogZoneHandle>| {
             if let Some(LogZoneHandle(zone)) = zone {
                 zone.release();
@@ -312,7 +319,16 @@ impl Database {
         };
         let is_made = taken.is_some_and(|taken| taken.of.is_some());
         if is_made && creating {
+            // What is here of an attempt of its own is of no use, whichever database the zone has by now.
+            for path in [&paths.data, &paths.double_write] {
+                if vfs.exists(path)? {
+                    vfs.remove(path)?;
+                }
+            }
+            LogFolder::forget(&vfs, dir)?;
+            vfs.sync_dir(dir)?;
             vfs.remove(&paths.creating)?;
+            vfs.sync_dir(dir)?;
         }
         let creating = creating && !is_made;
         if !creating && !has_control && !was_set_aside && taken.is_none() {
@@ -479,9 +495,9 @@ impl Database {
             (true, Some(version)) => restore_version_double_writes(&vfs, version, area, unclean, log_end, &openings)?,
             (true, None) => DoubleWriteReport::default(),
         };
-        if makes_data {
+        if makes_data && vfs.exists(area)? {
             // What is left in it protected writes to a file that is gone.
-            let side = vfs.open(area, OpenMode::Create)?;
+            let side = vfs.open(area, OpenMode::ReadWrite)?;
             side.set_len(0)?;
             side.sync()?;
         }
@@ -504,9 +520,15 @@ impl Database {
         control.epoch = next_epoch;
         control.clean = false;
         control_file.write(control)?;
+        log_folder.is_opened(&vfs, next_epoch)?;
+        if taken.is_some() && vfs.exists(&paths.creating)? {
+            is_no_longer_made(&vfs, dir, paths)?;
+        }
         let config = LogConfig {
             segment_bytes: control.segment_bytes,
             own_files: options.log_zone.is_some(),
+            flights: options.flights(),
+            shuffled: options.log_flights_shuffled,
             ..LogConfig::default()
         };
         let log = Log::open(Arc::clone(&vfs), &log_folder.path, config, control.epoch, analysis.end)?;
@@ -608,10 +630,13 @@ impl Database {
             cleaner: Cleaner::default(),
             empty_spans: EmptySpans::default(),
             deleted_in_runs: AtomicU64::new(0),
+            inserted_in_runs: AtomicU64::new(0),
             recovery,
             redo_time: Mutex::new(None),
             checkpoint: AtomicU64::new(control.checkpoint.0),
             checkpoints: CheckpointCounter::default(),
+            giving_back: Mutex::new(()),
+            packed_at: Mutex::new(None),
             troubles: Troubles::default(),
             control: Mutex::new((control_file, control)),
             replacing: Mutex::new(()),
@@ -733,9 +758,18 @@ impl Database {
     /// A snapshot, and the version of the catalog that goes with it: a snapshot either sees a
     /// change of definitions and has its version, or neither.
     pub(crate) fn snapshot(&self) -> (SnapshotHold, u64) {
+        self.snapshot_by(|| self.0.txs.snapshot())
+    }
+
+    /// The same for a transaction that has written, or has tried to.
+    pub(crate) fn snapshot_for_writer(&self) -> (SnapshotHold, u64) {
+        self.snapshot_by(|| self.0.txs.snapshot_for_writer())
+    }
+
+    fn snapshot_by(&self, take: impl Fn() -> SnapshotHold) -> (SnapshotHold, u64) {
         loop {
             let version = self.0.catalog.version();
-            let hold = self.0.txs.snapshot();
+            let hold = take();
             if !self.0.catalog.is_changing() && self.0.catalog.version() == version {
                 return (hold, version);
             }
@@ -986,6 +1020,9 @@ impl Database {
         self.stop_background();
         let closed = (|| {
             self.replace_dead_devices()?;
+            if let Err(error) = self.write_back_sequences() {
+                tracing::warn!("sequences will skip values that were logged ahead: {error}");
+            }
             inner.pool.write_all()?;
             self.checkpoint()?;
             let mut control = inner.control.lock();
@@ -1000,7 +1037,15 @@ impl Database {
         inner.pool.close_cache();
         let log_closed = inner.log.close();
         if let Some(LogZoneHandle(zone)) = &inner.options.log_zone {
-            zone.release();
+            // Who finds the log given back after a clean end takes it for durable to its end.
+            let is_said = log_closed.is_ok() || {
+                let mut control = inner.control.lock();
+                let next = Control { clean: false, ..control.1 };
+                control.0.write(next).is_ok()
+            };
+            if is_said {
+                zone.release();
+            }
         }
         inner.locks_held.lock().clear();
         closed.and(log_closed)
@@ -1087,7 +1132,8 @@ fn create(
     let epoch = taken.map_or(1, |taken| taken.epoch - 1);
     let config =
         LogConfig { segment_bytes: options.log_segment_bytes, own_files: taken.is_some(), ..LogConfig::default() };
-    let log_dir = LogFolder::create(vfs, dir, options.log_dir.as_deref(), id, made_before, taken.is_some())?;
+    let zone = options.log_zone.as_ref().filter(|_| taken.is_some()).map(|LogZoneHandle(zone)| &**zone);
+    let (log_dir, _locked) = LogFolder::create(vfs, dir, options.log_dir.as_deref(), id, made_before, zone)?;
     let log = Log::create(Arc::clone(vfs), &log_dir, config, epoch)?;
     let pool = open_pool(vfs, paths, &log, options)?;
     let now = vfs.wall_clock_us();
@@ -1122,9 +1168,17 @@ fn create(
     ControlFile::create(vfs, &paths.control, control)?;
     vfs.sync_dir(&log_dir)?;
     vfs.sync_dir(dir)?;
-    vfs.remove(&paths.creating)?;
-    vfs.sync_dir(dir)?;
+    // In a landing zone it is made when the record there has it: until then another machine may make one instead.
+    if taken.is_none() {
+        is_no_longer_made(vfs, dir, paths)?;
+    }
     Ok(())
+}
+
+/// The database is made: the marker goes that it is being made.
+fn is_no_longer_made(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths) -> Result<()> {
+    vfs.remove(&paths.creating)?;
+    vfs.sync_dir(dir)
 }
 
 /// How long a background thread sleeps between looks.
@@ -1135,9 +1189,81 @@ mod tests {
     use resurgam_page::types::ColumnType;
     use resurgam_vfs::SimVfs;
 
+    use resurgam_page::DatumRef;
+
     use super::*;
-    use crate::table::TableSpec;
-    use crate::transaction::Durability;
+    use crate::table::{Table, TableSpec};
+    use crate::transaction::{Durability, StatementKind};
+
+    /// An object's id that no page tells a restart comes again while its transaction is not undone: it is passed over.
+    #[test]
+    fn ids_of_the_cut_off_are_passed_over() -> Result<()> {
+        use crate::catalog_object::{CatalogObject, ObjectKind};
+        let options = Options {
+            buffer_bytes: 1 << 20,
+            background: false,
+            accelerated_database_recovery: false,
+            ..Options::default()
+        };
+        let db = Database::open_with(Arc::new(SimVfs::new(1)), Path::new("/db"), options, |_| {})?;
+        let create = |name: &str| -> Result<(Transaction, Arc<Table>)> {
+            let tx = db.begin(Isolation::ReadCommitted);
+            tx.statement(StatementKind::PointWrite)?;
+            let made = tx.create_object("", name, CatalogObject::new(ObjectKind::SCHEMA, Vec::new()))?.done()?;
+            Ok((tx, made))
+        };
+        let (cut_off, first) = create("first")?;
+        // As a restart finds it.
+        db.inner().next_object.store(first.id, Ordering::SeqCst);
+        let (other, second) = create("second")?;
+        assert!(second.id > first.id);
+        other.commit(Durability::Sync)?.wait()?;
+        cut_off.rollback()?;
+        let (tx, third) = create("third")?;
+        assert!(third.id > second.id);
+        tx.rollback()
+    }
+
+    /// What is to be freed may be gone: its entry is as of before, and its root's place a hole that a restart knows nothing of.
+    #[test]
+    fn a_dropped_tree_that_is_a_hole_by_now_is_gone() -> Result<()> {
+        let options = || Options { buffer_bytes: 1 << 20, background: false, ..Options::default() };
+        let sim = SimVfs::new(1);
+        let open = || Database::open_with(Arc::new(sim.clone()), Path::new("/db"), options(), |_| {});
+        let db = open()?;
+        db.finish_recovery()?;
+        for name in ["dropped", "kept"] {
+            let tx = db.begin(Isolation::ReadCommitted);
+            let spec = TableSpec::new("public", name).column("id", ColumnType::Int8).column("a", ColumnType::Text);
+            let table = tx.create_table(spec.primary_key(&["id"]))?.done()?;
+            for id in 0..600 {
+                tx.insert(&table, &[DatumRef::Int8(id), DatumRef::Text(&"x".repeat(900))])?.done()?;
+            }
+            tx.commit(Durability::Sync)?.wait()?;
+        }
+        let tx = db.begin(Isolation::ReadCommitted);
+        let table = tx.table("public", "dropped")?.expect("it is there");
+        let tree = table.tree;
+        tx.drop_table(&table)?.done()?;
+        tx.commit(Durability::Sync)?.wait()?;
+        db.clean_now()?;
+        assert!(!resurgam_btree::is_there(&db.inner().pool, tree)?);
+        assert!(db.inner().pool.punch_holes(&|| false)? > 0);
+        db.checkpoint()?;
+        db.close()?;
+        drop(db);
+        let db = open()?;
+        let is_hole = |page: &u64| db.inner().pool.read(PageId(*page), resurgam_buffer::Access::Scan).is_err();
+        let root = (1..db.inner().pool.space().high_water()).find(is_hole).expect("there is one");
+        let tx = db.begin(Isolation::ReadCommitted);
+        tx.statement(StatementKind::PointWrite)?;
+        tx.drop_tree(Tree { root: PageId(root), ..tree })?;
+        tx.commit(Durability::Sync)?.wait()?;
+        assert_eq!(db.verify()?, Vec::<String>::new());
+        db.clean_now()?;
+        assert!(db.inner().pending_frees.entries(&db.inner().pool)?.is_empty());
+        db.close()
+    }
 
     /// Object ids never come again: the last one is followed by an error, also after a restart.
     #[test]

@@ -17,7 +17,6 @@ use crate::catalog::check_name;
 use crate::definition::{Check, Column, CommentOn, Definition, ForeignKey, Generated, Index, Place, encode_missing};
 use crate::index_details::{IndexDetails, included};
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
-use crate::rows::VALUE_IN_ROW_MAX;
 use crate::table::{ColumnSpec, IndexSpec, NO_COLUMN, Table, TableSpec};
 use crate::transaction::{Attempt, Transaction, attempt};
 use crate::view::ReadView;
@@ -89,9 +88,15 @@ impl Transaction {
     /// An id for a table, an index, a tree or a constraint; `LimitExceeded` when there are no more.
     pub(crate) fn next_object(&self) -> Result<u32> {
         let inner = self.0.db.inner();
-        // Pages tell a restart which ids there are; those of constraints are in definitions alone.
+        // Pages tell a restart which ids there are; those of constraints, views and objects are in definitions alone.
         inner.catalog.committed(&self.0.db)?;
-        inner.next_object(inner.catalog.highest_id())
+        loop {
+            let id = inner.next_object(inner.catalog.highest_id())?;
+            // Such a definition of a transaction that a crash has cut off may not be undone yet.
+            if !inner.catalog.has_entry(&inner.pool, id)? {
+                return Ok(id);
+            }
+        }
     }
 
     pub(crate) fn new_tree(&self) -> Result<Tree> {
@@ -283,6 +288,13 @@ impl Transaction {
     /// rolled back.
     pub fn create_index(&self, table: &Arc<Table>, spec: IndexSpec) -> Result<Attempt<Arc<Table>>> {
         let _operation = self.operation()?;
+        let new = attempt!(self.store_index(table, spec, true));
+        self.fill_index(&new, new.indexes.len() - 1)?;
+        Ok(Attempt::Done(new))
+    }
+
+    /// The definition with one index more, at the end, whose tree is empty.
+    pub(crate) fn store_index(&self, table: &Arc<Table>, spec: IndexSpec, valid: bool) -> Result<Attempt<Arc<Table>>> {
         check_positions(&spec.columns, table.columns.len())?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
@@ -290,12 +302,9 @@ impl Transaction {
             check_free_of_checks(&parts, &spec.name)?;
         }
         attempt!(self.claim_name(&table.schema, &spec.name, table.id, true));
-        parts.indexes.push(index_of(self.next_object()?, &spec, self.new_tree()?));
+        parts.indexes.push(Index { valid, ..index_of(self.next_object()?, &spec, self.new_tree()?) });
         parts.generation += 1;
-        let at = parts.indexes.len() - 1;
-        let new = self.store_definition(&parts, Some(table))?;
-        self.fill_index(&new, at)?;
-        Ok(Attempt::Done(new))
+        self.store_definition(&parts, Some(table)).map(Attempt::Done)
     }
 
     /// Drops an index by name.
@@ -445,7 +454,8 @@ impl Transaction {
                 }
             }
             TableChange::MakeConstraint(name) => {
-                let Some(at) = parts.indexes.iter().position(|index| index.name == name && index.unique) else {
+                let is_meant = |index: &Index| index.name == name && index.unique && index.valid;
+                let Some(at) = parts.indexes.iter().position(is_meant) else {
                     return Err(Error::new(ErrorKind::UndefinedObject, format!("index \"{name}\" does not exist")));
                 };
                 check_free_of_checks(&parts, &name)?;
@@ -766,13 +776,16 @@ fn check_new_column(parts: &Definition, spec: &ColumnSpec) -> Result<()> {
     Ok(())
 }
 
+/// Bytes that columns of fixed width and the places of the others may need in a row when one is added: they leave room for a key.
+const SHORT_COLUMNS_MAX: usize = 1500;
+
 /// Adds a column behind all that rows store, which stay as they are.
 fn add_column(parts: &mut Definition, spec: &ColumnSpec, missing: Option<Datum>) -> Result<()> {
     // Dropped columns keep their place in the rows, until the table is rewritten.
     let mut types = parts.value_types.clone();
     types.push(spec.ty);
     let empty = RowLayout::new(&types).encoded_len(&vec![DatumRef::Null; types.len()]);
-    if types.len() > COLUMNS_MAX || empty > VALUE_IN_ROW_MAX {
+    if types.len() > COLUMNS_MAX || empty > SHORT_COLUMNS_MAX {
         return Err(Error::new(
             ErrorKind::LimitExceeded,
             format!("too many columns were added to and dropped from table \"{}\"", parts.name),
@@ -848,6 +861,7 @@ fn index_of(id: u32, spec: &IndexSpec, tree: Tree) -> Index {
         constraint: spec.constraint,
         nulls_alike: spec.nulls_alike,
         deferral: spec.deferral,
+        valid: true,
         tree,
     }
 }

@@ -39,6 +39,7 @@
 //!                                           12 = unique indexes of which NULLs are equal: ids u32
 //!                                           13 = DEFERRABLE ones: each id u32, when it is judged u8 (1 end of the statement,
 //!                                           2 end of the transaction)
+//!                                           14 = indexes that are not valid: ids u32
 //! A column whose name begins with a zero byte is hidden: it belongs to one index, which reads it ([`is_hidden`]).
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
@@ -85,6 +86,7 @@ const PART_INDEX_DETAILS: u8 = 10;
 const PART_COLLATIONS: u8 = 11;
 const PART_NULLS_ALIKE: u8 = 12;
 const PART_DEFERRABLE: u8 = 13;
+const PART_INVALID_INDEXES: u8 = 14;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,6 +181,9 @@ pub struct Index {
     pub nulls_alike: bool,
     /// Of a unique one that implements a constraint: when that is judged.
     pub deferral: Deferral,
+    /// Whether it has an entry of every row, so that rows are found by it. Writers maintain one that has not as well, as far as
+    /// it goes ([`crate::IndexBuild`]); nothing is read by it.
+    pub valid: bool,
     #[doc(hidden)]
     pub tree: Tree,
 }
@@ -593,6 +598,11 @@ impl Definition {
         if !deferrable.is_empty() {
             parts.push((PART_DEFERRABLE, deferrable));
         }
+        let invalid = self.indexes.iter().filter(|index| !index.valid);
+        let invalid: Vec<u8> = invalid.flat_map(|index| index.id.to_le_bytes()).collect();
+        if !invalid.is_empty() {
+            parts.push((PART_INVALID_INDEXES, invalid));
+        }
         if let Some(access) = &self.access {
             parts.push((PART_ACCESS, access.encode()));
         }
@@ -660,6 +670,7 @@ impl Definition {
                 constraint: flags & 2 != 0,
                 nulls_alike: false,
                 deferral: Deferral::Never,
+                valid: true,
                 tree: read_tree(&mut r)?,
             });
         }
@@ -725,6 +736,17 @@ impl Definition {
                             2 => Deferral::Transaction,
                             _ => return Err(r.bad("a constraint that is judged at an unknown time")),
                         };
+                    }
+                }
+                PART_INVALID_INDEXES => {
+                    while !part.is_empty() {
+                        let id = part.u32()?;
+                        // What implements a constraint has all rows.
+                        let found = indexes.iter_mut().find(|index| index.id == id && !index.constraint);
+                        let Some(index) = found else {
+                            return Err(r.bad("an index that is not valid and does not exist"));
+                        };
+                        index.valid = false;
                     }
                 }
                 PART_COLLATIONS => collations = read_numbered(&mut part)?,
@@ -1028,17 +1050,32 @@ mod tests {
             columns: vec![column("a", Place::Key(0), None), column("b", Place::Value(0), Some(Datum::Int8(9)))],
             primary_key: vec![0],
             primary_key_name: "t_pkey".into(),
-            indexes: vec![Index {
-                id: 21,
-                name: "i".into(),
-                columns: vec![1, 0],
-                orders: vec![ColumnOrder::DESCENDING, ColumnOrder { descending: false, nulls_first: true }],
-                unique: true,
-                constraint: true,
-                nulls_alike: true,
-                deferral: Deferral::Transaction,
-                tree: tree(21),
-            }],
+            indexes: vec![
+                Index {
+                    id: 21,
+                    name: "i".into(),
+                    columns: vec![1, 0],
+                    orders: vec![ColumnOrder::DESCENDING, ColumnOrder { descending: false, nulls_first: true }],
+                    unique: true,
+                    constraint: true,
+                    nulls_alike: true,
+                    deferral: Deferral::Transaction,
+                    valid: true,
+                    tree: tree(21),
+                },
+                Index {
+                    id: 22,
+                    name: "j".into(),
+                    columns: vec![0],
+                    orders: vec![ColumnOrder::ASCENDING],
+                    unique: true,
+                    constraint: false,
+                    nulls_alike: false,
+                    deferral: Deferral::Never,
+                    valid: false,
+                    tree: tree(22),
+                },
+            ],
             checks: vec![Check { id: 23, name: "c".into(), sql: "a > 0".into(), columns: vec![0], validated: false }],
             foreign_keys: vec![foreign],
             tree: tree(20),
@@ -1104,6 +1141,9 @@ mod tests {
         definition.collations.clear();
         definition.indexes[0].nulls_alike = false;
         definition.indexes[0].deferral = Deferral::Never;
+        let invalid = definition.encode().len();
+        definition.indexes[1].valid = true;
+        assert_eq!(definition.encode().len(), invalid - 6, "kind, length and id");
         definition.index_details.clear();
         definition.access = None;
         definition.database = FIRST_DATABASE;
@@ -1133,6 +1173,7 @@ mod tests {
         refused("a key of no column", |d| d.primary_key = vec![2]);
         refused("an index of no column", |d| d.indexes[0].columns = vec![5]);
         refused("a deferrable index of no constraint", |d| d.indexes[0].constraint = false);
+        refused("a constraint whose index is not valid", |d| d.indexes[1].constraint = true);
         refused("a check of no column", |d| d.checks[0].columns = vec![2]);
         refused("a place outside the key", |d| d.columns[0].place = Place::Key(1));
         refused("a place outside the value", |d| d.columns[1].place = Place::Value(1));

@@ -50,6 +50,8 @@
 //! | `statement.rs` | one statement: what it sees, how it writes |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
+//! | `load.rs` | inserting many rows at once |
+//! | `pop.rs` | taking the first row of a range |
 //! | `sequence.rs` | sequences and their values |
 //! | `ddl.rs` | changes of definitions |
 //! | `build.rs` | filling a new index |
@@ -63,6 +65,8 @@
 //! | `met_ghosts.rs` | deleted rows that they pass over |
 //! | `successor.rs` | where a row is that got another primary key |
 //! | `reference.rs` | what foreign keys ask of the newest state of rows |
+//! | `pack.rs` | rows of partly free leaves put together on fewer |
+//! | `give_back.rs` | space that files give back to the file system |
 //! | `cleaning.rs` | sweeps of the cleaner, and what operators see of them |
 //! | `cleaner_events.rs` | what the log says about them |
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
@@ -88,6 +92,7 @@ mod catalog_row;
 mod checkpoint_stats;
 mod cleaner_events;
 mod cleaning;
+mod concurrent_index;
 mod covering;
 mod cursor;
 mod data_file;
@@ -97,10 +102,12 @@ mod ddl;
 mod definition;
 mod fill;
 mod gate;
+mod give_back;
 mod history;
 mod index_details;
 mod kept_header;
 mod kept_values;
+mod load;
 mod lock;
 mod log_folder;
 mod log_zone;
@@ -111,9 +118,11 @@ mod near;
 mod operations;
 mod options;
 mod pace;
+mod pack;
 mod page_service;
 mod points;
 mod policy_ddl;
+mod pop;
 mod position;
 mod prepared;
 mod progress;
@@ -123,10 +132,13 @@ mod repair;
 mod restore;
 mod retention;
 mod rewrite;
+mod row_lock;
+mod row_test;
 mod rows;
 mod schemas;
 mod sequence;
 mod shared_map;
+mod shared_snapshot;
 mod statement;
 mod statistics;
 mod status;
@@ -151,10 +163,12 @@ pub use backup_places::{BackupRow, BackupTotals};
 pub use catalog_object::{CatalogObject, ObjectKind};
 pub use checkpoint_stats::CheckpointStats;
 pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
+pub use concurrent_index::IndexBuild;
 pub use covering::Covering;
-pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
+pub use cursor::{Cursor, Direction, KeyRange, RowBatch, Tested};
 pub use database::Database;
 pub use databases::{FIRST_DATABASE, public_of};
+pub use row_test::{ColumnBounds, RowTest};
 /// What is stored of definitions, for the checker.
 #[doc(hidden)]
 pub mod stored {
@@ -168,8 +182,10 @@ pub use definition::{
     predicate_column,
 };
 #[doc(hidden)]
+pub use give_back::GivenBack;
 pub use index_details::{Declared, IndexDetails};
-pub use log_zone::{LogService, LogServiceStatus, LogZone, LogZoneHandle, ZoneTaken};
+pub use load::Load;
+pub use log_zone::{LogArchiver, LogService, LogServiceStatus, LogZone, LogZoneHandle, ZoneTaken};
 #[doc(hidden)]
 pub use met_ghosts::GhostLimits;
 #[doc(hidden)]
@@ -181,6 +197,7 @@ pub use points::{
 };
 #[doc(hidden)]
 pub use points::{LsnOrder, PlantedInRestore, analyse_archive};
+pub use pop::Take;
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
@@ -189,11 +206,11 @@ pub use repair::RepairedPage;
 pub use restore::PlantedInChain;
 pub use restore::{ORIGIN, Origin, OriginKind, ParentSource, RestoreStatus, UnfinishedRestore, unfinished_restore};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
-#[doc(hidden)]
-pub use resurgam_buffer::Planted;
 pub use resurgam_buffer::{
     Copied, Had, PageCache, PageCacheState, PageCacheStatus, PoolStats, RemotePages, Repair, Waits,
 };
+#[doc(hidden)]
+pub use resurgam_buffer::{Planted, PlantedInGiveBack};
 #[doc(hidden)]
 pub use resurgam_log::PlantedInLog;
 pub use resurgam_log::{Log, LogBlock, LogFollower, LogHold, LogHolder, LogSink, LogStats};
@@ -202,19 +219,20 @@ pub use resurgam_page::types::{
     ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ElementType, ExternalRef, Interval, NumericLimit, OrderedType,
     SECOND_DIGITS_MAX,
 };
-pub use resurgam_page::{array, codec, document, key};
+pub use resurgam_page::{array, codec, document, folded, key};
 pub use resurgam_recovery::Control;
-pub use resurgam_txn::{AbortedList, AbortedTx, LockMode, LockRow, LockWait};
+pub use resurgam_txn::{AbortedList, AbortedTx, LockMode, LockRow, LockWait, RowLockMode};
 pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,
     SweepReport, VersionCaps,
 };
 #[doc(hidden)]
-pub use resurgam_versions::{PlantedJump, PlantedRun};
+pub use resurgam_versions::{PlantedFree, PlantedJump, PlantedRun};
 pub use retention::{ExpireRequest, Expired, RecoverablePoints, expire_archive};
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
-pub use sequence::{Identity, OwnedSequence, Sequence, SequenceState};
+pub use sequence::{Identity, LOGGED_AHEAD, LOGGED_AHEAD_MAX, OwnedSequence, Sequence, SequenceState};
+pub use shared_snapshot::SharedSnapshot;
 #[doc(hidden)]
 pub use statement::Statement;
 pub use statistics::{Analysis, ColumnStatistics, Sampled, TableStatistics};

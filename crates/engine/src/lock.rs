@@ -29,6 +29,15 @@ impl Transaction {
         Ok(id)
     }
 
+    /// Its id, given now if it has none: for whoever asks for it by name.
+    ///
+    /// # Errors
+    /// Those of an ended transaction.
+    pub fn assigned_id(&self) -> Result<TxId> {
+        let _operation = self.operation()?;
+        self.id_to_wait()
+    }
+
     /// Locks a table or view by name. Done: whether its definition is still `table`; if not, look again for what the name means.
     /// `at_once`: it is not waited for.
     ///
@@ -59,6 +68,25 @@ impl Transaction {
         }
         drop(state);
         self.is_newest(table).map(Attempt::Done)
+    }
+
+    /// The transactions that a change of `table`'s definition would have to wait for now, as far as they hold its lock.
+    pub fn in_the_way_of_change(&self, table: &Table) -> Vec<TxId> {
+        let own = self.0.state.lock().active.as_ref().map_or(TxId::NONE, |active| active.id);
+        self.0.db.inner().locks.holders(ObjectId(table.id), own, LockMode::AccessExclusive)
+    }
+
+    /// Takes back what it has asked of `table`'s lock and not got: whoever asked for it since does not wait for this transaction
+    /// any more. A lock that it has it keeps.
+    pub fn withdraw_lock(&self, table: &Table) {
+        let object = ObjectId(table.id);
+        let mut state = self.0.state.lock();
+        state.requested.retain(|requested| *requested != object);
+        if let Some(active) = &state.active
+            && self.0.db.inner().locks.withdraw(object, active.id)
+        {
+            self.0.db.inner().txs.ended(active.id);
+        }
     }
 
     /// Whether it has written to an entry of the catalog, or made or changed it.

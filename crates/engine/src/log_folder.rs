@@ -7,21 +7,31 @@
 //! | nothing | P | in P |
 //! | P | P | in P |
 //! | Q | P or nothing | in Q if it was moved there: Q holds this database's log. Then Q is noted |
-//! | Q | (a new database) | in Q, which must be empty or missing |
+//! | Q | (a new database) | in Q, which must be empty or missing, or hold what an unfinished first open left |
 //!
 //! A folder of its own holds a file that says whose it is (`recovery/src/log_place.rs`), so another database's
 //! folder, an old copy, and the empty mount point of a missing disk are told from the right one, and two
 //! processes never write one log. Nothing is changed before analysis has read the log in full.
 //!
-//! A folder that is *shared* (a landing zone, `log_zone.rs`) is locked by a lease instead, and its file has no epoch that counts.
+//! A folder that is *shared* (a landing zone, `log_zone.rs`) is locked by a lease instead, and its file has no epoch that counts, but for one:
+//!
+//! # What an unfinished first open leaves
+//! The file is the first in the folder and says [`BEING_MADE`] until somebody opens the database, which is before anything can be acknowledged. A
+//! folder of which it says that is emptied by whoever is to make a database there, holds its lock or lease, and finds no other sign of an opening:
+//! no copy of a control file, no segment of an opening's own. The process that left it may be alive: it has lost the lock, or the lease.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, Result};
+use resurgam_log::segment_epoch_of;
 use resurgam_page::boot::Boot;
-use resurgam_recovery::{Control, LOG_OWNER, LOG_PLACE, LogOwner, check_log_place, read_log_place, write_log_place};
+use resurgam_recovery::{
+    BEING_MADE, Control, LOG_OWNER, LOG_PLACE, LogOwner, check_log_place, read_log_place, write_log_place,
+};
 use resurgam_vfs::{FileLock, OpenMode, Vfs};
+
+use crate::log_zone::LogZone;
 
 /// Name of the folder within the data folder.
 pub(crate) const LOG: &str = "log";
@@ -99,6 +109,8 @@ impl LogFolder {
         vfs.keep_private(&path, false)?;
         let owner = LogOwner::read(vfs, &path)?;
         match owner {
+            // Whoever was making another database when the lease was taken from him may have written it since.
+            Some(owner) if shared && owner.epoch == BEING_MADE => {}
             // A shared one is not told its epoch.
             Some(owner) => check_owner(
                 &path,
@@ -158,38 +170,58 @@ impl LogFolder {
         Ok(())
     }
 
+    /// The control file has the new epoch, and nothing was acknowledged yet: a shared folder is none of a database that is being made from now on. Not
+    /// before: who dies in between finds the record of the landing zone, or may begin anew.
+    ///
+    /// # Errors
+    /// Those of reading and writing.
+    pub fn is_opened(&self, vfs: &Arc<dyn Vfs>, epoch: u32) -> Result<()> {
+        if !self.own || self.lock.is_some() {
+            return Ok(());
+        }
+        match LogOwner::read(vfs, &self.path)? {
+            Some(owner) if owner.epoch != BEING_MADE => Ok(()),
+            _ => LogOwner { database_id: self.database_id, epoch }.write(vfs, &self.path),
+        }
+    }
+
     pub fn into_lock(self) -> Option<Box<dyn FileLock>> {
         self.lock
     }
 
     /// Makes the folder of a new database's log, and notes whose and where it is. `made_before`: a crash
-    /// ended an attempt to make the database under this id; what that left in the folder goes.
+    /// ended an attempt to make the database under this id; what that left in the folder goes, as does what an attempt elsewhere left.
+    /// `zone`: the folder is shared, and the lease is held. The lock, where there is one, is for as long as the database is made.
     ///
     /// # Errors
-    /// `InvalidParameter` when the folder holds anything else; those of writing.
+    /// `InvalidParameter` when the folder holds anything else; those of the lease and of writing.
     pub fn create(
         vfs: &Arc<dyn Vfs>,
         dir: &Path,
         asked: Option<&Path>,
         id: [u8; 16],
         made_before: Option<[u8; 16]>,
-        shared: bool,
-    ) -> Result<PathBuf> {
+        zone: Option<&dyn LogZone>,
+    ) -> Result<(PathBuf, Option<Box<dyn FileLock>>)> {
         let Some(place) = asked.filter(|place| dir.join(place) != dir.join(LOG)) else {
-            return Ok(dir.join(LOG));
+            return Ok((dir.join(LOG), None));
         };
         check_log_place(place)?;
         let path = dir.join(place);
         vfs.make_folder(&path)?;
-        let _lock = if shared { None } else { Some(lock(vfs, &path)?) };
+        let lock = if zone.is_some() { None } else { Some(lock(vfs, &path)?) };
         let mut names = vfs.list(&path)?;
         names.retain(|name| name != "lost+found" && name != LOCK);
         if !names.is_empty() {
-            // Whoever dies before the file is in place leaves what is written beside it.
-            let beside = format!("{LOG_OWNER}.new");
             let own = match LogOwner::read(vfs, &path)? {
-                Some(owner) => Some(owner.database_id) == made_before,
-                None => made_before.is_some() && names == [beside],
+                Some(owner) => {
+                    // Programs before the mark said 1 in a folder of its own while they made a database, and 2 when they opened it.
+                    let is_being_made = owner.epoch == BEING_MADE || zone.is_none() && owner.epoch == 1;
+                    Some(owner.database_id) == made_before && is_being_made
+                        || is_unfinished(owner, &names, zone.is_some())
+                }
+                // Whoever dies before the file is in place leaves what is written beside it.
+                None => names == [beside_owner()],
             };
             if !own {
                 return Err(Error::new(
@@ -198,14 +230,24 @@ impl LogFolder {
                 )
                 .with_hint("A new database needs an empty or new folder for its log."));
             }
-            for name in names.iter().filter(|name| *name != LOG_OWNER) {
-                vfs.remove(&path.join(name))?;
+            // What was listed is of those before this one, then, and no name comes again: it may go at any time.
+            zone.map_or(Ok(()), LogZone::check)?;
+            tracing::warn!(
+                "what is in \"{}\" is of a start that ended before its database was made, and is removed",
+                path.display()
+            );
+            for name in names.iter().filter(|name| *name != LOG_OWNER && **name != beside_owner()) {
+                // Its maker may be removing it, too.
+                if vfs.exists(&path.join(name))? {
+                    vfs.remove(&path.join(name))?;
+                }
             }
         }
         vfs.keep_private(&path, names.is_empty())?;
-        LogOwner { database_id: id, epoch: 1 }.write(vfs, &path)?;
+        zone.map_or(Ok(()), LogZone::check)?;
+        LogOwner { database_id: id, epoch: BEING_MADE }.write(vfs, &path)?;
         write_log_place(vfs, dir, place)?;
-        Ok(path)
+        Ok((path, lock))
     }
 
     /// Removes what an unfinished attempt to make a database noted.
@@ -220,6 +262,29 @@ impl LogFolder {
         }
         Ok(())
     }
+}
+
+fn beside_owner() -> String {
+    format!("{LOG_OWNER}.new")
+}
+
+/// Whether these are what an attempt to make a database left in a folder, which nobody has opened: see the module. Of a shared one the epochs of those
+/// who make a database are odd.
+fn is_unfinished(owner: LogOwner, names: &[String], shared: bool) -> bool {
+    let is_of_making = |name: &String| match segment_epoch_of(name) {
+        Some(0) => !shared,
+        Some(epoch) => shared && !epoch.is_multiple_of(2),
+        None => name == LOG_OWNER || *name == beside_owner(),
+    };
+    owner.epoch == BEING_MADE && names.iter().all(is_of_making)
+}
+
+/// Whether a folder has the log of a database that was never opened, as far as its owner's file says.
+///
+/// # Errors
+/// Those of reading that.
+pub(crate) fn is_being_made(vfs: &Arc<dyn Vfs>, path: &Path) -> Result<bool> {
+    Ok(LogOwner::read(vfs, path)?.is_some_and(|owner| owner.epoch == BEING_MADE))
 }
 
 /// Whether a folder of that name holds log segments.
@@ -243,7 +308,8 @@ fn check_owner(path: &Path, owner: LogOwner, boot: Option<&Boot>, control: &Cont
         )
         .with_hint("Name the folder that holds this one's log."));
     }
-    if owner.epoch < control.epoch {
+    // The epoch under which a database is made is 1.
+    if owner.epoch.max(1) < control.epoch {
         return Err(Error::corrupt(format!(
             "the log in \"{}\" is an old copy: the database was opened with another one since",
             path.display()

@@ -50,11 +50,35 @@ pub trait LogZone: Send + Sync {
     /// Those of holding the log.
     fn attach(&self, database: [u8; 16], log: &Arc<Log>) -> Result<Arc<dyn LogSink>>;
 
+    /// Whether this process has the log still. Where it has, nobody else has written any: asked after something has come from elsewhere, it says that
+    /// this is of this process's own history.
+    ///
+    /// # Errors
+    /// `Stopped` when another one has the log; `Io` when that is not known.
+    fn check(&self) -> Result<()>;
+
     /// Gives the log back: nothing can be acknowledged any more, and the next one does not wait.
     fn release(&self);
 
+    /// The log service that archives the log, as far as is known; none: none has said that it does.
+    fn archiver(&self) -> Option<LogArchiver> {
+        None
+    }
+
     /// For operators; none: it was not taken.
     fn status(&self) -> Option<LogServiceStatus>;
+}
+
+/// A log service that archives the log ([`Options::archive_elsewhere`](crate::Options::archive_elsewhere)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogArchiver {
+    /// Its address.
+    pub service: String,
+    /// It has gathered the log up to there, and all below the second is in durable runs.
+    pub gathered: Lsn,
+    pub archived: Lsn,
+    /// How long ago it was at work.
+    pub silent: Duration,
 }
 
 /// Where the log is, as its writer sees it.

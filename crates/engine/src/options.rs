@@ -88,9 +88,16 @@ pub struct Options {
     /// Where other machines reach the log, which is in [`Options::log_dir`] then. `None`: it is this process's alone.
     #[doc(hidden)]
     pub log_zone: Option<LogZoneHandle>,
+    /// With a log in a landing zone: log services write the archive. This process merges its runs and gives up what is not promised.
+    pub archive_elsewhere: bool,
     /// Bytes of a part of a backup; 0: as is good. For tests.
     #[doc(hidden)]
     pub backup_part_bytes: usize,
+    /// Flushes of the log that are under way at once, at most (16); they are acknowledged in order. 0: 4 in a landing zone, 1 in files of its own.
+    pub log_flights: usize,
+    /// Where it is not 0, flushes are made in pieces, whose steps are done in an order that follows from this number. For tests.
+    #[doc(hidden)]
+    pub log_flights_shuffled: u64,
     /// Size of a log segment file, in bytes; fixed when the database is created.
     pub log_segment_bytes: u64,
     /// A checkpoint is taken when this much log was written since the last one, in bytes.
@@ -117,6 +124,9 @@ pub struct Options {
     pub analyze_interval_s: f64,
     /// Threads of a sweep of the cleaner; 0 = as many as there are cores, at most 4.
     pub cleaner_threads: usize,
+    /// Whether holes are made in the data file where extents are free, when space is given back
+    /// ([`Database::clean`](crate::Database::clean)).
+    pub punch_holes: bool,
     /// Most pages that the cleaner visits in a second, all threads together; 0 = unlimited. It goes
     /// faster by itself when it falls behind
     /// ([`Database::cleaner_status`](crate::Database::cleaner_status) says so).
@@ -169,6 +179,9 @@ pub struct Options {
     /// Most transactions that may be prepared and not yet resolved at the same time; 0 = none
     /// can be prepared. Those that a restart finds are kept, however many.
     pub max_prepared_transactions: usize,
+    /// Most rows that transactions may lock FOR SHARE or FOR KEY SHARE together; who locks more has them for itself alone. Each takes some
+    /// hundred bytes of memory and its key.
+    pub shared_row_locks_max: usize,
     /// Where pages come from page servers: most of them that a scan asks for at once, before it comes to them; 0 = it asks for one when it needs
     /// it.
     pub read_ahead_pages: usize,
@@ -195,6 +208,7 @@ impl Default for Options {
             backups_store: None,
             pages: None,
             log_zone: None,
+            archive_elsewhere: false,
             backup_interval: Duration::ZERO,
             backup_bytes_per_second: 0,
             recovery_window: Duration::ZERO,
@@ -204,6 +218,8 @@ impl Default for Options {
             restore_cpu_percent: 5,
             archive_cpu_percent: 1,
             backup_part_bytes: 0,
+            log_flights: 0,
+            log_flights_shuffled: 0,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,
             log_bytes_max: 1 << 30,
@@ -213,6 +229,7 @@ impl Default for Options {
             cleaner_interval_s: 10.0,
             analyze_interval_s: 60.0,
             cleaner_threads: 0,
+            punch_holes: true,
             cleaner_pages_per_second: 10_000,
             cleaner_cpu_percent: 50,
             versions: VersionCaps::default(),
@@ -230,6 +247,7 @@ impl Default for Options {
             compare_first_reads: true,
             double_writes: DoubleWrites::Auto,
             max_prepared_transactions: 1000,
+            shared_row_locks_max: 100_000,
             read_ahead_pages: 128,
             background: true,
             cleaner_unit_pages: resurgam_versions::UNIT_PAGES,
@@ -252,6 +270,20 @@ impl Options {
             }
         }
         self
+    }
+
+    /// Flushes of the log at once.
+    pub(crate) fn flights(&self) -> usize {
+        /// A zone is behind a link, which several keep busy (docs/measurements/flights.md). What they are worth on a disk in this machine was
+        /// not measured on a quiet one.
+        const IN_A_ZONE: usize = 4;
+        match self.log_flights {
+            // Elsewhere an error of one of them may be told to another ([`resurgam_vfs`], promise 5).
+            _ if cfg!(not(target_os = "linux")) => 1,
+            0 if self.log_zone.is_some() => IN_A_ZONE,
+            0 => 1,
+            flights => flights,
+        }
     }
 
     /// Threads of a sweep, at least one.

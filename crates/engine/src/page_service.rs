@@ -7,17 +7,19 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use resurgam_base::{Error, ErrorKind, Lsn, Result};
-use resurgam_buffer::{BufferPool, PageCache, PageCacheStatus, PendingRedo, RemotePages};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_buffer::{BufferPool, Had, PageCache, PageCacheStatus, PendingRedo, RemotePages};
 use resurgam_log::Log;
+use resurgam_page::PageBuf;
 use resurgam_page::boot::{self, Boot};
 use resurgam_recovery::Control;
 use resurgam_vfs::{OpenMode, Vfs};
 
 use crate::database::Database;
+use crate::log_zone::{LogZone, LogZoneHandle};
 use crate::options::Options;
 
 /// What an open asks for the pages of its database.
@@ -53,6 +55,12 @@ pub struct PageServerStatus {
     pub failures: u64,
     /// A moving mean of what an answer took; none: it has given none.
     pub latency: Option<Duration>,
+    /// Requests that it works on, as it has said last, or from here; none: it is not asked for pages.
+    pub load: Option<u64>,
+    /// Times that it was asked though it was not the best, to see whether it is now; and that it was not asked, though it answers fastest, because
+    /// it lagged.
+    pub tried_again: u64,
+    pub passed_over: u64,
     /// It has applied all log below.
     pub applied: Option<Lsn>,
     /// It has all log below for good: what is behind is held in the log for it.
@@ -166,6 +174,54 @@ pub(crate) fn make_boot_page(vfs: &Arc<dyn Vfs>, dir: &Path, data: &Path, boot: 
     vfs.sync_dir(data.parent().unwrap_or(Path::new("")))
 }
 
+/// Pages that come to a process whose log another one may take: page servers go on with that one's log, and a page as it is there can have any LSN
+/// that this process has given to records of its own, which nobody will ever see. So who has lost the log gets no page.
+struct Fenced {
+    pages: Arc<dyn RemotePages>,
+    zone: Weak<dyn LogZone>,
+}
+
+impl Fenced {
+    /// To be asked when a page has come.
+    fn check(&self) -> Result<()> {
+        match self.zone.upgrade() {
+            Some(zone) => zone.check(),
+            None => Err(Error::new(ErrorKind::Stopped, "the database is closed")),
+        }
+    }
+}
+
+impl RemotePages for Fenced {
+    fn get_page(&self, page: PageId, at_least: Lsn, stop: &dyn Fn() -> Result<()>, buf: &mut PageBuf) -> Result<()> {
+        self.pages.get_page(page, at_least, stop, buf)?;
+        self.check()
+    }
+
+    fn get_page_unless(
+        &self,
+        page: PageId,
+        at_least: Lsn,
+        have: Lsn,
+        stop: &dyn Fn() -> Result<()>,
+        buf: &mut PageBuf,
+    ) -> Result<Had> {
+        let had = self.pages.get_page_unless(page, at_least, have, stop, buf)?;
+        self.check().map(|()| had)
+    }
+
+    fn most_at_once(&self) -> usize {
+        self.pages.most_at_once()
+    }
+
+    fn get_pages(&self, wanted: &[(PageId, Lsn)], stop: &dyn Fn() -> Result<()>, got: &mut dyn FnMut(usize, &[u8])) {
+        self.pages.get_pages(wanted, stop, &mut |at, bytes| {
+            if self.check().is_ok() {
+                got(at, bytes);
+            }
+        });
+    }
+}
+
 /// Pages come from the page servers from now on. `pending`: what analysis has found to be behind the last checkpoint.
 ///
 /// # Errors
@@ -179,7 +235,10 @@ pub(crate) fn attach(
     pending: &PendingRedo,
 ) -> Result<bool> {
     let Some(PageServiceHandle(service)) = &options.pages else { return Ok(false) };
-    let pages = service.open(database, log, log.config().first_lsn())?;
+    let mut pages = service.open(database, log, log.config().first_lsn())?;
+    if let Some(LogZoneHandle(zone)) = &options.log_zone {
+        pages = Arc::new(Fenced { pages, zone: Arc::downgrade(zone) });
+    }
     let analysed: Vec<_> = pending.snapshot().into_iter().map(|(page, entry)| (page, entry.last_lsn)).collect();
     pool.set_remote(pages, options.blocking, checkpoint, &analysed);
     if let Some(cache) = service.cache(database) {

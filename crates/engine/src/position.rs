@@ -4,21 +4,25 @@
 
 use std::ops::{Bound, Range};
 
-use resurgam_base::{Result, SlotId};
+use resurgam_base::{Error, Result, SlotId};
 use resurgam_btree::{Ahead, LeafWalk, Tree};
-use resurgam_buffer::BufferPool;
-use resurgam_page::{LeafRecord, PageBuf, key};
-use resurgam_versions::{KnownSeen, SpanWalk, View, Visible, WalkFrom, seen_at_sight, visible_known};
+use resurgam_buffer::{Access, BufferPool};
+use resurgam_page::leaf::Plain;
+use resurgam_page::{LeafRecord, PageBuf, key, leaf};
+use resurgam_versions::{
+    KnownSeen, SpanWalk, View, Visible, WalkFrom, leaf_seen_at_sight, seen_at_sight, visible_known,
+};
 
 use crate::cursor::{Direction, KeyRange, RowBatch};
 use crate::met_ghosts::MetGhosts;
+use crate::row_test::Testing;
 use crate::transaction::Interrupt;
 use crate::view::ReadView;
 
 /// What visible rows are for.
 pub(crate) enum Sink<'b> {
-    /// They are copied.
-    Batch { batch: &'b mut RowBatch, limit: usize },
+    /// They are copied, as far as they pass the test.
+    Batch { batch: &'b mut RowBatch, limit: usize, testing: Option<Testing<'b>> },
     /// They are counted.
     Count,
 }
@@ -26,21 +30,65 @@ pub(crate) enum Sink<'b> {
 /// Where visible rows go.
 pub(crate) struct Filling<'b> {
     pub sink: Sink<'b>,
-    /// How many there were.
+    /// How many there were, those that did not pass among them.
     pub rows: u64,
 }
 
 impl Filling<'_> {
     #[inline]
-    fn add(&mut self, key: &[u8], value: &[u8]) {
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.rows += 1;
-        if let Sink::Batch { batch, .. } = &mut self.sink {
+        if let Sink::Batch { batch, testing, .. } = &mut self.sink {
+            if let Some(testing) = testing
+                && !testing.test.passes(testing.table, value)?
+            {
+                testing.rejected += 1;
+                return Ok(());
+            }
             batch.push(key, value);
         }
+        Ok(())
     }
+    /// As [`Filling::add`], of a record that is seen as it is.
+    #[inline]
+    fn add_plain(&mut self, plain: &Plain<'_>) -> Result<()> {
+        match &mut self.sink {
+            Sink::Batch { batch, testing: None, .. } => {
+                self.rows += 1;
+                batch.push_content(plain.content, plain.key_len);
+                Ok(())
+            }
+            _ => {
+                let (key, value) = plain.content.split_at(plain.key_len);
+                self.add(key, value)
+            }
+        }
+    }
+    /// How many rows more it takes, at most.
+    fn wanted(&self) -> u64 {
+        match &self.sink {
+            Sink::Batch { limit, testing: None, .. } => (*limit as u64).saturating_sub(self.rows),
+            _ => u64::MAX,
+        }
+    }
+    #[inline]
     fn is_full(&self) -> bool {
-        matches!(self.sink, Sink::Batch { limit, .. } if self.rows >= limit as u64)
+        match &self.sink {
+            Sink::Count => false,
+            Sink::Batch { limit, testing: None, .. } => self.rows >= *limit as u64,
+            Sink::Batch { limit, testing: Some(testing), .. } => {
+                self.rows - testing.rejected >= *limit as u64 || self.rows >= testing.most
+            }
+        }
     }
+}
+
+/// What became of the first leaf of a range.
+enum Begun {
+    /// No more is to be read.
+    Done,
+    /// The range goes on at this key.
+    At(Vec<u8>),
 }
 
 /// What of a leaf was read.
@@ -93,7 +141,7 @@ pub(crate) struct Position {
     /// Whether it has deleted rows removed that nobody needs and that are in its way.
     pub removes_ghosts: bool,
     /// Of the view that all calls are to be made with.
-    known: KnownSeen,
+    pub known: KnownSeen,
     /// What it has asked for ahead, where pages come from afar.
     ahead: Ahead,
 }
@@ -116,6 +164,15 @@ impl Position {
             known: KnownSeen::default(),
             ahead: Ahead::default(),
         }
+    }
+
+    /// What is left.
+    pub fn rest(&self) -> Option<&KeyRange> {
+        (!self.done).then_some(&self.range)
+    }
+    /// As [`Position::rest`], at the end.
+    pub fn into_rest(self) -> Option<KeyRange> {
+        (!self.done).then_some(self.range)
     }
 
     /// Takes what `view` sees from here on, until `filling` has enough.
@@ -191,11 +248,18 @@ impl Position {
     fn read_leaves(&mut self, view: &ReadView, tree: Tree, filling: &mut Filling<'_>) -> Result<()> {
         let db = &view.db;
         let (pool, limits) = (&db.inner().pool, db.inner().options.met_ghosts);
-        let mut walk = match self.begin() {
-            WalkFrom::Key(key) => LeafWalk::ascending(tree, key),
-            WalkFrom::Below(key) => LeafWalk::descending(tree, key),
+        let (mut walk, mut leaves) = if self.direction == Direction::Forward && !matches!(filling.sink, Sink::Count) {
+            match self.read_first(view, tree, filling)? {
+                Begun::Done => return Ok(()),
+                Begun::At(key) => (LeafWalk::ascending(tree, key), 1usize),
+            }
+        } else {
+            let walk = match self.begin() {
+                WalkFrom::Key(key) => LeafWalk::ascending(tree, key),
+                WalkFrom::Below(key) => LeafWalk::descending(tree, key),
+            };
+            (walk, 0)
         };
-        let mut leaves = 0usize;
         let mut shortcut = Shortcut::default();
         loop {
             leaves += 1;
@@ -234,6 +298,54 @@ impl Position {
         }
     }
 
+    /// Reads the first leaf of what is left, forwards: where most short ranges end, so it is found as a row is found, and of its fences only the
+    /// upper one is looked at, if the range goes on.
+    fn read_first(&mut self, view: &ReadView, tree: Tree, filling: &mut Filling<'_>) -> Result<Begun> {
+        let db = &view.db;
+        let (pool, limits) = (&db.inner().pool, db.inner().options.met_ghosts);
+        let low = match &self.range.low {
+            Bound::Included(low) | Bound::Excluded(low) => low.as_slice(),
+            Bound::Unbounded => &[],
+        };
+        let (page, found) = tree.find(pool, low, Access::Scan)?;
+        let begin = match (found, &self.range.low) {
+            (Ok(slot), Bound::Excluded(_)) => slot.0 + 1,
+            (Ok(slot) | Err(slot), _) => slot.0,
+        };
+        let count = page.slot_count();
+        let end = match &self.range.high {
+            Bound::Unbounded => count,
+            Bound::Included(high) => {
+                leaf::search_from(&page, high, begin).map_or_else(|slot| slot.0, |slot| slot.0 + 1)
+            }
+            Bound::Excluded(high) => leaf::search_from(&page, high, begin).unwrap_or_else(|slot| slot).0,
+        };
+        self.met.clear();
+        let read = self.read_slots(&view.view(), pool, &page, begin..end, LeafRead::Whole, filling)?;
+        let behind = match read {
+            LeafRead::Whole if end == count => page.upper_fence().filter(|upper| match &self.range.high {
+                Bound::Unbounded => true,
+                Bound::Included(high) => *upper <= high.as_slice(),
+                Bound::Excluded(high) => *upper < high.as_slice(),
+            }),
+            _ => None,
+        };
+        let behind = behind.map(<[u8]>::to_vec);
+        if let (Some(behind), Bound::Included(low) | Bound::Excluded(low)) = (&behind, &self.range.low)
+            && behind <= low
+        {
+            return Err(Error::corrupt(format!("page {} does not cover the key that led to it", page.id())));
+        }
+        // A range that is full goes on within the leaf.
+        self.done = behind.is_none() && !matches!(read, LeafRead::Full);
+        if self.removes_ghosts && self.met.are_many(limits, count) {
+            let (id, lower) = (page.id(), page.lower_fence().to_vec());
+            drop(page);
+            db.remove_met_ghosts(tree, id, &lower);
+        }
+        Ok(behind.map_or(Begun::Done, Begun::At))
+    }
+
     /// Counts leaves of which each record says by itself whether it is seen, without a descent to each.
     fn count_at_sight(
         &mut self,
@@ -257,7 +369,7 @@ impl Position {
             }
             self.ahead.look(pool, walk, until);
             let passed = walk.pass_leaves(pool, until, |leaf| {
-                let seen = seen_at_sight(leaf, 0..leaf.slot_count(), &view, known)?;
+                let seen = leaf_seen_at_sight(leaf, &view, known)?;
                 filling.rows += seen.map_or(0, |seen| seen.rows);
                 Ok(seen.is_some())
             })?;
@@ -305,10 +417,36 @@ impl Position {
             filling.rows += seen.rows;
             return Ok(all);
         }
+        self.read_slots(view, pool, page, slots, all, filling)
+    }
+
+    /// Takes what is visible in these slots of a leaf; `all`: what it means to have read them all.
+    fn read_slots(
+        &mut self,
+        view: &View<'_>,
+        pool: &BufferPool,
+        page: &PageBuf,
+        slots: Range<u16>,
+        all: LeafRead,
+        filling: &mut Filling<'_>,
+    ) -> Result<LeafRead> {
+        // Those behind them are not looked at, unless there are some between that are not seen.
+        let wanted = slots.end.min(slots.start.saturating_add(u16::try_from(filling.wanted()).unwrap_or(u16::MAX)));
         let Self { range, direction, scratch, met, known, .. } = self;
         let mut last = None;
         let mut read = |slot: u16| -> Result<bool> {
             let record = page.record(SlotId(slot))?;
+            if let Some(plain) = leaf::plain_of(record)
+                && !plain.ghost
+                && known.includes(plain.xid)
+            {
+                filling.add_plain(&plain)?;
+                let full = filling.is_full();
+                if full {
+                    last = Some(&plain.content[..plain.key_len]);
+                }
+                return Ok(full);
+            }
             if filling.rows == 0 && met.pass_alike(record) {
                 return Ok(false);
             }
@@ -317,8 +455,8 @@ impl Position {
                 // Behind the first row they are in nobody's way.
                 Visible::No if filling.rows == 0 => met.pass(view, &record),
                 Visible::No => {}
-                Visible::Current => filling.add(record.key, record.value),
-                Visible::Rebuilt => filling.add(record.key, scratch),
+                Visible::Current => filling.add(record.key, record.value)?,
+                Visible::Rebuilt => filling.add(record.key, scratch)?,
             }
             let full = filling.is_full();
             if full {
@@ -328,9 +466,9 @@ impl Position {
         };
         match direction {
             Direction::Forward => {
-                (slots.start..slots.end.min(slots.start + AHEAD)).for_each(|slot| page.prefetch_whole(SlotId(slot)));
-                for slot in slots.clone() {
-                    if slot + AHEAD < slots.end {
+                (slots.start..wanted.min(slots.start + AHEAD)).for_each(|slot| page.prefetch_whole(SlotId(slot)));
+                for slot in slots {
+                    if slot + AHEAD < wanted {
                         page.prefetch_whole(SlotId(slot + AHEAD));
                     }
                     if read(slot)? {

@@ -203,14 +203,23 @@ impl Transaction {
     /// `InvalidParameter` for an identifier that is empty or too long; `DuplicateObject` when it
     /// is in use; `NotInPrerequisiteState` when prepared transactions are turned off;
     /// `ConfigurationLimitExceeded` when there are as many as there may be; `LimitExceeded` for
-    /// too many savepoints; those of [`Transaction::commit`]. After an error of writing the log
-    /// the transaction is rolled back; after any other it is as before.
+    /// too many savepoints; `NotSupported` for rows that are shared with others; those of [`Transaction::commit`]. After an error of writing the log
+    /// the transaction is rolled back; after any other it is as before, but that rows which it shared it may have for itself.
     pub fn prepare(&self, gid: &str, owner: &str, database: &str) -> Result<CommitTicket> {
         let inner = self.0.db.inner();
         check_names(gid, owner, database)?;
+        // What a restart would not find.
+        let turned = self.locks_to_versions()?;
         let mut state = self.quiet();
         check_open(&state)?;
         check_whole(&state)?;
+        let shared = state.active.as_ref().map(|active| inner.txs.row_locks().of(active.id)).unwrap_or_default();
+        if shared.iter().any(|row| !turned.contains(row)) {
+            return Err(Error::new(
+                ErrorKind::InvalidTransactionState,
+                "a row was locked while the transaction was prepared",
+            ));
+        }
         let mut list = inner.prepared.list.lock();
         let most = inner.options.max_prepared_transactions;
         if most == 0 {

@@ -11,7 +11,7 @@ use crate::database::Database;
 use crate::table::Table;
 
 /// An index or table that is being built.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildStatus {
     /// The transaction that does it.
     pub transaction: TxId,
@@ -22,6 +22,8 @@ pub struct BuildStatus {
     /// Rows that the table had about when it began.
     pub rows_total: u64,
     pub rows_done: u64,
+    /// Others write to the table meanwhile; the transaction is that of the rows which are looked at just now.
+    pub concurrent: bool,
 }
 
 /// All builds that are under way.
@@ -30,6 +32,8 @@ pub(crate) struct Builds(Mutex<Vec<Arc<Entry>>>);
 
 struct Entry {
     status: BuildStatus,
+    /// Instead of the one that it began with.
+    transaction: AtomicU64,
     done: AtomicU64,
 }
 
@@ -41,11 +45,27 @@ pub(crate) struct Build {
 
 impl Build {
     pub fn start(db: &Database, transaction: TxId, table: &Table, index: Option<u32>) -> Self {
+        Self::begin(db, table, BuildStatus { transaction, table: table.id, index, ..BuildStatus::default() })
+    }
+
+    /// One that goes on in a transaction after the other, while others write to the table.
+    pub fn start_concurrent(db: &Database, table: &Table, index: u32) -> Self {
+        let index = Some(index);
+        Self::begin(db, table, BuildStatus { table: table.id, index, concurrent: true, ..BuildStatus::default() })
+    }
+
+    fn begin(db: &Database, table: &Table, status: BuildStatus) -> Self {
         let rows_total = table.tree.estimate(&db.inner().pool).unwrap_or(0);
-        let status = BuildStatus { transaction, table: table.id, index, rows_total, rows_done: 0 };
-        let entry = Arc::new(Entry { status, done: AtomicU64::new(0) });
+        let status = BuildStatus { rows_total, ..status };
+        let transaction = AtomicU64::new(status.transaction.0);
+        let entry = Arc::new(Entry { status, transaction, done: AtomicU64::new(0) });
         db.inner().builds.0.lock().push(Arc::clone(&entry));
         Self { db: db.clone(), entry }
+    }
+
+    /// It goes on in this one.
+    pub fn goes_on_in(&self, transaction: TxId) {
+        self.entry.transaction.store(transaction.0, Ordering::Relaxed);
     }
     pub fn advance(&self, rows: usize) {
         self.entry.done.fetch_add(rows as u64, Ordering::Relaxed);
@@ -64,7 +84,11 @@ impl Database {
         let builds = self.inner().builds.0.lock();
         builds
             .iter()
-            .map(|entry| BuildStatus { rows_done: entry.done.load(Ordering::Relaxed), ..entry.status.clone() })
+            .map(|entry| BuildStatus {
+                transaction: TxId(entry.transaction.load(Ordering::Relaxed)),
+                rows_done: entry.done.load(Ordering::Relaxed),
+                ..entry.status.clone()
+            })
             .collect()
     }
 }

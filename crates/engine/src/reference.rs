@@ -1,6 +1,6 @@
 //! What foreign keys, and DEFERRABLE unique constraints, ask of the newest state of rows, whatever any snapshot sees.
 //!
-//! Row versions are the only locks. Both sides of a foreign key WRITE FIRST AND THEN CHECK:
+//! Row versions are the only locks here (rows that are locked to be shared are not asked for: who deletes one waits for those). Both sides of a foreign key WRITE FIRST AND THEN CHECK:
 //! - who inserts a referring row (or gives one a new key) looks for the referenced key after
 //!   the row and its index entries are in their pages;
 //! - who deletes a referenced row (or takes its key away) looks for rows that refer to it after
@@ -105,7 +105,7 @@ impl Search {
         let mut best = Self { index: None, prefix: prefix_of(&table.primary_key), from: Vec::new() };
         for (at, index) in table.indexes.iter().enumerate() {
             let prefix = prefix_of(&index.columns);
-            if prefix == index.columns.len() && prefix > best.prefix {
+            if index.valid && prefix == index.columns.len() && prefix > best.prefix {
                 best = Self { index: Some(at), prefix, from: Vec::new() };
             }
         }
@@ -169,6 +169,9 @@ impl Transaction {
         let record = LeafRecord::parse(page.record(slot)?)?;
         let (mut yes, mut no) = (false, false);
         let holder = possible(pool, &record, &self.newest(context), &mut |possible| {
+            if !possible.pending {
+                self.note_met(context, possible.xid);
+            }
             yes |= possible.value.is_some();
             no |= possible.value.is_none();
             Ok(())
@@ -319,6 +322,9 @@ impl Referencing {
         let record = LeafRecord::parse(page.record(slot)?)?;
         let (mut yes, mut no, mut decided) = (false, false, None);
         let holder = possible(pool, &record, &view, &mut |possible| {
+            if !possible.pending {
+                self.tx.note_met(context, possible.xid);
+            }
             let Some(value) = possible.value else {
                 no = true;
                 return Ok(());

@@ -1,5 +1,5 @@
 //! Writing indexes of a table anew from its rows, into new trees, in one transaction: what was wrong with an old tree, or
-//! sparse in it, is gone with it.
+//! sparse in it, is gone with it; and one that was not valid is.
 //!
 //! A primary key is no tree of its own: it is the order of the rows. To write it anew is to rewrite the table
 //! (`rewrite.rs`), and with the rows all of its indexes.
@@ -55,6 +55,7 @@ impl Transaction {
         for at in meant {
             self.drop_tree(parts.indexes[*at].tree)?;
             parts.indexes[*at].tree = self.new_tree()?;
+            parts.indexes[*at].valid = true;
         }
         let new = self.store_definition(&parts, Some(table))?;
         for at in meant {

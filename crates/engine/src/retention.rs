@@ -479,7 +479,7 @@ pub fn expire_archive(vfs: &Arc<dyn Vfs>, request: &ExpireRequest) -> Result<Exp
     }
     let store = open(&request.archive)?;
     let backups = request.backups.as_deref().map(open).transpose()?;
-    let archive = Archive::open_beside(Arc::clone(&store))?.ok_or_else(|| {
+    let archive = Archive::open_beside(Arc::clone(&store), vfs.random_u64())?.ok_or_else(|| {
         Error::new(ErrorKind::NotADatabase, format!("there is no archive in {}: no manifest was found", store.place()))
     })?;
     let now_us = vfs.wall_clock_us();

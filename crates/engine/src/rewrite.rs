@@ -114,6 +114,7 @@ impl Transaction {
         parts.tree = self.new_tree()?;
         for index in &mut parts.indexes {
             index.tree = self.new_tree()?;
+            index.valid = true;
         }
         let new = self.0.db.inner().catalog.build(Definition::decode(&parts.encode())?, 0);
         let view = self.newest_view();
@@ -193,7 +194,7 @@ impl Rewrite {
         let whole = &*with_large(row, &large)?;
         let mut key = Vec::new();
         new.key_of_row(whole, || Ok(row_id), &mut key)?;
-        let encoded = self.tx.encode_value(new, row, &self.active, self.xid, &Vec::new)?;
+        let encoded = self.tx.encode_value(new, key.len(), row, &self.active, self.xid, &Vec::new)?;
         let kept = new.externals_of_value(&encoded.bytes)?;
         let gone = self.old.externals_of_value(before.value)?;
         self.gone.extend(gone.into_iter().filter(|page| !kept.contains(page)));

@@ -10,12 +10,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use resurgam_base::pauses::Pause;
 use resurgam_base::{Error, ErrorKind, PageId, Result, TxId, limits::RECORD_BYTES_MAX};
 use resurgam_btree::Tree;
 use resurgam_buffer::{Access, Mtr};
-use resurgam_page::LeafRecord;
 use resurgam_page::types::DatumRef;
-use resurgam_txn::{ActiveTx, LockWait};
+use resurgam_page::{LeafRecord, leaf};
+use resurgam_txn::{ActiveTx, LockWait, RowLockMode, Status};
 use resurgam_versions::{
     Outcome, PendingFree, RowWriter, Seen, View, free_external, newest, read_external, write_external,
 };
@@ -25,14 +26,22 @@ use crate::near::Near;
 use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::{Attempt, Change, Isolation, Transaction, WriteContext, attempt};
 
-/// Most bytes of a row's value that stay in the row; larger values move to overflow pages.
-pub(crate) const VALUE_IN_ROW_MAX: usize = 1500;
-const _: () = assert!(VALUE_IN_ROW_MAX <= RECORD_BYTES_MAX);
+/// Most bytes of the value of a row with a key of so many that stay in the row; larger values move to overflow pages. The row can be
+/// deleted where it is, and changed, and have its earlier version back: what its record needs for that is left free.
+pub(crate) const fn value_in_row_max(key_bytes: usize) -> usize {
+    (RECORD_BYTES_MAX - leaf::OVERHEAD_MAX).saturating_sub(key_bytes)
+}
+
+/// The same of a row of which nothing can move out: its versions are off-row.
+const fn value_max(key_bytes: usize) -> usize {
+    (RECORD_BYTES_MAX - leaf::OVERHEAD_OFFROW).saturating_sub(key_bytes)
+}
+
 /// A column shorter than this gains nothing by moving out.
 const EXTERNAL_MIN: usize = 64;
 
 /// What a step over several trees ended with.
-enum Steps {
+pub(crate) enum Steps {
     Done,
     Wait(TxId),
     Duplicate(Option<usize>),
@@ -57,12 +66,15 @@ impl Transaction {
             versioning: inner.mode.versioning(),
             trust,
             frozen: self.0.isolation == Isolation::RepeatableRead,
+            update_locks: RowLockMode::Update,
+            keeps_ghosts: false,
             prior: std::cell::RefCell::default(),
             over_deleted: std::cell::Cell::default(),
         }
     }
 
     pub(crate) fn wait_for(&self, context: &WriteContext<'_>, holder: TxId) -> Result<LockWait> {
+        context.active.has_met();
         self.0.db.inner().txs.wait_for(context.active.id, holder)
     }
 
@@ -85,30 +97,42 @@ impl Transaction {
     }
 
     /// As [`Transaction::insert`], of a row that may follow another.
-    fn insert_near(&self, table: &Arc<Table>, row: &[DatumRef<'_>], near: &Near) -> Result<Attempt<()>> {
+    pub(crate) fn insert_near(&self, table: &Arc<Table>, row: &[DatumRef<'_>], near: &Near) -> Result<Attempt<()>> {
         self.0.db.throttle(self)?;
         let context = attempt!(self.row_context(table, || table.check_row(row)));
         let mut key = Vec::new();
         table.key_of_row(row, || self.next_row_id(table), &mut key)?;
-        let encoded = self.encode_value(table, row, &context.active, context.xid, &Vec::new)?;
+        let encoded = self.encode_value(table, key.len(), row, &context.active, context.xid, &Vec::new)?;
         let steps = self.insert_steps(table, &context, row, &key, &encoded.bytes, near);
         self.discard_unless_done(&steps, &encoded)?;
-        match steps? {
-            Steps::Done => {
-                table.note_changed();
-                Ok(Attempt::Done(()))
-            }
+        let inserted = self.inserted(table, &context, steps?, row)?;
+        if matches!(inserted, Attempt::Done(())) {
+            table.note_changed();
+        }
+        Ok(inserted)
+    }
+
+    /// What comes of the steps of an insert.
+    pub(crate) fn inserted(
+        &self,
+        table: &Table,
+        context: &WriteContext<'_>,
+        steps: Steps,
+        row: &[DatumRef<'_>],
+    ) -> Result<Attempt<()>> {
+        match steps {
+            Steps::Done => Ok(Attempt::Done(())),
             Steps::Change(change) => match self.change(change)? {
                 Attempt::Wait(wait) => Ok(Attempt::Wait(wait)),
                 Attempt::Done(change) => Err(Error::internal(format!("an insert ended with {change:?}"))),
             },
-            Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(&context, holder)?)),
+            Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(context, holder)?)),
             Steps::Duplicate(index) => Err(duplicate(table, index, row)),
             Steps::Failed(error) => Err(error),
         }
     }
 
-    fn insert_steps(
+    pub(crate) fn insert_steps(
         &self,
         table: &Table,
         context: &WriteContext<'_>,
@@ -128,6 +152,7 @@ impl Transaction {
             outcome => return Ok(insert_step_of(outcome, None)),
         }
         self.note_stay(table, context, &writer, key);
+        Pause::RowWritten.here();
         let rest = || {
             let steps = self.insert_entries(table, context, row, key, None)?;
             if !matches!(steps, Steps::Done) {
@@ -167,13 +192,18 @@ impl Transaction {
         for (at, index) in table.indexes.iter().enumerate() {
             let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
             let mut insert = || -> Result<Option<Outcome>> {
-                table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
                 if let Some((old_row, old_key)) = old {
                     let (mut before, mut before_value) = (Vec::new(), Vec::new());
-                    table.index_entry(at, old_row, old_key, &mut before, &mut before_value)?;
-                    if before == entry_key && before_value == entry_value {
+                    let had = had_entry(table, at, old_row, old_key, &mut before, &mut before_value)?;
+                    if !had && index.columns.iter().all(|column| row[*column] == old_row[*column]) {
                         return Ok(None);
                     }
+                    table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
+                    if had && before == entry_key && before_value == entry_value {
+                        return Ok(None);
+                    }
+                } else {
+                    table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
                 }
                 writer.insert(index.tree, &entry_key, &entry_value, &mut None).map(Some)
             };
@@ -181,6 +211,7 @@ impl Transaction {
                 Ok(None) => continue,
                 Ok(Some(Outcome::Done)) => {
                     done.push((index.tree, entry_key));
+                    Pause::EntryWritten.here();
                     continue;
                 }
                 Ok(Some(outcome)) => insert_step_of(outcome, Some(at)),
@@ -195,7 +226,8 @@ impl Transaction {
     }
 
     /// Deletes the index entries of a row, except those that `new` has as well. Returns
-    /// what was deleted, to take it back.
+    /// what was deleted, to take it back. An index that is not valid may have none of the row, or, if it is unique, another
+    /// row's under the same key.
     fn delete_entries(
         &self,
         table: &Table,
@@ -204,11 +236,13 @@ impl Transaction {
         key: &[u8],
         new: Option<(&[DatumRef<'_>], &[u8])>,
     ) -> Result<Vec<Deleted>> {
-        let writer = self.writer(context, true);
+        let mut writer = self.writer(context, true);
         let mut deleted = Vec::new();
         for (at, index) in table.indexes.iter().enumerate() {
             let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
-            table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
+            if !had_entry(table, at, row, key, &mut entry_key, &mut entry_value)? {
+                continue;
+            }
             if let Some((new_row, new_key)) = new {
                 let (mut after, mut after_value) = (Vec::new(), Vec::new());
                 table.index_entry(at, new_row, new_key, &mut after, &mut after_value)?;
@@ -216,8 +250,16 @@ impl Transaction {
                     continue;
                 }
             }
+            if !index.valid && !self.has_entry(context, index.tree, &entry_key, &entry_value)? {
+                continue;
+            }
+            // A key that others could take meanwhile is kept until the update is done.
+            writer.keeps_ghosts = new.is_some() && index.keeps_unique();
             match writer.delete(index.tree, &entry_key, Seen::Snapshot)? {
-                Outcome::Done => deleted.push((index.tree, entry_key, entry_value)),
+                Outcome::Done => {
+                    deleted.push((index.tree, entry_key, entry_value));
+                    Pause::EntryWritten.here();
+                }
                 other => {
                     return Err(Error::corrupt(format!(
                         "index \"{}\" has no live entry for a row of table \"{}\" ({other:?})",
@@ -229,8 +271,14 @@ impl Transaction {
         Ok(deleted)
     }
 
+    /// Whether an index has this entry of a row that is this transaction's to change: nobody else makes or deletes it meanwhile.
+    fn has_entry(&self, context: &WriteContext<'_>, tree: Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        let mut entry = RowBuf::default();
+        Ok(self.newest_row_in(tree, key, context, &mut entry)?.is_some() && entry.value == value)
+    }
+
     /// Takes back an insert of this transaction.
-    fn take_back(&self, context: &WriteContext<'_>, tree: Tree, key: &[u8]) -> Result<()> {
+    pub(crate) fn take_back(&self, context: &WriteContext<'_>, tree: Tree, key: &[u8]) -> Result<()> {
         match self.writer(context, true).delete(tree, key, Seen::Snapshot)? {
             Outcome::Done | Outcome::Gone => Ok(()),
             other => Err(Error::internal(format!("an insert could not be taken back: {other:?}"))),
@@ -270,7 +318,7 @@ impl Transaction {
             table.key_of_row(new_row, || Ok(0), &mut new_key)?;
         }
         let before = || self.value_before(table, &context, key, seen).unwrap_or_default();
-        let encoded = self.encode_value(table, new_row, &context.active, context.xid, &before)?;
+        let encoded = self.encode_value(table, new_key.len(), new_row, &context.active, context.xid, &before)?;
         let steps = self.update_steps(table, &context, key, seen, new_row, &new_key, &encoded, old);
         self.discard_unless_done(&steps, &encoded)?;
         match steps? {
@@ -298,12 +346,14 @@ impl Transaction {
     ) -> Result<Steps> {
         let value = encoded.bytes.as_slice();
         let moved = new_key != key;
-        let (outcome, old_value) = self.over_own(table, context, key, |writer| {
+        let mode = if moved { RowLockMode::Update } else { self.mode_of_update(table, context, key, seen, new_row)? };
+        let (outcome, old_value) = self.over_own(table, context, key, mode, moved, |writer| {
             if moved { writer.delete(table.tree, key, seen) } else { writer.update(table.tree, key, value, seen) }
         })?;
         if outcome != Outcome::Done {
             return Ok(step_of(outcome));
         }
+        Pause::RowWritten.here();
         let old = RowBuf { key: key.to_vec(), value: old_value };
         let steps = check_kept(table, &old, encoded)
             .and_then(|()| self.update_rest(table, context, &old, new_row, new_key, value))
@@ -342,13 +392,20 @@ impl Transaction {
             if inserted == Outcome::Done {
                 self.note_stay(table, context, &writer, new_key);
             } else {
+                Pause::TakenBack.here();
                 self.restore_row(context, table, key, &old.value)?;
                 return Ok(insert_step_of(inserted, None));
             }
         }
         let deleted = self.delete_entries(table, context, &old_row, key, Some((&whole_row, new_key)))?;
+        if moved
+            || deleted.iter().any(|(tree, ..)| table.indexes.iter().any(|index| index.unique && index.tree == *tree))
+        {
+            context.active.locks_keys.store(true, Ordering::Release);
+        }
         let steps = self.insert_entries(table, context, &whole_row, new_key, Some((&old_row, key)))?;
         if !matches!(steps, Steps::Done) {
+            Pause::TakenBack.here();
             for (tree, entry, entry_value) in &deleted {
                 self.restore(context, *tree, entry, entry_value)?;
             }
@@ -366,7 +423,7 @@ impl Transaction {
     }
 
     /// An insert may be over a row that was deleted a short while ago.
-    fn note_stay(&self, table: &Table, context: &WriteContext<'_>, writer: &RowWriter<'_>, key: &[u8]) {
+    pub(crate) fn note_stay(&self, table: &Table, context: &WriteContext<'_>, writer: &RowWriter<'_>, key: &[u8]) {
         if writer.over_deleted.get() {
             let inner = self.0.db.inner();
             inner.moves.note(&inner.txs, table.tree.object, context.xid, key, None);
@@ -386,15 +443,19 @@ impl Transaction {
     }
 
     /// Runs an update or delete of a row. A row that this statement changed and took back
-    /// again (it had to wait, say) carries the statement's id but is not its work.
-    fn over_own(
+    /// again (it had to wait, say) carries the statement's id but is not its work. `keeps_ghost`: what is deleted may have to come back.
+    pub(crate) fn over_own(
         &self,
         table: &Table,
         context: &WriteContext<'_>,
         key: &[u8],
+        mode: RowLockMode,
+        keeps_ghost: bool,
         write: impl Fn(&RowWriter<'_>) -> Result<Outcome>,
     ) -> Result<(Outcome, Vec<u8>)> {
         let mut writer = self.writer(context, false);
+        writer.update_locks = mode;
+        writer.keeps_ghosts = keeps_ghost;
         let mut outcome = write(&writer)?;
         if outcome == Outcome::SelfModified {
             let mut state = self.0.state.lock();
@@ -404,6 +465,7 @@ impl Transaction {
             state.taken_back.swap_remove(at);
             drop(state);
             writer = self.writer(context, true);
+            writer.keeps_ghosts = keeps_ghost;
             outcome = write(&writer)?;
         }
         Ok((outcome, writer.prior.take()))
@@ -446,8 +508,9 @@ impl Transaction {
     ) -> Result<Attempt<Change>> {
         self.0.db.throttle(self)?;
         let context = attempt!(self.row_context(table, || Ok(())));
-        let (outcome, old_value) =
-            self.over_own(table, &context, key, |writer| self.delete_near(writer, table.tree, key, seen))?;
+        let (outcome, old_value) = self.over_own(table, &context, key, RowLockMode::Update, false, |writer| {
+            self.delete_near(writer, table.tree, key, seen)
+        })?;
         let old = RowBuf { key: key.to_vec(), value: old_value };
         if outcome == Outcome::Done && table.indexes.is_empty() {
             if table.may_hold_external() {
@@ -457,6 +520,7 @@ impl Transaction {
                 drop().inspect_err(|_| self.broken_off(context.xid))?;
             }
         } else if outcome == Outcome::Done {
+            Pause::RowWritten.here();
             let rest = || {
                 let old_row = table.all_columns(old.raw())?;
                 let large = self.large_indexed(table, &old_row)?;
@@ -535,21 +599,6 @@ impl Transaction {
         Ok(rows)
     }
 
-    /// Checks that the row may be written by this transaction, and leaves it locked by
-    /// giving it a new version of the same content (SELECT … FOR UPDATE).
-    pub fn lock_row(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
-        self.0.db.throttle(self)?;
-        let context = attempt!(self.row_context(table, || Ok(())));
-        let mut row = RowBuf::default();
-        if self.newest_row(table, key, &context, &mut row)?.is_none() {
-            let outcome = self.writer(&context, false).delete_check(table.tree, key, seen)?;
-            return self.changed(&context, outcome);
-        }
-        let (outcome, _) =
-            self.over_own(table, &context, key, |writer| writer.update(table.tree, key, &row.value, seen))?;
-        self.changed(&context, outcome)
-    }
-
     /// The newest committed (or own) row under a key, after [`Change::Changed`] or
     /// [`Transaction::lock_rows`]: `table` must be known to be the newest definition.
     pub fn latest(&self, table: &Arc<Table>, key: &[u8], row: &mut RowBuf) -> Result<Option<Seen>> {
@@ -566,35 +615,53 @@ impl Transaction {
         }
     }
 
-    fn newest_row(
+    pub(crate) fn newest_row(
         &self,
         table: &Table,
         key: &[u8],
         context: &WriteContext<'_>,
         row: &mut RowBuf,
     ) -> Result<Option<TxId>> {
-        self.0.db.reading(|| self.newest_row_now(table, key, context, row))
+        self.newest_row_in(table.tree, key, context, row)
+    }
+
+    pub(crate) fn newest_row_in(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        context: &WriteContext<'_>,
+        row: &mut RowBuf,
+    ) -> Result<Option<TxId>> {
+        self.0.db.reading(|| self.newest_row_now(tree, key, context, row))
     }
 
     fn newest_row_now(
         &self,
-        table: &Table,
+        tree: Tree,
         key: &[u8],
         context: &WriteContext<'_>,
         row: &mut RowBuf,
     ) -> Result<Option<TxId>> {
         let inner = self.0.db.inner();
-        let (page, Ok(slot)) = table.tree.find(&inner.pool, key, Access::Point)? else { return Ok(None) };
+        let (page, Ok(slot)) = tree.find(&inner.pool, key, Access::Point)? else { return Ok(None) };
         let record = LeafRecord::parse(page.record(slot)?)?;
         let view =
             View { txs: &inner.txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from: TxId(u64::MAX) };
         let found = newest(&inner.pool, &record, &view, &mut row.value)?;
+        found.into_iter().for_each(|xid| self.note_met(context, xid));
         row.key.clear();
         row.key.extend_from_slice(key);
         Ok(found)
     }
 
-    fn changed(&self, context: &WriteContext<'_>, outcome: Outcome) -> Result<Attempt<Change>> {
+    /// The newest version of a row is of `xid`, or was ended by it.
+    pub(crate) fn note_met(&self, context: &WriteContext<'_>, xid: TxId) {
+        if matches!(self.0.db.inner().txs.status(xid), Status::Committed(ts) if ts > context.snapshot.ts()) {
+            context.active.has_met();
+        }
+    }
+
+    pub(crate) fn changed(&self, context: &WriteContext<'_>, outcome: Outcome) -> Result<Attempt<Change>> {
         match step_of(outcome) {
             Steps::Done => Ok(Attempt::Done(Change::Done)),
             Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(context, holder)?)),
@@ -604,7 +671,7 @@ impl Transaction {
         }
     }
 
-    fn change(&self, change: Change) -> Result<Attempt<Change>> {
+    pub(crate) fn change(&self, change: Change) -> Result<Attempt<Change>> {
         if self.0.isolation == Isolation::RepeatableRead && matches!(change, Change::Changed | Change::Gone) {
             return Err(Error::new(
                 ErrorKind::SerializationFailure,
@@ -615,7 +682,7 @@ impl Transaction {
         Ok(Attempt::Done(change))
     }
 
-    fn next_row_id(&self, table: &Table) -> Result<u64> {
+    pub(crate) fn next_row_id(&self, table: &Table) -> Result<u64> {
         let next = &table.counters.next_id;
         if next.load(Ordering::Relaxed) == 0 {
             let last = table.tree.last_key(&self.0.db.inner().pool)?;
@@ -631,11 +698,12 @@ impl Transaction {
         Ok(next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Encodes the value of a row; columns that make it too long go to overflow pages, unless `before`, the value of the row
-    /// that it replaces, has them there already.
+    /// Encodes the value of a row whose key has `key_bytes`; columns that make it too long go to overflow pages, unless `before`, the value
+    /// of the row that it replaces, has them there already. A large value that is passed as where it is stays there.
     pub(crate) fn encode_value(
         &self,
         table: &Table,
+        key_bytes: usize,
         row: &[DatumRef<'_>],
         tx: &ActiveTx,
         xid: TxId,
@@ -646,22 +714,29 @@ impl Transaction {
         let (mut written, mut kept) = (Vec::new(), Vec::new());
         let mut replaced: Option<Vec<u8>> = None;
         loop {
-            if table.layout.encoded_len(&values) <= VALUE_IN_ROW_MAX {
+            let len = table.layout.encoded_len(&values);
+            let longest = || {
+                let long = values.iter().enumerate().filter_map(|(at, datum)| match datum {
+                    DatumRef::Text(text) => Some((at, text.as_bytes(), true)),
+                    DatumRef::Bytes(bytes) => Some((at, *bytes, false)),
+                    _ => None,
+                });
+                long.max_by_key(|(_, data, _)| data.len()).filter(|(_, data, _)| data.len() >= EXTERNAL_MIN)
+            };
+            let moves = if len > value_in_row_max(key_bytes) { longest() } else { None };
+            let Some((at, data, is_text)) = moves else {
+                if len > value_max(key_bytes) {
+                    self.discard(&written)?;
+                    return Err(Error::new(
+                        ErrorKind::LimitExceeded,
+                        format!(
+                            "row is too big: its short columns need {len} bytes, beside its key of {key_bytes} there is room for {}",
+                            value_max(key_bytes)
+                        ),
+                    ));
+                }
                 table.layout.encode(&values, &mut bytes).map_err(|error| table.of_caller(error))?;
                 return Ok(Encoded { bytes, written, kept });
-            }
-            let long = values.iter().enumerate().filter_map(|(at, datum)| match datum {
-                DatumRef::Text(text) => Some((at, text.as_bytes(), true)),
-                DatumRef::Bytes(bytes) => Some((at, *bytes, false)),
-                _ => None,
-            });
-            let longest = long.max_by_key(|(_, data, _)| data.len());
-            let Some((at, data, is_text)) = longest.filter(|(_, data, _)| data.len() >= EXTERNAL_MIN) else {
-                self.discard(&written)?;
-                return Err(Error::new(
-                    ErrorKind::LimitExceeded,
-                    format!("row is too big: its short columns alone need more than {VALUE_IN_ROW_MAX} bytes"),
-                ));
             };
             let replaced = replaced.get_or_insert_with(before);
             if let Some(reference) = self.same_value(table, replaced, at, data, is_text) {
@@ -879,5 +954,25 @@ impl BulkInserter {
     /// Rows inserted.
     pub fn finish(self) -> u64 {
         self.rows
+    }
+}
+
+/// The index entry of a row that is there. False: an index that is not valid can have none of it, since a value is too long: such rows may have
+/// been there before the index.
+///
+/// # Errors
+/// Those of [`Table::index_entry`].
+pub(crate) fn had_entry(
+    table: &Table,
+    at: usize,
+    row: &[DatumRef<'_>],
+    key: &[u8],
+    out_key: &mut Vec<u8>,
+    out_value: &mut Vec<u8>,
+) -> Result<bool> {
+    match table.index_entry(at, row, key, out_key, out_value) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::LimitExceeded && !table.indexes[at].valid => Ok(false),
+        Err(error) => Err(error),
     }
 }

@@ -10,14 +10,18 @@
 //!    commits a value has his COMMIT behind it in the log, so the one is never durable without the other; a
 //!    transaction that wrote nothing waits for that place of the log when it ends
 //!    ([`Transaction::commit`](crate::Transaction::commit)). Who has to write to the log waits at its bound before the sequence
-//!    is locked: others read where it is meanwhile, and take what is logged already.
+//!    is locked: others read where it is meanwhile, and take what is logged already. A sequence *in a hurry* has as many values in a
+//!    record as it gives out in some syncs of a disk, up to [`LOGGED_AHEAD_MAX`], and the next record is written when half of them are left:
+//!    by the time that its values come it is durable, and nobody waits.
 //! 2. *One at a time.* Values are given out under the sequence's own mutex, which also orders the writes of its row.
-//! 3. A restart goes on behind what the row says: it may lose values of a stride, never repeat one.
+//! 3. A restart goes on behind what the row says: after a crash it may lose values of a stride, and it never repeats one. A clean close writes
+//!    back what was given out, so that nothing is lost by it.
 //! 4. A definition that changes without beginning anew (ALTER SEQUENCE … INCREMENT) goes on with the same row, for those who
 //!    see it and those who do not see it yet: none gives out what the other has. How far the log is ahead counts for the
 //!    definition that it was reckoned with, and for no other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -32,6 +36,14 @@ use crate::transaction::{Attempt, Durability, Isolation, StatementKind, Transact
 
 /// Values that are logged ahead: PostgreSQL's SEQ_LOG_VALS. A crash loses up to so many, and 33 values cost one record.
 pub const LOGGED_AHEAD: i64 = 32;
+/// As many at most of a sequence in a hurry; of two records, so that a crash loses up to half as many again.
+pub const LOGGED_AHEAD_MAX: i64 = 1024;
+/// How long the values of one record are to last, in microseconds: several syncs of a disk.
+const HURRY_US: i64 = 20_000;
+/// A sequence that gives out as many in that time is in a hurry.
+const HURRIES: i64 = 4 * LOGGED_AHEAD;
+/// How long a close waits for who is giving out a value.
+const IN_USE_MAX: Duration = Duration::from_secs(1);
 /// Times that the row of a sequence's values is read again before what meets it is a mistake.
 const CHANGED_MAX: u32 = 1000;
 
@@ -133,6 +145,18 @@ impl Sequence {
             None => None,
         }
     }
+
+    /// The value that comes `count` values behind `last`, or the last one there is, and how many there are.
+    fn further(&self, last: i64, count: i64) -> (i64, i64) {
+        let (mut furthest, mut steps) = (last, 0);
+        while steps < count
+            && let Some(further) = self.after(furthest)
+        {
+            furthest = further;
+            steps += 1;
+        }
+        (furthest, steps)
+    }
 }
 
 impl SequenceState {
@@ -173,6 +197,52 @@ struct Live {
     stride: Option<Stride>,
     /// The log that whoever commits a value needs durable.
     end: Lsn,
+    /// The record that was written early, if its values have not come yet.
+    early: Option<Early>,
+    /// The newest record.
+    newest: Option<Newest>,
+}
+
+/// A record of a sequence that is written before it is needed.
+#[derive(Clone, Copy, Debug)]
+struct Early {
+    /// Its values: those that leave fewer than so many.
+    values: i64,
+    end: Lsn,
+}
+
+/// The newest record of a sequence.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    /// When, by the clock of the files' system, which a simulation has, too; in microseconds.
+    at_us: i64,
+    /// Its values.
+    values: i64,
+    /// And all that were logged and not given out then, with them.
+    ahead: i64,
+}
+
+impl Live {
+    /// How many values the record that is written now is for, of whose predecessors `ahead` are left: as many as are given out in [`HURRY_US`] if it goes on
+    /// as since the last record, and twice as many as that had at most.
+    fn values_to_log(&self, ahead: i64, now_us: i64) -> i64 {
+        let Some(newest) = self.newest else { return LOGGED_AHEAD };
+        let took_us = now_us.saturating_sub(newest.at_us).max(1);
+        let given = newest.ahead.saturating_sub(ahead).clamp(0, 2 * LOGGED_AHEAD_MAX);
+        // Who has asked for few has few to lose.
+        let most = (newest.values * 2).min(LOGGED_AHEAD_MAX);
+        match given * HURRY_US / took_us {
+            // It is in no hurry to speak of.
+            ..HURRIES => LOGGED_AHEAD,
+            wanted => wanted.min(most),
+        }
+    }
+
+    /// Whether it is time to write a record for later values, `ahead` being left.
+    fn is_to_be_early(&self, ahead: i64) -> bool {
+        let is_time = |newest: Newest| newest.values > LOGGED_AHEAD && ahead <= newest.values / 2;
+        self.early.is_none() && self.newest.is_some_and(is_time)
+    }
 }
 
 /// The sequences whose values were asked for since the open.
@@ -208,6 +278,29 @@ impl Database {
         Ok(state)
     }
 
+    /// Has the next open go on behind the values that were given out, not behind those that are logged ahead.
+    pub(crate) fn write_back_sequences(&self) -> Result<()> {
+        let inner = self.inner();
+        // All rows are seen.
+        let end = inner.log.end_lsn();
+        inner.log.flush(end)?;
+        inner.txs.on_durable(end);
+        let all: Vec<(u32, Arc<Mutex<Live>>)> =
+            inner.sequences.0.read().iter().map(|(values, live)| (*values, Arc::clone(live))).collect();
+        for (values, live) in all {
+            // Who holds it still waits for something that may not come any more: its values are skipped.
+            let Some(mut live) = live.try_lock_for(IN_USE_MAX) else { continue };
+            if let Some(state) = live.state.filter(|state| state.ahead > 0)
+                && self.plain_view().read_value(inner.catalog.tree, &values_key(values), &mut Vec::new())?
+            {
+                live.end = self.log_sequence(values, state.last, state.called)?;
+                live.state = Some(SequenceState { ahead: 0, ..state });
+                (live.early, live.newest) = (None, None);
+            }
+        }
+        Ok(())
+    }
+
     /// Logs how far values are given out; see the invariants.
     fn log_sequence(&self, values: u32, last: i64, called: bool) -> Result<Lsn> {
         let inner = self.inner();
@@ -232,6 +325,10 @@ impl Database {
                 Outcome::Done => break,
                 // An undo after a crash has not come to it yet.
                 Outcome::Wait(holder) => {
+                    if !inner.options.background {
+                        // Nobody else would.
+                        self.finish_recovery()?;
+                    }
                     let own = txn.write_context()?.active.id;
                     inner.txs.wait_for(own, holder)?.wait()?;
                 }
@@ -271,21 +368,41 @@ impl Transaction {
         };
         let mut ahead = state.ahead;
         if state.is_to_be_logged() {
-            let mut furthest = next;
-            ahead = 0;
-            while ahead < LOGGED_AHEAD
-                && let Some(further) = definition.after(furthest)
-            {
-                furthest = further;
-                ahead += 1;
-            }
+            let now_us = db.inner().vfs.wall_clock_us();
+            // (Of another definition, or from its beginning, nothing was given out yet.)
+            let goes_on = state.called && live.stride == Some(definition.stride());
+            let values = if goes_on { live.values_to_log(0, now_us) } else { LOGGED_AHEAD };
+            let (furthest, count) = definition.further(next, values);
+            ahead = count;
             live.end = db.log_sequence(definition.values, furthest, true)?;
+            live.early = None;
+            live.newest = Some(Newest { at_us: now_us, values, ahead });
         } else {
             ahead -= 1;
+            if let Some(early) = live.early.take_if(|early| ahead < early.values) {
+                live.end = early.end;
+            }
         }
         live.state = Some(SequenceState { last: next, called: true, ahead });
         live.stride = Some(definition.stride());
         self.0.needs_durable(live.end);
+        // Where there is little room for log, it is written when it has to be, by who has waited for it.
+        if live.is_to_be_early(ahead) && db.has_log_room() {
+            let now_us = db.inner().vfs.wall_clock_us();
+            let values = live.values_to_log(ahead, now_us);
+            let (logged, left) = definition.further(next, ahead);
+            let (furthest, count) = definition.further(logged, values);
+            // Who cannot write it has its value all the same, and the next one tries again.
+            if left == ahead
+                && count > 0
+                && let Ok(end) = db.log_sequence(definition.values, furthest, true)
+            {
+                live.early = Some(Early { values: count, end });
+                let ahead = ahead + count;
+                live.newest = Some(Newest { at_us: now_us, values, ahead });
+                live.state = Some(SequenceState { last: next, called: true, ahead });
+            }
+        }
         Ok(next)
     }
 
@@ -310,7 +427,7 @@ impl Transaction {
         let mut live = live.lock();
         live.end = db.log_sequence(definition.values, last, called)?;
         live.state = Some(SequenceState { last, called, ahead: 0 });
-        live.stride = None;
+        (live.stride, live.early, live.newest) = (None, None, None);
         self.0.needs_durable(live.end);
         Ok(())
     }

@@ -16,10 +16,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use resurgam_base::{Error, Result};
+use resurgam_base::{Error, Result, TxId};
 use resurgam_page::types::DatumRef;
+use resurgam_txn::Status;
 use resurgam_versions::Seen;
 
+use crate::load::Load;
 use crate::rows::BulkInserter;
 use crate::table::{RowBuf, Table};
 use crate::transaction::{Attempt, Change, StatementKind, Transaction};
@@ -84,6 +86,11 @@ impl<'tx> Statement<'tx> {
         self.tx.insert(table, row)
     }
 
+    /// As [`Transaction::load`].
+    pub fn load(&self, table: &Arc<Table>) -> Load {
+        self.tx.load(table)
+    }
+
     /// As [`Transaction::bulk_insert`].
     pub fn bulk_insert(&self, table: &Arc<Table>) -> BulkInserter {
         self.tx.bulk_insert(table)
@@ -119,7 +126,12 @@ impl<'tx> Statement<'tx> {
         let Seen::Version(id) = seen else { return false };
         let again = |(object, k): &(resurgam_base::ObjectId, Vec<u8>)| *object == table.tree.object && k == key;
         let state = self.tx.0.state.lock();
-        state.bulk && state.active.is_some() && id >= state.xid && !state.taken_back.iter().any(again)
+        // Others have higher ids as well.
+        let is_own = |top: TxId| self.tx.0.db.inner().txs.status(id) == Status::Active(top);
+        state.bulk
+            && id >= state.xid
+            && state.active.as_ref().is_some_and(|active| is_own(active.id))
+            && !state.taken_back.iter().any(again)
     }
 
     /// The row under `key`, which this statement has locked and left as it was, it may still change.
@@ -127,9 +139,9 @@ impl<'tx> Statement<'tx> {
         self.tx.0.state.lock().taken_back.push((table.tree.object, key.to_vec()));
     }
 
-    /// As [`Transaction::lock_row`].
-    pub fn lock_row(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
+    /// As [`Transaction::lock_row_to_update`].
+    pub fn lock_row_to_update(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
         self.check()?;
-        self.tx.lock_row(table, key, seen)
+        self.tx.lock_row_to_update(table, key, seen)
     }
 }

@@ -56,6 +56,8 @@ pub struct Stats {
     /// What keeps off-row versions from being freed, in words.
     pub versions_held_by: String,
     pub space: FreePages,
+    /// The length of the data file; 0: page servers have the pages.
+    pub data_file_bytes: u64,
     pub checkpoints: CheckpointStats,
     pub sweeps: u64,
     /// The temporary version store (traditional mode).
@@ -79,6 +81,8 @@ pub struct Stats {
     pub rows_removed: u64,
     /// Rows that were deleted several to a record of the log, since open.
     pub rows_deleted_in_runs: u64,
+    /// And inserted so; entries of indexes count as well, and what was taken back at once does not.
+    pub rows_inserted_in_runs: u64,
 }
 
 /// See [`Database::damaged_page_list`].
@@ -140,6 +144,8 @@ pub struct LogStatus {
     pub held_by: String,
     /// Times a writer was slowed down because the log was above its bound.
     pub writers_slowed: u64,
+    /// Flushes that may be under way at once.
+    pub flights_max: u64,
 }
 
 impl Database {
@@ -174,6 +180,11 @@ impl Database {
     /// As [`Database::aborted_transactions`], with the number of ids that the map holds.
     pub fn aborted_list(&self) -> AbortedList {
         self.inner().txs.status_table().aborted().snapshot()
+    }
+
+    /// The id that the next transaction that writes gets.
+    pub fn next_transaction(&self) -> TxId {
+        self.inner().txs.next_id()
     }
 
     /// How many ids the aborted-transaction map holds, those of sub-transactions included.
@@ -212,6 +223,7 @@ impl Database {
             bytes_max: inner.options.log_bytes_max,
             held_by,
             writers_slowed: self.slowed(),
+            flights_max: inner.log.config().flights as u64,
         }
     }
 
@@ -324,6 +336,7 @@ impl Database {
             version_store_file: inner.pool.version_file().map(|file| file.path().to_path_buf()),
             versions_held_by: version_holders(&inner.txs),
             space: inner.pool.space().free_pages(),
+            data_file_bytes: self.data_file_bytes(),
             checkpoints: inner.checkpoints.read(),
             sweeps: cleaned.sweeps,
             temporary: inner.txs.temporary().stats(),
@@ -338,6 +351,7 @@ impl Database {
             rows_stripped: cleaned.report.stripped,
             rows_removed: cleaned.report.removed,
             rows_deleted_in_runs: inner.deleted_in_runs.load(Ordering::Relaxed),
+            rows_inserted_in_runs: inner.inserted_in_runs.load(Ordering::Relaxed),
         }
     }
 }

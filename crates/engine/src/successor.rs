@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
-use resurgam_base::{Error, ErrorKind, ObjectId, Result, TxId};
+use resurgam_base::pauses::Pause;
+use resurgam_base::{CommitTs, Error, ErrorKind, ObjectId, Result, TxId};
 use resurgam_txn::{Status, TxManager};
 use resurgam_versions::{Seen, View};
 
@@ -189,6 +190,7 @@ impl Transaction {
     ) -> Result<Option<Seen>> {
         let moves = &self.0.db.inner().moves;
         let mut found = self.latest(table, key, row)?;
+        Pause::RowRead.here();
         if !moves.any.load(Ordering::SeqCst) {
             return Ok(found);
         }
@@ -196,7 +198,9 @@ impl Transaction {
         let txs = &self.0.db.inner().txs;
         let view = View { txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from: TxId(u64::MAX) };
         let is_decided = |xid: TxId| match txs.status(xid) {
-            Status::Committed(_) => true,
+            // What the statement follows is newer than its snapshot, whatever comes first, and is told with a time. Without one is also
+            // what a rollback has left nothing of, and is remembered nowhere else.
+            Status::Committed(ts) => ts != CommitTs::NONE,
             Status::Active(top) => top == context.active.id,
             Status::Aborted | Status::Unknown => false,
         };
@@ -235,11 +239,12 @@ impl Transaction {
         (before, now): (&ReadView, &ReadView),
         row: &mut RowBuf,
     ) -> Result<bool> {
-        let moves = &self.0.db.inner().moves;
+        let (moves, txs) = (&self.0.db.inner().moves, &self.0.db.inner().txs);
         let mut at = key.to_vec();
         if moves.any.load(Ordering::SeqCst) {
             let is_since = |xid: TxId| now.view().sees(xid) && !before.view().sees(xid);
-            let is_seen = |xid: TxId| now.view().sees(xid);
+            // As above; in this order, since a state may be forgotten in between.
+            let is_seen = |xid: TxId| now.view().sees(xid) && txs.status(xid) != Status::Committed(CommitTs::NONE);
             let (object, mut after, mut hops) = (table.tree.object, 0, 0);
             loop {
                 let next = match after {

@@ -103,6 +103,10 @@ pub struct RowBuf {
 }
 
 impl RowBuf {
+    /// Bytes that it has room for.
+    pub fn bytes(&self) -> usize {
+        self.key.capacity() + self.value.capacity()
+    }
     pub fn raw(&self) -> RawRow<'_> {
         RawRow { key: &self.key, value: &self.value }
     }

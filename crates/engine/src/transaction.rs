@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
+use resurgam_base::pauses::Pause;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_buffer::Patience;
 use resurgam_log::{FlushTicket, Group, RecordKind};
@@ -144,7 +145,7 @@ pub(crate) struct TxState {
     pub bulk: bool,
     pub snapshot: Option<Arc<SnapshotHold>>,
     /// Version of the catalog that goes with the snapshot.
-    catalog_version: u64,
+    pub catalog_version: u64,
     /// Tables that it has locked because of what it does.
     pub locked: HashSet<ObjectId>,
     /// Tables that it has locked by name, in the order in which it did.
@@ -158,6 +159,8 @@ pub(crate) struct TxState {
     pub catalog: CatalogOverlay,
     /// The log that must be durable before it is told that it has committed: of values of sequences.
     pub needs: Lsn,
+    /// It is rolled back, and had met commits that its snapshots did not see.
+    pub had_met: bool,
     /// Asked now and then by work on many rows.
     pub interrupt: Option<Interrupt>,
 }
@@ -172,6 +175,17 @@ impl TxState {
     /// Version of the catalog that goes with the snapshot.
     pub fn catalog_version(&self) -> u64 {
         self.catalog_version
+    }
+
+    /// What the next statement sees. Who has an id may have met commits that are not visible yet.
+    fn take_snapshot(&self, db: &Database) -> (SnapshotHold, u64) {
+        let Some(active) = &self.active else { return db.snapshot() };
+        let (hold, version) = db.snapshot_for_writer();
+        if hold.ts() > db.inner().txs.snapshots().visible() {
+            // What it reads and is told from here on may be of those.
+            active.has_met();
+        }
+        (hold, version)
     }
 }
 
@@ -251,6 +265,7 @@ impl Transaction {
                 taken_back: Vec::new(),
                 catalog: CatalogOverlay::default(),
                 needs: Lsn::NONE,
+                had_met: false,
                 interrupt: None,
             }),
             patience: Mutex::default(),
@@ -333,7 +348,7 @@ impl Transaction {
         check_open(&state)?;
         if state.snapshot.is_none() || self.0.isolation == Isolation::ReadCommitted {
             state.snapshot = None; // give the slot back before taking the next
-            let (hold, version) = self.0.db.snapshot();
+            let (hold, version) = state.take_snapshot(&self.0.db);
             state.catalog_version = version;
             if self.0.isolation == Isolation::RepeatableRead {
                 Snapshots::mark_since(&hold);
@@ -436,7 +451,7 @@ impl Transaction {
         let mut state = self.0.state.lock();
         check_open(&state)?;
         if state.snapshot.is_none() {
-            let (hold, version) = self.0.db.snapshot();
+            let (hold, version) = state.take_snapshot(&self.0.db);
             state.catalog_version = version;
             state.snapshot = Some(Arc::new(hold));
         }
@@ -621,6 +636,13 @@ impl Transaction {
         if active.first_lsn.load(Ordering::Relaxed) == 0 {
             inner.txs.end_unwritten(&active);
             self.0.release(&mut state, active.id);
+            if active.has_met_any()
+                && let Some(seen_from) = inner.txs.seen_from()
+            {
+                // Whoever is told that it has ended sees what it has met, however little it cares for its own.
+                let needs = if durability == Durability::Sync { state.needs } else { Lsn::NONE };
+                return self.0.db.durable(seen_from.max(needs));
+            }
             return self.0.taken_values(&state, durability);
         }
         let ddl = state.catalog.changed;
@@ -729,6 +751,7 @@ impl Transaction {
             })
         };
         state.broken_off = state.broken_off.filter(|xid| *xid <= mark);
+        Pause::BeforeEnd.here();
         if undone && active.is_rows_only() {
             inner.txs.end_undone_subs(&active, mark);
             return Ok(());
@@ -754,10 +777,18 @@ impl Transaction {
 
     /// Rolls back: constant time, whatever the transaction did (but for the traditional mode,
     /// which undoes it from the log).
+    ///
+    /// It may have been told of commits that new snapshots do not see yet: [`Transaction::had_met`].
     pub fn rollback(&self) -> Result<()> {
         let mut state = self.quiet();
         check_open(&state)?;
         self.0.roll_back(&mut state)
+    }
+
+    /// Whether it is rolled back and had met commits of others that snapshots may not see yet (a duplicate of a row that nobody finds). Who goes
+    /// on because of it waits for [`Database::until_visible`] first.
+    pub fn had_met(&self) -> bool {
+        self.0.state.lock().had_met
     }
 }
 
@@ -868,6 +899,7 @@ impl TxInner {
     /// order, or they would find the locks still taken and ask again at once.
     fn release(&self, state: &mut TxState, id: TxId) {
         self.db.inner().empty_spans.end_own(id);
+        Pause::BeforeEnd.here();
         let requested = std::mem::take(&mut state.requested);
         let by_name = state.locked_by_name.drain(..).map(|(object, _)| object);
         for object in state.locked.drain().chain(requested).chain(by_name) {
@@ -886,6 +918,7 @@ impl TxInner {
             state.leave(&inner.mode);
             return Ok(());
         };
+        state.had_met = active.has_met_any();
         if active.first_lsn.load(Ordering::Relaxed) == 0 {
             inner.txs.end_unwritten(&active);
             self.release(state, active.id);
@@ -905,6 +938,7 @@ impl TxInner {
                 return Ok(());
             }
         };
+        Pause::BeforeEnd.here();
         let result = if undone && active.is_rows_only() {
             let logged = self.db.log_undone(&active);
             inner.txs.end_undone(&active);
@@ -953,6 +987,7 @@ impl Drop for TxInner {
             taken_back: Vec::new(),
             catalog: CatalogOverlay::default(),
             needs: Lsn::NONE,
+            had_met: false,
             interrupt: None,
         };
         std::mem::swap(&mut taken, self.state.get_mut());

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use resurgam_base::pauses::Pause;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_btree::Tree;
 use resurgam_log::{Group, RecordKind};
@@ -89,6 +90,7 @@ impl Database {
         for row in rows {
             let tree = Tree { root: row.root, object: row.object };
             revert_row(&inner.pool, &inner.txs, tree, row.key, &is_undone)?;
+            Pause::RowReverted.here();
         }
         write_set.back_to(mark);
         Ok(true)
@@ -106,6 +108,7 @@ impl Database {
         let inner = self.inner();
         while undo_one(&inner.pool, &inner.log, &inner.txs, tx, until)? {
             inner.mode.undo.records.fetch_add(1, Ordering::Relaxed);
+            Pause::RowReverted.here();
         }
         Ok(())
     }

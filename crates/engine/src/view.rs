@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use resurgam_base::pauses::Pause;
 use resurgam_base::{CommitTs, Error, ErrorKind, Result, TxId};
 use resurgam_btree::Tree;
 use resurgam_buffer::{Access, Patience};
-use resurgam_page::LeafRecord;
 use resurgam_page::types::ExternalRef;
+use resurgam_page::{LeafRecord, leaf};
 use resurgam_txn::SnapshotHold;
 use resurgam_versions::{KnownSeen, View, Visible, read_external, visible_known};
 
@@ -152,16 +153,38 @@ impl ReadView {
         self.reading(|| self.read_value_now(tree, key, out))
     }
 
+    /// A transaction whose writes it sees, as far as it has met one.
+    #[inline]
+    pub(crate) fn known_seen(&self) -> KnownSeen {
+        KnownSeen::of(TxId(self.known.seen.load(Ordering::Relaxed)))
+    }
+
+    /// It has met another one since.
+    #[inline]
+    pub(crate) fn note_seen(&self, before: KnownSeen, now: KnownSeen) {
+        if now.id() != before.id() {
+            self.known.seen.store(now.id().0, Ordering::Relaxed);
+        }
+    }
+
     fn read_value_now(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let pool = &self.db.inner().pool;
         let (page, Ok(slot)) = tree.find(pool, key, Access::Point)? else { return Ok(false) };
-        let record = LeafRecord::parse(page.record(slot)?)?;
-        let before = KnownSeen::of(TxId(self.known.seen.load(Ordering::Relaxed)));
+        let record = page.record(slot)?;
+        let before = self.known_seen();
+        if let Some(plain) = leaf::plain_of(record)
+            && before.includes(plain.xid)
+        {
+            if !plain.ghost {
+                out.clear();
+                out.extend_from_slice(plain.value());
+            }
+            return Ok(!plain.ghost);
+        }
+        let record = LeafRecord::parse(record)?;
         let mut known = before;
         let found = visible_known(pool, &record, &self.view(), &mut known, out)?;
-        if known.id() != before.id() {
-            self.known.seen.store(known.id().0, Ordering::Relaxed);
-        }
+        self.note_seen(before, known);
         match found {
             Visible::No => Ok(false),
             Visible::Rebuilt => Ok(true),
@@ -181,6 +204,7 @@ impl ReadView {
             if !self.read_value(index.tree, key, &mut clustered)? {
                 return Ok(false);
             }
+            Pause::EntryRead.here();
             if self.get_unchecked(table, &clustered, row)? {
                 return Ok(true);
             }
@@ -195,7 +219,8 @@ impl ReadView {
     /// As [`ReadView::get_by_index`], with the columns that `covering` was made for, from the index alone where the view is of a
     /// snapshot.
     pub fn get_covered(&self, table: &Table, covering: &Covering, key: &[u8], row: &mut RowBuf) -> Result<bool> {
-        let index = table.indexes.get(covering.index).ok_or_else(|| table.no_index(covering.index))?;
+        let index = table.indexes.get(covering.index).filter(|index| index.valid);
+        let index = index.ok_or_else(|| table.no_index(covering.index))?;
         if self.newest {
             return self.get_by_index(table, index, key, row);
         }
@@ -238,9 +263,19 @@ impl ReadView {
 
     /// Splits a table into at most `n` ranges of about equal size.
     pub fn partitions(&self, table: &Table, n: usize) -> Result<Vec<KeyRange>> {
+        self.divide(table, &KeyRange::all(), n)
+    }
+
+    /// Divides a range of a table at keys that divide the table into about `n` equal parts: the parts within the range are as large, those at its
+    /// ends smaller.
+    ///
+    /// # Errors
+    /// Those of reading inner pages of the tree.
+    pub fn divide(&self, table: &Table, range: &KeyRange, n: usize) -> Result<Vec<KeyRange>> {
         self.check_table(table)?;
-        let keys = self.patiently(|| table.tree.separators(&self.db.inner().pool, n))?;
-        Ok(KeyRange::all().split(&keys))
+        let mut keys = self.patiently(|| table.tree.separators(&self.db.inner().pool, n))?;
+        keys.retain(|key| range.has_within(key));
+        Ok(range.split(&keys))
     }
 
     /// About how many rows a table has.

@@ -478,7 +478,8 @@ fn inserted(known: bool) -> Result<()> {
     // Mended while it is open: what is free there is found again.
     flip(&vfs, MAP)?;
     let before = db.stats().space.extents;
-    db.clean()?;
+    // (VACUUM would give what is free at the end back.)
+    db.clean_now()?;
     assert!(db.stats().space.extents > before + 300, "{:?}", db.stats().space);
     compare(&rows(&db)?, &expected, "mended");
     db.clean()?;

@@ -46,6 +46,7 @@ const LOSSES: u64 = 2;
 /// What a life must have seen, however long that takes.
 const LEAST_TRANSFERS: u64 = 40;
 const LEAST_DEFINITIONS: u64 = 20;
+const LEAST_BUILT: u64 = 2;
 /// Whoever waits longer waits for ever.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -85,6 +86,8 @@ struct Shared {
     audits: AtomicU64,
     retries: AtomicU64,
     prepared: AtomicU64,
+    /// Indexes that were made beside writers.
+    built: AtomicU64,
     /// Committed changes of definitions, by what they were.
     definitions: Mutex<BTreeMap<&'static str, u64>>,
     serial: AtomicI64,
@@ -98,6 +101,7 @@ impl Shared {
         self.transfers.load(Ordering::Relaxed) >= LEAST_TRANSFERS
             && self.definitions.lock().values().sum::<u64>() >= LEAST_DEFINITIONS
             && self.audits.load(Ordering::Relaxed) > 0
+            && self.built.load(Ordering::Relaxed) >= LEAST_BUILT
     }
 }
 
@@ -204,6 +208,20 @@ fn take_part(shared: &Shared, me: usize, seed: u64) -> Result<()> {
     Ok(())
 }
 
+/// Makes one index after the other.
+fn build(shared: &Shared, seed: u64) -> Result<()> {
+    let mut random = Random::new(seed * 100 + 99);
+    while !shared.stop.load(Ordering::Relaxed) {
+        let serial = shared.serial.fetch_add(1, Ordering::Relaxed);
+        match define::index_beside_writers(&shared.db, &mut random, serial) {
+            Ok(()) => drop(shared.built.fetch_add(1, Ordering::Relaxed)),
+            Err(error) if is_retry(&error) => drop(shared.retries.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Looks at the books again and again, twice through each snapshot.
 fn audit(shared: &Shared) -> Result<()> {
     while !shared.stop.load(Ordering::Relaxed) {
@@ -239,6 +257,7 @@ fn work(db: &Database, vfs: &SimVfs, seed: u64, known: &[i64], time: Duration, l
         audits: AtomicU64::new(0),
         retries: AtomicU64::new(0),
         prepared: AtomicU64::new(0),
+        built: AtomicU64::new(0),
         definitions: Mutex::default(),
         serial: AtomicI64::new(seed as i64 % 1000 * 1_000_000),
     };
@@ -249,6 +268,7 @@ fn work(db: &Database, vfs: &SimVfs, seed: u64, known: &[i64], time: Duration, l
             threads.push(scope.spawn(move || take_part(shared, me, seed)));
         }
         threads.push(scope.spawn(move || audit(shared)));
+        threads.push(scope.spawn(move || build(shared, seed)));
         let begun = Instant::now();
         let mut losses = 0;
         while (begun.elapsed() < time || !shared.has_seen_enough() && begun.elapsed() < PATIENCE)
@@ -335,11 +355,12 @@ fn lives(apart: bool) -> Result<()> {
         let mut lost = Vec::new();
         let shared = work(&db, &vfs, seed + life, &known, Duration::from_secs_f64(seconds), &mut lost);
         eprintln!(
-            "seed {seed}, life {life}: {:?} transfers, {:?} audits, {:?} retries, {:?} prepared, {:?}",
+            "seed {seed}, life {life}: {:?} transfers, {:?} audits, {:?} retries, {:?} prepared, {:?} built, {:?}",
             shared.transfers,
             shared.audits,
             shared.retries,
             shared.prepared,
+            shared.built,
             shared.definitions.lock()
         );
         assert!(shared.has_seen_enough(), "seed {seed}: it comes to nothing");

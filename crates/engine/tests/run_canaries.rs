@@ -8,8 +8,7 @@ mod common;
 #[path = "transactions/support.rs"]
 mod support;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
+use common::{is_well, unnoticed};
 use resurgam_engine::{PlantedRun, Result};
 
 #[test]
@@ -19,7 +18,6 @@ fn planted_bugs_are_caught() {
     }
     // Panics of a broken database are findings, not noise.
     std::panic::set_hook(Box::new(|_| {}));
-    let is_well = |check: fn() -> Result<()>| matches!(catch_unwind(AssertUnwindSafe(check)), Ok(Ok(())));
     let all: [fn() -> Result<()>; 5] = [
         checks::who_looks_sees_them_or_not_as_of_his_time,
         checks::what_is_in_the_way_ends_it_there,
@@ -27,15 +25,9 @@ fn planted_bugs_are_caught() {
         checks::versions_that_older_snapshots_need_stay_below_it,
         checks::so_they_do_where_what_lies_over_them_is_aborted,
     ];
-    let is_missed = |bug: &PlantedRun| {
-        bug.plant();
-        let missed = all.iter().all(|check| is_well(*check));
-        PlantedRun::None.plant();
-        missed
-    };
     let bugs = [PlantedRun::Unseen, PlantedRun::Held, PlantedRun::Untagged, PlantedRun::Unnoted, PlantedRun::OverInner];
-    let missed: Vec<PlantedRun> = bugs.into_iter().filter(is_missed).collect();
+    let missed = unnoticed(bugs, |bug| bug.plant(), || PlantedRun::None.plant(), &all);
     let _ = std::panic::take_hook();
-    assert_eq!(missed, [], "not noticed");
+    assert_eq!(missed, Vec::<String>::new(), "not noticed");
     assert!(all.iter().all(|check| is_well(*check)), "without a bug");
 }

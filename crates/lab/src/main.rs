@@ -10,7 +10,7 @@
 //! | `machine.rs`, `setup.rs` | what the numbers were measured on, and the space files take |
 //! | `report.rs`, `svg.rs`, `lines.rs`, `timeline.rs`, `candles.rs` | tables, bar charts, line plots with logarithmic axes, and over time, distributions |
 //! | `oltp/` | pgbench, sysbench and the TPC-C-like mix: transactions a second, and what one costs the server |
-//! | `restart.rs`, `copy.rs`, `queue.rs`, `aborted_map.rs` | the experiments about everyday work |
+//! | `restart.rs`, `copy.rs`, `queue.rs`, `aborted_map.rs`, `flights.rs` | the experiments about everyday work |
 //! | `size.rs`, `errors.rs` | what grows with the size of a database; devices that fail for a minute |
 //! | `recovery/` | the experiments about rolling back and recovering, after the paper |
 //! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
@@ -30,6 +30,7 @@ mod candles;
 mod cluster;
 mod copy;
 mod errors;
+mod flights;
 mod hostile;
 mod limits;
 mod lines;
@@ -85,6 +86,8 @@ enum Experiment {
     Tpch(tpch::Options),
     /// Size and speed of the aborted-transaction map with millions of ids
     AbortedMap(aborted_map::Options),
+    /// Commits a second by the time that the log's disk takes to answer, and by how many flushes may be under way at once
+    Flights(flights::Options),
     /// Kills the server, or takes the power away, under a mixed load and checks that every commit is there
     Soak(soak::Options),
     /// Rollback and recovery times by rows and operation, both modes (the paper's figure 9)
@@ -162,6 +165,7 @@ fn main() -> ExitCode {
         Experiment::Queue(options) => queue::run(&options),
         Experiment::Tpch(options) => tpch::run(&options),
         Experiment::AbortedMap(options) => aborted_map::run(&options),
+        Experiment::Flights(options) => flights::run(&options),
         Experiment::Soak(options) => soak::run(&options),
         Experiment::Figure9(options) => recovery::figure9::run(&options),
         Experiment::Cleaner(options) => recovery::figure10::run(&options),

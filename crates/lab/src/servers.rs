@@ -104,6 +104,8 @@ pub struct Server {
     common: Common,
     /// More flags of Resurgam, or settings of PostgreSQL.
     flags: Vec<String>,
+    /// A mistake that it is to make, if it was built to be able to (`resurgam-sql`'s feature `planted`).
+    planted: Option<&'static str>,
     log: PathBuf,
     child: Option<Child>,
 }
@@ -179,7 +181,19 @@ impl Server {
 
     /// The same with more flags, which only Resurgam gets.
     pub fn create_with(kind: Kind, common: &Common, work: &Path, flags: &[String]) -> Result<Self> {
+        Self::create_planted(kind, common, work, flags, None)
+    }
+
+    /// The same of a server that makes a mistake.
+    pub fn create_planted(
+        kind: Kind,
+        common: &Common,
+        work: &Path,
+        flags: &[String],
+        planted: Option<&'static str>,
+    ) -> Result<Self> {
         let mut server = Self {
+            planted,
             kind,
             port: free_port()?,
             dir: work.join(kind.slug()),
@@ -219,6 +233,7 @@ impl Server {
             dir: work.join(Kind::Postgres.slug()),
             common: common.clone(),
             flags: Vec::new(),
+            planted: None,
             log: work.join(format!("{}.log", Kind::Postgres.slug())),
             child: None,
         };
@@ -264,6 +279,7 @@ impl Server {
                 command.arg("--listen").arg(format!("127.0.0.1:{port}"));
                 command.arg("--buffer-bytes").arg(format!("{buffers}MB"));
                 command.args(["--synchronous-commit=on", "--log-level", "warn"]).args(&self.flags);
+                command.envs(self.planted.map(|name| ("RESURGAM_PLANT", name)));
                 command
             }
             Kind::MariaDb => {

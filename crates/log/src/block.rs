@@ -36,6 +36,26 @@ const CRC_AT: usize = 40;
 
 const _: () = assert!(BLOCK_HEADER_BYTES <= BLOCK_ALIGN);
 
+/// An encoded header, with its checksum.
+pub(crate) struct Head {
+    pub(crate) bytes: [u8; BLOCK_HEADER_BYTES],
+}
+
+impl Head {
+    /// What its checksum is over, but for the payload: the same without it.
+    pub(crate) fn unsealed(&self) -> [u8; BLOCK_HEADER_BYTES] {
+        let mut bytes = self.bytes;
+        bytes[CRC_AT..CRC_AT + 4].fill(0);
+        bytes
+    }
+
+    /// Of the header without it, and the payload.
+    pub(crate) fn checksum(&self) -> u32 {
+        let at = |n: usize| self.bytes[CRC_AT + n];
+        u32::from_le_bytes([at(0), at(1), at(2), at(3)])
+    }
+}
+
 /// A decoded block header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
@@ -75,30 +95,37 @@ impl BlockHeader {
         }
     }
 
+    /// The header of this payload, checksum included.
+    pub(crate) fn head_of(&self, payload: &[u8]) -> Head {
+        let mut bytes = [0; BLOCK_HEADER_BYTES];
+        bytes[0..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[6..8].copy_from_slice(&(if self.skip { FLAG_SKIP } else { 0 }).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.lsn.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.prev.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.durable.0.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.payload_len.to_le_bytes());
+        bytes[44..48].copy_from_slice(&self.opening.to_le_bytes());
+        let crc = checksum_append(checksum(&bytes), payload);
+        bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        Head { bytes }
+    }
+
     /// Writes the header, checksum included, in front of its payload.
     ///
     /// # Panics
     /// When `block` is not header and payload exactly: a bug of the caller.
+    #[cfg(test)]
     pub(crate) fn seal(&self, block: &mut [u8]) {
         assert_eq!(block.len() as u64, self.len(), "block length");
         let (head, payload) = block.split_at_mut(BLOCK_HEADER_BYTES);
-        head[0..4].copy_from_slice(&MAGIC);
-        head[4..6].copy_from_slice(&VERSION.to_le_bytes());
-        head[6..8].copy_from_slice(&(if self.skip { FLAG_SKIP } else { 0 }).to_le_bytes());
-        head[8..16].copy_from_slice(&self.lsn.0.to_le_bytes());
-        head[16..24].copy_from_slice(&self.prev.0.to_le_bytes());
-        head[24..32].copy_from_slice(&self.durable.0.to_le_bytes());
-        head[32..36].copy_from_slice(&self.epoch.to_le_bytes());
-        head[36..40].copy_from_slice(&self.payload_len.to_le_bytes());
-        head[40..44].fill(0);
-        head[44..48].copy_from_slice(&self.opening.to_le_bytes());
-        let crc = checksum_append(checksum(head), payload);
-        head[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        head.copy_from_slice(&self.head_of(payload).bytes);
     }
 
-    /// Decodes the header expected at `lsn`, checksum not looked at yet. `None`
-    /// when these bytes are not a block header of that position.
-    pub(crate) fn decode(head: &[u8; BLOCK_HEADER_BYTES], lsn: Lsn) -> Option<Self> {
+    /// Decodes a header, of whichever position it says that it is; checksum not looked at. `None` when these bytes are no
+    /// block header.
+    pub fn read(head: &[u8; BLOCK_HEADER_BYTES]) -> Option<Self> {
         let u64_at = |at: usize| {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(&head[at..at + 8]);
@@ -109,11 +136,11 @@ impl BlockHeader {
             bytes.copy_from_slice(&head[at..at + 4]);
             u32::from_le_bytes(bytes)
         };
-        if head[0..4] != MAGIC || u64_at(8) != lsn.0 {
+        if head[0..4] != MAGIC {
             return None;
         }
         Some(Self {
-            lsn,
+            lsn: Lsn(u64_at(8)),
             prev: Lsn(u64_at(16)),
             durable: Lsn(u64_at(24)),
             epoch: u32_at(32),
@@ -123,18 +150,21 @@ impl BlockHeader {
         })
     }
 
-    /// Checks the checksum of a whole block whose header was decoded.
+    /// The same of the header expected at `lsn`. `None` when these bytes are not a block header of that position.
+    pub(crate) fn decode(head: &[u8; BLOCK_HEADER_BYTES], lsn: Lsn) -> Option<Self> {
+        Self::read(head).filter(|header| header.lsn == lsn)
+    }
+
+    /// Whether a whole block, whose header was decoded, has its checksum.
     ///
     /// # Errors
     /// `NewerFormat` when the bytes are intact but of a later version.
-    pub(crate) fn verify(block: &[u8]) -> Result<bool> {
+    pub fn verify(block: &[u8]) -> Result<bool> {
         let Some((head, payload)) = block.split_first_chunk::<BLOCK_HEADER_BYTES>() else {
             return Ok(false);
         };
-        let mut zeroed = *head;
-        zeroed[CRC_AT..CRC_AT + 4].fill(0);
-        let crc = checksum_append(checksum(&zeroed), payload);
-        if head[CRC_AT..CRC_AT + 4] != crc.to_le_bytes() {
+        let known = Head { bytes: *head };
+        if known.checksum() != checksum_append(checksum(&known.unsealed()), payload) {
             return Ok(false);
         }
         let version = u16::from_le_bytes([head[4], head[5]]);

@@ -4,8 +4,8 @@
 //! # Invariants
 //! 1. Blocks in `sealed`, then `open`, follow each other in the stream without a
 //!    gap, starting at the flushed position.
-//! 2. A sealed block's payload no longer changes; its header is completed by
-//!    whoever writes it (in the written copy).
+//! 2. A sealed block's payload no longer changes; its header is made when it
+//!    is written (`sealed.rs`).
 //! 3. A block is only opened in a segment that is prepared, so an appended group
 //!    never lacks a place on disk.
 //! 4. A block that ends exactly where its segment does has the next segment prepared:
@@ -20,12 +20,7 @@ use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
 use crate::config::LogConfig;
 use crate::group::Group;
 use crate::log::Appended;
-
-/// A block whose content is complete. `bytes` begins with space for the header.
-pub(crate) struct Sealed {
-    pub(crate) header: BlockHeader,
-    pub(crate) bytes: Vec<u8>,
-}
+use crate::sealed::{Sealed, Spares};
 
 struct Open {
     lsn: Lsn,
@@ -42,13 +37,14 @@ pub(crate) struct Buffers {
     opening: u32,
     open: Option<Open>,
     sealed: VecDeque<Arc<Sealed>>,
+    /// So many of them, the first ones, are being written.
+    taken: usize,
     /// Bytes of the sealed blocks.
     sealed_bytes: usize,
     /// Where the next block starts, when none is open.
     next: Lsn,
     last_block: Lsn,
-    /// A buffer to use again.
-    spare: Option<Vec<u8>>,
+    spares: Arc<Spares>,
 }
 
 impl Buffers {
@@ -60,10 +56,11 @@ impl Buffers {
             opening,
             open: None,
             sealed: VecDeque::new(),
+            taken: 0,
             sealed_bytes: 0,
             next,
             last_block,
-            spare: None,
+            spares: Arc::default(),
         }
     }
 
@@ -114,8 +111,7 @@ impl Buffers {
         if skip {
             self.push_sealed(self.next, vec![0; BLOCK_HEADER_BYTES], true);
         }
-        let mut bytes = self.spare.take().unwrap_or_default();
-        bytes.clear();
+        let mut bytes = self.spares.take();
         bytes.resize(BLOCK_HEADER_BYTES, 0);
         Ok(Open { lsn, bytes })
     }
@@ -149,28 +145,41 @@ impl Buffers {
         self.next = header.next(self.segment_bytes);
         self.last_block = lsn;
         self.sealed_bytes += bytes.len();
-        self.sealed.push_back(Arc::new(Sealed { header, bytes }));
+        self.sealed.push_back(Arc::new(Sealed::new(header, bytes, &self.spares)));
     }
 
-    /// Seals the open block and returns all blocks to be written, and where the
-    /// stream ends behind them. They stay readable here until
-    /// [`Buffers::written`].
-    pub(crate) fn batch(&mut self) -> (Vec<Arc<Sealed>>, Lsn) {
-        self.seal();
-        (self.sealed.iter().cloned().collect(), self.next)
+    /// Takes the next blocks to be written, all of one segment and of about `bytes_max`, one at least; the open block is sealed where it is
+    /// among them. None: all that is here was taken. They stay readable here until [`Buffers::written`].
+    pub(crate) fn take(&mut self, bytes_max: usize) -> Vec<Arc<Sealed>> {
+        let (mut blocks, mut bytes) = (Vec::new(), 0usize);
+        let mut segment = None;
+        loop {
+            let at = self.taken + blocks.len();
+            let (lsn, len) = match (self.sealed.get(at), &self.open) {
+                (Some(sealed), _) => (sealed.header.lsn, sealed.bytes.len()),
+                (None, Some(open)) => (open.lsn, open.bytes.len()),
+                (None, None) => break,
+            };
+            let of = lsn.0 / self.segment_bytes;
+            if segment.is_some_and(|segment| segment != of) || bytes > 0 && bytes.saturating_add(len) > bytes_max {
+                break;
+            }
+            if at == self.sealed.len() {
+                self.seal();
+            }
+            segment = Some(of);
+            bytes += len;
+            blocks.extend(self.sealed.get(at).cloned());
+        }
+        self.taken += blocks.len();
+        blocks
     }
 
     /// Forgets the first `count` sealed blocks: they are durable.
     pub(crate) fn written(&mut self, count: usize) {
+        self.taken = self.taken.saturating_sub(count);
         for sealed in self.sealed.drain(..count.min(self.sealed.len())) {
             self.sealed_bytes -= sealed.bytes.len();
-            // The writer has dropped its handles by now; who follows the log may have one.
-            if self.spare.is_none()
-                && let Ok(sealed) = Arc::try_unwrap(sealed)
-                && !sealed.header.skip
-            {
-                self.spare = Some(sealed.bytes);
-            }
         }
     }
 

@@ -3,6 +3,7 @@
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 
 use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES};
+use crate::flights::FLIGHTS_MAX;
 
 /// Settings of a [`Log`](crate::Log). `segment_bytes` is part of the format: a
 /// log must be opened with the value it was made with.
@@ -19,6 +20,11 @@ pub struct LogConfig {
     /// Each opening writes files of its own, with its epoch in their names: a writer of an earlier one, on another machine perhaps, that
     /// goes on to write, writes to nothing that counts ([`LogSink`](crate::LogSink)).
     pub own_files: bool,
+    /// Flushes under way at once, at most, from 1 to 16: they are acknowledged in order, whichever is durable first.
+    pub flights: usize,
+    /// For tests, where it is not 0: a flush makes several flights, and does what belongs to each in an order that follows from this number.
+    #[doc(hidden)]
+    pub shuffled: u64,
 }
 
 impl Default for LogConfig {
@@ -29,6 +35,8 @@ impl Default for LogConfig {
             buffer_bytes_max: 16 << 20,
             spare_segments: 2,
             own_files: false,
+            flights: 1,
+            shuffled: 0,
         }
     }
 }
@@ -48,6 +56,9 @@ impl LogConfig {
             return bad("a log segment must not be larger than 1 GB");
         }
         let block = (self.block_payload_bytes_max + BLOCK_HEADER_BYTES) as u64;
+        if !(1..=FLIGHTS_MAX).contains(&self.flights) {
+            return bad("from 1 to 16 flushes of the log can be under way at once");
+        }
         if self.block_payload_bytes_max == 0 || block > self.segment_bytes {
             return bad("a log block must fit into a segment");
         }

@@ -3,10 +3,11 @@
 //! # Group commit
 //! The obvious design, a sync for each commit, is limited by the disk's sync
 //! rate. A timer that gathers commits makes every lone commit wait. Here, whoever
-//! needs durability and finds no flush under way becomes the leader: it seals the
+//! needs durability and finds a place for a flush becomes its leader: it seals the
 //! open block, writes and syncs all blocks gathered so far, and wakes the others.
-//! What is appended meanwhile gathers for the next leader. So a batch is as large
-//! as the disk is slow, and a lone commit never waits for company.
+//! What is appended while all places ([`LogConfig::flights`]) are taken gathers for
+//! the next leader. So a batch is as large as the disk is slow, and a lone commit
+//! never waits for company. `flights.rs` has the rest.
 //!
 //! # States
 //! ```text
@@ -35,11 +36,11 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, Result, TxId};
 use resurgam_vfs::Vfs;
 
-use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES};
-use crate::buffers::{Buffers, Sealed, SegmentWanted};
+use crate::block::BLOCK_HEADER_BYTES;
+use crate::buffers::{Buffers, SegmentWanted};
 use crate::config::LogConfig;
 use crate::fetch::{BlockCache, read_block};
-use crate::follow::LogBlock;
+use crate::flights::{Flights, Shuffle};
 use crate::group::Group;
 use crate::log::Appended;
 use crate::reader::{LogEnd, Opening};
@@ -50,8 +51,6 @@ use crate::stats::Counters;
 use crate::tail::Tail;
 use crate::waiters::Waiters;
 
-/// Most bytes handed to one write call.
-const WRITE_BYTES_MAX: usize = 4 << 20;
 /// How long what nobody waits for stays in memory, unless told otherwise.
 const WRITER_DELAY: Duration = Duration::from_millis(200);
 /// What tells a log without space from other files without.
@@ -77,6 +76,8 @@ pub(crate) struct FlusherControl {
 /// What the flusher does by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Due {
+    /// Somebody asked for it.
+    Wanted,
     Flush,
     Confirm,
 }
@@ -90,28 +91,28 @@ pub(crate) struct PreparerControl {
 
 /// What the log's handle, its threads and its tickets share.
 pub(crate) struct Core {
-    vfs: Arc<dyn Vfs>,
+    pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) config: LogConfig,
     pub(crate) opening: Opening,
     pub(crate) segments: Segments,
-    buffers: Mutex<Buffers>,
-    /// Copies of what the buffers and flushes know, for reading without a lock.
-    end: AtomicU64,
-    flushed: AtomicU64,
+    pub(crate) buffers: Mutex<Buffers>,
+    /// Copies of what the buffers and flights know, for reading without a lock.
+    pub(crate) end: AtomicU64,
+    pub(crate) flushed: AtomicU64,
+    /// Everything below is in a flight, or durable.
+    pub(crate) taken: AtomicU64,
     /// End of the last group that somebody appended, markers left out.
     appended: AtomicU64,
     /// A later block, durable itself, says that everything below was durable.
-    proved: AtomicU64,
+    pub(crate) proved: AtomicU64,
     /// In microseconds.
     writer_delay: AtomicU64,
     /// The flusher found nothing to be done and sleeps until an append wakes it. Read and set
     /// under `buffers`, so that one of the two sees the other.
     idle: AtomicBool,
-    /// Flush leadership: whether a flush is under way.
-    flushing: Mutex<bool>,
-    flush_ended: Condvar,
-    /// The leader's scratch space.
-    write_buf: Mutex<Vec<u8>>,
+    pub(crate) flights: Mutex<Flights>,
+    pub(crate) flight_ended: Condvar,
+    pub(crate) shuffle: Option<Shuffle>,
     stopped: AtomicBool,
     stop_error: Mutex<Option<Error>>,
     pub(crate) hook: RwLock<Option<DurableHook>>,
@@ -124,16 +125,6 @@ pub(crate) struct Core {
     preparer_woken: Condvar,
     cache: BlockCache,
     pub(crate) counters: Counters,
-}
-
-/// Gives up flush leadership, also when the hook panics.
-struct Leadership<'a>(&'a Core);
-
-impl Drop for Leadership<'_> {
-    fn drop(&mut self) {
-        *self.0.flushing.lock() = false;
-        self.0.flush_ended.notify_all();
-    }
 }
 
 impl Core {
@@ -154,13 +145,14 @@ impl Core {
             buffers: Mutex::new(Buffers::new(&config, epoch, opening, end.lsn, end.last_block)),
             end: AtomicU64::new(end.lsn.0),
             flushed: AtomicU64::new(end.lsn.0),
+            taken: AtomicU64::new(end.lsn.0),
             appended: AtomicU64::new(end.lsn.0),
             proved: AtomicU64::new(end.durable.0),
             writer_delay: AtomicU64::new(WRITER_DELAY.as_micros() as u64),
             idle: AtomicBool::new(false),
-            flushing: Mutex::new(false),
-            flush_ended: Condvar::new(),
-            write_buf: Mutex::default(),
+            flights: Mutex::new(Flights::new(config.flights, end.lsn)),
+            flight_ended: Condvar::new(),
+            shuffle: Shuffle::new(config.shuffled),
             stopped: AtomicBool::new(false),
             stop_error: Mutex::default(),
             hook: RwLock::default(),
@@ -199,7 +191,9 @@ impl Core {
             error.clone()
         };
         self.stopped.store(true, Ordering::Release);
-        self.flush_ended.notify_all();
+        // Whoever has looked before waits by now.
+        drop(self.flights.lock());
+        self.flight_ended.notify_all();
         self.waiters.wake_all();
         self.tail.wake_all();
         error
@@ -249,6 +243,7 @@ impl Core {
                 ),
             ));
         }
+        let fresh = fresh || self.shuffle.as_ref().is_some_and(|shuffle| shuffle.below(2) == 0);
         let (appended, buffered) = loop {
             self.check_running()?;
             let mut buffers = self.buffers.lock();
@@ -300,105 +295,6 @@ impl Core {
         })
     }
 
-    /// Blocks until everything below `upto` is durable.
-    pub(crate) fn flush(&self, upto: Lsn) -> Result<()> {
-        if let Some(outcome) = self.outcome(upto) {
-            return outcome;
-        }
-        Counters::add(&self.counters.waits, 1);
-        loop {
-            let mut flushing = self.flushing.lock();
-            if let Some(outcome) = self.outcome(upto) {
-                return outcome;
-            }
-            if *flushing {
-                self.flush_ended.wait(&mut flushing);
-                continue;
-            }
-            *flushing = true;
-            drop(flushing);
-            let _leadership = Leadership(self);
-            self.flush_batch().map_err(|error| self.stop_failed(&error))?;
-        }
-    }
-
-    /// Writes and syncs all that was appended so far. Only for the leader.
-    fn flush_batch(&self) -> Result<()> {
-        let (batch, batch_end) = {
-            let mut buffers = self.buffers.lock();
-            let batch = buffers.batch();
-            self.end.store(buffers.end().0, Ordering::Release);
-            batch
-        };
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let proved = self.write_and_sync(&batch)?;
-        let count = batch.len();
-        self.proved.store(proved.0, Ordering::Release);
-        self.flushed.store(batch_end.0, Ordering::Release);
-        self.tail.push(&batch);
-        drop(batch);
-        Counters::add(&self.counters.flushes, 1);
-        self.buffers.lock().written(count);
-        let hook = self.hook.read().clone();
-        if let Some(hook) = hook {
-            hook(batch_end);
-        }
-        self.waiters.wake(batch_end);
-        Ok(())
-    }
-
-    /// Returns up to where the log was durable when the last of the blocks was written.
-    fn write_and_sync(&self, batch: &[Arc<Sealed>]) -> Result<Lsn> {
-        let mut durable = self.flushed();
-        let mut proved = durable;
-        let segment_of = |sealed: &Sealed| sealed.header.lsn.0 / self.config.segment_bytes;
-        let mut buf = self.write_buf.lock();
-        let sink = self.sink.read().clone();
-        if let Some(sink) = &sink {
-            let blocks: Vec<_> = batch.iter().map(|of| LogBlock::new(of, self.config.segment_bytes)).collect();
-            sink.writing(&blocks);
-        }
-        for in_segment in batch.chunk_by(|a, b| segment_of(a) == segment_of(b)) {
-            let Some(first) = in_segment.first() else {
-                continue;
-            };
-            let file = self.segments.file(segment_of(first))?;
-            let mut start = first.header.lsn;
-            buf.clear();
-            for sealed in in_segment {
-                if !buf.is_empty() && buf.len() + sealed.bytes.len() > WRITE_BYTES_MAX {
-                    file.write_at(&buf, start.0 % self.config.segment_bytes)?;
-                    start = sealed.header.lsn;
-                    buf.clear();
-                }
-                let at = buf.len();
-                buf.extend_from_slice(&sealed.bytes);
-                let mut header = sealed.header;
-                header.durable = durable;
-                header.seal(&mut buf[at..]);
-                let padded = buf.len().next_multiple_of(BLOCK_ALIGN);
-                buf.resize(padded, 0);
-                Counters::add(&self.counters.blocks, 1);
-                Counters::add(&self.counters.written_bytes, (padded - at) as u64);
-            }
-            file.write_at(&buf, start.0 % self.config.segment_bytes)?;
-            let sync_start = self.vfs.now();
-            file.sync()?;
-            self.counters.synced(self.vfs.now().saturating_sub(sync_start));
-            // Whatever of this batch is in the next segment proves what is in this one.
-            proved = durable;
-            if let Some(last) = in_segment.last() {
-                durable = last.header.next(self.config.segment_bytes);
-                if let Some(sink) = &sink {
-                    sink.durable(durable)?;
-                }
-            }
-        }
-        Ok(proved)
-    }
-
     /// Whether all that was appended is durable, and the last of it without proof.
     fn wants_proof(&self) -> bool {
         let appended = self.appended.load(Ordering::Acquire);
@@ -420,7 +316,7 @@ impl Core {
         self.writer_delay.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         let mut flusher = self.flusher.lock();
         flusher.due = None;
-        self.flusher_woken.notify_one();
+        self.flusher_woken.notify_all();
     }
 
     /// Asks the flusher thread to flush up to `upto`; false when there is none.
@@ -459,10 +355,10 @@ impl Core {
             if flusher.shutdown {
                 return None;
             }
-            let flushed = self.flushed();
-            if flusher.wanted > flushed {
-                return Some((Due::Flush, flusher.wanted));
+            if flusher.wanted.0 > self.taken.load(Ordering::Acquire) {
+                return Some((Due::Wanted, flusher.wanted));
             }
+            let flushed = self.flushed();
             let Some(what) = self.undone() else {
                 flusher.due = None;
                 self.flusher_woken.wait(&mut flusher);
@@ -485,11 +381,12 @@ impl Core {
     pub(crate) fn run_flusher(&self) {
         while let Some((what, upto)) = self.next_work() {
             let done = match what {
-                Due::Flush => {
+                Due::Wanted | Due::Flush => {
                     // Whoever is about to append may do so first: on a busy machine that makes larger
                     // groups, on an idle one it returns at once.
                     std::thread::yield_now();
-                    self.flush(upto)
+                    // Not until it is acknowledged: others want something meanwhile.
+                    self.fly(upto)
                 }
                 Due::Confirm => self.confirm(),
             };

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 
 use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
-use crate::buffers::Sealed;
 use crate::core::Core;
 use crate::decoded::Block;
 use crate::record::{RecordRef, record_at};
+use crate::sealed::Sealed;
 
 /// Bytes read from a segment file at a time.
 const READ_BYTES: u64 = 1 << 20;
@@ -66,12 +66,21 @@ impl LogBlock {
         Block::trusted(self.sealed.header, &self.sealed.bytes, self.segment_bytes)
     }
 
-    /// Appends its bytes, header and records, as a segment file has them: what goes to another process, which checks them there with
-    /// [`Block::parse`]. The durable position in the header is that of when it was made, or none.
+    /// Its header and its records, as a segment file has them: what goes to another process, which checks them there with
+    /// [`Block::parse`]. The durable position in the header is that of when it was written.
+    pub fn parts(&self) -> [&[u8]; 2] {
+        [self.sealed.head(), self.sealed.payload()]
+    }
+
+    /// Appends its bytes, which [`LogBlock::parts`] has without a copy.
     pub fn put_bytes(&self, out: &mut Vec<u8>) {
-        let at = out.len();
-        out.extend_from_slice(&self.sealed.bytes);
-        self.sealed.header.seal(&mut out[at..]);
+        self.parts().into_iter().for_each(|part| out.extend_from_slice(part));
+    }
+
+    /// CRC-32C of bytes whose CRC-32C is `seed`, followed by the block's. That of the block is known, so that a message with it needs no other look at
+    /// its records.
+    pub fn checksum_after(&self, seed: u32) -> u32 {
+        self.sealed.checksum_after(seed)
     }
 
     /// Its records in order; none in a block that only says that the next segment follows. After an
@@ -204,7 +213,7 @@ impl LogFollower {
                 break;
             }
             let next = header.next(segment_bytes);
-            self.ready.push_back(Arc::new(Sealed { header, bytes: block.to_vec() }));
+            self.ready.push_back(Arc::new(Sealed::of_file(header, block.to_vec())));
             start += (next.0 - at.0) as usize;
             at = next;
         }

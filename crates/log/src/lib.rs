@@ -27,15 +27,18 @@
 //!    expected position, predecessor and epoch (not below the last one's) is
 //!    found. The epoch is raised at each opening for writing, so blocks that
 //!    lie behind the end from before a crash never become its continuation.
-//! 4. `flushed_lsn` only moves over blocks that were written and synced.
+//! 4. `flushed_lsn` only moves over blocks that were written and synced, all before
+//!    them included: with several flushes under way what is durable behind a hole is
+//!    not acknowledged, and no log after a crash.
 //! 5. A write or sync that failed stops the log for good: nothing is retried,
 //!    nothing later is acknowledged.
 //!
 //! # Locking
-//! In this order, each held briefly unless noted: flush leadership (a flag with a
-//! condition variable, held during write and sync) → segment maintenance (held
+//! In this order, each held briefly unless noted: flights (with a condition variable;
+//! the lock is not held during a write, a sync or an acknowledgement, and the sink is
+//! given blocks under it) → segment maintenance (held
 //! during preparation and recycling) → segment table. The buffers, the block
-//! cache, the tail for followers and the table of waiting tasks are leaves: nothing is locked and no file
+//! cache, the tail for followers, memory of blocks that are gone and the table of waiting tasks are leaves: nothing is locked and no file
 //! is touched while one of them is held.
 
 mod block;
@@ -44,6 +47,7 @@ mod config;
 mod core;
 mod decoded;
 mod fetch;
+mod flights;
 mod follow;
 mod group;
 mod holds;
@@ -51,6 +55,7 @@ mod log;
 mod planted;
 mod reader;
 mod record;
+mod sealed;
 mod segments;
 mod sink;
 mod stats;
@@ -69,7 +74,9 @@ pub use log::{Appended, Log};
 pub use planted::PlantedInLog;
 pub use reader::{GroupRef, LogEnd, LogReader, Opening, WhyStopped};
 pub use record::{OwnedRecord, RECORD_HEADER_BYTES, RecordHeader, RecordKind, RecordRef};
-pub use segments::{oldest_segment, segment_bytes_of, segment_file_name, segment_number_of, segment_path};
+pub use segments::{
+    oldest_segment, segment_bytes_of, segment_epoch_of, segment_file_name, segment_number_of, segment_path,
+};
 pub use sink::LogSink;
 pub use stats::LogStats;
 pub use waiters::FlushTicket;

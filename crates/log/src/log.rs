@@ -2,6 +2,7 @@
 //! [`Core`], which the handle shares with its threads and tickets.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -212,7 +213,9 @@ impl Log {
                 .spawn(move || run(&core))
                 .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("could not start thread: {e}")))
         };
-        threads.push(spawn("log-flush", Core::run_flusher)?);
+        for _ in 0..self.core.config.flights {
+            threads.push(spawn("log-flush", Core::run_flusher)?);
+        }
         self.core.flusher.lock().running = true;
         threads.push(spawn("log-prepare", Core::run_preparer)?);
         self.core.preparer.lock().running = true;
@@ -318,7 +321,14 @@ impl Log {
             let flushed = flushed.and_then(|()| self.flush_all());
             let running = self.core.check_running();
             self.core.stop("the log is closed", None);
-            flushed.and(running)
+            // Threads of clients may be in the middle of a write.
+            self.core.wait_for_makers();
+            flushed.and(running)?;
+            // One of theirs may have failed meanwhile, of which the last look at the log knew nothing.
+            match self.core.taken.load(Ordering::Acquire) > self.core.flushed().0 {
+                true => Err(Error::new(ErrorKind::Stopped, "a write of the log failed while it was being closed")),
+                false => Ok(()),
+            }
         };
         self.closed.get_or_init(close).clone()
     }
@@ -339,5 +349,6 @@ impl Drop for Log {
     fn drop(&mut self) {
         self.core.stop("the log is closed", None);
         self.end_threads();
+        self.core.wait_for_makers();
     }
 }

@@ -14,6 +14,7 @@ use resurgam_vfs::{File, OpenMode, Vfs};
 
 use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
 use crate::decoded::Block;
+use crate::planted::PlantedInLog;
 use crate::record::{RecordRef, record_at};
 use crate::segments::{list_segments, segment_path};
 
@@ -319,7 +320,7 @@ impl LogReader {
         if !self.intact(&header)? {
             return Ok(Err(WhyStopped::BadChecksum));
         }
-        if header.epoch < self.end.epoch {
+        if header.epoch < self.end.epoch && !PlantedInLog::StaleBlock.is_planted() {
             return Ok(Err(WhyStopped::StaleEpoch));
         }
         if self.end.last_block.is_some() && header.prev.is_some() && header.prev != self.end.last_block {
@@ -345,9 +346,8 @@ impl LogReader {
     /// had been durable, that is: committed work is missing. A crash alone never
     /// leaves such a block.
     ///
-    /// Where one block is damaged the proof is in the same segment or at the begin of the next one:
-    /// a segment is synced before the next is written to, and its blocks say so. So the segment of
-    /// the end is read whole, of the others the begin, and all where that holds blocks.
+    /// Where one block is damaged the proof is in the same segment or in the next one, where the first flushes may not have become durable
+    /// though others behind them did. So the segment of the end and the next one are read whole, of the others the begin, and all where that holds blocks.
     ///
     /// # Errors
     /// `Corrupt`, naming the damaged position and the proof.
@@ -368,7 +368,8 @@ impl LogReader {
         let (end, segment_bytes) = (self.end, self.window.segment_bytes);
         let first = end.lsn.0 / segment_bytes;
         let mut lsn = Lsn((number * segment_bytes).max(end.lsn.0));
-        let mut until = if number == first { u64::MAX } else { lsn.0 + PROBE_BYTES };
+        // The first flights of the next segment may be holes, and the proof behind them.
+        let mut until = if number <= first + 1 { u64::MAX } else { lsn.0 + PROBE_BYTES };
         while lsn.0 < ((number + 1) * segment_bytes).min(until) {
             match self.window.load(lsn, BLOCK_HEADER_BYTES as u64)? {
                 Bytes::There => {}

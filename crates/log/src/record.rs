@@ -167,7 +167,10 @@ impl RecordHeader {
     }
 
     /// Decodes a header whose body is not at hand.
-    pub(crate) fn decode_head(head: &[u8; RECORD_HEADER_BYTES]) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn decode_head(head: &[u8; RECORD_HEADER_BYTES]) -> Result<Self, String> {
         let u64_at = |at: usize| {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(&head[at..at + 8]);

@@ -68,6 +68,11 @@ pub fn segment_number_of(name: &str) -> Option<u64> {
     parse_file_name(name).map(|(number, _)| number)
 }
 
+/// The epoch in the name of a file of the log; 0: there is none in it ([`LogConfig::own_files`]).
+pub fn segment_epoch_of(name: &str) -> Option<u32> {
+    parse_file_name(name).map(|(_, epoch)| epoch)
+}
+
 /// The segment files in `dir`: by number, ascending, the epoch of the one that counts.
 fn list_files(vfs: &dyn Vfs, dir: &Path) -> Result<BTreeMap<u64, u32>> {
     let mut files = BTreeMap::new();
@@ -140,6 +145,8 @@ const SMALLEST: LogConfig = LogConfig {
     buffer_bytes_max: 0,
     spare_segments: 0,
     own_files: false,
+    flights: 1,
+    shuffled: 0,
 };
 
 struct Table {
@@ -197,7 +204,9 @@ impl Segments {
         counters: &Counters,
     ) -> Result<Segments> {
         vfs.make_folder(dir)?;
-        if let Some(number) = list_segments(&*vfs, dir)?.first() {
+        // One of an earlier epoch is of who was making a log here when another one came, and perhaps still at it: it counts for nothing.
+        let counts = |of: &u32| epoch == 0 || *of >= epoch;
+        if let Some((number, _)) = list_files(&*vfs, dir)?.iter().find(|(_, of)| counts(of)) {
             return Err(Error::new(
                 ErrorKind::InvalidParameter,
                 format!("folder \"{}\" already holds a log (segment {})", dir.display(), segment_file_name(*number)),
@@ -253,6 +262,8 @@ impl Segments {
             if file.len()? != segment_bytes {
                 break;
             }
+            // Of a process that was killed: its length may be in the system's cache only, and the log may come to end where it begins.
+            file.sync()?;
             prepared += 1;
         }
         let segments = Self::new(Arc::clone(&vfs), dir, (segment_bytes, epoch), first, prepared);
@@ -382,6 +393,11 @@ impl Segments {
         let file = self.vfs.open(&self.own_path(number, other), OpenMode::ReadWrite)?;
         table.files.insert(number, Arc::clone(&file));
         Ok(file)
+    }
+
+    /// Another handle of the file of a segment of this opening.
+    pub(crate) fn another_handle(&self, number: u64) -> Result<Arc<dyn File>> {
+        self.vfs.open(&self.path(number), OpenMode::ReadWrite)
     }
 
     fn fill_with_zeros(&self, file: &dyn File, from: u64) -> Result<()> {

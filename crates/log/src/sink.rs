@@ -3,8 +3,9 @@
 //!
 //! # Contract
 //! 1. [`LogSink::writing`] is given each block once, in order, before it is written; it must not wait.
-//! 2. [`LogSink::durable`] is asked when blocks are durable in the files and nobody was told. When it refuses nobody ever is: the log
-//!    stops. So a header's durable position never covers what was refused.
+//! 2. [`LogSink::durable`] is asked when blocks, and all before them, are durable in the files and nobody was told; in the order of the log, and
+//!    once at a time, however many flushes are under way. When it refuses nobody ever is told: the log stops. So a header's durable position
+//!    never covers what was refused.
 
 use resurgam_base::{Lsn, Result};
 
@@ -12,7 +13,7 @@ use crate::follow::LogBlock;
 
 /// See the module. Given to [`Log::set_sink`](crate::Log::set_sink).
 pub trait LogSink: Send + Sync {
-    /// These blocks are about to be written. Called within a flush.
+    /// These blocks are about to be written. Called within a flush, under its lock.
     fn writing(&self, blocks: &[LogBlock]);
 
     /// Everything below `upto` is durable in the files.

@@ -18,6 +18,11 @@ pub struct LogStats {
     pub written_bytes: u64,
     /// Flushes: each is one batch of blocks made durable.
     pub flushes: u64,
+    /// Flushes under way now, and the most that were at once.
+    pub flying: u64,
+    pub flying_most: u64,
+    /// Flushes that were durable before one ahead of them was, and waited for it.
+    pub flights_held: u64,
     /// Syncs of segment files by flushes.
     pub syncs: u64,
     /// Time spent in those syncs.
@@ -65,6 +70,9 @@ counters!(
     blocks,
     written_bytes,
     flushes,
+    flying,
+    flying_most,
+    flights_held,
     syncs,
     waits,
     buffer_full_waits,

@@ -16,7 +16,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use resurgam_base::Lsn;
 
-use crate::buffers::Sealed;
+use crate::sealed::Sealed;
 
 /// Most bytes of blocks kept; the newest block stays, however large.
 const TAIL_BYTES_MAX: usize = 4 << 20;

@@ -173,7 +173,7 @@ impl Store for ObjectPlace {
     }
 
     /// These stores answer a list or a read with what was done before it; nothing deleted comes back.
-    fn settle(&self, folder: &str) -> StoreResult<()> {
+    fn sync_deletes(&self, folder: &str) -> StoreResult<()> {
         self.path(folder).map(|_| ())
     }
 

@@ -78,7 +78,7 @@ fn objects_are_what_was_published() {
         for name in ["runs/empty", "runs/one", "runs/part", "runs/parts", "big", "big", "never"] {
             place.delete(name).unwrap();
         }
-        place.settle("runs").unwrap();
+        place.sync_deletes("runs").unwrap();
         assert!(place.list("runs/").unwrap().is_empty());
         for read in [place.read("big", 0, 1).map(drop), place.len("big").map(drop), place.get("big", 9).map(drop)] {
             assert_eq!(read.unwrap_err().kind(), StoreErrorKind::Missing);

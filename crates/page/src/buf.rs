@@ -30,8 +30,11 @@
 //!    a hole in a file and a damaged page want different answers.
 
 use resurgam_base::limits::PAGE_SIZE;
+use resurgam_base::region::{Region, SMALL_PAGE};
 use resurgam_base::{Error, Lsn, ObjectId, PageId, TxId, checksum};
 use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Bytes of the header.
 pub const HEADER_SIZE: usize = 64;
@@ -149,11 +152,40 @@ impl From<PageFault> for Error {
 #[repr(C, align(4096))]
 struct Aligned([u8; PAGE_SIZE]);
 
-const _: () = assert!(size_of::<Aligned>() == PAGE_SIZE);
+const _: () = assert!(size_of::<Aligned>() == PAGE_SIZE && align_of::<Aligned>() == SMALL_PAGE);
 
-/// One page in memory: 8192 bytes on the heap, aligned for direct I/O.
-#[derive(Clone)]
-pub struct PageBuf(Box<Aligned>);
+/// One page in memory: 8192 bytes, aligned for direct I/O; on the heap, or one of many that are beside each other.
+pub struct PageBuf {
+    at: NonNull<Aligned>,
+    /// What it is a part of; none: it is on the heap, by itself.
+    region: Option<Arc<Region>>,
+}
+
+// SAFETY: nobody else has the page's bytes, as with a box.
+unsafe impl Send for PageBuf {}
+// SAFETY: as above.
+unsafe impl Sync for PageBuf {}
+
+impl Drop for PageBuf {
+    fn drop(&mut self) {
+        if self.region.is_none() {
+            // SAFETY: it comes of a box, and this is its end.
+            drop(unsafe { Box::from_raw(self.at.as_ptr()) });
+        }
+    }
+}
+
+impl Clone for PageBuf {
+    /// On the heap.
+    fn clone(&self) -> Self {
+        let mut page = Box::<Aligned>::new_uninit();
+        // SAFETY: both are a page long, and the new one is nobody's.
+        unsafe { std::ptr::copy_nonoverlapping(self.at.as_ptr(), page.as_mut_ptr(), 1) };
+        // SAFETY: it was written just now.
+        let page = unsafe { page.assume_init() };
+        Self::on_heap(page)
+    }
+}
 
 macro_rules! field {
     ($(#[$doc:meta])* $get:ident, $set:ident, $offset:ident, $int:ty) => {
@@ -165,7 +197,7 @@ macro_rules! field {
         #[doc = concat!("Sets what [`Self::", stringify!($get), "`] reads.")]
         #[inline]
         pub fn $set(&mut self, value: $int) {
-            self.0.0[$offset..$offset + size_of::<$int>()].copy_from_slice(&value.to_le_bytes());
+            self.as_bytes_mut()[$offset..$offset + size_of::<$int>()].copy_from_slice(&value.to_le_bytes());
         }
     };
     (id $(#[$doc:meta])* $get:ident, $set:ident, $offset:ident, $int:ty, $id:ident) => {
@@ -177,7 +209,7 @@ macro_rules! field {
         #[doc = concat!("Sets what [`Self::", stringify!($get), "`] reads.")]
         #[inline]
         pub fn $set(&mut self, value: $id) {
-            self.0.0[$offset..$offset + size_of::<$int>()].copy_from_slice(&value.0.to_le_bytes());
+            self.as_bytes_mut()[$offset..$offset + size_of::<$int>()].copy_from_slice(&value.0.to_le_bytes());
         }
     };
 }
@@ -185,21 +217,43 @@ macro_rules! field {
 impl PageBuf {
     /// A page of zero bytes.
     pub fn zeroed() -> Self {
-        Self(Box::new(Aligned([0; PAGE_SIZE])))
+        Self::on_heap(Box::new(Aligned([0; PAGE_SIZE])))
+    }
+
+    fn on_heap(page: Box<Aligned>) -> Self {
+        Self { at: NonNull::from(Box::leak(page)), region: None }
+    }
+
+    /// So many pages of zero bytes, beside each other in memory that is given back when the last of them goes. `large`: see
+    /// [`Region::zeroed`].
+    pub fn many_zeroed(count: usize, large: bool) -> Vec<Self> {
+        if count == 0 {
+            return Vec::new();
+        }
+        let region = Arc::new(Region::zeroed(count * PAGE_SIZE, large));
+        let first = region.begin().cast::<Aligned>();
+        let page = |at| {
+            // SAFETY: the region has so many pages. Each is handed out once, aligned as the region begins, and zero, which is a page.
+            let at = unsafe { first.add(at) };
+            Self { at, region: Some(Arc::clone(&region)) }
+        };
+        (0..count).map(page).collect()
     }
 
     #[inline]
     pub fn as_bytes(&self) -> &[u8; PAGE_SIZE] {
-        &self.0.0
+        // SAFETY: the bytes are there as long as this is, and only this has them.
+        unsafe { &self.at.as_ref().0 }
     }
     #[inline]
     pub fn as_bytes_mut(&mut self) -> &mut [u8; PAGE_SIZE] {
-        &mut self.0.0
+        // SAFETY: as above, and this is borrowed exclusively.
+        unsafe { &mut self.at.as_mut().0 }
     }
     /// Overwrites this page with `other`.
     #[inline]
     pub fn copy_from(&mut self, other: &PageBuf) {
-        self.0.0.copy_from_slice(&other.0.0);
+        self.as_bytes_mut().copy_from_slice(other.as_bytes());
     }
 
     /// `OFFSET + N` is a constant below the header size: the range check folds away.
@@ -207,7 +261,7 @@ impl PageBuf {
     fn array<const OFFSET: usize, const N: usize>(&self) -> [u8; N] {
         const { assert!(OFFSET + N <= HEADER_SIZE) };
         let mut out = [0; N];
-        out.copy_from_slice(&self.0.0[OFFSET..OFFSET + N]);
+        out.copy_from_slice(&self.as_bytes()[OFFSET..OFFSET + N]);
         out
     }
 
@@ -328,7 +382,7 @@ impl PageBuf {
 
     /// Makes this an empty page: header written, all else zero. The LSN is zero.
     pub fn format(&mut self, ty: PageType, id: PageId, level: u8, object: ObjectId) {
-        self.0.0.fill(0);
+        self.as_bytes_mut().fill(0);
         self.set_page_type(ty);
         self.set_format_version(PAGE_FORMAT_VERSION);
         self.set_level(level);
@@ -342,21 +396,26 @@ impl PageBuf {
 
     /// The checksum that the page's bytes give.
     pub fn computed_checksum(&self) -> u32 {
-        checksum(&self.0.0[4..])
+        checksum(&self.as_bytes()[4..])
     }
     /// Stores the checksum; the last step before the page is written.
     pub fn seal(&mut self) {
         let sum = self.computed_checksum();
         self.set_stored_checksum(sum);
     }
+    /// Appends the page as [`PageBuf::seal`] would leave it, which need not be done to it for that.
+    pub fn put_sealed(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.computed_checksum().to_le_bytes());
+        out.extend_from_slice(&self.as_bytes()[4..]);
+    }
     /// Whether every byte is zero.
     pub fn is_all_zero(&self) -> bool {
         // In pieces, each without a branch: as new files are read, this is asked of every page.
-        self.0.0.chunks(64).all(|piece| piece.iter().fold(0, |all, &byte| all | byte) == 0)
+        self.as_bytes().chunks(64).all(|piece| piece.iter().fold(0, |all, &byte| all | byte) == 0)
     }
     /// Whether two pages hold the same content; checksums, stale in memory, are not compared.
     pub fn same_content(&self, other: &PageBuf) -> bool {
-        self.0.0[4..] == other.0.0[4..]
+        self.as_bytes()[4..] == other.as_bytes()[4..]
     }
 
     /// Checks a page just read from position `expected`: checksum, id, type, format.
@@ -413,6 +472,23 @@ mod tests {
         page.format(PageType::Leaf, PageId(7), 0, ObjectId(3));
         page.seal();
         page
+    }
+
+    #[test]
+    fn pages_beside_each_other_are_apart() {
+        let mut pages = PageBuf::many_zeroed(5, true);
+        assert!(PageBuf::many_zeroed(0, true).is_empty());
+        for (n, page) in pages.iter_mut().enumerate() {
+            assert!(page.is_all_zero());
+            page.as_bytes_mut().fill(n as u8 + 1);
+        }
+        let (last, copy) = (pages.pop().unwrap(), pages[1].clone());
+        drop(pages);
+        assert!(last.as_bytes().iter().all(|byte| *byte == 5), "it keeps its memory");
+        assert!(copy.as_bytes().iter().all(|byte| *byte == 2));
+        let mut filled = sealed();
+        filled.copy_from(&last);
+        assert!(filled.same_content(&last));
     }
 
     #[test]

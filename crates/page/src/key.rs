@@ -16,6 +16,7 @@
 //! interval         i128 big-endian, sign bit flipped: its length, of which a month has 30 days
 //! array            each element as a column of its own, marker included (NULL is above all), then 0x00
 //! jsonb            as bytes, its order key
+//! folded           as text, what it is compared by
 //! ```
 //! A descending column has all its bytes, marker included, inverted (so a NULL of marker 2 comes first).
 //!
@@ -25,10 +26,11 @@
 //!    no other key's: a column's bytes tell where it ends.
 //! 3. A key is decoded from its bytes and types alone (except that -0 comes back as 0, and a var numeric
 //!    with a display scale of 0, whatever its digits are; an interval as another of the same length; a jsonb as the
-//!    bytes of its order key).
+//!    bytes of its order key; a folded text as the one that shows what it is compared by).
 
 use crate::array::{self, ArrayView};
 use crate::document;
+use crate::folded;
 use crate::types::{ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, Interval};
 use resurgam_base::limits::KEY_BYTES_MAX;
 use resurgam_base::{Error, ErrorKind, Result};
@@ -224,6 +226,7 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, max: usize, out: &mut Vec
             document::order_key(v, &mut order)?;
             put_escaped(&order, max, out)?;
         }
+        (T::Folded, DatumRef::Bytes(v)) => put_escaped(folded::decode(v)?.key, max, out)?,
         (T::Array(element), DatumRef::Bytes(v)) => {
             let ty = element.column_type();
             let start = out.len();
@@ -259,11 +262,15 @@ fn put_escaped(bytes: &[u8], max: usize, out: &mut Vec<u8>) -> Result<()> {
     }
     out.reserve(bytes.len() + 3);
     out.push(NOT_NULL);
-    let mut parts = bytes.split(|&b| b == 0);
-    out.extend_from_slice(parts.next().unwrap_or_default());
-    for part in parts {
-        out.extend_from_slice(&[0, ESCAPED]);
-        out.extend_from_slice(part);
+    if bytes.contains(&0) {
+        let mut parts = bytes.split(|&b| b == 0);
+        out.extend_from_slice(parts.next().unwrap_or_default());
+        for part in parts {
+            out.extend_from_slice(&[0, ESCAPED]);
+            out.extend_from_slice(part);
+        }
+    } else {
+        out.extend_from_slice(bytes);
     }
     out.extend_from_slice(&[TERMINATOR, TERMINATOR]);
     Ok(())
@@ -414,7 +421,15 @@ fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
             array::encode(&refs, ty, &mut out)?;
             return Ok(KeyDatum::Owned(Datum::Bytes(out)));
         }
-        T::Bytes | T::Ordered(_) | T::Jsonb | T::VarNumeric(_) | T::Text | T::Varchar(_) | T::Char(_) | T::Json => {
+        T::Bytes
+        | T::Ordered(_)
+        | T::Jsonb
+        | T::VarNumeric(_)
+        | T::Folded
+        | T::Text
+        | T::Varchar(_)
+        | T::Char(_)
+        | T::Json => {
             let Some(body) = body.len().checked_sub(2).and_then(|len| body.get(..len)) else {
                 return Err(bad("text cut off", at));
             };
@@ -425,8 +440,13 @@ fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
 
 fn decode_text<'a>(body: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDatum<'a>> {
     let utf8 = |_| bad("text is not UTF-8", at);
-    let numeric = matches!(column.ty, ColumnType::VarNumeric(_));
-    if !column.order.descending && !numeric && !body.contains(&0) {
+    // What a value has behind what is compared.
+    let tail: &[u8] = match column.ty {
+        ColumnType::VarNumeric(_) => &[0; DISPLAY_SCALE_BYTES],
+        ColumnType::Folded => &[folded::AS_IT_IS],
+        _ => &[],
+    };
+    if !column.order.descending && tail.is_empty() && !body.contains(&0) {
         return Ok(KeyDatum::Ref(if column.ty.is_text() {
             DatumRef::Text(std::str::from_utf8(body).map_err(utf8)?)
         } else {
@@ -442,9 +462,7 @@ fn decode_text<'a>(body: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
             bytes.next();
         }
     }
-    if numeric {
-        out.extend_from_slice(&[0; DISPLAY_SCALE_BYTES]);
-    }
+    out.extend_from_slice(tail);
     Ok(KeyDatum::Owned(if column.ty.is_text() {
         Datum::Text(String::from_utf8(out).map_err(|e| utf8(e.utf8_error()))?)
     } else {

@@ -49,6 +49,13 @@ const XID_SIZE: usize = 8;
 const POINTER_SIZE: usize = 10;
 const DIFF_LEN_SIZE: usize = 2;
 
+/// Most bytes of a record besides key and value when its earlier version is off-row.
+pub const OVERHEAD_OFFROW: usize = FIXED + XID_SIZE + POINTER_SIZE;
+/// Most bytes of a record besides key and value when its earlier version is in the row and has the same value, as after a deletion:
+/// both tags, and where the chain goes on.
+pub const OVERHEAD_MAX: usize = FIXED + XID_SIZE + DIFF_LEN_SIZE + 1 + XID_SIZE + POINTER_SIZE;
+const _: () = assert!(OVERHEAD_OFFROW <= OVERHEAD_MAX && KEY_BYTES_MAX + OVERHEAD_MAX < RECORD_BYTES_MAX);
+
 /// Place of a record on a version page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VersionPtr {
@@ -347,6 +354,48 @@ pub fn highest_xid_of(record: &[u8]) -> TxId {
     }
 }
 
+/// A record without an earlier version, as far as a reader needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<'a> {
+    /// Its writer; `TxId::NONE` = committed and visible to all.
+    pub xid: TxId,
+    /// It deletes the row.
+    pub ghost: bool,
+    /// Key and value, which follow each other.
+    pub content: &'a [u8],
+    /// Bytes of the key.
+    pub key_len: usize,
+}
+
+impl<'a> Plain<'a> {
+    #[inline]
+    pub fn value(&self) -> &'a [u8] {
+        &self.content[self.key_len..]
+    }
+}
+
+/// What most records are, without the checks that others need. `None` where [`LeafRecord::parse`] is to be asked: an earlier version
+/// is there, or it is nonsense.
+#[inline]
+pub fn plain_of(record: &[u8]) -> Option<Plain<'_>> {
+    let (&[flags, a, b], rest) = record.split_first_chunk::<FIXED>()?;
+    let (xid, content) = match flags & !GHOST {
+        0 => (TxId::NONE, rest),
+        TAGGED => {
+            let (xid, content) = rest.split_first_chunk::<XID_SIZE>()?;
+            let xid = TxId(u64::from_le_bytes(*xid));
+            if xid.is_none() {
+                return None;
+            }
+            (xid, content)
+        }
+        _ => return None,
+    };
+    let key_len = usize::from(u16::from_le_bytes([a, b]));
+    let whole = key_len <= KEY_BYTES_MAX && key_len <= content.len();
+    whole.then_some(Plain { xid, ghost: flags & GHOST != 0, content, key_len })
+}
+
 /// A record's flags, quickly; 0 for nonsense.
 #[inline]
 pub fn flags_of(record: &[u8]) -> u8 {
@@ -409,6 +458,17 @@ mod tests {
         proptest::collection::vec(any::<u8>(), 0..max)
     }
 
+    /// What is kept free of a row for its versions is what they take.
+    #[test]
+    fn overheads_are_those_of_records() {
+        let pointer = VersionPtr { page: PageId(u64::MAX), slot: SlotId(u16::MAX) };
+        let tag = EarlierTag { ghost: false, xid: TxId(u64::MAX), offrow: Some(pointer) };
+        let len =
+            |earlier| LeafBuilder { ghost: true, xid: TxId(1), key: b"key", value: b"value", earlier }.encoded_len();
+        assert_eq!(len(Earlier::OffRow(pointer)), OVERHEAD_OFFROW + 8);
+        assert_eq!(len(Earlier::InRow(tag, &[])), OVERHEAD_MAX + 8);
+    }
+
     proptest! {
         #[test]
         fn records_round_trip(
@@ -435,6 +495,7 @@ mod tests {
             prop_assert_eq!(parsed.key, &key[..]);
             prop_assert_eq!(parsed.value, &value[..]);
             prop_assert_eq!(parsed.earlier(), earlier);
+            prop_assert_eq!(plain_of(&bytes).is_some(), earlier == Earlier::None);
             prop_assert_eq!(parsed.to_builder().encode().unwrap(), bytes);
         }
 
@@ -461,7 +522,16 @@ mod tests {
         #[test]
         fn random_bytes_parse_or_fail(bytes in bytes(60)) {
             let _ = (key_of(&bytes), highest_xid_of(&bytes));
-            if let Ok(record) = LeafRecord::parse(&bytes) {
+            let parsed = LeafRecord::parse(&bytes);
+            // What is taken for plain is just what a look at all of it says.
+            let plain = plain_of(&bytes).map(|plain| {
+                let (key, value) = plain.content.split_at(plain.key_len);
+                assert_eq!(value, plain.value());
+                (plain.xid, plain.ghost, key, value)
+            });
+            let full = parsed.as_ref().ok().filter(|record| record.earlier() == Earlier::None);
+            prop_assert_eq!(plain, full.map(|record| (record.xid, record.is_ghost(), record.key, record.value)));
+            if let Ok(record) = parsed {
                 // A record has one encoding only.
                 prop_assert_eq!(record.to_builder().encode().unwrap(), bytes.clone());
                 prop_assert_eq!(key_of(&bytes), record.key);

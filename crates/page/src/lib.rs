@@ -27,6 +27,7 @@ pub mod clean;
 pub mod codec;
 pub mod diff;
 pub mod document;
+pub mod folded;
 pub mod inner;
 pub mod key;
 pub mod leaf;

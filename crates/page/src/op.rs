@@ -244,6 +244,28 @@ pub fn insert_row(out: &mut Vec<u8>, slot: SlotId, record: &LeafBuilder<'_>) -> 
     record.encode_into(out)
 }
 
+/// Appends the insertion of a leaf's records as `slot`, `slot`+1, …, each encoded in its place: a [`PageOp::InsertMany`], of one record a
+/// [`PageOp::Insert`].
+///
+/// # Errors
+/// Those of encoding them; `out` is of no use then.
+pub fn insert_rows<'r>(
+    out: &mut Vec<u8>,
+    slot: SlotId,
+    mut rows: impl ExactSizeIterator<Item = LeafBuilder<'r>>,
+) -> Result<()> {
+    let put = |out: &mut Vec<u8>, record: LeafBuilder<'_>| {
+        put_varint(out, record.encoded_len());
+        record.encode_into(out)
+    };
+    let count = rows.len();
+    put_slot(out, if count == 1 { INSERT } else { INSERT_MANY }, slot);
+    if count != 1 {
+        put_varint(out, count);
+    }
+    rows.try_for_each(|record| put(out, record))
+}
+
 /// Appends a [`PageOp::InsertMany`].
 pub fn insert_many<'r, I>(out: &mut Vec<u8>, slot: SlotId, records: I)
 where
@@ -696,6 +718,54 @@ mod tests {
         made.set_records_since_anew(u32::MAX);
         run(&mut made, |b| set_flags(b, 1, 0)).unwrap();
         assert_eq!(made.records_since_anew(), u32::MAX);
+    }
+
+    #[test]
+    fn rows_that_are_encoded_in_place_are_the_records_that_they_are_alone() {
+        let rows = [LeafBuilder::inserted(TxId(7), b"a", b"1"), LeafBuilder::inserted(TxId(7), b"b", &[3; 300])];
+        let encoded: Vec<Vec<u8>> = rows.iter().map(|row| row.encode().unwrap()).collect();
+        let (mut made, mut expected) = (Vec::new(), Vec::new());
+        insert_rows(&mut made, SlotId(3), rows.into_iter()).unwrap();
+        insert_many(&mut expected, SlotId(3), encoded.iter().map(Vec::as_slice));
+        assert_eq!(made, expected);
+        (made, expected) = (Vec::new(), Vec::new());
+        insert_rows(&mut made, SlotId(3), rows[1..].iter().copied()).unwrap();
+        insert(&mut expected, SlotId(3), &encoded[1]);
+        assert_eq!(made, expected);
+    }
+
+    /// A record of several rows whose numbers are not those of its bytes is refused, and takes no memory for them.
+    #[test]
+    fn rows_of_impossible_numbers_are_refused() {
+        let row = LeafBuilder::inserted(TxId(7), b"k", b"v").encode().unwrap();
+        let mut whole = Vec::new();
+        insert_many(&mut whole, SlotId(0), [&row[..], &row[..], &row[..]]);
+        let leaf = page(PageType::Leaf);
+        run(&mut leaf.clone(), |b| b.extend_from_slice(&whole)).unwrap();
+        let mut bad: Vec<Vec<u8>> = (1..whole.len()).map(|len| whole[..len].to_vec()).collect();
+        // More rows than there are; none of them behind the page's slots; a row as long as nothing is.
+        for count in [4u64, 200, 1 << 14, u64::from(u32::MAX), u64::MAX] {
+            let mut body = vec![INSERT_MANY, 0, 0];
+            crate::codec::put_varint64(&mut body, count);
+            body.extend_from_slice(&whole[4..]);
+            bad.push(body);
+        }
+        let mut behind = whole.clone();
+        behind[1] = 1;
+        bad.push(behind);
+        for len in [1u64 << 20, u64::from(u32::MAX), u64::MAX] {
+            let mut body = vec![INSERT_MANY, 0, 0, 2];
+            crate::codec::put_varint64(&mut body, len);
+            body.extend_from_slice(&row);
+            bad.push(body);
+        }
+        let mut over = Vec::new();
+        insert_many(&mut over, SlotId(0), std::iter::repeat_n(&[7u8; 1000][..], 9));
+        bad.push(over);
+        for body in bad {
+            let error = run(&mut leaf.clone(), |b| b.extend_from_slice(&body)).expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{body:?}: {error}");
+        }
     }
 
     #[test]

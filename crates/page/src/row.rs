@@ -33,6 +33,8 @@ const _: () = assert!(COLUMNS_MAX < WIDE as usize);
 #[derive(Clone, Copy, Debug)]
 struct Column {
     ty: ColumnType,
+    /// Of a value in the fixed area; 0: the column is of variable width.
+    width: u8,
     /// Fixed width: offset in the fixed area.
     fixed_before: usize,
     /// Number of variable-width columns before this one.
@@ -64,11 +66,10 @@ impl RowLayout {
         let columns = types
             .iter()
             .map(|&ty| {
-                let column = Column { ty, fixed_before: fixed_total, var_before: var_total };
-                match ty.fixed_width() {
-                    Some(width) => fixed_total += width,
-                    None => var_total += 1,
-                }
+                let width = ty.fixed_width().unwrap_or(0);
+                let column = Column { ty, width: width as u8, fixed_before: fixed_total, var_before: var_total };
+                fixed_total += width;
+                var_total += usize::from(width == 0);
                 column
             })
             .collect();
@@ -236,15 +237,13 @@ impl<'a> RowView<'a> {
         if self.is_null(i) {
             return Ok(DatumRef::Null);
         }
-        match column.ty.fixed_width() {
-            Some(width) => {
-                let at = self.fixed + column.fixed_before;
-                match self.row.get(at..at + width) {
-                    Some(bytes) => get_fixed(column.ty, bytes),
-                    None => Err(bad(format_args!("column {i} cut off"))),
-                }
-            }
-            None => self.variable(i, column),
+        if column.width == 0 {
+            return self.variable(i, column);
+        }
+        let at = self.fixed + column.fixed_before;
+        match self.row.get(at..at + usize::from(column.width)) {
+            Some(bytes) => get_fixed(column.ty, bytes),
+            None => Err(bad(format_args!("column {i} cut off"))),
         }
     }
 
@@ -260,6 +259,7 @@ impl<'a> RowView<'a> {
         }
     }
 
+    #[inline]
     fn variable(&self, i: usize, column: &Column) -> Result<DatumRef<'a>> {
         let n = column.var_before;
         let start = if n == 0 { Some((0, false)) } else { self.end(n - 1) };
@@ -383,6 +383,7 @@ pub(crate) fn get_fixed<'a>(ty: ColumnType, bytes: &[u8]) -> Result<DatumRef<'a>
         | T::Ordered(_)
         | T::Json
         | T::Jsonb
+        | T::Folded
         | T::Array(_) => {
             return Err(Error::internal("variable-width type in the fixed area"));
         }

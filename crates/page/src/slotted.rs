@@ -21,7 +21,7 @@
 
 use crate::buf::{FENCE_INFINITE, HEADER_SIZE, PageBuf};
 use resurgam_base::limits::PAGE_SIZE;
-use resurgam_base::{Error, Result, SlotId};
+use resurgam_base::{Error, Result, SlotId, region};
 
 /// Bytes of one slot array entry.
 pub const SLOT_SIZE: usize = 4;
@@ -119,29 +119,34 @@ impl PageBuf {
 
     #[inline]
     fn prefetch_at(&self, offset: usize) {
-        #[cfg(target_arch = "x86_64")]
         if let Some(begin) = self.as_bytes().get(offset) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a hint, which reads nothing and cannot fail; the address is within the page.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(begin).cast()) };
+            region::prefetch(std::ptr::from_ref(begin).addr());
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = offset;
     }
 
     /// The record in `slot`. `Internal` if there is no such slot, `Corrupt` if its
     /// entry points outside the heap.
+    #[inline]
     pub fn record(&self, slot: SlotId) -> Result<&[u8]> {
         let (offset, len) = self.checked_entry(slot)?;
         Ok(&self.as_bytes()[offset..offset + len])
     }
 
+    #[inline]
     fn checked_entry(&self, slot: SlotId) -> Result<Extent> {
         if slot.0 >= self.slot_count() {
             return Err(self.no_slot(slot));
         }
         let entry = self.entry(slot.0 as usize);
-        self.check_extent(entry).ok_or_else(|| self.bad(format!("slot {} points to {entry:?}", slot.0)))
+        match self.check_extent(entry) {
+            Some(extent) => Ok(extent),
+            None => Err(self.bad_slot(slot, entry)),
+        }
+    }
+
+    #[cold]
+    fn bad_slot(&self, slot: SlotId, entry: Extent) -> Error {
+        self.bad(format!("slot {} points to {entry:?}", slot.0))
     }
 
     #[inline]

@@ -11,6 +11,7 @@
 //! 27 Enum: id of the type u32     28 Ordered: kind u8 (1 inet, 2 cidr, 3 macaddr, 4 macaddr8, 5 timetz: digits u8, 255 for none;
 //!    6 bit, 7 varbit: bits u32, u32::MAX for none; 8 int4range, 9 int8range, 10 daterange, 11 tsrange, 12 tstzrange;
 //!    13 oid, 14 name, 15 "char")
+//! 29 Folded
 //! ```
 
 use crate::codec::Reader;
@@ -204,6 +205,8 @@ pub enum ColumnType {
     Enum(u32),
     /// Bytes in the order of their values.
     Ordered(OrderedType),
+    /// A text that is compared in another form, which goes before it: see [`crate::folded`].
+    Folded,
 }
 
 /// Type of an array's elements: any column type but an array, in the form that the catalog has of it.
@@ -299,7 +302,9 @@ impl ColumnType {
             Int8 | Float8 | Time(_) | Timestamp(_) | TimestampTz(_) | Enum(_) => 8,
             Numeric { precision, .. } if precision <= NUMERIC_PRECISION_I64 => 8,
             Numeric { .. } | Uuid | Interval(_) => 16,
-            VarNumeric(_) | Text | Varchar(_) | Char(_) | Bytes | Json | Jsonb | Array(_) | Ordered(_) => return None,
+            VarNumeric(_) | Text | Varchar(_) | Char(_) | Bytes | Json | Jsonb | Array(_) | Ordered(_) | Folded => {
+                return None;
+            }
         })
     }
 
@@ -319,17 +324,17 @@ impl ColumnType {
     }
 
     /// Whether a key tells less than the value, or tells it in another form, so that a row has to keep the value as
-    /// well: digits of numerics and the sign of zero are not in keys, nor is of how many days an interval is, and zero bytes are escaped
-    /// there. (Tables say for each column where it is: floats of those that earlier versions made are in their keys alone.)
+    /// well: digits of numerics and the sign of zero are not in keys, nor is of how many days an interval is or how a folded text was written,
+    /// and zero bytes are escaped there. (Tables say for each column where it is: floats of those that earlier versions made are in their keys alone.)
     pub const fn is_kept_beside_key(self) -> bool {
         use ColumnType::*;
-        matches!(self, Bytes | VarNumeric(_) | Jsonb | Interval(_) | Array(_) | Ordered(_) | Float4 | Float8)
+        matches!(self, Bytes | VarNumeric(_) | Jsonb | Interval(_) | Array(_) | Ordered(_) | Float4 | Float8 | Folded)
     }
 
     /// Whether values that are equal may be of other bytes, or of other fields: they are compared by their keys.
     pub const fn is_equal_by_key(self) -> bool {
         use ColumnType::*;
-        matches!(self, VarNumeric(_) | Jsonb | Interval(_) | Array(_))
+        matches!(self, VarNumeric(_) | Jsonb | Interval(_) | Array(_) | Folded)
     }
 
     /// Appends the type as kept in the catalog.
@@ -364,6 +369,7 @@ impl ColumnType {
             Array(_) => 26,
             Enum(_) => 27,
             Ordered(_) => 28,
+            Folded => 29,
         };
         out.push(tag);
         match self {
@@ -438,6 +444,7 @@ impl ColumnType {
             }
             27 => Enum(r.u32()?),
             28 => Ordered(OrderedType::decode(r)?),
+            29 => Folded,
             _ => return Err(r.bad("unknown column type")),
         })
     }
@@ -475,6 +482,7 @@ impl fmt::Display for ColumnType {
             Array(element) => return write!(f, "{}[]", element.column_type()),
             Enum(id) => return write!(f, "enum {id}"),
             Ordered(ty) => ty.name(),
+            Folded => "citext",
         })
     }
 }
@@ -526,7 +534,7 @@ pub enum Datum {
     Numeric(i128),
     /// Text, varchar, char, json.
     Text(String),
-    /// Bytes, numerics of [`ColumnType::VarNumeric`], documents, arrays.
+    /// Bytes, numerics of [`ColumnType::VarNumeric`], documents, arrays, folded texts.
     Bytes(Vec<u8>),
     /// Days since 2000-01-01.
     Date(i32),
@@ -738,6 +746,7 @@ pub(crate) mod strategies {
             Just(TimestampTz(Some(3))),
             Just(Uuid),
             Just(Json),
+            Just(Folded),
             Just(VarNumeric(None)),
             Just(VarNumeric(Some(NumericLimit { precision: 1000, scale: -1000 }))),
         ]
@@ -773,6 +782,14 @@ pub(crate) mod strategies {
                     .prop_map(Datum::Bytes)
                     .boxed()
             }
+            // One that is compared as it is: that is what comes back from a key.
+            Folded => "[ab\u{0}]{0,4}"
+                .prop_map(|text| {
+                    let mut stored = Vec::new();
+                    crate::folded::encode(text.as_bytes(), text.as_bytes(), &mut stored);
+                    Datum::Bytes(stored)
+                })
+                .boxed(),
             // A key, and no display scale: that is what comes back from a key.
             VarNumeric(_) => proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()], 0..6)
                 .prop_map(|mut key| {

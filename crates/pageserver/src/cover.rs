@@ -4,6 +4,8 @@
 //!
 //! Pages are spread over shards by their segments, so a segment is fetched under one lock. A page may be written at any
 //! time: only durable log is applied, and redo goes by the page's own LSN.
+//!
+//! Of a segment that is not there the first pages that somebody needs are made alone, and are in memory only until the segment is made.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,10 +23,13 @@ use crate::seed::Seed;
 const SHARDS: usize = 64;
 /// Pages that are written in one call, at most.
 const WRITE_PAGES: usize = 128;
+/// So many pages of a segment that is not there are made one by one, before all of it is: who waits for one does not wait for its neighbours.
+const ALONE_MAX: u32 = 8;
 /// Half a megabyte.
 const WRITTEN_BUCKETS: usize = 1 << 16;
 
 /// A record of a page, on its way.
+#[derive(Clone, Copy)]
 pub(crate) struct PageRecord<'a> {
     pub lsn: Lsn,
     pub page: PageId,
@@ -70,8 +75,9 @@ struct Shard {
     pages: HashMap<PageId, Slot>,
     /// The clock's hand goes around these.
     ring: VecDeque<PageId>,
-    /// Segments of this shard that are not there.
-    missing: HashMap<u64, ()>,
+    /// Segments of this shard that are not there, each with how many of its pages were made alone. Such a page is in memory only: it has no
+    /// place in the file before its segment is there, which is made before a page that was changed goes.
+    missing: HashMap<u64, u32>,
 }
 
 /// Counts since the start.
@@ -81,6 +87,7 @@ pub(crate) struct Counts {
     pub reads: AtomicU64,
     pub written: AtomicU64,
     pub seeded_segments: AtomicU64,
+    pub alone: AtomicU64,
     pub mended: AtomicU64,
 }
 
@@ -120,7 +127,7 @@ impl Cover {
         shards.resize_with(SHARDS, Mutex::default);
         for (number, there) in (0..).zip(there) {
             if !there && partitions.has_segment(number) {
-                shards[number as usize % SHARDS].get_mut().missing.insert(number, ());
+                shards[number as usize % SHARDS].get_mut().missing.insert(number, 0);
             }
         }
         let shard_pages = (memory_bytes / PAGE_SIZE / SHARDS).max(4);
@@ -144,8 +151,13 @@ impl Cover {
         page.0 / self.segment_pages
     }
 
+    /// The number of a segment's shard.
+    pub fn shard_of(&self, segment: u64) -> usize {
+        segment as usize % SHARDS
+    }
+
     fn shard(&self, segment: u64) -> MutexGuard<'_, Shard> {
-        self.shards[segment as usize % SHARDS].lock()
+        self.shards[self.shard_of(segment)].lock()
     }
 
     /// Shows the page as it is, sealed; nobody else has pages of its shard meanwhile.
@@ -226,33 +238,56 @@ impl Cover {
             }
             self.counts.hits.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.make_there(shard, self.segment(page))?;
             self.make_room(shard)?;
             let mut slot = Slot { page: PageBuf::zeroed(), dirty: false, sealed: false, used: false, broken: None };
             self.counts.reads.fetch_add(1, Ordering::Relaxed);
-            match self.files.read(page, slot.page.as_bytes_mut()) {
-                Ok(read) => {
-                    slot.page.as_bytes_mut()[read..].fill(0);
-                    if !slot.page.is_all_zero() {
-                        match slot.page.verify(page) {
-                            // A process before this one may have written it, behind the mark and the archive's end: the log
-                            // that is applied again goes by this, and so must what replaces it.
-                            Ok(()) => {
-                                slot.sealed = true;
-                                self.note_written(page, slot.page.lsn());
-                            }
-                            Err(_) => self.mend(&mut slot, page)?,
-                        }
-                    }
-                }
-                // Sectors that cannot be read are like bytes that are wrong.
-                Err(error) if error.kind() == ErrorKind::Io && self.seed.is_some() => self.mend(&mut slot, page)?,
-                Err(error) => return Err(error),
+            if !self.make_alone(shard, page, &mut slot)? {
+                self.make_there(shard, self.segment(page))?;
+                self.read(page, &mut slot)?;
             }
             shard.pages.insert(page, slot);
             shard.ring.push_back(page);
         }
         shard.pages.get_mut(&page).ok_or_else(|| Error::internal("a page that was just loaded"))
+    }
+
+    /// Reads the page from the file, whose segment is there.
+    fn read(&self, page: PageId, slot: &mut Slot) -> Result<()> {
+        match self.files.read(page, slot.page.as_bytes_mut()) {
+            Ok(read) => slot.page.as_bytes_mut()[read..].fill(0),
+            // Sectors that cannot be read are like bytes that are wrong.
+            Err(error) if error.kind() == ErrorKind::Io && self.seed.is_some() => return self.mend(slot, page),
+            Err(error) => return Err(error),
+        }
+        if slot.page.is_all_zero() {
+            return Ok(());
+        }
+        if slot.page.verify(page).is_err() {
+            return self.mend(slot, page);
+        }
+        // A process before this one may have written it, behind the mark and the archive's end: the log
+        // that is applied again goes by this, and so must what replaces it.
+        slot.sealed = true;
+        self.note_written(page, slot.page.lsn());
+        Ok(())
+    }
+
+    /// Fills `slot` with a page of a segment that is not there, which stays so; false: the segment is there, or is to be made.
+    fn make_alone(&self, shard: &mut Shard, page: PageId, slot: &mut Slot) -> Result<bool> {
+        // The boot page is nobody's to ask for.
+        let Some(alone) = shard.missing.get_mut(&self.segment(page)).filter(|_| page.0 > 0) else { return Ok(false) };
+        let Some(seed) = self.seed.as_ref().filter(|_| *alone < ALONE_MAX) else { return Ok(false) };
+        seed.make(page, std::slice::from_mut(&mut slot.page))?;
+        *alone += 1;
+        if slot.page.is_all_zero() {
+            return Ok(true);
+        }
+        if let Err(fault) = slot.page.verify(page) {
+            return Err(damaged_there(page, &fault));
+        }
+        slot.sealed = true;
+        self.counts.alone.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
     }
 
     /// Makes a page anew from the seed, as of its end. All zero: it does not exist there.
@@ -275,7 +310,7 @@ impl Cover {
         if !made[0].is_all_zero()
             && let Err(fault) = made[0].verify(page)
         {
-            return Err(Error::corrupt(format!("page {page} is damaged, in the archive's backup as well: {fault}")));
+            return Err(damaged_there(page, &fault));
         }
         slot.page.as_bytes_mut().copy_from_slice(made[0].as_bytes());
         (slot.broken, slot.sealed) = (None, false);
@@ -322,6 +357,7 @@ impl Cover {
             let bytes: Vec<u8> = pages[..=last].iter().flat_map(|page| page.as_bytes().iter().copied()).collect();
             self.files.write(first, &bytes)?;
         }
+        // What was made of it alone and has had records since then is dirty: it is written over this.
         shard.missing.remove(&number);
         self.counts.seeded_segments.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -329,6 +365,7 @@ impl Cover {
 
     /// Takes a page out of memory if there is no room for another one.
     fn make_room(&self, shard: &mut Shard) -> Result<()> {
+        let mut passed = 0;
         while shard.pages.len() >= self.shard_pages {
             let Some(page) = shard.ring.pop_front() else { return Ok(()) };
             let Some(slot) = shard.pages.get_mut(&page) else { continue };
@@ -339,6 +376,20 @@ impl Cover {
             if slot.broken.is_some() {
                 shard.ring.push_back(page);
                 return Ok(());
+            }
+            if slot.dirty && shard.missing.contains_key(&self.segment(page)) {
+                shard.ring.push_back(page);
+                passed += 1;
+                // Others go before one for which a segment has to be made.
+                if passed > shard.ring.len() {
+                    // Where it cannot be made now, there is a page more than there should be: what is there is read all the same.
+                    if self.make_there(shard, self.segment(page)).is_err() {
+                        return Ok(());
+                    }
+                    // One is enough: its page leaves when it comes by again.
+                    passed = 0;
+                }
+                continue;
             }
             if slot.dirty {
                 slot.seal();
@@ -398,10 +449,12 @@ impl Cover {
         let mut there = vec![true; self.seeded as usize];
         for shard in &self.shards {
             let mut shard = shard.lock();
+            // Those of segments that are not there are made again with these: the mark is not behind the seed's end.
+            let is_there = |page: &PageId| !shard.missing.contains_key(&self.segment(*page));
             let mut dirty: Vec<PageId> = shard
                 .pages
                 .iter()
-                .filter(|(_, slot)| slot.dirty && slot.broken.is_none())
+                .filter(|(page, slot)| slot.dirty && slot.broken.is_none() && is_there(page))
                 .map(|(page, _)| *page)
                 .collect();
             dirty.sort_unstable();
@@ -441,6 +494,11 @@ impl Cover {
     pub fn in_memory(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().pages.len()).sum()
     }
+}
+
+#[cold]
+fn damaged_there(page: PageId, fault: &dyn std::fmt::Display) -> Error {
+    Error::corrupt(format!("page {page} is damaged, in the archive's backup as well: {fault}"))
 }
 
 /// Refuses pages that no page server has.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resurgam_base::Result;
-use resurgam_log::{Log, LogFollower, LogHold, RecordRef};
+use resurgam_log::{Log, LogFollower, LogHold};
 
 use crate::server::PageServer;
 
@@ -56,13 +56,7 @@ impl LogTail {
             self.follower = Some(follower);
             return Ok(false);
         };
-        let matters = |record: Result<RecordRef<'_>>| {
-            record.map_or(true, |record| {
-                let header = record.header;
-                header.page.is_some() && header.kind.is_of_page() && self.server.partitions().covers(header.page)
-            })
-        };
-        let matters = self.filter == Filter::Off || block.records().any(matters);
+        let matters = self.filter == Filter::Off || self.server.partitions().matters(block.records());
         let dropped = matches!(self.filter, Filter::Drops(each) if (block.lsn().0 / 512) % each == each - 1);
         if !matters || dropped {
             self.server.skip_to(block.next())?;

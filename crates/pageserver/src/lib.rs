@@ -11,12 +11,14 @@
 //! | file | concept |
 //! |---|---|
 //! | `server.rs` | the server: apply, get a page, checkpoint, fill |
+//! | `batch.rs` | many blocks at once, by several threads |
 //! | `cover.rs` | the covering cache: every page in a file, the recent ones in memory |
 //! | `files.rs` | its files |
 //! | `partition.rs` | which pages a server has |
 //! | `seed.rs` | pages from archive and backup: a new server's, and those that a crash has torn |
 //! | `mark.rs` | what is durable: up to where the log is applied, and which segments are there |
 //! | `follow.rs` | the log of the same process as the source of blocks |
+//! | `pulled.rs` | blocks that came from elsewhere: whether they follow, and are durable |
 //!
 //! # Invariants
 //! 1. A page has every record of its below the position, or is not there yet; `get_page` answers with a page that has the
@@ -30,18 +32,22 @@
 //! 6. A page of a partition that the server does not have is never given, whatever a file of earlier times has of it; what the mark does not name
 //!    is not there.
 
+mod batch;
 mod cover;
 mod files;
 mod follow;
 mod mark;
 mod partition;
+mod pulled;
 mod seed;
 mod server;
 #[cfg(test)]
 mod tests;
 
+pub use batch::{Batch, Planted};
 pub use cover::Gap;
 pub use follow::LogTail;
 pub use partition::{PARTITION_COUNT_MAX, PARTITION_PAGES_DEFAULT, Partitions};
+pub use pulled::{Pulled, PulledConfig};
 pub use seed::{ArchiveSeed, Seed};
 pub use server::{PageServer, PageServerConfig, PageServerStats};

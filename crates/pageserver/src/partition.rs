@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, PageId, Result};
+use resurgam_log::RecordRef;
 
 /// Pages of a segment: what is fetched at a time. One of a smaller partition, in tests, has as many as that.
 const SEGMENT_PAGES: u64 = 128;
@@ -114,6 +115,16 @@ impl Partitions {
     /// Whether the page is in one of them.
     pub fn covers(&self, page: PageId) -> bool {
         self.has(self.partition_of(page))
+    }
+
+    /// Whether a block of the log with these records has one of its pages. What cannot be read does: whoever gets it finds out.
+    pub fn matters<'b>(&self, mut records: impl Iterator<Item = Result<RecordRef<'b>>>) -> bool {
+        records.any(|record| {
+            record.map_or(true, |record| {
+                let header = record.header;
+                header.page.is_some() && header.kind.is_of_page() && self.covers(header.page)
+            })
+        })
     }
 
     /// The partition of a page.

@@ -76,8 +76,10 @@ impl ArchiveSeed {
 
 impl Seed for ArchiveSeed {
     fn end(&self) -> Result<Lsn> {
+        let end = self.look()?.map_or(Lsn::NONE, |view| view.end());
+        // Behind that: what is opened from here on reaches so far at least.
         self.forget();
-        Ok(self.look()?.map_or(Lsn::NONE, |view| view.end()))
+        Ok(end)
     }
 
     fn pages(&self) -> Result<u64> {

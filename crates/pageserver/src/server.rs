@@ -1,5 +1,5 @@
-//! The server: applies log, answers for pages, and says what is durable. It has no threads and no sockets of its own: who
-//! drives it calls [`PageServer::apply`] with blocks in order, and [`PageServer::checkpoint`] and [`PageServer::fill`] now
+//! The server: applies log, answers for pages, and says what is durable. It has no threads (but while it applies many blocks at once,
+//! `batch.rs`) and no sockets of its own: who drives it calls [`PageServer::apply`] with blocks in order, and [`PageServer::checkpoint`] and [`PageServer::fill`] now
 //! and then; anybody may ask for pages meanwhile.
 
 use std::collections::BTreeMap;
@@ -49,6 +49,8 @@ pub struct PageServerStats {
     /// All log below is durable here, in pages: from here on it is read again after a crash.
     pub durable: Lsn,
     pub records_applied: u64,
+    /// Times that several threads applied blocks together.
+    pub batches: u64,
     pub pages_served: u64,
     /// Requests that had to wait for log.
     pub waited: u64,
@@ -63,6 +65,8 @@ pub struct PageServerStats {
     pub pages_in_memory: u64,
     /// Segments fetched from archive and backup, and those that are missing still.
     pub segments_seeded: u64,
+    /// Pages that were fetched from there before their segments.
+    pub pages_seeded_alone: u64,
     pub segments_missing: u64,
     /// Pages of those at most.
     pub pages_missing: u64,
@@ -87,6 +91,7 @@ pub struct PageServer {
     marking: Mutex<u64>,
     durable: AtomicU64,
     records: AtomicU64,
+    batches: AtomicU64,
     served: AtomicU64,
     waited: AtomicU64,
     refused: AtomicU64,
@@ -139,6 +144,7 @@ impl PageServer {
             marking: Mutex::default(),
             durable: AtomicU64::new(mark.position.0),
             records: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
             served: AtomicU64::new(0),
             waited: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -192,7 +198,7 @@ impl PageServer {
     /// `InvalidParameter` for another block; `Corrupt` for one that does not fit the pages; those of file and seed.
     pub fn apply<'b>(&self, at: Lsn, next: Lsn, records: impl Iterator<Item = Result<RecordRef<'b>>>) -> Result<()> {
         if at != self.position() {
-            return Err(self.does_not_follow(at));
+            return Err(self.does_not_follow(at, self.position()));
         }
         self.apply_block(at, next, records, false).map(drop)
     }
@@ -217,7 +223,7 @@ impl PageServer {
     /// `InvalidParameter` where it is there already.
     pub fn skip_to(&self, next: Lsn) -> Result<()> {
         if next < self.position() {
-            return Err(self.does_not_follow(next));
+            return Err(self.does_not_follow(next, self.position()));
         }
         self.raise(next);
         Ok(())
@@ -239,15 +245,49 @@ impl PageServer {
         self.raised.notify_all();
     }
 
+    /// All log below is applied, if not more is.
+    pub(crate) fn raise_to(&self, next: Lsn) {
+        let mut applied = self.applied.lock();
+        if next > *applied {
+            *applied = next;
+            drop(applied);
+            self.raised.notify_all();
+        }
+    }
+
     #[cold]
-    fn does_not_follow(&self, at: Lsn) -> Error {
+    pub(crate) fn does_not_follow(&self, at: Lsn, applied: Lsn) -> Error {
         Error::new(
             ErrorKind::InvalidParameter,
-            format!(
-                "the block at LSN {at} is not the one that follows: all log below LSN {} is applied",
-                self.position()
-            ),
+            format!("the block at LSN {at} is not the one that follows: all log below LSN {applied} is applied"),
         )
+    }
+
+    /// The record, if it is of a page that the server has, with the page's segment.
+    ///
+    /// # Errors
+    /// `NotSupported` for a page that no page server has.
+    pub(crate) fn record_of_page<'b>(&self, record: RecordRef<'b>) -> Result<Option<(u64, PageRecord<'b>)>> {
+        let page = record.header.page;
+        if page.is_none() || !record.header.kind.is_of_page() {
+            return Ok(None);
+        }
+        check_file(page)?;
+        if !self.partitions.covers(page) {
+            return Ok(None);
+        }
+        let (segment, previous) = (self.cover.segment(page), record.header.prev_page);
+        Ok(Some((segment, PageRecord { lsn: record.lsn, page, previous, body: record.body })))
+    }
+
+    /// The shard of a segment's pages.
+    pub(crate) fn shard_of(&self, segment: u64) -> u64 {
+        self.cover.shard_of(segment) as u64
+    }
+
+    /// Blocks were applied together, by so many threads.
+    pub(crate) fn count_batch(&self, threads: usize) {
+        self.batches.fetch_add(u64::from(threads > 1), Ordering::Relaxed);
     }
 
     fn apply_block<'b>(
@@ -258,21 +298,29 @@ impl PageServer {
         filtered: bool,
     ) -> Result<Option<Gap>> {
         if at < self.position() || next < at {
-            return Err(self.does_not_follow(at));
+            return Err(self.does_not_follow(at, self.position()));
         }
         let mut of_pages: Vec<(u64, PageRecord<'b>)> = Vec::new();
         for record in records {
-            let record = record?;
-            let page = record.header.page;
-            if page.is_some() && record.header.kind.is_of_page() {
-                check_file(page)?;
-                if !self.partitions.covers(page) {
-                    continue;
-                }
-                let (segment, previous) = (self.cover.segment(page), record.header.prev_page);
-                of_pages.push((segment, PageRecord { lsn: record.lsn, page, previous, body: record.body }));
-            }
+            of_pages.extend(self.record_of_page(record?)?);
         }
+        let gap = self.apply_records(of_pages.into_iter(), filtered)?;
+        if gap.is_none() {
+            self.raise(next);
+        }
+        Ok(gap)
+    }
+
+    /// Applies records of a block; of one page one caller at a time.
+    ///
+    /// # Errors
+    /// As [`PageServer::apply`].
+    pub(crate) fn apply_records<'b>(
+        &self,
+        of_pages: impl Iterator<Item = (u64, PageRecord<'b>)>,
+        filtered: bool,
+    ) -> Result<Option<Gap>> {
+        let mut of_pages: Vec<(u64, PageRecord<'b>)> = of_pages.collect();
         // Stable: of one segment they stay in order.
         of_pages.sort_by_key(|(segment, _)| *segment);
         let mut rest = of_pages.into_iter().peekable();
@@ -287,7 +335,6 @@ impl PageServer {
                 return Ok(gap);
             }
         }
-        self.raise(next);
         Ok(None)
     }
 
@@ -424,6 +471,7 @@ impl PageServer {
             applied: self.position(),
             durable: self.durable(),
             records_applied: read(&self.records),
+            batches: read(&self.batches),
             pages_served: read(&self.served),
             waited: read(&self.waited),
             refused: read(&self.refused),
@@ -433,6 +481,7 @@ impl PageServer {
             pages_written: read(&counts.written),
             pages_in_memory: self.cover.in_memory() as u64,
             segments_seeded: read(&counts.seeded_segments),
+            pages_seeded_alone: read(&counts.alone),
             segments_missing: self.cover.missing(),
             pages_missing: self.cover.missing() * self.partitions.segment_pages(),
             pages_mended: read(&counts.mended),

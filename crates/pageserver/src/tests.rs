@@ -8,12 +8,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use resurgam_base::{ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_log::{RecordHeader, RecordKind, RecordRef};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
-use crate::{Gap, PageServer, PageServerConfig, Partitions, Seed};
+use crate::{Gap, PageServer, PageServerConfig, Partitions, Planted, Seed};
 
 const DATABASE: [u8; 16] = [7; 16];
 const DIR: &str = "/pages";
@@ -86,6 +86,25 @@ impl History {
             }
         }
         server.skip_to(Self::block_lsn(self.blocks.len())).map(|()| (false, None))
+    }
+
+    /// The next blocks, so many at most, by several threads; of a server that filters, those with something for it.
+    fn apply_batch(&self, server: &PageServer, most: usize, workers: usize, planted: Planted) -> Result<Option<Gap>> {
+        let filtered = !server.partitions().is_all();
+        let first = ((server.position().0 - FIRST.0) / BLOCK) as usize;
+        let mut batch = server.batch(workers, filtered).planted(planted);
+        for number in first..self.blocks.len().min(first + most) {
+            let matters = self.blocks[number].iter().any(|(_, page, ..)| server.partitions().covers(*page));
+            if matters || !filtered {
+                let at = Self::block_lsn(number);
+                batch.add(at, Lsn(at.0 + BLOCK), self.records(at))?;
+            }
+        }
+        let gap = batch.apply()?;
+        if gap.is_none() && filtered {
+            server.skip_to(Self::block_lsn(self.blocks.len().min(first + most)))?;
+        }
+        Ok(gap)
     }
 
     fn records(&self, at: Lsn) -> impl Iterator<Item = Result<RecordRef<'_>>> {
@@ -246,6 +265,53 @@ fn pages_are_what_the_log_makes_of_them() {
     }
 }
 
+/// Who waits for one page does not wait for its segment; what was made alone is in no file, and is not lost with what is.
+#[test]
+fn a_page_is_there_before_its_segment() {
+    let mut alone = 0;
+    for seed in 0..40 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let history = Arc::new(Mutex::new(History::default()));
+        (0..60).for_each(|_| history.lock().add_block(&mut rng));
+        let archive = Arc::new(UpTo { history: Arc::clone(&history), blocks: Mutex::new(50) });
+        let vfs = SimVfs::new(seed);
+        let server = open(&vfs, Some(&archive)).unwrap();
+        let (page, mut buf) = (copy(&history).blocks[3][0].1, PageBuf::zeroed());
+        server.get_page(page, Lsn::NONE, Duration::ZERO, &mut buf).unwrap();
+        let expected = history.lock().page(page, History::block_lsn(50)).cloned().unwrap();
+        assert!(buf.as_bytes() == expected.as_bytes(), "page {page}");
+        let stats = server.stats();
+        assert_eq!((stats.segments_seeded, stats.pages_seeded_alone, stats.pages_written), (0, 1, 0));
+        // Changed while their segment is not there; some leave memory, for which it is made.
+        for _ in 0..rng.random_range(0..10) {
+            copy(&history).apply(&server).unwrap();
+        }
+        alone += server.stats().pages_seeded_alone;
+        assert!(server.checkpoint().unwrap() <= History::block_lsn(50), "not behind what segments can be made of");
+        if rng.random_bool(0.5) {
+            drop(server);
+            let vfs = if rng.random_bool(0.5) { vfs.crash() } else { vfs.kill() };
+            let server = open(&vfs, Some(&archive)).unwrap();
+            finish(&history, &server);
+        } else {
+            finish(&history, &server);
+        }
+    }
+    assert!(alone > 80, "{alone}");
+}
+
+/// The rest is applied and fetched, and all is compared.
+fn finish(history: &Mutex<History>, server: &PageServer) {
+    let history = copy(history);
+    while server.position() < History::block_lsn(history.blocks.len()) {
+        history.apply(server).unwrap();
+    }
+    history.check(server);
+    while server.fill(1).unwrap() > 0 {}
+    // Twice: all of them have left memory in between.
+    (0..2).for_each(|_| history.check(server));
+}
+
 /// What a server that was killed had written is not durable yet; the one after it finds it in the file, and does not write it again.
 #[test]
 fn what_a_killed_server_wrote_is_synced_before_it_counts() {
@@ -404,6 +470,238 @@ fn a_page_of_another_partition_that_is_given_is_noticed() {
         old += u32::from(got.is_ok() && buf.lsn() < last);
     }
     assert!(old > 10, "{old} pages were given that are too old: a server that gives any page would not be noticed");
+}
+
+/// The same by several threads, many blocks at once: crashes, seeds that lag behind or are ahead, partitions.
+#[test]
+fn batches_are_what_the_log_makes_of_them() {
+    let mut batches = 0;
+    for seed in seeds() {
+        let mut rng = SmallRng::seed_from_u64(seed + 2_000_000);
+        let mut made = History::default();
+        let count = rng.random_range(20..150);
+        (0..count).for_each(|_| made.add_block(&mut rng));
+        let history = Arc::new(Mutex::new(made.clone()));
+        let archive = Arc::new(UpTo { history, blocks: Mutex::new(rng.random_range(0..count)) });
+        let partitions = match rng.random_range(0..3) {
+            0 => Partitions::new([4, 16, 128][rng.random_range(0..3)], 2, &[rng.random_range(0..2)]).unwrap(),
+            _ => Partitions::all(),
+        };
+        let mut vfs = SimVfs::new(seed);
+        let mut server = open_with(&vfs, Some(&archive), &partitions).unwrap();
+        for _ in 0..40 {
+            match rng.random_range(0..10) {
+                0..=4 => {
+                    let (most, workers) = (rng.random_range(1..30), rng.random_range(1..6));
+                    let before = server.position();
+                    assert_eq!(made.apply_batch(&server, most, workers, Planted::Nothing).unwrap(), None);
+                    let end = History::block_lsn(count);
+                    assert_eq!(server.position(), Lsn(before.0 + most as u64 * BLOCK).min(end));
+                }
+                5 => {
+                    let mut archived = archive.blocks.lock();
+                    *archived = rng.random_range(*archived..=count);
+                }
+                6 => drop(server.checkpoint().unwrap()),
+                7 => drop(server.fill(3).unwrap()),
+                8 => made.check(&server),
+                _ => {
+                    batches += server.stats().batches;
+                    drop(server);
+                    vfs = if rng.random_bool(0.8) { vfs.crash() } else { vfs.kill() };
+                    server = open_with(&vfs, Some(&archive), &partitions).unwrap();
+                }
+            }
+        }
+        *archive.blocks.lock() = count;
+        while server.position() < History::block_lsn(count) {
+            made.apply_batch(&server, 20, 3, Planted::Nothing).unwrap();
+        }
+        while server.fill(2).unwrap() > 0 {}
+        made.check(&server);
+    }
+    assert!(batches > seeds().count() as u64, "{batches} batches by several threads");
+}
+
+/// Who asks for pages while several threads apply log gets none that is older than asked for, and none that never was.
+fn readers_beside(seed: u64, planted: Planted) -> std::result::Result<u64, String> {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut history = History::default();
+    // Four in five records are of one segment: its worker is behind the others.
+    (0..3000).for_each(|_| history.add_block(&mut rng));
+    let server = open(&SimVfs::new(seed), None).unwrap();
+    let history = &history;
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|reader| {
+                let mut rng = SmallRng::seed_from_u64(seed * 10 + reader);
+                let server = &server;
+                scope.spawn(move || {
+                    let (mut buf, mut read) = (PageBuf::zeroed(), 0);
+                    // All along; and the last ones, when most threads have nothing to do any more.
+                    for number in (0..2900).step_by(20).chain(2900..3000) {
+                        let block = &history.blocks[number];
+                        let (lsn, page, ..) = &block[rng.random_range(0..block.len())];
+                        match server.get_page(*page, *lsn, Duration::from_secs(20), &mut buf) {
+                            Err(_) if planted != Planted::Nothing => return Ok(read),
+                            got => got.map_err(|error| error.to_string())?,
+                        }
+                        let had = buf.lsn();
+                        if had < *lsn {
+                            return Err(format!("page {page} is wanted with LSN {lsn}, and was given with LSN {had}"));
+                        }
+                        if history.page(*page, Lsn(had.0 + 1)).is_none_or(|page| page.as_bytes() != buf.as_bytes()) {
+                            return Err(format!("page {page} is not what it is at LSN {had}"));
+                        }
+                        read += 1;
+                    }
+                    Ok(read)
+                })
+            })
+            .collect();
+        let mut applied = Ok(());
+        while server.position() < History::block_lsn(3000) {
+            if let Err(error) = history.apply_batch(&server, 1500, 4, planted) {
+                applied = Err(error.to_string());
+                // Whoever waits is to go on.
+                server.skip_to(History::block_lsn(3000)).unwrap();
+            }
+        }
+        let read = readers.into_iter().map(|reader| reader.join().unwrap()).sum::<std::result::Result<u64, String>>();
+        applied.and(read)
+    })
+}
+
+#[test]
+fn whoever_reads_beside_a_batch_gets_nothing_old() {
+    for seed in 0..3 {
+        assert_eq!(readers_beside(seed, Planted::Nothing), Ok(490));
+    }
+    for planted in [Planted::EarlyByOne, Planted::PageOfTwo] {
+        // When threads run is not in the seed: until it is found, which is in half of them or so.
+        let found = (0..30).find_map(|seed| readers_beside(seed, planted).err().map(|found| (seed, found)));
+        println!("{planted:?}: {found:?}");
+        assert!(found.is_some(), "{planted:?} would not be noticed");
+    }
+}
+
+/// A record that was left out ends all threads, and what is told to be applied does not have it.
+#[test]
+fn a_gap_in_a_batch_is_noticed() {
+    let (mut noticed, mut ahead) = (0, 0);
+    for seed in 0..40 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut history = History::default();
+        (0..200).for_each(|_| history.add_block(&mut rng));
+        let server = open_with(&SimVfs::new(1), None, &Partitions::new(4, 2, &[0]).unwrap()).unwrap();
+        let mut dropping = history.clone();
+        let number = rng.random_range(1..150);
+        let Some(at) = dropping.blocks[number].iter().position(|(_, page, ..)| server.partitions().covers(*page))
+        else {
+            continue;
+        };
+        dropping.blocks[number].remove(at);
+        let Some(gap) = dropping.apply_batch(&server, 200, 4, Planted::Nothing).unwrap() else { continue };
+        assert!(gap.have < gap.previous && gap.previous < gap.record && server.position() <= gap.record, "{gap:?}");
+        noticed += 1;
+        ahead += u64::from(server.position() > FIRST);
+        assert_eq!(server.go_back(), FIRST);
+        assert_eq!(history.apply_batch(&server, 200, 4, Planted::Nothing).unwrap(), None);
+        history.check(&server);
+    }
+    assert!(noticed > 15 && ahead > 0, "{noticed} noticed, {ahead} of them with something applied");
+    // Blocks in order only, and whole.
+    let mut history = History::default();
+    (0..3).for_each(|_| history.add_block(&mut SmallRng::seed_from_u64(1)));
+    let server = open(&SimVfs::new(1), None).unwrap();
+    let mut batch = server.batch(2, false);
+    let late = History::block_lsn(1);
+    let refused = batch.add(late, Lsn(late.0 + BLOCK), history.records(late)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidParameter);
+    batch.add(FIRST, late, history.records(FIRST)).unwrap();
+    batch.add(FIRST, late, history.records(FIRST)).unwrap_err();
+    let wrong = history.records(late).chain([Err(Error::corrupt("the rest"))]);
+    assert_eq!(batch.add(late, Lsn(late.0 + BLOCK), wrong).unwrap_err().kind(), ErrorKind::Corrupt);
+    let end = Lsn(late.0 + BLOCK);
+    batch.add(late, end, history.records(late)).unwrap();
+    assert_eq!(batch.apply().unwrap(), None);
+    assert_eq!((server.position(), server.stats().records_applied), (end, records_of(&history.blocks[..2])));
+}
+
+fn records_of<T>(blocks: &[Vec<T>]) -> u64 {
+    blocks.iter().map(|block| block.len() as u64).sum()
+}
+
+/// Where there are no threads one does it all; a panic is an error, after which the same is applied again.
+#[test]
+fn a_batch_without_threads_and_one_that_panics() {
+    let mut rng = SmallRng::seed_from_u64(1);
+    let mut history = History::default();
+    (0..200).for_each(|_| history.add_block(&mut rng));
+    let server = open(&SimVfs::new(1), None).unwrap();
+    assert_eq!(history.apply_batch(&server, 100, 4, Planted::NoThread).unwrap(), None);
+    assert_eq!(server.position(), History::block_lsn(100));
+    for workers in [1, 4] {
+        let error = history.apply_batch(&server, 100, workers, Planted::Panic).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+        assert!(server.position() < History::block_lsn(200));
+    }
+    assert_eq!(history.apply_batch(&server, 100, 4, Planted::Nothing).unwrap(), None);
+    assert_eq!(server.position(), History::block_lsn(200));
+    history.check(&server);
+}
+
+/// What one thread applies in a second, and several: `cargo test --release -p resurgam-pageserver batches_measured -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn batches_measured() {
+    const PAGES: u64 = 4000;
+    const BLOCKS: usize = 30_000;
+    /// Until all pages are in memory.
+    const FIRST_BLOCKS: usize = 6000;
+    // As an update of a row in a page: a hundred bytes or so.
+    let mut rng = SmallRng::seed_from_u64(1);
+    for (what, spread) in [("all pages", PAGES), ("pages of one megabyte", 127)] {
+        let mut last = BTreeMap::<PageId, Lsn>::new();
+        let mut blocks: Vec<Vec<(Lsn, PageId, Lsn, Vec<u8>)>> = Vec::new();
+        let mut bytes = 0;
+        for number in 0..BLOCKS {
+            let at = History::block_lsn(number);
+            let records = (0..8u64).map(|i| {
+                let (lsn, page) = (Lsn(at.0 + 32 + i * 60), PageId(rng.random_range(1..=spread)));
+                let (previous, mut body) = (last.insert(page, lsn).unwrap_or(Lsn::NONE), Vec::new());
+                if previous.is_none() {
+                    op::format(&mut body, PageType::SpaceMap, 0, ObjectId(3), &[], None);
+                }
+                op::set_bytes(&mut body, rng.random_range(100..8000), &[7; 100]);
+                bytes += if number < FIRST_BLOCKS { 0 } else { body.len() + 60 };
+                (lsn, page, previous, body)
+            });
+            blocks.push(records.collect());
+        }
+        let history = History { blocks, pages: BTreeMap::new() };
+        for round in 0..5 {
+            let mut said = Vec::new();
+            for workers in [1, 2] {
+                let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+                let server =
+                    PageServer::open(vfs, Path::new(DIR), DATABASE, FIRST, None, PageServerConfig::default()).unwrap();
+                while server.position() < History::block_lsn(FIRST_BLOCKS) {
+                    history.apply(&server).unwrap();
+                }
+                let begun = std::time::Instant::now();
+                while server.position() < History::block_lsn(history.blocks.len()) {
+                    if workers == 1 {
+                        history.apply(&server).unwrap();
+                    } else {
+                        history.apply_batch(&server, 600, workers, Planted::Nothing).unwrap();
+                    }
+                }
+                said.push(format!("{workers}: {:.0} MB/s", bytes as f64 / 1e6 / begun.elapsed().as_secs_f64()));
+            }
+            println!("{what}, round {round}, by threads: {said:?}");
+        }
+    }
 }
 
 /// A filter that drops a record shows at the next one of its page; whole log from what is durable on makes the page right.

@@ -33,6 +33,15 @@ pub struct Setting {
     pub default: String,
 }
 
+/// How a connection is encrypted, as OpenSSL names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Encryption {
+    pub version: String,
+    pub cipher: String,
+    /// Of the cipher's key.
+    pub bits: i32,
+}
+
 /// One row of `pg_stat_activity`. Times are microseconds since 1970-01-01 UTC.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
@@ -45,6 +54,7 @@ pub struct Activity {
     pub application_name: String,
     pub client_addr: Option<String>,
     pub client_port: Option<i32>,
+    pub encryption: Option<Encryption>,
     pub backend_start: Option<i64>,
     pub xact_start: Option<i64>,
     pub query_start: Option<i64>,
@@ -249,6 +259,13 @@ pub trait PgContext: Debug + Send + Sync {
     }
     /// Present value of a run-time parameter, lower-case name; `None` if there is none.
     fn setting(&self, name: &str) -> Option<String>;
+    /// Whether the role may see its value.
+    ///
+    /// # Errors
+    /// `42501`
+    fn may_read_setting(&self, _name: &str) -> Result<(), SqlError> {
+        Ok(())
+    }
     /// Changes a parameter (`set_config`); returns the new value as shown.
     fn set_setting(&self, name: &str, value: &str, is_local: bool) -> Result<String, SqlError>;
     /// All parameters, sorted by name.
@@ -260,7 +277,17 @@ pub trait PgContext: Debug + Send + Sync {
     /// Start of the current statement, same unit.
     fn statement_start(&self) -> i64;
     /// Id of the current transaction, if it has one; `assign` asks for one to be given.
-    fn transaction_id(&self, assign: bool) -> Option<u64>;
+    ///
+    /// # Errors
+    /// Those of a transaction that has ended.
+    fn transaction_id(&self, assign: bool) -> Result<Option<u64>, SqlError>;
+    /// Shows the transaction's snapshot to others, by the name that is returned.
+    ///
+    /// # Errors
+    /// `0A000` of READ COMMITTED.
+    fn export_snapshot(&self) -> Result<String, SqlError> {
+        Err(SqlError::unsupported("pg_export_snapshot() without a session is not supported"))
+    }
     /// Bytes that the objects of the database occupy, tables' rows and indexes among them
     /// ([`Database::bytes_by_object`](resurgam_engine::Database::bytes_by_object)), and in all.
     fn sizes(&self) -> Result<Sizes, SqlError>;

@@ -152,6 +152,19 @@ fn shown_cast(value: &ast::Expr, oid: u32, typmod: Option<i32>) -> String {
     }
 }
 
+/// What looks like a call and is none in PostgreSQL, which shows it in capitals.
+const SYNTAX: [&str; 8] =
+    ["coalesce", "greatest", "least", "nullif", "current_time", "current_timestamp", "localtime", "localtimestamp"];
+
+/// A function's name, which is the same in capitals unless it is quoted.
+fn folded_name(name: &ast::ObjectName) -> String {
+    let part = |part: &ast::ObjectNamePart| match part.as_ident() {
+        Some(ident) if ident.quote_style.is_none() => ident.value.to_lowercase(),
+        _ => part.to_string(),
+    };
+    name.0.iter().map(part).collect::<Vec<_>>().join(".")
+}
+
 /// An expression as PostgreSQL's catalogs show it: operators in parentheses, casts as `::`.
 pub fn shown(expr: &ast::Expr) -> String {
     use ast::Expr as E;
@@ -189,7 +202,7 @@ pub fn shown(expr: &ast::Expr) -> String {
         }
         E::Function(function) => {
             let shown_name = crate::extensions::shown_name(&function.name);
-            let name = shown_name.as_ref().unwrap_or(&function.name).to_string();
+            let name = folded_name(shown_name.as_ref().unwrap_or(&function.name));
             let args: Option<Vec<String>> = match &function.args {
                 ast::FunctionArguments::List(list) => list
                     .args
@@ -211,6 +224,9 @@ pub fn shown(expr: &ast::Expr) -> String {
                     format!("({})::{}", args[0], types::format_type(oid, typmod))
                 }
                 (Some(args), None) if args.is_empty() && BARE.contains(&name.as_str()) => name.to_ascii_uppercase(),
+                (Some(args), None) if SYNTAX.contains(&name.as_str()) => {
+                    format!("{}({})", name.to_ascii_uppercase(), args.join(", "))
+                }
                 (Some(args), None) => format!("{name}({})", args.join(", ")),
                 _ => expr.to_string(),
             }
@@ -277,6 +293,8 @@ mod tests {
             ("a > 0 AND b IS NOT NULL", "((a > 0) AND (b IS NOT NULL))"),
             ("(a + 1) * 2 = b", "(((a + 1) * 2) = b)"),
             ("length(b) < 10", "(length(b) < 10)"),
+            ("LENGTH(b) < 10 AND \"F\"(b) < NOW()", "((length(b) < 10) AND (\"F\"(b) < now()))"),
+            ("coalesce(a, 1) > LOCALTIME(0)", "(COALESCE(a, 1) > LOCALTIME(0))"),
             ("pg_cast_int4(b) > 3", "((b)::integer > 3)"),
             ("b::int > 3", "((b)::integer > 3)"),
             ("b > 'x'::varchar(3)", "(b > 'x'::character varying(3))"),

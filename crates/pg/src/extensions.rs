@@ -17,8 +17,10 @@ use resurgam_dialect::{Catalog, Function, Schema, extension_functions, intern};
 use resurgam_engine::codec::{Reader, put_counted};
 use resurgam_engine::{CommentOn, Error, ErrorKind, FIRST_ROLE, ObjectKind, Result, Table};
 
+use crate::citext;
 use crate::functions::quote_ident;
 use crate::search_path::{PG_CATALOG, PUBLIC, SearchPath};
+use crate::types::oid;
 use crate::user_functions::{self, UserFunction};
 use crate::user_types;
 
@@ -54,7 +56,14 @@ const STATEMENT_VIEWS: [(&str, &str); 2] = [
 ];
 
 /// All of them, by name. They can be in any schema (`relocatable`).
-pub const AVAILABLE: [Extension; 3] = [
+pub const AVAILABLE: [Extension; 4] = [
+    Extension {
+        name: citext::NAME,
+        version: "1.6",
+        comment: "data type for case-insensitive character strings",
+        is_trusted: true,
+        views: &[],
+    },
     Extension {
         name: "pg_stat_statements",
         version: "1.10",
@@ -71,6 +80,13 @@ pub const AVAILABLE: [Extension; 3] = [
         views: &[],
     },
 ];
+
+impl Extension {
+    /// Whether a type of its name comes with it.
+    pub fn has_type(&self) -> bool {
+        self.name == citext::NAME
+    }
+}
 
 /// The extension of that name.
 pub fn available(name: &str) -> Option<&'static Extension> {
@@ -129,6 +145,11 @@ impl Installed {
     /// Whether a view is a part of it.
     pub fn has_view(&self, schema: &str, name: &str) -> bool {
         self.schema == schema && self.views().any(|own| own == name)
+    }
+
+    /// Whether the type with that oid came with it.
+    pub fn has_type(&self, ty: u32) -> bool {
+        self.name == citext::NAME && ty == oid::CITEXT
     }
 
     /// Its functions.

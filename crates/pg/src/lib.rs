@@ -38,6 +38,7 @@ pub mod arrow;
 pub mod bits;
 pub mod bounded;
 pub mod catalog;
+pub mod citext;
 pub mod collation;
 pub mod computed;
 pub mod conditions;

@@ -20,6 +20,9 @@ pub struct OperatorClass {
     pub is_default: bool,
 }
 
+/// That of the extension `citext`, where a database has it.
+pub const CITEXT_FAMILY: u32 = 16_381;
+
 const ANY_ARRAY: u32 = 2277;
 const ANY_ENUM: u32 = 3500;
 const ANY_RANGE: u32 = 3831;
@@ -28,7 +31,7 @@ const fn class(oid: u32, name: &'static str, family: u32, input: u32, is_default
 }
 
 /// Those of the types that columns can have, as PostgreSQL 15 numbers them.
-pub const OPERATOR_CLASSES: [OperatorClass; 34] = [
+pub const OPERATOR_CLASSES: [OperatorClass; 35] = [
     class(10_000, "array_ops", 397, ANY_ARRAY, true),
     class(10_002, "bit_ops", 423, oid::BIT, true),
     class(10_003, "bool_ops", 424, oid::BOOL, true),
@@ -37,6 +40,7 @@ pub const OPERATOR_CLASSES: [OperatorClass; 34] = [
     class(10_006, "bytea_ops", 428, oid::BYTEA, true),
     class(10_007, "char_ops", 429, oid::CHAR, true),
     class(10_009, "cidr_ops", 1974, oid::INET, false),
+    class(16_380, "citext_ops", CITEXT_FAMILY, oid::CITEXT, true),
     class(3122, "date_ops", 434, oid::DATE, true),
     class(10_069, "enum_ops", 3522, ANY_ENUM, true),
     class(10_012, "float4_ops", 1970, oid::FLOAT4, true),
@@ -66,7 +70,7 @@ pub const OPERATOR_CLASSES: [OperatorClass; 34] = [
 ];
 
 /// Rows of `pg_opfamily`: the families of these classes.
-pub const FAMILIES: [(u32, &str); 25] = [
+pub const FAMILIES: [(u32, &str); 26] = [
     (397, "array_ops"),
     (423, "bit_ops"),
     (424, "bool_ops"),
@@ -92,6 +96,7 @@ pub const FAMILIES: [(u32, &str); 25] = [
     (3522, "enum_ops"),
     (3901, "range_ops"),
     (4033, "jsonb_ops"),
+    (CITEXT_FAMILY, "citext_ops"),
 ];
 
 impl OperatorClass {

@@ -78,6 +78,11 @@ pub fn with<T>(stop: &Arc<dyn Stop>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// The statement that this thread runs, for another thread that does a part of its work ([`with`]).
+pub fn current() -> Option<Arc<dyn Stop>> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
 /// The types of users that the statement which this thread runs means; `None` if it runs none.
 pub fn types() -> Option<Arc<UserTypes>> {
     // Not while it is borrowed: who is asked may ask himself.

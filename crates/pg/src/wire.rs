@@ -49,6 +49,8 @@ pub struct ErrorFields {
     pub table: Option<String>,
     pub column: Option<String>,
     pub schema: Option<String>,
+    /// The type whose constraint was violated.
+    pub datatype: Option<String>,
     /// PostgreSQL's function that reports such an error, where drivers tell errors apart by it.
     pub routine: Option<&'static str>,
     /// A definition that the statement was planned with is no longer the newest.
@@ -71,6 +73,7 @@ impl SqlError {
             table: None,
             column: None,
             schema: None,
+            datatype: None,
             routine: None,
             definition_changed: false,
         }))

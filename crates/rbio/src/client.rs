@@ -8,8 +8,11 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Result};
 
 use crate::deadline::{Stop, Timed, failed};
-use crate::frame::{self, ANSWER_BYTES_MAX};
-use crate::message::{Answer, Hello, Pages, Request, Role, VERSION, VERSION_OLDEST};
+use crate::frame::{self, ANSWER_BYTES_MAX, FRAME_HEADER_BYTES};
+use crate::message::{
+    Announced, Answer, DISSEMINATE_SINCE, Hello, Pages, Request, Role, STANDING_SINCE, SentBlock, Standing, VERSION,
+    VERSION_OLDEST,
+};
 use crate::tls::Tls;
 
 /// Longest time for a connection, its keys and its first messages.
@@ -35,6 +38,10 @@ pub struct Peer {
 pub struct Connection {
     stream: Timed,
     hello: Hello,
+    /// The version of what is answered from here on.
+    spoken: u16,
+    /// How the server did when it answered last; none: its version does not say so.
+    standing: Option<Standing>,
     /// What came last, and what was sent last: their memory is used again.
     message: Vec<u8>,
     request: Vec<u8>,
@@ -83,7 +90,8 @@ impl Connection {
     fn begin(stream: Timed, me: Peer, tls: Option<&Tls>, until: Instant, stop: Stop<'_>) -> Result<Self> {
         let nobody =
             Hello { version: 0, role: me.role, database: [0; 16], first: Default::default(), segment_bytes: 0 };
-        let mut this = Self { stream, hello: nobody, message: Vec::new(), request: Vec::new() };
+        let mut this =
+            Self { stream, hello: nobody, spoken: 0, standing: None, message: Vec::new(), request: Vec::new() };
         let hello = Request::Hello { oldest: VERSION_OLDEST, newest: VERSION, role: me.role, database: me.database };
         let answer = this.call_unless(&hello, until.saturating_duration_since(Instant::now()), stop);
         if let Some(tls) = tls {
@@ -119,6 +127,11 @@ impl Connection {
         self.stream.peer()
     }
 
+    /// How the server did when it answered last; none: it does not say so.
+    pub fn standing(&self) -> Option<Standing> {
+        self.standing
+    }
+
     /// Asks, and waits for the answer for at most so long. After an error the connection is of no use any more.
     ///
     /// # Errors
@@ -126,6 +139,28 @@ impl Connection {
     /// not know. What the server refuses is an [`Answer::Error`].
     pub fn call(&mut self, request: &Request, time: Duration) -> Result<Answer> {
         self.call_unless(request, time, None)
+    }
+
+    /// As [`Connection::call`] with [`Request::Disseminate`], of blocks that are sent from where they are: without a copy, and without a look at their
+    /// bytes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn disseminate<B: SentBlock>(&mut self, said: &Announced, blocks: &[B], time: Duration) -> Result<Answer> {
+        self.is_ready(DISSEMINATE_SINCE, time)?;
+        let outcome = (|| {
+            let (ends, sum) = said.encode(blocks, &mut self.request);
+            let (mut parts, mut from) = (Vec::with_capacity(3 * blocks.len() + 1), FRAME_HEADER_BYTES);
+            for (block, to) in blocks.iter().zip(ends) {
+                parts.push(&self.request[from..to]);
+                parts.extend(block.parts());
+                from = to;
+            }
+            parts.push(&self.request[from..]);
+            frame::write_parts(&mut self.stream, &parts, sum)?;
+            self.answered(false, None, &mut |_| false)
+        })();
+        self.ended(outcome).and_then(whole)
     }
 
     fn call_unless(&mut self, request: &Request, time: Duration, stop: Stop<'_>) -> Result<Answer> {
@@ -140,12 +175,23 @@ impl Connection {
         stop: Stop<'_>,
         take: Take<'_>,
     ) -> Result<Option<Answer>> {
-        self.knows(request)?;
+        self.is_ready(request.since(), time)?;
+        let outcome = self.exchange(request, stop, take);
+        self.ended(outcome)
+    }
+
+    /// To be asked what is in that version, and to answer within `time`.
+    fn is_ready(&mut self, since: u16, time: Duration) -> Result<()> {
+        self.speaks(since)?;
         if self.stream.has_expired() {
             return Err(Error::new(ErrorKind::Io, format!("the certificate of {} has expired", self.peer())));
         }
         self.stream.set_time(time);
-        let outcome = self.exchange(request, stop, take);
+        Ok(())
+    }
+
+    /// What was asked has this outcome.
+    fn ended(&mut self, outcome: Result<Option<Answer>>) -> Result<Option<Answer>> {
         for buffer in [&mut self.message, &mut self.request] {
             if buffer.capacity() > BUFFER_BYTES_MAX {
                 *buffer = Vec::new();
@@ -162,7 +208,11 @@ impl Connection {
 
     /// Refuses what the server's version does not know.
     fn knows(&self, request: &Request) -> Result<()> {
-        if request.since() <= self.hello.version {
+        self.speaks(request.since())
+    }
+
+    fn speaks(&self, since: u16) -> Result<()> {
+        if since <= self.hello.version {
             return Ok(());
         }
         Err(Error::new(
@@ -178,15 +228,33 @@ impl Connection {
     fn exchange(&mut self, request: &Request, stop: Stop<'_>, take: Take<'_>) -> Result<Option<Answer>> {
         request.encode(&mut self.request);
         frame::write(&mut self.stream, &mut self.request)?;
+        self.answered(matches!(request, Request::Hello { .. }), stop, take)
+    }
+
+    /// Reads an answer.
+    fn answered(&mut self, is_greeting: bool, stop: Stop<'_>, take: Take<'_>) -> Result<Option<Answer>> {
         if !frame::read(&mut self.stream, ANSWER_BYTES_MAX, &mut self.message, stop)? {
             return Err(Error::new(ErrorKind::Io, format!("{} has ended the connection", self.peer())));
         }
-        if let Some(pages) = Answer::pages_of(&self.message)
+        if is_greeting {
+            let answer = Answer::decode(&self.message)?;
+            if let Answer::Hello(hello) = &answer {
+                self.spoken = hello.version;
+            }
+            return Ok(Some(answer));
+        }
+        let mut message = &self.message[..];
+        self.standing = None;
+        if self.spoken >= STANDING_SINCE {
+            let (answer, standing) = Standing::split(message)?;
+            (message, self.standing) = (answer, Some(standing));
+        }
+        if let Some(pages) = Answer::pages_of(message)
             && take(pages)
         {
             return Ok(None);
         }
-        Answer::decode(&self.message).map(Some)
+        Answer::decode(message).map(Some)
     }
 
     /// An error for an answer to something else.
@@ -205,12 +273,13 @@ pub struct Client {
     me: Peer,
     tls: Option<Arc<Tls>>,
     kept: Mutex<Vec<Connection>>,
+    said: Mutex<Option<(Instant, Standing)>>,
 }
 
 impl Client {
     /// Nothing is connected yet.
     pub fn new(address: &str, me: Peer) -> Self {
-        Self { address: address.to_owned(), me, tls: None, kept: Mutex::default() }
+        Self { address: address.to_owned(), me, tls: None, kept: Mutex::default(), said: Mutex::default() }
     }
 
     /// With TLS, where there is some.
@@ -220,6 +289,11 @@ impl Client {
 
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// How the server did when it answered last, and when that was; none: it has not said so.
+    pub fn standing(&self) -> Option<(Instant, Standing)> {
+        *self.said.lock()
     }
 
     /// Ends the connections that are kept.
@@ -296,6 +370,8 @@ impl Client {
     }
 
     fn done(&self, connection: Connection, answer: Option<Answer>) -> Result<Option<Answer>> {
+        // One of an earlier version says nothing, and nothing of before is true of it.
+        *self.said.lock() = connection.standing().map(|standing| (Instant::now(), standing));
         self.keep(connection);
         match answer {
             Some(Answer::Error(error)) => Err(error),

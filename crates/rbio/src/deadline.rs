@@ -1,6 +1,6 @@
 //! Reads and writes of a socket that end in time, encrypted or not.
 
-use std::io::{ErrorKind as Io, Write};
+use std::io::{ErrorKind as Io, IoSlice, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -232,6 +232,32 @@ impl Timed {
             match outcome {
                 Ok(0) => return Err(failed(&self.peer, "write to", &Io::WriteZero.into())),
                 Ok(written) => bytes = &bytes[written..],
+                Err(error) if waits(&error) => {}
+                Err(error) => return Err(failed(&self.peer, "write to", &error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Timed::write_all`], of parts one behind the other. They are not the caller's to use afterwards.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn write_all_parts(&mut self, mut parts: &mut [IoSlice<'_>]) -> Result<()> {
+        if self.session.is_some() {
+            // What is encrypted is copied all the same.
+            let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+            parts.iter().for_each(|part| bytes.extend_from_slice(part));
+            return self.write_all(&bytes);
+        }
+        // Of what is empty nothing can be written.
+        IoSlice::advance_slices(&mut parts, 0);
+        while !parts.is_empty() {
+            let left = self.left()?;
+            let outcome = self.stream.writes_within(left).and_then(|()| self.stream.write_vectored(parts));
+            match outcome {
+                Ok(0) => return Err(failed(&self.peer, "write to", &Io::WriteZero.into())),
+                Ok(written) => IoSlice::advance_slices(&mut parts, written),
                 Err(error) if waits(&error) => {}
                 Err(error) => return Err(failed(&self.peer, "write to", &error)),
             }

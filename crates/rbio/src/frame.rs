@@ -10,6 +10,8 @@
 //!
 //! TCP's own checksum misses one damaged segment in some ten thousand; a page or a block of the log must not be wrong at all.
 
+use std::io::IoSlice;
+
 use resurgam_base::{Error, ErrorKind, Result, checksum};
 
 use crate::deadline::{Stop, Timed};
@@ -35,16 +37,33 @@ pub(crate) fn write(to: &mut Timed, message: &mut [u8]) -> Result<()> {
     let Some((head, body)) = message.split_first_chunk_mut::<FRAME_HEADER_BYTES>() else {
         return Err(Error::internal("a frame without room for its header"));
     };
-    let length = u32::try_from(body.len()).ok().filter(|length| *length as usize <= ANSWER_BYTES_MAX);
-    let Some(length) = length else {
-        return Err(Error::internal(format!("a message of {} bytes is too long to be sent", body.len())));
-    };
-    head[..4].copy_from_slice(&MAGIC);
-    head[4..8].copy_from_slice(&length.to_le_bytes());
-    head[8..12].copy_from_slice(&checksum(body).to_le_bytes());
-    let sum = checksum(&head[..HEAD_SUM_AT]);
-    head[HEAD_SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+    *head = header(body.len(), checksum(body))?;
     to.write_all(message)
+}
+
+/// Writes the message that consists of these parts, whose checksum is known, as a frame.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_parts(to: &mut Timed, parts: &[&[u8]], sum: u32) -> Result<()> {
+    let head = header(parts.iter().map(|part| part.len()).sum(), sum)?;
+    let mut all = Vec::with_capacity(parts.len() + 1);
+    all.push(IoSlice::new(&head));
+    all.extend(parts.iter().map(|part| IoSlice::new(part)));
+    to.write_all_parts(&mut all)
+}
+
+fn header(length: usize, sum: u32) -> Result<[u8; FRAME_HEADER_BYTES]> {
+    let Some(short) = u32::try_from(length).ok().filter(|length| *length as usize <= ANSWER_BYTES_MAX) else {
+        return Err(Error::internal(format!("a message of {length} bytes is too long to be sent")));
+    };
+    let mut head = [0; FRAME_HEADER_BYTES];
+    head[..4].copy_from_slice(&MAGIC);
+    head[4..8].copy_from_slice(&short.to_le_bytes());
+    head[8..12].copy_from_slice(&sum.to_le_bytes());
+    let of_head = checksum(&head[..HEAD_SUM_AT]);
+    head[HEAD_SUM_AT..].copy_from_slice(&of_head.to_le_bytes());
+    Ok(head)
 }
 
 /// Reads a frame's message, of at most `most` bytes, into `message`; false at the end of the connection.

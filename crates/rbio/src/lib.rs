@@ -23,7 +23,9 @@
 //! 2. A request can be sent again, to any server: none changes what a later answer means, but how far a consumer is, which only grows.
 //! 3. Every wait has an end: connecting, reading, writing, and what the server waits for on behalf of a request.
 //! 4. Two neighbouring versions work together: the highest that both know is agreed upon at the first message.
-//! 5. With TLS nothing is said, and nothing that was said is used, before each side has checked the other's certificate: the client's
+//! 5. What a server says of how it does (its load, how far it is) is for the choice between servers alone: nothing that is read is taken
+//!    for new enough by it.
+//! 6. With TLS nothing is said, and nothing that was said is used, before each side has checked the other's certificate: the client's
 //!    first message is answered by a server that has. Without it the way is as short as before.
 //!
 //! The frames are our own, over blocking sockets, in place of gRPC: a page is asked for on a thread that waits for it
@@ -43,8 +45,8 @@ mod tls;
 
 pub use client::{Client, Connection, Peer};
 pub use message::{
-    Answer, BlocksAnswer, Consumer, Coverage, Hello, PAGES_MAX, PART_NUMBERS_MAX, Pages, Part, PartOfBlocks, Request,
-    Role, VERSION, VERSION_OLDEST,
+    Announced, Answer, BlocksAnswer, Consumer, Coverage, Hello, PAGES_MAX, PART_NUMBERS_MAX, Pages, Part, PartOfBlocks,
+    Request, Role, SentBlock, Standing, VERSION, VERSION_OLDEST,
 };
 pub use server::{Server, ServerConfig, ServerStats, Service};
 pub use tls::{Tls, TlsFiles, TlsStats};

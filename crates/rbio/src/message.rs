@@ -2,14 +2,14 @@
 //! length (32 bits).
 //!
 //! A message must be used up by its fields: what is left over is an error, as is what is missing. A later version adds kinds; it
-//! changes none.
+//! changes none. From version 5 on each answer but that to a greeting is followed by how the server does ([`Standing`]).
 
-use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, checksum_append};
 
 use crate::frame::FRAME_HEADER_BYTES;
 
 /// The newest version of the messages that this program speaks, and the oldest.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 pub const VERSION_OLDEST: u16 = 1;
 
 /// Longest text in a message, in bytes: names and errors.
@@ -18,9 +18,17 @@ const TEXT_BYTES_MAX: usize = 8 << 10;
 pub const PAGES_MAX: usize = 128;
 /// Most numbers in a [`Part`].
 pub const PART_NUMBERS_MAX: usize = 1024;
+/// The kind of greetings, and that of blocks on their way to a log service.
+const HELLO: u8 = 1;
+const DISSEMINATE: u8 = 5;
 /// The kinds of answers with pages.
 const PAGE: u8 = 2;
 const PAGES: u8 = 8;
+/// The version from which on answers are followed by how the server does.
+pub(crate) const STANDING_SINCE: u16 = 5;
+/// The version from which on a log service takes blocks.
+pub(crate) const DISSEMINATE_SINCE: u16 = 2;
+const STANDING_BYTES: usize = 12;
 /// Most blocks in an answer.
 const BLOCKS_MAX: usize = 1 << 16;
 
@@ -120,6 +128,35 @@ pub struct Coverage {
     pub gaps: u64,
 }
 
+/// How a server does, by its own word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Requests that it works on, or that wait there, beside the one that is answered.
+    pub load: u32,
+    /// It has applied all log below; none where it applies none.
+    pub applied: Lsn,
+}
+
+impl Standing {
+    /// Puts it behind an answer.
+    pub(crate) fn append(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.load.to_le_bytes());
+        out.extend_from_slice(&self.applied.0.to_le_bytes());
+    }
+
+    /// Takes it from the end of an answer; returns what was before it.
+    ///
+    /// # Errors
+    /// `Corrupt` for a message that is too short.
+    pub(crate) fn split(bytes: &[u8]) -> Result<(&[u8], Self)> {
+        let at = bytes.len().checked_sub(STANDING_BYTES).ok_or_else(|| Error::corrupt("a message is too short"))?;
+        let (answer, standing) = bytes.split_at(at);
+        let mut from = Reader(standing);
+        let standing = Self { load: from.u32()?, applied: Lsn(from.u64()?) };
+        from.end().map(|()| (answer, standing))
+    }
+}
+
 /// One that pulls the log from a log service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consumer {
@@ -176,10 +213,15 @@ impl Request {
             // What is to be agreed upon.
             Self::Hello { .. } => 0,
             Self::GetPage { .. } | Self::PullBlocks { .. } | Self::Position => 1,
-            Self::Disseminate { .. } => 2,
+            Self::Disseminate { .. } => DISSEMINATE_SINCE,
             Self::GetPages { .. } => 3,
             Self::Coverage | Self::PullPart { .. } => 4,
         }
+    }
+
+    /// Whether a message is a greeting: what is answered to it is in no version yet.
+    pub(crate) fn is_greeting(message: &[u8]) -> bool {
+        message.first() == Some(&HELLO)
     }
 
     /// Puts its bytes in place of what is in `out`, with room for the frame's header before them.
@@ -187,7 +229,7 @@ impl Request {
         let mut out = Writer::new(out);
         match self {
             Self::Hello { oldest, newest, role, database } => {
-                out.u8(1).u16(*oldest).u16(*newest).u8(*role as u8).raw(database);
+                out.u8(HELLO).u16(*oldest).u16(*newest).u8(*role as u8).raw(database);
             }
             Self::GetPage { page, at_least, have, wait_ms } => {
                 out.u8(2).u64(page.0).u64(at_least.0).u64(have.0).u32(*wait_ms);
@@ -199,7 +241,7 @@ impl Request {
                 out.u8(4);
             }
             Self::Disseminate { epoch, start, hardened, zone_bound, blocks } => {
-                out.u8(5).u32(*epoch).u64(start.0).u64(hardened.0).u64(*zone_bound);
+                out.u8(DISSEMINATE).u32(*epoch).u64(start.0).u64(hardened.0).u64(*zone_bound);
                 out.u32(blocks.len() as u32);
                 for (lsn, block) in blocks {
                     out.u64(lsn.0).bytes(block);
@@ -225,7 +267,9 @@ impl Request {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut from = Reader(bytes);
         let request = match from.u8()? {
-            1 => Self::Hello { oldest: from.u16()?, newest: from.u16()?, role: from.role()?, database: from.array()? },
+            HELLO => {
+                Self::Hello { oldest: from.u16()?, newest: from.u16()?, role: from.role()?, database: from.array()? }
+            }
             2 => Self::GetPage {
                 page: PageId(from.u64()?),
                 at_least: Lsn(from.u64()?),
@@ -240,7 +284,7 @@ impl Request {
                 wait_ms: from.u32()?,
             },
             4 => Self::Position,
-            5 => {
+            DISSEMINATE => {
                 let (epoch, start, hardened) = (from.u32()?, Lsn(from.u64()?), Lsn(from.u64()?));
                 let (zone_bound, blocks) = (from.u64()?, from.blocks("a request")?);
                 Self::Disseminate { epoch, start, hardened, zone_bound, blocks }
@@ -265,6 +309,47 @@ impl Request {
             kind => return Err(unknown("request", kind)),
         };
         from.end().map(|()| request)
+    }
+}
+
+/// A block of the log as its sender has it: in parts, which are sent from where they are.
+pub trait SentBlock {
+    /// Where it begins.
+    fn lsn(&self) -> Lsn;
+
+    /// Its bytes.
+    fn parts(&self) -> [&[u8]; 2];
+
+    /// CRC-32C of bytes whose CRC-32C is `seed`, followed by these. Who receives it computes it from what came.
+    fn checksum_after(&self, seed: u32) -> u32;
+}
+
+/// [`Request::Disseminate`] without its blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Announced {
+    pub epoch: u32,
+    pub start: Lsn,
+    pub hardened: Lsn,
+    pub zone_bound: u64,
+}
+
+impl Announced {
+    /// Puts what [`Request::Disseminate`] has beside the bytes of its blocks in place of what is in `out`: room for the frame's header, what comes
+    /// before the first block, what comes before the second, and so on. Returns where what comes before a block ends, block after block, and the
+    /// checksum of the message.
+    pub(crate) fn encode<B: SentBlock>(&self, blocks: &[B], out: &mut Vec<u8>) -> (Vec<usize>, u32) {
+        let Self { epoch, start, hardened, zone_bound } = *self;
+        let mut writer = Writer::new(out);
+        writer.u8(DISSEMINATE).u32(epoch).u64(start.0).u64(hardened.0).u64(zone_bound).u32(blocks.len() as u32);
+        let (mut ends, mut from, mut sum) = (Vec::with_capacity(blocks.len()), FRAME_HEADER_BYTES, 0);
+        for block in blocks {
+            let len: usize = block.parts().iter().map(|part| part.len()).sum();
+            writer.u64(block.lsn().0).u32(len as u32);
+            sum = block.checksum_after(checksum_append(sum, &writer.0[from..]));
+            from = writer.0.len();
+            ends.push(from);
+        }
+        (ends, checksum_append(sum, &writer.0[from..]))
     }
 }
 
@@ -641,6 +726,22 @@ mod tests {
             for end in 0..bytes.len() {
                 assert_eq!(Answer::decode(&bytes[..end]).unwrap_err().kind(), ErrorKind::Corrupt);
             }
+        }
+    }
+
+    /// How a server does is behind whatever it answers, and is not part of it.
+    #[test]
+    fn a_standing_comes_behind_an_answer() {
+        let standing = Standing { load: 7, applied: Lsn(1 << 40) };
+        for answer in answers() {
+            let alone = bytes_of(|out| answer.encode(out));
+            let mut both = alone.clone();
+            standing.append(&mut both);
+            assert_eq!(Standing::split(&both).unwrap(), (&alone[..], standing));
+            assert!(Answer::decode(&both).is_err(), "who does not know of it would notice");
+        }
+        for short in [&[][..], &[1; STANDING_BYTES - 1]] {
+            assert_eq!(Standing::split(short).unwrap_err().kind(), ErrorKind::Corrupt);
         }
     }
 

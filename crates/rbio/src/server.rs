@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use resurgam_base::{Error, ErrorKind, Result};
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
 
 use crate::deadline::{Refusal, Timed, failed};
 use crate::frame::{self, REQUEST_BYTES_MAX};
-use crate::message::{Answer, Hello, Request, Role, VERSION, VERSION_OLDEST};
+use crate::message::{Answer, Hello, Request, Role, STANDING_SINCE, Standing, VERSION, VERSION_OLDEST};
 use crate::refusals::{Refusals, Say};
 use crate::tls::Tls;
 
@@ -59,6 +59,8 @@ impl Default for ServerConfig {
 pub struct ServerStats {
     pub connections: u64,
     pub requests: u64,
+    /// Requests that are worked on now, or wait here.
+    pub in_work: u64,
     /// Requests that were refused or failed.
     pub errors: u64,
     /// Connections that were refused, or ended for what came on them.
@@ -82,6 +84,14 @@ pub trait Service: Send + Sync + 'static {
     /// # Errors
     /// Sent to the client.
     fn answer(&self, request: &Request, goes_on: &dyn Fn() -> bool) -> Result<Answer>;
+
+    /// The calling thread is about to serve a connection, and will do nothing else.
+    fn begins(&self) {}
+
+    /// All log below is applied, where it applies log: said with each answer.
+    fn applied(&self) -> Lsn {
+        Lsn::NONE
+    }
 }
 
 struct Shared {
@@ -91,6 +101,7 @@ struct Shared {
     stopping: AtomicBool,
     connections: AtomicU64,
     requests: AtomicU64,
+    in_work: AtomicU64,
     errors: AtomicU64,
     bad: AtomicU64,
     refusals: Refusals,
@@ -167,6 +178,7 @@ impl Server {
             stopping: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            in_work: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             bad: AtomicU64::new(0),
             refusals: Refusals::default(),
@@ -196,6 +208,7 @@ impl Server {
         ServerStats {
             connections: read(&self.shared.connections),
             requests: read(&self.shared.requests),
+            in_work: read(&self.shared.in_work),
             errors: read(&self.shared.errors),
             bad_connections: read(&self.shared.bad),
             refused: self.shared.refusals.count(),
@@ -290,6 +303,7 @@ fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> Result<()
     let thread = spawn("rbio", {
         let shared = Arc::clone(shared);
         move || {
+            shared.service.begins();
             stream.set_time(FIRST);
             if agree(&mut stream, from, &shared) {
                 serve(&mut stream, (id, from), &shared);
@@ -392,7 +406,11 @@ fn serve(stream: &mut Timed, (id, from): (u64, SocketAddr), shared: &Shared) {
                 // The client may have sent something else.
                 let error = Error::new(ErrorKind::Io, format!("a request came damaged: {}", error.message()));
                 stream.set_time(FIRST);
-                let _ = send(stream, &Answer::Error(error));
+                Answer::Error(error).encode(&mut out);
+                if says_how_it_does(spoken) {
+                    standing(shared).append(&mut out);
+                }
+                let _ = frame::write(stream, &mut out);
                 stream.end_refused();
                 return;
             }
@@ -402,7 +420,10 @@ fn serve(stream: &mut Timed, (id, from): (u64, SocketAddr), shared: &Shared) {
             return;
         }
         shared.requests.fetch_add(1, Ordering::Relaxed);
+        let is_greeting = Request::is_greeting(&message);
+        shared.in_work.fetch_add(1, Ordering::Relaxed);
         let answer = answer(&message, spoken, shared);
+        shared.in_work.fetch_sub(1, Ordering::Relaxed);
         let is_error = matches!(answer, Answer::Error(_));
         shared.errors.fetch_add(u64::from(is_error), Ordering::Relaxed);
         if let Answer::Hello(hello) = &answer {
@@ -413,6 +434,9 @@ fn serve(stream: &mut Timed, (id, from): (u64, SocketAddr), shared: &Shared) {
         }
         stream.set_time(SEND);
         answer.encode(&mut out);
+        if !is_greeting && says_how_it_does(spoken) {
+            standing(shared).append(&mut out);
+        }
         // It may be large, and sending it may take long.
         drop(answer);
         if frame::write(stream, &mut out).is_err() || spoken.is_none() {
@@ -424,6 +448,18 @@ fn serve(stream: &mut Timed, (id, from): (u64, SocketAddr), shared: &Shared) {
             }
         }
     }
+}
+
+/// Whether that version has it.
+fn says_how_it_does(spoken: Option<u16>) -> bool {
+    spoken.is_some_and(|version| version >= STANDING_SINCE)
+}
+
+/// When a request is answered: what else there is to do, and how far it is.
+fn standing(shared: &Shared) -> Standing {
+    let load = u32::try_from(shared.in_work.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+    let applied = catch_unwind(AssertUnwindSafe(|| shared.service.applied())).unwrap_or(Lsn::NONE);
+    Standing { load, applied }
 }
 
 fn answer(message: &[u8], spoken: Option<u16>, shared: &Shared) -> Answer {

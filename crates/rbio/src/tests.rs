@@ -5,10 +5,11 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, checksum_append};
 
 use crate::frame::FRAME_HEADER_BYTES;
-use crate::message::{Answer, Coverage, Hello, Part, Request, Role};
+use crate::message::{Announced, Answer, Coverage, Hello, Part, Request, Role, SentBlock};
 use crate::{Client, Connection, Pages, Peer, Server, ServerConfig, Service};
 
 const DATABASE: [u8; 16] = [5; 16];
@@ -41,6 +42,9 @@ impl Service for Numbers {
             Request::GetPage { page, .. } => Ok(Answer::Page(page.0.to_le_bytes().repeat(1024))),
             _ => Err(Error::new(ErrorKind::NotSupported, "no")),
         }
+    }
+    fn applied(&self) -> Lsn {
+        Lsn(77)
     }
 }
 
@@ -98,10 +102,11 @@ fn another_database_and_other_versions_are_refused() {
         (1, 1, Some(1)),
         (2, 3, Some(3)),
         (3, 4, Some(4)),
-        (4, 5, Some(4)),
-        (5, 6, None),
+        (4, 5, Some(5)),
+        (5, 6, Some(5)),
+        (6, 7, None),
         (0, 0, None),
-        (0, 9, Some(4)),
+        (0, 9, Some(5)),
     ] {
         let hello = Request::Hello { oldest, newest, role: Role::Client, database: DATABASE };
         match connection.call(&hello, TIME).unwrap() {
@@ -110,6 +115,74 @@ fn another_database_and_other_versions_are_refused() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// Keeps the last request.
+#[derive(Default)]
+struct Keeps(Mutex<Option<Request>>);
+
+impl Service for Keeps {
+    fn hello(&self, role: Role) -> Result<Hello> {
+        Numbers.hello(role)
+    }
+    fn answer(&self, request: &Request, _: &dyn Fn() -> bool) -> Result<Answer> {
+        *self.0.lock() = Some(request.clone());
+        Ok(Answer::NotModified)
+    }
+}
+
+/// A block whose sender may be wrong about its checksum.
+struct Sent(Lsn, Vec<u8>, u32);
+
+impl SentBlock for Sent {
+    fn lsn(&self) -> Lsn {
+        self.0
+    }
+    fn parts(&self) -> [&[u8]; 2] {
+        let (head, rest) = self.1.split_at(self.1.len() / 3);
+        [head, rest]
+    }
+    fn checksum_after(&self, seed: u32) -> u32 {
+        checksum_append(seed, &self.1) ^ self.2
+    }
+}
+
+#[test]
+fn blocks_in_parts_come_as_one_request() {
+    let kept = Arc::new(Keeps::default());
+    let config = ServerConfig { request_bytes_max: 80 << 20, ..ServerConfig::default() };
+    let server = Server::start("127.0.0.1:0", config, Arc::clone(&kept) as Arc<dyn Service>).unwrap();
+    let mut connection = Connection::open(&server.address().to_string(), ME, TIME).unwrap();
+    let said = Announced { epoch: 7, start: Lsn(512), hardened: Lsn(1 << 40), zone_bound: 9 };
+    // More parts than the system takes at once, more bytes than a socket does, and none.
+    let of = |lens: &[usize]| -> Vec<Sent> {
+        let block = |(number, len): (usize, &usize)| {
+            let bytes = (0..*len).map(|at| (at * 7 + number) as u8).collect();
+            Sent(Lsn(number as u64 * 512), bytes, 0)
+        };
+        lens.iter().enumerate().map(block).collect()
+    };
+    let many: Vec<usize> = (0..3000).map(|at| at % 50).collect();
+    for lens in [&[][..], &[0], &[5, 0, 1], &many[..], &[3_000_000, 1, 5_000_000]] {
+        let blocks = of(lens);
+        let answer = connection.disseminate(&said, &blocks, TIME).unwrap();
+        assert!(matches!(answer, Answer::NotModified), "{answer:?}");
+        let blocks = blocks.into_iter().map(|Sent(lsn, bytes, _)| (lsn, bytes)).collect();
+        let whole = Request::Disseminate {
+            epoch: said.epoch,
+            start: said.start,
+            hardened: said.hardened,
+            zone_bound: said.zone_bound,
+            blocks,
+        };
+        assert!(kept.0.lock().take() == Some(whole), "{} blocks", lens.len());
+    }
+    // The receiver does not rely on what the sender says.
+    let mut blocks = of(&[100, 200]);
+    blocks[0].2 = 1;
+    let refused = connection.disseminate(&said, &blocks, TIME);
+    assert!(refused.is_err() || matches!(refused, Ok(Answer::Error(_))), "{refused:?}");
+    assert!(kept.0.lock().is_none());
 }
 
 /// What a neighbour of an earlier version does not know is not sent to it, and not taken from it.
@@ -154,6 +227,46 @@ fn a_server_may_ask_for_a_newer_client() {
     let client = Client::new(&old.address().to_string(), ME);
     assert_eq!(client.call(&Request::Coverage, TIME).unwrap_err().kind(), ErrorKind::NotSupported);
     is_page(client.call(&page(8), TIME), 8);
+}
+
+/// How a server does comes with each answer, an error too, where both sides know what that is.
+#[test]
+fn a_server_says_how_it_does() {
+    let server = start(ServerConfig::default());
+    let address = server.address().to_string();
+    let client = Client::new(&address, ME);
+    assert!(client.standing().is_none());
+    is_page(client.call(&page(7), TIME), 7);
+    let said = |client: &Client| client.standing().map(|(_, standing)| (standing.load, standing.applied));
+    assert_eq!(said(&client), Some((0, Lsn(77))));
+    let (begun, busy) = (Instant::now(), Client::new(&address, ME));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| busy.call_unless(&page(14), TIME, &|| begun.elapsed() > Duration::from_millis(300)));
+        }
+        while server.stats().in_work < 3 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(client.call(&Request::Position, TIME).unwrap_err().kind(), ErrorKind::NotSupported);
+        assert_eq!(said(&client), Some((3, Lsn(77))));
+        let two = Request::GetPages { pages: vec![(PageId(5), Lsn(1)), (PageId(6), Lsn(1))], wait_ms: 0 };
+        let Answer::Pages(pages) = client.call(&two, TIME).unwrap() else { panic!("no pages") };
+        assert_eq!(pages, [5u64.to_le_bytes().to_vec(), 6u64.to_le_bytes().to_vec()]);
+    });
+    // One of the version before: the same answers, and nothing is said.
+    let old = start(ServerConfig { newest: 4, ..ServerConfig::default() });
+    let client = Client::new(&old.address().to_string(), ME);
+    for number in 0..3 {
+        is_page(client.call(&page(number), TIME), number);
+        assert!(matches!(client.call(&Request::Coverage, TIME), Ok(Answer::Coverage(_))));
+        assert!(client.standing().is_none());
+    }
+    // A client of the version before, of which the server knows.
+    let mut connection = Connection::open(&address, ME, TIME).unwrap();
+    let hello = Request::Hello { oldest: 3, newest: 4, role: Role::Client, database: DATABASE };
+    assert!(matches!(connection.call(&hello, TIME).unwrap(), Answer::Hello(hello) if hello.version == 4));
+    is_page(connection.call(&page(9), TIME), 9);
+    assert!(connection.standing().is_none());
 }
 
 /// Pages go where they are wanted without a copy in between; whatever else is answered comes as ever.

@@ -32,7 +32,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(3);
 /// Pages that are written at once, at most, and for how long the first of them waits for others: a call to the disk by another thread (the gate)
 /// costs as much as the writing. All of them have to be done within [`Config::patience`]. What waits can be found meanwhile.
 const AT_ONCE: usize = 64;
-const GATHERING: Duration = Duration::from_millis(4);
+const GATHERING: Duration = Duration::from_millis(12);
 /// Reads after which what one takes on the average says something.
 const READS_TO_JUDGE: u64 = 32;
 
@@ -129,10 +129,17 @@ struct Shared {
     noted: Condvar,
     /// With the directory's lock.
     wake: Condvar,
-    /// Held by who writes.
-    writing: Mutex<()>,
+    /// Held by who writes: memory of what was written last, to be used again.
+    writing: Mutex<Buffers>,
     stopping: AtomicBool,
     counters: Counters,
+}
+
+/// Of pages that are written at once, and of what is said of them.
+#[derive(Default)]
+struct Buffers {
+    pages: Vec<u8>,
+    records: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -494,7 +501,7 @@ impl Shared {
 
     /// Writes pages that wait, so many at most. Returns how many were taken for that; 0: none waits, or there is no cache any more.
     fn write_next(&self, most: usize) -> usize {
-        let _writing = self.writing.lock();
+        let mut writing = self.writing.lock();
         let Some(files) = self.files.get().filter(|_| self.state() == State::On) else { return 0 };
         let jobs: Vec<_> = {
             let mut directory = self.directory.lock();
@@ -503,23 +510,27 @@ impl Shared {
         if jobs.is_empty() {
             return 0;
         }
-        let (mut pages, mut page_parts) = (Vec::with_capacity(jobs.len() * PAGE_SIZE), Vec::with_capacity(jobs.len()));
-        let (mut records, mut record_parts) = (Vec::with_capacity(jobs.len() * RECORD_BYTES), Vec::new());
-        let mut sealed = PageBuf::zeroed();
+        let Buffers { mut pages, mut records } = std::mem::take(&mut *writing);
+        pages.clear();
+        records.clear();
+        // Once, so that they are as long as they ever will be.
+        pages.reserve(AT_ONCE * PAGE_SIZE);
+        let (mut page_parts, mut record_parts) = (Vec::with_capacity(jobs.len()), Vec::new());
         for job in &jobs {
-            sealed.copy_from(&job.content);
-            sealed.seal();
-            add_part(&mut pages, &mut page_parts, page_at(job.slot), sealed.as_bytes());
-            add_part(&mut records, &mut record_parts, record_at(job.slot), &job.record.encode(files.number));
+            let from = pages.len();
+            job.content.put_sealed(&mut pages);
+            add_part(&mut page_parts, page_at(job.slot), from..pages.len());
+            let from = records.len();
+            records.extend_from_slice(&job.record.encode(files.number));
+            add_part(&mut record_parts, record_at(job.slot), from..records.len());
         }
         // In whichever order they reach the disk: what a record says is compared with what is in the slot.
-        let written = files
-            .pages
-            .write_parts(&pages, &page_parts)
-            .and_then(|()| files.directory.write_parts(&records, &record_parts));
-        if self.or_off(written).is_none() {
-            return 0;
-        }
+        let written = files.pages.write_own_parts(pages, &page_parts).and_then(|pages| {
+            let records = files.directory.write_own_parts(records, &record_parts)?;
+            Ok(Buffers { pages, records })
+        });
+        let Some(buffers) = self.or_off(written) else { return 0 };
+        *writing = buffers;
         let mut directory = self.directory.lock();
         if self.state() == State::On {
             let admitted = jobs.iter().filter(|job| directory.written(job)).count();
@@ -587,12 +598,10 @@ impl Shared {
 }
 
 /// One more part to be written at `offset`; together with the one before it where that ends there.
-fn add_part(bytes: &mut Vec<u8>, parts: &mut Vec<(u64, Range<usize>)>, offset: u64, part: &[u8]) {
-    let from = bytes.len();
-    bytes.extend_from_slice(part);
+fn add_part(parts: &mut Vec<(u64, Range<usize>)>, offset: u64, part: Range<usize>) {
     match parts.last_mut() {
-        Some((at, range)) if *at + range.len() as u64 == offset => range.end = bytes.len(),
-        _ => parts.push((offset, from..bytes.len())),
+        Some((at, range)) if *at + range.len() as u64 == offset => range.end = part.end,
+        _ => parts.push((offset, part)),
     }
 }
 

@@ -5,6 +5,10 @@
 //! once. At the end of the main queue, who was asked for since it was there last goes round once more. So pages that a scan brought, and nobody
 //! asks for again, push each other out of a tenth of the cache.
 //!
+//! Where hardly anybody is asked for again in the small queue, as with keys at random over much more than the cache holds, most of what comes for
+//! the first time is not taken at all: writing it would be for nothing. Its name goes into the ghost queue at once, and one of a few is taken
+//! still, which shows when that changes.
+//!
 //! (In the paper one has to be asked for twice in the small queue. Here once is enough: memory above has taken the other uses.)
 //!
 //! Slots are taken out of the middle of a queue when their copy is forgotten: what is left of them there is skipped by its turn.
@@ -18,6 +22,12 @@ use hashbrown::HashSet;
 pub const USES_MAX: u8 = 3;
 /// The share of the small queue: one of so many.
 const SMALL_SHARE: usize = 10;
+
+/// While fewer than one of so many that came for the first time are asked for before they leave the small queue, one of [`TAKEN_OF`] is taken.
+const USED_SHARE: u32 = 8;
+const TAKEN_OF: u32 = 4;
+/// Those that left the small queue of late and say so: at least, and most.
+const JUDGED: u32 = 256;
 
 /// Where a slot is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +59,11 @@ pub struct Fifo<N> {
     main: Queue,
     ghosts: VecDeque<N>,
     is_ghost: HashSet<N>,
+    /// Of those that left the small queue of late: how many, and how many of them had been asked for.
+    left: u32,
+    left_used: u32,
+    /// Those that came for the first time while few were taken.
+    newcomers: u32,
 }
 
 #[derive(Default)]
@@ -85,7 +100,8 @@ impl<N: Copy + Eq + Hash> Fifo<N> {
     /// Over so many slots.
     pub fn new(capacity: usize) -> Self {
         let (small, main) = (Queue::default(), Queue::default());
-        Self { capacity, small, main, ghosts: VecDeque::new(), is_ghost: HashSet::new() }
+        let (ghosts, is_ghost) = (VecDeque::new(), HashSet::new());
+        Self { capacity, small, main, ghosts, is_ghost, left: 0, left_used: 0, newcomers: 0 }
     }
 
     fn small_share(&self) -> usize {
@@ -95,6 +111,28 @@ impl<N: Copy + Eq + Hash> Fifo<N> {
     /// Whether this one was here not long ago: it is worth more than one that comes for the first time.
     pub fn knows(&self, name: N) -> bool {
         self.is_ghost.contains(&name)
+    }
+
+    /// Whether this one, which is nowhere here, is to be taken while the cache is full; if not, its name is remembered.
+    pub fn takes(&mut self, name: N) -> bool {
+        if self.knows(name) || self.left < JUDGED || self.left_used * USED_SHARE >= self.left {
+            return true;
+        }
+        self.newcomers = self.newcomers.wrapping_add(1);
+        if self.newcomers.is_multiple_of(TAKEN_OF) {
+            return true;
+        }
+        self.remember(name);
+        false
+    }
+
+    /// One has come to the end of the small queue.
+    fn judge(&mut self, is_used: bool) {
+        self.left += 1;
+        self.left_used += u32::from(is_used);
+        if self.left >= 2 * JUDGED {
+            (self.left, self.left_used) = (self.left / 2, self.left_used / 2);
+        }
     }
 
     /// The slot, whose turn is new, has this one's copy from now on. `known`: it has been used before.
@@ -129,10 +167,12 @@ impl<N: Copy + Eq + Hash> Fifo<N> {
             } else if uses == 0 {
                 slots.set_place(slot, Place::None);
                 if from_small {
+                    self.judge(false);
                     self.remember(name(slots, slot));
                 }
                 return Some(slot);
             } else if from_small {
+                self.judge(true);
                 slots.set_place(slot, Place::Main);
                 slots.set_uses(slot, 0);
                 self.main.push(slot, turn);

@@ -227,6 +227,7 @@ pub fn take_checkpoint(
     identity: Identity,
     version_store: Option<VersionRecord>,
 ) -> Result<(Lsn, Lsn)> {
+    pool.note_space_ends()?;
     let mut group = Group::default();
     group.record(RecordKind::CheckpointBegin, TxId::NONE, Lsn::NONE, &[]);
     let begin: Appended = log.append_at_block_start(&group)?;
@@ -269,7 +270,15 @@ pub fn take_checkpoint(
     // listed above must be below it, or it would be given out again after a crash.
     state.next_id = txs.next_id();
     state.aborted_details = txs.status_table().aborted().newest(DETAILS_SAVED);
+    // What is behind an end was given out after that was asked for, and its records make it from nothing behind the begin record; or
+    // it was no more before the begin record, and nobody is to look for its records (`buffer/src/give_back.rs`). What was taken off the
+    // end since may have records behind the begin, and counts.
+    let is_in_use = |page: PageId| match page.file() {
+        0 => page.0 < high_water,
+        file => file != version_high_water.file() || page < version_high_water,
+    };
     state.dirty = pool.dirty_pages();
+    state.dirty.retain(|of| is_in_use(of.page));
     let appended = append_state(log, &begin, &state)?;
     log.flush(appended.end)?;
     // What is not in the list is protected by the double-write area, but for these.

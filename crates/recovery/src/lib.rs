@@ -38,7 +38,7 @@ pub use analysis::{Analysis, AnalysisSource, Highest, Loser, Progress, Told, ana
 pub use checkpoint::{CheckpointState, append_checkpoint, take_checkpoint};
 pub use control::{Control, ControlCopy, ControlFile};
 pub use identity::{Identity, Parent};
-pub use log_place::{LOG_OWNER, LOG_PLACE, LogOwner, check_log_place, read_log_place, write_log_place};
+pub use log_place::{BEING_MADE, LOG_OWNER, LOG_PLACE, LogOwner, check_log_place, read_log_place, write_log_place};
 pub use prepared::{PREPARED_ID_BYTES_MAX, PREPARED_SUBS_MAX, PrepareRecord, PreparedHead, PreparedTx};
 pub use tx_record::TxRecord;
 pub use version_record::{VERSION_RECORD, VersionRecord};

@@ -12,7 +12,7 @@
 //! The first says where the log is; a relative path is relative to the data folder. Without it the log is in
 //! `DIR/log`. The second is in a log folder of its own place, is locked while a process has the database
 //! open, and tells one database's log from another's, and the one in use from an old copy: `epoch` is that of
-//! the last open, written before the control file has it.
+//! the last open, written before the control file has it; 0 while the database is being made and nobody has opened it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +36,9 @@ pub struct LogOwner {
     pub database_id: [u8; 16],
     pub epoch: u32,
 }
+
+/// The `epoch` in [`LOG_OWNER`] of a database that is being made: nothing was acknowledged yet.
+pub const BEING_MADE: u32 = 0;
 
 impl LogOwner {
     /// Reads it from the log folder; `None` when it is not there.

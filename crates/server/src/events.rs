@@ -16,6 +16,8 @@ pub const NAME_BYTES_MAX: usize = 63;
 #[derive(Clone, Debug)]
 pub struct Visitor {
     pub peer: SocketAddr,
+    /// Where it has come to.
+    pub local: Option<SocketAddr>,
     pub since: Instant,
     pub user: String,
     pub database: String,
@@ -24,8 +26,9 @@ pub struct Visitor {
 
 impl Visitor {
     /// Somebody who has said nothing yet.
-    pub fn new(peer: SocketAddr) -> Self {
-        Self { peer, since: Instant::now(), user: String::new(), database: String::new(), application: String::new() }
+    pub fn new(peer: SocketAddr, local: Option<SocketAddr>) -> Self {
+        let (user, database, application) = Default::default();
+        Self { peer, local, since: Instant::now(), user, database, application }
     }
 
     /// Address and port.

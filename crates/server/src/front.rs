@@ -2,7 +2,7 @@
 //! signals; and a look, ten times a second, whether sessions are served ([`Pulse`]).
 //!
 //! ```text
-//! front (2 threads)                     session (a thread per processor)
+//! front (2 threads)                     session (a thread per processor, and one)
 //! accept ─► TLS, login ──logged in────► the connection's task, with its socket, its statements
 //! cancel request ─► registry ─────────► stop flag of the statement
 //! beat ───────────────────────────────► answered

@@ -234,5 +234,6 @@ fn accept(tasks: &mut Tasks, shared: &Arc<Shared>, stream: TcpStream, peer: Sock
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, "could not set socket options: {error}");
     }
-    tasks.all.spawn(connection::accepted(shared.clone(), stream, place, Visitor::new(peer)));
+    let visitor = Visitor::new(peer, stream.local_addr().ok());
+    tasks.all.spawn(connection::accepted(shared.clone(), stream, place, visitor));
 }

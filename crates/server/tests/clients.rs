@@ -87,6 +87,9 @@ fn tls_encrypts_and_binds_the_channel() {
         return;
     };
     assert_eq!(text(&output.stdout), "1", "{}", text(&output.stderr));
+    let how = "select ssl, version ~ '^TLSv1.[23]$', cipher ~ '^[-_A-Z0-9]+$', bits >= 128 from pg_stat_ssl where pid = pg_backend_pid()";
+    let Some(output) = run(&server, "psql", Some("secret"), &["-X", "-A", "-t", "-c", how, &target]) else { return };
+    assert_eq!(text(&output.stdout), "t|t|t|t", "{}", text(&output.stderr));
 }
 
 #[test]

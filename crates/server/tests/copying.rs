@@ -177,6 +177,275 @@ fn binary_data_that_is_wrong() {
     assert_eq!(client.rows("select b || c from t"), ["abc12.3"]);
 }
 
+/// Rows are inserted several at a time. Which of two errors is told, and of which line, is what PostgreSQL 15 says: what is wrong with a
+/// row by itself comes before a key that is there, unless so many rows are between them; of keys that are there the first.
+#[test]
+fn which_of_two_errors_is_told() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    for text in [
+        "create table t (a int primary key, b int not null, c int check (c < 100), u int unique)",
+        "create table v (a int primary key, b float default random())",
+        "create table s (a int primary key, b serial)",
+        "create table g (a int primary key, b int generated always as (10 / a) stored check (b > -5))",
+        "create table p (a int primary key, b int, unique (a, b))",
+        "create table c (a int primary key, p int references p)",
+        "create table d (a int, p int references p, unique (a) deferrable)",
+        "create table f (a int, b int, foreign key (a, b) references p (a, b) match full)",
+        "create table l (a int primary key, b text)",
+        "insert into t values (5, 1, 1, 1)",
+        "insert into v values (5)",
+        "insert into s values (5)",
+        "insert into g values (5)",
+        "insert into p values (1, 1)",
+        "insert into l values (5)",
+    ] {
+        ok(&mut client, text);
+    }
+    let many = |rows: i32| -> String {
+        (0..rows).map(|row| format!("{}\t1\t1\t\\N\n", if row == 0 { 5 } else { 10 + row })).collect()
+    };
+    let fine = |rows: i32| -> String { (0..rows).map(|row| format!("{}\t1\t1\t\\N\n", 10 + row)).collect() };
+    let long = |rows: i32| -> String {
+        // As many bytes as are one number too many, or one too few.
+        (0..rows)
+            .map(|row| format!("{}\t{}1\t1\t\\N\n", if row == 0 { 5 } else { 10 + row }, "0".repeat(3990)))
+            .collect()
+    };
+    let large = format!("7\t{}\n5\tx\n", "y".repeat(9000));
+    let given = |text: &str| text.to_owned();
+    for (table, data, state, context) in [
+        ("t", given("1\t1\t1\t11\n5\t1\t1\t12\nx\t1\t1\t13\n"), "22P02", Some("COPY t, line 3, column a: \"x\"")),
+        ("t", given("1\t1\t1\t11\n5\t1\t1\t12\n7\t\\N\t1\t13\n"), "23502", Some("COPY t, line 3: \"7\t\\N\t1\t13\"")),
+        ("t", given("5\t1\t1\t12\n7\t1\t100\t13\n"), "23514", Some("COPY t, line 2: \"7\t1\t100\t13\"")),
+        ("t", given("1\t1\t1\t11\n2\t1\t1\t1\n5\t1\t1\t13\n"), "23505", Some("COPY t, line 2")),
+        ("t", given("9\t1\t1\t11\n5\t1\t1\t12\n1\t1\t1\t1\n"), "23505", Some("COPY t, line 2")),
+        ("t", given("8\t1\t1\t11\n9\t1\t1\t12\n8\t1\t1\t13\n"), "23505", Some("COPY t, line 3")),
+        ("t", many(999) + "x\t1\t1\t1\n", "22P02", Some("COPY t, line 1000, column a: \"x\"")),
+        ("t", many(1000) + "x\t1\t1\t1\n", "23505", Some("COPY t, line 1")),
+        ("t", long(16) + "x\t1\t1\t1\n", "22P02", Some("COPY t, line 17, column a: \"x\"")),
+        ("t", long(17) + "x\t1\t1\t1\n", "23505", Some("COPY t, line 1")),
+        ("t", fine(1000) + "5\t1\t1\t1\nx\t1\t1\t1\n", "22P02", Some("COPY t, line 1002, column a: \"x\"")),
+        ("t", fine(1000) + "5\t1\t1\t1\n2000\t1\t200\t1\n", "23514", Some("COPY t, line 1002: \"2000\t1\t200\t1\"")),
+        ("t", fine(1000) + "5\t1\t1\t1\n", "23505", Some("COPY t, line 1001")),
+        ("v (a)", given("1\n5\nx\n"), "23505", Some("COPY v, line 2: \"5\"")),
+        ("s (a)", given("1\n5\nx\n"), "22P02", Some("COPY s, line 3, column a: \"x\"")),
+        ("s (a)", given("1\n5\n"), "23505", Some("COPY s, line 2")),
+        ("g", given("1\n5\nx\n"), "22P02", Some("COPY g, line 3, column a: \"x\"")),
+        ("g", given("1\n5\n-1\n0\n"), "23514", Some("COPY g, line 3: \"-1\"")),
+        ("c", given("1\t1\n2\t9\n1\t1\n"), "23505", Some("COPY c, line 3")),
+        ("c", given("1\t1\n2\t9\n3\t1\n"), "23503", None),
+        ("c", given("1\t1\n2\t9\nx\t1\n"), "22P02", Some("COPY c, line 3, column a: \"x\"")),
+        ("d", given("1\t1\n2\t1\n1\t1\n2\t2\n"), "23505", None),
+        ("d", given("1\t1\n2\t9\n1\t1\n"), "23503", None),
+        ("f", given("1\t1\n1\t\\N\n3\t3\n"), "23503", None),
+        ("f", given("1\t1\n1\t\\N\nx\t3\n"), "22P02", Some("COPY f, line 3, column a: \"x\"")),
+        ("l", large, "23505", Some("COPY l, line 2")),
+    ] {
+        let start = format!("{table}: {}", &data[..data.len().min(60)]);
+        for piece in [1000, 1 << 20] {
+            let messages = loaded(&mut client, &format!("copy {table} from stdin"), data.as_bytes(), piece);
+            let error = error(&messages);
+            assert_eq!((error.sqlstate().as_str(), error.field(b'W').as_deref()), (state, context), "{start}");
+            assert_eq!(client.rows("select count(*) from t"), ["1"]);
+        }
+    }
+    // As in PostgreSQL each row is in before the next where a function may look.
+    let data = b"1\t1\t1\t11\n5\t1\t1\t12\nx\t1\t1\t13\n";
+    let messages = loaded(&mut client, "copy t from stdin where random() < 2", data, 1000);
+    assert_eq!(error(&messages).field(b'W').as_deref(), Some("COPY t, line 2: \"5\t1\t1\t12\""));
+    assert_eq!(loaded(&mut client, "copy t from stdin", fine(5000).as_bytes(), 777)[1].text(), "COPY 5000");
+    assert_eq!(client.rows("select count(*) from t"), ["5001"]);
+    // Of an INSERT of several rows the first that cannot be inserted is told, whatever is wrong with those behind it.
+    for (text, state, detail) in [
+        ("values (2, 1, 1, 2), (5, 1, 1, 3), (7, null, 1, 4)", "23505", Some("Key (a)=(5) already exists.")),
+        ("values (2, 1, 1, 2), (3, null, 1, 3), (5, 1, 1, 4)", "23502", Some("Failing row contains (3, null, 1, 3).")),
+        ("values (9, 1, 1, 2), (3, 1, 1, 1), (5, 1, 1, 4)", "23505", Some("Key (u)=(1) already exists.")),
+        ("select 8 - g, 1, 1, 10 + g from generate_series(1, 5) g", "23505", Some("Key (a)=(5) already exists.")),
+        (
+            "select g, 1, 1 + 99 * (g / 9), 10 + g from generate_series(1, 9) g",
+            "23505",
+            Some("Key (a)=(5) already exists."),
+        ),
+        ("values (2, 1, 1, 2), (5, 1, 1, 3), (7, 1, 1, 4) returning 1 / (a - 2)", "22012", None),
+        (
+            "values (2, 1, 1, 2), (5, 1, 1, 3), (7, 1, 1, 4) returning 1 / (a - 7)",
+            "23505",
+            Some("Key (a)=(5) already exists."),
+        ),
+    ] {
+        let messages = client.query(&format!("insert into t {text}")).1;
+        let error = error(&messages);
+        assert_eq!((error.sqlstate().as_str(), error.field(b'D').as_deref()), (state, detail), "{text}");
+    }
+    assert_eq!(client.rows("select count(*) from t"), ["5001"]);
+}
+
+/// Whoever inserts many rows has those of one leaf inserted by one record of the log.
+#[test]
+fn many_rows_are_inserted_in_runs() {
+    if std::env::var("RESURGAM_MODE").as_deref() == Ok("traditional") {
+        return; // undo through the log has each row by itself
+    }
+    let server = TestServer::start();
+    let mut client = server.client();
+    for text in [
+        "create table p (id int primary key)",
+        "create table t (id int primary key, n int references p, k int unique deferrable, s serial, w text default 'w')",
+        "create view big as select * from t where id > 0 with check option",
+        "create temporary table r (id int primary key, v text)",
+    ] {
+        ok(&mut client, text);
+    }
+    let runs = |client: &mut Client| -> i64 {
+        client.rows("select rows_inserted_in_runs from resurgam_log")[0].parse().expect("a number")
+    };
+    let lines =
+        |first: i32, rows: i32| -> String { (first..first + rows).map(|id| format!("{id}\t1\t{id}\n")).collect() };
+    let mut before = runs(&mut client);
+    let mut grown = |client: &mut Client, least: i64, what: &str| {
+        let now = runs(client);
+        assert!(now - before >= least, "{what}: {} of {least}", now - before);
+        before = now;
+    };
+    ok(&mut client, "insert into p select g from generate_series(1, 1000) g");
+    grown(&mut client, 990, "INSERT of a query");
+    let data = lines(1, 3000);
+    assert_eq!(loaded(&mut client, "copy t (id, n, k) from stdin", data.as_bytes(), 5000)[1].text(), "COPY 3000");
+    grown(&mut client, 5900, "COPY");
+    let rows: Vec<String> = (5001..5051).map(|id| format!("({id}, 2, {id})")).collect();
+    let insert = format!("insert into big (id, n, k) values {} returning id", rows.join(", "));
+    let returned: Vec<String> = (5001..5051).map(|id| id.to_string()).collect();
+    assert_eq!(client.rows(&insert), returned);
+    grown(&mut client, 95, "INSERT of VALUES");
+    ok(
+        &mut client,
+        "with w as (insert into r select g, 'x' from generate_series(1, 500) g returning id) select count(*) from w",
+    );
+    grown(&mut client, 490, "INSERT in WITH");
+    ok(&mut client, "create table made as select id, w from t");
+    grown(&mut client, 3000, "CREATE TABLE AS");
+    ok(&mut client, "select id, w into taken from t");
+    grown(&mut client, 3000, "SELECT INTO");
+    assert_eq!(client.rows("select count(*), min(s), max(s), count(distinct s) from t"), ["3050"]);
+    assert_eq!(client.rows("select (select count(*) from made) + (select count(*) from taken)"), ["6100"]);
+}
+
+/// Rows that are inserted together wait for whoever has one of their keys, and go on or fail by what becomes of him.
+#[test]
+fn many_rows_wait_for_others() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    ok(&mut client, "create table t (id int primary key, u int unique)");
+    let data: String = (1..=3000).map(|id| format!("{id}\t{id}\n")).collect();
+    for (copied, held, kept) in [
+        (true, "(1500, null)", true),
+        (true, "(0, 1500)", true),
+        (true, "(0, 1500)", false),
+        (false, "(1500, null)", true),
+        (false, "(0, 1500)", false),
+    ] {
+        ok(&mut client, "truncate t");
+        ok(&mut other, "begin");
+        ok(&mut other, &format!("insert into t values {held}"));
+        let answer = std::thread::scope(|scope| {
+            let writing = scope.spawn(|| match copied {
+                true => loaded(&mut client, "copy t from stdin", data.as_bytes(), 10_000),
+                false => client.query("insert into t select g, g from generate_series(1, 3000) g").1,
+            });
+            std::thread::sleep(std::time::Duration::from_millis(400));
+            assert!(!writing.is_finished(), "it did not wait");
+            ok(&mut other, if kept { "commit" } else { "rollback" });
+            writing.join().expect("a thread")
+        });
+        let shown = format!("copied {copied}, held {held}, kept {kept}");
+        if kept {
+            let error = error(&answer);
+            assert_eq!(error.sqlstate(), "23505", "{shown}");
+            assert_eq!(error.field(b'W').as_deref(), copied.then_some("COPY t, line 1500"), "{shown}");
+            assert_eq!(client.rows("select count(*) from t"), ["1"], "{shown}");
+        } else {
+            assert!(!answer.iter().any(|message| message.tag == b'E'), "{shown}: {answer:?}");
+            assert_eq!(client.rows("select count(*) from t where id = u"), ["3000"], "{shown}");
+        }
+    }
+}
+
+/// Rows that are on their way in can be stopped, and then none of them is in.
+#[test]
+fn many_rows_can_be_stopped() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    ok(&mut client, "create table t (id int primary key, u int)");
+    ok(&mut client, "create index on t (u)");
+    ok(&mut client, "set statement_timeout = '150ms'");
+    let insert = "insert into t select g, (g::bigint * 7919 % 1000003)::int from generate_series(100, 5000000) g";
+    assert_eq!(error(&client.query(insert).1).sqlstate(), "57014");
+    ok(&mut client, "begin");
+    ok(&mut client, "insert into t values (1, 1), (2, 2)");
+    ok(&mut client, "savepoint s");
+    assert_eq!(error(&client.query(insert).1).sqlstate(), "57014");
+    ok(&mut client, "rollback to s");
+    ok(&mut client, "insert into t values (3, 3), (4, 4)");
+    ok(&mut client, "commit");
+    ok(&mut client, "reset statement_timeout");
+    assert_eq!(client.rows("select id from t order by id"), ["1", "2", "3", "4"]);
+    assert_eq!(client.rows("select count(*) from t where u > 0"), ["4"]);
+    // A client that gives up.
+    client.send(&query("copy t from stdin"));
+    let data: String = (10..4000).map(|id| format!("{id}\t{id}\n")).collect();
+    client.send(&message(b'd', data.as_bytes()));
+    client.send(&message(b'f', b"enough\0"));
+    assert_eq!(error(&client.until_ready().1).sqlstate(), "57014");
+    assert_eq!(client.rows("select count(*) from t"), ["4"]);
+}
+
+/// Of a COPY that a crash cuts off no row is there, of one that was committed all are.
+#[test]
+fn a_crash_cuts_a_copy_off() {
+    let dir = tempfile::tempdir().expect("folder");
+    let data = dir.path().join("data");
+    let traditional = std::env::var("RESURGAM_MODE").as_deref() == Ok("traditional");
+    let flags: &[&str] = if traditional { &["--accelerated-database-recovery=off"] } else { &[] };
+    let lines = |first: i32, rows: i32| -> String {
+        (first..first + rows)
+            .map(|id| format!("{id}\t{}\tsome text of {id}\n", id.wrapping_mul(7919) % 100_003))
+            .collect()
+    };
+    let process = process::Process::start(&data, flags);
+    let mut client = process.client();
+    ok(&mut client, "create table t (id int primary key, k int, v text)");
+    ok(&mut client, "create index by_k on t (k)");
+    let first = lines(1, 20_000);
+    assert_eq!(loaded(&mut client, "copy t from stdin", first.as_bytes(), 1 << 16)[1].text(), "COPY 20000");
+    let mut other = process.client();
+    ok(&mut other, "create table u (id int primary key)");
+    let end = other.rows("select end_lsn from resurgam_log").concat();
+    client.send(&query("copy t from stdin"));
+    let second = lines(20_001, 60_000);
+    for piece in second.as_bytes().chunks(1 << 16) {
+        client.send(&message(b'd', piece));
+    }
+    // What is in of it is in the log when another's commit is durable.
+    let written = format!("select end_lsn > {end} + 1000000 from resurgam_log");
+    while other.rows(&written) != ["t"] {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    ok(&mut other, "insert into u values (1), (2), (3)");
+    process.kill();
+    let process = process::Process::start(&data, flags);
+    let mut client = process.client();
+    assert_eq!(client.rows("select count(*) || ' ' || max(id) || ' ' || sum(k) from t"), {
+        let sum: i64 = (1..=20_000i64).map(|id| id * 7919 % 100_003).sum();
+        [format!("20000 20000 {sum}")]
+    });
+    assert_eq!(client.rows("select count(*) from t where k >= 0"), ["20000"]);
+    assert_eq!(client.rows("select count(*) from u"), ["3"]);
+    assert_eq!(loaded(&mut client, "copy t from stdin", second.as_bytes(), 1 << 16)[1].text(), "COPY 60000");
+    assert_eq!(client.rows("select count(*) from t"), ["80000"]);
+    process.stop();
+}
+
 /// A client that asks for what there is, by Flush, gets the error, too; what it sent after that statement is skipped.
 #[test]
 fn an_error_in_a_pipeline_goes_out_at_once() {

@@ -81,8 +81,10 @@ fn work(
                 savepoint = true;
             }
             let text = statement(&mut random);
-            if let Some(state) = state(&client.query(&text).1) {
-                assert!(allowed.contains(&state.as_str()), "{text}: {state}");
+            let answer = client.query(&text).1;
+            if let Some(state) = state(&answer) {
+                let said = || answer.iter().find(|message| message.tag == b'E').map(Message::text).unwrap_or_default();
+                assert!(allowed.contains(&state.as_str()), "{text}: {state}: {}", said());
                 failed = true;
                 if !savepoint {
                     break;

@@ -33,6 +33,60 @@ fn a_failed_transaction_says_so_until_its_end() {
 }
 
 #[test]
+fn the_server_says_where_and_how_it_is() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let port = server.address.port().to_string();
+    assert_eq!(client.rows("select inet_server_addr() || ' ' || inet_server_port()"), [format!("127.0.0.1/32 {port}")]);
+    // Over a page server it has little memory.
+    let memory = if std::env::var_os("RESURGAM_TIERS").is_some() { "8MB" } else { "64MB" };
+    for (name, value) in [("listen_addresses", "127.0.0.1"), ("ssl", "off"), ("shared_buffers", memory)] {
+        assert_eq!(client.rows(&format!("show {name}")), [value], "{name}");
+        assert_eq!(client.rows(&format!("select setting from pg_settings where name = '{name}'")), [value], "{name}");
+    }
+    assert!(client.rows("show data_directory")[0].starts_with('/'));
+    assert_eq!(client.rows("show config_file"), [""]);
+    let (_, messages) = client.query("set shared_buffers = '1GB'");
+    assert_eq!(error(&messages).sqlstate(), "55P02");
+    // Places are not for everybody.
+    client.query("create role nobody; set role nobody");
+    for asks in ["show data_directory", "select current_setting('data_directory')"] {
+        let (_, messages) = client.query(asks);
+        assert_eq!(error(&messages).sqlstate(), "42501", "{asks}");
+    }
+    assert_eq!(client.rows("select count(*) from pg_settings where name in ('data_directory', 'data')"), ["0"]);
+    client.query("reset role; grant pg_read_all_settings to nobody; set role nobody");
+    assert_eq!(client.rows("select count(*) from pg_settings where name in ('data_directory', 'data')"), ["2"]);
+}
+
+/// Fields by which drivers tell what was violated.
+#[test]
+fn errors_name_types_and_constraints() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.query("create domain pos as int check (value > 0)");
+    let (_, messages) = client.query("select (-1)::pos");
+    let of_domain = error(&messages);
+    assert_eq!(of_domain.field(b'd').as_deref(), Some("pos"));
+    assert_eq!(of_domain.field(b'n').as_deref(), Some("pos_check"));
+    client.query("create table twice (a int); insert into twice values (1), (1)");
+    let (_, messages) = client.query("create unique index twice_a on twice (a)");
+    let duplicate = error(&messages);
+    let fields = [b's', b't', b'n'].map(|code| duplicate.field(code).unwrap_or_default());
+    assert_eq!((duplicate.sqlstate().as_str(), fields), ("23505", ["public", "twice", "twice_a"].map(str::to_owned)));
+    // What there is already is told with the code of the error that it would be.
+    for (again, code) in [
+        ("create table if not exists twice (a int)", "42P07"),
+        ("alter table twice add column if not exists a int", "42701"),
+        ("create sequence s; create sequence if not exists s", "42P07"),
+    ] {
+        let (_, messages) = client.query(again);
+        let notice = messages.iter().find(|message| message.tag == b'N').expect(again);
+        assert_eq!(notice.sqlstate(), code, "{again}");
+    }
+}
+
+#[test]
 fn extended_answers_come_in_order() {
     let server = TestServer::start();
     let mut client = server.client();

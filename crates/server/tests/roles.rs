@@ -161,6 +161,11 @@ fn parts_are_killed_and_come_back() {
                    from resurgam_log_service where error is null";
     until(&mut client, service, "true");
     until(&mut client, "select (hardened_lsn = destaged_lsn)::text from resurgam_log_service", "true");
+    // The log service archives, and has done so over all of that: page servers without a folder were made of it.
+    let archived = "select (archived_lsn = durable_lsn and archiver like 'log service %' and error is null and runs_written = 0)::text \
+                    from resurgam_archive";
+    until(&mut client, archived, "true");
+    assert_eq!(client.rows("select count(*) from resurgam_page_servers where name = 'the archive'"), ["0"]);
     let cache = "select (pages > 100 and hits > 100 and bytes = pages * 8192 and bytes <= bytes_max and error is null)::text \
                  from resurgam_page_cache where state = 'on'";
     until(&mut client, cache, "true");
@@ -172,6 +177,85 @@ fn parts_are_killed_and_come_back() {
     let dev = Dev::start(dir.path(), free_ports());
     assert_eq!(dev.client().rows("select sum(n) || ',' || count(*) from t"), ["50000,50000"]);
     dev.stop();
+    let verified = Command::new(env!("CARGO_BIN_EXE_resurgam"))
+        .args(["archive", "verify"])
+        .arg(dir.path().join("archive"))
+        .output()
+        .expect("start");
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
+
+/// The primary is killed in the middle of its work: what was acknowledged is archived without it, and the database can be restored from archive alone.
+#[test]
+fn a_dead_primarys_log_is_archived() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dev = Dev::start_with(dir.path(), free_ports(), &["--page-servers", "1"], &[]);
+    let mut client = dev.client();
+    client.rows("create table t (id int primary key, n int, text text)");
+    client.rows("insert into t select i, 0, repeat('x', 300) from generate_series(1, 20000) i");
+    for round in 1..=3 {
+        client.rows(&format!("update t set n = n + 1 where id % 3 = {}", round % 3));
+        dev.kill("xlog-1");
+    }
+    // The parent is stopped, so that nobody starts the primary again.
+    let parent = i32::try_from(dev.child.id()).expect("a process's number");
+    let primary = dev.part("primary-1").expect("it runs");
+    let begun = Instant::now();
+    while dev.part("xlog-1").is_none() {
+        assert!(begun.elapsed() < LONG, "the log service is started again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    client.rows("update t set n = n + 10 where id <= 1000");
+    let end: u64 = client.rows("select flushed_lsn from resurgam_log")[0].parse().expect("a position");
+    // What a dead primary could not say to be hardened its successor settles.
+    until(&mut client, &format!("select (disseminated_lsn >= {end})::text from resurgam_log_service"), "true");
+    // SAFETY: it takes numbers; these processes are ours.
+    unsafe {
+        assert_eq!(libc::kill(parent, libc::SIGSTOP), 0);
+        assert_eq!(libc::kill(primary, libc::SIGKILL), 0);
+    }
+    let archived = || {
+        let listed = Command::new(env!("CARGO_BIN_EXE_resurgam"))
+            .args(["archive", "list"])
+            .arg(dir.path().join("archive"))
+            .output()
+            .expect("start");
+        String::from_utf8_lossy(&listed.stdout).into_owned()
+    };
+    let begun = Instant::now();
+    let reaches = |text: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix("LSN "));
+        let ends = line.and_then(|line| line.split_once(" to ")?.1.split_once(':')?.0.parse::<u64>().ok());
+        ends.is_some_and(|ends| ends >= end)
+    };
+    while !reaches(&archived()) {
+        assert!(begun.elapsed() < LONG, "the log ends at {end}; {}", archived());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(libc::kill(parent, libc::SIGCONT), 0);
+    }
+    drop(client);
+    dev.stop();
+    let restored = dir.path().join("restored");
+    let made = Command::new(env!("CARGO_BIN_EXE_resurgam"))
+        .args(["restore", "--whole", "--archive"])
+        .arg(dir.path().join("archive"))
+        .arg("--target")
+        .arg(&restored)
+        .output()
+        .expect("start");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let port = free_ports();
+    let child = Command::new(env!("CARGO_BIN_EXE_resurgam"))
+        .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
+        .arg(&restored)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("start");
+    let alone = Dev { child, port };
+    assert_eq!(alone.client().rows("select sum(n) || ',' || count(*) from t"), ["30000,20000"]);
 }
 
 /// Page servers with some partitions each: one is killed, others go on; it comes back, empty, and so do its pages. Then they are others.

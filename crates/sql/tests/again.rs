@@ -535,3 +535,53 @@ async fn a_constant_that_does_not_fit_takes_no_number() {
     }
     assert_eq!(rows(&mut session, "INSERT INTO t (a, c) VALUES ('x', 9) RETURNING b, c, d").await, ["1|9|1"]);
 }
+
+/// A row that one alternative of a condition with OR has found is asked the whole condition again, of its newest version, and one that
+/// two have found is written once. PostgreSQL's answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn alternatives_follow_a_row_that_they_waited_for() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut first = db.session();
+    for sql in [
+        "CREATE TABLE o (id int PRIMARY KEY, a int, b int, n int)",
+        "CREATE INDEX ON o (a)",
+        "CREATE INDEX ON o (b)",
+        "INSERT INTO o SELECT x, x % 100, x % 150, 0 FROM generate_series(1, 600) g(x)",
+    ] {
+        rows(&mut first, sql).await;
+    }
+    let plan = rows(&mut first, "EXPLAIN UPDATE o SET n = n + 1 WHERE a = 1 OR b = 2").await;
+    assert!(plan.iter().any(|line| line.contains("BitmapOr")), "{plan:?}");
+    for (change, sql, wanted) in [
+        // It was found by a, and is none any more.
+        ("UPDATE o SET a = 50 WHERE id = 101", "UPDATE o SET n = n + 1 WHERE a = 1 OR b = 2 RETURNING id", 9),
+        // Nor by a, but by b.
+        ("UPDATE o SET a = 50, b = 2 WHERE id = 101", "UPDATE o SET n = n + 1 WHERE a = 1 OR b = 2 RETURNING id", 10),
+        // By both.
+        ("UPDATE o SET b = 2 WHERE id = 101", "UPDATE o SET n = n + 1 WHERE a = 1 OR b = 2 RETURNING id", 10),
+        ("UPDATE o SET a = 50 WHERE id = 101", "DELETE FROM o WHERE a = 1 OR b = 2 RETURNING id", 9),
+        ("DELETE FROM o WHERE id = 101", "DELETE FROM o WHERE a = 1 OR b = 2 RETURNING id", 9),
+        ("UPDATE o SET a = 50 WHERE id = 101", "SELECT id FROM o WHERE a = 1 OR b = 2 FOR UPDATE", 9),
+        ("UPDATE o SET n = 7 WHERE id = 101", "SELECT id FROM o WHERE a = 1 OR b = 2 FOR UPDATE", 10),
+    ] {
+        rows(&mut first, "BEGIN").await;
+        rows(&mut first, change).await;
+        let mut second = db.session();
+        rows(&mut second, "BEGIN").await;
+        let running = waiting(&db, second, sql).await;
+        rows(&mut first, "COMMIT").await;
+        let (mut second, answer) = running.await.expect("it ran");
+        let mut found = answer.unwrap_or_else(|state| panic!("{sql}: {state}"));
+        found.pop();
+        let all = found.len();
+        found.sort();
+        found.dedup();
+        assert_eq!((found.len(), all), (wanted, wanted), "{change}: {sql}: {found:?}");
+        assert_eq!(found.contains(&"101".to_owned()), wanted == 10, "{change}: {sql}");
+        rows(&mut second, "ROLLBACK").await;
+        for sql in ["DELETE FROM o WHERE id = 101", "INSERT INTO o VALUES (101, 1, 101, 0)"] {
+            rows(&mut first, sql).await;
+        }
+    }
+}

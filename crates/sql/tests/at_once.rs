@@ -351,6 +351,58 @@ async fn columns_of_types_of_users() {
     assert_eq!(run(&mut session, "e", "2").await.1, "fine");
 }
 
+/// A parameter of a domain is described as one, and its value is held against the domain by Bind, whether or not a row will be written.
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_of_domains_are_checked_when_they_are_bound() {
+    let (_dir, _database, mut session) = database().await;
+    all(
+        &mut session,
+        &[
+            "CREATE DOMAIN few AS varchar(3) CHECK (VALUE <> 'bad')",
+            "CREATE DOMAIN much AS int NOT NULL CHECK (VALUE > 0)",
+            "CREATE TABLE d (k int PRIMARY KEY, few few, much much)",
+        ],
+    )
+    .await;
+    let oid = async |session: &mut Session, name: &str| {
+        let found = session.query(&format!("SELECT '{name}'::regtype::oid")).await.expect("oid");
+        found.rows[0][0].as_ref().expect("it is there").parse::<u32>().expect("a number")
+    };
+    let (few, much) = (oid(&mut session, "few").await, oid(&mut session, "much").await);
+    let text = "UPDATE d SET few = $1, much = $2 WHERE k = $3 AND much = $4";
+    session.parse("u", text, &[]).await.expect("parse");
+    assert_eq!(session.describe_statement("u").expect("describe").0, [few, much, 23, 23]);
+    // The same where the client says it, and what it says otherwise counts.
+    session.parse("said", text, &[few, much]).await.expect("parse");
+    assert_eq!(session.describe_statement("said").expect("describe").0, [few, much, 23, 23]);
+    session.parse("other", text, &[25, 23]).await.expect("parse");
+    assert_eq!(session.describe_statement("other").expect("describe").0, [25, 23, 23, 23]);
+    let values = |few: &'static str, much: Option<&'static str>| {
+        let bytes = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+        vec![bytes(few), much.and_then(bytes), bytes("1"), bytes("-1")]
+    };
+    session.sync().await.expect("sync");
+    for name in ["u", "said"] {
+        for (few, much, state) in [
+            ("bad", Some("1"), "23514"),
+            ("long", Some("1"), "22001"),
+            ("ok", Some("0"), "23514"),
+            ("ok", None, "23502"),
+        ] {
+            let error =
+                session.bind("", name, values(few, much), &[Format::Text], &[]).await.expect_err("no such value");
+            assert_eq!(error.sqlstate, state, "{name}: {few}, {much:?}");
+            session.sync().await.expect("sync");
+        }
+        session.bind("", name, values("ok", Some("1")), &[Format::Text], &[]).await.expect("bind");
+        session.sync().await.expect("sync");
+    }
+    // A value of another type becomes one of the domain where a row is written, and there is none.
+    session.bind("", "other", values("bad", Some("0")), &[Format::Text], &[]).await.expect("bind");
+    assert_eq!(shown(session.execute("", 0).await), "no rows");
+    session.sync().await.expect("sync");
+}
+
 /// A transaction that only reads, or one snapshot for all of it, is there as ever; what others do meanwhile counts or not.
 #[tokio::test(flavor = "multi_thread")]
 async fn transactions_of_all_kinds() {

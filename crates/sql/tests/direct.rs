@@ -4,8 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use resurgam_engine::{Database, Options};
-use resurgam_sql::{Planning, QueryResult, Session, SessionOptions, SqlDatabase, SqlError, SqlSettings};
+use resurgam_sql::{
+    Execution, Format, Planning, QueryResult, Session, SessionOptions, SqlDatabase, SqlError, SqlSettings,
+};
 
 const ROWS: &str = "INSERT INTO t VALUES (1, 10, 'one', 100), (2, 20, 'two', 200)";
 
@@ -640,5 +643,158 @@ async fn columns_say_where_they_are_from() {
             None => "-".to_owned(),
         });
         assert_eq!(origins.collect::<Vec<_>>().join(" "), wanted, "{sql}");
+    }
+}
+
+/// What a SELECT without FROM gives, in text and in binary, its types and its errors, and what it leaves behind.
+async fn lists(planning: Planning) -> (Vec<String>, u64) {
+    let (_dir, database, mut session) = database(planning).await;
+    for sql in [
+        "CREATE SEQUENCE s",
+        "CREATE SEQUENCE last MAXVALUE 2",
+        "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+        "SET timezone = 'America/New_York'",
+        "SET datestyle = 'SQL, DMY'",
+    ] {
+        session.query(sql).await.expect(sql);
+    }
+    let mut out = Vec::new();
+    let before = database.plan_totals().direct;
+    for sql in [
+        "SELECT 1",
+        "SELECT 1, 'two', 3.50, true, NULL, 2::bigint, -3::smallint, 1.5::float8, 'NaN'::float4, E'\\\\x01'::bytea",
+        "SELECT nextval('s'), nextval('s'), currval('s'), lastval()",
+        "SELECT nextval('s') + nextval('s')",
+        "SELECT CASE WHEN false THEN nextval('s') ELSE 0 END, currval('s')",
+        "SELECT false AND nextval('s') > 0, currval('s')",
+        "SELECT setval('s', 40), nextval('s'), setval('s', 50, false), nextval('s')",
+        "SELECT nextval('s'), 1 / 0",
+        "SELECT currval('s')",
+        "SELECT nextval('last')",
+        "SELECT nextval('last')",
+        "SELECT nextval('last')",
+        "SELECT nextval('none')",
+        "SELECT nextval('t'::regclass)",
+        "SELECT nextval(NULL)",
+        "SELECT now() = now(), now() = transaction_timestamp(), clock_timestamp() >= now(), current_date = now()::date",
+        "SELECT current_user, session_user, current_database(), pg_backend_pid() = pg_backend_pid()",
+        "SELECT '2020-02-01 12:00+00'::timestamptz, '2020-02-01'::date, '2020-02-01'::date::text, 'sad'::mood, '1 day'::interval",
+        "SELECT '2020-02-01 12:00+00'::timestamptz::text, 'ok'::mood > 'sad'::mood",
+        "SELECT ARRAY[1, 2, NULL], '{a,b}'::text[], '10.0.0.1'::inet, '[1,5)'::int4range, '{\"a\": 1}'::jsonb, ROW(1, 'a')",
+        "SELECT 2147483647 + 1",
+        "SELECT 2147483647::int + 1::int",
+        "SELECT 9223372036854775807 + 1",
+        "SELECT 'x'::int",
+        "SELECT 'happy'::mood",
+        "SELECT 1 WHERE false",
+        "SELECT 1 LIMIT 0",
+        "SELECT 1 ORDER BY 1",
+        "SELECT",
+        "SELECT 1 UNION ALL SELECT 2",
+        "SELECT (SELECT 5), EXISTS (SELECT 1)",
+        "SELECT generate_series(1, 3)",
+        "SELECT 'a' || 'b', upper('x'), length('abc'), 7 % 4, 7 / 2, 1 IN (1, 2), 3 BETWEEN 1 AND 5",
+        "SELECT count(*)",
+        "SELECT x FROM (SELECT nextval('s') AS x) q WHERE x > 0",
+        "WITH w AS (INSERT INTO t VALUES (77, 1, 'w', 7700) RETURNING a) SELECT 1",
+        "SELECT c FROM t WHERE a = 77",
+        "WITH w AS MATERIALIZED (SELECT nextval('s')) SELECT 1",
+        "SELECT currval('s')",
+        "BEGIN TRANSACTION READ ONLY",
+        "SELECT nextval('s')",
+        "ROLLBACK",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        "SELECT 1",
+        "SELECT count(*) FROM t",
+        "ROLLBACK",
+        "BEGIN",
+        "SELECT 1 / 0",
+        "SELECT 1",
+        "ROLLBACK",
+    ] {
+        out.push(format!("{sql}: {}", shown(session.query(sql).await)));
+    }
+    // By parameters, several times each.
+    for (sql, given) in [
+        ("SELECT $1::int + 1", vec![vec![Some("1")], vec![Some("2")], vec![None], vec![Some("2147483647")]]),
+        (
+            "SELECT $1::text, $2::bigint = 3",
+            vec![vec![Some("a"), Some("3")], vec![None, None], vec![Some(""), Some("4")]],
+        ),
+        ("SELECT nextval($1::text::regclass)", vec![vec![Some("s")], vec![Some("s")], vec![Some("none")], vec![None]]),
+        (
+            "SELECT CASE WHEN $1::int > 1 THEN nextval('s') ELSE $1 END",
+            vec![vec![Some("1")], vec![Some("2")], vec![None]],
+        ),
+        ("SELECT $1::numeric, $1::numeric * 2", vec![vec![Some("1.50")], vec![Some("2")], vec![None]]),
+        ("SELECT $1::timestamptz, $1::timestamptz::date", vec![vec![Some("2020-02-01 01:00+00")], vec![None]]),
+        ("SELECT $1::int[], $2::mood", vec![vec![Some("{1,2}"), Some("ok")], vec![None, None]]),
+        ("SELECT $1::int / 0, $1::int IS NULL", vec![vec![None], vec![Some("1")]]),
+    ] {
+        session.parse("list", sql, &[]).await.expect(sql);
+        for values in given {
+            let values: Vec<_> =
+                values.into_iter().map(|value| value.map(|text| Bytes::from(text.to_owned()))).collect();
+            for (format, rows) in [(Format::Text, 0), (Format::Text, 1), (Format::Text, 2), (Format::Binary, 0)] {
+                let answer = match session.bind("", "list", values.clone(), &[], &[format]).await {
+                    Ok(()) => session.execute("", rows).await,
+                    Err(error) => Err(error),
+                };
+                let answer = match answer {
+                    Ok(Execution::Rows { first: Some(first), rows, tag, .. }) => {
+                        let cells: Vec<_> = first.rows().map(|row| row.escape_ascii().to_string()).collect();
+                        format!("{tag} {} {}", cells.join(" / "), rows.is_some())
+                    }
+                    Ok(_) => "no rows".to_owned(),
+                    Err(error) => error.sqlstate.to_string(),
+                };
+                session.sync().await.expect("sync");
+                out.push(format!("{sql} {values:?} {rows}: {answer}"));
+            }
+        }
+        session.close_statement("list");
+    }
+    (out, database.plan_totals().direct - before)
+}
+
+/// A SELECT without FROM that is executed directly answers as its plan does, and calls as often what it calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_answer_as_their_plans_do() {
+    let (planned, none) = lists(Planning { direct: false, ..Planning::default() }).await;
+    let (direct, some) = lists(Planning::default()).await;
+    for (planned, direct) in planned.iter().zip(&direct) {
+        assert_eq!(planned, direct);
+    }
+    assert_eq!(planned.len(), direct.len());
+    assert_eq!(none, 0);
+    assert!(some > 50, "{some} of {} ran directly", direct.len());
+}
+
+/// What was planned as a list knows the definitions of the moment, and who runs it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_follow_definitions() {
+    for direct in [false, true] {
+        let (_dir, database, mut one) = database(Planning { direct, ..Planning::default() }).await;
+        let mut two = session(&database);
+        let mut run = async |of: usize, sql: &str| match of {
+            1 => shown(one.query(sql).await),
+            _ => shown(two.query(sql).await),
+        };
+        for (of, sql, answer) in [
+            (1, "CREATE SEQUENCE s START 5", "CREATE SEQUENCE "),
+            (1, "PREPARE p AS SELECT nextval('s')", "PREPARE "),
+            (1, "EXECUTE p", "SELECT 1 5"),
+            (2, "DROP SEQUENCE s", "DROP SEQUENCE "),
+            (2, "CREATE SEQUENCE s START 9", "CREATE SEQUENCE "),
+            (1, "EXECUTE p", "SELECT 1 9"),
+            (2, "DROP SEQUENCE s", "DROP SEQUENCE "),
+            (1, "EXECUTE p", "42P01"),
+            (1, "CREATE SEQUENCE s", "CREATE SEQUENCE "),
+            (1, "CREATE ROLE other", "CREATE ROLE "),
+            (1, "SET ROLE other", "SET "),
+            (1, "SELECT nextval('s')", "42501"),
+        ] {
+            assert_eq!(run(of, sql).await, answer, "{direct}: {sql}");
+        }
     }
 }

@@ -102,6 +102,53 @@ async fn who_drops_one_finds_who_uses_it() {
     assert_eq!(state(&mut a, "SELECT * FROM t").await, "42P01");
 }
 
+/// The type of `citext`, columns of it and their keys are there after a crash; who makes a column of it and who drops the
+/// extension find each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_type_of_an_extension_survives_a_crash() {
+    for accelerated in [true, false] {
+        let vfs = SimVfs::new(47);
+        let db = open(&vfs, accelerated);
+        let mut main = db.session();
+        for sql in [
+            "CREATE EXTENSION citext",
+            "CREATE DOMAIN mail AS citext CHECK (VALUE LIKE '%@%')",
+            "CREATE TABLE t (email mail PRIMARY KEY, name citext DEFAULT 'Nobody', tail citext)",
+            "CREATE INDEX t_name ON t (name)",
+            "INSERT INTO t SELECT 'User' || n || '@X.org', 'Name' || n % 7, repeat('Long ', 2000) FROM generate_series(1, 50) AS s(n)",
+        ] {
+            ok(&mut main, sql).await;
+        }
+        let mut other = db.session();
+        for sql in ["BEGIN", "UPDATE t SET email = lower(email), name = 'Other'", "DROP EXTENSION citext"] {
+            let _ = state(&mut other, sql).await;
+        }
+        ok(&mut main, "CREATE TABLE beside (x int)").await;
+        let db = open(&vfs.crash_clone(11), accelerated);
+        let mut main = db.session();
+        assert_eq!(ok(&mut main, "SELECT email, name FROM t WHERE email = 'USER7@x.ORG'").await, ["User7@X.org|Name0"]);
+        assert_eq!(ok(&mut main, "SELECT count(*), count(DISTINCT tail) FROM t WHERE name = 'nAME3'").await, ["7|1"]);
+        assert_eq!(
+            ok(&mut main, "SELECT count(*) FROM t WHERE tail LIKE 'LONG%' AND length(tail) = 10000").await,
+            ["50"]
+        );
+        assert_eq!(state(&mut main, "INSERT INTO t VALUES ('USER50@x.org')").await, "23505");
+        assert_eq!(state(&mut main, "INSERT INTO t VALUES ('nothing')").await, "23514");
+        assert_eq!(ok(&mut main, "INSERT INTO t VALUES ('New@x') RETURNING name").await, ["Nobody"]);
+        assert_eq!(db.engine.verify().expect("verify"), Vec::<String>::new());
+    }
+    let db = open(&SimVfs::new(48), true);
+    let (mut a, mut b) = (db.session(), db.session());
+    for sql in ["CREATE EXTENSION citext", "BEGIN", "CREATE TABLE t (x citext)"] {
+        ok(&mut a, sql).await;
+    }
+    let dropping = tokio::spawn(async move { state(&mut b, "DROP EXTENSION citext").await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!dropping.is_finished(), "it waits for who makes something");
+    ok(&mut a, "COMMIT").await;
+    assert_eq!(dropping.await.expect("it ends"), "2BP01");
+}
+
 /// What `pg_stat_statements` shows, who sees it, and what becomes of its views.
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_are_counted() {

@@ -63,9 +63,9 @@ async fn lists_of_psql() {
     assert_eq!(
         fixture.rows(&captured("l", 0, 0)).await,
         [
-            "postgres|postgres|UTF8|C|C|∅|libc|∅",
-            "template0|postgres|UTF8|C|C|∅|libc|=c/postgres\npostgres=CTc/postgres",
-            "template1|postgres|UTF8|C|C|∅|libc|=c/postgres\npostgres=CTc/postgres",
+            "postgres|postgres|UTF8|C|C.UTF-8|∅|libc|∅",
+            "template0|postgres|UTF8|C|C.UTF-8|∅|libc|=c/postgres\npostgres=CTc/postgres",
+            "template1|postgres|UTF8|C|C.UTF-8|∅|libc|=c/postgres\npostgres=CTc/postgres",
         ]
     );
     assert_eq!(fixture.rows(&captured("du", 0, 0)).await, ["postgres|t|t|t|t|t|-1|∅|{}|t|t"]);

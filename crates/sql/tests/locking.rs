@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Db, accelerated, ok};
+use resurgam_base::pauses::{Pause, Pauses};
 use resurgam_engine::{Database, Options};
 use resurgam_sql::Session;
 
@@ -601,4 +602,288 @@ async fn the_policies_of_the_one_waited_for_count() {
             ok(&mut admin, sql).await;
         }
     }
+}
+
+/// What one of the writers does next, with all that it may change.
+fn change_of(random: &mut u64, writer: u64, serial: &mut u64) -> String {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let (what, id, v) = (*random >> 60, (*random >> 20) % 3000, (*random >> 40) % 40);
+    *serial += 1;
+    let own = writer * 1_000_000 + *serial;
+    match what {
+        0..4 => format!("UPDATE c SET v = {v} WHERE id = {id}"),
+        4 | 5 => format!("UPDATE c SET note = repeat('n', {v}) WHERE id = {id}"),
+        6 | 7 => format!("UPDATE c SET u = {own} WHERE id = {id}"),
+        8 | 9 => format!("DELETE FROM c WHERE id = {id}"),
+        10..13 => format!("INSERT INTO c VALUES ({id}, {v}, {own}, 'new') ON CONFLICT DO NOTHING"),
+        13 => format!("UPDATE c SET id = {own} WHERE id = {id}"),
+        14 => format!("UPDATE c SET v = v + 1 WHERE id BETWEEN {id} AND {id} + 20 AND v < 39"),
+        _ => format!("SAVEPOINT s; UPDATE c SET v = {v}, u = {own} WHERE id = {id}; ROLLBACK TO s"),
+    }
+}
+
+/// Indexes are made again and again while three sessions write whatever can be written, of which some is rolled back. Each time the index
+/// finds what there is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn indexes_are_made_while_others_write() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut session = db.session();
+    ok(&mut session, "CREATE TABLE c (id int PRIMARY KEY, v int, u int, note text)").await;
+    ok(&mut session, "INSERT INTO c SELECT i, i % 40, i, 'old' FROM generate_series(0, 2999) AS s(i)").await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (1..4)
+        .map(|writer| {
+            let (mut session, stop) = (db.session(), Arc::clone(&stop));
+            tokio::spawn(async move {
+                let (mut random, mut serial, mut committed) = (writer * 77, 0, 0);
+                ok(&mut session, "SET lock_timeout = '60s'").await;
+                while !stop.load(Ordering::Relaxed) {
+                    let mut text = "BEGIN".to_owned();
+                    for _ in 0..1 + random % 4 {
+                        text = format!("{text}; {}", change_of(&mut random, writer, &mut serial));
+                    }
+                    let end = if random.is_multiple_of(5) { "ROLLBACK" } else { "COMMIT" };
+                    match session.query(&format!("{text}; {end}")).await {
+                        Ok(_) => committed += 1,
+                        // Two that change rows of each other.
+                        Err(error) if error.sqlstate == "40P01" => drop(session.query("ROLLBACK").await),
+                        Err(error) => panic!("{text}: {error}"),
+                    }
+                }
+                committed
+            })
+        })
+        .collect();
+    for round in 0..8 {
+        let (unique, column) = if round % 2 == 0 { ("", "v") } else { ("UNIQUE", "u") };
+        ok(&mut session, &format!("CREATE {unique} INDEX CONCURRENTLY c_i ON c ({column})")).await;
+        let valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'c_i'::regclass";
+        assert_eq!(ok(&mut session, valid).await, ["t"]);
+        for _ in 0..3 {
+            ok(&mut session, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+            let rows = ok(&mut session, &format!("SELECT {column}, id FROM c ORDER BY {column} + 0, id")).await;
+            let plan = ok(&mut session, &format!("EXPLAIN SELECT id FROM c WHERE {column} = 7")).await.join("\n");
+            assert!(plan.contains("c_i"), "{plan}");
+            for value in (0..40).chain([700, 1900, 1_000_007, 2_000_003]) {
+                let by_index = format!("SELECT {column}, id FROM c WHERE {column} = {value} ORDER BY id");
+                let begins = format!("{value}|");
+                let expected: Vec<&String> = rows.iter().filter(|row| row.starts_with(&begins)).collect();
+                let found = ok(&mut session, &by_index).await;
+                assert!(found.iter().eq(expected.iter().copied()), "{by_index}: {found:?}, and there are {expected:?}");
+            }
+            ok(&mut session, "COMMIT").await;
+        }
+        ok(&mut session, "DROP INDEX c_i").await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        assert!(writer.await.expect("no panic") > 10, "hardly anything was written");
+    }
+    drop(session);
+    assert_eq!(db.engine.verify().expect("verify"), Vec::<String>::new());
+}
+
+/// Who has written, or locked a row, and not ended is waited for; whoever comes meanwhile does not wait. A cancel ends the wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_is_waiting_and_writers_are_not() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let [mut making, mut idle, mut other] = [db.session(), db.session(), db.session()];
+    ok(&mut other, "CREATE TABLE c (id int PRIMARY KEY, v int)").await;
+    ok(&mut other, "INSERT INTO c SELECT i, i FROM generate_series(0, 999) AS s(i)").await;
+    ok(&mut other, "SET lock_timeout = '20s'").await;
+    let valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = (SELECT oid FROM pg_class WHERE relname = 'c_v')";
+    ok(&mut idle, "BEGIN; UPDATE c SET v = -1 WHERE id = 500").await;
+    let cancel = making.cancel_handle();
+    let running = waiting(&db, making, "CREATE INDEX CONCURRENTLY c_v ON c (v)").await;
+    for id in 2000..2100 {
+        ok(&mut other, &format!("INSERT INTO c VALUES ({id}, {id})")).await;
+    }
+    cancel.cancel();
+    let (back, ended) = running.await.expect("no panic");
+    making = back;
+    assert_eq!(ended, Err("57014".to_owned()));
+    assert_eq!(ok(&mut other, valid).await, Vec::<String>::new());
+    ok(&mut idle, "COMMIT").await;
+    ok(&mut idle, "BEGIN; UPDATE c SET v = -2 WHERE id = 501").await;
+    let running = waiting(&db, making, "CREATE INDEX CONCURRENTLY c_v ON c (v)").await;
+    ok(&mut idle, "COMMIT; BEGIN").await;
+    let (back, ended) = running.await.expect("no panic");
+    making = back;
+    assert_eq!(ended, Ok(Vec::new()));
+    assert_eq!(ok(&mut other, valid).await, ["t"]);
+    ok(&mut idle, "COMMIT").await;
+    ok(&mut making, "DROP INDEX c_v").await;
+    let cancel = making.cancel_handle();
+    ok(&mut idle, "BEGIN; SELECT 1 FROM c WHERE id = 900 FOR UPDATE").await;
+    let running = waiting(&db, making, "CREATE UNIQUE INDEX CONCURRENTLY c_v ON c (v)").await;
+    for id in 3000..3100 {
+        ok(&mut other, &format!("INSERT INTO c VALUES ({id}, {id})")).await;
+    }
+    cancel.cancel();
+    let (back, ended) = running.await.expect("no panic");
+    making = back;
+    assert_eq!(ended, Err("57014".to_owned()));
+    assert_eq!(ok(&mut other, valid).await, Vec::<String>::new());
+    ok(&mut idle, "ROLLBACK").await;
+    for id in 4000..4010 {
+        ok(&mut other, &format!("INSERT INTO c VALUES ({id}, {id})")).await;
+    }
+    assert_eq!(ok(&mut other, "SELECT count(*) FROM c WHERE v >= 0").await, ["1208"]);
+    ok(&mut making, "CREATE UNIQUE INDEX CONCURRENTLY c_v ON c (v)").await;
+    assert_eq!(ok(&mut other, valid).await, ["t"]);
+    assert_eq!(ok(&mut other, "SELECT count(*) FROM c WHERE v >= 0").await, ["1208"]);
+    drop((making, idle, other));
+    assert_eq!(db.engine.verify().expect("verify"), Vec::<String>::new());
+}
+
+/// Windows that chance alone opens for a microsecond are open for longer until this is dropped, for the whole process: one test at a time
+/// has it.
+struct Open(#[allow(dead_code)] tokio::sync::MutexGuard<'static, ()>);
+
+impl Open {
+    async fn at(places: &[Pause]) -> Self {
+        static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+        let alone = ALONE.lock().await;
+        Pauses::at(places).plant(7);
+        Self(alone)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        Pauses::end();
+    }
+}
+
+/// Runs a statement again and again in a session of its own, until it is told to end.
+fn repeated(db: &Db, ends: &Arc<AtomicBool>, statements: &'static [&'static str]) -> tokio::task::JoinHandle<u64> {
+    let (mut session, ends) = (db.session(), Arc::clone(ends));
+    tokio::spawn(async move {
+        let mut count = 0;
+        while !ends.load(Ordering::Relaxed) {
+            for statement in statements {
+                // The key may be another row's.
+                if let Err(error) = session.query(statement).await {
+                    assert_eq!(error.into_fields().sqlstate, "23505", "{statement}");
+                }
+            }
+            count += 1;
+            tokio::task::yield_now().await;
+        }
+        count
+    })
+}
+
+/// The row that an index led to has another key by the time at which it is read: it is not in the way, and is left alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_row_that_gets_out_of_the_way_is_not_updated() {
+    let _open = Open::at(&[Pause::EntryRead]).await;
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut session = db.session();
+    ok(&mut session, "SET synchronous_commit = off").await;
+    ok(&mut session, "CREATE TABLE t (id int PRIMARY KEY, u int UNIQUE, n int)").await;
+    ok(&mut session, "INSERT INTO t VALUES (1, 5, 0)").await;
+    let ends = Arc::new(AtomicBool::new(false));
+    let moving = repeated(&db, &ends, &["SET synchronous_commit = off", "UPDATE t SET u = 11 - u WHERE id = 1"]);
+    let mut updated = 0;
+    for id in 10..3000 {
+        let insert =
+            format!("INSERT INTO t VALUES ({id}, 5, 0) ON CONFLICT (u) DO UPDATE SET n = t.n + 1 RETURNING id, u");
+        let got = ok(&mut session, &insert).await;
+        updated += u32::from(got == ["1|5"]);
+        assert!(got == ["1|5"] || got == [format!("{id}|5")], "{got:?}");
+        ok(&mut session, &format!("DELETE FROM t WHERE id = {id}")).await;
+    }
+    ends.store(true, Ordering::Relaxed);
+    assert!(moving.await.expect("no panic") > 0 && updated > 0);
+}
+
+/// Nor is a row a duplicate that is gone when it is looked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_row_that_is_gone_is_no_duplicate() {
+    let _open = Open::at(&[Pause::RowRead]).await;
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut session = db.session();
+    ok(&mut session, "SET synchronous_commit = off").await;
+    ok(&mut session, "CREATE TABLE t (id int PRIMARY KEY, u int UNIQUE, n int)").await;
+    let ends = Arc::new(AtomicBool::new(false));
+    let statements = &[
+        "SET synchronous_commit = off",
+        "INSERT INTO t VALUES (1, 5, 0) ON CONFLICT DO NOTHING",
+        "DELETE FROM t WHERE id = 1",
+    ];
+    let going = repeated(&db, &ends, statements);
+    for id in 10..3000 {
+        // None of these may fail.
+        ok(&mut session, &format!("INSERT INTO t VALUES ({id}, 5, 0) ON CONFLICT (u) DO NOTHING")).await;
+        ok(&mut session, &format!("DELETE FROM t WHERE id = {id}")).await;
+    }
+    ends.store(true, Ordering::Relaxed);
+    assert!(going.await.expect("no panic") > 0);
+}
+
+/// A row of the target that others have changed meanwhile is judged with the row that it was joined with, and no other: PostgreSQL's answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_changed_row_is_judged_with_the_row_it_was_joined_with() {
+    let update = "UPDATE t SET v = s.v FROM s WHERE t.k = s.k AND t.id < 9";
+    let returning = "UPDATE t SET v = s.v FROM s WHERE t.k = s.k AND t.id < 9 RETURNING t.id, s.note";
+    let subquery = "UPDATE t SET v = (SELECT max(a.v) FROM s AS a WHERE a.k <= s.k) FROM s WHERE t.k = s.k";
+    let delete = "DELETE FROM t USING s WHERE t.k = s.k AND t.id < 9";
+    // What changes the row, what waits, what that gives, and what there is then.
+    let cases: [(&str, &str, &[&str], &[&str]); 12] = [
+        ("UPDATE t SET k = 2 WHERE id = 1", update, &[], &["1|2|0", "2|5|0"]),
+        ("UPDATE t SET k = 2 WHERE id = 1", returning, &[], &["1|2|0", "2|5|0"]),
+        ("UPDATE t SET k = 2 WHERE id = 1", subquery, &[], &["1|2|0", "2|5|0"]),
+        ("UPDATE t SET k = 2 WHERE id = 1", delete, &[], &["1|2|0", "2|5|0"]),
+        ("UPDATE t SET k = 7 WHERE id = 1", update, &[], &["1|7|0", "2|5|0"]),
+        ("UPDATE t SET id = 3, k = 2 WHERE id = 1", update, &[], &["2|5|0", "3|2|0"]),
+        ("UPDATE t SET id = 3 WHERE id = 1", update, &[], &["2|5|0", "3|1|10"]),
+        ("UPDATE t SET v = 1 WHERE id = 1", update, &[], &["1|1|10", "2|5|0"]),
+        ("UPDATE t SET v = 1 WHERE id = 1", returning, &["1|one"], &["1|1|10", "2|5|0"]),
+        ("UPDATE t SET v = 1 WHERE id = 1", subquery, &[], &["1|1|10", "2|5|0"]),
+        ("UPDATE t SET v = 1 WHERE id = 1", delete, &[], &["2|5|0"]),
+        ("DELETE FROM t WHERE id = 1", update, &[], &["2|5|0"]),
+    ];
+    for (change, statement, given, left) in cases {
+        let dir = tempfile::tempdir().expect("folder");
+        let db = open(dir.path());
+        let mut session = db.session();
+        ok(&mut session, "CREATE TABLE t (id int PRIMARY KEY, k int, v int)").await;
+        ok(&mut session, "CREATE TABLE s (k int, v int, note text)").await;
+        ok(&mut session, "INSERT INTO t VALUES (1, 1, 0), (2, 5, 0)").await;
+        ok(&mut session, "INSERT INTO s VALUES (1, 10, 'one'), (2, 20, 'two'), (NULL, 30, NULL)").await;
+        ok(&mut session, "BEGIN").await;
+        ok(&mut session, change).await;
+        let waits = waiting(&db, db.session(), statement).await;
+        ok(&mut session, "COMMIT").await;
+        let (_, result) = waits.await.expect("no panic");
+        assert_eq!(
+            result.as_deref(),
+            Ok(&given.iter().map(|row| (*row).to_owned()).collect::<Vec<_>>()[..]),
+            "{change}; {statement}"
+        );
+        assert_eq!(ok(&mut session, "SELECT * FROM t ORDER BY id").await, left, "{change}; {statement}");
+    }
+}
+
+/// A row that a younger transaction has changed since the statement began is none of the statement's own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_row_of_a_younger_transaction_is_updated() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let (mut holder, mut younger) = (db.session(), db.session());
+    ok(&mut holder, "CREATE TABLE t (k int PRIMARY KEY, n int)").await;
+    ok(&mut holder, "INSERT INTO t VALUES (3, 0), (4, 0)").await;
+    ok(&mut holder, "BEGIN").await;
+    ok(&mut holder, "UPDATE t SET n = 5 WHERE k = 3").await;
+    let insert = "INSERT INTO t VALUES (3, 0), (4, 0) ON CONFLICT (k) DO UPDATE SET n = t.n + 1 RETURNING k, n";
+    let waits = waiting(&db, db.session(), insert).await;
+    ok(&mut younger, "UPDATE t SET n = 10 WHERE k = 4").await;
+    ok(&mut holder, "COMMIT").await;
+    let (_, result) = waits.await.expect("no panic");
+    assert_eq!(result.as_deref(), Ok(&["3|6".to_owned(), "4|11".to_owned()][..]));
 }

@@ -61,6 +61,8 @@ fn subjects() -> Vec<Subject> {
         // What would run directly, too.
         Subject::new("lookups", planned),
         Subject::new("few lookups", Planning { lookup_rows: 6, ..always }),
+        // Tables in parts, however small.
+        Subject::new("together", Planning { gather_rows: 48, ..planned }),
         // As a statement that has met its limit of memory is planned.
         Subject::new("merges", Planning { spilling_joins: true, direct: false, ..Planning::default() }),
     ]
@@ -650,4 +652,322 @@ async fn times_are_read_in_the_zone_on_all_paths() {
         narrowed += usize::from(plan.contains("using zt_pkey on zt") && plan.contains("Index Cond: (tz >"));
     }
     assert!(narrowed == 120, "only {narrowed} by a range");
+}
+
+const TABLES_OF_ALTERNATIVES: [&str; 12] = [
+    "CREATE TABLE o (p int, q text, a int, b smallint, c text, d numeric(8,2), e bigint, f date, g numeric, PRIMARY KEY (p, q))",
+    "CREATE INDEX ON o (a)",
+    "CREATE INDEX ON o (b DESC, a)",
+    "CREATE INDEX ON o (c NULLS FIRST, p)",
+    "CREATE INDEX ON o (d DESC NULLS LAST, e)",
+    "CREATE INDEX ON o (lower(c))",
+    "CREATE INDEX ON o (e) WHERE f IS NOT NULL",
+    "CREATE INDEX ON o (f)",
+    "CREATE UNIQUE INDEX ON o (g, p, q)",
+    "CREATE TABLE oo (k int PRIMARY KEY, a int)",
+    "INSERT INTO oo SELECT x, x % 9 FROM generate_series(0, 19) g(x)",
+    "PREPARE alternatives(int, int, text, numeric) AS \
+     SELECT p, q FROM o WHERE a = $1 OR b > $2 AND b < $2 + 3 OR c = $3 OR (p = $1 AND q = 'q3') OR g = $4",
+];
+
+fn row_of_o(random: &mut Random, at: u64) -> String {
+    let (c, f) = (text(random), random.below(6));
+    let f = if f == 0 { "NULL".to_owned() } else { format!("'2024-01-0{f}'") };
+    let d = if random.maybe(15) { "NULL".to_owned() } else { format!("{}.5", random.below(20)) };
+    let g = if random.maybe(15) {
+        "NULL".to_owned()
+    } else {
+        format!("{}.{}", random.below(20), "0".repeat(1 + random.below(3) as usize))
+    };
+    let (a, b, e) = (number(random, 20), number(random, 15), number(random, 40));
+    format!("({}, 'q{}', {a}, {b}, {c}, {d}, {e}, {f}, {g})", at / 5, at % 5)
+}
+
+/// What one column of `o` is asked.
+fn atom(random: &mut Random) -> String {
+    let n = random.below(22);
+    match random.below(30) {
+        0..=3 => format!("a = {n}"),
+        4 => format!("a IN ({n}, {}, NULL)", random.below(20)),
+        5 | 6 => format!("b = {}", n % 16),
+        7 => format!("b BETWEEN {} AND {}", n % 12, n % 12 + random.below(3)),
+        8 => format!("b > {}", 8 + n % 8),
+        9 | 10 => format!("c = '{}'", random.one(&["x", "y", "ä", "", "nothing"])),
+        11 => format!("c LIKE '{}'", random.one(&["x%", "%y", "ä", "", "lo%g"])),
+        12 => format!("lower(c) = '{}'", random.one(&["x", "xy"])),
+        13 | 14 => format!("d = {}.5", n),
+        15 => format!("d > {}.25 AND e = {}", n, random.below(40)),
+        16 => format!("e < {}", n % 6),
+        17 => format!("f = '2024-01-0{}'", 1 + n % 6),
+        18 => format!("p = {n}"),
+        19 => format!("p = {n} AND q = 'q{}'", n % 5),
+        20 => format!("p BETWEEN {n} AND {}", n + 2),
+        21 => random.one(&["a IS NULL", "c IS NULL", "a = NULL", "b IS NOT NULL AND a = 3"]).to_owned(),
+        22 => format!("g = {}.000", n % 20),
+        23 => random.one(&["a = 2.5", "b = 99999", "e = 99999999999", "a = 3.0", "b > 14.5"]).to_owned(),
+        24 => random.one(&["c || '' = 'x'", "a = b", "e + 1 = 5"]).to_owned(),
+        25 => random.one(&["a = (SELECT 3)", "a IN (SELECT a FROM oo WHERE k > 17)"]).to_owned(),
+        26 => format!("a = ANY (ARRAY[{n}, {}])", random.below(20)),
+        27 => format!("(b, a) IN (({}, {n}), ({}, {}))", n % 15, random.below(15), random.below(20)),
+        28 => format!("NOT (a <> {n})"),
+        _ => format!("{n} = a AND b < 12"),
+    }
+}
+
+/// Alternatives, each of one or two terms, and sometimes others within.
+fn alternatives(random: &mut Random, depth: u64) -> String {
+    let count = 2 + random.below(3);
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let mut one = atom(random);
+        if random.maybe(25) {
+            one = format!("{one} AND {}", atom(random));
+        }
+        if depth > 0 && random.maybe(15) {
+            one = format!(
+                "{} AND ({})",
+                random.one(&["e IS NOT NULL", "p > 3", "a < 15"]),
+                alternatives(random, depth - 1)
+            );
+        }
+        all.push(one);
+    }
+    all.join(" OR ")
+}
+
+fn asked_of_alternatives(random: &mut Random) -> String {
+    let mut condition = format!("({})", alternatives(random, 2));
+    if random.maybe(30) {
+        condition =
+            format!("{condition} AND {}", random.one(&["e > 3", "a < 12", "b IS NOT NULL", "c > 'w'", "p > 20"]));
+    }
+    if random.maybe(15) {
+        condition = format!("{condition} AND ({})", alternatives(random, 0));
+    }
+    match random.below(16) {
+        0..=3 => format!("SELECT * FROM o WHERE {condition}"),
+        4 => format!("SELECT p, q, c FROM o WHERE {condition} ORDER BY p, q{}", limit(random)),
+        5 => format!("SELECT p, q FROM o WHERE {condition} ORDER BY p DESC, q DESC{}", limit(random)),
+        6 => format!("SELECT a, p, q FROM o WHERE {condition} ORDER BY a DESC, p, q{}", limit(random)),
+        7 => format!("SELECT count(*), sum(e), min(p), max(q) FROM o WHERE {condition}"),
+        8 => format!("SELECT min(p) FROM o WHERE {condition}"),
+        9 => format!("SELECT max(a) FROM o WHERE {condition}"),
+        10 => format!("SELECT DISTINCT b FROM o WHERE {condition}"),
+        11 => format!("SELECT p, q FROM o WHERE {condition} FOR UPDATE"),
+        12 => format!("SELECT x.p, x.q, k FROM (SELECT * FROM o WHERE {condition}) AS x JOIN oo ON oo.a = x.a"),
+        13 => format!(
+            "SELECT k, (SELECT count(*) FROM o WHERE o.a = oo.k OR o.b = oo.a) FROM oo WHERE k < {}",
+            random.below(20)
+        ),
+        14 => format!("UPDATE o SET e = e + 1, a = a + 1 WHERE {condition} RETURNING p, q, a, e"),
+        _ => format!("DELETE FROM o WHERE p > 30 AND ({condition}) RETURNING p, q"),
+    }
+}
+
+/// Conditions with OR give by several indexes what they give without, whatever is asked with them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn alternatives_give_what_a_scan_gives() {
+    let always = Planning { read_small_tables: false, direct: false, ..Planning::default() };
+    let mut subjects = vec![
+        Subject::new("plain", Planning::OFF),
+        Subject::new("without", Planning { alternatives: false, ..Planning::default() }),
+        Subject::new("default", Planning::default()),
+        Subject::new("always", always),
+        Subject::new("together", Planning { gather_rows: 48, direct: false, ..Planning::default() }),
+    ];
+    let seed: u64 = std::env::var("RESURGAM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_130);
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    for sql in TABLES_OF_ALTERNATIVES {
+        same(&mut subjects, sql, true).await;
+    }
+    let rows: Vec<String> = (0..220).map(|number| row_of_o(&mut random, number)).collect();
+    same(&mut subjects, &format!("INSERT INTO o VALUES {}", rows.join(", ")), true).await;
+    let (mut by_ways, mut reads) = (0, 0);
+    for step in 0..300 {
+        if step == 150 {
+            // By what is known of columns from here on.
+            for subject in &mut subjects {
+                subject.ok("ANALYZE o").await;
+            }
+        }
+        let sql = asked_of_alternatives(&mut random);
+        // Of writes some do not count: they would leave nothing.
+        let is_write = sql.starts_with("UPDATE") || sql.starts_with("DELETE");
+        let sorted = sql.contains("ORDER BY");
+        if is_write {
+            same(&mut subjects, "BEGIN", true).await;
+        }
+        same(&mut subjects, &sql, sorted).await;
+        if is_write {
+            same(&mut subjects, "SELECT * FROM o ORDER BY p, q", true).await;
+            same(&mut subjects, if random.maybe(30) { "COMMIT" } else { "ROLLBACK" }, true).await;
+        }
+        by_ways += usize::from(subjects[3].plan(&sql).await.contains("BitmapOr"));
+        reads += 1;
+        if step % 10 == 0 {
+            let values = [number(&mut random, 20), number(&mut random, 15), text(&mut random), number(&mut random, 20)];
+            same(&mut subjects, &format!("EXECUTE alternatives({})", values.join(", ")), false).await;
+        }
+    }
+    println!("{by_ways} of {reads} by several ways");
+    assert!(by_ways > 80, "{by_ways} of {reads}");
+}
+
+/// The keys that are held are bounded: beyond the statement's memory, or where they are those of many rows, the table is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_alternatives_are_bounded() {
+    let dir = tempfile::tempdir().expect("temporary folder");
+    let engine = Database::open(dir.path().join("data"), Options::default()).expect("open");
+    let planning = Planning { read_small_tables: false, ..Planning::default() };
+    let settings = SqlSettings { planning, query_memory_bytes: 16 << 20, ..SqlSettings::default() };
+    let database = SqlDatabase::new(engine, settings);
+    let mut session = Arc::clone(&database).session(SessionOptions::default()).expect("session");
+    for sql in [
+        "CREATE TABLE wide (k text PRIMARY KEY, a int, b int)",
+        "CREATE INDEX ON wide (a)",
+        "CREATE INDEX ON wide (b)",
+        "INSERT INTO wide SELECT repeat('k', 300) || x, x % 2, x FROM generate_series(1, 80000) g(x)",
+    ] {
+        session.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    for (sql, count, whole) in [
+        ("SELECT count(*) FROM wide WHERE a = 1 OR b = 2", "40001", true),
+        ("SELECT count(*) FROM wide WHERE a = 7 OR b = 2", "1", false),
+        ("SELECT count(*) FROM wide WHERE b = 7 OR b BETWEEN 2 AND 3 OR a IN (8, 9)", "3", false),
+    ] {
+        let rows = session.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}")).rows;
+        assert_eq!(rows, [[Some(count.to_owned())]], "{sql}");
+        let explain = format!("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {sql}");
+        let lines = session.query(&explain).await.unwrap_or_else(|error| panic!("{sql}: {error}")).rows;
+        let plan = lines.into_iter().flatten().flatten().collect::<Vec<_>>().join("\n");
+        assert!(plan.contains("BitmapOr"), "{plan}");
+        assert_eq!(plan.contains("Became Seq Scan: 1"), whole, "{plan}");
+    }
+    drop(session);
+    assert_eq!(database.query_memory().0, 0);
+}
+
+/// What one side of a join is ordered by is no order of the join where rows of the other side are alike in what that one is ordered by.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_is_not_in_the_order_of_both_sides() {
+    let mut subjects = subjects();
+    for subject in &mut subjects {
+        for sql in [
+            "CREATE TABLE big (x int, id int, k int, PRIMARY KEY (x, id))",
+            "CREATE TABLE small (k int, y int, PRIMARY KEY (k, y))",
+            "INSERT INTO big SELECT g % 3, g, g % 2 FROM generate_series(1, 6000) AS g",
+            "INSERT INTO small SELECT g % 2, g FROM generate_series(1, 6) AS g",
+            "ANALYZE",
+        ] {
+            subject.ok(sql).await;
+        }
+        for from in [
+            "small JOIN big ON big.k = small.k",
+            "big JOIN small ON big.k = small.k",
+            "big LEFT JOIN small ON big.k = small.k",
+            "small RIGHT JOIN big ON big.k = small.k",
+            "(SELECT * FROM small ORDER BY k, y OFFSET 0) AS small JOIN big ON big.k = small.k",
+        ] {
+            let select = format!("big.x, small.k, small.y FROM {from}");
+            let rows = subject.ok(&format!("SELECT {select} ORDER BY big.x, small.k, small.y")).await.rows;
+            let mut sorted = rows.clone();
+            sorted.sort();
+            assert_eq!((rows.len(), rows == sorted), (18_000, true), "{}: {from}", subject.name);
+            let first = subject.ok(&format!("SELECT {select} ORDER BY 1, 2, 3 LIMIT 4000")).await.rows;
+            assert!(first == sorted[..4000], "{}: {from}", subject.name);
+            for sql in [
+                format!("SELECT DISTINCT {select}"),
+                format!("SELECT DISTINCT ON (big.x, small.k, small.y) {select}"),
+                format!("SELECT {select} GROUP BY big.x, small.k, small.y"),
+                format!(
+                    "SELECT DISTINCT big.x, count(*) OVER (PARTITION BY big.x, small.k, small.y), small.y FROM {from}"
+                ),
+            ] {
+                assert_eq!(subject.ok(&sql).await.rows.len(), 18, "{}: {sql}", subject.name);
+            }
+        }
+    }
+    // They are looked up as before.
+    let sql = "SELECT big.x, small.y FROM small JOIN big ON big.k = small.k ORDER BY big.x";
+    let plan = subjects[1].plan(sql).await;
+    assert!(plan.contains("Lookup Join") && !plan.contains("Sort"), "{plan}");
+}
+
+/// What else is held for an order and is none; the answers are PostgreSQL's.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_order() {
+    let asked = [
+        // A window's order comes after the sides of the join are chosen.
+        (
+            "SELECT count(*) FROM (SELECT DISTINCT big.x, s.y, s.rn FROM \
+             (SELECT k, y, row_number() OVER (ORDER BY y) AS rn FROM small) AS s JOIN big ON big.k = s.k) AS d",
+            "18",
+        ),
+        (
+            "SELECT count(*) FROM (SELECT DISTINCT big.x, s.y, s.n FROM \
+             (SELECT k, y, count(*) OVER (PARTITION BY k) AS n FROM small) AS s JOIN big ON big.k = s.k) AS d",
+            "18",
+        ),
+        // What is constant on the side that may be missing is not so of the join, however its rows are found.
+        (
+            "SELECT count(*) FROM (SELECT a.x, count(*) FROM b LEFT JOIN a ON a.k = b.k AND a.x = 7 GROUP BY a.x) AS g",
+            "2",
+        ),
+        (
+            "SELECT string_agg(coalesce(x::text, 'n'), ' ' ORDER BY n) FROM (SELECT x, row_number() OVER () AS n FROM \
+             (SELECT a.x FROM a RIGHT JOIN b ON a.k = b.k AND a.x = 7 AND b.id < 300 ORDER BY a.x OFFSET 0) AS o) AS r WHERE n IN (1, 60, 61, 500)",
+            "7 7 n n",
+        ),
+        // The NULLs of a running extreme come first.
+        (
+            "SELECT string_agg(coalesce(m::text, 'n'), ' ' ORDER BY n) FROM (SELECT m, row_number() OVER (ORDER BY m) AS n FROM \
+             (SELECT max(v) OVER (ORDER BY id) AS m FROM w) AS s) AS r",
+            "3 5 n n",
+        ),
+        (
+            "SELECT string_agg(coalesce(m::text, 'n'), ' ' ORDER BY n) FROM (SELECT m, row_number() OVER (ORDER BY m) AS n FROM \
+             (SELECT max(v::float8) OVER (ORDER BY id) AS m FROM w) AS s) AS r",
+            "3 5 n n",
+        ),
+        // Two columns that are one value each are not one value.
+        (
+            "SELECT string_agg(r::text, ' ' ORDER BY z) FROM (SELECT z, row_number() OVER (ORDER BY x * z), row_number() OVER (ORDER BY y * z) AS r \
+             FROM p WHERE x = 1 AND y = -1) AS s",
+            "5 4 3 2 1",
+        ),
+        // Groups of several sets may be alike.
+        (
+            "SELECT string_agg(n::text, ' ' ORDER BY r) FROM (SELECT *, row_number() OVER (ORDER BY a, b, c, n DESC) AS r FROM \
+             (SELECT a, b, c, count(*) AS n, row_number() OVER (ORDER BY a, b, c) FROM gs GROUP BY GROUPING SETS ((a, b, c), (a, c))) AS s) AS t",
+            "2 1 3 1 2 1",
+        ),
+    ];
+    let mut subjects = subjects();
+    for subject in &mut subjects {
+        for sql in [
+            "CREATE TABLE big (x int, id int, k int, PRIMARY KEY (x, id))",
+            "CREATE TABLE small (id int PRIMARY KEY, k int, y int)",
+            "INSERT INTO big SELECT g % 3, g, g % 2 FROM generate_series(1, 6000) AS g",
+            "INSERT INTO small SELECT g, g % 2, (g * 7) % 13 FROM generate_series(1, 6) AS g",
+            "CREATE TABLE a (id int PRIMARY KEY, k int, x int)",
+            "CREATE INDEX ON a (k)",
+            "CREATE TABLE b (id int PRIMARY KEY, k int)",
+            "INSERT INTO a SELECT g, g % 100, g % 50 FROM generate_series(1, 1000) AS g",
+            "INSERT INTO b SELECT g, g % 100 FROM generate_series(1, 500) AS g",
+            "CREATE TABLE w (id int PRIMARY KEY, v int)",
+            "INSERT INTO w VALUES (1, NULL), (2, NULL), (3, 3), (4, 5)",
+            "CREATE TABLE p (x int, y int, z int, PRIMARY KEY (x, y, z))",
+            "INSERT INTO p SELECT 1, -1, g FROM generate_series(1, 5) AS g",
+            "CREATE TABLE gs (a int NOT NULL, b int, c int NOT NULL)",
+            "INSERT INTO gs VALUES (1, NULL, 1), (1, 2, 1), (1, 2, 1), (1, NULL, 2), (1, 3, 2)",
+            "ANALYZE",
+        ] {
+            subject.ok(sql).await;
+        }
+        for (sql, answer) in asked {
+            let rows = subject.ok(sql).await.rows;
+            assert_eq!(rows, [[Some(answer.to_owned())]], "{}: {sql}", subject.name);
+        }
+    }
 }

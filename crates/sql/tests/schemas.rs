@@ -1,6 +1,8 @@
 //! Schemas: what is told of what goes with them, plans of one text along several paths, makers and droppers beside each other,
 //! and what a restart leaves. What each statement answers is in `slt/schemas.slt`.
 
+mod temporary;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,6 +15,12 @@
 //! ----
 //! 1|x
 //! 2|NULL
+//!
+//! told
+//! SELECT nam FROM t
+//! ----
+//! ERROR:  42703: column "nam" does not exist
+//! HINT:  Perhaps you meant to reference the column "t.name".
 //! ```
 //! A record ends at an empty line. Rows compare in order (`query rowsort`: sorted).
 //! EXPLAIN is compared without the costs that are expected, and without the rows, unless it says COSTS.
@@ -126,6 +132,16 @@ async fn run(path: &Path, (mode, direct): (&str, bool)) -> Vec<String> {
                     complain(format!("expected \"{}\", got {error}", words.join(" ")));
                 }
             }
+            ("told", _, Err(error)) => {
+                let mut told = vec![format!("ERROR:  {}: {}", error.sqlstate, error.message)];
+                told.extend(error.detail.iter().map(|detail| format!("DETAIL:  {detail}")));
+                told.extend(error.hint.iter().map(|hint| format!("HINT:  {hint}")));
+                if told != record.expected {
+                    let (expected, told) = (record.expected.join("\n        "), told.join("\n        "));
+                    complain(format!("expected\n        {expected}\n    got\n        {told}"));
+                }
+            }
+            ("told", _, Ok(result)) => complain(format!("expected an error, got {result:?}")),
             ("statement", Some("error"), Ok(result)) => complain(format!("expected an error, got {result:?}")),
             ("tag", Some(first), result) => {
                 let wanted = std::iter::once(first).chain(words).collect::<Vec<_>>().join(" ");

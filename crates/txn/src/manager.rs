@@ -12,6 +12,7 @@ use crate::atm_details::{AbortedDetails, AbortedTx};
 use crate::ended::EndedIds;
 use crate::id_set::TxIdSet;
 use crate::publication::{Commit, Publication, Visible};
+use crate::row_locks::{RowLockMode, RowLocks, TreeId};
 use crate::snapshot::{SnapshotHold, Snapshots};
 use crate::status::{Status, StatusTable};
 use crate::temporary::TemporaryVersions;
@@ -36,6 +37,11 @@ pub struct ActiveTx {
     /// It wrote what is not undone row by row: large values, pending frees. They are
     /// freed by its being in the aborted-transaction map.
     pub wrote_aside: AtomicBool,
+    /// It has locked rows in a way that their newest versions do not show: FOR UPDATE, or by a change of a key over a version of its own. Whoever
+    /// shares keys waits for it.
+    pub locks_keys: AtomicBool,
+    /// It has met a commit that its snapshot does not see, or has waited for somebody; see [`ActiveTx::has_met`].
+    met: AtomicBool,
     /// The identifier under which it is prepared.
     pub prepared_as: OnceLock<String>,
 }
@@ -122,6 +128,18 @@ impl ActiveTx {
         self.wrote_aside.store(true, Ordering::Relaxed);
         self.logged(lsn);
     }
+    /// It has met a commit that its snapshot does not see: it builds upon it, or was told that it cannot because of it. Should nothing of its own
+    /// become durable after that commit, whoever is told that it has ended has to wait for it.
+    #[inline]
+    pub fn has_met(&self) {
+        if !self.met.load(Ordering::Relaxed) {
+            self.met.store(true, Ordering::Relaxed);
+        }
+    }
+    /// Whether [`ActiveTx::has_met`] was called.
+    pub fn has_met_any(&self) -> bool {
+        self.met.load(Ordering::Relaxed)
+    }
     /// Whether undoing its rows undoes all of it.
     pub fn is_rows_only(&self) -> bool {
         !self.wrote_aside.load(Ordering::Relaxed)
@@ -141,6 +159,10 @@ pub struct TxStats {
     pub snapshots: u64,
     pub lock_waits: u64,
     pub deadlocks: u64,
+    /// Row locks that transactions share now.
+    pub shared_row_locks: u64,
+    /// Rows that were locked for one transaction alone, since there were as many shared locks as there may be.
+    pub row_locks_refused: u64,
 }
 
 /// All transactions of a database.
@@ -151,6 +173,7 @@ pub struct TxManager {
     publication: Publication,
     active: Mutex<BTreeMap<TxId, Arc<ActiveTx>>>,
     waits: Arc<WaitGraph>,
+    row_locks: RowLocks,
     temporary: TemporaryVersions,
     /// Most rows, and bytes of log, of a transaction that is undone at once when it rolls back.
     short: (AtomicU64, AtomicU64),
@@ -180,6 +203,7 @@ impl TxManager {
             snapshots,
             active: Mutex::new(BTreeMap::new()),
             waits: Arc::default(),
+            row_locks: RowLocks::default(),
             temporary: TemporaryVersions::new(epoch),
             short: (AtomicU64::new(0), AtomicU64::new(0)),
             committed: AtomicU64::new(0),
@@ -224,6 +248,10 @@ impl TxManager {
     pub fn snapshot(&self) -> SnapshotHold {
         self.snapshots.take()
     }
+    /// See [`Snapshots::take_for_writer`].
+    pub fn snapshot_for_writer(&self) -> SnapshotHold {
+        self.snapshots.take_for_writer()
+    }
     /// See [`Snapshots::horizon`].
     pub fn horizon(&self) -> CommitTs {
         self.snapshots.horizon()
@@ -252,6 +280,8 @@ impl TxManager {
             write_set: Mutex::new(WriteSet::new(rows, log_bytes)),
             undo: Mutex::new(undo),
             wrote_aside: AtomicBool::new(false),
+            locks_keys: AtomicBool::new(false),
+            met: AtomicBool::new(false),
             prepared_as: OnceLock::new(),
         }
     }
@@ -335,7 +365,26 @@ impl TxManager {
     /// Wakes those who wait for `tx`, which has committed or aborted and holds no object
     /// lock any more.
     pub fn ended(&self, tx: TxId) {
+        if !matches!(self.status(tx), Status::Active(_)) {
+            self.row_locks.release(tx, TxId::NONE);
+        }
         self.waits.ended(tx);
+    }
+
+    /// Whether `top` is a transaction of which [`ActiveTx::locks_keys`] is true.
+    pub fn locks_keys(&self, top: TxId) -> bool {
+        self.active.lock().get(&top).is_some_and(|tx| tx.locks_keys.load(Ordering::Acquire))
+    }
+
+    /// The row locks that several transactions hold.
+    pub fn row_locks(&self) -> &RowLocks {
+        &self.row_locks
+    }
+
+    /// Another transaction than `top` that must end before a row can be locked in this way, as far as shared locks go.
+    #[inline]
+    pub fn row_lock_conflict(&self, tree: TreeId, key: &[u8], top: TxId, mode: RowLockMode) -> Option<TxId> {
+        self.row_locks.conflict(tree, key, top, mode, |xid| matches!(self.status(xid), Status::Active(_)))
     }
 
     /// See [`Publication::seen_from`].
@@ -387,6 +436,7 @@ impl TxManager {
         for (first, last) in tx.take_after(after) {
             self.status.set_aborted(first, last);
         }
+        self.row_locks.release(tx.id, after);
         self.waits.ended(tx.id);
     }
 
@@ -404,10 +454,13 @@ impl TxManager {
                 AbortedTx { id: *first, lsn: Lsn::NONE, aborted_us: now_us, began_us: tx.began_us(now_us) },
             );
         }
-        for (first, last) in &ids {
-            self.status.set_aborted(*first, *last);
+        // What a later one has changed must not be changed still when what it built upon counts for nothing: an index entry that is a
+        // later one's by now would belong to a row that is anybody's.
+        for (first, last) in ids.iter().rev() {
+            self.status.set_aborted_newest_first(*first, *last);
         }
         drop(aborting);
+        self.row_locks.release(tx.id, after);
         self.waits.ended(tx.id);
         ids
     }
@@ -507,6 +560,7 @@ impl TxManager {
 
     pub fn stats(&self) -> TxStats {
         let (lock_waits, deadlocks) = self.waits.counts();
+        let (shared_row_locks, row_locks_refused) = self.row_locks.counts();
         TxStats {
             commits: self.committed.load(Ordering::Relaxed),
             aborts: self.aborted.load(Ordering::Relaxed),
@@ -516,6 +570,8 @@ impl TxManager {
             snapshots: self.snapshots.in_use() as u64,
             lock_waits,
             deadlocks,
+            shared_row_locks: shared_row_locks as u64,
+            row_locks_refused,
         }
     }
 }

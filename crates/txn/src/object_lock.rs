@@ -247,6 +247,14 @@ impl ObjectLocks {
         held.locks().collect()
     }
 
+    /// Who besides `tx` holds what keeps it from `mode`.
+    pub fn holders(&self, object: ObjectId, tx: TxId, mode: LockMode) -> Vec<TxId> {
+        let shard = self.shard(object).lock();
+        let Some(entry) = shard.get(&object) else { return Vec::new() };
+        let others = entry.held.iter().filter(|(other, held)| **other != tx && held.all() & mode.conflicts() != 0);
+        others.map(|(other, _)| *other).collect()
+    }
+
     /// Whether `other` still keeps `tx` from `lock`, which it has asked for: it holds what conflicts with it, or asked before.
     /// Who has given `object` back and asked again is behind `tx`, and not in its way.
     pub fn is_in_the_way(&self, object: ObjectId, tx: TxId, lock: Lock, other: TxId) -> bool {
@@ -388,6 +396,11 @@ mod tests {
         assert!(locks.try_lock(T, TxId(3), Lock::DEFINITION).is_err());
         assert_eq!(locks.try_lock(T, TxId(4), Lock::ROWS), Err(TxId(3)));
         assert!(locks.try_lock(T, TxId(1), Lock::ROWS).is_ok(), "a holder may ask again");
+        let mut holders = locks.holders(T, TxId(3), LockMode::AccessExclusive);
+        holders.sort_unstable();
+        assert_eq!(holders, [TxId(1), TxId(2)]);
+        assert_eq!(locks.holders(T, TxId(2), LockMode::AccessExclusive), [TxId(1)]);
+        assert_eq!(locks.holders(T, TxId(3), LockMode::RowExclusive), []);
         locks.release(T, TxId(1));
         locks.release(T, TxId(2));
         assert!(locks.try_lock(T, TxId(3), Lock::DEFINITION).is_ok());

@@ -3,10 +3,12 @@
 //! # Invariants
 //! 1. Commits get their times in the order in which their records are appended: under one mutex.
 //! 2. They become visible in that order. One that has to be durable holds back all that were decided after it.
-//! 3. Once the log is durable up to a commit, and what waits to be revealed before it has been, snapshots see it,
+//! 3. Snapshots of writers see a commit as soon as it is decided, but for one that waits to be revealed and what was
+//!    decided after it.
+//! 4. Once the log is durable up to a commit, and what waits to be revealed before it has been, snapshots see it,
 //!    without anybody's doing anything more.
 //!
-//! 3 without ever waiting for the mutex, whose holder may be waiting for the log: who finds it held leaves the work
+//! 4 without ever waiting for the mutex, whose holder may be waiting for the log: who finds it held leaves the work
 //! to its holder, who looks at how far the log is durable once more after giving it back.
 //!
 //! `models/tests/publication.rs` holds it against all of this, with bugs planted in this very text.
@@ -44,6 +46,8 @@ pub struct Commit {
 
 struct Commits {
     last: u64,
+    /// Those in the queue that wait to be revealed.
+    gated: usize,
     /// Decided, not yet visible, in order.
     queue: VecDeque<Decided>,
 }
@@ -81,7 +85,7 @@ pub(crate) struct Publication {
 impl Publication {
     /// The first commit gets the time after `last`.
     pub fn new(snapshots: Arc<Snapshots>, last: CommitTs) -> Self {
-        let commits = Commits { last: last.0, queue: VecDeque::new() };
+        let commits = Commits { last: last.0, gated: 0, queue: VecDeque::new() };
         Self { commits: Mutex::new(commits), durable: AtomicU64::new(0), snapshots }
     }
 
@@ -110,6 +114,8 @@ impl Publication {
             let ts = CommitTs(commits.last);
             mark(ts);
             commits.queue.push_back(Decided { end, ts, visible });
+            commits.gated += usize::from(visible == Visible::WhenRevealed);
+            self.publish_to_writers(&commits);
             self.publish(&mut commits);
             let waits_for = commits.queue.iter().rev().find(|decided| decided.visible != Visible::AtOnce);
             Commit { end, seen_from: waits_for.map(|decided| decided.end) }
@@ -135,6 +141,8 @@ impl Publication {
                     let result = change(&|| ts.into_iter().for_each(|ts| self.snapshots.publish(ts)));
                     if ts.is_some() {
                         commits.queue.pop_front();
+                        commits.gated -= 1;
+                        self.publish_to_writers(&commits);
                     }
                     break result;
                 }
@@ -206,6 +214,13 @@ impl Publication {
                 return;
             }
         }
+    }
+
+    /// What writers see from now on. A commit that waits to be revealed is not among it: what comes with it (definitions) they would not have.
+    fn publish_to_writers(&self, commits: &Commits) {
+        let gated = (commits.gated > 0).then(|| commits.queue.iter().find(|decided| decided.is_gated())).flatten();
+        let newest = gated.map_or(commits.last, |gated| gated.ts.0 - 1);
+        self.snapshots.publish_to_writers(CommitTs(newest));
     }
 
     fn publish(&self, commits: &mut Commits) {

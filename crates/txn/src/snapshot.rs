@@ -5,7 +5,8 @@
 //! checked to be still the newest. Whoever computes the horizon reads the newest
 //! timestamp *first* and the slots afterwards. If its look at a slot missed the
 //! publication, its reading of the newest timestamp came before the check, so the
-//! horizon it computes is at most that snapshot.
+//! horizon it computes is at most that snapshot. A writer's snapshot may be above what is visible: it needs
+//! fewer versions than others, and the horizon never passes what is visible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -55,6 +56,8 @@ pub struct OldestSnapshot {
 pub struct Snapshots {
     /// Newest commit that snapshots may see.
     visible: AtomicU64,
+    /// Newest commit that snapshots of writers may see, if it is newer.
+    ahead: AtomicU64,
     /// The highest horizon that was told.
     told: AtomicU64,
     slots: RwLock<Vec<Arc<Slot>>>,
@@ -97,17 +100,33 @@ impl Snapshots {
         self.visible.fetch_max(ts.0, Ordering::SeqCst);
     }
 
+    /// Lets snapshots of writers see commits up to `ts`, visible or not. Never goes back.
+    pub fn publish_to_writers(&self, ts: CommitTs) {
+        self.ahead.fetch_max(ts.0, Ordering::SeqCst);
+    }
+
     /// Takes a snapshot of now.
     pub fn take(self: &Arc<Self>) -> SnapshotHold {
+        self.take_newest(|| self.visible.load(Ordering::SeqCst))
+    }
+
+    /// Takes a snapshot of now for a transaction that has written, or has tried to: of what was decided, durable or not, since such a
+    /// transaction may have met any of it.
+    pub fn take_for_writer(self: &Arc<Self>) -> SnapshotHold {
+        self.take_newest(|| self.visible.load(Ordering::SeqCst).max(self.ahead.load(Ordering::SeqCst)))
+    }
+
+    /// `newest` is never below what is visible.
+    fn take_newest(self: &Arc<Self>, newest: impl Fn() -> u64) -> SnapshotHold {
         let slot = self.free.lock().pop().unwrap_or_else(|| {
             let slot = Arc::new(Slot { ts: AtomicU64::new(0), since: Mutex::new(None), dated: AtomicBool::new(false) });
             self.slots.write().push(Arc::clone(&slot));
             slot
         });
-        let mut ts = self.visible.load(Ordering::SeqCst);
+        let mut ts = newest();
         loop {
             slot.ts.store(ts + 1, Ordering::SeqCst);
-            let again = self.visible.load(Ordering::SeqCst);
+            let again = newest();
             if again == ts {
                 break;
             }
@@ -183,6 +202,19 @@ mod tests {
         assert_eq!(snapshots.in_use(), 0);
         snapshots.publish(CommitTs(3));
         assert_eq!(snapshots.visible(), CommitTs(9), "visibility never goes back");
+    }
+
+    #[test]
+    fn a_writer_sees_more_than_is_visible() {
+        let snapshots = Arc::new(Snapshots::default());
+        snapshots.publish(CommitTs(5));
+        assert_eq!(snapshots.take_for_writer().ts(), CommitTs(5));
+        snapshots.publish_to_writers(CommitTs(8));
+        let ahead = snapshots.take_for_writer();
+        assert_eq!((ahead.ts(), snapshots.take().ts()), (CommitTs(8), CommitTs(5)));
+        assert_eq!((snapshots.horizon(), snapshots.visible()), (CommitTs(5), CommitTs(5)), "others do not");
+        snapshots.publish(CommitTs(20));
+        assert_eq!((snapshots.horizon(), snapshots.take_for_writer().ts()), (CommitTs(8), CommitTs(20)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
+use resurgam_base::pauses::{Mistake, Pause};
 use resurgam_base::{CommitTs, TxId};
 
 use crate::atm::AbortedMap;
@@ -90,6 +91,27 @@ impl StatusTable {
     pub(crate) fn set_aborted(&self, first: TxId, last: TxId) {
         self.set_range(first, last, ABORTED);
     }
+    /// As [`StatusTable::set_aborted`] of sub-transactions whose top goes on, and which become aborted one by one: the newest first, so
+    /// that whoever looks in between finds what going back to a savepoint within them would leave.
+    pub(crate) fn set_aborted_newest_first(&self, first: TxId, last: TxId) {
+        if Mistake::OldestIdFirst.is_planted() {
+            return self.set_range(first, last, ABORTED);
+        }
+        let mut at = last.0;
+        while at >= first.0 {
+            let begin = first.0.max(at & !(SEGMENT_LEN as u64 - 1));
+            self.set(TxId(at), ABORTED);
+            Pause::IdAborted.here();
+            let segment = self.segments.read().get(&(at >> SEGMENT_BITS)).cloned();
+            let in_segment = |id: u64| id as usize & (SEGMENT_LEN - 1);
+            for one in segment.iter().flat_map(|s| s.words[in_segment(begin)..=in_segment(at)].iter().rev()) {
+                one.store(ABORTED, Ordering::Release);
+            }
+            let Some(next) = begin.checked_sub(1) else { break };
+            at = next;
+        }
+        fence(Ordering::SeqCst);
+    }
     /// As [`StatusTable::set_aborted`]: they are sub-transactions of `top`.
     pub(crate) fn set_subs(&self, first: TxId, last: TxId, top: TxId) {
         self.set_range(first, last, top.0 << 3 | SUB);
@@ -100,6 +122,7 @@ impl StatusTable {
         while at <= last.0 {
             let segment_end = at | (SEGMENT_LEN as u64 - 1);
             self.set(TxId(at), word);
+            Pause::IdAborted.here();
             let segment = self.segments.read().get(&(at >> SEGMENT_BITS)).cloned();
             let (from, to) = (at as usize, last.0.min(segment_end) as usize);
             let in_segment = |id: usize| id & (SEGMENT_LEN - 1);
@@ -189,6 +212,29 @@ impl StatusTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever looks while they become aborted finds those above some id aborted, and the others active.
+    #[test]
+    fn the_newest_of_several_is_aborted_first() {
+        let (first, last) = (4000, 9000);
+        for _ in 0..20 {
+            let table = StatusTable::default();
+            table.set_active(TxId(7));
+            table.set_subs(TxId(first), TxId(last), TxId(7));
+            let is_active = |id: u64| table.status(TxId(id)) == Status::Active(TxId(7));
+            std::thread::scope(|scope| {
+                scope.spawn(|| table.set_aborted_newest_first(TxId(first), TxId(last)));
+                while is_active(first) {
+                    if let Some(low) = (first..=last).find(|id| !is_active(*id)) {
+                        let active = (low..=last).filter(|id| is_active(*id)).count();
+                        assert_eq!(active, 0, "above {low}, which is aborted");
+                    }
+                }
+            });
+            assert!((first..=last).all(|id| table.status(TxId(id)) == Status::Aborted));
+            assert!(is_active(7) && !is_active(first), "and none beside them");
+        }
+    }
 
     #[test]
     fn ranges_up_to_the_last_id_end() {

@@ -8,10 +8,13 @@
 //!
 //! In the traditional mode the log is what undoes a transaction ([`UndoChain`]), as in ARIES.
 
+use std::collections::HashSet;
+
+use resurgam_base::pauses::Mistake;
 use resurgam_base::{Lsn, ObjectId, PageId};
 
 /// A row that was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WrittenRow<'a> {
     /// Root of its tree.
     pub root: PageId,
@@ -68,15 +71,26 @@ impl WriteSet {
         self.rows.len()
     }
 
-    /// The rows noted since `mark`, the newest first; none when the transaction is long.
+    /// The rows noted since `mark`, each once; none when the transaction is long.
+    ///
+    /// They come in the order in which they are to be reverted: what was written *first* comes last, however often it was written
+    /// again. A row is written before its index entries, so it comes after all of them: once it is reverted others may change it, and
+    /// must not find an entry of it that is still this transaction's.
     pub fn since(&self, mark: usize) -> Option<impl Iterator<Item = WrittenRow<'_>>> {
         (!self.long).then(|| {
-            (mark..self.rows.len()).rev().map(|at| {
-                let start = if at == 0 { 0 } else { self.rows[at - 1].end };
-                let Span { root, object, end } = self.rows[at];
-                WrittenRow { root, object, key: &self.keys[start as usize..end as usize] }
-            })
+            let mut met = HashSet::new();
+            let firsts: Vec<_> = (mark..self.rows.len())
+                .map(|at| self.row(at))
+                .filter(|row| met.insert(*row) || Mistake::LastWriteFirst.is_planted())
+                .collect();
+            firsts.into_iter().rev()
         })
+    }
+
+    fn row(&self, at: usize) -> WrittenRow<'_> {
+        let start = if at == 0 { 0 } else { self.rows[at - 1].end };
+        let Span { root, object, end } = self.rows[at];
+        WrittenRow { root, object, key: &self.keys[start as usize..end as usize] }
     }
 
     /// Forgets what was noted since `mark`: it is undone.
@@ -123,6 +137,22 @@ mod tests {
         assert_eq!((chain.first, chain.bytes_left()), (Lsn(100), 250));
         chain.last = Lsn::NONE;
         assert_eq!(chain.bytes_left(), 0);
+    }
+
+    #[test]
+    fn what_was_written_first_comes_last() {
+        let note = |write_set: &mut WriteSet, object, key| {
+            write_set.note(WrittenRow { root: PageId(object), object: ObjectId(object as u32), key }, 1);
+        };
+        let mut write_set = WriteSet::new(100, 1000);
+        // A row and its index entries, and the row once more, with other entries.
+        for (object, key) in [(1, b"r"), (2, b"x"), (2, b"y"), (1, b"r"), (2, b"y"), (2, b"z")] {
+            note(&mut write_set, object, key);
+        }
+        let rows =
+            |mark| -> Vec<_> { write_set.since(mark).expect("short").map(|row| (row.object.0, row.key)).collect() };
+        assert_eq!(rows(0), [(2, &b"z"[..]), (2, b"y"), (2, b"x"), (1, b"r")]);
+        assert_eq!(rows(3), [(2, &b"z"[..]), (2, b"y"), (1, b"r")]);
     }
 
     #[test]

@@ -423,7 +423,7 @@ impl Cleaner {
         });
         let failed = AtomicBool::new(false);
         let mut walk = Walk::new(on, self, false, &failed);
-        let (lost, asked) = self.unmapped.settle(on.pool, trees.as_deref(), on.stop);
+        let (lost, asked) = self.unmapped.resolve(on.pool, trees.as_deref(), on.stop);
         for page in lost {
             // A page that a tree names is worth a look each time.
             let found = if asked { None } else { self.unmapped.found(page, on.now_us) };

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use resurgam_base::limits::RECORD_BYTES_MAX;
 use resurgam_base::{ErrorKind, PageId, Result, SlotId, TxId};
 use resurgam_btree::Tree;
-use resurgam_buffer::{Mtr, WriteGuard};
+use resurgam_buffer::{Mtr, PageRef, WriteGuard};
 use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, PageBuf, leaf, op};
 use resurgam_txn::{Status, WrittenRow};
 
@@ -24,6 +24,9 @@ use crate::write::{RowWriter, Versioning};
 
 /// Rows of one run at most.
 const RUN_MAX: usize = 256;
+
+/// Deleted rows that who takes the first row passes over; more are a cursor's to note, and to have cleaned.
+const PASSED_MAX: u16 = 16;
 
 /// Mistakes that tests make on purpose, to see that they would be noticed. None is made otherwise.
 #[doc(hidden)]
@@ -41,6 +44,8 @@ pub enum PlantedRun {
     Unnoted,
     /// A version in the row that somebody may need goes for the one that is put over it.
     OverInner,
+    /// Of rows that are inserted only the first is looked for: those behind it may be there.
+    Unlooked,
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);
@@ -50,7 +55,7 @@ impl PlantedRun {
     pub fn plant(self) {
         PLANTED.store(self as u8, Ordering::SeqCst);
     }
-    fn is_planted(self) -> bool {
+    pub(crate) fn is_planted(self) -> bool {
         PLANTED.load(Ordering::Relaxed) == self as u8
     }
 }
@@ -75,11 +80,11 @@ impl RowWriter<'_> {
         hint: &mut Option<PageId>,
         is_plain: &dyn Fn(&[u8]) -> Result<bool>,
     ) -> Result<usize> {
-        let Some(first) = keys.first().filter(|_| self.makes_runs()) else { return Ok(0) };
+        let Some(first) = keys.first().filter(|_| self.makes_runs(tree)) else { return Ok(0) };
         let (page, found) = tree.find_to_write(self.pool, first, *hint)?;
         *hint = Some(page.id());
         let Ok(slot) = found else { return Ok(0) };
-        let run = self.plan_run(&page, slot, keys, seen, is_plain)?;
+        let run = self.plan_run(tree, &page, slot, keys, seen, is_plain)?;
         if run.rows == 0 {
             return Ok(0);
         }
@@ -91,9 +96,54 @@ impl RowWriter<'_> {
         }
     }
 
+    /// Deletes the first row from `from` on that is seen and within the range, if it is on the leaf where that is, a few deleted rows
+    /// behind it, and `take`, which is shown its key and value, wants it. False: none was deleted. `is_plain` and `hint` as in
+    /// [`RowWriter::delete_run`]. Nothing is latched while `take` runs; who changes the row meanwhile comes first, and none is deleted then.
+    ///
+    /// # Errors
+    /// Those of reading and writing; none is deleted then.
+    pub fn delete_first(
+        &self,
+        tree: Tree,
+        from: &[u8],
+        is_within: &dyn Fn(&[u8]) -> bool,
+        hint: &mut Option<PageId>,
+        is_plain: &dyn Fn(&[u8]) -> Result<bool>,
+        take: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool> {
+        if !self.makes_runs(tree) {
+            return Ok(false);
+        }
+        let (page, found) = tree.find_to_write(self.pool, from, *hint)?;
+        *hint = Some(page.id());
+        let (Ok(first) | Err(first)) = found;
+        for slot in first.0..page.slot_count().min(first.0.saturating_add(PASSED_MAX)) {
+            let slot = SlotId(slot);
+            let record = LeafRecord::parse(page.record(slot)?)?;
+            if !self.view.sees(record.xid) || !is_within(record.key) {
+                return Ok(false);
+            }
+            if record.is_ghost() {
+                continue;
+            }
+            if !self.is_ordinary(&record, Seen::Snapshot) || !is_plain(record.value)? {
+                return Ok(false);
+            }
+            let (key, value) = (record.key.to_vec(), record.value.to_vec());
+            // Whoever decides may take its time, and look at other rows.
+            drop(page);
+            if !take(&key, &value) {
+                return Ok(false);
+            }
+            return Ok(self.delete_run(tree, &[&key], Seen::Snapshot, hint, is_plain)? == 1);
+        }
+        Ok(false)
+    }
+
     /// What a run of rows under the first of `keys`, whose first is in slot `first`, does to the leaf.
     pub(crate) fn plan_run(
         &self,
+        tree: Tree,
         page: &PageBuf,
         first: SlotId,
         keys: &[&[u8]],
@@ -101,7 +151,7 @@ impl RowWriter<'_> {
         is_plain: &dyn Fn(&[u8]) -> Result<bool>,
     ) -> Result<Run> {
         let mut run = Run { rows: 0, ops: Vec::new() };
-        if !self.makes_runs() {
+        if !self.makes_runs(tree) {
             return Ok(run);
         }
         let (mut room, mut slot) = (page.free_total(), first);
@@ -159,8 +209,11 @@ impl RowWriter<'_> {
         Ok(run)
     }
 
-    fn makes_runs(&self) -> bool {
-        self.versioning == Versioning::Persistent && self.caps.in_row
+    fn makes_runs(&self, tree: Tree) -> bool {
+        // Rows that others share are looked at one by one. (Asked under the leaf's latch, under which they are taken.)
+        self.versioning == Versioning::Persistent
+            && self.caps.in_row
+            && self.view.txs.row_locks().has_none_of((tree.object, tree.root))
     }
 
     /// Whether a row can be deleted, and its version is one that another can be put over as it is.
@@ -191,6 +244,17 @@ impl RowWriter<'_> {
         if first_version {
             self.mark_versions(&mut mtr, at, id)?;
         }
+        self.finish_run(mtr, at, tree, keys.iter().copied())
+    }
+
+    /// Logs and applies the change of the leaf `at`, and notes its rows for a rollback.
+    pub(crate) fn finish_run<'k>(
+        &self,
+        mut mtr: Mtr<'_>,
+        at: PageRef,
+        tree: Tree,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<()> {
         mtr.attribute(at, self.xid, self.tx.last_lsn());
         let (lsn, end) = mtr.commit()?;
         self.tx.logged(lsn);

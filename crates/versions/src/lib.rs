@@ -6,6 +6,7 @@
 //! | `view.rs` | which transactions' writes a statement sees |
 //! | `read.rs` | the version of a row that a view sees |
 //! | `write.rs` | insert, update, delete of one row |
+//! | `delete_run.rs`, `insert_run.rs` | deleting, inserting several rows of one leaf at once |
 //! | `revert.rs` | undoing the rows of a short transaction |
 //! | `row_undo.rs` | undo through the log (traditional mode) |
 //! | `lost.rs` | earlier versions that a restart has lost, rebuilt from the log (traditional mode) |
@@ -37,6 +38,7 @@
 mod cleaner;
 mod delete_run;
 mod empty_spans;
+mod insert_run;
 mod lost;
 mod overflow;
 mod pace;
@@ -59,16 +61,18 @@ mod write;
 pub use cleaner::{Cleaner, Sweeping, decode_forget};
 pub use delete_run::PlantedRun;
 pub use empty_spans::{EmptySpans, From as WalkFrom, Passed, PlantedJump, SeenBy, SpanWalk};
+pub use insert_run::NewRow;
 pub use lost::{LostReport, rebuild_lost};
 pub use overflow::{OVERFLOW_OBJECT, free_external, is_external, read_external, write_external};
 pub use pace::{PaceSettings, Pressure};
-pub use pending_frees::{FreeWork, Freed, PendingFree, PendingFrees};
+pub use pending_frees::{FreeWork, Freed, PendingFree, PendingFrees, PlantedFree};
 pub use progress::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
 pub use prune::{PageCleaning, clean_leaf, is_for_all, remove_ghosts};
 pub use read::{
-    AtSight, Possible, Seen, Visible, newest, possible, seen_at_sight, values_in_use, visible, visible_known,
+    AtSight, Possible, Seen, Visible, leaf_seen_at_sight, newest, possible, seen_at_sight, values_in_use, visible,
+    visible_known,
 };
 pub use revert::revert_row;
 pub use row_undo::{RowUndo, UndoAction, undo_one};

@@ -17,20 +17,44 @@
 //!                                                     values, freed if committed
 //! ```
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, TxId};
-use resurgam_btree::{LeafWalk, Tree, free_tree_step};
-use resurgam_buffer::{Access, BufferPool, Mtr};
+use resurgam_btree::{LeafWalk, Tree, free_tree_step, is_there};
+use resurgam_buffer::{BufferPool, Mtr};
 use resurgam_page::types::ColumnType;
-use resurgam_page::{LeafBuilder, LeafRecord, PageType, RowLayout, leaf, op};
+use resurgam_page::{LeafBuilder, LeafRecord, RowLayout, leaf, op};
 use resurgam_txn::{Status, TxIdSet, TxManager};
 
 use crate::overflow::free_external;
 use crate::read::values_in_use;
 use crate::store::VersionStore;
+
+thread_local! {
+    static PLANTED: Cell<PlantedFree> = const { Cell::new(PlantedFree::None) };
+}
+
+/// Mistakes that tests make on purpose, to see that they would be noticed. None is made otherwise.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedFree {
+    None,
+    /// What is to be freed is not noted.
+    Unnoted,
+}
+
+impl PlantedFree {
+    /// For this thread, from now on.
+    pub fn plant_here(self) {
+        PLANTED.set(self);
+    }
+    fn is_planted(self) -> bool {
+        PLANTED.get() == self
+    }
+}
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -258,6 +282,9 @@ impl PendingFrees {
                 return Err(Error::internal("a pending free is longer than was said"));
             }
             op::insert(mtr.ops(at), slot, &LeafBuilder::plain(&key, &action).encode()?);
+            if PlantedFree::Unnoted.is_planted() {
+                op::remove(mtr.ops(at), slot);
+            }
             let lsn = mtr.commit()?.0;
             return Ok((key, lsn));
         }
@@ -472,11 +499,9 @@ impl PendingFrees {
     /// to stop.
     fn free_values_of(&self, on: &FreeWork<'_>, key: &[u8], tree: Tree, widths: &[u8]) -> Result<bool> {
         let FreeWork { pool, txs, store, .. } = *on;
-        let root = pool.read(tree.root, Access::Scan)?;
-        if root.object() != tree.object || !matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner)) {
+        if !is_there(pool, tree)? {
             return Ok(true); // gone, but for its entry
         }
-        drop(root);
         let tx = key.first_chunk::<8>().map_or(TxId::NONE, |id| TxId(u64::from_be_bytes(*id)));
         let layout = PendingFree::layout(widths);
         // Rows may have moved to other leaves since; those before the key have no values left.

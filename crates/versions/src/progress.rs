@@ -82,6 +82,8 @@ pub struct SweepReport {
     pub removed: u64,
     /// Pages joined with a neighbour, or taken out of their tree because nothing was left.
     pub merged: u64,
+    /// Of these, leaves whose rows were put on partly free neighbours, where the sweep was followed by that (VACUUM).
+    pub packed: u64,
     /// Pages that were looked at because their space map cannot be read.
     pub unmapped: u64,
     /// Of these, pages that may be lost and were not tried again, since that was in vain some minutes ago at most. They are in `skipped` all the same.
@@ -101,9 +103,19 @@ pub struct SweepReport {
     /// The same by cause.
     pub skipped: Skipped,
     pub pending_frees_done: u64,
+    /// Where it was followed by giving back what is free: pages that moved from the end of a file to free places below, bytes by which
+    /// files are shorter, and bytes of holes that were made in them.
+    pub pages_moved: u64,
+    pub bytes_cut: u64,
+    pub bytes_punched: u64,
 }
 
 impl SweepReport {
+    /// Bytes that the file system has back.
+    pub fn bytes_given_back(&self) -> u64 {
+        self.bytes_cut + self.bytes_punched
+    }
+
     /// Adds what another thread, or another sweep, did.
     pub fn add(&mut self, o: &Self) {
         self.pages += o.pages;
@@ -111,6 +123,7 @@ impl SweepReport {
         self.stripped += o.stripped;
         self.removed += o.removed;
         self.merged += o.merged;
+        self.packed += o.packed;
         self.unmapped += o.unmapped;
         self.not_tried += o.not_tried;
         self.forgotten += o.forgotten;
@@ -118,6 +131,9 @@ impl SweepReport {
         self.version_pages_freed += o.version_pages_freed;
         self.value_pages_freed += o.value_pages_freed;
         self.pending_frees_done += o.pending_frees_done;
+        self.pages_moved += o.pages_moved;
+        self.bytes_cut += o.bytes_cut;
+        self.bytes_punched += o.bytes_punched;
         self.skipped.damaged.add(o.skipped.damaged);
         self.skipped.unreadable.add(o.skipped.unreadable);
         self.skipped.no_room.add(o.skipped.no_room);

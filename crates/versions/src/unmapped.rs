@@ -102,13 +102,13 @@ impl Interval {
 pub(crate) struct Unmapped {
     intervals: Mutex<HashMap<PageId, Interval>>,
     /// The trees were asked for what this sweep has noted.
-    is_settled: AtomicBool,
+    is_resolved: AtomicBool,
 }
 
 impl Unmapped {
     /// A sweep begins: only `maps` cannot be read.
     pub fn begin(&self, pool: &BufferPool, maps: &[PageId]) {
-        self.is_settled.store(false, Ordering::Relaxed);
+        self.is_resolved.store(false, Ordering::Relaxed);
         let mut intervals = self.intervals.lock();
         intervals.retain(|map, _| maps.contains(map));
         for map in maps {
@@ -163,7 +163,7 @@ impl Unmapped {
 
     /// The page reads as never written. False: the trees are not asked any more.
     pub fn note_unwritten(&self, page: PageId) -> bool {
-        if self.is_settled.load(Ordering::Relaxed) {
+        if self.is_resolved.load(Ordering::Relaxed) {
             return false;
         }
         match self.intervals.lock().get_mut(&space::map_page_of(page)) {
@@ -179,9 +179,9 @@ impl Unmapped {
     }
 
     /// Asks the trees for what was noted. `None`: not all of them are known. Returns the pages that may be leaves:
-    /// those that a tree names, or all if one could not be asked, and whether they were. Nothing is settled when `stop` ended it.
-    pub fn settle(&self, pool: &BufferPool, trees: Option<&[Tree]>, stop: &dyn Fn() -> bool) -> (Vec<PageId>, bool) {
-        self.is_settled.store(true, Ordering::Relaxed);
+    /// those that a tree names, or all if one could not be asked, and whether they were. Nothing is resolved when `stop` ended it.
+    pub fn resolve(&self, pool: &BufferPool, trees: Option<&[Tree]>, stop: &dyn Fn() -> bool) -> (Vec<PageId>, bool) {
+        self.is_resolved.store(true, Ordering::Relaxed);
         let mut named = HashMap::<PageId, Vec<PageId>>::new();
         let asked = trees.is_some_and(|trees| {
             let all = trees.iter().try_for_each(|tree| -> Result<(), ()> {

@@ -4,7 +4,8 @@
 //! - an aborted version above it is simply overwritten; the new version is linked to the
 //!   prior, no revert first (Constant Time Recovery, section 3.3.1, figure 6);
 //! - if the prior's writer is active, the caller waits for that transaction;
-//! - if it is committed and not seen by the statement, the row has changed.
+//! - if it is committed and not seen by the statement, the row has changed;
+//! - if others share the row ([`resurgam_txn::RowLocks`]) in a way that excludes the change, the caller waits for one of them.
 //!
 //! Where the prior goes: nowhere if it is the writer's own under the same id, or if the
 //! writer inserts over a deletion that all have seen; else into the row as a diff if it
@@ -13,11 +14,12 @@
 //! version it is pushed again, under the new writer's id, so that it lives as long as the
 //! new version needs it.
 
+use resurgam_base::pauses::{Mistake, Pause};
 use resurgam_base::{Error, ErrorKind, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
 use resurgam_btree::{Found, Tree};
 use resurgam_buffer::{BufferPool, Mtr, PageRef, WriteGuard};
 use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, VersionPtr, buf, diff, leaf, op, space, version};
-use resurgam_txn::{ActiveTx, Status, WrittenRow};
+use resurgam_txn::{ActiveTx, RowLockMode, Status, WrittenRow};
 
 use crate::empty_spans::EmptySpans;
 use crate::prune;
@@ -39,7 +41,7 @@ pub struct VersionCaps {
 
 impl Default for VersionCaps {
     fn default() -> Self {
-        Self { in_row: true, diff_bytes_max: 256, record_bytes_max: 1600 }
+        Self { in_row: true, diff_bytes_max: 256, record_bytes_max: RECORD_BYTES_MAX }
     }
 }
 
@@ -109,13 +111,18 @@ pub struct RowWriter<'a> {
     /// The view stays the same for the whole transaction: inserting over a row that it still
     /// sees and that is deleted is a conflict, since it can show one version of a key only.
     pub frozen: bool,
+    /// A row of its own that is deleted stays, as a ghost, also where nothing was before it: it may have to come back, and nobody else may
+    /// have its key by then.
+    pub keeps_ghosts: bool,
+    /// How an update locks its row: whether the columns of the row's keys stay. (A deletion locks it as [`RowLockMode::Update`].)
+    pub update_locks: RowLockMode,
     /// After [`Outcome::Done`] of an update or delete: the value that was there before.
     pub prior: std::cell::RefCell<Vec<u8>>,
     /// The last insert that was done is over a deletion that not everyone has seen.
     pub over_deleted: std::cell::Cell<bool>,
 }
 
-enum Step {
+pub(crate) enum Step {
     Finished(Outcome),
     /// Make room for this many bytes and try again.
     NeedsRoom(usize),
@@ -146,10 +153,33 @@ impl RowWriter<'_> {
             return Ok(Outcome::Gone);
         };
         let record = LeafRecord::parse(page.record(slot)?)?;
-        Ok(match read::newest_not_aborted(self.pool, self.view.txs, &record)? {
+        Ok(match self.prior_of(&record)? {
             None => Outcome::Gone,
-            Some(prior) => self.conflict(&prior, Action::Delete, seen).unwrap_or(Outcome::Done),
+            Some((prior, status)) => {
+                self.conflict(tree, key, &prior, status, Action::Delete, seen).unwrap_or(Outcome::Done)
+            }
         })
+    }
+
+    /// The prior, and the state of its writer: never aborted. Both come from one look; a writer that was active when its version was found, and
+    /// aborts before it is asked for once more, would have its version taken for a committed one.
+    fn prior_of(&self, record: &LeafRecord<'_>) -> Result<Option<(Version, Status)>> {
+        loop {
+            let Some(prior) = read::newest_not_aborted(self.pool, self.view.txs, record)? else { return Ok(None) };
+            Pause::VersionFound.here();
+            let status = if prior.xid.is_none() {
+                Status::Committed(resurgam_base::CommitTs::NONE)
+            } else {
+                self.view.txs.status(prior.xid)
+            };
+            if matches!(status, Status::Committed(ts) if ts > self.view.ts) {
+                self.tx.has_met();
+            }
+            // It is so for good: the next look passes it over.
+            if status != Status::Aborted || Mistake::AskedTwice.is_planted() {
+                return Ok(Some((prior, status)));
+            }
+        }
     }
 
     fn apply(
@@ -206,7 +236,7 @@ impl RowWriter<'_> {
                         prior.extend_from_slice(value);
                         Ok(true)
                     };
-                    let run = self.plan_run(&page, slot, &[key], seen, &note)?;
+                    let run = self.plan_run(tree, &page, slot, &[key], seen, &note)?;
                     if run.rows > 0 {
                         return self.do_run(tree, page, &[key], &run.ops).map(|()| Step::Finished(Outcome::Done));
                     }
@@ -227,8 +257,7 @@ impl RowWriter<'_> {
         seen: Seen,
     ) -> Result<Step> {
         let record = LeafRecord::parse(page.record(slot)?)?;
-        let prior = read::newest_not_aborted(self.pool, self.view.txs, &record)?;
-        let Some(prior) = prior else {
+        let Some((prior, status)) = self.prior_of(&record)? else {
             // Only aborted work lies here.
             return match action {
                 Action::Insert(value) => {
@@ -242,14 +271,16 @@ impl RowWriter<'_> {
         if self.frozen
             && prior.ghost
             && matches!(action, Action::Insert(_))
-            && prior.xid.is_some()
-            && matches!(self.view.txs.status(prior.xid), Status::Committed(ts) if ts > self.view.ts)
+            && matches!(status, Status::Committed(ts) if ts > self.view.ts)
             && read::visible(self.pool, &record, &self.view, &mut Vec::new())? != read::Visible::No
         {
             return Ok(Step::Finished(Outcome::Changed));
         }
-        if let Some(outcome) = self.conflict(&prior, action, seen) {
+        if let Some(outcome) = self.conflict(tree, key, &prior, status, action, seen) {
             return Ok(Step::Finished(outcome));
+        }
+        if matches!(action, Action::Insert(_)) && prior.ghost && prior.xid == self.xid {
+            self.tx.locks_keys.store(true, std::sync::atomic::Ordering::Release);
         }
         let step = self.replace(tree, page, slot, key, action, &prior)?;
         if matches!(step, Step::Finished(Outcome::Done)) {
@@ -261,12 +292,29 @@ impl RowWriter<'_> {
     }
 
     /// Why the action cannot go ahead on `prior` now.
-    fn conflict(&self, prior: &Version, action: Action<'_>, seen: Seen) -> Option<Outcome> {
-        let status = if prior.xid.is_none() {
-            Status::Committed(resurgam_base::CommitTs::NONE)
-        } else {
-            self.view.txs.status(prior.xid)
-        };
+    fn conflict(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        prior: &Version,
+        status: Status,
+        action: Action<'_>,
+        seen: Seen,
+    ) -> Option<Outcome> {
+        self.conflict_of_versions(prior, status, action, seen).or_else(|| {
+            let mode = match action {
+                Action::Insert(_) => return None,
+                Action::Update(_) => self.update_locks,
+                Action::Delete => RowLockMode::Update,
+            };
+            if self.trust {
+                return None;
+            }
+            self.view.txs.row_lock_conflict((tree.object, tree.root), key, self.tx.id, mode).map(Outcome::Wait)
+        })
+    }
+
+    fn conflict_of_versions(&self, prior: &Version, status: Status, action: Action<'_>, seen: Seen) -> Option<Outcome> {
         match status {
             Status::Active(top) if top != self.tx.id => return Some(Outcome::Wait(prior.xid)),
             Status::Active(_) => {
@@ -379,7 +427,7 @@ impl RowWriter<'_> {
             OwnedEarlier::None => {
                 // Undo through the log finds rows by their keys: a key that it will come back to
                 // stays this transaction's, as a ghost.
-                if ghost && !self.versioning.logs_undo() {
+                if ghost && !self.versioning.logs_undo() && (!self.keeps_ghosts || Mistake::KeyFreed.is_planted()) {
                     return self.remove(tree, page, slot, key);
                 }
                 Earlier::None
@@ -502,7 +550,7 @@ impl RowWriter<'_> {
     }
 
     /// The leaf, if it has room for a record of `len` bytes; else what is to be done about that.
-    fn with_room<'p>(
+    pub(crate) fn with_room<'p>(
         &self,
         page: WriteGuard<'p>,
         slot: SlotId,
@@ -573,7 +621,7 @@ impl RowWriter<'_> {
 
 /// Bytes left free on a leaf that is filled in ascending order: a tenth of the page, as long
 /// as several rows of this length fit beside it.
-fn append_reserve(len: usize) -> usize {
+pub(crate) fn append_reserve(len: usize) -> usize {
     let tenth = resurgam_base::limits::PAGE_SIZE / 10;
     if len > tenth { 0 } else { tenth }
 }

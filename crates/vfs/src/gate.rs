@@ -18,12 +18,13 @@
 //! # What it costs
 //! Reads that the system can answer from its cache are made by the caller ([`File::read_now`]): they do not wait for the device. All
 //! others cost two changes of threads, some ten microseconds, where the device takes more; writes go in as few calls as there are
-//! ([`File::write_parts`]), each with a copy of its bytes.
+//! ([`File::write_parts`]), each with a copy of its bytes where these are not given away ([`File::write_own_parts`]).
 //!
 //! Time is counted in steps, each of them seen by who waits: a process that was stopped for a minute does not take that for a device
 //! that has not answered.
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use resurgam_base::{Error, ErrorKind, Result};
 
-use crate::{File, FileLock, OpenMode, Vfs, VfsStats};
+use crate::{File, FileLock, OpenMode, Vfs, VfsStats, in_one_piece};
 
 /// Whoever waits looks up so often in the time that is allowed.
 const STEPS: u32 = 20;
@@ -309,6 +310,16 @@ impl File for GatedFile {
         self.gate.change(move || file.write_parts(&own, &of_own))
     }
 
+    fn write_all_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        let (file, bytes) = (self.inner()?, in_one_piece(parts));
+        self.gate.change(move || file.write_at(&bytes, offset))
+    }
+
+    fn write_own_parts(&self, bytes: Vec<u8>, parts: &[(u64, Range<usize>)]) -> Result<Vec<u8>> {
+        let (file, parts) = (self.inner()?, parts.to_vec());
+        self.gate.change(move || file.write_parts(&bytes, &parts).map(|()| bytes))
+    }
+
     fn start_writing(&self, offset: u64, len: u64) {
         if let Ok(file) = self.inner() {
             // It may wait for the device after all.
@@ -346,6 +357,16 @@ impl File for GatedFile {
     fn preallocate(&self, len: u64) -> Result<()> {
         let file = self.inner()?;
         self.gate.change(move || file.preallocate(len))
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<bool> {
+        let file = self.inner()?;
+        self.gate.change(move || file.punch_hole(offset, len))
+    }
+
+    fn fill_hole(&self, offset: u64, len: u64) -> Result<()> {
+        let file = self.inner()?;
+        self.gate.change(move || file.fill_hole(offset, len))
     }
 
     fn path(&self) -> &Path {

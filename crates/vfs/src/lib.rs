@@ -13,6 +13,10 @@
 //!    [`Vfs::sync_dir`] of its folder returned `Ok`.
 //! 4. After a failed `sync` nothing is known about the unsynced data, and a
 //!    second `sync` may report success without having written it: never retry.
+//! 5. Every handle that was open when data was lost is told so: its next `sync`, which
+//!    may be under way, fails, whoever else was told. (Linux: each open file has its own
+//!    mark in the errors of writing back. Two threads that sync through *one* handle do
+//!    not have that promise: one of them may be told of the other's loss in its place.)
 //!
 //! Calls may take as long as the device takes. Where that must have an end they go through a [`Gate`].
 //!
@@ -27,6 +31,7 @@ mod sim;
 mod small;
 mod stats;
 
+use std::io::IoSlice;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +40,7 @@ use std::time::Duration;
 use resurgam_base::{Error, Result};
 
 pub use gate::Gate;
-pub use priority::{MachineTime, lower_priority, thread_time};
+pub use priority::{MachineTime, ask_for_short_slices, lower_priority, thread_time};
 pub use real::RealVfs;
 pub use sim::{Failing, FaultPlan, Lie, LyingWrite, Silent, SimConfig, SimVfs};
 pub use small::{read_small, replace_by, replace_small};
@@ -79,6 +84,16 @@ pub trait File: Send + Sync {
         parts.iter().try_for_each(|(offset, range)| self.write_at(&bytes[range.clone()], *offset))
     }
 
+    /// Writes `parts`, each behind the one before it, from `offset` on, as [`File::write_at`] does with all of them in one piece.
+    fn write_all_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        self.write_at(&in_one_piece(parts), offset)
+    }
+
+    /// As [`File::write_parts`], of bytes that come back when it is done: where another thread has to write them they need no copy.
+    fn write_own_parts(&self, bytes: Vec<u8>, parts: &[(u64, Range<usize>)]) -> Result<Vec<u8>> {
+        self.write_parts(&bytes, parts).map(|()| bytes)
+    }
+
     /// A hint that what was written there is to be synced before long: the device may begin with it. Promises nothing, and never waits for
     /// the device on purpose.
     fn start_writing(&self, offset: u64, len: u64) {
@@ -117,6 +132,25 @@ pub trait File: Send + Sync {
     /// so that later writes below `len` cannot run out of it. Never shortens.
     fn preallocate(&self, len: u64) -> Result<()>;
 
+    /// Gives the space of these bytes back to the file system: they read as zeros from then on, and the length stays. False: the
+    /// file system cannot, and nothing has changed. As with a write, until a later sync some of it may be as before.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<bool> {
+        let _ = (offset, len);
+        Ok(false)
+    }
+
+    /// Sees to it that these bytes, which are inside the file, have space, so that writing them cannot run out of it; what they hold stays.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`](resurgam_base::ErrorKind::DiskFull), and those of the device.
+    fn fill_hole(&self, offset: u64, len: u64) -> Result<()> {
+        let _ = (offset, len);
+        Ok(())
+    }
+
     /// The path it was opened by.
     fn path(&self) -> &Path;
 
@@ -136,6 +170,12 @@ pub trait File: Send + Sync {
             buf.len(),
         )))
     }
+}
+
+fn in_one_piece(parts: &[IoSlice<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    bytes
 }
 
 /// An exclusive lock on a path; released when dropped or when the process dies.

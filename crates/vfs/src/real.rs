@@ -7,6 +7,8 @@
 use std::collections::hash_map::RandomState;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
+#[cfg(target_os = "linux")]
+use std::io::IoSlice;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,6 +93,44 @@ impl File for RealFile {
         Ok(())
     }
 
+    #[cfg(target_os = "linux")]
+    fn write_all_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        use rustix::io::pwritev;
+
+        /// The system takes no more of them in one call.
+        const PARTS_MAX: usize = 1024;
+        let (mut at, mut within, mut done) = (0, 0, 0);
+        while let Some(part) = parts.get(at) {
+            if within >= part.len() {
+                (at, within) = (at + 1, 0);
+                continue;
+            }
+            let to = offset + done as u64;
+            // What is left of a part of which some was written goes alone.
+            let outcome = match within {
+                0 => pwritev(&self.file, &parts[at..parts.len().min(at + PARTS_MAX)], to).map_err(std::io::Error::from),
+                _ => self.file.write_at(&part[within..], to),
+            };
+            match outcome {
+                Ok(0) => return Err(self.error("write file", &std::io::ErrorKind::WriteZero.into())),
+                Ok(mut written) => {
+                    done += written;
+                    while let Some(part) = parts.get(at)
+                        && written >= part.len() - within
+                    {
+                        written -= part.len() - within;
+                        (at, within) = (at + 1, 0);
+                    }
+                    within += written;
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.error("write file", &e)),
+            }
+        }
+        self.counters.write(done);
+        Ok(())
+    }
+
     fn start_writing(&self, offset: u64, len: u64) {
         #[cfg(target_os = "linux")]
         if let (Ok(offset), Ok(len)) = (libc::off64_t::try_from(offset), libc::off64_t::try_from(len)) {
@@ -134,6 +174,34 @@ impl File for RealFile {
 
     fn len(&self) -> Result<u64> {
         Ok(self.file.metadata().map_err(|e| self.error("stat file", &e))?.len())
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<bool> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+
+        loop {
+            match fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
+                Ok(()) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
+                Err(e) => return Err(self.error("punch a hole into file", &e.into())),
+            }
+        }
+    }
+
+    fn fill_hole(&self, offset: u64, len: u64) -> Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+
+        loop {
+            match fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
+                // Where nothing can be promised, writing finds out.
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(self.error("allocate file", &e.into())),
+            }
+        }
     }
 
     fn preallocate(&self, len: u64) -> Result<()> {
@@ -372,6 +440,16 @@ mod tests {
         file.preallocate(100_000).unwrap();
         file.preallocate(10).unwrap();
         assert_eq!(file.len().unwrap(), 100_000);
+        file.write_at(&[7; 16384], 0).unwrap();
+        if file.punch_hole(4096, 8192).unwrap() {
+            let mut page = [1; 16384];
+            file.read_exact_at(&mut page, 0).unwrap();
+            assert!(page[..4096].iter().chain(&page[12288..]).all(|b| *b == 7));
+            assert!(page[4096..12288].iter().all(|b| *b == 0), "a hole reads as zeros");
+        }
+        file.fill_hole(4096, 8192).unwrap();
+        file.write_at(b"hello", 0).unwrap();
+        assert_eq!(file.len().unwrap(), 100_000);
         assert!(vfs.open(&path, OpenMode::ReadOnly).unwrap().write_at(b"x", 0).is_err());
         vfs.rename(&path, &sub.join("g")).unwrap();
         drop(vfs.open(&path, OpenMode::CreateNew).unwrap());
@@ -384,7 +462,49 @@ mod tests {
         vfs.remove(&sub.join("g")).unwrap();
         assert!(!vfs.exists(&path).unwrap());
         let stats = vfs.stats();
-        assert_eq!((stats.writes, stats.bytes_written, stats.syncs), (1, 5, 2));
+        assert_eq!((stats.writes, stats.bytes_written, stats.syncs), (3, 16394, 2));
+    }
+
+    #[test]
+    fn parts_are_written_behind_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+        let gate = crate::Gate::new("a device", Duration::from_secs(60));
+        let path = dir.path().join("f");
+        let file = vfs.open(&path, OpenMode::Create).unwrap();
+        let gated = gate.file(vfs.open(&path, OpenMode::ReadWrite).unwrap());
+        // More of them than one call takes, and some that are empty.
+        let bytes: Vec<u8> = (0..30_000u32).map(|n| (n % 251) as u8).collect();
+        let (mut parts, mut rest) = (Vec::new(), &bytes[..]);
+        for len in [0, 1, 7, 0, 48, 3].into_iter().cycle() {
+            let (part, behind) = rest.split_at(len.min(rest.len()));
+            parts.push(std::io::IoSlice::new(part));
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        assert!(parts.len() > 2048);
+        for (file, offset) in [(&file, 5), (&gated, 40_000)] {
+            let before = vfs.stats();
+            file.write_all_at(&parts, offset).unwrap();
+            let after = vfs.stats();
+            assert_eq!((after.writes - before.writes, after.bytes_written - before.bytes_written), (1, 30_000));
+            let mut read = vec![0; bytes.len()];
+            file.read_exact_at(&mut read, offset).unwrap();
+            assert_eq!(read, bytes);
+            file.write_all_at(&[], 0).unwrap();
+            // Away from each other, and out of the middle.
+            let back = file.write_own_parts(bytes.clone(), &[(100_000, 3..10), (200_000, 1000..2000)]).unwrap();
+            assert_eq!(back, bytes);
+            let mut read = vec![0; 1000];
+            file.read_exact_at(&mut read, 200_000).unwrap();
+            assert_eq!(read, &bytes[1000..2000]);
+            file.read_exact_at(&mut read[..7], 100_000).unwrap();
+            assert_eq!(read[..7], bytes[3..10]);
+        }
+        let reader = vfs.open(&path, OpenMode::ReadOnly).unwrap();
+        assert!(reader.write_all_at(&parts, 0).is_err());
     }
 
     #[test]

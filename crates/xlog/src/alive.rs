@@ -4,6 +4,7 @@
 //! again: it counts together with the time at which that process was started.
 
 use std::fs;
+use std::sync::OnceLock;
 
 /// A process, told from all others of all machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +19,19 @@ pub struct ProcessId {
 impl ProcessId {
     /// This process.
     pub fn own() -> Self {
-        let pid = std::process::id();
+        // That does not change, but in a process that was forked off.
+        static OWN: OnceLock<ProcessId> = OnceLock::new();
+        if let Some(own) = OWN.get().filter(|own| own.pid == std::process::id()) {
+            return own.clone();
+        }
+        let own = Self::look(std::process::id());
+        if own.boot != "-" {
+            let _ = OWN.set(own.clone());
+        }
+        own
+    }
+
+    fn look(pid: u32) -> Self {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         let space = fs::read_link("/proc/self/ns/pid").ok();
         let known = boot.zip(space).zip(started(pid));

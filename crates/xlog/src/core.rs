@@ -13,11 +13,11 @@
 //! 3. `destaged` moves only when the long-term log has said that it has everything below.
 //! 4. Every wait has an end: a gap is filled from the zone after a moment, and the zone is looked at when nobody announces anything.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use resurgam_base::Lsn;
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
 
 use crate::pending::Pending;
 use crate::piece::Piece;
@@ -114,7 +114,7 @@ pub enum Input {
         id: u64,
     },
     /// What was read, from `from` on: blocks in a row, checked each for itself; empty: none is there. None: it could not be read. `proven`: where
-    /// they were read nothing below that is not hardened (the long-term log); none: the zone, which has more.
+    /// they were read nothing below that is not hardened (the long-term log), or whoever wrote them has ended well; none: the zone, which has more.
     Read {
         reader: Reader,
         from: Lsn,
@@ -126,6 +126,17 @@ pub enum Input {
         end: Option<Lsn>,
     },
     Tick,
+}
+
+/// What a primary says: blocks, in no order, and up to where its log is hardened.
+#[derive(Clone, Copy, Debug)]
+pub struct Disseminated<'a> {
+    pub epoch: u32,
+    pub start: Lsn,
+    pub hardened: Lsn,
+    pub zone_bound: u64,
+    /// Each with its LSN.
+    pub blocks: &'a [(Lsn, Vec<u8>)],
 }
 
 /// What goes out.
@@ -201,7 +212,8 @@ pub struct Core {
     destage_failures: u32,
     /// Since when something waits to be destaged.
     gathered_since: Option<Duration>,
-    pulls: HashMap<u64, Waiting>,
+    /// In order, so that what goes out is a function of what came in.
+    pulls: BTreeMap<u64, Waiting>,
     /// Under way: with what was known to be hardened when it began.
     broker_reads: Option<Lsn>,
     broker_again: Option<Duration>,
@@ -231,7 +243,7 @@ impl Core {
             destage_again: None,
             destage_failures: 0,
             gathered_since: None,
-            pulls: HashMap::new(),
+            pulls: BTreeMap::new(),
             broker_reads: None,
             broker_again: None,
             broker_failures: 0,
@@ -294,6 +306,34 @@ impl Core {
         self.destage(now, &mut out);
         self.serve(now, &mut out);
         out
+    }
+
+    /// Takes what a primary says, looked at.
+    ///
+    /// # Errors
+    /// `InvalidParameter`, `Corrupt` for what cannot be; `NotInPrerequisiteState` for a primary whose log another one has. Blocks before the one that
+    /// is wrong are taken: what is to be done for them comes out of the next step.
+    pub fn disseminate(&mut self, now: Duration, said: &Disseminated<'_>, segment_bytes: u64) -> Result<Vec<Output>> {
+        let Disseminated { epoch, start, hardened, zone_bound, blocks } = *said;
+        let bad = |what: &str| Err(Error::new(ErrorKind::InvalidParameter, what));
+        if hardened < start || !start.0.is_multiple_of(512) || !hardened.0.is_multiple_of(512) {
+            return bad("impossible positions of the log were announced");
+        }
+        let newest = self.status().epoch;
+        if epoch < newest {
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                format!("a primary of epoch {epoch} has sent log, and another one has it under epoch {newest}"),
+            ));
+        }
+        for (lsn, bytes) in blocks {
+            let piece = Piece::parse(bytes.clone(), *lsn, segment_bytes)?;
+            if piece.epoch != epoch || piece.lsn < start {
+                return bad("a block of another epoch than its sender's, or from before that began");
+            }
+            self.block(piece);
+        }
+        Ok(self.step(now, Input::Announce { epoch, start, hardened, zone_bound }))
     }
 
     /// When a tick is due at the latest.
@@ -511,6 +551,8 @@ impl Core {
         match end {
             Some(end) => {
                 self.destaged = self.destaged.max(end);
+                // Another log service may have made the object, and have heard of more.
+                self.zone_hardened = self.zone_hardened.max(end);
                 (self.destage_failures, self.destage_again) = (0, None);
                 if self.destaged < self.end.lsn {
                     self.gathered_since = Some(now);
@@ -591,5 +633,19 @@ impl Core {
                 out.push(answer);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another log service over the same long-term log may have heard of more than this one.
+    #[test]
+    fn what_the_long_term_log_has_is_hardened() {
+        let mut core = Core::new(CoreConfig::default(), Lsn(4096), Position { lsn: Lsn(4096), before: None });
+        assert_eq!(core.status().hardened, Lsn(4096));
+        core.step(Duration::from_secs(1), Input::Destaged { end: Some(Lsn(8192)) });
+        assert_eq!((core.status().hardened, core.status().destaged), (Lsn(8192), Lsn(8192)));
     }
 }

@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. [`Holder::check`] says yes only within the lease, or when the record was just replaced by this holder: then nobody has taken it meanwhile.
 //! 2. A record that may have been written, or not, is settled (written again, the same) before another one is.
-//! 3. Who has taken the log has two epochs that nobody else has or will have: one to make a database under, one to open it.
+//! 3. Who has taken the log has two epochs that nobody else has or will have: one to make a database under, which is odd, and one to open it, which is even.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,7 +100,8 @@ impl Holder {
             }
             let epoch = before.as_ref().map_or(0, |record| record.epoch).max(epoch_above);
             let epoch = epoch
-                .checked_add(2)
+                .checked_add(3)
+                .map(|epoch| epoch & !1)
                 .ok_or_else(|| Error::new(ErrorKind::LimitExceeded, "every epoch of the log has been used"))?;
             let kept = before.and_then(|record| record.kept);
             let record = Record { epoch, holder: me.clone(), stamp, renewed: 0, lease, free: false, kept };

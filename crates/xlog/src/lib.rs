@@ -20,8 +20,10 @@
 //! | `holder.rs` | taking the log, renewing the lease, and looking at it before an acknowledgement |
 //! | `piece.rs` | a block of the log on its way |
 //! | `core.rs`, `pending.rs` | the log service as a state machine: inputs and the time in, outputs out. No I/O |
+//! | `archiving.rs` | the archive as a consumer of the log: whose it is, and what is to be done next. Pure |
 //! | `long_term.rs` | the long-term log: objects, made once, each where the one before it ends |
 //! | `cache.rs` | the newest log on a local disk, that may be lost at any time |
+//! | `below.rs` | cache, landing zone and long-term log: what is not in memory |
 //!
 //! # Invariants
 //! 1. Of two holders of the log only one can acknowledge: the lease is looked at after a block is durable and before anybody is told, and a
@@ -29,9 +31,12 @@
 //! 2. A block moves to the broker when its own epoch has said that it is hardened, or from the landing zone below what is known to be so.
 //! 3. Blocks in the broker follow each other without a gap. What has left it is in the landing zone or in the long-term log.
 //! 4. The landing zone is given up only below what is in the long-term log.
-//! 5. Nothing here has to survive: a new process finds the end of the long-term log, and the rest in the landing zone.
+//! 5. Of the long-term log nothing goes that is not archived, where the log services archive.
+//! 6. Nothing here has to survive: a new process finds the end of the long-term log, and the rest in the landing zone.
 
 mod alive;
+mod archiving;
+mod below;
 mod cache;
 mod control;
 mod core;
@@ -43,9 +48,11 @@ mod piece;
 mod record;
 
 pub use alive::ProcessId;
+pub use archiving::{ArchiveEnd, Archiving, ArchivingConfig, ArchivingStatus, Done, PlantedInArchiving, Step};
+pub use below::{Below, Found};
 pub use cache::Cache;
 pub use control::{Control, StoreControl};
-pub use core::{Core, CoreConfig, CoreStatus, Input, Output, Planted, Position, Reader};
+pub use core::{Core, CoreConfig, CoreStatus, Disseminated, Input, Output, Planted, Position, Reader};
 pub use holder::{Clock, Holder, HolderConfig, boot_clock};
 pub use lease::{Decision, Held, Waiting};
 pub use long_term::{LongTerm, LongTermEnd};

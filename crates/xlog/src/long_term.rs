@@ -237,14 +237,16 @@ impl LongTerm {
         Ok(pieces)
     }
 
-    /// Deletes the objects, oldest first, that were made before `made_before_us`, but never the newest one, and says where the log begins then.
+    /// Deletes the objects, oldest first, that were made before `made_before_us` and have nothing from `keep_from` on, but never the newest
+    /// one, and says where the log begins then.
     ///
     /// # Errors
     /// Those of the store.
-    pub fn expire(&self, made_before_us: i64) -> Result<Option<Lsn>> {
+    pub fn expire(&self, made_before_us: i64, keep_from: Lsn) -> Result<Option<Lsn>> {
         let starts: Vec<Lsn> = self.starts.lock().keys().copied().collect();
         for start in starts.iter().take(starts.len().saturating_sub(1)) {
-            if self.header(*start)?.made_us >= made_before_us {
+            let header = self.header(*start)?;
+            if header.made_us >= made_before_us || header.end.end > keep_from {
                 break;
             }
             self.store.delete(&name_of(*start))?;

@@ -1,26 +1,39 @@
 //! One seed, one schedule: lives of a primary, the log service, its landing zone, long-term log and consumers in one thread, over a network
-//! that loses, delays, reorders and doubles, with pauses, crashes, and a clock of its own.
+//! that loses, delays, reorders and doubles, with pauses, crashes, and a clock of its own. A primary has several writes to its zone under way,
+//! which become durable in any order, and a crash leaves holes.
+//!
+//! Two log services archive: each with a machine of its own (`archiving.rs`), which is killed and paused, over a store that fails, answers late,
+//! or does what it reports as failed; old manifests are deleted, and old log of the long-term log (`schedules/archive.rs`).
 //!
 //! Checked: what is acknowledged is in every later life's log, and acknowledged once; nobody is given a block that is not of the
-//! history; the zone is given up only below what the long-term log has; when all is well again everybody gets everything.
+//! history; the zone is given up only below what the long-term log has, and the long-term log below what the archive has; who comes too late for the
+//! log begins anew from the archive; when all is well again everybody gets everything, the archive too.
 //!
 //! `RESURGAM_SEED=N` runs one schedule, `RESURGAM_SCHEDULES=N` so many.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use resurgam_base::Lsn;
-use resurgam_xlog::{Core, CoreConfig, Decision, Held, Input, Output, Piece, Planted, Position, Reader, Waiting};
+use resurgam_xlog::{Core, CoreConfig, Decision, Done, Held, Input, Output, Piece, Planted, Position, Reader, Waiting};
+
+#[path = "schedules/archive.rs"]
+mod archive;
+use archive::{AGENTS, Agent, ArchiveStore, Effect};
 
 const FIRST: Lsn = Lsn(4096);
+/// Writes of a primary under way at once.
+const FLIGHTS_MAX: usize = 3;
 const LEASE: Duration = Duration::from_millis(400);
 /// The world is bad until then, and good afterwards.
 const BAD: Duration = Duration::from_secs(6);
-const END: Duration = Duration::from_secs(11);
+const END: Duration = Duration::from_secs(13);
+/// Nothing is appended in the last seconds: a read of the bad time may take until shortly before them, and all is to be caught up with then.
+const REST: Duration = Duration::from_secs(4);
 
 /// Mistakes of the world, beside those of the core.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,6 +41,18 @@ enum Mistake {
     Core(Planted),
     /// A primary does not look at its lease before it acknowledges.
     OldPrimaryAcknowledges,
+    /// It acknowledges what is durable, whatever of what comes before is.
+    OutOfOrder,
+    /// A life takes over what is behind a hole.
+    HolePassed,
+    /// What was taken counts as archived.
+    ArchivedEarly,
+    /// Log goes from the long-term log whether it is archived or not.
+    FreedUnarchived,
+    /// Who has lost the archive publishes behind whatever is the newest manifest.
+    ZombiePublishes,
+    /// Who publishes does not look whether a number that it got was free again.
+    NumberAgain,
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +78,37 @@ enum Event {
     Ask(usize),
     Answered(usize, u64, Vec<Arc<Piece>>),
     CrashConsumer(usize),
+    /// Of archiving: by which of them, in which of its lives, and for which of its steps.
+    StartAgent(usize),
+    CrashAgent(usize),
+    PauseAgent(usize),
+    Store(usize, u32, u64, Box<Effect>),
+    Stepped(usize, u32, u64, Box<Done>),
+    Expire(usize, u32),
+}
+
+/// Blocks on their way to the zone.
+struct Flight {
+    from: usize,
+    upto: usize,
+    /// They are durable, and their primary knows.
+    is_durable: bool,
+}
+
+/// Of one epoch: blocks by their places, with holes.
+type File = BTreeMap<Lsn, Arc<Piece>>;
+
+/// What a reader finds from `from` on: up to the first hole.
+fn in_a_row(file: &File, from: Lsn) -> Vec<Arc<Piece>> {
+    let (mut at, mut row) = (from, Vec::<Arc<Piece>>::new());
+    while let Some(piece) = file.get(&at) {
+        if row.last().is_some_and(|last| piece.prev != last.lsn || piece.epoch < last.epoch) {
+            break;
+        }
+        at = piece.next;
+        row.push(Arc::clone(piece));
+    }
+    row
 }
 
 /// One that writes.
@@ -61,11 +117,10 @@ struct Life {
     held: Held,
     /// Of the record that it has written last.
     number: u64,
-    /// Everything that it has appended, from the zone's begin on; durable are the first `durable`, acknowledged the first `acked`.
+    /// Everything that it has appended, from the zone's begin on; acknowledged are the first `acked`.
     log: Vec<Arc<Piece>>,
-    durable: usize,
     acked: usize,
-    writing: bool,
+    flights: VecDeque<Flight>,
     /// It knows that another one has the log.
     dead: bool,
     paused_until: Duration,
@@ -99,7 +154,7 @@ struct World {
     /// The newest life that was started and has not crashed.
     current: Option<u32>,
     /// In the zone: by epoch, what is durable, copied from the life before at its start.
-    zone: BTreeMap<u32, Vec<Arc<Piece>>>,
+    zone: BTreeMap<u32, File>,
     freed: Lsn,
     long_term: BTreeMap<Lsn, Vec<Arc<Piece>>>,
     xlog: Option<Xlog>,
@@ -110,6 +165,10 @@ struct World {
     wrong: Option<String>,
     lives_begun: u32,
     overtaken: u32,
+    holes: u32,
+    seeded: u32,
+    agents: Vec<Agent>,
+    archive: ArchiveStore,
 }
 
 fn config(planted: Planted) -> CoreConfig {
@@ -154,11 +213,18 @@ impl World {
             wrong: None,
             lives_begun: 0,
             overtaken: 0,
+            holes: 0,
+            seeded: 0,
+            agents: (0..AGENTS).map(|_| Agent::default()).collect(),
+            archive: ArchiveStore::default(),
         };
         this.after(Duration::ZERO, Event::Start);
         this.after(Duration::ZERO, Event::StartXlog);
         for number in 0..this.consumers.len() {
             this.after(Duration::ZERO, Event::Ask(number));
+        }
+        for number in 0..AGENTS {
+            this.after(Duration::ZERO, Event::StartAgent(number));
         }
         let mut at = Duration::from_secs(1);
         while at < BAD {
@@ -170,6 +236,10 @@ impl World {
                 _ => Event::CrashConsumer(this.rng.random_range(0..2)),
             };
             this.at(at, event);
+            let number = this.rng.random_range(0..AGENTS);
+            let event = if this.rng.random_bool(0.4) { Event::CrashAgent(number) } else { Event::PauseAgent(number) };
+            let pause = ms(0, 300, &mut this.rng);
+            this.at(at + pause, event);
         }
         this
     }
@@ -204,7 +274,7 @@ impl World {
         self.wrong.get_or_insert(what);
     }
 
-    fn run(mut self) -> Result<(u32, u32), String> {
+    fn run(mut self) -> Result<[u32; 6], String> {
         while let Some(Reverse((at, _, id))) = self.queue.pop() {
             if at > END || self.wrong.is_some() {
                 break;
@@ -218,7 +288,9 @@ impl World {
         }
         match self.wrong {
             Some(wrong) => Err(wrong),
-            None => Ok((self.lives_begun, self.overtaken)),
+            None => {
+                Ok([self.lives_begun, self.overtaken, self.holes, self.archive.claims, self.archive.lost, self.seeded])
+            }
         }
     }
 
@@ -248,7 +320,7 @@ impl World {
                 }
             }
         }
-        let mut at = FIRST;
+        let mut at = self.oldest();
         for piece in self.long_term.values().flatten() {
             if piece.lsn != at || history.get(&piece.lsn) != Some(piece) {
                 wrong.push(format!("the long-term log has a wrong block at {}", piece.lsn));
@@ -260,6 +332,7 @@ impl World {
                 wrong.push(format!("the acknowledged block at {lsn} of epoch {} is lost", piece.epoch));
             }
         }
+        wrong.extend(self.archive_at_end(&history, acked));
         if self.freed > at {
             wrong.push(format!("the zone is given up below {}, the long-term log ends at {at}", self.freed));
         }
@@ -281,8 +354,12 @@ impl World {
             _ => None,
         };
         if let Some(epoch) = of {
-            if let Event::Written(_, count) = event {
-                self.became_durable(epoch, count);
+            if let Event::Written(_, upto) = event {
+                let flights = self.lives.get(&epoch).map(|life| &life.flights);
+                let flight = flights.and_then(|flights| flights.iter().find(|flight| flight.upto == upto));
+                if let Some(flight) = flight {
+                    self.became_durable(epoch, flight.from, upto);
+                }
             }
             let now = self.now;
             let Some(life) = self.lives.get_mut(&epoch) else { return };
@@ -297,17 +374,18 @@ impl World {
         match event {
             Event::Start => self.start_primary(),
             Event::Append(epoch) => self.append(epoch),
-            Event::Written(epoch, count) => self.written(epoch, count),
+            Event::Written(epoch, upto) => self.written(epoch, upto),
             Event::Renew(epoch) => self.renew(epoch),
             Event::Announce(epoch) => self.announce(epoch, true),
             Event::CrashPrimary => {
                 if let Some(epoch) = self.current.take() {
-                    // What was being written may be durable, or the first of it.
-                    let life = &self.lives[&epoch];
-                    let under_way = if life.writing { life.log.len() - life.durable } else { 0 };
-                    let some = self.rng.random_range(0..=under_way);
-                    let upto = life.durable + some;
-                    self.became_durable(epoch, upto);
+                    // What was being written may be durable, or the first of each flight.
+                    let under_way: Vec<_> =
+                        self.lives[&epoch].flights.iter().map(|flight| (flight.from, flight.upto)).collect();
+                    for (from, upto) in under_way {
+                        let end = self.rng.random_range(from..=upto);
+                        self.became_durable(epoch, from, end);
+                    }
                     self.lives.remove(&epoch);
                     let pause = ms(1, 300, &mut self.rng);
                     self.after(pause, Event::Start);
@@ -368,6 +446,8 @@ impl World {
             }
             Event::CrashXlog => {
                 if self.xlog.take().is_some() {
+                    // The same process.
+                    self.handle(Event::CrashAgent(0));
                     let pause = ms(1, 500, &mut self.rng);
                     self.after(pause, Event::StartXlog);
                 }
@@ -382,6 +462,12 @@ impl World {
                     }
                 }
             }
+            Event::StartAgent(_)
+            | Event::CrashAgent(_)
+            | Event::PauseAgent(_)
+            | Event::Store(..)
+            | Event::Stepped(..)
+            | Event::Expire(..) => self.archiving(event),
             Event::Ask(number) => self.ask(number),
             Event::Answered(number, asked, pieces) => {
                 let consumer = &mut self.consumers[number];
@@ -424,13 +510,10 @@ impl World {
         ms(0, slow, &mut self.rng)
     }
 
-    fn became_durable(&mut self, epoch: u32, upto: usize) {
-        let Some(life) = self.lives.get_mut(&epoch) else { return };
-        if upto > life.durable {
-            life.durable = upto;
-            let there = self.zone.entry(epoch).or_default();
-            there.extend_from_slice(&life.log[there.len()..upto]);
-        }
+    fn became_durable(&mut self, epoch: u32, from: usize, upto: usize) {
+        let Some(life) = self.lives.get(&epoch) else { return };
+        let file = self.zone.entry(epoch).or_default();
+        file.extend(life.log[from..upto].iter().map(|piece| (piece.lsn, Arc::clone(piece))));
     }
 
     fn start_primary(&mut self) {
@@ -446,22 +529,27 @@ impl World {
         let epoch = self.record.1 + 2;
         self.record = (number + 1, epoch);
         self.waiting = Waiting::default();
-        let log = self.zone.last_key_value().map(|(_, log)| log.clone()).unwrap_or_default();
+        let before = self.zone.last_key_value().map(|(_, file)| file.clone()).unwrap_or_default();
+        let log = match self.mistake {
+            Mistake::HolePassed => before.values().cloned().collect(),
+            _ => in_a_row(&before, FIRST),
+        };
+        self.holes +=
+            u32::from(before.last_key_value().is_some_and(|(lsn, _)| log.last().is_none_or(|end| end.lsn < *lsn)));
         let start = log.last().map_or(FIRST, |piece| piece.next);
         let here: BTreeMap<Lsn, &Arc<Piece>> = log.iter().map(|piece| (piece.lsn, piece)).collect();
         if let Some((lsn, _)) = self.acknowledged.iter().find(|(lsn, piece)| here.get(lsn) != Some(piece)) {
             return self.fail(format!("the block at {lsn} was acknowledged, and is not in the log of epoch {epoch}"));
         }
-        self.zone.insert(epoch, log.clone());
-        let durable = log.len();
+        self.zone.insert(epoch, log.iter().map(|piece| (piece.lsn, Arc::clone(piece))).collect());
+        let acked = log.len();
         let life = Life {
             start,
             held: Held::new(LEASE, self.now),
             number: number + 1,
             log,
-            durable,
-            acked: durable,
-            writing: false,
+            acked,
+            flights: VecDeque::new(),
             dead: false,
             paused_until: Duration::ZERO,
             late: Vec::new(),
@@ -502,14 +590,15 @@ impl World {
     /// A batch of blocks is written to the zone, and sent to the log service.
     fn append(&mut self, epoch: u32) {
         let pause = ms(1, 60, &mut self.rng);
-        let stops = self.now + Duration::from_secs(2) > END;
+        let stops = self.now + REST > END;
         if !stops {
             self.after(pause, Event::Append(epoch));
         }
         let Some(life) = self.lives.get_mut(&epoch) else { return };
-        if life.writing {
+        if life.flights.len() >= FLIGHTS_MAX {
             return;
         }
+        let from = life.log.len();
         let durable = life.log.get(..life.acked).and_then(|log| log.last()).map_or(FIRST, |piece| piece.next);
         for _ in 0..self.rng.random_range(1..4) {
             let (lsn, prev) = life.log.last().map_or((FIRST, Lsn::NONE), |piece| (piece.next, piece.lsn));
@@ -520,8 +609,8 @@ impl World {
             let next = Lsn(lsn.0 + len as u64);
             life.log.push(Arc::new(Piece { lsn, next, prev, epoch, durable, bytes }));
         }
-        life.writing = true;
-        let (from, upto) = (life.durable, life.log.len());
+        let upto = life.log.len();
+        life.flights.push_back(Flight { from, upto, is_durable: false });
         let sent: Vec<_> = life.log[from..upto].to_vec();
         let slow = if self.is_bad() { 40 } else { 4 };
         let took = ms(0, slow, &mut self.rng);
@@ -536,7 +625,16 @@ impl World {
         let now = self.now;
         let number = self.record.0;
         let Some(life) = self.lives.get_mut(&epoch) else { return };
-        life.writing = false;
+        let Some(flight) = life.flights.iter_mut().find(|flight| flight.upto == upto) else { return };
+        flight.is_durable = true;
+        let mut row = life.acked;
+        while let Some(flight) = life.flights.pop_front_if(|flight| flight.is_durable) {
+            row = flight.upto;
+        }
+        let upto = if self.mistake == Mistake::OutOfOrder { upto.max(row) } else { row };
+        if upto <= life.acked {
+            return;
+        }
         if !life.held.is_valid(now) && self.mistake != Mistake::OldPrimaryAcknowledges {
             // Nobody has come: it is renewed. Otherwise it is over.
             if number != life.number {
@@ -588,8 +686,8 @@ impl World {
             log[at..].iter().take(few).map(|piece| (**piece).clone()).collect()
         };
         if from >= self.freed && self.rng.random_bool(0.8) {
-            let log = file.and_then(|epoch| self.zone.get(&epoch)).map(|log| some(log)).unwrap_or_default();
-            return (Some(log), Lsn::NONE);
+            let log = file.and_then(|epoch| self.zone.get(&epoch)).map(|file| in_a_row(file, from)).unwrap_or_default();
+            return (Some(some(&log)), Lsn::NONE);
         }
         match self.long_term.range(..=from).next_back() {
             Some((_, object)) => {
@@ -623,9 +721,9 @@ impl World {
         };
         let planted = match self.mistake {
             Mistake::Core(planted) => planted,
-            Mistake::OldPrimaryAcknowledges => Planted::Nothing,
+            _ => Planted::Nothing,
         };
-        let core = Core::new(config(planted), FIRST, end);
+        let core = Core::new(config(planted), self.oldest(), end);
         self.xlog = Some(Xlog { incarnation: self.incarnations, core });
         self.after(Duration::ZERO, Event::Tick(self.incarnations));
     }
@@ -635,11 +733,19 @@ impl World {
         let incarnation = xlog.incarnation;
         for output in xlog.core.step(self.now, input) {
             match output {
-                Output::Answer { id, pieces, .. } => {
-                    let number = (id % 2) as usize;
-                    self.send(Event::Answered(number, id, pieces));
+                Output::Answer { id, pieces, .. } => match id % (2 + AGENTS as u64) {
+                    number @ 0..2 => self.send(Event::Answered(number as usize, id, pieces)),
+                    number => self.answered_to_agent(number as usize - 2, id, Done::Pulled(pieces)),
+                },
+                Output::Gone { id, oldest } if id % (2 + AGENTS as u64) < 2 => {
+                    self.seed((id % (2 + AGENTS as u64)) as usize, id, oldest);
                 }
-                Output::Gone { .. } | Output::NoBlock { .. } | Output::Future { .. } => {
+                // Another one has archived it since, and it is gone.
+                Output::Gone { id, .. } => {
+                    let number = (id % (2 + AGENTS as u64)) as usize - 2;
+                    self.answered_to_agent(number, id, Done::Refused);
+                }
+                Output::NoBlock { .. } | Output::Future { .. } => {
                     self.fail(format!("a consumer was refused: {output:?}"));
                 }
                 Output::Read { reader, from } => {
@@ -655,9 +761,29 @@ impl World {
         }
     }
 
+    /// Where the long-term log begins.
+    fn oldest(&self) -> Lsn {
+        self.long_term.first_key_value().map_or(FIRST, |(start, _)| *start)
+    }
+
+    /// A consumer has come too late for the log: it begins anew, from the archive.
+    fn seed(&mut self, number: usize, id: u64, oldest: Lsn) {
+        if self.consumers[number].asked != id {
+            return;
+        }
+        let log = self.archive.log();
+        let end = log.last().map_or(FIRST, |piece| piece.next);
+        if end < oldest {
+            return self.fail(format!("the archive ends at {end}, and the log is kept from {oldest} on"));
+        }
+        self.consumers[number].log = log;
+        self.seeded += 1;
+        self.after(Duration::from_millis(1), Event::Answered(number, id, Vec::new()));
+    }
+
     fn ask(&mut self, number: usize) {
         self.asks += 1;
-        let id = self.asks * 2 + number as u64;
+        let id = self.asks * (2 + AGENTS as u64) + number as u64;
         let consumer = &mut self.consumers[number];
         consumer.asked = id;
         let from = consumer.log.last().map_or(FIRST, |piece| piece.next);
@@ -668,19 +794,18 @@ impl World {
     }
 }
 
-fn schedules(from: u64, count: u64, mistake: Mistake) -> (u64, u64, u64) {
-    let (mut failed, mut lives, mut overtaken) = (0, 0, 0);
+/// Those that failed; lives, those that were overtaken, and those that began before a hole; claims of the archive, those that were told of another
+/// one's, and consumers that began anew.
+fn schedules(from: u64, count: u64, mistake: Mistake) -> (u64, [u64; 6]) {
+    let (mut failed, mut met) = (0, [0; 6]);
     for seed in from..from + count {
         match World::new(seed, mistake).run() {
-            Ok((begun, late)) => {
-                lives += u64::from(begun);
-                overtaken += u64::from(late);
-            }
+            Ok(one) => met.iter_mut().zip(one).for_each(|(sum, one)| *sum += u64::from(one)),
             Err(what) if mistake == Mistake::Core(Planted::Nothing) => panic!("RESURGAM_SEED={seed}: {what}"),
             Err(_) => failed += 1,
         }
     }
-    (failed, lives, overtaken)
+    (failed, met)
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -691,11 +816,13 @@ fn number(name: &str) -> Option<u64> {
 fn nothing_is_lost_and_nothing_is_given_out_too_early() {
     let (from, count) = match number("RESURGAM_SEED") {
         Some(seed) => (seed, 1),
-        None => (1, number("RESURGAM_SCHEDULES").unwrap_or(2000)),
+        None => (1, number("RESURGAM_SCHEDULES").unwrap_or(10_000)),
     };
-    let (_, lives, overtaken) = schedules(from, count, Mistake::Core(Planted::Nothing));
-    assert!(count == 1 || (lives > 2 * count && overtaken > count / 4), "{lives} lives, {overtaken} of them overtaken");
-    println!("{count} schedules, {lives} lives of primaries, {overtaken} overtaken");
+    let (_, [lives, overtaken, holes, claims, lost, seeded]) = schedules(from, count, Mistake::Core(Planted::Nothing));
+    println!("{count} schedules, {lives} lives of primaries, {overtaken} overtaken, {holes} that began before a hole");
+    println!("the archive was claimed {claims} times, lost {lost} times; {seeded} consumers began anew from it");
+    assert!(count == 1 || (lives > 2 * count && overtaken > count / 4 && holes > count / 32));
+    assert!(count == 1 || (claims > 2 * count && lost > count / 4 && seeded > count / 32));
 }
 
 #[test]
@@ -706,10 +833,19 @@ fn planted_mistakes_are_found() {
         ("destaged early", Mistake::Core(Planted::DestagedEarly)),
         ("judged late", Mistake::Core(Planted::JudgedLate)),
         ("an old primary that acknowledges", Mistake::OldPrimaryAcknowledges),
+        ("acknowledged out of order", Mistake::OutOfOrder),
+        ("behind a hole", Mistake::HolePassed),
+        ("archived before there is a run", Mistake::ArchivedEarly),
+        ("freed before it is archived", Mistake::FreedUnarchived),
+        ("who has lost the archive publishes", Mistake::ZombiePublishes),
+        ("a number that was free again", Mistake::NumberAgain),
     ];
     for (name, mistake) in all {
-        let count = if mistake == Mistake::Core(Planted::JudgedLate) { 4000 } else { 200 };
-        let (failed, _, _) = schedules(1, count, mistake);
+        let count = match mistake {
+            Mistake::Core(Planted::JudgedLate) => 4000,
+            _ => 200,
+        };
+        let (failed, _) = schedules(1, count, mistake);
         println!("{name}: found in {failed} of {count} schedules");
         assert!(failed > 0, "{name}");
     }

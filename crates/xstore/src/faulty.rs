@@ -234,8 +234,8 @@ impl Store for FaultyStore {
         let late = || Some(LateCall::Delete(name.to_owned()));
         self.state.call_or_late(StoreCall::Delete, Some(()), late, || self.state.below.delete(name))
     }
-    fn settle(&self, folder: &str) -> StoreResult<()> {
-        self.state.call(StoreCall::Delete, Some(()), || self.state.below.settle(folder))
+    fn sync_deletes(&self, folder: &str) -> StoreResult<()> {
+        self.state.call(StoreCall::Delete, Some(()), || self.state.below.sync_deletes(folder))
     }
     fn tidy(&self, folder: &str) -> StoreResult<()> {
         self.state.call(StoreCall::Delete, Some(()), || self.state.below.tidy(folder))

@@ -227,7 +227,7 @@ impl Store for FolderStore {
         Ok(())
     }
 
-    fn settle(&self, folder: &str) -> StoreResult<()> {
+    fn sync_deletes(&self, folder: &str) -> StoreResult<()> {
         let path = self.path(folder)?;
         if !self.vfs.exists(&path).map_err(unavailable)? {
             return Ok(());

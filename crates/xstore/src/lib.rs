@@ -74,7 +74,7 @@ pub trait Store: Send + Sync {
     /// `Unavailable`.
     fn list(&self, prefix: &str) -> StoreResult<Vec<String>>;
 
-    /// Deletes an object; it may be gone already. A crash may bring it back until [`Store::settle`].
+    /// Deletes an object; it may be gone already. A crash may bring it back until [`Store::sync_deletes`].
     ///
     /// # Errors
     /// `Unavailable`.
@@ -84,7 +84,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// `Unavailable`.
-    fn settle(&self, folder: &str) -> StoreResult<()>;
+    fn sync_deletes(&self, folder: &str) -> StoreResult<()>;
 
     /// Deletes what unfinished creations have left in a folder (its name without a `/` at the end). Only for who is the
     /// only one that creates objects there: an upload that is under way fails.

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_engine::{
-    Change, ColumnType, Database, DatumRef, Direction, Durability, Isolation, KeyRange, Options, ReadView, RowBatch,
-    RowBuf, Seen, StatementKind, Table, TableSpec, Transaction,
+    Change, ColumnType, Database, DatumRef, Direction, Durability, Isolation, KeyRange, Load, Options, ReadView,
+    RowBatch, RowBuf, Seen, StatementKind, Table, TableSpec, Transaction,
 };
 
 use crate::store::{Commit, Each, Of, Outcome, Reader, Store, Writer};
@@ -45,8 +45,9 @@ impl Store for Resurgam {
     fn write(&self, of: Of, commit: Commit, work: &mut dyn FnMut(&mut dyn Writer) -> Outcome<()>) -> Outcome<()> {
         let tx = self.db.begin(Isolation::ReadCommitted);
         let table = self.table(of);
-        let mut writer = Writing { tx: &tx, table, batch: RowBatch::default(), key: Vec::new() };
+        let mut writer = Writing { tx: &tx, table, load: None, batch: RowBatch::default(), key: Vec::new() };
         work(&mut writer)?;
+        writer.put_all()?;
         match commit {
             Commit::Durable => tx.commit(Durability::Sync)?.wait()?,
             Commit::Later => tx.commit(Durability::Async)?.wait()?,
@@ -69,8 +70,17 @@ impl Store for Resurgam {
 struct Writing<'a> {
     tx: &'a Transaction,
     table: &'a Arc<Table>,
+    /// Rows are put in by it.
+    load: Option<Load>,
     batch: RowBatch,
     key: Vec<u8>,
+}
+
+impl Writing<'_> {
+    /// All that is put is to be seen from here on.
+    fn put_all(&mut self) -> Outcome<()> {
+        Ok(self.load.as_mut().map_or(Ok(()), |load| load.flush()?.done())?)
+    }
 }
 
 fn done(change: Change) -> Outcome<()> {
@@ -79,9 +89,11 @@ fn done(change: Change) -> Outcome<()> {
 
 impl Writer for Writing<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome<()> {
-        Ok(self.tx.insert(self.table, &[DatumRef::Bytes(key), DatumRef::Bytes(value)])?.done()?)
+        let load = self.load.get_or_insert_with(|| self.tx.load(self.table));
+        Ok(load.push(&[DatumRef::Bytes(key), DatumRef::Bytes(value)])?.done()?)
     }
     fn remove(&mut self, key: &[u8]) -> Outcome<bool> {
+        self.put_all()?;
         self.key.clear();
         self.table.encode_key(&[DatumRef::Bytes(key)], &mut self.key)?;
         match self.tx.delete(self.table, &self.key, Seen::Snapshot)?.done()? {
@@ -90,15 +102,15 @@ impl Writer for Writing<'_> {
         }
     }
     fn pop_first(&mut self) -> Outcome<bool> {
+        self.put_all()?;
         let view = self.tx.statement(StatementKind::PointWrite)?;
-        self.batch.clear();
-        if !view.scan(self.table, KeyRange::all(), Direction::Forward).next_batch(&mut self.batch, 1)? {
-            return Ok(false);
+        match self.tx.pop(&view, self.table, &KeyRange::all(), Direction::Forward, &mut |_| true)?.done()? {
+            None => Ok(false),
+            Some(change) => done(change).map(|()| true),
         }
-        done(self.tx.delete(self.table, self.batch.row(0).key, Seen::Snapshot)?.done()?)?;
-        Ok(true)
     }
     fn retain(&mut self, keep: &dyn Fn(&[u8]) -> bool) -> Outcome<u64> {
+        self.put_all()?;
         let view = self.tx.statement(StatementKind::BulkWrite)?;
         let mut cursor = view.scan(self.table, KeyRange::all(), Direction::Forward);
         let mut removed = 0;
@@ -136,21 +148,14 @@ fn bytes<'r>(table: &'r Table, row: resurgam_engine::RawRow<'r>, column: usize) 
 }
 
 impl Reading<'_> {
-    fn rows(&mut self, range: KeyRange, most: usize, all: bool, each: Each<'_>) -> Outcome<u64> {
-        let mut cursor = self.view.scan(self.table, range, Direction::Forward);
-        let mut rows = 0;
-        self.batch.clear();
-        while cursor.next_batch(&mut self.batch, most)? {
-            for i in 0..self.batch.len() {
-                let row = self.batch.row(i);
-                each(bytes(self.table, row, 0)?, bytes(self.table, row, 1)?);
-            }
-            rows += self.batch.len() as u64;
-            if !all {
-                break;
-            }
-            self.batch.clear();
+    /// Gives out what is in the batch.
+    fn rows(&mut self, each: Each<'_>) -> Outcome<usize> {
+        for i in 0..self.batch.len() {
+            let row = self.batch.row(i);
+            each(bytes(self.table, row, 0)?, bytes(self.table, row, 1)?);
         }
+        let rows = self.batch.len();
+        self.batch.clear();
         Ok(rows)
     }
 }
@@ -169,10 +174,16 @@ impl Reader for Reading<'_> {
         let mut low = Vec::with_capacity(32);
         self.table.encode_key(&[DatumRef::Bytes(from)], &mut low)?;
         let range = KeyRange { low: std::ops::Bound::Included(low), high: std::ops::Bound::Unbounded };
-        Ok(self.rows(range, most, false, each)? as usize)
+        self.view.first_rows(self.table, range, Direction::Forward, &mut self.batch, most)?;
+        self.rows(each)
     }
     fn scan(&mut self, each: Each<'_>) -> Outcome<u64> {
-        self.rows(KeyRange::all(), 1000, true, each)
+        let mut cursor = self.view.scan(self.table, KeyRange::all(), Direction::Forward);
+        let mut rows = 0;
+        while cursor.next_batch(&mut self.batch, 1000)? {
+            rows += self.rows(each)? as u64;
+        }
+        Ok(rows)
     }
     fn count(&mut self) -> Outcome<u64> {
         Ok(self.view.count(self.table, KeyRange::all())?)

@@ -99,15 +99,15 @@ pub fn delete_backup(store: &Arc<dyn Store>, name: &str) -> Result<()> {
     store.delete(&BackupSummary::object_of(name))?;
     // Power that is lost must not bring it back, when parts of it are gone.
     if !planted_unsettled() {
-        store.settle(folder)?;
+        store.sync_deletes(folder)?;
     }
     let parts = format::part_folder(name);
     for part in store.list(&parts)? {
         store.delete(&part)?;
     }
-    store.settle(parts.trim_end_matches('/'))?;
+    store.sync_deletes(parts.trim_end_matches('/'))?;
     store.delete(&BackupSummary::begun_object_of(name))?;
-    Ok(store.settle(folder)?)
+    Ok(store.sync_deletes(folder)?)
 }
 
 /// What reading all of a backup has found.

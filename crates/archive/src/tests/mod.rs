@@ -10,5 +10,6 @@ mod making;
 mod merging;
 mod model;
 mod retaining;
+mod several;
 mod speed;
 mod support;

@@ -188,7 +188,7 @@ fn power_lost_at_every_call_of_a_pass() {
             let beside = call % 2 == 0;
             let opened = |store: &Arc<dyn Store>, owner| -> Result<Arc<Archive>> {
                 match beside {
-                    true => Ok(Archive::open_beside(Arc::clone(store))?.unwrap()),
+                    true => Ok(Archive::open_beside(Arc::clone(store), call)?.unwrap()),
                     false => Archive::open(Arc::clone(store), DATABASE, owner),
                 }
             };
@@ -245,7 +245,7 @@ fn a_pass_beside_a_writer() {
                 let end = archiver.durable_to();
                 let begin = Lsn(archiver.archive().view().manifest().runs.iter().rev().nth(2).unwrap().id.start.0 + 1);
                 back_up(&store, &history, &mut rng, begin, end, n);
-                let beside = Archive::open_beside(Arc::clone(&store))?.unwrap();
+                let beside = Archive::open_beside(Arc::clone(&store), 1)?.unwrap();
                 passes += u64::from(pass(&store, &beside, Lsn(end.0 - 1))?.runs > 0);
                 beside.delete_expired()?;
                 if n % 40 == 0 {
@@ -264,7 +264,7 @@ fn a_pass_beside_a_writer() {
     assert_eq!(store.list("runs/").unwrap().len(), view.manifest().runs.len());
     check_point(&history, &store, Lsn(history.end.0 - 1)).unwrap();
     // Whoever takes it over is the only one.
-    let beside = Archive::open_beside(Arc::clone(&store)).unwrap().unwrap();
+    let beside = Archive::open_beside(Arc::clone(&store), 1).unwrap().unwrap();
     open(&store, 2).unwrap();
     let error = beside.give_up_before(Lsn(history.end.0 - 1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InUse);

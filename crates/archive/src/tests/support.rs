@@ -19,6 +19,8 @@ pub const CONFIG: LogConfig = LogConfig {
     buffer_bytes_max: 64 << 10,
     spare_segments: 1,
     own_files: false,
+    flights: 1,
+    shuffled: 0,
 };
 
 /// SplitMix64.

@@ -143,10 +143,16 @@ impl BufferPool {
     /// Those of reading the map.
     pub fn is_free(&self, page: PageId) -> Result<bool> {
         let map_id = space::map_page_of(page);
+        if page.in_file() > 0 && self.space().is_beyond(page) {
+            return Ok(true);
+        }
         if page == map_id || page.in_file() == 0 {
             return Ok(false);
         }
         let map = self.read(map_id, Access::Scan)?;
+        if !map.is(PageType::SpaceMap) && self.space().is_beyond(page) {
+            return Ok(true); // the file was cut meanwhile
+        }
         Ok(map.is(PageType::SpaceMap) && space::pfs(&map, page) & space::PFS_ALLOCATED == 0)
     }
 

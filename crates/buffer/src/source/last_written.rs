@@ -80,6 +80,26 @@ impl LastWritten {
         }
     }
 
+    /// What was written to `page` is not there any more, and need not be.
+    pub fn forget_page(&self, page: PageId) {
+        let (number, at) = place(page);
+        if let Some(chunk) = self.chunks.read().get(&number) {
+            chunk[at].store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The same of all pages of a file from `first` on.
+    pub fn forget_from(&self, first: PageId) {
+        for (number, chunk) in self.chunks.read().iter() {
+            for (at, mark) in chunk.iter().enumerate() {
+                let page = PageId(number * CHUNK_PAGES + at as u64);
+                if page.file() == first.file() && page >= first {
+                    mark.store(0, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
     #[cfg(test)]
     pub fn forget(&self) {
         self.chunks.write().clear();
@@ -133,6 +153,19 @@ mod tests {
             assert!(written.chunks.read().len() <= CHUNKS_MIN);
             assert!(written.of_page(PageId(chunk * CHUNK_PAGES)).is_other(Lsn(chunk + 1)), "the newest is remembered");
         }
+    }
+
+    #[test]
+    fn what_was_cut_off_is_forgotten() {
+        let written = LastWritten::of(1 << 30);
+        let pages = [3, CHUNK_PAGES + 4, CHUNK_PAGES + 5, 3 * CHUNK_PAGES].map(PageId);
+        let other = PageId::of_file(1, CHUNK_PAGES + 9);
+        pages.iter().chain([&other]).for_each(|page| written.note(*page, Lsn(100)));
+        written.forget_from(PageId(CHUNK_PAGES + 5));
+        written.forget_page(PageId(3));
+        let known = |page: PageId| !written.of_page(page).is_unknown();
+        assert_eq!(pages.map(known), [false, true, false, false]);
+        assert!(known(other), "of another file");
     }
 
     #[test]

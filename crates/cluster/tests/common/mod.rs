@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use resurgam_cluster::{
-    LandingZone, LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig, SeedSource,
-    Tls, TlsFiles, XlogConfig, XlogNode, ZoneConfig,
+    ArchiveTarget, LandingZone, LogServiceConfig, NodeConfig, PageClientConfig, PageServerNode, Primary, PrimaryConfig,
+    SeedSource, Tls, TlsFiles, XlogConfig, XlogNode, ZoneConfig,
 };
 use resurgam_engine::*;
 use resurgam_pageserver::{ArchiveSeed, Partitions, Seed};
 use resurgam_vfs::{RealVfs, Vfs};
-use resurgam_xlog::{Control, CoreConfig, StoreControl};
+use resurgam_xlog::{ArchivingConfig, Control, CoreConfig, StoreControl};
 use resurgam_xstore::{FolderStore, Store};
 
 #[path = "../../../rbio/src/tls/certificates.rs"]
@@ -66,10 +66,19 @@ pub struct Cluster {
     /// See [`LogServiceConfig`].
     pub forgets: u32,
     pub checkpoint: Duration,
+    /// So much log is applied by several threads.
+    pub batch_bytes: usize,
+    /// See [`PageClientConfig`].
+    pub ignores_lag: bool,
     /// Pages in the primary's cache; 0: there is none.
     pub cache_pages: u64,
     /// Of all of them.
     pub tls: Option<Arc<Tls>>,
+    /// The log service archives, and not the primary.
+    pub log_service_archives: bool,
+    pub long_term_retention: Duration,
+    /// A second log service, over the same landing zone and long-term log.
+    pub second_log: Option<String>,
 }
 
 /// Whatever can be done to a record, until it is out of reach.
@@ -116,12 +125,17 @@ impl Cluster {
         StoreControl::new(self.store("zone/control"), "")
     }
 
-    fn store(&self, name: &str) -> Arc<dyn Store> {
+    pub fn store(&self, name: &str) -> Arc<dyn Store> {
         let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
         Arc::new(FolderStore::open(vfs, &self.path(name)).expect("a folder"))
     }
 
     pub fn log_service(&self) -> XlogNode {
+        self.log_service_at("xlog", &self.xlog.as_ref().expect("a log service").0)
+    }
+
+    /// One in another folder, of the same landing zone and long-term log.
+    pub fn log_service_at(&self, folder: &str, address: &str) -> XlogNode {
         let core = CoreConfig {
             sequence_bytes: 256 << 10,
             object_bytes: 256 << 10,
@@ -129,13 +143,29 @@ impl Cluster {
             ..CoreConfig::default()
         };
         let config = XlogConfig {
-            dir: self.path("xlog"),
-            listen: self.xlog.as_ref().expect("a log service").0.clone(),
+            dir: self.path(folder),
+            listen: address.to_owned(),
             zone_log: self.path("zone/log"),
             control: Arc::new(self.control()),
             long_term: self.store("long-term"),
-            retention: Duration::ZERO,
+            retention: self.long_term_retention,
             cache_bytes: 1 << 20,
+            archive: self.log_service_archives.then(|| {
+                let path = self.path("archive");
+                ArchiveTarget {
+                    open: Arc::new(move || {
+                        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+                        // Away, as an object store may be.
+                        Ok(Arc::new(FolderStore::existing(vfs, &path).map_err(Error::from)?) as Arc<dyn Store>)
+                    }),
+                    config: ArchivingConfig {
+                        lease: Duration::from_millis(500),
+                        delay: Duration::from_millis(50),
+                        run_bytes: 1 << 20,
+                        ..ArchivingConfig::default()
+                    },
+                }
+            }),
             core,
             tls: self.tls.clone(),
         };
@@ -148,7 +178,7 @@ impl Cluster {
         let config = ZoneConfig {
             control: Arc::clone(&record) as Arc<dyn Control>,
             lease: Duration::from_millis(600),
-            log_services: self.xlog.iter().map(|(_, seen)| seen.clone()).collect(),
+            log_services: self.xlog.iter().map(|(_, seen)| seen.clone()).chain(self.second_log.clone()).collect(),
             log_bytes_max: self.log_bytes_max,
             tls: self.tls.clone(),
             lost: Arc::new({
@@ -170,13 +200,18 @@ impl Cluster {
     }
 
     pub fn open_zoned(&self, zoned: &Zoned, folder: &str) -> Result<Database> {
+        self.open_zoned_on(Arc::new(RealVfs::new()), zoned, folder)
+    }
+
+    pub fn open_zoned_on(&self, vfs: Arc<dyn Vfs>, zoned: &Zoned, folder: &str) -> Result<Database> {
         let options = Options {
             log_dir: Some(self.path("zone/log")),
             log_zone: Some(LogZoneHandle(Arc::clone(&zoned.zone) as Arc<dyn LogZone>)),
             log_bytes_max: self.log_bytes_max,
+            archive_elsewhere: self.log_service_archives,
             ..self.options(&zoned.primary)
         };
-        Database::open(self.path(folder), options)
+        Database::open_with(vfs, &self.path(folder), options, |_| {})
     }
 
     pub fn new(page_servers: usize) -> Self {
@@ -202,8 +237,13 @@ impl Cluster {
             partitions: Vec::new(),
             forgets: 0,
             checkpoint: Duration::from_millis(200),
+            batch_bytes: 2000,
+            ignores_lag: false,
             cache_pages: 0,
             tls: None,
+            log_service_archives: false,
+            long_term_retention: Duration::ZERO,
+            second_log: None,
         }
     }
 
@@ -211,6 +251,7 @@ impl Cluster {
         PageClientConfig {
             patience: self.patience,
             partition_pages: self.partition_pages,
+            ignores_lag: self.ignores_lag,
             ..PageClientConfig::default()
         }
     }
@@ -229,10 +270,11 @@ impl Cluster {
         let mut config = NodeConfig::new(
             self.path(&format!("pages-{number}")),
             &self.pages[number],
-            vec![self.log_seen.clone()],
+            [self.log_seen.clone()].into_iter().chain(self.second_log.clone()).collect(),
             &format!("page server {number}"),
         );
         config.memory_bytes = 1 << 20;
+        (config.apply_workers, config.batch_bytes) = (3, self.batch_bytes);
         config.checkpoint = self.checkpoint;
         config.tls = self.tls.clone();
         if let Some(text) = self.partitions.get(number) {

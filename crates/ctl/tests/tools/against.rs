@@ -86,6 +86,45 @@ fn some_page(place: &Place) -> u64 {
     found.unwrap().0 as u64
 }
 
+/// What is free may be given back; what is in use may not be missing.
+#[test]
+fn space_that_was_given_back_is_no_difference() {
+    let place = place();
+    let db = place.open(true);
+    // What is free is known then.
+    db.finish_recovery().unwrap();
+    for name in ["before", "t", "behind"] {
+        place.fill(&db, name);
+    }
+    db.archive_now().unwrap();
+    db.checkpoint().unwrap();
+    let tx = db.begin(Isolation::ReadCommitted);
+    for name in ["before", "behind"] {
+        let table = tx.table("public", name).unwrap().unwrap();
+        tx.drop_table(&table).unwrap().done().unwrap();
+    }
+    tx.commit(Durability::Sync).unwrap().wait().unwrap();
+    let given = db.clean().unwrap();
+    assert!(
+        given.bytes_cut + given.bytes_punched > 0,
+        "{:?}",
+        (given.pages_moved, given.bytes_cut, given.bytes_punched)
+    );
+    place.fill(&db, "w");
+    db.close().unwrap();
+    drop(db);
+    let (found, text) = place.compare(false).unwrap();
+    assert!(found.is_same() && found.given_back > 10 && text.contains("free ones were given back"), "{text}");
+    // One that is in use is none of these.
+    let page = some_page(&place);
+    let path = place.path("db/data");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[page as usize * PAGE_SIZE..(page as usize + 1) * PAGE_SIZE].fill(0);
+    std::fs::write(&path, bytes).unwrap();
+    let (found, text) = place.compare(false).unwrap();
+    assert_eq!((found.different, found.first), (1, Some(PageId(page))), "{text}");
+}
+
 #[test]
 fn a_byte_that_was_changed_is_found() {
     let place = place();

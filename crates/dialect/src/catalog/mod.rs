@@ -4,6 +4,7 @@
 //! lives as long as the catalog. Own functions have oids of [`FIRST_OWN_OID`] and above, which
 //! PostgreSQL gives to no built-in object.
 
+mod citext;
 mod entry;
 mod kinds;
 mod lookup;
@@ -15,6 +16,7 @@ mod user_function;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+pub use citext::{CITEXT, CITEXT_ARRAY};
 pub use entry::{Aggregate, Cast, Default, Function, Operator, OperatorClass, Type};
 pub use kinds::{
     AggregateKind, ArgMode, CastContext, CastMethod, FunctionKind, Parallel, Schema, TypeKind, Volatility,

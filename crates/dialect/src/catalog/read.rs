@@ -103,7 +103,16 @@ pub(super) fn types() -> Vec<Type> {
 }
 
 pub(super) fn operators() -> Vec<Operator> {
-    table(include_str!("../../data/operators.txt"), |f| {
+    operators_of(include_str!("../../data/operators.txt"))
+}
+
+/// Those of the extension `citext`.
+pub(super) fn citext_operators() -> Vec<Operator> {
+    operators_of(include_str!("../../data/citext_operators.txt"))
+}
+
+fn operators_of(text: &'static str) -> Vec<Operator> {
+    table(text, |f| {
         let (oid, name, _kind) = (f.get(), f.text(), f.letter());
         let (can_merge, can_hash) = (f.bool(), f.bool());
         Operator {
@@ -192,7 +201,15 @@ fn defaults(text: &'static str, types: &[TypeId]) -> Vec<Default> {
 }
 
 pub(super) fn casts() -> Vec<Cast> {
-    table(include_str!("../../data/casts.txt"), |f| Cast {
+    casts_of(include_str!("../../data/casts.txt"))
+}
+
+pub(super) fn citext_casts() -> Vec<Cast> {
+    casts_of(include_str!("../../data/citext_casts.txt"))
+}
+
+fn casts_of(text: &'static str) -> Vec<Cast> {
+    table(text, |f| Cast {
         oid: f.get(),
         source: f.ty(),
         target: f.ty(),
@@ -203,7 +220,15 @@ pub(super) fn casts() -> Vec<Cast> {
 }
 
 pub(super) fn aggregates() -> HashMap<u32, Aggregate> {
-    let all = table(include_str!("../../data/aggregates.txt"), |f| Aggregate {
+    aggregates_of(include_str!("../../data/aggregates.txt"))
+}
+
+pub(super) fn citext_aggregates() -> HashMap<u32, Aggregate> {
+    aggregates_of(include_str!("../../data/citext_aggregates.txt"))
+}
+
+fn aggregates_of(text: &'static str) -> HashMap<u32, Aggregate> {
+    let all = table(text, |f| Aggregate {
         function: f.get(),
         kind: AggregateKind::from_letter(f.letter()),
         direct_args: f.get(),

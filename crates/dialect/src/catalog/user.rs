@@ -27,6 +27,8 @@ pub struct UserType {
 #[derive(Clone, Copy, Debug)]
 pub enum UserKind {
     Enum,
+    /// The type of the extension of that name, with its operators, casts and aggregates.
+    Citext,
     /// Of that type, with that modifier; whether it takes no NULL.
     Domain {
         base: TypeId,
@@ -82,6 +84,9 @@ impl Catalog {
             };
             catalog.add_type(own);
             catalog.add_type(array);
+            if matches!(ty.kind, UserKind::Citext) {
+                catalog.add_citext();
+            }
         }
         catalog
     }
@@ -125,6 +130,14 @@ impl Catalog {
         };
         match ty.kind {
             UserKind::Enum => anyenum(),
+            UserKind::Citext => Type {
+                oid: ty.oid,
+                name: ty.name,
+                schema,
+                preferred: false,
+                array: Some(ty.array.0),
+                ..self.type_of(TypeId::TEXT).cloned().unwrap_or_else(anyenum)
+            },
             UserKind::Domain { base, typmod, not_null } => {
                 let of = self.type_of(base).cloned().unwrap_or_else(anyenum);
                 Type {

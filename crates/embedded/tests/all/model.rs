@@ -72,7 +72,7 @@ fn is_backwards<T: Ord>((low, high): &(Bound<T>, Bound<T>)) -> bool {
 
 fn some_operation(tx: &WriteTx, model: &mut Model, random: &mut StdRng) -> Result<()> {
     let (all, pairs, things) = (tx.table(&BYTES)?, tx.table(&PAIRS)?, tx.rows::<Thing>()?);
-    match random.random_range(0..20) {
+    match random.random_range(0..23) {
         0..3 => {
             let (key, value) = (bytes(random, 6), data(random));
             let was = model.bytes.insert(key.clone(), value.clone()).is_some();
@@ -177,6 +177,46 @@ fn some_operation(tx: &WriteTx, model: &mut Model, random: &mut StdRng) -> Resul
             found.sort_by_key(|thing| thing.id);
             let want = model.things.values().filter(|thing| thing.group == group);
             assert_eq!(found, want.cloned().collect::<Vec<_>>());
+        }
+        20 => {
+            // All of them or none, in whatever order.
+            let pairs: Vec<_> = (0..random.random_range(0..40)).map(|_| (bytes(random, 6), data(random))).collect();
+            let mut after = model.bytes.clone();
+            let is_new = pairs.iter().all(|(key, value)| after.insert(key.clone(), value.clone()).is_none());
+            match all.insert_all(pairs.iter().map(|(key, value)| (key.as_slice(), value.as_slice()))) {
+                Ok(rows) => {
+                    assert!(is_new && rows == pairs.len() as u64);
+                    model.bytes = after;
+                }
+                Err(Error::Duplicate { .. }) => assert!(!is_new),
+                Err(other) => return Err(other),
+            }
+        }
+        21 => {
+            let first = random.random_range(0..40u16);
+            let new: Vec<Thing> = (first..first + random.random_range(0..4))
+                .map(|id| Thing {
+                    id,
+                    name: format!("n{}", random.random_range(0..40)),
+                    group: random.random::<bool>().then(|| random.random_range(-2..2)),
+                    data: data(random),
+                })
+                .collect();
+            let mut after = model.things.clone();
+            // What is wrong with the first that cannot be written is what is said.
+            let refused = new.iter().find_map(|thing| {
+                let name = after.values().any(|other| other.name == thing.name).then_some("things_name_key");
+                let id = after.insert(thing.id, thing.clone()).map(|_| "things_pkey");
+                id.or(name)
+            });
+            match things.insert_all(&new) {
+                Ok(rows) => {
+                    assert!(refused.is_none() && rows == new.len() as u64);
+                    model.things = after;
+                }
+                Err(Error::Duplicate { index, .. }) => assert_eq!(Some(index.as_str()), refused),
+                Err(other) => return Err(other),
+            }
         }
         _ => {
             let name = format!("n{}", random.random_range(0..40));

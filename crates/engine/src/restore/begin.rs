@@ -37,6 +37,7 @@ use super::unusable::{is_of_no_use, read_patiently, set_aside};
 use crate::archiver::check_positions;
 use crate::backup_places::Backups;
 use crate::history;
+use crate::log_folder;
 use crate::options::{Options, StoreHandle};
 use crate::version_file::{self, REPLACEMENT};
 
@@ -66,7 +67,8 @@ pub(crate) fn control_from_log_folder(
     let is_there = vfs.exists(&folder)?
         && LogOwner::read(vfs, &folder)?.is_some()
         && vfs.list(&folder)?.iter().any(|name| name.ends_with(".log"));
-    if !is_there {
+    // Of one that was never opened nothing is needed: whoever makes the new one sees to it.
+    if !is_there || log_folder::is_being_made(vfs, &folder)? {
         return Ok(false);
     }
     let refused = |why: &str, hint: &str| {

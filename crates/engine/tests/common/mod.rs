@@ -6,6 +6,8 @@ pub mod hooked;
 pub mod open;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use resurgam_engine::*;
 
@@ -68,4 +70,25 @@ pub fn read(db: &Database) -> Result<BTreeMap<i64, i64>> {
             rows.insert(id, v);
         }
     }
+}
+
+/// Whether a check passes: of a database that a planted bug has broken a panic is a finding like an error.
+pub fn is_well(check: fn() -> Result<()>) -> bool {
+    matches!(catch_unwind(AssertUnwindSafe(check)), Ok(Ok(())))
+}
+
+/// Those of `bugs` that none of the checks notices. Each is planted alone, by `plant`, and taken out by `none`.
+pub fn unnoticed<B: Debug>(
+    bugs: impl IntoIterator<Item = B>,
+    plant: impl Fn(&B),
+    none: impl Fn(),
+    checks: &[fn() -> Result<()>],
+) -> Vec<String> {
+    let is_missed = |bug: &B| {
+        plant(bug);
+        let missed = checks.iter().all(|check| is_well(*check));
+        none();
+        missed
+    };
+    bugs.into_iter().filter(is_missed).map(|bug| format!("{bug:?}")).collect()
 }

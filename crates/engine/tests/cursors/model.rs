@@ -1,4 +1,4 @@
-//! What cursors and point reads find beside writers, against a plain map: leaves are split, emptied, merged and taken from the front
+//! What cursors and point reads find beside writers, against a plain map: leaves are split, emptied, merged, packed and taken from the front
 //! meanwhile, and pages go out of memory and come back in other frames.
 
 use std::collections::BTreeMap;
@@ -139,7 +139,21 @@ fn look(shared: &Shared, rng: &mut Rng) -> Result<()> {
         let range = KeyRange { low: from.0, high: to.0 };
         let wanted: Vec<(i64, (i64, usize))> = expected.range((from.1, to.1)).map(|(id, row)| (*id, *row)).collect();
         assert_eq!(view.count(&shared.table, range.clone())?, wanted.len() as u64, "count of {range:?}");
+        // Again: of what it has passed before it knows more.
+        assert_eq!(view.count(&shared.table, range.clone())?, wanted.len() as u64, "second count of {range:?}");
         for direction in [Direction::Forward, Direction::Backward] {
+            let (mut rows, mut rest) = (Vec::new(), Some(range.clone()));
+            while let Some(range) = rest.take() {
+                let mut batch = RowBatch::default();
+                rest = view.first_rows(&shared.table, range, direction, &mut batch, rng.range(1, 200) as usize)?;
+                for at in 0..batch.len() {
+                    rows.push(found(shared, &batch, at)?);
+                }
+            }
+            if direction == Direction::Backward {
+                rows.reverse();
+            }
+            assert_eq!(rows, wanted, "first rows of {range:?} {direction:?}");
             let mut cursor = view.scan(&shared.table, range.clone(), direction);
             let (mut batch, mut rows) = (RowBatch::default(), Vec::new());
             // Sometimes it is left before its end, and sometimes the rest is counted.
@@ -220,10 +234,18 @@ pub fn run(seed: u64, transactions: usize, pages: usize) -> Result<()> {
                 })
             })
             .collect();
+        // Rows are put together on fewer leaves all the time.
+        let packer = scope.spawn(move || -> Result<()> {
+            while !shared.stop.load(Ordering::Relaxed) {
+                shared.db.pack()?;
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            Ok(())
+        });
         let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         shared.stop.store(true, Ordering::Relaxed);
         let read: Vec<_> = readers.into_iter().map(|reader| reader.join()).collect();
-        for ended in written.into_iter().chain(read) {
+        for ended in written.into_iter().chain(read).chain([packer.join()]) {
             match ended {
                 Ok(result) => result?,
                 Err(panic) => std::panic::resume_unwind(panic),

@@ -7,6 +7,9 @@ use resurgam_engine::*;
 use crate::books::*;
 use crate::patient;
 
+/// A table has hardly more.
+const INDEXES: usize = 4;
+
 /// The table, locked against everyone else, as it is now.
 fn locked(tx: &Transaction, begins: &str) -> Result<Arc<Table>> {
     tx.statement(StatementKind::PointWrite)?;
@@ -129,6 +132,50 @@ pub fn change(tx: &Transaction, random: &mut Random, serial: i64) -> Result<&'st
         }
         _ => reference(tx, random, serial)?,
     })
+}
+
+/// Makes an index while others write to its table.
+pub fn index_beside_writers(db: &Database, random: &mut Random, serial: i64) -> Result<()> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let mut table = locked(&tx, if random.one_in(2) { "accounts" } else { "journal" })?;
+    if table.indexes.len() > INDEXES {
+        let name = &table.indexes[random.below(INDEXES as i64) as usize].name;
+        table = patient(tx.drop_index(&table, name)?, || tx.drop_index(&table, name))?;
+    }
+    let unique = random.one_in(2);
+    let spec = IndexSpec {
+        name: format!("b{serial}"),
+        columns: if unique { key_columns(&table) } else { vec![amount(&table)] },
+        orders: Vec::new(),
+        unique,
+        constraint: false,
+        nulls_alike: false,
+        deferral: Deferral::Never,
+    };
+    let table = patient(tx.add_index(&table, spec.clone())?, || tx.add_index(&table, spec.clone()))?;
+    tx.commit(Durability::Sync)?.wait()?;
+    let mut build = IndexBuild::begin(db, &table, table.indexes.last().map_or(0, |index| index.id));
+    loop {
+        let tx = db.begin(Isolation::ReadCommitted);
+        let done = patient(tx.fill_some(&mut build)?, || tx.fill_some(&mut build))?;
+        drop(tx.commit(Durability::Async)?);
+        if done {
+            break;
+        }
+    }
+    let tx = db.begin(Isolation::ReadCommitted);
+    let gone = || Error::new(ErrorKind::UndefinedObject, "the table was dropped");
+    let newest = loop {
+        tx.statement(StatementKind::PointWrite)?;
+        let newest = tx.table_by_id(table.id)?.ok_or_else(gone)?;
+        match patient(tx.lock_for_change(&newest)?, || tx.lock_for_change(&newest)) {
+            Ok(()) => break newest,
+            Err(error) if error.kind() == ErrorKind::DefinitionChanged => {}
+            Err(error) => return Err(error),
+        }
+    };
+    patient(tx.finish_index(&newest, &build)?, || tx.finish_index(&newest, &build))?;
+    tx.commit(Durability::Sync)?.wait()
 }
 
 fn retype(tx: &Transaction, table: &Arc<Table>, at: usize, to: ColumnType) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::patient;
 
 /// A note: tiny, or now and then a large value of its own.
 fn note(random: &mut Random) -> String {
-    let len = if random.one_in(12) { 1700 + random.below(9000) } else { random.below(80) };
+    let len = if random.one_in(12) { 2000 + random.below(9000) } else { random.below(80) };
     "n".repeat(len as usize)
 }
 
@@ -46,7 +46,7 @@ fn key_of(view: &ReadView, table: &Arc<Table>, id: i64) -> Result<Vec<u8>> {
         table.encode_key(&[value.as_ref()], &mut key)?;
         return Ok(key);
     }
-    if let Some(index) = table.indexes.iter().position(|index| index.unique && index.columns == [at]) {
+    if let Some(index) = table.indexes.iter().position(|index| index.unique && index.valid && index.columns == [at]) {
         table.encode_index_key(index, &[value.as_ref()], &mut key)?;
         let mut row = RowBuf::default();
         assert!(view.get_by_index(table, &table.indexes[index], &key, &mut row)?, "account {id} is not in its index");

@@ -7,6 +7,7 @@ mod common;
 mod alter;
 mod catalog_objects;
 mod column_types;
+mod concurrent_index;
 mod databases;
 mod dropped;
 mod many_definitions;

@@ -8,7 +8,7 @@ use resurgam_vfs::{FaultPlan, SimVfs};
 
 use super::alter::{before, filled, nothing_left, open, rows, table};
 
-/// The trees of a table's indexes: `by_n` and `by_note`.
+/// The trees of a table's indexes: `by_n` and `by_both`.
 fn trees(db: &Database) -> Result<Vec<String>> {
     let table = table(&db.begin(Isolation::ReadCommitted))?;
     Ok(table.indexes.iter().map(|index| format!("{:?}", index.tree)).collect())
@@ -38,7 +38,7 @@ fn one_all_and_none() -> Result<()> {
     let first = trees(&db)?;
     let key = table(&db.begin(Isolation::ReadCommitted))?.primary_key_name.clone();
     for (only, expected) in [
-        (Some("by_note"), vec![false, true]),
+        (Some("by_both"), vec![false, true]),
         (Some("by_n"), vec![true, false]),
         (None, vec![true, true]),
         // The rows are the primary key.
@@ -104,7 +104,7 @@ fn the_old_or_the_new_after_a_crash() -> Result<()> {
         vfs.set_faults(FaultPlan { crash_after_ops: Some(at + 1), ..FaultPlan::default() });
         let run = || -> Result<()> {
             let tx = db.begin(Isolation::ReadCommitted);
-            reindex(&tx, Some("by_note"))?;
+            reindex(&tx, Some("by_both"))?;
             reindex(&tx, None)?;
             // As a busy pool and a checkpoint would have it.
             while db.write_back()? > 0 {}

@@ -40,7 +40,8 @@ fn no_value_comes_again_after_a_crash() -> Result<()> {
             for _ in 0..round * 4 {
                 let value = committed(&db)?;
                 assert!(value > highest, "{value} after {highest}, round {round}, traditional {traditional}");
-                assert!(value <= highest + 34, "{value} after {highest}: more than a stride is lost");
+                // (The second record of a round is for twice as many.)
+                assert!(value <= highest + 34 + 64, "{value} after {highest}: more than a stride is lost");
                 highest = value;
             }
             // Rolled back with its transaction, and still not given out again.
@@ -52,6 +53,47 @@ fn no_value_comes_again_after_a_crash() -> Result<()> {
             assert_eq!(committed(&db)?, value + 1);
             highest = value + 1;
             vfs = vfs.crash_clone(round);
+        }
+    }
+    Ok(())
+}
+
+/// A clean close loses none of what was logged ahead; nor does a crash behind it bring a value back.
+#[test]
+fn a_clean_close_skips_no_value() -> Result<()> {
+    for traditional in [false, true] {
+        for background in [false, true] {
+            let mut vfs = SimVfs::new(23);
+            make(&open(&vfs, traditional, false)?, "s")?;
+            let mut last = 0;
+            for round in 1..=6u64 {
+                let db = open(&vfs, traditional, background)?;
+                // In a hurry in the end, so that hundreds are logged ahead.
+                for _ in 0..[1, 3, 33, 40, 1000, 3000][round as usize - 1] {
+                    assert_eq!(committed(&db)?, last + 1, "round {round}, traditional {traditional}");
+                    last += 1;
+                }
+                // One that is open at the end has its value, and one that is dropped has no row to be written.
+                let tx = db.begin(Isolation::ReadCommitted);
+                let s = tx.sequence_named("public", "s")?.expect("made");
+                assert_eq!(tx.next_value(&s)?, last + 1);
+                last += 1;
+                make(&db, "dropped")?;
+                let dropper = db.begin(Isolation::ReadCommitted);
+                let dropped = dropper.sequence_named("public", "dropped")?.expect("made");
+                dropper.next_value(&dropped)?;
+                dropper.drop_sequence(&dropped)?.done()?;
+                dropper.commit(Durability::Sync)?.wait()?;
+                drop(tx);
+                db.close()?;
+                drop(db);
+                vfs = if round % 2 == 0 { vfs.crash_clone(round) } else { vfs };
+                let db = open(&vfs, traditional, false)?;
+                let problems = db.verify()?;
+                assert!(problems.is_empty(), "{problems:?}");
+                drop(db);
+                vfs = vfs.crash_clone(round + 100);
+            }
         }
     }
     Ok(())
@@ -150,4 +192,41 @@ fn threads_never_get_the_same_value() -> Result<()> {
     });
     assert_eq!(seen.lock().expect("unpoisoned").len(), 2000);
     Ok(())
+}
+
+/// One that is asked for many values at once has more of them in a record, and the record before they are needed; after a crash it goes on behind
+/// them, and not far. At its end it ends.
+#[test]
+fn a_sequence_in_a_hurry() -> Result<()> {
+    let mut vfs = SimVfs::new(17);
+    make(&open(&vfs, false, false)?, "s")?;
+    let mut last = 0;
+    let mut most = 0;
+    for round in 1..=6u64 {
+        let db = open(&vfs, false, false)?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let s = tx.sequence_named("public", "s")?.expect("made");
+        let first = tx.next_value(&s)?;
+        assert!((last + 1..=last + 1 + LOGGED_AHEAD_MAX * 3 / 2).contains(&first), "{first} after {last}");
+        last = first;
+        for _ in 0..1000 * round {
+            let value = tx.next_value(&s)?;
+            assert_eq!(value, last + 1);
+            last = value;
+            most = most.max(tx.sequence_state(&s)?.ahead);
+        }
+        // Whoever commits it waits for the log that has it.
+        tx.commit(Durability::Sync)?.wait()?;
+        vfs = vfs.crash_clone(round);
+    }
+    assert!((LOGGED_AHEAD + 1..=LOGGED_AHEAD_MAX * 3 / 2).contains(&most), "{most}");
+    let db = open(&vfs, false, false)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let ends = Sequence { max: 5000, ..ascending() };
+    let s = tx.create_sequence("public", "ends", ends)?.done()?;
+    for value in 1..=5000 {
+        assert_eq!(tx.next_value(&s)?, value);
+    }
+    assert_eq!(tx.next_value(&s).err().map(|error| error.kind()), Some(ErrorKind::SequenceLimit));
+    tx.commit(Durability::Sync)?.wait()
 }

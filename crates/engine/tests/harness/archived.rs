@@ -22,14 +22,14 @@ fn of(record: &OwnedRecord) -> Record {
 
 /// Compares the archive at `place` with the whole log of the database in `dir`, which must be kept from its beginning on
 /// (in `log_dir`, if it has a folder of its own) and archived to its end. Returns how many records are in both, how many runs, and how pages
-/// were made anew.
+/// were made anew; `None`: the log's beginning is not there any more.
 pub fn compare(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
     log_dir: Option<&Path>,
     segment_bytes: u64,
     place: &Path,
-) -> Result<(u64, usize, Chains), String> {
+) -> Result<Option<(u64, usize, Chains)>, String> {
     let failed = |what: &str, error: &dyn std::fmt::Debug| format!("archive, {what}: {error:?}");
     let log = log_dir.map_or_else(|| dir.join("log"), Path::to_path_buf);
     let mut reader = LogReader::open(Arc::clone(vfs), &log, segment_bytes, Lsn(segment_bytes), 0)
@@ -39,6 +39,9 @@ pub fn compare(
         logged.push(of(&record.to_owned()));
     }
     let log_end = reader.end().lsn;
+    if logged.is_empty() {
+        return Ok(None);
+    }
     let store = FolderStore::open(Arc::clone(vfs), place).map_err(|e| failed("its store", &e))?;
     let view = Archive::open_view(Arc::new(store), None).map_err(|e| failed("opening it", &e))?;
     let view = view.ok_or("there is no archive")?;
@@ -77,7 +80,7 @@ pub fn compare(
             logged.len()
         ));
     }
-    Ok((logged.len() as u64, view.manifest().runs.len(), Chains::of(&logged)))
+    Ok(Some((logged.len() as u64, view.manifest().runs.len(), Chains::of(&logged))))
 }
 
 /// The records of pages behind those that make them anew.

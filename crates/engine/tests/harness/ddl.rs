@@ -103,6 +103,9 @@ impl World {
             let choice = self.rng.below(objects::CHOICES);
             return self.random_object(at, choice);
         }
+        if let Some(done) = self.random_index_beside(at, &name, &table, &model) {
+            return done;
+        }
         let choice = self.rng.below(16 + alter::CHOICES + constrain::CHOICES + views::CHOICES);
         self.log(|| format!("client {at}: ddl {choice} on {name}"));
         match choice {

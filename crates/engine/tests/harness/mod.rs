@@ -15,6 +15,7 @@
 //! | `views.rs` | views |
 //! | `objects.rs` | objects of the catalog that are no relations |
 //! | `sequences.rs` | sequences and their values |
+//! | `temporary.rs` | temporary tables of sessions, and what a crash leaves of them |
 //! | `check.rs` | a whole database against a state of the model |
 //! | `archived.rs` | the archive against the log |
 //! | `remote.rs` | a page server in place of the data file |
@@ -37,13 +38,15 @@ pub mod client;
 pub mod constrain;
 pub mod ddl;
 mod hangs;
+mod index_beside;
 pub mod model;
 pub mod objects;
 pub mod remote;
 pub mod rng;
 pub mod rows;
 pub mod schedule;
-mod sequences;
+pub mod sequences;
+pub mod temporary;
 pub mod troubles;
 pub mod two_phase;
 pub mod views;

@@ -26,6 +26,11 @@ pub enum Op {
         number: i64,
         row: Row,
     },
+    /// Several rows, one after the other; tried again, it is an insertion of the one that had to wait.
+    InsertMany {
+        table: String,
+        rows: Vec<(i64, Row)>,
+    },
     Update {
         table: String,
         number: i64,
@@ -51,6 +56,7 @@ impl Op {
     fn table(&self) -> &str {
         match self {
             Self::Insert { table, .. }
+            | Self::InsertMany { table, .. }
             | Self::Update { table, .. }
             | Self::Delete { table, .. }
             | Self::DeleteMany { table, .. }
@@ -64,13 +70,14 @@ fn text(rng: &mut Rng, len: usize) -> String {
     word.chars().cycle().take(len).collect()
 }
 
-/// A length for the payload: tiny, middling, as large as fits a row, beyond.
+/// A length for the payload: tiny, middling, large, around what a row holds, beyond.
 fn payload_len(rng: &mut Rng) -> usize {
     match rng.below(40) {
         0..=17 => rng.below(12) as usize,
         18..=29 => rng.range(60, 300) as usize,
         30..=35 => rng.range(500, 900) as usize,
-        36..=37 => rng.range(1200, 1500) as usize,
+        36 => rng.range(1200, 1600) as usize,
+        37 => rng.range(1500, 2000) as usize,
         38 => rng.range(1600, 9000) as usize,
         _ => rng.range(9000, 30_000) as usize,
     }
@@ -79,7 +86,7 @@ fn payload_len(rng: &mut Rng) -> usize {
 pub fn random_row(rng: &mut Rng, table: &TableModel, number: i64) -> Row {
     let u = match rng.below(12) {
         0..=2 if !table.is_not_null(U) => Datum::Null,
-        11 => Datum::Text(format!("w{:03}{}", rng.below(40), "u".repeat(rng.range(100, 900) as usize))),
+        11 => Datum::Text(format!("w{:03}{}", rng.below(40), "u".repeat(rng.range(100, 1400) as usize))),
         _ => Datum::Text(format!("v{:03}", rng.below(60))),
     };
     let n = if rng.one_in(4) && !table.is_not_null(N) {
@@ -167,7 +174,10 @@ impl World {
                 {
                     row[*null] = Datum::Null;
                 }
-                Op::Insert { table: name, number, row }
+                match self.troubles.rows_inserted_at_once() {
+                    1 => Op::Insert { table: name, number, row },
+                    most => self.several(name, &table, (number, row), most),
+                }
             }
             9..=14 => {
                 let number = self.number_for(&table, false);
@@ -207,6 +217,36 @@ impl World {
         self.write(at, op, kind)
     }
 
+    /// Rows that are inserted at once: with keys near that of the first, mostly ascending, now and then one of them twice. Of a generator of
+    /// their own, as how many they are.
+    fn several(&mut self, name: String, table: &TableModel, first: (i64, Row), most: usize) -> Op {
+        let mut number = first.0;
+        let mut rows = vec![first];
+        let rng = &mut self.troubles.loads;
+        while rows.len() < most {
+            if table.has_key {
+                number += if rng.one_in(25) { 0 } else { rng.range(1, 4) as i64 };
+            } else {
+                self.serial += 1;
+                number = self.serial;
+            }
+            let mut row = random_row(rng, table, number);
+            if table.unique_u() && !rng.one_in(8) {
+                // Most of them would be duplicates of others.
+                row[U] = Datum::Text(format!("x{:08}", rng.below(100_000_000)));
+            }
+            rows.push((number, row));
+            // A table that loses its key takes the numbers behind all that there were.
+            self.serial = self.serial.max(number);
+        }
+        if rng.one_in(3) {
+            for at in (1..rows.len()).rev() {
+                rows.swap(at, rng.below(at as u64 + 1) as usize);
+            }
+        }
+        Op::InsertMany { table: name, rows }
+    }
+
     /// Runs a write and compares what comes of it with what may.
     pub fn write(&mut self, at: usize, op: Op, kind: StatementKind) -> Found<()> {
         let name = op.table().to_owned();
@@ -233,18 +273,15 @@ impl World {
             self.clients[at].retry = None;
             return Ok(());
         };
-        if let Op::Insert { row, .. } | Op::Update { row, .. } = &op
-            && (!fits(row, &seen_table)
-                || row[0]
-                    != key_datum(
-                        seen_table.kind,
-                        match &op {
-                            Op::Insert { number, .. } => *number,
-                            Op::Update { new_number, .. } => *new_number,
-                            _ => 0,
-                        },
-                    ))
-        {
+        let written: Vec<(i64, &Row)> = match &op {
+            Op::Insert { number, row, .. } => vec![(*number, row)],
+            Op::InsertMany { rows, .. } => rows.iter().map(|(number, row)| (*number, row)).collect(),
+            Op::Update { new_number, row, .. } => vec![(*new_number, row)],
+            Op::Delete { .. } | Op::DeleteMany { .. } | Op::Lock { .. } => Vec::new(),
+        };
+        let is_fit =
+            |(number, row): &(i64, &Row)| fits(row, &seen_table) && row[0] == key_datum(seen_table.kind, *number);
+        if !written.iter().all(is_fit) {
             return Ok(()); // the definition changed while the write waited
         }
         let lacks = |row: &Row| seen_table.lacks_a_value(row);
@@ -252,8 +289,8 @@ impl World {
             return Ok(()); // here too
         }
         if !seen_table.has_key {
-            if let Op::Insert { number, .. } = &op
-                && *number <= 1000
+            if matches!(op, Op::Insert { .. } | Op::InsertMany { .. })
+                && written.iter().any(|(number, _)| *number <= 1000)
             {
                 return Ok(());
             }
@@ -269,21 +306,9 @@ impl World {
             Op::DeleteMany { numbers, .. } => self.delete_many(at, &view, &name, &table, &seen_table, &numbers),
             Op::Insert { number, row, .. } => {
                 let result = self.clients[at].tx.insert(&table, &refs(&row));
-                match result {
-                    Err(error) if error.kind() == ErrorKind::NotNullViolation => {
-                        if !lacks(&row) {
-                            broken!("insert into {name}: said to lack a value: {error} ({})", brief(&row));
-                        }
-                        self.clients[at].bulk = None;
-                        return Ok(());
-                    }
-                    Ok(Attempt::Done(())) if lacks(&row) => {
-                        broken!("insert into {name} was done without a value that is NOT NULL: ({})", brief(&row))
-                    }
-                    _ => {}
-                }
-                self.inserted(at, op, &name, number, row, result)
+                self.judge_insert(at, &name, &seen_table, (number, row), result)
             }
+            Op::InsertMany { rows, .. } => self.insert_many(at, &name, &table, &seen_table, rows),
             Op::Update { number, .. } | Op::Delete { number, .. } | Op::Lock { number, .. } => {
                 let Some(key) = self.storage_key(&view, &table, &seen_table, number) else { return Ok(()) };
                 let key = match key {
@@ -312,6 +337,7 @@ impl World {
                 touch(*new_number, Some(row));
             }
             Op::Delete { number, .. } | Op::Lock { number, .. } => touch(*number, None),
+            Op::InsertMany { rows, .. } => rows.iter().for_each(|(number, row)| touch(*number, Some(row))),
             Op::DeleteMany { numbers, .. } => numbers.iter().for_each(|number| touch(*number, None)),
         }
     }
@@ -416,6 +442,61 @@ impl World {
         }
         self.park(at, wait, op);
         Ok(())
+    }
+
+    /// Inserts several rows, and judges each as if it had been inserted by itself.
+    fn insert_many(
+        &mut self,
+        at: usize,
+        name: &str,
+        table: &Arc<Table>,
+        seen_table: &TableModel,
+        rows: Vec<(i64, Row)>,
+    ) -> Found<()> {
+        let datums: Vec<Vec<DatumRef<'_>>> = rows.iter().map(|(_, row)| refs(row)).collect();
+        let slices: Vec<&[DatumRef<'_>]> = datums.iter().map(Vec::as_slice).collect();
+        let mut done = 0;
+        let tx = self.clients[at].tx.clone();
+        let mut last = Some(tx.insert_many(table, &slices, &mut done));
+        if done == rows.len() && !matches!(last, Some(Ok(Attempt::Done(())))) {
+            broken!("insert of {done} rows into {name}: all are in, and it did not succeed");
+        }
+        for (i, (number, row)) in rows.iter().enumerate().take(done + 1) {
+            let result = if i < done { Some(Ok(Attempt::Done(()))) } else { last.take() };
+            let Some(result) = result else { break };
+            if i == done && matches!(result, Ok(Attempt::Done(()))) {
+                broken!("insert of rows into {name}: {done} are in, and it said that all are");
+            }
+            self.judge_insert(at, name, seen_table, (*number, row.clone()), result)?;
+        }
+        Ok(())
+    }
+
+    /// Judges the insertion of one row.
+    fn judge_insert(
+        &mut self,
+        at: usize,
+        name: &str,
+        seen_table: &TableModel,
+        (number, row): (i64, Row),
+        result: Result<Attempt<()>>,
+    ) -> Found<()> {
+        let lacks = seen_table.lacks_a_value(&row);
+        match result {
+            Err(error) if error.kind() == ErrorKind::NotNullViolation => {
+                if !lacks {
+                    broken!("insert into {name}: said to lack a value: {error} ({})", brief(&row));
+                }
+                self.clients[at].bulk = None;
+                return Ok(());
+            }
+            Ok(Attempt::Done(())) if lacks => {
+                broken!("insert into {name} was done without a value that is NOT NULL: ({})", brief(&row))
+            }
+            _ => {}
+        }
+        let op = Op::Insert { table: name.to_owned(), number, row: row.clone() };
+        self.inserted(at, op, name, number, row, result)
     }
 
     fn inserted(
@@ -814,6 +895,10 @@ impl World {
 pub fn describe(op: &Op) -> String {
     match op {
         Op::Insert { table, number, row } => format!("insert of row {number} into {table} ({})", brief(row)),
+        Op::InsertMany { table, rows } => {
+            let rows: Vec<String> = rows.iter().map(|(number, row)| format!("{number} ({})", brief(row))).collect();
+            format!("insert of rows into {table}: {}", rows.join(", "))
+        }
         Op::Update { table, number, new_number, row } => {
             format!("update of row {number} of {table} to {new_number} ({})", brief(row))
         }

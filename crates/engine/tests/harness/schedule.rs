@@ -24,6 +24,7 @@ use super::model::*;
 use super::remote::{Beside, PlantedInPages, folder};
 use super::rng::Rng;
 use super::sequences::Sequences;
+use super::temporary::{PlantedInTemporary, Temporaries};
 use super::troubles::{Besides, SPARE, Troubles};
 use crate::broken;
 
@@ -90,6 +91,8 @@ pub struct Plan {
     pub cache: Option<resurgam_rbpex::Planted>,
     /// What goes wrong besides, from a generator of its own.
     pub besides: Besides,
+    /// Every schedule has temporary tables, with this mistake; none: a share of the seeds has them, without one.
+    pub temporary: Option<PlantedInTemporary>,
     /// Says every step on stderr.
     pub trace: bool,
 }
@@ -131,6 +134,7 @@ impl Default for Plan {
             planted: PlantedInPages::None,
             cache: None,
             besides: Besides::BySeed,
+            temporary: None,
             trace: false,
         }
     }
@@ -158,12 +162,19 @@ pub struct Met {
     pub objects: u64,
     /// Values that sequences gave.
     pub sequence_values: u64,
+    /// Temporary tables made, and rows written to them; schemas of them that a session dropped at its end, and that a restart left.
+    pub temporary_made: u64,
+    pub temporary_rows: u64,
+    pub temporary_ended: u64,
+    pub temporary_left: u64,
     pub held_views_read: u64,
     pub version_pages: u64,
     pub removed_by_readers: u64,
     pub jumps: u64,
     /// Rows that were deleted several to a record.
     pub in_runs: u64,
+    /// And inserted so.
+    pub in_insert_runs: u64,
     pub undone: u64,
     pub undo_records: u64,
     pub undone_at_open: u64,
@@ -219,6 +230,16 @@ pub struct Met {
     pub late_writes: u64,
     pub late_elsewhere: u64,
     pub late_objects: u64,
+    /// Times that space was given back, that files became shorter by it, that holes were made, and pages that moved for it.
+    pub gave_back: u64,
+    pub cut: u64,
+    pub punched: u64,
+    pub moved_down: u64,
+    /// Leaves whose rows were put on others before that.
+    pub packed: u64,
+    /// Transactions that gave rows their entries in indexes that were made beside the clients, and indexes that were finished.
+    pub index_steps: u64,
+    pub indexes_finished: u64,
 }
 
 impl Met {
@@ -242,11 +263,16 @@ impl Met {
             ("views changed", self.views, 0.21),
             ("objects changed", self.objects, 0.2),
             ("values of sequences", self.sequence_values, 40.0),
+            ("temporary tables made", self.temporary_made, 8.0),
+            ("temporary rows", self.temporary_rows, 50.0),
+            ("sessions with temporary tables ended", self.temporary_ended, 1.8),
+            ("temporary schemas left by a restart", self.temporary_left, 1.8),
             ("old views read", self.held_views_read, 0.45),
             ("version pages", self.version_pages, 0.8),
             ("rows removed by readers", self.removed_by_readers, 1.0),
             ("jumps over deleted rows", self.jumps, 0.02),
             ("rows deleted in runs", self.in_runs, 0.065),
+            ("rows inserted in runs", self.in_insert_runs, 15.0),
             ("undone", self.undone, 2.5),
             ("changes of the mode", self.mode_changes, 0.45),
             ("prepared and committed", self.prepared_committed, 2.3),
@@ -286,11 +312,16 @@ impl Met {
         self.views += o.views;
         self.objects += o.objects;
         self.sequence_values += o.sequence_values;
+        self.temporary_made += o.temporary_made;
+        self.temporary_rows += o.temporary_rows;
+        self.temporary_ended += o.temporary_ended;
+        self.temporary_left += o.temporary_left;
         self.held_views_read += o.held_views_read;
         self.version_pages += o.version_pages;
         self.removed_by_readers += o.removed_by_readers;
         self.jumps += o.jumps;
         self.in_runs += o.in_runs;
+        self.in_insert_runs += o.in_insert_runs;
         self.undone += o.undone;
         self.undo_records += o.undo_records;
         self.undone_at_open += o.undone_at_open;
@@ -328,6 +359,13 @@ impl Met {
         self.late_writes += o.late_writes;
         self.late_elsewhere += o.late_elsewhere;
         self.late_objects += o.late_objects;
+        self.gave_back += o.gave_back;
+        self.cut += o.cut;
+        self.punched += o.punched;
+        self.index_steps += o.index_steps;
+        self.indexes_finished += o.indexes_finished;
+        self.moved_down += o.moved_down;
+        self.packed += o.packed;
     }
 }
 
@@ -345,9 +383,17 @@ pub enum Fault {
     Device,
 }
 
+/// What is around a database of which the schedule has more than the database itself: other tiers, a network.
+pub trait Beyond: Send + Sync {
+    /// Whether an error of `what` is explained by it. `Some(true)`: the database has stopped for it.
+    fn explains(&self, error: &Error, what: &str) -> Option<bool>;
+}
+
 pub struct World {
     pub db: Database,
     pub beside: Option<Arc<Beside>>,
+    /// There is more around the database.
+    pub beyond: Option<Arc<dyn Beyond>>,
     pub page_servers: u32,
     pub vfs: SimVfs,
     pub model: Model,
@@ -355,6 +401,8 @@ pub struct World {
     /// Rows that a write changed and took back.
     pub taken_back: BTreeSet<(String, i64)>,
     pub held_views: Vec<(ReadView, Arc<Table>, Arc<TableModel>)>,
+    /// Indexes that are made beside the clients, by id.
+    pub builds: Vec<(u32, IndexBuild)>,
     pub rng: Rng,
     pub serial: i64,
     pub generation: u64,
@@ -368,6 +416,7 @@ pub struct World {
     pub troubles: Troubles,
     /// From a generator of their own, too.
     pub sequences: Sequences,
+    pub temporaries: Temporaries,
     /// With an archive nothing of the log goes, so that all of it can be compared at the end.
     pub hold: Option<LogHold>,
     /// Steps of this life.
@@ -423,7 +472,7 @@ impl Drop for Sweeper {
     }
 }
 
-fn options(rng: &mut Rng) -> Options {
+pub fn options(rng: &mut Rng) -> Options {
     let versions = match rng.below(4) {
         0 => VersionCaps { in_row: false, ..VersionCaps::default() },
         1 => VersionCaps { diff_bytes_max: 24, record_bytes_max: 200, ..VersionCaps::default() },
@@ -478,6 +527,39 @@ fn open(vfs: &SimVfs, options: &Options, plan: &Plan) -> Result<(Database, Optio
 }
 
 impl World {
+    /// A life of a database that was just opened, on this disk; nothing goes wrong yet.
+    pub fn new(db: Database, vfs: SimVfs, model: Model, carried: Carried, rng: Rng) -> Self {
+        let Carried { met, serial, generation, troubles, sequences, temporaries } = carried;
+        Self {
+            db,
+            beside: None,
+            beyond: None,
+            page_servers: 0,
+            vfs,
+            model,
+            clients: Vec::new(),
+            taken_back: BTreeSet::new(),
+            held_views: Vec::new(),
+            builds: Vec::new(),
+            rng,
+            serial,
+            generation,
+            numbers: 60,
+            waits: 0,
+            fault: Fault::None,
+            always: FaultPlan::default(),
+            troubles,
+            sequences,
+            temporaries,
+            hold: None,
+            turn: 0,
+            sweeper: None,
+            dead: false,
+            trace: false,
+            met,
+        }
+    }
+
     pub fn log(&self, what: impl FnOnce() -> String) {
         if self.trace {
             eprintln!("  {}", what());
@@ -502,6 +584,11 @@ impl World {
         self.log(|| format!("{what}: {error:?}"));
         if self.vfs.power_lost() {
             self.dead = true;
+            return Ok(());
+        }
+        if let Some(stopped) = self.beyond.as_ref().and_then(|beyond| beyond.explains(&error, what)) {
+            self.dead |= stopped;
+            self.met.stopped += u64::from(stopped);
             return Ok(());
         }
         if let Some(stopped) = self.troubles.explains(&error, what) {
@@ -604,6 +691,15 @@ impl World {
                         self.model.not_waited_for()
                     }
                 }
+                Ok(())
+            }
+            // It could not go back to a savepoint on a full disk, and is rolled back.
+            Err(error)
+                if error.kind() == ErrorKind::InvalidTransactionState
+                    && self.fault == Fault::DiskFull
+                    && error.message().contains("went back to a savepoint") =>
+            {
+                self.met.disk_full += 1;
                 Ok(())
             }
             Err(error) => {
@@ -726,6 +822,19 @@ impl World {
         }
     }
 
+    fn give_back(&mut self) -> Result<()> {
+        let packed = self.db.pack()?;
+        self.log(|| format!("packed {packed} leaves"));
+        self.met.packed += packed;
+        let given = self.db.give_back()?;
+        self.log(|| format!("gave back: {given:?}"));
+        self.met.gave_back += 1;
+        self.met.cut += u64::from(given.bytes_cut > 0);
+        self.met.punched += u64::from(given.bytes_punched > 0);
+        self.met.moved_down += given.pages_moved;
+        Ok(())
+    }
+
     pub fn step(&mut self) -> Found<()> {
         self.turn += 1;
         self.troubles.step(&mut self.met);
@@ -734,7 +843,16 @@ impl World {
         if self.dead {
             return Ok(());
         }
-        if self.hold.is_some() && self.turn.is_multiple_of(ARCHIVE_EVERY) {
+        self.step_of_temporaries()?;
+        if self.dead {
+            return Ok(());
+        }
+        self.step_of_indexes()?;
+        if self.dead {
+            return Ok(());
+        }
+        let archives = self.hold.is_some() || self.beyond.is_some();
+        if archives && self.turn.is_multiple_of(ARCHIVE_EVERY) {
             let merge = self.turn.is_multiple_of(3 * ARCHIVE_EVERY);
             let outcome = self.db.archive_now().and_then(|()| if merge { self.db.merge_archive() } else { Ok(()) });
             self.log(|| format!("archive: {:?}", self.db.archive_status()));
@@ -742,8 +860,14 @@ impl World {
                 return self.judge_any(error, "archive");
             }
         }
+        if self.troubles.gives_back(8)
+            && let Err(error) = self.give_back()
+        {
+            return self.judge_any(error, "giving space back");
+        }
         let is_cached = self.beside.as_ref().is_some_and(|beside| beside.cached.lock().is_some());
-        if (is_cached || self.troubles.reads_again()) && self.turn.is_multiple_of(EVICT_EVERY) {
+        if (is_cached || self.beyond.is_some() || self.troubles.reads_again()) && self.turn.is_multiple_of(EVICT_EVERY)
+        {
             // All fits in memory: nothing would leave it, and come back.
             if let Err(error) = self.db.write_back() {
                 return self.judge_any(error, "write back");
@@ -751,14 +875,14 @@ impl World {
             self.db.evict_pages();
         }
         let every = if self.db.options().background { BACKUP_EVERY_BESIDE } else { BACKUP_EVERY };
-        if self.hold.is_some() && self.turn.is_multiple_of(every) {
+        if archives && self.turn.is_multiple_of(every) {
             let outcome = self.db.backup(self.turn.is_multiple_of(3 * every), &|| false);
             self.log(|| format!("backup: {outcome:?}"));
             // What it needs of the archive may be out of reach with the rest.
             match outcome {
                 Err(error)
                     if error.kind() == ErrorKind::NotInPrerequisiteState
-                        && (self.fault != Fault::None || self.troubles.is_out_of_reach()) => {}
+                        && (self.fault != Fault::None || self.beyond.is_some() || self.troubles.is_out_of_reach()) => {}
                 Err(error) => return self.judge_any(error, "backup"),
                 Ok(_) => {}
             }
@@ -847,14 +971,18 @@ impl World {
         }
     }
 
+    fn is_explained(&self, error: &Error, what: &str) -> bool {
+        self.beyond.as_ref().is_some_and(|beyond| beyond.explains(error, what).is_some())
+    }
+
     /// Compares what recovery left with the states that it may leave, and takes the one
     /// that it is. False: power was lost again.
-    fn adopt(&mut self, thorough: bool) -> Found<bool> {
+    pub fn adopt(&mut self, thorough: bool) -> Found<bool> {
         let mut first = None;
         for candidate in self.model.candidates.clone().into_iter().rev() {
             match check_all(&self.db, &candidate, thorough) {
                 Ok(()) => {
-                    if !self.look_at_sequences()? {
+                    if !self.look_at_sequences()? || !self.look_at_temporaries()? {
                         return Ok(false);
                     }
                     self.model = Model { candidates: vec![candidate.clone()], committed: candidate };
@@ -865,6 +993,7 @@ impl World {
                     first.get_or_insert(what);
                 }
                 Err(Trouble::Failed(_)) if self.vfs.power_lost() => return Ok(false),
+                Err(Trouble::Failed(error)) if self.is_explained(&error, "read") => return Ok(false),
                 Err(Trouble::Failed(error)) => broken!("after recovery: {error:?}"),
             }
         }
@@ -887,7 +1016,7 @@ impl World {
         }
     }
 
-    fn verify(&mut self, when: &str) -> Found<()> {
+    pub fn verify(&mut self, when: &str) -> Found<()> {
         self.stop_sweeper()?;
         match self.db.verify() {
             Ok(problems) if problems.is_empty() => Ok(()),
@@ -1011,27 +1140,30 @@ impl World {
         total
     }
 
-    fn carry(self) -> Carried {
-        let Self { met, serial, generation, troubles, sequences, .. } = self;
-        Carried { met, serial, generation, troubles, sequences }
+    pub fn carry(self) -> Carried {
+        let Self { met, serial, generation, troubles, sequences, temporaries, .. } = self;
+        Carried { met, serial, generation, troubles, sequences, temporaries }
     }
 
-    fn forget_everyone(&mut self) {
+    pub fn forget_everyone(&mut self) {
+        self.forget_temporaries();
         self.troubles.restart();
         self.sweeper = None;
         self.hold = None;
         self.clients.clear();
         self.held_views.clear();
+        self.builds.clear();
     }
 }
 
 /// What goes on from one life to the next besides the disk and the model.
-struct Carried {
-    met: Met,
-    serial: i64,
-    generation: u64,
-    troubles: Troubles,
-    sequences: Sequences,
+pub struct Carried {
+    pub met: Met,
+    pub serial: i64,
+    pub generation: u64,
+    pub troubles: Troubles,
+    pub sequences: Sequences,
+    pub temporaries: Temporaries,
 }
 
 /// Opens, with crashes in the middle of it, until it is open and compared.
@@ -1044,7 +1176,7 @@ fn open_again(
     rng: &mut Rng,
     calm: bool,
 ) -> Found<World> {
-    let Carried { mut met, mut serial, mut generation, mut troubles, mut sequences } = carried;
+    let Carried { mut met, mut serial, mut generation, mut troubles, mut sequences, mut temporaries } = carried;
     let mut model = model;
     for attempt in 0.. {
         let planted = !calm && attempt < 12 && rng.one_in(2);
@@ -1105,31 +1237,11 @@ fn open_again(
         met.pages_redone += db.recovery().pages_to_redo;
         met.undone_at_open += db.recovery().transactions_to_undo;
         met.pages_restored += db.recovery().pages_restored;
-        let mut world = World {
-            db,
-            beside,
-            page_servers: plan.page_servers,
-            vfs: vfs.clone(),
-            model,
-            clients: Vec::new(),
-            taken_back: BTreeSet::new(),
-            held_views: Vec::new(),
-            rng: Rng::new(rng.next()),
-            serial,
-            generation,
-            numbers: 60,
-            waits: 0,
-            always: plan.faults(),
-            fault: if planted { Fault::PowerLoss } else { Fault::None },
-            troubles,
-            sequences,
-            hold,
-            turn: 0,
-            sweeper: None,
-            dead: false,
-            trace: plan.trace,
-            met,
-        };
+        let carried = Carried { met, serial, generation, troubles, sequences, temporaries };
+        let mut world = World::new(db, vfs.clone(), model, carried, Rng::new(rng.next()));
+        (world.beside, world.page_servers, world.hold) = (beside, plan.page_servers, hold);
+        (world.always, world.trace) = (plan.faults(), plan.trace);
+        world.fault = if planted { Fault::PowerLoss } else { Fault::None };
         // Trap 3: checkpoints, sweeps and writes while redo is unfinished, then a crash.
         let mut alive = true;
         if world.sweeps_beside() && rng.one_in(3) {
@@ -1140,7 +1252,8 @@ fn open_again(
                 6 => (0..3).try_for_each(|_| world.db.free_versions().map(drop)),
                 0 | 1 => world.db.checkpoint(),
                 2 => world.db.write_back().map(|_| ()),
-                3 => world.db.clean().map(|_| ()),
+                3 => world.db.clean_now().map(|_| ()),
+                4 if world.troubles.gives_back(2) => world.db.finish_recovery().and_then(|()| world.give_back()),
                 4 => world.db.finish_recovery(),
                 _ => match world.adopt(false) {
                     Ok(true) => Ok(()),
@@ -1174,7 +1287,7 @@ fn open_again(
         }
         model = world.model.clone();
         (met, serial, generation) = (world.met, world.serial, world.generation);
-        (troubles, sequences) = (world.troubles, world.sequences);
+        (troubles, sequences, temporaries) = (world.troubles, world.sequences, world.temporaries);
         troubles.restart();
         met.crashes_in_sweeps += u64::from(world.sweeper.as_ref().is_some_and(Sweeper::is_at_work));
         vfs = crashed(&vfs, &mut met);
@@ -1208,6 +1321,12 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     options.archive_records_per_page_max = [256, 5, 2, 12][(seed / 4) as usize % 4];
     options.backups = options.archive.is_some().then(|| BACKUPS.into());
     options.backup_part_bytes = 40_000;
+    // Several flushes at once, which become durable in any order.
+    if seed % 5 < 2 && !plan.is_broken() && plan.besides != Besides::Nothing {
+        // Threads make them themselves where there are any.
+        let shuffled = if plan.background { 0 } else { seed };
+        (options.log_flights, options.log_flights_shuffled) = (2 + (seed / 5) as usize % 4, shuffled);
+    }
     options.replacement_patience = std::time::Duration::from_millis(100);
     options.log_wait_max =
         if options.archive.is_some() { std::time::Duration::from_secs(5) } else { options.log_wait_max };
@@ -1244,7 +1363,11 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         vfs.make_folder(Path::new(SPARE)).map_err(|e| e.to_string())?;
     }
     let sequences = Sequences::new(seed, !plan.is_broken());
-    let mut carried = Carried { met: Met::default(), serial: 1000, generation: 0, troubles, sequences };
+    // Without a draw, and not in the schedules whose seeds are known by what they once found: they stay what they were.
+    let has_temporaries = !plan.is_broken() && plan.besides != Besides::Nothing && seed % 4 != 3;
+    let temporaries =
+        Temporaries::new(seed, plan.temporary.is_some() || has_temporaries, plan.temporary.unwrap_or_default());
+    let mut carried = Carried { met: Met::default(), serial: 1000, generation: 0, troubles, sequences, temporaries };
     for life in 0..plan.lives {
         let mut world = open_again(carried, vfs.clone(), model, &options, plan, &mut rng, false)?;
         if rng.one_in(5) {
@@ -1254,6 +1377,10 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             world.verify("after recovery")?;
         }
         world.numbers = [8, 60, 400][rng.below(3) as usize];
+        if plan.besides == Besides::GivesBack {
+            // Tables of several leaves, of which rows go here and there.
+            world.numbers = 600;
+        }
         if world.sweeps_beside() && rng.one_in(2) {
             world.sweeper = Some(Sweeper::start(&world.db));
         }
@@ -1323,6 +1450,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         world.met.removed_by_readers += cleaner.totals.removed_by_readers;
         world.met.jumps += cleaner.reader_jumps;
         world.met.in_runs += world.db.stats().rows_deleted_in_runs;
+        world.met.in_insert_runs += world.db.stats().rows_inserted_in_runs;
         world.met.found_none += stats.versions.found_none;
         world.met.version_files += u64::from(stats.version_store_file.is_some());
         let versions_died = world.troubles.dies(&["/disk2", "/disk3"]);
@@ -1348,7 +1476,10 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         } else {
             world.met.crashes += 1;
             // Then the medium has sectors that cannot be read.
-            let spoilt = options.archive.is_some() && options.page_repair && !plan.is_broken();
+            // A page server rebuilds its pages from the archive, once that has something.
+            let has_runs = world.db.archive_status().is_some_and(|status| status.runs > 0);
+            let may_rebuild = has_runs || !plan.page_server;
+            let spoilt = options.archive.is_some() && options.page_repair && !plan.is_broken() && may_rebuild;
             if spoilt && let Err(error) = world.spoil() {
                 broken!("spoiling sectors: {error:?}");
             }
@@ -1380,6 +1511,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     let versions = finish(&mut world)?;
     world.met.lies_noticed += world.db.stats().pool.lost_writes;
     let (data, lied) = (world.troubles.data(&world.vfs), world.troubles.lied);
+    // In the background, after a sweep, the ends of what is used are lowered.
+    let gave_back = world.troubles.gave_back || plan.background;
     world.met.moved += u64::from(data != Path::new(DIR).join("data"));
     if let Some(pages) = pages {
         let vfs: Arc<dyn Vfs> = Arc::new(world.vfs.clone());
@@ -1391,8 +1524,14 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         let World { vfs, met, .. } = &mut world;
         let own = vfs.exists(Path::new(LOG_DIR)).unwrap_or(false).then(|| Path::new(LOG_DIR));
         let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-        let (_, runs, chains) =
+        let compared =
             super::archived::compare(&vfs, Path::new(DIR), own, options.log_segment_bytes, Path::new(ARCHIVE))?;
+        let (_, runs, chains) = match compared {
+            Some(compared) => compared,
+            // A thread can have taken a checkpoint after the open, before the test held the log.
+            None if plan.background => return Ok(world.met),
+            None => broken!("the beginning of the log is gone"),
+        };
         let max = options.archive_records_per_page_max;
         if chains.longest >= max {
             broken!(
@@ -1405,6 +1544,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         met.runs += runs as u64;
         let places = super::backed_up::Places {
             data: &data,
+            gave_back,
             lied,
             versions: versions.as_deref(),
             archive: Path::new(ARCHIVE),
@@ -1438,14 +1578,15 @@ fn next_place(options: &mut Options, file: Option<&Path>, vfs: &SimVfs, rng: &mu
 }
 
 /// At last: everything redone, compared, verified, cleaned; nothing may leak. Returns where the version store is.
-fn finish(world: &mut World) -> Found<Option<PathBuf>> {
+pub fn finish(world: &mut World) -> Found<Option<PathBuf>> {
     let failed = |what: &str, error: Error| format!("at last, {what}: {error:?}");
     world.db.finish_recovery().map_err(|e| failed("finishing recovery", e))?;
     world.adopt(true)?;
     world.verify("at last")?;
     world.resolve_all()?;
+    world.drop_temporaries()?;
     for _ in 0..5 {
-        world.db.clean().map_err(|e| failed("cleaning", e))?;
+        world.db.clean_now().map_err(|e| failed("cleaning", e))?;
         // Something must move for the horizon to be seen to move.
         let tx = world.db.begin(Isolation::ReadCommitted);
         tx.commit(Durability::Sync).map_err(|e| failed("commit", e))?.wait().map_err(|e| failed("commit", e))?;
@@ -1454,6 +1595,16 @@ fn finish(world: &mut World) -> Found<Option<PathBuf>> {
     // A device that could not be read has been replaced: what is left of it is made now.
     world.db.finish_restore().map_err(|e| failed("restoring files", e))?;
     world.adopt(true)?;
+    if world.troubles.gives_back(1) {
+        // All of it twice: what is free by now is given back, and the rest stays as it is.
+        for _ in 0..2 {
+            world.give_back().map_err(|e| failed("giving space back", e))?;
+            world.verify("after giving space back")?;
+            world.db.write_back().map_err(|e| failed("writing back", e))?;
+            world.db.evict_pages();
+            world.adopt(true)?;
+        }
+    }
     let stats = world.db.stats();
     if stats.versions.pages != 0 {
         broken!("after cleaning, {} version pages are left", stats.versions.pages);

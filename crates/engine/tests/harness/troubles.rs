@@ -3,7 +3,7 @@
 //! that do not answer (`hangs.rs`).
 //!
 //! All of it is drawn from generators of its own that are derived from the seed, so that what else the seed means stays what it was. (So is
-//! how many rows are deleted at once, which is no trouble, but came later than the seeds.)
+//! how many rows are deleted or inserted at once, and when space is given back, which is no trouble, but came later than the seeds.)
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,12 +40,14 @@ pub enum Besides {
     /// A device hangs, and what it writes late lands in the file that has taken its file's place; nobody compares what is read first with the
     /// archive, which would heal it: the harness must notice.
     LateInUse,
+    /// Space is given back in each schedule, again and again, and nothing else is done.
+    GivesBack,
 }
 
 impl Besides {
     /// Whether it is wrong on purpose.
     pub fn is_planted(self) -> bool {
-        !matches!(self, Self::Nothing | Self::BySeed | Self::Hangs)
+        !matches!(self, Self::Nothing | Self::BySeed | Self::Hangs | Self::GivesBack)
     }
 
     /// Whether every schedule has an archive.
@@ -68,6 +70,12 @@ pub struct Troubles {
     rng: Rng,
     /// How many rows are deleted at once.
     runs: Rng,
+    /// How many are inserted at once, and which.
+    pub loads: Rng,
+    /// When space is given back; none: it is not in this schedule.
+    gives_back: Option<Rng>,
+    /// It was.
+    pub gave_back: bool,
     besides: Besides,
     stores: bool,
     lies: bool,
@@ -104,7 +112,7 @@ impl Troubles {
             false => drawn,
         };
         let [stores, lies, deaths, spare] = match besides {
-            Besides::Nothing => [false; 4],
+            Besides::Nothing | Besides::GivesBack => [false; 4],
             Besides::BySeed | Besides::Hangs => drawn,
             Besides::LiesUnnoticed => [false, true, false, false],
             Besides::Forgetful => [true, false, false, false],
@@ -127,9 +135,14 @@ impl Troubles {
         if hangs.devices && hangs.through_gates() {
             options.device_timeout = std::time::Duration::from_secs(20);
         }
+        let mut gives_back = Rng::new(seed ^ 0x6769_7665_7321);
+        let is_wanted = gives_back.one_in(2) && besides.is_by_seed() || besides == Besides::GivesBack;
         Self {
             rng,
+            gives_back: is_wanted.then_some(gives_back),
+            gave_back: false,
             runs: Rng::new(seed ^ 0x7275_6e73),
+            loads: Rng::new(seed ^ 0x6c6f_6164),
             besides,
             stores: stores && with_archive,
             lies,
@@ -147,7 +160,27 @@ impl Troubles {
 
     /// How many rows that follow each other the next deletion is of.
     pub fn rows_deleted_at_once(&mut self) -> usize {
+        if self.besides == Besides::GivesBack {
+            // Leaves of which some rows are left.
+            return if self.runs.one_in(2) { self.runs.range(2, 12) as usize } else { 1 };
+        }
         if self.besides.is_by_seed() && !self.runs.one_in(3) { self.runs.range(2, 24) as usize } else { 1 }
+    }
+
+    /// How many rows the next insertion is of.
+    pub fn rows_inserted_at_once(&mut self) -> usize {
+        if self.besides == Besides::GivesBack {
+            // Tables of several leaves.
+            return if self.loads.one_in(2) { self.loads.range(8, 48) as usize } else { 1 };
+        }
+        if self.besides.is_by_seed() && self.loads.one_in(6) { self.loads.range(2, 24) as usize } else { 1 }
+    }
+
+    /// Whether space is to be given back now.
+    pub fn gives_back(&mut self, one_in: u64) -> bool {
+        let gives = self.gives_back.as_mut().is_some_and(|rng| rng.one_in(one_in));
+        self.gave_back |= gives;
+        gives
     }
 
     /// Stores for an open, which may fail while it goes on.

@@ -106,6 +106,7 @@ fn compare(sim: &SimVfs, name: &str) -> std::result::Result<u64, String> {
     let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
     let versions = vfs.exists(Path::new(VERSIONS)).unwrap().then(|| Path::new(VERSIONS));
     let places = backed_up::Places {
+        gave_back: false,
         lied: false,
         data: Path::new("/db/data"),
         versions,
@@ -254,8 +255,8 @@ impl Store for AtBegin {
     fn delete(&self, name: &str) -> StoreResult<()> {
         self.below.delete(name)
     }
-    fn settle(&self, folder: &str) -> StoreResult<()> {
-        self.below.settle(folder)
+    fn sync_deletes(&self, folder: &str) -> StoreResult<()> {
+        self.below.sync_deletes(folder)
     }
     fn tidy(&self, folder: &str) -> StoreResult<()> {
         self.below.tidy(folder)

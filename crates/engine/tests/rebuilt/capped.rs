@@ -144,7 +144,7 @@ fn bounded(traditional: bool, max: u64) -> Result<()> {
     assert!(report.problems.is_empty(), "{report}");
     let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
     let compared = archived::compare(&vfs, Path::new("/db"), None, 1 << 20, Path::new(ARCHIVE));
-    let (_, _, chains) = compared.unwrap_or_else(|what| panic!("{what}"));
+    let (_, _, chains) = compared.unwrap_or_else(|what| panic!("{what}")).expect("the log from its beginning on");
     assert!(chains.longest < max && chains.images == images, "{chains:?}, of {images}");
     // The whole file from the archive.
     vfs.remove(Path::new("/db/data"))?;

@@ -128,7 +128,7 @@ fn made(vfs: &SimVfs, traditional: bool) -> Result<Database> {
     Ok(db)
 }
 
-fn settle(db: &Database) -> Result<()> {
+fn write_out(db: &Database) -> Result<()> {
     while db.write_back()? > 0 {}
     db.checkpoint()
 }
@@ -155,7 +155,7 @@ fn a_page_of_a_lost_log_is_refused_for_ever() -> Result<()> {
             for turn in 0..100 {
                 update(&db, 1500, turn)?;
             }
-            settle(&db)?;
+            write_out(&db)?;
             if life > 0 {
                 assert!(db.log_status().end > beyond, "the log has not grown past what was lost");
                 let error = value(&db, 500).expect_err("a page of another log was read");
@@ -186,7 +186,7 @@ fn pages_of_openings_to_come_are_refused() -> Result<()> {
         for turn in 0..3 {
             let db = open(&vfs, traditional)?;
             update(&db, 500, -turn)?;
-            settle(&db)?;
+            write_out(&db)?;
             db.close()?;
         }
         let boot = read(&before, "/db/data")?[..limits::PAGE_SIZE].to_vec();
@@ -201,7 +201,7 @@ fn pages_of_openings_to_come_are_refused() -> Result<()> {
             for turn in 0..100 {
                 update(&db, 1500, turn)?;
             }
-            settle(&db)?;
+            write_out(&db)?;
             assert_eq!(value(&db, 500).expect_err("a page of another log was read").kind(), ErrorKind::Corrupt);
             assert_eq!(value(&db, 1500)?, 99);
             db.close()?;
@@ -221,7 +221,7 @@ fn an_old_data_file_is_refused() -> Result<()> {
         let before = read(&vfs, "/db/data")?;
         let db = open(&vfs, traditional)?;
         update(&db, 500, -1)?;
-        settle(&db)?;
+        write_out(&db)?;
         db.close()?;
         drop(db);
         let now = read(&vfs, "/db/data")?;

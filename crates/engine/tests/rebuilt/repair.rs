@@ -37,8 +37,8 @@ impl Store for Interrupted {
     fn delete(&self, name: &str) -> StoreResult<()> {
         self.below.delete(name)
     }
-    fn settle(&self, folder: &str) -> StoreResult<()> {
-        self.below.settle(folder)
+    fn sync_deletes(&self, folder: &str) -> StoreResult<()> {
+        self.below.sync_deletes(folder)
     }
     fn tidy(&self, folder: &str) -> StoreResult<()> {
         self.below.tidy(folder)

@@ -1026,3 +1026,72 @@ fn closes_in_the_middle_of_a_restore() -> Result<()> {
     }
     Ok(())
 }
+
+/// The data's device dies at each call in turn while space is given back: the file that takes its place is whole, and who asked for it to
+/// be done is told nothing of holes that were not made, or of an end that was not cut.
+#[test]
+fn a_device_dies_while_space_is_given_back() -> Result<()> {
+    let kind = Kind { spare: true, ..Kind::default() };
+    let base = machine(47)?;
+    let mut model = Model::new(47);
+    let db = open(&base, kind)?;
+    // Below the table that stays, and behind it.
+    let others = ["before", "behind"];
+    let other = |name: &str| -> Result<()> {
+        let tx = db.begin(Isolation::ReadCommitted);
+        let spec = TableSpec::new("public", name).column("id", ColumnType::Int8).column("v", ColumnType::Text);
+        let table = tx.create_table(spec.primary_key(&["id"]))?.done()?;
+        tx.statement(StatementKind::BulkWrite)?;
+        for id in 0..2000 {
+            tx.insert(&table, &[DatumRef::Int8(id), DatumRef::Text(&"w".repeat(900))])?.done()?;
+        }
+        tx.commit(Durability::Sync)?.wait()?;
+        Ok(())
+    };
+    other(others[0])?;
+    model.fill(&db)?;
+    other(others[1])?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    for name in others {
+        let table = tx.table("public", name)?.expect("made");
+        tx.drop_table(&table)?.done()?;
+    }
+    tx.commit(Durability::Sync)?.wait()?;
+    db.clean_now()?;
+    db.archive_now()?;
+    while db.write_back()? > 0 {}
+    db.checkpoint()?;
+    drop(db);
+    let base = base.crash();
+    let (mut deaths, mut unnoticed) = (0, 0);
+    for at in 1..1000 {
+        let sim = base.fork(at);
+        let mut model = model.copy(at);
+        let db = open(&sim, kind)?;
+        db.finish_recovery()?;
+        sim.set_faults(resurgam_vfs::FaultPlan { dies: Some((at, "/db".into())), ..Default::default() });
+        let given = db.give_back();
+        if let Err(error) = &given {
+            let of_giving = ["hole", "shorten", "length"].iter().any(|word| error.message().contains(word));
+            assert!(error.kind() == ErrorKind::Io && !of_giving, "{at}: {error}");
+        }
+        look(&db, &mut model, "after the device died")?;
+        db.replace_dead_devices()?;
+        if db.restore_status().is_none() {
+            // It has come to its end before.
+            assert!(given?.bytes_cut > 0);
+            unnoticed += 1;
+            break;
+        }
+        deaths += 1;
+        model.work(&db)?;
+        db.finish_restore()?;
+        db.give_back()?;
+        model.check(&db, "restored")?;
+        assert_eq!(db.verify()?, Vec::<String>::new());
+        db.close()?;
+    }
+    eprintln!("{deaths} deaths");
+    assert!(deaths > 3 && unnoticed == 1, "the sweep has become blind: {deaths}");
+    Ok(())
+}

@@ -47,7 +47,7 @@ fn value(db: &Database, id: i64) -> Result<i64> {
     }
 }
 
-fn settle(db: &Database) -> Result<()> {
+fn write_out(db: &Database) -> Result<()> {
     while db.write_back()? > 0 {}
     db.checkpoint()
 }
@@ -97,7 +97,7 @@ fn a_page_that_cannot_be_mended_does_not_hold_the_log() -> Result<()> {
                 })
             })?;
             db.clean()?;
-            settle(&db)?;
+            write_out(&db)?;
         }
         db.close()?;
         drop(db);
@@ -113,7 +113,7 @@ fn a_page_that_cannot_be_mended_does_not_hold_the_log() -> Result<()> {
         let healthy = vfs.fork(1);
         let db = open(&healthy, traditional)?;
         assert_eq!(value(&db, 500)?, -1);
-        settle(&db)?;
+        write_out(&db)?;
         drop(db);
         // As a backup has it, which does not say who wrote it to the file: that was another history's process.
         let mut image = PageBuf::zeroed();
@@ -141,7 +141,7 @@ fn a_page_that_cannot_be_mended_does_not_hold_the_log() -> Result<()> {
                 })
             })?;
             db.clean()?;
-            settle(&db)?;
+            write_out(&db)?;
         }
         let used = db.stats().log_bytes_in_use;
         assert!(used <= LOG_MAX, "traditional: {traditional}: one page holds {used} bytes of log");
@@ -161,7 +161,7 @@ fn a_page_that_cannot_be_mended_does_not_hold_the_log() -> Result<()> {
             refused(&db, page);
             let list = db.damaged_page_list();
             assert!(list.len() == 1 && list[0].set_aside, "{list:?}");
-            settle(&db)?;
+            write_out(&db)?;
             db.close()?;
         }
         // The page as it was mends it.
@@ -170,7 +170,7 @@ fn a_page_that_cannot_be_mended_does_not_hold_the_log() -> Result<()> {
         assert_eq!(value(&db, 500)?, -1);
         assert_eq!((db.damaged_pages(), db.damaged_page_list().len()), (0, 0));
         db.finish_recovery()?;
-        settle(&db)?;
+        write_out(&db)?;
         assert_eq!(db.verify()?, Vec::<String>::new());
         db.close()?;
         drop(db);
@@ -212,7 +212,7 @@ fn a_page_that_was_set_aside_heals_with_an_archive() -> Result<()> {
                 })?;
                 db.clean()?;
                 db.archive_now()?;
-                settle(db)?;
+                write_out(db)?;
             }
             Ok(())
         };
@@ -250,7 +250,7 @@ fn a_page_that_was_set_aside_heals_with_an_archive() -> Result<()> {
         db.finish_recovery()?;
         assert_eq!((value(&db, 500)?, value(&db, 1)?), (-1, 59));
         assert_eq!(db.damaged_page_list().len(), 0);
-        settle(&db)?;
+        write_out(&db)?;
         assert_eq!(db.verify()?, Vec::<String>::new());
         db.close()?;
         drop(db);
@@ -286,7 +286,7 @@ fn no_page_is_set_aside_because_others_cannot_be_written() -> Result<()> {
         let t = tx.create_table(table())?.done()?;
         (0..ROWS).try_for_each(|id| tx.insert(&t, &row(id, id, &"x".repeat(400)))?.done().map(|_| ()))?;
         tx.commit(Durability::Sync)?.wait()?;
-        settle(&db)?;
+        write_out(&db)?;
         write(&db, |tx, t| {
             (0..ROWS).try_for_each(|id| {
                 tx.update(t, &key(t, id)?, Seen::Snapshot, &row(id, -id, &"x".repeat(400)))?.done().map(|_| ())
@@ -311,7 +311,7 @@ fn no_page_is_set_aside_because_others_cannot_be_written() -> Result<()> {
                     tx.update(t, &key(t, id)?, Seen::Snapshot, &row(id, round, &wide))?.done().map(|_| ())
                 })
             })?;
-            settle(&db)?;
+            write_out(&db)?;
         }
         for id in 60..ROWS {
             assert_eq!(value(&db, id)?, -id);
@@ -348,7 +348,7 @@ fn no_page_is_set_aside_because_the_device_cannot_be_read() -> Result<()> {
         (0..ROWS).try_for_each(|id| tx.insert(&t, &row(id, id, &"x".repeat(400)))?.done().map(|_| ()))?;
         tx.commit(Durability::Sync)?.wait()?;
         db.clean()?;
-        settle(&db)?;
+        write_out(&db)?;
         write(&db, |tx, t| {
             (0..ROWS).try_for_each(|id| {
                 tx.update(t, &key(t, id)?, Seen::Snapshot, &row(id, -id, &"x".repeat(400)))?.done().map(|_| ())
@@ -381,7 +381,7 @@ fn no_page_is_set_aside_because_the_device_cannot_be_read() -> Result<()> {
                     "traditional: {traditional}: {:?}",
                     db.damaged_page_list().first()
                 );
-                settle(&db)?;
+                write_out(&db)?;
             }
         }
         let set_aside = db.damaged_page_list().iter().filter(|page| page.set_aside).count();
@@ -395,8 +395,8 @@ fn no_page_is_set_aside_because_the_device_cannot_be_read() -> Result<()> {
         for id in 2..ROWS {
             assert_eq!(value(&db, id)?, -id);
         }
-        settle(&db)?;
-        settle(&db)?;
+        write_out(&db)?;
+        write_out(&db)?;
         assert!(db.stats().log_bytes_in_use < 3 * WANTED, "their log goes with them");
         assert_eq!(db.verify()?, Vec::<String>::new());
     }

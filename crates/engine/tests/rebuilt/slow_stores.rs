@@ -118,6 +118,7 @@ fn nobody_waits_for_a_slow_backup() -> Result<()> {
         drop(db);
         let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
         let places = crate::backed_up::Places {
+            gave_back: false,
             data: &Path::new(DIR).join("data"),
             lied: false,
             versions: None,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use resurgam_engine::*;
+use resurgam_recovery::{BEING_MADE, LogOwner};
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 
 const LOG: &str = "/disk2/log";
@@ -194,29 +195,125 @@ fn the_wrong_folder_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// A crash at every call of making a database: the next open makes it, in the same folders.
+/// A crash at every call of making a database: the next open makes it, in the same folders, be the log's the data folder's own or not.
 #[test]
 fn a_crash_while_it_is_made() -> Result<()> {
-    let mut made_at = None;
+    for log_dir in [None, Some(LOG)] {
+        let mut made_at = None;
+        for ops in 1.. {
+            let sim = disk()?;
+            sim.set_faults(FaultPlan { crash_after_ops: Some(ops), ..FaultPlan::default() });
+            let first = open(&sim, log_dir).and_then(|db| fill(&db, "a"));
+            let sim = sim.crash();
+            let db = open(&sim, log_dir).unwrap_or_else(|error| panic!("crash after {ops}: {error:?}"));
+            if first.is_ok() {
+                assert_eq!(count(&db, "a")?, ROWS as usize);
+                made_at = Some(ops);
+            }
+            fill(&db, &format!("b{ops}"))?;
+            drop(db);
+            let db = open(&sim.crash(), None)?;
+            assert_eq!(count(&db, &format!("b{ops}"))?, ROWS as usize);
+            if made_at.is_some() {
+                break;
+            }
+        }
+        assert!(made_at.is_some_and(|ops| ops > 30), "{log_dir:?}: {made_at:?}");
+    }
+    Ok(())
+}
+
+/// The same, and the data folder is lost: what is left of the log is of no database as long as nobody has opened that, and the next open begins anew. From
+/// then on it is refused, as there may be data, and nothing is removed.
+#[test]
+fn a_crash_while_it_is_made_and_the_data_folder_is_lost() -> Result<()> {
+    let (mut anew, mut refused) = (0, 0);
     for ops in 1.. {
         let sim = disk()?;
         sim.set_faults(FaultPlan { crash_after_ops: Some(ops), ..FaultPlan::default() });
         let first = open(&sim, Some(LOG)).and_then(|db| fill(&db, "a"));
         let sim = sim.crash();
-        let db = open(&sim, Some(LOG)).unwrap_or_else(|error| panic!("crash after {ops}: {error:?}"));
-        if first.is_ok() {
-            assert_eq!(count(&db, "a")?, ROWS as usize);
-            made_at = Some(ops);
+        let dir = Path::new("/db");
+        let names = if sim.exists(dir)? { sim.list(dir)? } else { Vec::new() };
+        names.iter().try_for_each(|name| sim.remove(&dir.join(name)))?;
+        let log = |sim: &SimVfs| -> Result<Vec<String>> {
+            let path = Path::new(LOG);
+            if sim.exists(path)? { sim.list(path) } else { Ok(Vec::new()) }
+        };
+        let before = log(&sim)?;
+        let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+        let was_opened = LogOwner::read(&vfs, Path::new(LOG))?.is_some_and(|owner| owner.epoch != BEING_MADE);
+        match open(&sim, Some(LOG)) {
+            Ok(db) => {
+                assert!(first.is_err(), "crash after {ops}: what was committed is gone");
+                assert!(!was_opened, "crash after {ops}");
+                anew += u64::from(before.iter().any(|name| name.ends_with(".log")));
+                fill(&db, "b")?;
+                drop(db);
+                let db = open(&sim.crash(), None)?;
+                assert_eq!(count(&db, "b")?, ROWS as usize, "crash after {ops}");
+                db.close()?;
+            }
+            Err(error) => {
+                let is_refused = error.kind() == ErrorKind::InvalidParameter && error.message().contains("not empty");
+                assert!(was_opened && is_refused, "crash after {ops}: {error}");
+                let is_kept = |name: &String| name == "lock" || before.contains(name);
+                assert!(log(&sim)?.iter().all(is_kept) && log(&sim)?.len() >= before.len(), "crash after {ops}");
+                refused += 1;
+            }
         }
-        fill(&db, &format!("b{ops}"))?;
-        drop(db);
-        let db = open(&sim.crash(), None)?;
-        assert_eq!(count(&db, &format!("b{ops}"))?, ROWS as usize);
-        if made_at.is_some() {
+        if first.is_ok() {
             break;
         }
     }
-    assert!(made_at.is_some_and(|ops| ops > 40), "{made_at:?}");
+    assert!(anew > 10 && refused > 10, "begun anew {anew} times, refused {refused} times");
+    Ok(())
+}
+
+/// What says that nobody has opened a database, beside what only an open leaves: nothing is removed.
+#[test]
+fn a_log_that_may_be_needed_is_never_removed() -> Result<()> {
+    for beside in ["control", "0000000000000001-00000002.log", "0000000000000001-00000001.log", "notes.txt"] {
+        let sim = disk()?;
+        let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+        sim.make_folder(Path::new(LOG))?;
+        let making = LogOwner { database_id: [7; 16], epoch: BEING_MADE };
+        making.write(&vfs, Path::new(LOG))?;
+        sim.open(&Path::new(LOG).join("0000000000000001.log"), OpenMode::Create)?;
+        sim.open(&Path::new(LOG).join(beside), OpenMode::Create)?;
+        let (kind, text) = refused(&sim, Some(LOG));
+        assert!(kind == ErrorKind::InvalidParameter && text.contains("not empty"), "{beside}: {text}");
+        assert!(sim.exists(&Path::new(LOG).join("0000000000000001.log"))?, "{beside}");
+        // Without it the folder is one of an open that did not get far.
+        sim.remove(&Path::new(LOG).join(beside))?;
+        open(&sim, Some(LOG))?.close()?;
+    }
+    Ok(())
+}
+
+/// A marker that a database is being made is in a data folder that was put back, or that lagged behind: a log that was opened since is not removed for it.
+#[test]
+fn a_marker_of_a_making_that_is_long_over() -> Result<()> {
+    let sim = disk()?;
+    let db = open(&sim, Some(LOG))?;
+    fill(&db, "t")?;
+    drop(db);
+    let sim = sim.crash();
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let owner = LogOwner::read(&vfs, Path::new(LOG))?.expect("the owner");
+    assert!(owner.epoch > 1);
+    let control = sim.fork(1);
+    let put_back = |sim: &SimVfs| -> Result<()> {
+        let marker = sim.open(Path::new("/db/creating"), OpenMode::Create)?;
+        marker.write_at(&owner.database_id, 0)?;
+        marker.sync()?;
+        sim.sync_dir(Path::new("/db"))
+    };
+    put_back(&control)?;
+    let before = control.list(Path::new(LOG))?;
+    let (kind, text) = refused(&control, Some(LOG));
+    assert!(kind == ErrorKind::InvalidParameter && text.contains("is not empty"), "{text}");
+    assert_eq!(control.list(Path::new(LOG))?, before);
     Ok(())
 }
 

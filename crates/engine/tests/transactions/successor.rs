@@ -162,3 +162,57 @@ fn rows_are_followed() -> Result<()> {
     assert!(followed > 100, "{followed}");
     Ok(())
 }
+
+/// A move that was rolled back leaves nothing but what is remembered of it, whatever has been forgotten of the transaction by then.
+#[test]
+fn a_move_that_was_rolled_back_is_not_followed_later() -> Result<()> {
+    let options = Options {
+        short_rollback_operations: 1 << 20,
+        short_rollback_bytes: 1 << 30,
+        log_segment_bytes: 4 << 20,
+        ..small_log(false)
+    };
+    let db = open_as(&SimVfs::new(3), options)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let spec = TableSpec::new("public", "t")
+        .column("id", ColumnType::Int8)
+        .column("who", ColumnType::Int8)
+        .column("changes", ColumnType::Int8)
+        .primary_key(&["id"]);
+    let table = tx.create_table(spec)?.done()?;
+    tx.statement(StatementKind::PointWrite)?;
+    tx.insert(&table, &row(1, 7, 0))?.done()?;
+    tx.insert(&table, &row(50, 50, 0))?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+
+    let update = |tx: &Transaction, from: i64, new: [DatumRef<'_>; 3]| -> Result<()> {
+        tx.statement(StatementKind::PointWrite)?;
+        assert_eq!(tx.update(&table, &key(&table, from)?, Seen::Snapshot, &new)?.done()?, Change::Done);
+        Ok(())
+    };
+    let waiting = db.begin(Isolation::ReadCommitted);
+    let _view = waiting.statement(StatementKind::PointWrite)?;
+    let moved = db.begin(Isolation::ReadCommitted);
+    update(&moved, 1, row(2, 7, 1))?;
+    moved.commit(Durability::Sync)?.wait()?;
+    // It takes more ids than one part of the table of states has, and is undone.
+    let back = db.begin(Isolation::ReadCommitted);
+    for change in 0..20_000 {
+        back.savepoint()?;
+        if change == 10_000 {
+            update(&back, 2, row(3, 7, 2))?;
+        } else {
+            update(&back, 50, row(50, 50, change))?;
+        }
+    }
+    back.rollback()?;
+    assert_eq!(db.stats().transactions.undone, 1, "by being undone");
+    // What is known of its ids goes with a sweep.
+    for _ in 0..3 {
+        db.clean()?;
+    }
+    let (mut trail, mut found) = (Trail::default(), RowBuf::default());
+    let seen = waiting.successor(&table, &key(&table, 1)?, &mut trail, &mut found)?;
+    assert!(seen.is_some() && found.raw().key == key(&table, 2)?, "{seen:?}");
+    Ok(())
+}

@@ -17,7 +17,7 @@
 //! | `starts.rs` | first answers after a kill |
 //! | `report.rs` | tables, goals, plots |
 
-mod link;
+pub mod link;
 mod pages;
 mod report;
 pub(crate) mod roles;
@@ -32,7 +32,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -102,14 +102,29 @@ pub struct Options {
     /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Measure these parts only, and not for the record
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
     /// Little data and short runs, in about a minute: to see that everything works, not for the record
     #[arg(long)]
     quick: bool,
 }
 
+/// A part of what is measured.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Throughput,
+    Log,
+    Starts,
+    Commits,
+    Skewed,
+    Pages,
+}
+
 impl Options {
     fn sized(&self) -> Self {
-        let mut sized = Self { common: self.common.clone(), commit_clients: self.commit_clients.clone(), ..*self };
+        let (common, commit_clients, only) = (self.common.clone(), self.commit_clients.clone(), self.only.clone());
+        let mut sized = Self { common, commit_clients, only, ..*self };
         if self.quick {
             (sized.gb, sized.seconds, sized.warm_up, sized.rounds) = (0.1, 1.5, 0.5, 1);
             sized.commit_clients = vec![1, 4];
@@ -117,6 +132,10 @@ impl Options {
         }
         sized.common.buffer_mb = LOADING_MB;
         sized
+    }
+
+    fn has(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
     }
 
     fn length(&self) -> Length {
@@ -159,6 +178,8 @@ struct Found {
     uniform_reads: Option<Run>,
     skewed: Option<(Cached, Run, Run)>,
     log: Vec<Run>,
+    /// The same by one process.
+    log_of_one: Vec<Run>,
     wide: Option<Run>,
     /// By number of clients.
     commits: Vec<(usize, Beside)>,
@@ -188,18 +209,31 @@ pub fn run(options: &Options) -> Result<()> {
     let mut setup = Setup::here(work.path());
     let mut found = Found::default();
     let mut arena = arena(options, work.path(), &mut found)?;
-    arena.throughput(work.path(), &mut found)?;
+    (found.cached, found.pinned) = arena.resize(CACHED, &found)?;
+    if options.has(Part::Throughput) {
+        arena.throughput(work.path(), &mut found)?;
+    }
     setup.saw(&arena.one);
     setup.saw(&arena.tiers.primary);
     if let Some(standbys) = arena.standbys.take() {
         setup.saw(&standbys.primary);
     }
     let parts = arena.tiers.settings();
-    arena.log(&mut found)?;
-    arena.starts(&mut found)?;
-    arena.commits(work.path(), &mut found)?;
-    arena.skewed(&mut found)?;
-    arena.pages(&mut found)?;
+    if options.has(Part::Log) {
+        arena.log(&mut found)?;
+    }
+    if options.has(Part::Starts) {
+        arena.starts(&mut found)?;
+    }
+    if options.has(Part::Commits) {
+        arena.commits(work.path(), &mut found)?;
+    }
+    if options.has(Part::Skewed) {
+        arena.skewed(&mut found)?;
+    }
+    if options.has(Part::Pages) {
+        arena.pages(&mut found)?;
+    }
     let complaints = arena.tiers.complaints();
     if !complaints.is_empty() {
         return Err(format!("the parts said:\n{}", complaints.join("\n")));
@@ -285,8 +319,11 @@ impl Arena<'_> {
     }
 
     fn tiers_run(&mut self, clients: usize) -> Result<Run> {
-        let run =
-            runs::run(&Side::Tiers(&self.tiers), &self.mix, &mut self.tiers_clients, clients, self.options.length())?;
+        self.run_of_tiers(clients, self.options.length())
+    }
+
+    fn run_of_tiers(&mut self, clients: usize, length: Length) -> Result<Run> {
+        let run = runs::run(&Side::Tiers(&self.tiers), &self.mix, &mut self.tiers_clients, clients, length)?;
         self.followed()?;
         Ok(run)
     }
@@ -312,7 +349,6 @@ impl Arena<'_> {
     /// Tables 2 and 3.
     fn throughput(&mut self, work: &Path, found: &mut Found) -> Result<()> {
         let clients = self.options.clients;
-        (found.cached, found.pinned) = self.resize(CACHED, found)?;
         let cores = (!self.options.no_pin).then_some(CORES);
         if let Some(standbys) = &mut self.standbys {
             // It has no page cache: all of the share is its memory.
@@ -346,14 +382,14 @@ impl Arena<'_> {
             eprintln!("log, round {}", round + 1);
             let run = self.tiers_run(self.options.clients)?;
             found.log.push(run);
+            found.log_of_one.push(self.one_run(self.options.clients)?);
         }
         // Once, and not for long: these rows stay.
         self.mix.play(Profile::InsertWide, false, 0);
         let whole = self.options.length();
         let length = Length { warm_up: whole.warm_up.min(WIDE_MAX), counted: whole.counted.min(WIDE_MAX) };
-        let side = Side::Tiers(&self.tiers);
-        found.wide = Some(runs::run(&side, &self.mix, &mut self.tiers_clients, self.options.clients, length)?);
-        self.followed()
+        found.wide = Some(self.run_of_tiers(self.options.clients, length)?);
+        Ok(())
     }
 
     /// First answers after kills.

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::link::Link;
 use crate::servers::{Kind, Server, cpu_seconds_of_process, free_port, output};
@@ -88,11 +88,14 @@ impl Tiers {
         self.primary.start().map(drop)
     }
 
-    /// Kills the page server and starts another one with nothing.
-    pub fn new_page_server(&mut self) -> Result<()> {
+    /// Kills the page server and starts another one with nothing: when that was.
+    pub fn new_page_server(&mut self) -> Result<Instant> {
         self.page_server.kill();
         fs::remove_dir_all(&self.page_server.dir).map_err(|e| format!("could not empty the page server: {e}"))?;
-        self.page_server.start(&self.binary, &self.base, &page_flags(&self.base, &self.places))
+        // What there was takes its time to be removed.
+        let begun = Instant::now();
+        self.page_server.start(&self.binary, &self.base, &page_flags(&self.base, &self.places))?;
+        Ok(begun)
     }
 
     /// What each process has taken since it was started.
@@ -126,6 +129,7 @@ fn primary_flags(base: &Path, places: &Places, metrics_port: u16, cache_mb: u64)
     let path = |name: &str| base.join(name).display().to_string();
     let mut flags = vec![
         format!("--landing-zone={}", path("zone")),
+        "--log-service-archives=on".to_owned(),
         format!("--log-services=127.0.0.1:{}", places.log_for_primary),
         format!("--page-servers=127.0.0.1:{}", places.pages),
         format!("--archive={}", path("archive")),
@@ -145,6 +149,7 @@ fn log_flags(base: &Path) -> Vec<String> {
         "--role=xlog".to_owned(),
         format!("--landing-zone={}", path("zone")),
         format!("--long-term-log={}", path("long-term")),
+        format!("--archive={}", path("archive")),
     ]
 }
 

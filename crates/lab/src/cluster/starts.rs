@@ -54,8 +54,7 @@ pub fn page_server(
     let mut client = tiers.primary.client()?;
     client.set_patience(Some(Duration::from_secs(60)))?;
     let given = client.query(GIVEN)?;
-    let begun = Instant::now();
-    tiers.new_page_server()?;
+    let begun = tiers.new_page_server()?;
     let mut answered = None;
     for _ in 0..TRIES {
         let id = rng.random_range(1..=mix.rows());

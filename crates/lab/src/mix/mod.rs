@@ -81,7 +81,7 @@ pub fn load(mix: &dyn Mix, server: &Server) -> Result<()> {
 
 /// Writes everything out, so that a run does not pay for what was before it. The cleaner goes on at its pace: what a
 /// run leaves to it is a part of the cost, of the next one if need be.
-pub fn settle(server: &Server) -> Result<()> {
+pub fn write_out(server: &Server) -> Result<()> {
     server.client()?.query("checkpoint").map(drop)
 }
 

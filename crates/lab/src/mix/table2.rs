@@ -15,7 +15,7 @@ use super::drive::{Tally, drive, percentile};
 use super::subject::{Subject, subjects};
 use super::tpcc::TpcC;
 use super::tpce::TpcE;
-use super::{Mix, Terminal, check, check_the_check, load, settle};
+use super::{Mix, Terminal, check, check_the_check, load, write_out};
 use crate::report::{self, median, table};
 use crate::servers::{Server, Work};
 use crate::setup::Setup;
@@ -169,7 +169,7 @@ fn compete(options: &Options, mix: &dyn Mix, all: &[Subject], setup: &mut Setup)
         for turn in 0..contenders.len() {
             let at = (round + turn) % contenders.len();
             let Contender { subject, server, terminals, runs, cpu } = &mut contenders[at];
-            settle(server)?;
+            write_out(server)?;
             let until = counted(options).end;
             let before = server.cpu_seconds()?;
             let ((), tally) = drive(server.port, mix, terminals, |run| {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::data::{Data, Tables};
+use super::data::{Data, READER, Script, Tables};
 use super::{Options, Sample};
 use crate::mix::{self, Mix, Terminal};
 use crate::servers::{Server, output};
@@ -13,8 +13,8 @@ use crate::{Common, Result};
 pub enum Workload {
     /// A built-in script of pgbench, in a query mode.
     Pgbench { script: &'static str, mode: &'static str },
-    /// One UPDATE by a primary key, prepared; `checked`: its table has CHECK constraints.
-    Update { checked: bool },
+    /// One statement of the lab's own, prepared.
+    Own(Script),
     /// A script of sysbench, which prepares its statements.
     Sysbench(&'static str),
     /// All transactions of the mix.
@@ -29,7 +29,7 @@ impl Workload {
                 all.push(Self::Pgbench { script, mode });
             }
         }
-        all.extend([false, true].map(|checked| Self::Update { checked }));
+        all.extend(Script::ALL.map(Self::Own));
         all.extend(["oltp_point_select", "oltp_read_only", "oltp_read_write", "oltp_update_index"].map(Self::Sysbench));
         all.push(Self::TpcC);
         // Last of its table: what it adds is there from then on.
@@ -40,8 +40,7 @@ impl Workload {
     pub fn name(&self) -> String {
         match self {
             Self::Pgbench { script, mode } => format!("pgbench {script}, {mode}"),
-            Self::Update { checked: false } => "UPDATE, prepared".into(),
-            Self::Update { checked: true } => "UPDATE with CHECK, prepared".into(),
+            Self::Own(script) => format!("{}, prepared", script.name()),
             Self::Sysbench(script) => format!("sysbench {script}"),
             Self::TpcC => "TPC-C-like".into(),
         }
@@ -51,7 +50,7 @@ impl Workload {
     pub fn tables(&self) -> Tables {
         match self {
             Self::Pgbench { .. } => Tables::Pgbench,
-            Self::Update { .. } => Tables::Update,
+            Self::Own(_) => Tables::Own,
             Self::Sysbench(_) => Tables::Sysbench,
             Self::TpcC => Tables::TpcC,
         }
@@ -60,7 +59,7 @@ impl Workload {
     /// Whether its program is installed.
     pub fn is_possible(&self) -> bool {
         let program = match self {
-            Self::Pgbench { .. } | Self::Update { .. } => "pgbench",
+            Self::Pgbench { .. } | Self::Own(_) => "pgbench",
             Self::Sysbench(_) => "sysbench",
             Self::TpcC => return true,
         };
@@ -92,9 +91,13 @@ impl<'a> Runner<'a> {
         let (processes, before) = (self.server.processes(), self.server.cpu_seconds()?);
         let (transactions, seconds) = match workload {
             Workload::Pgbench { script, mode } => self.pgbench(&["-b", script], mode, round)?,
-            Workload::Update { checked } => {
-                let script = self.data.update_script(*checked);
-                self.pgbench(&["-f", &script.to_string_lossy()], "prepared", round)?
+            Workload::Own(script) => {
+                let file = self.data.script(*script);
+                let mut what = vec!["-f", &file];
+                if *script == Script::SelectAsReader {
+                    what.extend(["-U", READER]);
+                }
+                self.pgbench(&what, "prepared", round)?
             }
             Workload::Sysbench(script) => self.sysbench(script, round)?,
             Workload::TpcC => self.tpcc()?,

@@ -98,6 +98,12 @@ pub struct Options {
     /// The log goes through a landing zone and a log service, which the same happens to; the server loses its folder between its lives
     #[arg(long, requires = "page_servers")]
     log_service: bool,
+    /// The links between them are slow, silent and cut now and then, the landing zone is full, and the stores are away for --away-seconds
+    #[arg(long, requires = "page_servers")]
+    troubles: bool,
+    /// With --troubles: how long archive, backups and long-term log are away
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    away_seconds: u64,
     /// The server's binary
     #[arg(long, value_name = "PATH", default_value = "target/release/resurgam")]
     server: PathBuf,
@@ -254,10 +260,11 @@ fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk, devices: Option<De
                 dir.join("parts.log"),
                 (count, options.partitions),
                 options.log_service,
+                options.troubles.then(|| Duration::from_secs(options.away_seconds)),
             )?)
         }
     };
-    target.parts = parts.is_some();
+    (target.parts, target.troubles) = (parts.is_some(), options.troubles);
     let mut soak = Soak {
         options,
         rng: SmallRng::seed_from_u64(seed),
@@ -271,8 +278,14 @@ fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk, devices: Option<De
         sum: Summary::default(),
     };
     let begun = Instant::now();
-    let found = soak.go().err().unwrap_or_default();
+    let mut found = soak.go().err().unwrap_or_default();
     soak.sum.lasted = begun.elapsed();
+    if found.is_empty()
+        && let Some(parts) = &soak.parts
+    {
+        found.extend(parts.missed(soak.sum.lasted));
+    }
+    soak.sum.slowed = soak.target.slowed;
     // The server first: it holds the file system.
     soak.target.kill();
     if let Some(parts) = &mut soak.parts {
@@ -401,7 +414,8 @@ impl Soak<'_> {
                     Err(why) => round.violation(why),
                 }
             }
-            while begun.elapsed() < run_for && round.violations().is_empty() {
+            let lasts = |parts: &Option<Parts>| parts.as_ref().is_some_and(Parts::is_in_trouble);
+            while (begun.elapsed() < run_for || lasts(&self.parts)) && round.violations().is_empty() {
                 if let Some(Err(why)) = self.parts.as_mut().map(|parts| parts.step(&mut self.rng)) {
                     round.violation(why);
                 }
@@ -480,10 +494,14 @@ impl Soak<'_> {
         self.target.check(&folder).map_err(|e| vec![e])
     }
 
-    /// The archive, which makes the same pages as are in the folder.
+    /// The archive, which makes the same pages as are in the folder; of a database in parts, that it is whole, whoever of those who write it was killed.
     fn check_archive(&self) -> Result<()> {
-        let Some(devices) = &self.devices else { return Ok(()) };
         let mut command = Command::new(&self.target.binary);
+        if let Some(archive) = self.parts.as_ref().and_then(Parts::archive) {
+            command.args(["archive", "verify"]).arg(archive);
+            println!("archive verify: {}", output(&mut command)?);
+        }
+        let Some(devices) = &self.devices else { return Ok(()) };
         command.args(["archive", "verify"]).arg(devices.archive()).arg("--against").arg(devices.folder());
         println!("archive verify: {}", output(&mut command)?);
         Ok(())

@@ -34,6 +34,8 @@ pub struct Summary {
     /// The slowest statement while the server had to serve.
     pub slowest_s: f64,
     pub deaths: Counts,
+    /// Times that the server has said that it slows writers down.
+    pub slowed: u64,
 }
 
 impl Summary {
@@ -60,8 +62,18 @@ impl Summary {
         let parts = parts.map_or_else(String::new, |parts| {
             let counts = &parts.counts;
             format!(
-                "parts killed: {}, stopped for a while: {}, without their folder: {}; starts of the server without its: {}\n",
-                counts.killed, counts.paused, counts.emptied, self.emptied
+                "parts killed: {}, stopped for a while: {}, without their folder: {}, ended by themselves: {}; starts of the server without its: {}\n\
+                 links slow: {}, cut or silent: {}; log service away for long: {}, stores away: {}; times that writers were slowed down: {}\n",
+                counts.killed,
+                counts.paused,
+                counts.emptied,
+                counts.ended,
+                self.emptied,
+                counts.slowed,
+                counts.cut,
+                counts.log_away,
+                counts.store_away,
+                self.slowed
             )
         });
         format!(

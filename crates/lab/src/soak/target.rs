@@ -27,6 +27,8 @@ const SETTINGS: [&str; 12] = [
     "--max-connections=50",
     "--statement-timeout=0",
 ];
+/// What it says when its log is near its bound.
+const SLOWED: &str = "writers are slowed down";
 /// How long a stop may take.
 const STOP_MAX: Duration = Duration::from_secs(120);
 
@@ -42,6 +44,10 @@ pub struct Target {
     pub durable: bool,
     /// Its pages are with page servers, which go now and then.
     pub parts: bool,
+    /// What they say to each other is cut, and their stores are away, now and then.
+    pub troubles: bool,
+    /// Times that it has said that writers are slowed down.
+    pub slowed: u64,
     /// Whether its devices fail now and then.
     pub faults: Option<Faults>,
     child: Option<Child>,
@@ -58,6 +64,8 @@ impl Target {
             port,
             durable,
             parts: false,
+            troubles: false,
+            slowed: 0,
             faults: None,
             child: None,
             read_to: 0,
@@ -161,7 +169,10 @@ impl Target {
             "the restore is finished",
         ];
         let going = [" does not give page ", "has not asked for the log for", " does not take the log now"];
+        self.slowed += text.lines().filter(|line| line.contains(SLOWED)).count() as u64;
+        let apart = [going[0], going[1], going[2], " cannot be used now, and is tried again"];
         let words = match (&self.faults, self.flags.is_empty()) {
+            _ if self.troubles => &apart[..],
             _ if self.parts => &going[..],
             (Some(_), _) => &failing[..],
             (None, false) => &dying,
@@ -199,7 +210,7 @@ fn is_complaint(line: &str) -> bool {
     if is("failed, and is tried again") || is(" has failed ") && is(" times in ") {
         return false;
     }
-    is(" ERROR ") || is("panicked at") || is("could not") || is(" WARN ") && !is("writers are slowed down")
+    is(" ERROR ") || is("panicked at") || is("could not") || is(" WARN ") && !is(SLOWED)
 }
 
 #[cfg(test)]

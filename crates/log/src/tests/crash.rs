@@ -14,17 +14,17 @@ use super::*;
 
 /// A group as the model knows it.
 #[derive(Clone)]
-struct Known {
-    tag: u64,
-    records: u64,
-    body_bytes: usize,
-    at: Appended,
+pub(super) struct Known {
+    pub(super) tag: u64,
+    pub(super) records: u64,
+    pub(super) body_bytes: usize,
+    pub(super) at: Appended,
 }
 
-struct Rng(u64);
+pub(super) struct Rng(pub(super) u64);
 
 impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -34,7 +34,7 @@ impl Rng {
 
 /// Compares what a reader finds from `from` on with the model, and forgets the
 /// groups that the crash took.
-fn check(
+pub(super) fn check(
     vfs: &Arc<dyn Vfs>,
     config: &LogConfig,
     known: &mut Vec<Known>,
@@ -107,6 +107,8 @@ fn schedule(seed: u64, skip_sync: bool, seen: &mut Seen) -> Result<(), String> {
         buffer_bytes_max: 3000 + rng.below(20_000) as usize,
         spare_segments: rng.below(3),
         own_files: seed.is_multiple_of(3),
+        flights: 1,
+        shuffled: 0,
     };
     let mut vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
     let mut known: Vec<Known> = Vec::new();
@@ -191,7 +193,7 @@ fn schedule(seed: u64, skip_sync: bool, seen: &mut Seen) -> Result<(), String> {
 }
 
 /// `SEED` replays one schedule, `SEEDS` runs more of them.
-fn seeds(default: u64) -> std::ops::Range<u64> {
+pub(super) fn seeds(default: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("SEED") {
         Some(seed) => seed..seed + 1,

@@ -3,6 +3,7 @@
 mod basic;
 mod crash;
 mod damage;
+mod flights;
 mod follow;
 mod threads;
 
@@ -26,6 +27,8 @@ fn small() -> LogConfig {
         buffer_bytes_max: 64 << 10,
         spare_segments: 1,
         own_files: false,
+        flights: 1,
+        shuffled: 0,
     }
 }
 

@@ -8,6 +8,7 @@ use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::*;
 use resurgam_engine::{ColumnType, SECOND_DIGITS_MAX};
 
+use crate::citext;
 use crate::datetime::{DAY_US, SECOND_US, Zone, timestamp_in_range};
 use crate::decode;
 use crate::encode::uuid_text;
@@ -147,6 +148,14 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         return done;
     }
     let source = array.data_type();
+    if citext::is_citext(source) && source != target {
+        let texts: ArrayRef = Arc::new(citext::Column::of(array.as_ref()).to_texts());
+        return cast_array(&texts, target, oid, zone);
+    }
+    if citext::is_citext(target) && source != target && !source.is_null() {
+        let texts = cast_array(array, &crate::types::TEXT, oid::TEXT, zone)?;
+        return Ok(citext::of_texts(texts.as_string_view()));
+    }
     match (source, oid) {
         (DataType::Null, _) => return Ok(new_null_array(target, array.len())),
         (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..), _) if !matches!(source, DataType::Dictionary(_, value) if !value.is_string()) =>

@@ -8,6 +8,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use resurgam_engine::array::ArrayView;
 use resurgam_engine::{ColumnType, DatumRef};
 
+use crate::citext;
 use crate::datetime::{days_from_engine, us_from_engine};
 use crate::encode::uuid_bytes;
 use crate::ordered;
@@ -39,6 +40,7 @@ enum Inner {
     Enum(TimestampSecondBuilder),
     Jsonb(BinaryBuilder),
     Interval(IntervalMonthDayNanoBuilder),
+    Citext(citext::Builder),
     Array(Box<ListParts>),
 }
 
@@ -80,6 +82,7 @@ impl ColumnBuilder {
                 let ty = crate::types::arrow_type(ty);
                 Inner::Enum(TimestampSecondBuilder::with_capacity(capacity).with_data_type(ty))
             }
+            ColumnType::Folded => Inner::Citext(citext::Builder::new(capacity)),
             ColumnType::Jsonb => Inner::Jsonb(BinaryBuilder::with_capacity(capacity, capacity * 32)),
             ColumnType::Interval(_) => Inner::Interval(IntervalMonthDayNanoBuilder::with_capacity(capacity)),
             ColumnType::Array(element) => {
@@ -138,6 +141,7 @@ impl ColumnBuilder {
                 let value = crate::decode::Interval { months: v.months, days: v.days, us: v.micros };
                 b.append_value(crate::decode::interval_value(value)?);
             }
+            (Inner::Citext(b), DatumRef::Bytes(v)) => b.append(v)?,
             (Inner::Array(parts), DatumRef::Bytes(v)) => {
                 let array = ArrayView::new(v, parts.ty)?;
                 for element in array.iter() {
@@ -174,6 +178,7 @@ impl ColumnBuilder {
             Inner::Enum(b) => b.append_null(),
             Inner::Jsonb(b) => b.append_null(),
             Inner::Interval(b) => b.append_null(),
+            Inner::Citext(b) => b.append_null(),
             Inner::Array(parts) => {
                 parts.lengths.push(0);
                 parts.nulls.append_null();
@@ -201,6 +206,7 @@ impl ColumnBuilder {
             Inner::Enum(b) => Arc::new(b.finish()),
             Inner::Jsonb(b) => Arc::new(b.finish()),
             Inner::Interval(b) => Arc::new(b.finish()),
+            Inner::Citext(b) => b.finish(),
             Inner::Array(parts) => {
                 let offsets = OffsetBuffer::from_lengths(std::mem::take(&mut parts.lengths));
                 let (elements, nulls) = (parts.elements.finish(), parts.nulls.finish());

@@ -7,6 +7,8 @@ use datafusion::arrow::datatypes::*;
 use datafusion::common::ScalarValue;
 use resurgam_engine::{ColumnType, Datum, DatumRef, Interval, array};
 
+use crate::citext;
+
 use super::assign::{assignment_cast, fit_text, local_us};
 use crate::datetime::{Zone, days_from_engine, days_to_engine, us_from_engine, us_to_engine};
 use crate::decode::{self, parse_uuid};
@@ -41,7 +43,7 @@ enum Kind<'a> {
     TimestampTz(&'a [i64]),
     Jsonb(&'a BinaryArray),
     Interval(&'a [IntervalMonthDayNano]),
-    /// Made when the column is looked at.
+    /// Made when the column is looked at, as arrays are.
     Array(Vec<Vec<u8>>),
 }
 
@@ -71,6 +73,10 @@ impl<'a> DatumColumn<'a> {
                 Kind::Text(array.as_string_view())
             }
             ColumnType::Uuid => Kind::Uuid(array.as_string_view()),
+            ColumnType::Folded => {
+                let stored = |text: Option<&str>| text.map(citext::stored).unwrap_or_default();
+                Kind::Array(citext::Column::of(array).iter().map(stored).collect())
+            }
             ColumnType::Bytes => Kind::Bytes(array.as_binary_view()),
             ColumnType::Ordered(ty) => Kind::Ordered(ordered::Stored::of(*ty, array)?),
             ColumnType::Date => Kind::Date(array.as_primitive::<Date32Type>().values()),
@@ -174,6 +180,9 @@ pub fn datum_of_scalar(value: &ScalarValue, ty: &ColumnType, zone: &Zone) -> Res
             }
         }
         (ScalarValue::LargeBinary(Some(v)), ColumnType::VarNumeric(None)) => return Ok(Datum::Bytes(v.clone())),
+        (ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)), ColumnType::Folded) => {
+            return Ok(Datum::Bytes(citext::stored(v)));
+        }
         (ScalarValue::Date32(Some(v)), ColumnType::Date) => return Ok(Datum::Date(days_to_engine(*v))),
         (ScalarValue::TimestampMicrosecond(Some(v), None), ColumnType::Timestamp(None)) => {
             return Ok(Datum::Timestamp(us_to_engine(*v)));
@@ -244,6 +253,7 @@ pub fn scalar_of_datum(datum: DatumRef<'_>, ty: &ColumnType) -> Result<ScalarVal
             ScalarValue::try_from_array(&array, 0).map_err(|error| crate::errors::from_datafusion(error, ""))?
         }
         DatumRef::Interval(_) => return Err(SqlError::internal("an interval in a column of another type")),
+        DatumRef::Bytes(v) if matches!(ty, ColumnType::Folded) => citext::scalar(Some(citext::shown(v)?)),
         DatumRef::Bytes(v) if let ColumnType::Ordered(ty) = ty => ordered::scalar(*ty, Some(v))?,
         DatumRef::Bytes(v) => ScalarValue::BinaryView(Some(v.to_vec())),
         DatumRef::Date(v) => ScalarValue::Date32(Some(days_from_engine(v))),

@@ -51,6 +51,11 @@ pub fn system_relations() -> &'static [SystemRelation] {
     &definitions().all
 }
 
+/// Those that are listed. Schema `sys` is not: tools for PostgreSQL would take it for the user's.
+pub(super) fn listed_relations() -> impl Iterator<Item = &'static SystemRelation> {
+    system_relations().iter().filter(|system| system.schema_name != "sys")
+}
+
 /// The one of that schema and name.
 pub fn system_relation(schema: &str, name: &str) -> Option<&'static SystemRelation> {
     let definitions = definitions();

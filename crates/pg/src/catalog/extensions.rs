@@ -1,6 +1,6 @@
-//! Extensions in `pg_extension`, `pg_available_extensions`, `pg_proc` and `pg_depend`.
+//! Extensions in `pg_extension`, `pg_available_extensions`, `pg_proc`, `pg_operator`, `pg_cast` and `pg_depend`.
 
-use resurgam_dialect::{Catalog, Function};
+use resurgam_dialect::{Cast, Catalog, FIRST_EXTENSION_OID, Operator};
 
 use super::model::{CLASS_RELATION, relation_oid};
 use super::namespaces::CLASS_SCHEMA;
@@ -9,12 +9,34 @@ use super::{Model, resolution};
 use crate::extensions::{AVAILABLE, Installed};
 use crate::roles::Rights;
 use crate::search_path::PG_CATALOG;
+use crate::types::oid;
 use crate::user_types::{UserTypes, current};
 
 /// Oid of `pg_extension`.
 pub const CLASS_EXTENSION: u32 = 3079;
 /// Oid of `pg_proc`.
 pub const CLASS_FUNCTION: u32 = 1255;
+/// Oids of `pg_operator` and `pg_cast`.
+const CLASS_OPERATOR: u32 = 2617;
+const CLASS_CAST: u32 = 2605;
+
+/// The extension of those that the database has that brings operators and casts: `citext`.
+fn with_operators(types: &UserTypes) -> Option<&Installed> {
+    types.extensions().iter().find(|one| one.has_type(oid::CITEXT)).map(|one| &**one)
+}
+
+/// Whether there is one.
+pub(super) fn brings_operators() -> bool {
+    current().is_some_and(|types| with_operators(&types).is_some())
+}
+
+/// Its operators, and its casts.
+fn operators(catalog: &Catalog) -> impl Iterator<Item = &Operator> {
+    catalog.operators().iter().filter(|operator| operator.oid >= FIRST_EXTENSION_OID)
+}
+fn casts(catalog: &Catalog) -> impl Iterator<Item = &Cast> {
+    catalog.casts().iter().filter(|cast| cast.oid >= FIRST_EXTENSION_OID)
+}
 
 /// Appends what a relation has of them; false if it has nothing to do with them.
 pub(super) fn fill(name: &str, rows: &mut Rows<'_>, model: &Model, rights: &Rights) -> bool {
@@ -58,6 +80,20 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>, model: &Model, rights: &Righ
                 functions(rows, types, rights, model);
             }
         }
+        "pg_operator" | "pg_cast" => {
+            let Some(types) = types.as_ref() else { return true };
+            let Some(one) = with_operators(types) else { return true };
+            let catalog = types.catalog(Catalog::postgres());
+            if name == "pg_cast" {
+                casts(&catalog).for_each(|cast| resolution::pg_cast(rows, cast));
+                return true;
+            }
+            for operator in operators(&catalog) {
+                resolution::pg_operator(&catalog, rows, operator);
+                rows.put("oprnamespace", model.schema_oid(&one.schema).into());
+                rows.put("oprowner", one.owner.into());
+            }
+        }
         "pg_depend" => installed.iter().for_each(|one| depend(rows, one, model)),
         _ => return false,
     }
@@ -91,8 +127,15 @@ fn depend(rows: &mut Rows<'_>, one: &Installed, model: &Model) {
     if one.schema != PG_CATALOG {
         depends(own, (CLASS_SCHEMA, model.schema_oid(&one.schema)), 'n');
     }
-    for Function { oid, .. } in one.functions() {
-        depends((CLASS_FUNCTION, *oid), own, 'e');
+    for function in one.functions() {
+        depends((CLASS_FUNCTION, function.oid), own, 'e');
+    }
+    if one.has_type(oid::CITEXT)
+        && let Some(types) = current()
+    {
+        let catalog = types.catalog(Catalog::postgres());
+        operators(&catalog).for_each(|operator| depends((CLASS_OPERATOR, operator.oid), own, 'e'));
+        casts(&catalog).for_each(|cast| depends((CLASS_CAST, cast.oid), own, 'e'));
     }
     for view in model.views.iter().filter(|view| one.has_view(&view.schema, &view.name)) {
         depends((CLASS_RELATION, relation_oid(view.id)), own, 'e');

@@ -2,7 +2,7 @@
 
 use resurgam_engine::{CheckOption, ColumnType, Deferral, Identity, OrderedType, Sequence, Table};
 
-use super::defs::system_relations;
+use super::defs::listed_relations;
 use super::functions;
 use super::model::{Model, RelationKind};
 use super::relations::shown_default;
@@ -89,7 +89,7 @@ pub(super) fn fill(
                 ]);
             }
             let is_seen = |name: &str| seen.system(name);
-            for system in system_relations().iter().filter(|system| system.kind == 'v' && is_seen(system.name)) {
+            for system in listed_relations().filter(|system| system.kind == 'v' && is_seen(system.name)) {
                 rows.add([
                     ("table_catalog", database.as_str().into()),
                     ("table_schema", system.schema_name.into()),
@@ -127,17 +127,13 @@ pub(super) fn fill(
                 constraint_row(rows, &database, &table.schema, &table.name, &foreign.name, kind, deferring);
             }
             for table in model.tables.iter().filter(|table| seen.constraints_of(table)) {
-                for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.nullable) {
-                    let _ = column;
-                    let name = format!(
-                        "{}_{}_{}_not_null",
-                        model.schema_oid(&table.schema),
-                        super::relation_oid(table.id),
-                        at + 1
-                    );
+                for (name, _) in not_nulls(&model, table) {
                     table_constraint(rows, &database, &table.schema, &table.name, &name, "CHECK");
                 }
             }
+        }
+        "constraint_table_usage" | "view_table_usage" | "view_column_usage" | "column_udt_usage" | "element_types" => {
+            super::usage::fill(name, rows, &database, &model()?, &Seen::by(cx)?);
         }
         "domains" | "domain_constraints" | "column_domain_usage" => {
             user_types::information_schema(name, rows, &database, &model()?);
@@ -153,12 +149,33 @@ pub(super) fn fill(
                     ("check_clause", check.condition().into()),
                 ]);
             }
+            let model = model()?;
+            for table in model.tables.iter().filter(|table| seen.owns(table)) {
+                for (name, condition) in not_nulls(&model, table) {
+                    rows.add([
+                        ("constraint_catalog", V::from(database.as_str())),
+                        ("constraint_schema", table.schema.as_str().into()),
+                        ("constraint_name", name.into()),
+                        ("check_clause", condition.into()),
+                    ]);
+                }
+            }
         }
         "key_column_usage" | "constraint_column_usage" => {
             let keys = name == "key_column_usage";
             let (model, seen) = (model()?, Seen::by(cx)?);
             // What a key has to do with is its owner's to know; of which columns it is, whoever may use these.
             let is_seen = |table: &Table, at: usize| if keys { seen.column(table, at) } else { seen.owns(table) };
+            for check in model.checks().filter(|check| !keys && seen.owns(&check.table)) {
+                for column in check.check().columns.iter().filter_map(|at| check.table.columns.get(*at)) {
+                    rows.add(constraint_part(&database, &check.table.schema, &check.check().name).into_iter().chain([
+                        ("table_catalog", V::from(database.as_str())),
+                        ("table_schema", check.table.schema.as_str().into()),
+                        ("table_name", check.table.name.as_str().into()),
+                        ("column_name", column.name.as_str().into()),
+                    ]));
+                }
+            }
             for info in model.foreign_keys() {
                 let (table, columns) =
                     if keys { (&info.table, &info.foreign.columns) } else { (&info.parent, &info.referenced) };
@@ -240,6 +257,21 @@ pub(super) fn fill(
     Ok(true)
 }
 
+/// The columns that name a constraint.
+pub(super) fn constraint_part(database: &str, schema: &str, name: &str) -> [(&'static str, V); 3] {
+    [("constraint_catalog", database.into()), ("constraint_schema", schema.into()), ("constraint_name", name.into())]
+}
+
+/// The columns that name a collation, if it is not that of the database.
+pub(super) fn collation_of(database: &str, oid: u32) -> [(&'static str, V); 3] {
+    let name = Some(oid).filter(|oid| *oid != collation::DEFAULT).and_then(collation::name_of);
+    [
+        ("collation_catalog", name.map(|_| database).into()),
+        ("collation_schema", name.map(|_| "pg_catalog").into()),
+        ("collation_name", name.into()),
+    ]
+}
+
 fn yes_no(yes: bool) -> V {
     (if yes { "YES" } else { "NO" }).into()
 }
@@ -300,6 +332,13 @@ pub(super) fn precision(ty: &ColumnType) -> (Option<i64>, Option<i64>, Option<i6
     }
 }
 
+/// NOT NULL of a table's columns as the standard has it: names and conditions of constraints.
+fn not_nulls(model: &Model, table: &Table) -> impl Iterator<Item = (String, String)> {
+    let of = format!("{}_{}", model.schema_oid(&table.schema), super::relation_oid(table.id));
+    let columns = table.columns.iter().enumerate().filter(|(_, column)| !column.nullable);
+    columns.map(move |(at, column)| (format!("{of}_{}_not_null", at + 1), format!("{} IS NOT NULL", column.name)))
+}
+
 /// Most characters or bits of a type's values, and most bytes of its texts.
 pub(super) fn lengths(ty: &ColumnType) -> (Option<i64>, Option<i64>) {
     match *ty {
@@ -311,7 +350,7 @@ pub(super) fn lengths(ty: &ColumnType) -> (Option<i64>, Option<i64>) {
 }
 
 fn columns(rows: &mut Rows<'_>, database: &str, model: &Model, seen: &Seen) {
-    for system in system_relations().iter().filter(|system| seen.system(system.name)) {
+    for system in listed_relations().filter(|system| seen.system(system.name)) {
         for (at, column) in system.columns.iter().enumerate() {
             let ty = type_by_oid(column.oid);
             let data_type = match ty {
@@ -398,7 +437,7 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model, seen: &Seen) {
             let (characters, octets) = lengths(&column.ty);
             let data_type = match column.ty {
                 ColumnType::Array(_) => "ARRAY".to_owned(),
-                ColumnType::Enum(_) => "USER-DEFINED".to_owned(),
+                ColumnType::Enum(_) | ColumnType::Folded => "USER-DEFINED".to_owned(),
                 _ => format_type(ty, None),
             };
             // One of a domain shows what that is of.
@@ -424,7 +463,7 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model, seen: &Seen) {
                 ("column_name", column.name.as_str().into()),
                 ("ordinal_position", (at + 1).into()),
                 ("column_default", default.map(|sql| model.expression(&shown_default(sql, table, at))).into()),
-                ("is_nullable", yes_no(column.nullable)),
+                ("is_nullable", yes_no(column.nullable && !user_types::is_not_null(table.domain(at)))),
                 ("data_type", data_type.into()),
                 ("interval_type", interval_fields.into()),
                 ("collation_catalog", collation.map(|_| database).into()),

@@ -20,6 +20,7 @@ mod again;
 mod comments;
 mod defs;
 mod depend;
+mod describe;
 mod extensions;
 mod functions;
 mod info;
@@ -38,6 +39,7 @@ mod server;
 mod statistics;
 mod sys;
 mod types;
+mod usage;
 mod user_types;
 
 use std::sync::Arc;
@@ -47,6 +49,7 @@ use datafusion::catalog::TableProvider;
 pub use again::ReadAgain;
 pub use comments::{Comment, class_named, comments};
 pub use defs::{SystemRelation, system_relation, system_relations};
+pub use describe::{Described, Identity, describe};
 pub use extensions::{CLASS_EXTENSION, CLASS_FUNCTION};
 pub use functions::{
     builtin_named as builtin_function, builtin_part, named as function_named, shown_definition, shown_expression,
@@ -61,6 +64,7 @@ pub use namespaces::{CLASS_SCHEMA, Namespace, is_dropped, is_system_schema, sche
 
 pub use sequences::{sequence_columns, sequence_table};
 pub use server::CLASS_DATABASE;
+pub(crate) use server::FIRST_NORMAL_XID;
 pub use user_types::{CLASS_TYPE, domain_constraint};
 
 use crate::context::PgContext;
@@ -132,8 +136,8 @@ pub(crate) mod tests {
         fn statement_start(&self) -> i64 {
             1_700_000_001_000_000
         }
-        fn transaction_id(&self, assign: bool) -> Option<u64> {
-            assign.then_some(7)
+        fn transaction_id(&self, assign: bool) -> Result<Option<u64>, SqlError> {
+            Ok(assign.then_some(7))
         }
         fn sizes(&self) -> Result<crate::context::Sizes, SqlError> {
             Ok(crate::context::Sizes::default())

@@ -8,8 +8,8 @@ use resurgam_engine::{
     ColumnOrder, Declared, Deferral, ForeignKey, Identity, Index, OwnedSequence, ReferentialAction, Sequence, Table,
 };
 
+use super::defs::listed_relations;
 use super::namespaces::{Namespace, namespaces_of};
-use super::system_relations;
 use crate::collation;
 use crate::context::PgContext;
 use crate::functions::quote_ident;
@@ -117,6 +117,8 @@ pub struct IndexInfo {
     /// What was named for the first of its key columns.
     pub declared: Vec<Declared>,
     pub nulls_alike: bool,
+    /// Rows are found by it.
+    pub valid: bool,
     pub unique: bool,
     /// When its constraint is judged.
     pub deferral: Deferral,
@@ -475,10 +477,7 @@ impl Model {
     pub fn load(cx: &dyn PgContext) -> Result<Self, SqlError> {
         let tables = cx.tables()?;
         let mut indexes = Vec::new();
-        // Schema `sys` is not listed: tools for PostgreSQL would take it for the user's.
-        let mut relations: Vec<Relation> = system_relations()
-            .iter()
-            .filter(|system| system.schema_name != "sys")
+        let mut relations: Vec<Relation> = listed_relations()
             .map(|system| Relation {
                 oid: system.oid,
                 name: system.name.to_owned(),
@@ -500,6 +499,7 @@ impl Model {
                     included: table.included(None).to_vec(),
                     declared: Vec::new(),
                     nulls_alike: false,
+                    valid: true,
                     orders: vec![ColumnOrder::ASCENDING; table.primary_key.len()],
                     unique: true,
                     deferral: Deferral::Never,
@@ -516,6 +516,7 @@ impl Model {
                     included: table.included(Some(index.id)).to_vec(),
                     declared: declared(table, index),
                     nulls_alike: index.nulls_alike,
+                    valid: index.valid,
                     orders: index.orders.clone(),
                     unique: index.unique,
                     deferral: index.deferral,

@@ -105,6 +105,12 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
             let durable = db.log_status().flushed;
             if let Some(status) = db.archive_status() {
                 let (age, at) = db.newest_point(&status).unzip();
+                let silent = status.archiver.as_ref().map(|of| of.silent);
+                // This server, or a log service, where one has said that it archives.
+                let archiver = match (status.elsewhere, &status.archiver) {
+                    (false, _) => Some("this server".to_owned()),
+                    (true, of) => of.as_ref().map(|of| format!("log service {}", of.service)),
+                };
                 rows.add([
                     ("place", status.place.into()),
                     ("state", status.state.into()),
@@ -122,6 +128,8 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("blocks_from_files", status.blocks_from_files.into()),
                     ("runs_waiting", status.runs_waiting.into()),
                     ("rested_seconds", status.rested.as_secs_f64().into()),
+                    ("archiver", archiver.into()),
+                    ("archiver_silent_seconds", silent.map(|silent| silent.as_secs_f64()).into()),
                     ("error", status.error.into()),
                 ]);
             }
@@ -179,6 +187,9 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("refused", server.refused.into()),
                     ("elsewhere", server.elsewhere.into()),
                     ("gaps", server.gaps.into()),
+                    ("load", server.load.into()),
+                    ("tried_again", server.tried_again.into()),
+                    ("passed_over", server.passed_over.into()),
                 ]);
             }
         }
@@ -260,7 +271,8 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
         "resurgam_cleaner" => cleaner(db, rows),
         "resurgam_version_store_holders" => holders(db, cx, rows),
         "resurgam_log" => {
-            let (status, log) = (db.log_status(), db.stats().log);
+            let (status, stats) = (db.log_status(), db.stats());
+            let log = &stats.log;
             let us = |time: std::time::Duration| time.as_secs_f64() * 1e6;
             rows.add([
                 ("end_lsn", status.end.0.into()),
@@ -276,10 +288,16 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ("syncs", log.syncs.into()),
                 ("sync_us_average", (us(log.sync_time_total) / log.syncs.max(1) as f64).into()),
                 ("sync_us_max", us(log.sync_time_max).into()),
+                ("flights", log.flying.into()),
+                ("flights_most", log.flying_most.into()),
+                ("flights_max", status.flights_max.into()),
+                ("flights_held", log.flights_held.into()),
                 ("buffer_full_waits", log.buffer_full_waits.into()),
                 ("segments_created", log.segments_created.into()),
                 ("segments_recycled", log.segments_recycled.into()),
                 ("markers", log.markers.into()),
+                ("rows_inserted_in_runs", stats.rows_inserted_in_runs.into()),
+                ("rows_deleted_in_runs", stats.rows_deleted_in_runs.into()),
             ]);
         }
         "resurgam_damaged_pages" => {

@@ -22,8 +22,9 @@ pub(super) fn build(relation: &SystemRelation, cx: &dyn PgContext) -> Result<Rec
     let done = match relation.schema_name {
         "pg_catalog" => {
             types::fill(relation.name, &mut rows)
-                // Tables add types of their own, extensions functions.
-                || resolution::fill(relation.name, &mut rows) && !matches!(relation.name, "pg_type" | "pg_proc")
+                // Tables add types of their own, extensions functions, operators and casts.
+                || resolution::fill(relation.name, &mut rows)
+                    && !matches!(relation.name, "pg_type" | "pg_proc" | "pg_operator" | "pg_cast")
                 || roles::fill(relation.name, cx, &mut rows)?
                 || server::fill(relation.name, cx, &mut rows)
                 || operator::fill(relation.name, cx, &mut rows)

@@ -3,7 +3,7 @@
 use resurgam_engine::{Access, CheckOption, Deferral, Identity, Table};
 
 use super::comments::comments;
-use super::defs::system_relations;
+use super::defs::{listed_relations, system_relations};
 use super::depend;
 use super::extensions;
 use super::functions;
@@ -181,7 +181,7 @@ pub(super) fn fill(
                     ("definition", model.view_definition(view).into()),
                 ]);
             }
-            for system in system_relations().iter().filter(|system| system.kind == 'v') {
+            for system in listed_relations().filter(|system| system.kind == 'v') {
                 rows.add([
                     ("schemaname", system.schema_name.into()),
                     ("viewname", system.name.into()),
@@ -195,8 +195,27 @@ pub(super) fn fill(
                 rows.add(statistics::of_table(cx, table));
             }
         }
+        "pg_statio_user_tables" | "pg_statio_all_tables" | "pg_stat_xact_user_tables" | "pg_stat_xact_all_tables" => {
+            // Nobody counts by table.
+            for table in &model()?.tables {
+                rows.add([
+                    ("relid", relation_oid(table.id).into()),
+                    ("schemaname", table.schema.as_str().into()),
+                    ("relname", table.name.as_str().into()),
+                ]);
+            }
+        }
+        "pg_statio_user_sequences" | "pg_statio_all_sequences" => {
+            for sequence in &model()?.sequences {
+                rows.add([
+                    ("relid", relation_oid(sequence.id).into()),
+                    ("schemaname", sequence.schema.as_str().into()),
+                    ("relname", sequence.name.as_str().into()),
+                ]);
+            }
+        }
         "pg_stats" => statistics::pg_stats(rows, cx, &model()?)?,
-        "pg_stat_user_indexes" | "pg_stat_all_indexes" => {
+        "pg_stat_user_indexes" | "pg_stat_all_indexes" | "pg_statio_user_indexes" | "pg_statio_all_indexes" => {
             for index in &model()?.indexes {
                 rows.add([
                     ("relid", relation_oid(index.table.id).into()),
@@ -214,6 +233,9 @@ pub(super) fn fill(
             functions::depend(rows, &model);
         }
         "pg_extension" | "pg_available_extensions" | "pg_available_extension_versions" | "pg_proc" => {
+            extensions::fill(name, rows, &model()?, &*cx.rights()?);
+        }
+        "pg_operator" | "pg_cast" if extensions::brings_operators() => {
             extensions::fill(name, rows, &model()?, &*cx.rights()?);
         }
         "pg_sequence" => sequences::pg_sequence(rows, &model()?),
@@ -276,6 +298,7 @@ pub(super) fn shown_default(sql: &str, table: &Table, at: usize) -> String {
 
 fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rights) {
     let accesses = roles::Accesses::of(model);
+    let frozen = super::server::frozen_before(cx);
     for relation in &model.relations {
         let is_index = relation.kind == RelationKind::Index;
         let am = match relation.kind {
@@ -318,6 +341,8 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model, rights: &Rig
             ("relrowsecurity", (is_table(relation) && access.row_security).into()),
             ("relforcerowsecurity", (is_table(relation) && access.forced).into()),
             ("relispopulated", true.into()),
+            ("relfrozenxid", (if relation.kind == RelationKind::Table { frozen } else { 0 }).into()),
+            ("relminmxid", i64::from(relation.kind == RelationKind::Table).into()),
             ("relreplident", (if relation.kind == RelationKind::Table { 'd' } else { 'n' }).into()),
             ("reloptions", options_of(model, relation, access)),
         ]);
@@ -338,7 +363,7 @@ fn options_of(model: &Model, relation: &super::Relation, access: &Access) -> V {
 }
 
 /// Whether `pg_type` has the type of its rows: a user's table or view.
-fn has_row_type(relation: &super::Relation) -> bool {
+pub(super) fn has_row_type(relation: &super::Relation) -> bool {
     matches!(relation.kind, RelationKind::Table | RelationKind::View) && relation.id.is_some()
 }
 
@@ -355,9 +380,10 @@ fn checks_of(model: &Model, relation: &super::Relation) -> usize {
 
 fn storage(ty: u32) -> char {
     match ty {
-        oid::NUMERIC => 'm',
+        oid::NUMERIC | oid::INET | oid::CIDR => 'm',
+        oid::INT2VECTOR | oid::OIDVECTOR => 'p',
         _ => match type_by_oid(ty) {
-            Some(row) if row.len < 0 => 'x',
+            Some(row) if row.len == -1 => 'x',
             _ => 'p',
         },
     }
@@ -551,7 +577,7 @@ fn pg_index(rows: &mut Rows<'_>, model: &Model) {
             ("indnullsnotdistinct", index.nulls_alike.into()),
             ("indisprimary", index.primary.into()),
             ("indimmediate", (index.deferral == Deferral::Never).into()),
-            ("indisvalid", true.into()),
+            ("indisvalid", index.valid.into()),
             ("indisready", true.into()),
             ("indislive", true.into()),
             ("indkey", numbers(&index.table, &all).into()),

@@ -4,7 +4,7 @@
 //! Left out: trees of parsed SQL (`prosqlbody`) and privileges. Defaults of parameters are their SQL,
 //! as `pg_get_expr` gives it.
 
-use resurgam_dialect::{Catalog, Function, Schema, Type, TypeId, TypeKind, quote_identifier};
+use resurgam_dialect::{Cast, Catalog, Function, Operator, Schema, Type, TypeId, TypeKind, quote_identifier};
 
 use super::namespaces::schema_oid;
 use super::rows::{Rows, V};
@@ -16,21 +16,12 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
     let catalog = Catalog::postgres();
     match name {
         "pg_type" => catalog.types().iter().for_each(|ty| pg_type(catalog, rows, ty, None)),
-        "pg_operator" => pg_operator(catalog, rows),
+        "pg_operator" => catalog.operators().iter().for_each(|operator| pg_operator(catalog, rows, operator)),
         "pg_proc" => catalog.functions().iter().for_each(|function| pg_proc(catalog, rows, function)),
         "pg_aggregate" => pg_aggregate(catalog, rows),
         "pg_range" => pg_range(catalog, rows),
         "pg_cast" => {
-            for cast in catalog.casts() {
-                rows.add([
-                    ("oid", cast.oid.into()),
-                    ("castsource", cast.source.0.into()),
-                    ("casttarget", cast.target.0.into()),
-                    ("castfunc", cast.function.into()),
-                    ("castcontext", cast.context.letter().into()),
-                    ("castmethod", cast.method.letter().into()),
-                ]);
-            }
+            catalog.casts().iter().for_each(|cast| pg_cast(rows, cast));
         }
         _ => return false,
     }
@@ -54,8 +45,14 @@ fn type_oid(ty: Option<TypeId>) -> V {
 fn regproc(catalog: &Catalog, oid: u32) -> V {
     let Some(function) = catalog.function(oid) else { return "-".into() };
     let name = quote_identifier(function.name);
-    let alone = catalog.functions_named(Schema::PgCatalog, function.name).nth(1).is_none();
-    if alone && function.schema == Schema::PgCatalog {
+    let own = |schema: Schema| catalog.functions_named(schema, function.name).count();
+    let of_users = catalog.user_functions().iter().filter(|other| other.name == function.name).count();
+    let alone = match function.schema {
+        Schema::PgCatalog => own(Schema::PgCatalog) == 1,
+        Schema::User(_, true) => own(Schema::PgCatalog) == 0 && of_users == 1,
+        _ => false,
+    };
+    if alone {
         return name.into_owned().into();
     }
     format!("{}.{name}", function.schema.name()).into()
@@ -117,26 +114,36 @@ fn pg_range(catalog: &Catalog, rows: &mut Rows<'_>) {
     }
 }
 
-fn pg_operator(catalog: &Catalog, rows: &mut Rows<'_>) {
-    for operator in catalog.operators() {
-        rows.add([
-            ("oid", operator.oid.into()),
-            ("oprname", operator.name.into()),
-            ("oprnamespace", PG_CATALOG_OID.into()),
-            ("oprowner", SUPERUSER_OID.into()),
-            ("oprkind", (if operator.left.is_some() { 'b' } else { 'l' }).into()),
-            ("oprcanmerge", operator.can_merge.into()),
-            ("oprcanhash", operator.can_hash.into()),
-            ("oprleft", type_oid(operator.left)),
-            ("oprright", operator.right.0.into()),
-            ("oprresult", operator.result.0.into()),
-            ("oprcom", operator.commutator.into()),
-            ("oprnegate", operator.negator.into()),
-            ("oprcode", regproc(catalog, operator.code)),
-            ("oprrest", regproc(catalog, operator.restriction)),
-            ("oprjoin", regproc(catalog, operator.join)),
-        ]);
-    }
+/// The row of an operator; of one that an extension brings, `oprnamespace` is the caller's.
+pub(super) fn pg_operator(catalog: &Catalog, rows: &mut Rows<'_>, operator: &Operator) {
+    rows.add([
+        ("oid", operator.oid.into()),
+        ("oprname", operator.name.into()),
+        ("oprnamespace", PG_CATALOG_OID.into()),
+        ("oprowner", SUPERUSER_OID.into()),
+        ("oprkind", (if operator.left.is_some() { 'b' } else { 'l' }).into()),
+        ("oprcanmerge", operator.can_merge.into()),
+        ("oprcanhash", operator.can_hash.into()),
+        ("oprleft", type_oid(operator.left)),
+        ("oprright", operator.right.0.into()),
+        ("oprresult", operator.result.0.into()),
+        ("oprcom", operator.commutator.into()),
+        ("oprnegate", operator.negator.into()),
+        ("oprcode", regproc(catalog, operator.code)),
+        ("oprrest", regproc(catalog, operator.restriction)),
+        ("oprjoin", regproc(catalog, operator.join)),
+    ]);
+}
+
+pub(super) fn pg_cast(rows: &mut Rows<'_>, cast: &Cast) {
+    rows.add([
+        ("oid", cast.oid.into()),
+        ("castsource", cast.source.0.into()),
+        ("casttarget", cast.target.0.into()),
+        ("castfunc", cast.function.into()),
+        ("castcontext", cast.context.letter().into()),
+        ("castmethod", cast.method.letter().into()),
+    ]);
 }
 
 /// The row of a function; of one in a schema of users, `pronamespace` is the caller's.

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit};
+use resurgam_numeric::Numeric;
 
 use super::defs::SystemRelation;
 use crate::errors::from_arrow;
@@ -22,6 +23,8 @@ pub(super) enum V {
     Text(String),
     /// Microseconds since 1970.
     Time(i64),
+    /// An interval.
+    Seconds(i64),
     List(Vec<V>),
 }
 
@@ -206,6 +209,22 @@ fn array(ty: &DataType, values: &[V]) -> Result<ArrayRef, SqlError> {
                 Some(_) => Arc::new(array.with_timezone(UTC)),
                 None => Arc::new(array),
             }
+        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => Arc::new(
+            values
+                .iter()
+                .map(|v| match v {
+                    V::Seconds(seconds) => Some(IntervalMonthDayNano::new(0, 0, seconds * 1_000_000_000)),
+                    _ => None,
+                })
+                .collect::<IntervalMonthDayNanoArray>(),
+        ),
+        DataType::LargeBinary => {
+            let numeric = |v: &V| match v {
+                V::Int(v) => Numeric::from_scaled((*v).into(), 0).ok().map(|number| number.encoded()),
+                _ => None,
+            };
+            Arc::new(values.iter().map(numeric).collect::<LargeBinaryArray>())
         }
         DataType::List(field) => {
             let mut flat = Vec::new();

@@ -37,6 +37,11 @@ impl Seen {
             || access.columns.iter().any(|(at, _)| self.rights.allowed_column(self.role, access, *at, of_columns) != 0)
     }
 
+    /// It is that role, or has its rights.
+    pub(super) fn has_rights_of(&self, role: u32) -> bool {
+        self.rights.has_rights_of(self.role, role)
+    }
+
     /// A table or a view of users.
     pub(super) fn entry(&self, entry: &Table) -> bool {
         self.has_any(access_of(entry), Object::Table, Object::Table.all())

@@ -123,10 +123,89 @@ fn locks_of_transactions(cx: &dyn PgContext, rows: &mut Rows<'_>) {
     }
 }
 
+/// `pg_authid`, as the class of an object.
+pub(super) const CLASS_ROLE: u32 = 1260;
+
 /// `pg_database`, as the class of an object.
 pub const CLASS_DATABASE: u32 = 1262;
 
-fn database_row(rows: &mut Rows<'_>, database: &ServerDatabase, rights: &Rights) {
+/// The transaction before which none is looked after: the oldest that is active, or aborted and not cleaned up; else the next
+/// one. What is before it is frozen in PostgreSQL's sense: nobody asks for its state again. (Ids do not come round here.)
+pub(super) fn frozen_before(cx: &dyn PgContext) -> u32 {
+    let Some(engine) = cx.engine() else { return FIRST_NORMAL_XID };
+    let holders = engine.version_store_holders();
+    let active = holders.transaction.map(|transaction| transaction.id);
+    let aborted = holders.aborted.map(|aborted| aborted.oldest);
+    let oldest = [active, aborted].into_iter().flatten().fold(engine.next_transaction(), Ord::min);
+    (oldest.0 as u32).max(FIRST_NORMAL_XID)
+}
+
+/// The first id of a transaction; PostgreSQL has others below.
+pub(crate) const FIRST_NORMAL_XID: u32 = 3;
+
+/// What is known of checkpoints and of pages that are written; NULL where nobody counts.
+fn background_writer(cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    let stats = cx.engine().map(|engine| engine.stats());
+    rows.add([
+        ("checkpoints_timed", stats.as_ref().map(|stats| stats.checkpoints.taken).into()),
+        ("checkpoints_req", V::Null),
+        (
+            "checkpoint_write_time",
+            stats.as_ref().map(|stats| stats.checkpoints.time_total.as_secs_f64() * 1000.0).into(),
+        ),
+        ("stats_reset", V::Time(cx.server_start())),
+    ]);
+}
+
+/// What is known of the log.
+fn log_writer(cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    let log = cx.engine().map(|engine| engine.stats().log);
+    rows.add([
+        ("wal_records", log.as_ref().map(|log| log.records).into()),
+        ("wal_bytes", log.as_ref().map(|log| log.written_bytes).into()),
+        ("wal_buffers_full", log.as_ref().map(|log| log.buffer_full_waits).into()),
+        ("wal_write", log.as_ref().map(|log| log.flushes).into()),
+        ("wal_sync", log.as_ref().map(|log| log.syncs).into()),
+        ("wal_sync_time", log.as_ref().map(|log| log.sync_time_total.as_secs_f64() * 1000.0).into()),
+        ("stats_reset", V::Time(cx.server_start())),
+    ]);
+}
+
+/// Of each session whether it is encrypted, and how.
+fn encrypted_sessions(cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    for session in cx.activity() {
+        rows.add([("pid", session.pid.into())]);
+        if !cx.sees_sessions_of(session.role) {
+            continue;
+        }
+        rows.put("ssl", session.encryption.is_some().into());
+        if let Some(encryption) = session.encryption {
+            rows.put("version", encryption.version.into());
+            rows.put("cipher", encryption.cipher.into());
+            rows.put("bits", encryption.bits.into());
+        }
+    }
+}
+
+fn time_zones(cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    let now = cx.transaction_start();
+    for zone in crate::zone::known_at(now) {
+        rows.add([
+            ("name", zone.name.into()),
+            ("abbrev", zone.abbreviation.into()),
+            ("utc_offset", V::Seconds(zone.offset.into())),
+            ("is_dst", zone.is_summer.into()),
+        ]);
+    }
+}
+
+fn time_zone_abbreviations(cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    for (name, offset, is_summer) in crate::zone::abbreviations_at(cx.transaction_start()) {
+        rows.add([("abbrev", name.into()), ("utc_offset", V::Seconds(offset.into())), ("is_dst", is_summer.into())]);
+    }
+}
+
+fn database_row(rows: &mut Rows<'_>, database: &ServerDatabase, rights: &Rights, frozen: u32) {
     rows.add([
         ("oid", database.oid.into()),
         ("datname", database.name.as_str().into()),
@@ -139,7 +218,10 @@ fn database_row(rows: &mut Rows<'_>, database: &ServerDatabase, rights: &Rights)
         ("datconnlimit", database.connection_limit.into()),
         ("dattablespace", 1663u32.into()),
         ("datcollate", "C".into()),
-        ("datctype", "C".into()),
+        // Order is that of bytes; letters are Unicode's.
+        ("datctype", "C.UTF-8".into()),
+        ("datfrozenxid", frozen.into()),
+        ("datminmxid", 1.into()),
     ]);
 }
 
@@ -148,12 +230,21 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
     match name {
         "pg_database" => {
             let Ok(rights) = cx.rights() else { return true };
+            let frozen = frozen_before(cx);
             for database in &rights.databases {
-                database_row(rows, database, &rights);
+                database_row(rows, database, &rights, frozen);
             }
         }
         "pg_shdescription" => {
             let Ok(rights) = cx.rights() else { return true };
+            for role in rights.roles() {
+                let Some(comment) = &role.comment else { continue };
+                rows.add([
+                    ("objoid", role.oid.into()),
+                    ("classoid", CLASS_ROLE.into()),
+                    ("description", comment.as_str().into()),
+                ]);
+            }
             for database in &rights.databases {
                 let Some(comment) = &database.comment else { continue };
                 rows.add([
@@ -174,6 +265,22 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "pg_stat_bgwriter" => background_writer(cx, rows),
+        "pg_stat_wal" => log_writer(cx, rows),
+        // What the log is archived by is in resurgam_archive.
+        "pg_stat_archiver" => rows.add([("stats_reset", V::Time(cx.server_start()))]),
+        "pg_stat_ssl" => encrypted_sessions(cx, rows),
+        "pg_stat_gssapi" => {
+            for session in cx.activity() {
+                rows.add([("pid", session.pid.into())]);
+                if cx.sees_sessions_of(session.role) {
+                    rows.put("gss_authenticated", false.into());
+                    rows.put("encrypted", false.into());
+                }
+            }
+        }
+        "pg_timezone_names" => time_zones(cx, rows),
+        "pg_timezone_abbrevs" => time_zone_abbreviations(cx, rows),
         "pg_prepared_statements" => prepared_statements(cx, rows),
         "pg_cursors" => cursors(cx, rows),
         "pg_settings" => {
@@ -252,13 +359,14 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 let session = sessions.iter().find(|session| session.backend_xid == Some(build.transaction.0));
                 let database = session.map_or(cx.database_oid(), |session| session.database_oid);
                 let name = session.map_or_else(|| cx.database(), |session| session.database.clone());
+                let command = if build.concurrent { "CREATE INDEX CONCURRENTLY" } else { "CREATE INDEX" };
                 rows.add([
                     ("pid", session.map(|session| session.pid).into()),
                     ("datid", database.into()),
                     ("datname", name.into()),
                     ("relid", relation_oid(build.table).into()),
                     ("index_relid", relation_oid(index).into()),
-                    ("command", "CREATE INDEX".into()),
+                    ("command", command.into()),
                     ("phase", "building index: loading tuples in tree".into()),
                     ("lockers_total", 0.into()),
                     ("lockers_done", 0.into()),

@@ -123,6 +123,17 @@ pub(super) fn domain(oid: Option<u32>) -> Option<(String, String)> {
     Some((ty.schema.clone(), ty.name.clone()))
 }
 
+/// Whether a domain has no NULL.
+pub(super) fn is_not_null(oid: Option<u32>) -> bool {
+    let ty = oid.and_then(crate::user_types::by_oid);
+    ty.is_some_and(|ty| ty.as_domain().is_some_and(|domain| domain.not_null))
+}
+
+/// The type that a domain is of; any other type itself.
+pub(super) fn base_of(oid: u32) -> u32 {
+    crate::user_types::by_oid(oid).and_then(|ty| Some(ty.as_domain()?.base)).unwrap_or(oid)
+}
+
 /// The type that a domain is of, if that is one of users itself.
 pub(super) fn own_base(oid: Option<u32>) -> Option<u32> {
     let base = crate::user_types::by_oid(oid?)?.as_domain()?.base;

@@ -224,6 +224,11 @@ impl BinaryReader {
         Ok(self.decoded.iter().map(Datum::as_ref).collect())
     }
 
+    /// The number of the present record.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
     /// The CONTEXT line for an error about the present record, or one of its columns.
     pub fn context(&self, column: Option<usize>) -> String {
         match column.and_then(|at| self.columns.get(at)) {

@@ -95,6 +95,14 @@ impl Records {
         }
     }
 
+    /// The number of the line at which the present record ends, and its bytes (none of a binary one).
+    pub fn line(&self) -> (u64, usize) {
+        match self {
+            Self::Lines(reader) => (reader.line(), reader.record_len()),
+            Self::Binary(reader) => (reader.line(), 0),
+        }
+    }
+
     /// The CONTEXT line for an error about the present record.
     pub fn context(&self) -> String {
         match self {

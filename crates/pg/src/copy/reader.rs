@@ -132,6 +132,11 @@ impl CopyReader {
         self.line
     }
 
+    /// Bytes of the present record.
+    pub fn record_len(&self) -> usize {
+        self.record.len()
+    }
+
     /// Goes to the next record; false if there is none yet (or at all, after [`Self::end`]).
     ///
     /// # Errors

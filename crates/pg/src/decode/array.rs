@@ -12,6 +12,9 @@ use crate::types::{element_field, oid};
 use crate::wire::SqlError;
 use crate::{memory, running};
 
+/// Dimensions that PostgreSQL's arrays have at most.
+const DIMENSIONS_MAX: usize = 6;
+
 /// Elements after which it is asked whether to go on.
 const ELEMENTS_TOGETHER: usize = 4096;
 
@@ -62,6 +65,8 @@ fn each_element(text: &str, mut each: impl FnMut(Option<&str>) -> Result<(), Sql
         rest = rest.trim_ascii_start();
         rest = match rest.as_bytes().first() {
             None | Some(b',' | b'}') => return Err(malformed(text)),
+            Some(b'{') if count > 1 => return Err(malformed(text).with_detail("Unexpected \"{\" character.")),
+            Some(b'{') if braces(body) > DIMENSIONS_MAX => return Err(too_many_dimensions()),
             Some(b'{') => return Err(SqlError::unsupported("multidimensional arrays are not supported")),
             Some(b'"') => {
                 let behind = quoted(&rest[1..], &mut item).ok_or_else(|| malformed(text))?;
@@ -96,6 +101,33 @@ fn each_element(text: &str, mut each: impl FnMut(Option<&str>) -> Result<(), Sql
         return Err(malformed(text).with_detail("Junk after closing right brace."));
     }
     Ok(())
+}
+
+/// `54000`: PostgreSQL's limit of what an array may be of.
+#[cold]
+pub fn too_many_dimensions() -> SqlError {
+    let message =
+        format!("number of array dimensions ({}) exceeds the maximum allowed ({DIMENSIONS_MAX})", DIMENSIONS_MAX + 1);
+    SqlError::new("54000", message)
+}
+
+/// How many braces are open at most, quotes apart.
+fn braces(text: &str) -> usize {
+    let (mut open, mut most, mut quoted) = (0usize, 0, false);
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => {
+                bytes.next();
+            }
+            b'"' => quoted = !quoted,
+            b'{' if !quoted => open += 1,
+            b'}' if !quoted => open = open.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(open);
+    }
+    most
 }
 
 /// Reads an element to its second quote into `item`; what is behind that, `None` if there is none.

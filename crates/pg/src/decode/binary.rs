@@ -8,6 +8,7 @@ use resurgam_numeric::Numeric;
 
 use super::datetime::{received_date, received_timestamp};
 use super::{check_json, parse_array, utf8};
+use crate::citext;
 use crate::datetime::DAY_US;
 use crate::encode::uuid_text;
 use crate::functions::cast::{NAME_BYTES, one_byte};
@@ -32,7 +33,7 @@ fn fixed<const N: usize>(bytes: &[u8], ty: u32) -> Result<[u8; N], SqlError> {
 /// # Errors
 /// `22P03` for bytes that are not of the type, `0A000` for types without a binary reader.
 pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
-    if ty >= user_types::FIRST_USER_OID {
+    if ty >= user_types::FIRST_USER_OID && ty != oid::CITEXT {
         // Of labels the text is the binary form.
         let label = if user_types::is_domain(ty) { "" } else { std::str::from_utf8(bytes).unwrap_or_default() };
         if let Some(read) = super::param::user_value(ty, label, &|base| decode_binary(base, bytes)) {
@@ -63,6 +64,7 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
         }
         oid::CHAR => ScalarValue::Utf8View(Some(one_byte(fixed::<1>(bytes, ty)?[0]))),
         oid::NAME if bytes.len() > NAME_BYTES => return Err(SqlError::new("42622", "identifier too long")),
+        oid::CITEXT => citext::scalar(Some(utf8(bytes)?)),
         oid::TEXT | oid::VARCHAR | oid::NAME | oid::UNKNOWN | oid::CSTRING => {
             ScalarValue::Utf8View(Some(utf8(bytes)?.to_owned()))
         }

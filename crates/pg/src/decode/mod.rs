@@ -12,7 +12,7 @@ mod interval;
 mod numbers;
 mod param;
 
-pub use array::parse_array;
+pub use array::{parse_array, too_many_dimensions};
 pub use binary::decode_binary;
 pub(crate) use datetime::{LAST_DATE, displacement, received_date, received_timestamp, words::token};
 pub use datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz, parse_timetz};
@@ -112,9 +112,15 @@ pub fn parse_bytea(text: &str, out: &mut Vec<u8>) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Checks that a text is JSON (RFC 8259), nested at most 512 deep.
+/// Values within values that JSON may have.
+const JSON_DEPTH_MAX: usize = 512;
+
+/// Checks that a text is JSON (RFC 8259).
+///
+/// # Errors
+/// `22P02`; `54001` if it is nested more than [`JSON_DEPTH_MAX`] deep.
 pub fn check_json(text: &str) -> Result<(), SqlError> {
-    let mut parser = Json { bytes: text.as_bytes(), at: 0 };
+    let mut parser = Json { bytes: text.as_bytes(), at: 0, is_too_deep: false };
     parser
         .value(0)
         .and_then(|()| {
@@ -122,6 +128,9 @@ pub fn check_json(text: &str) -> Result<(), SqlError> {
             if parser.at == parser.bytes.len() { Ok(()) } else { Err(()) }
         })
         .map_err(|()| {
+            if parser.is_too_deep {
+                return SqlError::new("54001", "stack depth limit exceeded");
+            }
             let mut at = parser.at.min(text.len());
             while !text.is_char_boundary(at) {
                 at -= 1;
@@ -140,6 +149,7 @@ pub fn check_json(text: &str) -> Result<(), SqlError> {
 struct Json<'a> {
     bytes: &'a [u8],
     at: usize,
+    is_too_deep: bool,
 }
 
 impl Json<'_> {
@@ -155,7 +165,8 @@ impl Json<'_> {
         found
     }
     fn value(&mut self, depth: usize) -> Result<(), ()> {
-        if depth > 512 {
+        if depth > JSON_DEPTH_MAX {
+            self.is_too_deep = true;
             return Err(());
         }
         self.spaces();
@@ -320,7 +331,10 @@ mod tests {
         for bad in ["", "{", "{a:1}", "[1,]", "01", "\"a", "tru", "1 2", "nul", "\"\t\""] {
             assert_eq!(check_json(bad).unwrap_err().sqlstate, "22P02", "{bad}");
         }
-        assert!(check_json(&"[".repeat(100_000)).is_err());
+        for (depth, sqlstate) in [(512, None), (513, None), (514, Some("54001")), (100_000, Some("54001"))] {
+            let text = "[".repeat(depth) + &"]".repeat(depth);
+            assert_eq!(check_json(&text).err().map(|error| error.sqlstate.clone()).as_deref(), sqlstate, "{depth}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::interval::{interval_value, parse_interval};
 use super::numbers::{parse_bool, parse_float4, parse_float8, parse_int, parse_numeric, parse_oid};
 use super::{bad_text, binary, check_json, parse_bytea, parse_uuid, utf8};
 use crate::arrow::{datum_of_scalar, fit_text};
+use crate::citext;
 use crate::datetime::{Zone, days_to_engine, round_seconds, us_to_engine};
 use crate::encode::{TextStyle, uuid_text};
 use crate::functions::cast;
@@ -51,6 +52,9 @@ pub fn infer_param(
 }
 
 pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValue, SqlError> {
+    if ty == oid::CITEXT {
+        return Ok(citext::scalar(Some(text)));
+    }
     if let Some(read) = user_value(ty, text, &|base| decode_text(base, text, zone)) {
         return read;
     }
@@ -226,6 +230,10 @@ pub fn parse_datum<'a>(
         ColumnType::Uuid => DatumRef::Uuid(parse_uuid(text)?),
         ColumnType::Ordered(ty) => {
             *scratch = ordered::parse(ty, text, zone)?;
+            DatumRef::Bytes(scratch)
+        }
+        ColumnType::Folded => {
+            *scratch = citext::stored(text);
             DatumRef::Bytes(scratch)
         }
         ColumnType::Jsonb => {

@@ -14,6 +14,7 @@ use super::record::{put_record_binary, put_record_text};
 use super::text::*;
 use resurgam_engine::OrderedType;
 
+use crate::citext;
 use crate::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::functions::cast::char_byte;
 use crate::functions::numeric::column::numeric_error;
@@ -80,6 +81,7 @@ pub(super) enum Data<'a> {
     IntervalYearMonth(&'a IntervalYearMonthArray),
     IntervalDayTime(&'a IntervalDayTimeArray),
     Duration(&'a [i64], Unit),
+    Citext(citext::Column<'a>),
     List(ListCells<'a>),
     Dictionary(Vec<Option<usize>>, Box<Cell<'a>>),
     /// Columns of a record, and their types.
@@ -214,6 +216,7 @@ impl<'a> Cell<'a> {
                 };
                 Data::Duration(values, Unit::of(unit))
             }
+            data if citext::is_citext(data) => Data::Citext(citext::Column::of(array)),
             DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
                 Data::List(ListCells::new(array, look)?)
             }
@@ -323,6 +326,7 @@ impl<'a> Cell<'a> {
                 let us = unit.us(values[row]);
                 put_duration(out, us);
             }
+            Data::Citext(texts) => out.put_slice(texts.get(row).unwrap_or_default().as_bytes()),
             Data::List(list) => put_list_text(list, row, out)?,
             Data::Dictionary(keys, values) => {
                 if let Some(key) = keys[row] {
@@ -387,6 +391,7 @@ impl<'a> Cell<'a> {
                 let (days, us) = split_days(us);
                 put_interval_binary(out, 0, days, us);
             }
+            Data::Citext(texts) => out.put_slice(texts.get(row).unwrap_or_default().as_bytes()),
             Data::List(list) => put_list_binary(list, row, out)?,
             Data::Dictionary(keys, values) => {
                 if let Some(key) = keys[row] {

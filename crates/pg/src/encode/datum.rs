@@ -78,6 +78,9 @@ pub fn put_datum_text(datum: DatumRef<'_>, ty: &ColumnType, zone: &Zone, out: &m
         DatumRef::Bytes(value) if matches!(ty, ColumnType::VarNumeric(_)) => {
             put_dynamic(out, value)?;
         }
+        DatumRef::Bytes(value) if matches!(ty, ColumnType::Folded) => {
+            out.put_slice(crate::citext::shown(value)?.as_bytes())
+        }
         DatumRef::Bytes(value) if matches!(ty, ColumnType::Jsonb) => {
             out.put_slice(crate::jsonb::to_text(value)?.as_bytes());
         }
@@ -116,6 +119,9 @@ fn put_datum_binary(datum: DatumRef<'_>, ty: &ColumnType, out: &mut BytesMut) ->
         DatumRef::Text(value) => put_str_binary(out, value, text_kind(ty))?,
         DatumRef::Bytes(value) if matches!(ty, ColumnType::VarNumeric(_)) => {
             put_dynamic_binary(out, value)?;
+        }
+        DatumRef::Bytes(value) if matches!(ty, ColumnType::Folded) => {
+            out.put_slice(crate::citext::shown(value)?.as_bytes())
         }
         DatumRef::Bytes(value) if matches!(ty, ColumnType::Jsonb) => {
             out.put_u8(1);

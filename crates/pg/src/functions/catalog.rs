@@ -347,12 +347,22 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         call.texts(|row| {
             let (Some(name), Some(column)) = (call.text(0, row), call.text(1, row)) else { return Ok(None) };
             let unknown = || model.undefined(name);
-            let id = model.find(name).ok_or_else(unknown)?.id;
-            let table = model.tables.iter().find(|table| Some(table.id) == id).ok_or_else(unknown)?;
-            let Some(at) = table.columns.iter().position(|known| known.name == column) else {
-                let text = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
-                return Err(SqlError::new("42703", text));
+            let relation = model.find(name).ok_or_else(unknown)?;
+            let mut with_columns = model.tables.iter().chain(&model.views);
+            let Some(table) = with_columns.find(|table| Some(table.id) == relation.id) else {
+                // A catalog's columns, or a sequence's, have no sequences.
+                return Ok(None);
             };
+            let unknown = || {
+                let text = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+                SqlError::new("42703", text)
+            };
+            // A view's have none either.
+            if let Some(view) = &table.view {
+                let is_there = view.columns.iter().any(|known| known.name == column);
+                return if is_there { Ok(None) } else { Err(unknown()) };
+            }
+            let at = table.columns.iter().position(|known| known.name == column).ok_or_else(unknown)?;
             let owned = table.owned.iter().filter(|owned| owned.column == at);
             let mut sequences = owned.filter_map(|owned| model.sequences.iter().find(|s| s.id == owned.sequence));
             Ok(sequences.next().map(|s| format!("{}.{}", quote_ident(&s.schema), quote_ident(&s.name))))
@@ -392,8 +402,12 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("shobj_description", &[P::Oid, P::Text], t::TEXT, |cx, call| {
         let rights = cx.rights()?;
         call.texts(|row| {
-            let of = |oid| rights.database_by_oid(oid).and_then(|database| database.comment.clone());
-            Ok(call.oid(0, row).filter(|_| call.text(1, row) == Some("pg_database")).and_then(of))
+            let Some(oid) = call.oid(0, row) else { return Ok(None) };
+            Ok(match call.text(1, row) {
+                Some("pg_database") => rights.database_by_oid(oid).and_then(|database| database.comment.clone()),
+                Some("pg_authid") => rights.get(oid).and_then(|role| role.comment.clone()),
+                _ => None,
+            })
         })
     }));
     out.push(add!("pg_size_pretty", &[P::Any], t::TEXT, |_cx, call| {
@@ -517,7 +531,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         })
     }));
     out.push(add!("pg_tablespace_location", &[P::Any], t::TEXT, |_cx, call| {
-        call.texts(|_| Ok(Some(String::new())))
+        call.texts(|row| Ok(call.oid(0, row).map(|_| String::new())))
     }));
     out.push(add!("row_security_active", &[P::Any], t::BOOL, |cx, call| {
         let (model, rights, role) = (Model::load(cx)?, cx.rights()?, cx.role());

@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 };
 
 use super::call_name::call_name;
+use super::strict::gives_null_of_null;
 use crate::errors::{from_datafusion, to_datafusion};
 use crate::memory;
 use crate::running;
@@ -123,6 +124,15 @@ impl PgFunction {
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
+    /// Its parameters' count, without repetitions.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.parameters.len()
+    }
+    /// The parameter that an argument is for.
+    fn parameter(&self, at: usize) -> P {
+        self.parameters.get(at).or(self.parameters.last()).copied().unwrap_or(P::Any)
+    }
     /// The name under which it is registered.
     pub(super) fn proc_name(&self) -> &'static str {
         self.name
@@ -198,14 +208,7 @@ impl ScalarUDFImpl for PgFunction {
         if types.len() < self.required || types.len() > most {
             return Err(no_function(self.name, types));
         }
-        Ok(types
-            .iter()
-            .enumerate()
-            .map(|(at, ty)| {
-                let parameter = self.parameters.get(at).or(self.parameters.last()).copied().unwrap_or(P::Any);
-                parameter.arrow(ty)
-            })
-            .collect())
+        Ok(types.iter().enumerate().map(|(at, ty)| self.parameter(at).arrow(ty)).collect())
     }
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
         match &self.returns {
@@ -230,6 +233,9 @@ impl ScalarUDFImpl for PgFunction {
         Ok(Arc::new(field.with_name(self.name).with_nullable(true)))
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        if let Some(null) = null_without_type(self.name, &args) {
+            return null;
+        }
         let constant = !self.each_row && args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
         // Constants become columns: long ones are copied.
@@ -237,7 +243,14 @@ impl ScalarUDFImpl for PgFunction {
         if long > 0 {
             running::may_allocate(long).map_err(to_datafusion)?;
         }
-        let arrays = args.args.iter().map(|arg| arg.to_array(rows)).collect::<DfResult<Vec<_>>>()?;
+        let array = |(at, arg): (usize, &ColumnarValue)| {
+            let array = arg.to_array(rows)?;
+            Ok(match array.data_type() {
+                DataType::Null => new_null_array(&self.parameter(at).arrow(&DataType::Null), rows),
+                _ => array,
+            })
+        };
+        let arrays = args.args.iter().enumerate().map(array).collect::<DfResult<Vec<_>>>()?;
         let call = Call { arrays, fields: &args.arg_fields, rows, returns: &args.return_field };
         let result = (self.body)(&call).map_err(to_datafusion)?;
         if constant {
@@ -252,6 +265,23 @@ impl ScalarUDFImpl for PgFunction {
             Ok(ColumnarValue::Array(result))
         }
     }
+}
+
+/// What a strict function gives of a NULL that has no type. The query engine computes conditions with such NULLs in the place
+/// of columns, to see which of them reject rows; a body would look for values of the types that it is for.
+fn null_without_type(name: &str, args: &ScalarFunctionArgs) -> Option<DfResult<ColumnarValue>> {
+    let is_untyped = |arg: &ColumnarValue| match arg {
+        ColumnarValue::Array(array) => array.data_type().is_null(),
+        ColumnarValue::Scalar(value) => matches!(value, ScalarValue::Null),
+    };
+    if !args.args.iter().any(is_untyped) || !gives_null_of_null(name) {
+        return None;
+    }
+    let ty = args.return_field.data_type();
+    Some(match args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
+        true => ScalarValue::try_from(ty).map(ColumnarValue::Scalar),
+        false => Ok(ColumnarValue::Array(new_null_array(ty, args.number_rows))),
+    })
 }
 
 /// Bytes of a constant whose copy has to be asked for.

@@ -1,18 +1,54 @@
-//! What pg_dump asks for beside catalogs: `acldefault`, `pg_options_to_table`.
+//! What pg_dump asks for beside catalogs: `acldefault`, `aclexplode`, `pg_options_to_table`.
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ListBuilder, StringViewBuilder};
+use datafusion::arrow::array::{ArrayRef, BooleanArray, ListBuilder, StringViewArray, StringViewBuilder, UInt32Array};
 use datafusion::arrow::datatypes::DataType;
+use resurgam_engine::Grant;
 
 use super::define::{Call, P, PgFunction, f, oid};
 use crate::context::PgContext;
+use crate::roles::Rights;
 use crate::roles::acl::{self, Object, default_grants};
 use crate::types::oid as t;
 use crate::wire::SqlError;
 
 /// Those that are bound to a session.
-pub(super) const NAMES: &[&str] = &["acldefault"];
+pub(super) const NAMES: &[&str] =
+    &["acldefault", "pg_pg_acl_grantor", "pg_pg_acl_grantee", "pg_pg_acl_privilege_type", "pg_pg_acl_is_grantable"];
+
+/// The rights of a list one by one (`aclexplode`): who gave them and has them, the word, and whether they may be given on.
+fn exploded(items: &[Option<String>], rights: &Rights) -> Result<Vec<(Grant, &'static str, bool)>, SqlError> {
+    let mut out = Vec::new();
+    for item in items {
+        let item = item.as_deref().ok_or_else(|| SqlError::new("22004", "ACL arrays must not contain null values"))?;
+        let grant = acl::parse(item, rights)?;
+        out.extend(acl::words(grant.privileges).map(|(bit, word)| (grant, word, grant.options & bit != 0)));
+    }
+    Ok(out)
+}
+
+/// One column of what `aclexplode` gives.
+fn exploded_column(
+    cx: &Arc<dyn PgContext>,
+    name: &'static str,
+    list: u32,
+    values: impl Fn(&[(Grant, &'static str, bool)]) -> ArrayRef + Send + Sync + 'static,
+) -> PgFunction {
+    let cx = Arc::clone(cx);
+    f(name, &[P::Any], oid(list), move |call| {
+        let rights = cx.rights()?;
+        let mut all = Vec::new();
+        let (lengths, nulls) = call.collected(|row| {
+            let Some(items) = call.words(0, row)? else { return Ok(None) };
+            let rights = exploded(&items, &rights)?;
+            let count = rights.len();
+            all.extend(rights);
+            Ok(Some(count))
+        })?;
+        call.list_of(lengths, nulls, values(&all))
+    })
+}
 
 /// The rights to an object of that kind while nobody has said anything, as texts.
 /// `kind` is a "char" in PostgreSQL, which has one letter only of a longer text.
@@ -65,6 +101,19 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         Ok(Arc::new(lists.finish()) as _)
     };
     out.push(f("acldefault", &[P::Text, P::Oid], oid(t::ACLITEM_ARRAY), body));
+    let oids = |of: fn(&Grant) -> u32| {
+        move |all: &[(Grant, &'static str, bool)]| -> ArrayRef {
+            Arc::new(all.iter().map(|(grant, ..)| of(grant)).collect::<UInt32Array>())
+        }
+    };
+    out.push(exploded_column(cx, "pg_pg_acl_grantor", t::OID_ARRAY, oids(|grant| grant.grantor)));
+    out.push(exploded_column(cx, "pg_pg_acl_grantee", t::OID_ARRAY, oids(|grant| grant.grantee)));
+    out.push(exploded_column(cx, "pg_pg_acl_privilege_type", t::TEXT_ARRAY, |all| {
+        Arc::new(all.iter().map(|(_, word, _)| Some(*word)).collect::<StringViewArray>())
+    }));
+    out.push(exploded_column(cx, "pg_pg_acl_is_grantable", t::BOOL_ARRAY, |all| {
+        Arc::new(all.iter().map(|(.., may)| Some(*may)).collect::<BooleanArray>())
+    }));
     for (name, of_name) in [("pg_pg_option_names", true), ("pg_pg_option_values", false)] {
         out.push(f(name, &[P::Any], oid(t::TEXT_ARRAY), move |call| {
             let mut texts = StringViewBuilder::new();

@@ -13,7 +13,7 @@ use datafusion::common::{Result as DfResult, ScalarValue, internal_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, SetMonotonicity, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature,
     utils::AggregateOrderSensitivity,
 };
 
@@ -71,9 +71,7 @@ impl AggregateUDFImpl for OfFloats {
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::Identical
     }
-    fn set_monotonicity(&self, _: &DataType) -> SetMonotonicity {
-        if self.largest { SetMonotonicity::Increasing } else { SetMonotonicity::Decreasing }
-    }
+    // (Nothing is said of how they follow each other in a running window: see `window_values.rs`.)
     fn default_value(&self, data: &DataType) -> DfResult<ScalarValue> {
         ScalarValue::try_from(data)
     }

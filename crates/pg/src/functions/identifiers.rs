@@ -11,6 +11,9 @@ use super::numeric::column::numeric_error;
 use crate::types::oid as t;
 use crate::wire::SqlError;
 
+/// Most bytes of a name.
+const NAME_BYTES: usize = 63;
+
 /// What the lexer takes for blanks.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0c)
@@ -183,6 +186,13 @@ fn size_bytes(text: &str) -> Result<i64, SqlError> {
     product.to_i64().map_err(numeric_error)
 }
 
+/// A name with an oid behind it, in the length of names.
+fn name_with_oid(name: &str, oid: u32) -> String {
+    let suffix = format!("_{oid}");
+    let end = name.floor_char_boundary(NAME_BYTES - suffix.len());
+    format!("{}{suffix}", &name[..end])
+}
+
 pub(super) fn all() -> Vec<PgFunction> {
     vec![
         f("parse_ident", &[P::Text, P::Bool], oid(t::TEXT_ARRAY), |call| {
@@ -203,6 +213,10 @@ pub(super) fn all() -> Vec<PgFunction> {
             Ok(Arc::new(builder.finish()) as ArrayRef)
         })
         .required(1),
+        // `information_schema`'s `specific_name`.
+        f("nameconcatoid", &[P::Text, P::Oid], oid(t::NAME), |call| {
+            call.texts(|row| Ok(call.text(0, row).zip(call.oid(1, row)).map(|(name, oid)| name_with_oid(name, oid))))
+        }),
         f("unistr", &[P::Text], oid(t::TEXT), |call| call.texts(|row| call.text(0, row).map(unistr).transpose())),
         f("pg_size_bytes", &[P::Text], oid(t::INT8), |call| {
             call.ints(|row| call.text(0, row).map(size_bytes).transpose())
@@ -213,6 +227,13 @@ pub(super) fn all() -> Vec<PgFunction> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_with_oids() {
+        assert_eq!(name_with_oid("f", 16384), "f_16384");
+        let long = "ü".repeat(31);
+        assert_eq!(name_with_oid(&long, 16384), format!("{}_16384", "ü".repeat(28)));
+    }
 
     #[test]
     fn names() {

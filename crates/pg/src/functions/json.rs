@@ -262,15 +262,13 @@ fn object(fields: &[(String, Values)], row: usize) -> Result<Option<String>, Sql
     let mut out = String::from("{");
     for (at, pair) in fields.chunks(2).enumerate() {
         let [(_, name), (_, values)] = pair else {
-            return Err(SqlError::new("22023", "argument list must have even number of elements")
-                .with_hint("The arguments of json_build_object() must consist of alternating keys and values."));
+            return Err(odd());
         };
         if at > 0 {
             out.push_str(", ");
         }
         if name.is_null(row) {
-            return Err(SqlError::new("22023", format!("argument {} cannot be null", 2 * at + 1))
-                .with_hint("Object keys should be text."));
+            return Err(null_key(2 * at + 1));
         }
         name.put_name(row, &mut out)?;
         out.push_str(" : ");
@@ -290,6 +288,72 @@ fn array(fields: &[(String, Values)], row: usize) -> Result<Option<String>, SqlE
     }
     out.push(']');
     Ok(Some(out))
+}
+
+/// The elements of an array, in all its dimensions: columns, and the rows of theirs.
+fn leaves<'a>(values: &'a Values, row: usize, out: &mut Vec<(&'a Values, usize)>) {
+    match values {
+        Values::List(ranges, items) => {
+            let Some((begin, end)) = ranges[row] else { return };
+            for row in begin..end {
+                match items.as_ref() {
+                    Values::List(..) => leaves(items, row, out),
+                    items => out.push((items, row)),
+                }
+            }
+        }
+        other => out.push((other, row)),
+    }
+}
+
+/// The elements of the one field of a record, an array; none if that is NULL.
+fn spread(fields: &[(String, Values)], row: usize) -> Option<Vec<(&Values, usize)>> {
+    let (_, values) = fields.first()?;
+    let mut out = Vec::new();
+    (!values.is_null(row)).then(|| leaves(values, row, &mut out)).map(|()| out)
+}
+
+/// `json_build_array (VARIADIC …)`
+fn array_of(fields: &[(String, Values)], row: usize) -> Result<Option<String>, SqlError> {
+    let Some(elements) = spread(fields, row) else { return Ok(None) };
+    let mut out = String::from("[");
+    for (at, (values, row)) in elements.into_iter().enumerate() {
+        if at > 0 {
+            out.push_str(", ");
+        }
+        values.put(row, &mut out);
+    }
+    out.push(']');
+    Ok(Some(out))
+}
+
+/// `json_build_object (VARIADIC …)`
+fn object_of(fields: &[(String, Values)], row: usize) -> Result<Option<String>, SqlError> {
+    let Some(elements) = spread(fields, row) else { return Ok(None) };
+    let mut out = String::from("{");
+    for (at, pair) in elements.chunks(2).enumerate() {
+        let [(names, name), (values, value)] = pair else { return Err(odd()) };
+        if at > 0 {
+            out.push_str(", ");
+        }
+        if names.is_null(*name) {
+            return Err(null_key(2 * at + 1));
+        }
+        names.put_name(*name, &mut out)?;
+        out.push_str(" : ");
+        values.put(*value, &mut out);
+    }
+    out.push('}');
+    Ok(Some(out))
+}
+
+fn odd() -> SqlError {
+    SqlError::new("22023", "argument list must have even number of elements")
+        .with_hint("The arguments of json_build_object() must consist of alternating keys and values.")
+}
+
+fn null_key(at: usize) -> SqlError {
+    SqlError::new("22023", format!("argument {at} cannot be null")).with_hint("Object keys should be text.")
 }
 
 /// A member of an object, of a name and a value.
@@ -329,11 +393,15 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         function("pg_json_value", value, None),
         function("pg_json_object", object, None),
         function("pg_json_array", array, None),
+        function("pg_json_object_of", object_of, None),
+        function("pg_json_array_of", array_of, None),
         function("pg_json_pair", pair, None),
         function("pg_json_value_zoned", value, cx()),
         function("pg_json_lines_zoned", lines, cx()),
         function("pg_json_object_zoned", object, cx()),
         function("pg_json_array_zoned", array, cx()),
+        function("pg_json_object_of_zoned", object_of, cx()),
+        function("pg_json_array_of_zoned", array_of, cx()),
         function("pg_json_pair_zoned", pair, cx()),
     ]
 }

@@ -33,7 +33,7 @@ fn upper(c: char) -> char {
 }
 
 /// The simple mapping to a small letter. Only that of `İ` is not the full one.
-pub(super) fn lower(c: char) -> char {
+pub(crate) fn lower(c: char) -> char {
     if c.is_ascii() {
         return c.to_ascii_lowercase();
     }

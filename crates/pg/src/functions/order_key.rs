@@ -2,7 +2,7 @@
 //!
 //! Documents have one by [`resurgam_engine::document::order_key`]; arrays by their elements (NULL above all), the shorter
 //! first (PostgreSQL's `array_cmp`); elements as keys of indexes have them. Of a `character` it is the text without the
-//! blanks at its end.
+//! blanks at its end, of a `citext` that text in small letters.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use resurgam_engine::{ColumnType, DatumRef, document, key};
 
 use super::define::{P, PgFunction, Returns, f, oid};
 use crate::arrow::DatumColumn;
+use crate::citext;
 use crate::errors::from_arrow;
 use crate::types::oid as t;
 use crate::wire::SqlError;
@@ -141,6 +142,10 @@ impl<'a> Elements<'a> {
 fn keys(array: &ArrayRef) -> Result<BinaryViewArray, SqlError> {
     if array.data_type().is_string() {
         return trimmed(array);
+    }
+    if citext::is_citext(array.data_type()) {
+        let folded = citext::Column::of(array.as_ref());
+        return Ok(folded.iter().map(|text| text.map(citext::fold)).collect());
     }
     let array = &viewed(array)?;
     let mut out = BinaryViewBuilder::with_capacity(array.len());

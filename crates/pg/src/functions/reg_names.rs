@@ -93,6 +93,12 @@ fn numbered(oid: u32, with_types: bool) -> String {
     }
 }
 
+/// The function of that oid, with the types of its arguments; `None`: there is none.
+pub(crate) fn function_of_oid(oid: u32) -> Option<String> {
+    let shown = numbered(oid, true);
+    shown.ends_with(')').then_some(shown)
+}
+
 /// Functions by their numbers.
 ///
 /// # Errors

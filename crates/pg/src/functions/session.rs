@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use datafusion::arrow::array::*;
+use datafusion::arrow::datatypes::Int32Type;
 use datafusion::common::ScalarValue;
 
 use super::define::{P, PgFunction, f, oid};
 use super::network::inet_of;
-use crate::catalog::Model;
+use crate::catalog::{FIRST_NORMAL_XID, Model};
 use crate::context::PgContext;
 use crate::datetime::{SECOND_US, clock_us};
 use crate::types::oid as t;
@@ -28,6 +29,9 @@ pub(super) const NAMES: &[&str] = &[
     "set_config",
     "txid_current",
     "txid_current_if_assigned",
+    "pg_export_snapshot",
+    "xid_age",
+    "mxid_age",
     "pg_is_in_recovery",
     "pg_postmaster_start_time",
     "inet_server_addr",
@@ -36,6 +40,7 @@ pub(super) const NAMES: &[&str] = &[
     "inet_client_port",
     "current_query",
     "pg_blocking_pids",
+    "pg_isolation_test_session_is_blocked",
     "pg_safe_snapshot_blocking_pids",
     "pg_trigger_depth",
     "pg_jit_available",
@@ -222,6 +227,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(
         add!("current_setting", &[P::Text, P::Bool], t::TEXT, |cx, call| call.texts(|row| {
             let Some(name) = call.text(0, row) else { return Ok(None) };
+            cx.may_read_setting(name)?;
             match cx.setting(&name.to_ascii_lowercase()) {
                 Some(value) => Ok(Some(value)),
                 None if call.bool(1, row).unwrap_or(false) => Ok(None),
@@ -239,16 +245,32 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     })));
     out.push(
         add!("txid_current", &[], t::INT8, |cx, call| {
-            call.same(ScalarValue::Int64(cx.transaction_id(true).map(|id| id as i64)))
+            call.same(ScalarValue::Int64(cx.transaction_id(true)?.map(|id| id as i64)))
         })
         .alias("pg_current_xact_id"),
     );
     out.push(
         add!("txid_current_if_assigned", &[], t::INT8, |cx, call| {
-            call.same(ScalarValue::Int64(cx.transaction_id(false).map(|id| id as i64)))
+            call.same(ScalarValue::Int64(cx.transaction_id(false)?.map(|id| id as i64)))
         })
         .alias("pg_current_xact_id_if_assigned"),
     );
+    out.push(add!("pg_export_snapshot", &[], t::TEXT, |cx, call| {
+        let name = cx.export_snapshot()?;
+        call.same_text(name)
+    }));
+    // How many ids have been given out since. Ids do not come round here, and what is not one is as old as can be.
+    out.push(add!("xid_age", &[P::Oid], t::INT4, |cx, call| {
+        let next = cx.engine().map_or(0, |engine| engine.next_transaction().0 as u32);
+        call.int4s(|row| {
+            let age = |xid: u32| if xid < FIRST_NORMAL_XID { i32::MAX } else { next.wrapping_sub(xid) as i32 };
+            Ok(call.oid(0, row).map(age))
+        })
+    }));
+    // There are none of these: the next one would be the first.
+    out.push(add!("mxid_age", &[P::Oid], t::INT4, |_cx, call| call.int4s(|row| {
+        Ok(call.oid(0, row).map(|id| if id == 0 { i32::MAX } else { 1u32.wrapping_sub(id) as i32 }))
+    })));
     out.push(add!("pg_is_in_recovery", &[], t::BOOL, |_cx, call| call.same(ScalarValue::Boolean(Some(false)))));
     out.push(
         add!("pg_postmaster_start_time", &[], t::TIMESTAMPTZ, |cx, call| {
@@ -305,6 +327,18 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         });
         out.push(function.volatile());
     }
+    // What PostgreSQL's `isolationtester` asks before it goes on beside a statement that waits.
+    let blocked = add!("pg_isolation_test_session_is_blocked", &[P::Int, P::Any], t::BOOL, |cx, call| {
+        let Some(list) = call.arrays[1].as_list_opt::<i32>() else { return call.null() };
+        call.bools(|row| {
+            let Some(pid) = call.int(0, row).filter(|_| !list.is_null(row)) else { return Ok(None) };
+            let among = list.value(row);
+            let Some(among) = among.as_primitive_opt::<Int32Type>() else { return Ok(None) };
+            let blockers = i32::try_from(pid).map(|pid| super::advisory::blockers(cx, pid)).unwrap_or_default();
+            Ok(Some(among.iter().flatten().any(|pid| blockers.contains(&pid))))
+        })
+    });
+    out.push(blocked);
     out.push(add!("pg_trigger_depth", &[], t::INT4, |_cx, call| call.same(ScalarValue::Int32(Some(0)))));
     out.push(add!("pg_jit_available", &[], t::BOOL, |_cx, call| call.same(ScalarValue::Boolean(Some(false)))));
     out.push(add!("pg_cancel_backend", &[P::Int], t::BOOL, |cx, call| call

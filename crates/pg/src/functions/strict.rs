@@ -36,6 +36,25 @@ const OWN: [&str; 8] = [
     "pg_float_divide",
 ];
 
+/// Whether a function of that name is NULL where an argument is.
+pub(super) fn is_strict_function(name: &str) -> bool {
+    STRICT.contains(name) || OWN.contains(&name)
+}
+
+/// Of its own more that give NULL where an argument is NULL.
+const NULL_OF_NULL: [&str; 5] = [
+    "pg_array_slice",
+    "pg_jsonb_each_key",
+    "pg_jsonb_each_text_key",
+    "pg_jsonb_each_value",
+    "pg_jsonb_each_text_value",
+];
+
+/// Whether a function gives NULL where an argument is NULL, whether or not PostgreSQL's planner says so.
+pub(super) fn gives_null_of_null(name: &str) -> bool {
+    is_strict_function(name) || NULL_OF_NULL.contains(&name)
+}
+
 /// What a cast is of.
 fn uncast(expr: &Expr) -> &Expr {
     let mut expr = expr;
@@ -59,9 +78,7 @@ fn is_null(expr: &Expr) -> bool {
 fn operands(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::BinaryExpr(binary) if is_strict(binary.op) => vec![&binary.left, &binary.right],
-        Expr::ScalarFunction(call) if STRICT.contains(call.name()) || OWN.contains(&call.name()) => {
-            call.args.iter().collect()
-        }
+        Expr::ScalarFunction(call) if is_strict_function(call.name()) => call.args.iter().collect(),
         Expr::Negative(value) => vec![value],
         _ => Vec::new(),
     }

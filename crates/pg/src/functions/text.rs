@@ -3,6 +3,8 @@
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::DataType;
 
+use super::are;
+use super::arrays::elements;
 use super::define::{Call, P, PgFunction, f, oid};
 use super::strings::bytes_of;
 use crate::arrow::cast_array;
@@ -180,6 +182,18 @@ pub fn quote_literal(text: &str) -> String {
 /// # Errors
 /// `22025` for an escape that is not one character, `2200C` for more than two escaped quotes.
 pub fn similar_to_regex(pattern: &str, escape: Option<&str>) -> Result<String, SqlError> {
+    let parts = similar_parts(pattern, escape)?;
+    let mut out = String::from("^(?:");
+    for (at, part) in parts.iter().enumerate() {
+        out.push_str(["", "){1,1}?(", "){1,1}(?:"].get(at).copied().unwrap_or_default());
+        out.push_str(part);
+    }
+    out.push_str(")$");
+    Ok(out)
+}
+
+/// The regular expressions between the escaped quotes of a pattern of SIMILAR TO: one to three.
+fn similar_parts(pattern: &str, escape: Option<&str>) -> Result<Vec<String>, SqlError> {
     let escape = match escape {
         None => Some('\\'),
         Some("") => None,
@@ -194,25 +208,19 @@ pub fn similar_to_regex(pattern: &str, escape: Option<&str>) -> Result<String, S
             }
         }
     };
-    let mut out = String::from("^(?:");
+    let (mut parts, mut out) = (Vec::new(), String::new());
     let mut escaped = false;
-    let mut quotes = 0;
     // Brackets that are open, and how far within the outermost: 1 behind it, 2 behind its `^`, 3 further on.
     let (mut depth, mut place) = (0usize, 0usize);
     for c in pattern.chars() {
         if escaped {
             escaped = false;
             if c == '"' && depth == 0 {
-                quotes += 1;
-                out.push_str(match quotes {
-                    1 => "){1,1}?(",
-                    2 => "){1,1}(?:",
-                    _ => {
-                        let text =
-                            "SQL regular expression may not contain more than two escape-double-quote separators";
-                        return Err(SqlError::new("2200C", text));
-                    }
-                });
+                parts.push(std::mem::take(&mut out));
+                if parts.len() > 2 {
+                    let text = "SQL regular expression may not contain more than two escape-double-quote separators";
+                    return Err(SqlError::new("2200C", text));
+                }
                 continue;
             }
             out.push('\\');
@@ -248,73 +256,182 @@ pub fn similar_to_regex(pattern: &str, escape: Option<&str>) -> Result<String, S
             }
         }
     }
-    out.push_str(")$");
-    Ok(out)
+    parts.push(out);
+    Ok(parts)
 }
 
-/// `format(text, …)`: `%s`, `%I`, `%L`, `%%`, positions `%2$s`, widths `%-10s`.
+/// `substring(text SIMILAR pattern ESCAPE escape)`: what the part between the escaped quotes matches, if there are any; NULL
+/// where the pattern does not match. What is before matches as little as it can, then the part as much (`similar_escape` in
+/// `regexp.c`).
+fn substring_similar(text: &str, pattern: &str, escape: &str) -> Result<Option<String>, SqlError> {
+    let compiled = similar_parts(pattern, Some(escape))?
+        .iter()
+        .map(|part| are::compiled(&format!("^(?:{part})$"), are::Options::default()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (before, part, behind) = match compiled.as_slice() {
+        [whole] => return Ok(whole.is_match(text).then(|| text.to_owned())),
+        [before, part] => (before, part, None),
+        [before, part, behind, ..] => (before, part, Some(behind)),
+        [] => return Ok(None),
+    };
+    let places: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let mut ends = Vec::new();
+    for &at in places.iter().rev() {
+        running::check()?;
+        if behind.map_or(at == text.len(), |behind| behind.is_match(&text[at..])) {
+            ends.push(at);
+        }
+    }
+    for &begin in &places {
+        if !before.is_match(&text[..begin]) {
+            continue;
+        }
+        for &end in ends.iter().filter(|end| **end >= begin) {
+            running::check()?;
+            if part.is_match(&text[begin..end]) {
+                return Ok(Some(text[begin..end].to_owned()));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// What stands between `%` and the type of a value in a pattern of `format`.
+#[derive(Default)]
+struct Specifier {
+    /// Number of the argument, counted from 1.
+    at: Option<usize>,
+    left: bool,
+    width: Width,
+}
+
+#[derive(Default)]
+enum Width {
+    #[default]
+    None,
+    Fixed(i32),
+    /// What the next argument says.
+    Next,
+    /// What the argument of that number says.
+    Of(usize),
+}
+
+type Letters<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+
+impl Specifier {
+    /// Reads one, up to its type.
+    fn read(chars: &mut Letters<'_>) -> Result<Self, SqlError> {
+        let digits = |chars: &mut Letters<'_>| -> Result<Option<i32>, SqlError> {
+            let mut value: Option<i32> = None;
+            while let Some(digit) = chars.peek().and_then(|c| c.to_digit(10)) {
+                let more = value.unwrap_or(0).checked_mul(10).and_then(|value| value.checked_add(digit as i32));
+                value = Some(more.ok_or_else(|| SqlError::new("22003", "number is out of range"))?);
+                chars.next();
+            }
+            Ok(value)
+        };
+        let argument = |number: i32| match usize::try_from(number) {
+            Ok(number) if number > 0 => Ok(number),
+            _ => Err(SqlError::new("22023", "format specifies argument 0, but arguments are numbered from 1")),
+        };
+        let mut out = Self::default();
+        if let Some(number) = digits(chars)? {
+            if chars.peek() != Some(&'$') {
+                return Ok(Self { width: Width::Fixed(number), ..out });
+            }
+            out.at = Some(argument(number)?);
+            chars.next();
+        }
+        while chars.next_if_eq(&'-').is_some() {
+            out.left = true;
+        }
+        out.width = match chars.next_if_eq(&'*') {
+            None => digits(chars)?.map_or(Width::None, Width::Fixed),
+            Some(_) => match digits(chars)? {
+                None => Width::Next,
+                Some(number) if chars.next_if_eq(&'$').is_some() => Width::Of(argument(number)?),
+                Some(_) if chars.peek().is_none() => return Err(unterminated()),
+                Some(_) => return Err(SqlError::new("22023", "width argument position must be ended by \"$\"")),
+            },
+        };
+        Ok(out)
+    }
+}
+
+fn unterminated() -> SqlError {
+    SqlError::new("22023", "unterminated format() type specifier").with_hint("For a single \"%\" use \"%%\".")
+}
+
+/// `format(text, …)`: `%s`, `%I`, `%L`, `%%`, positions `%2$s`, widths `%-10s` and `%*s`. `value` gives the text of an
+/// argument, which are counted from 1; none behind the last one (`text_format` in `varlena.c`).
 fn format(
-    call: &Call<'_>,
-    row: usize,
-    values: &dyn Fn(usize) -> Result<Option<String>, SqlError>,
-) -> Result<Option<String>, SqlError> {
-    let Some(pattern) = call.text(0, row) else { return Ok(None) };
+    pattern: &str,
+    count: usize,
+    value: &dyn Fn(usize) -> Result<Option<String>, SqlError>,
+) -> Result<String, SqlError> {
     let mut out = String::new();
     let mut chars = pattern.chars().peekable();
     let mut next = 1;
-    let bad = |what: &str| SqlError::new("22023", what.to_owned());
+    let given = |at: usize| match at <= count {
+        true => Ok(at),
+        false => Err(SqlError::new("22023", "too few arguments for format()")),
+    };
     while let Some(c) = chars.next() {
         if c != '%' {
             out.push(c);
             continue;
         }
-        let number = |chars: &mut std::iter::Peekable<std::str::Chars<'_>>| {
-            let mut value: Option<usize> = None;
-            while let Some(digit) = chars.peek().and_then(|c| c.to_digit(10)) {
-                value = Some(value.unwrap_or(0).saturating_mul(10).saturating_add(digit as usize));
+        match chars.peek() {
+            None => return Err(unterminated()),
+            Some('%') => {
                 chars.next();
+                out.push('%');
+                continue;
             }
-            value
+            Some(_) => {}
+        }
+        let specifier = Specifier::read(&mut chars)?;
+        let kind = chars.next().ok_or_else(unterminated)?;
+        if !matches!(kind, 's' | 'I' | 'L') {
+            let text = format!("unrecognized format() type specifier \"{kind}\"");
+            return Err(SqlError::new("22023", text).with_hint("For a single \"%\" use \"%%\"."));
+        }
+        let width = match specifier.width {
+            Width::None => 0,
+            Width::Fixed(width) => width,
+            Width::Next | Width::Of(_) => {
+                let at = given(if let Width::Of(at) = specifier.width { at } else { next })?;
+                next = at + 1;
+                match value(at)? {
+                    // As 0 does, it means none.
+                    None => 0,
+                    Some(text) => {
+                        let width = crate::decode::parse_int(&text, i32::MIN.into(), i32::MAX.into(), "integer")?;
+                        i32::try_from(width).unwrap_or_default()
+                    }
+                }
+            }
         };
-        let mut width = number(&mut chars);
-        if chars.peek() == Some(&'$') {
-            chars.next();
-            next = width.take().unwrap_or(1);
-        }
-        let left = chars.peek() == Some(&'-');
-        if left {
-            chars.next();
-        }
-        if let Some(found) = number(&mut chars) {
-            width = Some(found);
-        }
-        let kind = chars.next().ok_or_else(|| bad("unterminated format() type specifier"))?;
-        if kind == '%' {
-            out.push('%');
-            continue;
-        }
-        if next == 0 || !call.given(next) {
-            return Err(bad("too few arguments for format()"));
-        }
-        let value = values(next)?;
-        next += 1;
-        let text = match (kind, value) {
-            ('s', value) => value.unwrap_or_default(),
+        let at = given(specifier.at.unwrap_or(next))?;
+        next = at + 1;
+        let text = match (kind, value(at)?) {
             ('I', Some(value)) => quote_ident(&value),
             ('I', None) => return Err(SqlError::new("22004", "null values cannot be formatted as an SQL identifier")),
             ('L', Some(value)) => quote_literal(&value),
             ('L', None) => "NULL".to_owned(),
-            (other, _) => {
-                return Err(bad(&format!("unrecognized format() type specifier \"{other}\""))
-                    .with_hint("For a single \"%\" use \"%%\"."));
-            }
+            (_, value) => value.unwrap_or_default(),
         };
-        if text.len() > LONG {
-            memory::value(out.len() + text.len())?;
-            // The result may double where it grows.
-            running::may_allocate(out.len() + 2 * text.len())?;
+        let left = specifier.left || width < 0;
+        if width == i32::MIN {
+            return Err(SqlError::new("22003", "number is out of range"));
         }
-        let pad = width.unwrap_or(0).min(10_000_000).saturating_sub(text.chars().count());
+        let pad = (width.unsigned_abs() as usize).saturating_sub(text.chars().count());
+        let length = text.len().saturating_add(pad);
+        if length > LONG {
+            memory::value(out.len() + length)?;
+            // The result may double where it grows.
+            running::may_allocate(out.len() + 2 * length)?;
+        }
         if left {
             out.push_str(&text);
         }
@@ -323,7 +440,30 @@ fn format(
             out.push_str(&text);
         }
     }
-    Ok(Some(out))
+    Ok(out)
+}
+
+/// `format(text, VARIADIC array)`; no arguments of NULL.
+fn format_elements(call: &Call<'_>, row: usize) -> Result<Option<String>, SqlError> {
+    let Some(pattern) = call.text(0, row) else { return Ok(None) };
+    let mut values = Vec::new();
+    let mut lists = vec![elements(&call.arrays[1], row)?.unwrap_or_default().into_iter()];
+    // The elements in all dimensions.
+    while let Some(list) = lists.last_mut() {
+        match list.next() {
+            Some(datafusion::common::ScalarValue::List(inner)) => {
+                let inner: datafusion::arrow::array::ArrayRef = inner;
+                lists.push(elements(&inner, 0)?.unwrap_or_default().into_iter());
+            }
+            Some(value) => values.push(value),
+            None => drop(lists.pop()),
+        }
+    }
+    let text = |at: usize| match &values[at - 1] {
+        value if value.is_null() => Ok(None),
+        value => crate::decode::scalar_text(value, &crate::encode::TextStyle::default()),
+    };
+    format(pattern, values.len(), &text).map(Some)
 }
 
 fn any_text(call: &Call<'_>, at: usize, row: usize) -> Result<Option<String>, SqlError> {
@@ -362,10 +502,21 @@ pub(super) fn all() -> Vec<PgFunction> {
         })
         .required(1),
         f("format", &[P::Text, P::Any], oid(t::TEXT), |call| {
-            call.texts(|row| format(call, row, &|at| any_text(call, at, row)))
+            let count = call.arrays.len() - 1;
+            call.texts(|row| match call.text(0, row) {
+                Some(pattern) => format(pattern, count, &|at| any_text(call, at, row)).map(Some),
+                None => Ok(None),
+            })
         })
         .required(1)
         .variadic(),
+        f("pg_substring_similar", &[P::Text, P::Text, P::Text], oid(t::TEXT), |call| {
+            call.texts(|row| match (call.text(0, row), call.text(1, row), call.text(2, row)) {
+                (Some(text), Some(pattern), Some(escape)) => substring_similar(text, pattern, escape),
+                _ => Ok(None),
+            })
+        }),
+        f("pg_format_elements", &[P::Text, P::Any], oid(t::TEXT), |call| call.texts(|row| format_elements(call, row))),
         // of bytea the number of bytes, of text that of characters
         f("length", &[P::Any], oid(t::INT4), |call| {
             let array = &call.arrays[0];

@@ -4,6 +4,7 @@
 //! random and stays that of the process, with the bit that tells it from a network card's address (RFC 4122, 4.5): which
 //! cards this machine has is nobody's business. `uuid_generate_v1mc` takes another node each time.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use md5::{Digest, Md5};
@@ -84,6 +85,23 @@ fn of_time(node: Option<[u8; 6]>) -> Result<String, SqlError> {
     Ok(of_version(bytes, 1))
 }
 
+/// A uuid of version 7: milliseconds since 1970, 12 bits of the millisecond's part, 62 random ones. Those of this process are
+/// in the order in which they were made.
+fn of_epoch() -> Result<String, SqlError> {
+    /// Units of 1/4096 of a millisecond since 1970 that the last one has.
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = clock_us().max(0) as u64;
+    let now = ((now / 1000) << 12) | ((now % 1000) * 4096 / 1000);
+    let later = |last: u64| Some(now.max(last + 1));
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).unwrap_or_default();
+    let units = now.max(last + 1);
+    let mut bytes = [0; 16];
+    random::fill(&mut bytes[8..])?;
+    bytes[..6].copy_from_slice(&(units >> 12).to_be_bytes()[2..]);
+    bytes[6..8].copy_from_slice(&((units & 0xfff) as u16).to_be_bytes());
+    Ok(of_version(bytes, 7))
+}
+
 /// The first 16 bytes of the digest of a namespace and a name.
 fn of_name<D: Digest>(namespace: &str, name: &str, version: u8) -> Result<String, SqlError> {
     let digest = D::new().chain_update(parse_uuid(namespace)?).chain_update(name).finalize();
@@ -116,6 +134,7 @@ pub(super) fn all() -> Vec<PgFunction> {
             })
         })
         .each_row(),
+        f("uuidv7", &[], oid(t::UUID), |call| call.texts(|_| of_epoch().map(Some))).each_row(),
         named("uuid_generate_v3", |namespace, name| of_name::<Md5>(namespace, name, 3)),
         named("uuid_generate_v5", |namespace, name| of_name::<Sha1>(namespace, name, 5)),
     ];

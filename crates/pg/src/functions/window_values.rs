@@ -19,7 +19,7 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::window_state::WindowAggState;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, LimitEffect, PartitionEvaluator, ReversedUDAF,
-    ReversedUDWF, SetMonotonicity, Signature, WindowFunctionDefinition, WindowUDF, WindowUDFImpl,
+    ReversedUDWF, Signature, WindowFunctionDefinition, WindowUDF, WindowUDFImpl,
 };
 use datafusion::physical_plan::PhysicalExpr;
 
@@ -151,9 +151,8 @@ impl AggregateUDFImpl for Aggregate {
     fn is_descending(&self) -> Option<bool> {
         self.inner.is_descending()
     }
-    fn set_monotonicity(&self, data: &DataType) -> SetMonotonicity {
-        self.inner.inner().set_monotonicity(data)
-    }
+    // Nothing is said of how values of a running window follow each other: DataFusion would take those of `max` for ascending with NULLs at the end, where
+    // they come first, before there is any value.
     fn default_value(&self, data: &DataType) -> DfResult<ScalarValue> {
         self.inner.default_value(data)
     }

@@ -20,7 +20,7 @@ mod settings;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use resurgam_engine::{Access, ObjectKind, Table};
+use resurgam_engine::{Access, CommentOn, ObjectKind, Table};
 
 pub use acl::of_system_relation;
 pub use databases::{
@@ -124,7 +124,11 @@ impl Rights {
             let Some(object) = &entry.object else { continue };
             let access = entry.access.as_deref();
             match object.kind {
-                ObjectKind::ROLE => out.add(Role::decode(entry.id, &entry.name, &object.body)?),
+                ObjectKind::ROLE => {
+                    let comment = entry.comments.iter().find(|(on, _)| *on == CommentOn::Relation);
+                    let comment = comment.map(|(_, text)| text.clone());
+                    out.add(Role { comment, ..Role::decode(entry.id, &entry.name, &object.body)? });
+                }
                 ObjectKind::DATABASE => out.add_database(ServerDatabase::of_entry(entry)?),
                 ObjectKind::DEFAULT_PRIVILEGES => {
                     out.defaults.push(DefaultPrivileges::decode(entry.id, &object.body)?);

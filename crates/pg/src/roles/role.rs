@@ -43,6 +43,8 @@ pub struct Role {
     pub member_of: Vec<Membership>,
     /// What its sessions begin with, by name.
     pub settings: Vec<(String, String)>,
+    /// Kept beside the stored form.
+    pub comment: Option<String>,
 }
 
 impl Role {
@@ -64,6 +66,7 @@ impl Role {
             valid_until: None,
             member_of: Vec::new(),
             settings: Vec::new(),
+            comment: None,
         }
     }
 

@@ -37,6 +37,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Time
 use resurgam_engine::{ColumnType, ElementType, NumericLimit, OrderedType};
 use resurgam_numeric::Typmod;
 
+use crate::citext;
 use crate::ordered;
 use crate::user_types::{self, definition::Kind};
 
@@ -97,6 +98,7 @@ pub fn column_oid(ty: &ColumnType) -> u32 {
         ColumnType::Jsonb => oid::JSONB,
         ColumnType::Interval(_) => oid::INTERVAL,
         ColumnType::Enum(id) => *id,
+        ColumnType::Folded => oid::CITEXT,
         ColumnType::Ordered(ty) => ordered::oid_of(*ty),
         ColumnType::Array(element) => {
             type_by_oid(column_oid(&element.column_type())).map_or(oid::TEXT_ARRAY, |ty| ty.array)
@@ -136,8 +138,10 @@ pub fn column_type_of_oid(oid: u32, typmod: i32) -> Option<ColumnType> {
         oid::JSON => ColumnType::Json,
         oid::JSONB => ColumnType::Jsonb,
         oid::INTERVAL => ColumnType::Interval(u32::try_from(typmod).ok()),
+        oid::CITEXT => ColumnType::Folded,
         user_types::FIRST_USER_OID.. if let Some(ty) = user_types::by_oid(oid) => match &ty.body.kind {
             Kind::Enum(_) => ColumnType::Enum(oid),
+            Kind::Citext => ColumnType::Folded,
             Kind::Domain(_) => {
                 let (base, typmod) = user_types::base_type(oid, typmod);
                 return column_type_of_oid(base, typmod);
@@ -158,6 +162,7 @@ fn array_type(oid: u32, typmod: i32) -> Option<ColumnType> {
         oid::BPCHAR | oid::UNKNOWN => return None,
         // What their elements have to fulfil would be checked by nobody.
         elem if user_types::is_domain(elem) => return None,
+        oid::CITEXT => return None,
         // Numbers of an array have one form, whatever their limit.
         oid::NUMERIC => ColumnType::VarNumeric(
             Typmod::from_pg(typmod).map(|limits| NumericLimit { precision: limits.precision(), scale: limits.scale() }),
@@ -229,6 +234,7 @@ pub fn arrow_type(ty: &ColumnType) -> DataType {
         ColumnType::Jsonb => JSONB,
         ColumnType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
         ColumnType::Enum(id) => user_types::enum_data(id),
+        ColumnType::Folded => citext::DATA.clone(),
         ColumnType::Array(element) => {
             let data = arrow_type_of_oid(column_oid(&element.column_type()), -1);
             DataType::List(Arc::new(Field::new("item", data.unwrap_or(TEXT), true)))
@@ -280,7 +286,8 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         oid::BOOL => DataType::Boolean,
         oid::INT2 => DataType::Int16,
         oid::INT4 => DataType::Int32,
-        oid::INT8 => DataType::Int64,
+        // There are no values of the other type but those of functions.
+        oid::INT8 | oid::XID8 => DataType::Int64,
         oid::FLOAT4 => DataType::Float32,
         oid::FLOAT8 => DataType::Float64,
         oid::NUMERIC => match fixed_numeric(typmod) {
@@ -312,7 +319,9 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         oid::OID | oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID => {
             DataType::UInt32
         }
+        oid::CITEXT => citext::DATA.clone(),
         user_types::FIRST_USER_OID.. if let Some(ty) = user_types::by_oid(oid) => match &ty.body.kind {
+            Kind::Citext => citext::DATA.clone(),
             Kind::Enum(_) => user_types::enum_data(oid),
             Kind::Domain(_) => {
                 let (base, typmod) = user_types::base_type(oid, typmod);
@@ -321,8 +330,9 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         },
         _ => {
             let elem = type_by_oid(oid)?.elem;
-            // What elements of a domain have to fulfil would be checked by nobody.
-            if elem == 0 || user_types::is_domain(elem) {
+            // What elements of a domain have to fulfil would be checked by nobody; what compares arrays knows no texts without
+            // case.
+            if elem == 0 || elem == oid::CITEXT || user_types::is_domain(elem) {
                 return None;
             }
             DataType::List(Arc::new(element_field(elem)?))
@@ -387,6 +397,7 @@ pub fn arrow_oid(ty: &DataType) -> u32 {
         DataType::Timestamp(_, None) => oid::TIMESTAMP,
         DataType::Timestamp(_, Some(_)) => oid::TIMESTAMPTZ,
         DataType::Interval(_) | DataType::Duration(_) => oid::INTERVAL,
+        data if citext::is_citext(data) => oid::CITEXT,
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
@@ -441,6 +452,7 @@ pub(crate) fn compatible(marked: u32, implied: u32) -> bool {
                     | oid::VARBIT
                     | oid::UNKNOWN
                     | oid::CSTRING
+                    | oid::VOID
                     | oid::REGPROC
                     | oid::REGPROCEDURE
                     | oid::PG_NODE_TREE
@@ -449,6 +461,7 @@ pub(crate) fn compatible(marked: u32, implied: u32) -> bool {
             oid::OID => {
                 matches!(marked, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID)
             }
+            oid::INT8 => marked == oid::XID8,
             // The field of the elements says their Arrow type only. Vectors are lists as arrays are.
             oid::TEXT_ARRAY => element_oid(marked).is_some_and(|element| compatible(element, oid::TEXT)),
             oid::OID_ARRAY => element_oid(marked).is_some_and(|element| compatible(element, oid::OID)),

@@ -13,6 +13,7 @@ pub const REGPROC: u32 = 24;
 pub const TEXT: u32 = 25;
 pub const OID: u32 = 26;
 pub const XID: u32 = 28;
+pub const XID8: u32 = 5069;
 pub const CID: u32 = 29;
 pub const OIDVECTOR: u32 = 30;
 pub const JSON: u32 = 114;
@@ -50,6 +51,10 @@ pub const UUID: u32 = 2950;
 pub const JSONB: u32 = 3802;
 pub const REGNAMESPACE: u32 = 4089;
 pub const REGROLE: u32 = 4096;
+
+/// Of the extension `citext`: not PostgreSQL's, where it is another in each database.
+pub const CITEXT: u32 = resurgam_dialect::CITEXT.0;
+pub const CITEXT_ARRAY: u32 = resurgam_dialect::CITEXT_ARRAY.0;
 
 pub const BOOL_ARRAY: u32 = 1000;
 pub const BYTEA_ARRAY: u32 = 1001;

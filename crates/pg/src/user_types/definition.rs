@@ -42,6 +42,8 @@ pub struct Body {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
+    /// That of the extension of this name. No object of the catalog is one.
+    Citext,
     Enum(EnumType),
     Domain(DomainType),
 }
@@ -197,14 +199,14 @@ impl UserType {
     pub fn as_enum(&self) -> Option<&EnumType> {
         match &self.body.kind {
             Kind::Enum(labels) => Some(labels),
-            Kind::Domain(_) => None,
+            Kind::Domain(_) | Kind::Citext => None,
         }
     }
 
     pub fn as_domain(&self) -> Option<&DomainType> {
         match &self.body.kind {
             Kind::Domain(domain) => Some(domain),
-            Kind::Enum(_) => None,
+            Kind::Enum(_) | Kind::Citext => None,
         }
     }
 
@@ -216,10 +218,17 @@ impl UserType {
 
 impl Body {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, if matches!(self.kind, Kind::Enum(_)) { 1 } else { 2 }];
+        let kind = match self.kind {
+            Kind::Citext => 0,
+            Kind::Enum(_) => 1,
+            Kind::Domain(_) => 2,
+        };
+        let mut out = vec![VERSION, kind];
         out.extend_from_slice(&self.array.to_le_bytes());
         put_counted(&mut out, self.comment.as_deref().unwrap_or_default().as_bytes());
         match &self.kind {
+            // It is not stored, and could not be read again.
+            Kind::Citext => {}
             Kind::Enum(labels) => {
                 out.extend_from_slice(&(labels.labels.len() as u32).to_le_bytes());
                 for label in &labels.labels {
@@ -275,6 +284,7 @@ impl Body {
         let own = match &self.kind {
             Kind::Enum(labels) => labels.labels.iter().map(|label| label.oid).max(),
             Kind::Domain(domain) => domain.checks.iter().map(|check| check.id).max(),
+            Kind::Citext => None,
         };
         own.unwrap_or(0).max(self.array)
     }

@@ -20,7 +20,7 @@ impl Labels {
         match &self.0.body.kind {
             Kind::Enum(labels) => labels,
             // `of` has looked.
-            Kind::Domain(_) => unreachable!("a domain has no labels"),
+            Kind::Domain(_) | Kind::Citext => unreachable!("a type without labels"),
         }
     }
 

@@ -31,14 +31,15 @@ pub use labels::{Labels, labels_of, text_of};
 pub use marker::{column_types, column_types_mut, is_marker, mark_types, marked, marked_type, shown_type};
 pub use scope::{TypeSource, current, database, scope, transaction_start, with};
 
+use crate::citext;
 use crate::extensions::{Installed, functions_of};
 use crate::search_path::{PG_CATALOG, SearchPath};
 use crate::types::PgType;
 use crate::user_functions::{UserFunction, is_hidden_by_builtin};
 use crate::wire::SqlError;
 
-/// First oid of what users make.
-pub const FIRST_USER_OID: u32 = 16_384;
+/// First oid of what PostgreSQL's own catalog does not have: the two of `citext`, then what users make, from 16384 on.
+pub const FIRST_USER_OID: u32 = crate::types::oid::CITEXT;
 
 /// All types, extensions and functions of one moment.
 #[derive(Debug)]
@@ -70,7 +71,15 @@ impl UserTypes {
 
     /// The same with extensions and functions.
     pub fn with_functions(self, extensions: Vec<Arc<Installed>>, functions: Vec<Arc<UserFunction>>) -> Self {
-        Self { extensions, functions, ..self }
+        let this = match extensions.iter().find(|one| one.name == citext::NAME) {
+            Some(one) => {
+                let mut all = self.all.clone();
+                all.push(Arc::new(citext::user_type(&one.schema, one.owner)));
+                Self { schemas: self.schemas.clone(), ..Self::new(all, Arc::clone(&self.path)) }
+            }
+            None => self,
+        };
+        Self { extensions, functions, ..this }
     }
 
     /// The same with the schemas that there are.
@@ -238,6 +247,7 @@ impl UserTypes {
             array: (TypeId(ty.body.array), intern(&ty.array_name())),
             kind: match &ty.body.kind {
                 definition::Kind::Enum(_) => UserKind::Enum,
+                definition::Kind::Citext => UserKind::Citext,
                 definition::Kind::Domain(domain) => {
                     UserKind::Domain { base: TypeId(domain.base), typmod: domain.typmod, not_null: domain.not_null }
                 }
@@ -261,6 +271,7 @@ impl UserTypes {
                     array: 0,
                     elem: 0,
                 },
+                definition::Kind::Citext => crate::types::type_by_oid(crate::types::oid::TEXT)?,
                 definition::Kind::Domain(domain) => crate::types::type_by_oid(self.base_of(domain).0)?,
             };
             let sql_name = intern(&self.sql_name(ty));
@@ -319,6 +330,8 @@ pub struct Constraint {
     /// The domain whose value it is, as errors show it.
     pub domain: String,
     pub schema: String,
+    /// Its name alone.
+    pub name: String,
     /// Name and condition over `VALUE`; `None`: NOT NULL.
     pub check: Option<(String, String)>,
 }
@@ -339,7 +352,12 @@ pub fn constraints(oid: u32) -> Vec<Constraint> {
     let name = types.sql_name(outermost);
     for ty in chain.iter().rev() {
         let Some(domain) = ty.as_domain() else { continue };
-        let one = |check| Constraint { domain: name.clone(), schema: outermost.schema.clone(), check };
+        let one = |check| Constraint {
+            domain: name.clone(),
+            schema: outermost.schema.clone(),
+            name: outermost.name.clone(),
+            check,
+        };
         if domain.not_null {
             all.push(one(None));
         }
@@ -375,6 +393,7 @@ pub fn violated(constraint: &Constraint) -> SqlError {
         None => SqlError::new("23502", format!("domain {} does not allow null values", constraint.domain)),
     };
     error.schema = Some(constraint.schema.clone());
+    error.datatype = Some(constraint.name.clone());
     error.constraint = constraint.check.as_ref().map(|(name, _)| name.clone());
     error
 }

@@ -20,6 +20,11 @@ pub fn meaning(abbreviation: &str) -> Option<Meaning> {
     ALL.get(at).map(|(_, meaning)| *meaning)
 }
 
+/// All of them, by name.
+pub fn all() -> &'static [(&'static str, Meaning)] {
+    &ALL
+}
+
 /// By name.
 #[rustfmt::skip]
 const ALL: [(&str, Meaning); 195] = [

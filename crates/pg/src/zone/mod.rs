@@ -8,8 +8,8 @@ mod abbreviations;
 
 use std::str::FromStr;
 
-use chrono::{DateTime, TimeZone};
-use chrono_tz::OffsetName;
+use chrono::{DateTime, Offset, TimeZone};
+use chrono_tz::{OffsetComponents, OffsetName};
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::datatypes::TimestampMicrosecondType;
 use datafusion::arrow::temporal_conversions::as_datetime_with_timezone;
@@ -160,6 +160,19 @@ impl Zone {
     /// Seconds east of Greenwich that an abbreviation meant in this zone when it was last used at or before an instant,
     /// or else first after it; the zone's own offset if it was never used.
     pub fn offset_of(&self, abbreviation: &str, us: i64) -> i32 {
+        self.offset_at(self.used_at(abbreviation, us))
+    }
+
+    /// Whether it is of summer time then.
+    fn is_summer_as(&self, abbreviation: &str, us: i64) -> bool {
+        let at = DateTime::from_timestamp_micros(in_tables(self.used_at(abbreviation, us)));
+        let (Self::Named(tz), Some(at)) = (self, at) else { return false };
+        let tz = chrono_tz::Tz::from_str(&tz.to_string());
+        tz.is_ok_and(|tz| !tz.offset_from_utc_datetime(&at.naive_utc()).dst_offset().is_zero())
+    }
+
+    /// When an abbreviation was last used in this zone at or before an instant, or else first after it; if never, the instant.
+    fn used_at(&self, abbreviation: &str, us: i64) -> i64 {
         let step = 14 * DAY_US;
         let means = |us: &i64| self.abbreviation(*us).eq_ignore_ascii_case(abbreviation);
         // Zones began to be in the 19th century; what there is ahead is announced a few years before.
@@ -167,8 +180,7 @@ impl Zone {
         let latest = days_from_civil(2040, 1, 1) * DAY_US;
         let before = std::iter::successors(Some(us.min(latest)), |at| Some(at - step).filter(|at| *at > earliest));
         let after = std::iter::successors(Some(us.max(earliest)), |at| Some(at + step).filter(|at| *at < latest));
-        let found = before.chain(after).find(means);
-        self.offset_at(found.unwrap_or(us))
+        before.chain(after).find(means).unwrap_or(us)
     }
 
     /// Seconds east of Greenwich at an instant (microseconds since 1970, UTC).
@@ -223,6 +235,48 @@ impl Zone {
         let (smaller, larger) = (before.min(after), before.max(after));
         valid(smaller).or_else(|| valid(larger)).unwrap_or_else(|| at(before))
     }
+}
+
+/// A zone as it is at an instant.
+pub struct Known {
+    pub name: &'static str,
+    pub abbreviation: String,
+    /// Seconds east of Greenwich.
+    pub offset: i32,
+    pub is_summer: bool,
+}
+
+/// All IANA zones as they are at an instant, by name.
+pub fn known_at(us: i64) -> Vec<Known> {
+    let Some(at) = DateTime::from_timestamp_micros(in_tables(us)) else { return Vec::new() };
+    let known = |zone: &chrono_tz::Tz| {
+        let offset = zone.offset_from_utc_datetime(&at.naive_utc());
+        Known {
+            name: zone.name(),
+            abbreviation: offset.abbreviation().map_or_else(|| offset.to_string(), str::to_owned),
+            offset: offset.fix().local_minus_utc(),
+            is_summer: !offset.dst_offset().is_zero(),
+        }
+    };
+    let mut all: Vec<Known> = chrono_tz::TZ_VARIANTS.iter().map(known).collect();
+    all.sort_by_key(|zone| zone.name);
+    all
+}
+
+/// What abbreviations in dates mean at an instant: name, seconds east of Greenwich, whether it is of summer time.
+pub fn abbreviations_at(us: i64) -> impl Iterator<Item = (String, i32, bool)> {
+    abbreviations::all().iter().map(move |(name, meaning)| {
+        let (offset, is_summer) = match *meaning {
+            Meaning::Fixed(east) => (east, false),
+            Meaning::Summer(east) => (east, true),
+            Meaning::Zone(zone) => match Zone::parse(zone) {
+                // As PostgreSQL: what it means now, or meant last.
+                Some(parsed) => (parsed.offset_of(name, us), parsed.is_summer_as(name, us)),
+                None => (0, false),
+            },
+        };
+        (name.to_ascii_uppercase(), offset, is_summer)
+    })
 }
 
 /// The last year that the tables of zones go to.

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pgwire::tokio::tokio_rustls::server::TlsStream;
+use resurgam_sql::pg::context::Encryption;
 use resurgam_sql::{Reserved, SqlDatabase};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -237,6 +238,16 @@ impl Channel {
         Some(format!("{:?}{cipher}", tls.protocol_version()?))
     }
 
+    /// The same as `pg_stat_ssl` shows it.
+    pub fn encryption_details(&self) -> Option<Encryption> {
+        let Socket::Tls(stream) = &self.socket else { return None };
+        let tls = stream.get_ref().1;
+        let version = format!("{:?}", tls.protocol_version()?).replace('_', ".");
+        let cipher = openssl_name(&format!("{:?}", tls.negotiated_cipher_suite()?.suite()));
+        let bits = if cipher.contains("AES_128") || cipher.contains("AES128") { 128 } else { 256 };
+        Some(Encryption { version, cipher, bits })
+    }
+
     /// Takes the plain socket out, to be encrypted.
     pub fn take_plain(&mut self) -> Option<TcpStream> {
         match std::mem::replace(&mut self.socket, Socket::Gone) {
@@ -330,5 +341,17 @@ impl Channel {
     #[inline]
     pub async fn flush_if_large(&mut self) -> Result<(), Ending> {
         if self.is_large() { self.flush().await } else { Ok(()) }
+    }
+}
+
+/// What OpenSSL calls a cipher suite.
+fn openssl_name(name: &str) -> String {
+    match name.strip_prefix("TLS13_") {
+        Some(rest) => format!("TLS_{rest}"),
+        None => {
+            let name = name.trim_start_matches("TLS_").replace("_WITH_", "_");
+            let name = name.replace("AES_", "AES").replace("POLY1305_SHA256", "POLY1305");
+            name.replace('_', "-")
+        }
     }
 }

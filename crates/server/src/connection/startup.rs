@@ -118,6 +118,8 @@ pub async fn login(
         database: visitor.database.clone(),
         application_name: visitor.application.clone(),
         client_addr: Some(visitor.peer),
+        server_addr: visitor.local,
+        encryption: channel.encryption_details(),
         process_id: guard.process_id,
         params: request.params,
     };

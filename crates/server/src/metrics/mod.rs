@@ -136,6 +136,16 @@ fn transactions(out: &mut Exposition, db: &Database, stats: &Stats) {
     out.gauge("resurgam_snapshots", "Snapshots in use by statements and transactions.", stats.snapshots);
     out.counter("resurgam_lock_waits_total", "Waits of one transaction for another.", stats.lock_waits);
     out.counter("resurgam_deadlocks_total", "Waits that were refused because they would never end.", stats.deadlocks);
+    out.gauge(
+        "resurgam_shared_row_locks",
+        "Rows locked FOR SHARE or FOR KEY SHARE, by each transaction.",
+        stats.shared_row_locks,
+    );
+    out.counter(
+        "resurgam_shared_row_locks_refused_total",
+        "Rows that were locked for one transaction alone, since shared_row_locks_max was reached.",
+        stats.row_locks_refused,
+    );
 }
 
 fn prepared(out: &mut Exposition, db: &Database, stats: &Stats) {
@@ -173,6 +183,11 @@ fn plans(out: &mut Exposition, totals: &PlanTotals) {
         "resurgam_plans_beside_total",
         "Plans that ran, or went on, on threads of their own, beside those that serve connections.",
         resurgam_sql::plans_moved(),
+    );
+    out.counter(
+        "resurgam_scan_workers_total",
+        "Threads that have read a large table for a statement, beside that of its plan.",
+        resurgam_sql::scan_workers_begun(),
     );
     out.gauge(
         "resurgam_plans_beside",
@@ -513,6 +528,15 @@ fn archive(out: &mut Exposition, db: &Database) {
         "Age of the newest state that archive and backups alone give; no value: they give none.",
         db.recoverable_point_age(),
     );
+    let silent = match status.elsewhere {
+        true => status.archiver.as_ref().map(|of| of.silent),
+        false => Some(std::time::Duration::ZERO),
+    };
+    out.gauge_if(
+        "resurgam_archive_archiver_silent_seconds",
+        "How long ago the log service that archives was last at work; 0 where this server archives, no value: none has said that it does.",
+        silent,
+    );
     out.gauge("resurgam_archive_runs", "Runs of the archive.", status.runs);
     out.gauge("resurgam_archive_bytes", "Size of the archive.", status.bytes);
     out.counter("resurgam_archive_runs_written_total", "Runs written.", status.runs_written);
@@ -656,6 +680,21 @@ fn page_servers(out: &mut Exposition, db: &Database) {
         "Times that page servers met a record before which one had been left out of the log that they were given, as they have said last.",
         servers.iter().map(|server| server.gaps).sum::<u64>(),
     );
+    out.gauge(
+        "resurgam_page_servers_load",
+        "Requests that page servers work on, as they have said last.",
+        servers.iter().filter_map(|server| server.load).sum::<u64>(),
+    );
+    out.counter(
+        "resurgam_page_servers_tried_again_total",
+        "Times that a page server was asked though it was not the best, to see whether it is now.",
+        servers.iter().map(|server| server.tried_again).sum::<u64>(),
+    );
+    out.counter(
+        "resurgam_page_servers_passed_over_total",
+        "Times that the page server that answers fastest was not asked because it had not applied enough of the log.",
+        servers.iter().map(|server| server.passed_over).sum::<u64>(),
+    );
 }
 
 /// Nothing without a landing zone.
@@ -698,8 +737,20 @@ fn log(out: &mut Exposition, status: &LogStatus, stats: &LogStats) {
     out.counter("resurgam_log_written_bytes_total", "Bytes written to the log, padding included.", stats.written_bytes);
     out.counter("resurgam_log_flushes_total", "Batches made durable.", stats.flushes);
     out.counter("resurgam_log_syncs_total", "Syncs of log files.", stats.syncs);
-    out.counter("resurgam_log_sync_seconds_total", "Time spent in them.", stats.sync_time_total);
+    out.counter(
+        "resurgam_log_sync_seconds_total",
+        "Time spent in them, summed where several were at once.",
+        stats.sync_time_total,
+    );
     out.gauge("resurgam_log_sync_max_seconds", "The longest of them since the start.", stats.sync_time_max);
+    out.gauge("resurgam_log_flights", "Flushes under way now.", stats.flying);
+    out.gauge("resurgam_log_flights_most", "The most that were at once since the start.", stats.flying_most);
+    out.gauge("resurgam_log_flights_max", "As many are at once at most.", status.flights_max);
+    out.counter(
+        "resurgam_log_flights_held_total",
+        "Flushes that were durable before one ahead of them, and waited for it.",
+        stats.flights_held,
+    );
     out.counter("resurgam_log_waits_total", "Waits for a flush.", stats.waits);
     out.counter(
         "resurgam_log_buffer_full_waits_total",
@@ -786,6 +837,22 @@ fn buffers(out: &mut Exposition, stats: &Stats) {
     out.counter("resurgam_space_pages_allocated_total", "Pages allocated.", pool.pages_allocated);
     out.counter("resurgam_space_pages_freed_total", "Pages freed.", pool.pages_freed);
     out.counter("resurgam_space_extents_allocated_total", "Extents allocated.", pool.extents_allocated);
+    out.counter(
+        "resurgam_space_pages_moved_total",
+        "Pages moved from the end of the data file to free places.",
+        pool.pages_moved,
+    );
+    out.counter(
+        "resurgam_space_bytes_cut_total",
+        "Bytes by which the files of pages were cut at their ends.",
+        pool.bytes_cut,
+    );
+    out.counter(
+        "resurgam_space_bytes_punched_total",
+        "Bytes of holes that were made in the data file.",
+        pool.bytes_punched,
+    );
+    out.gauge("resurgam_data_file_bytes", "The length of the data file.", stats.data_file_bytes);
     out.gauge(
         "resurgam_space_used_bytes",
         "The part of the data file that was ever given out.",

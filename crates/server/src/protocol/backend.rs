@@ -214,6 +214,7 @@ pub fn error(out: &mut BytesMut, error: &SqlError) {
             (b's', &error.schema),
             (b't', &error.table),
             (b'c', &error.column),
+            (b'd', &error.datatype),
             (b'n', &error.constraint),
         ];
         for (code, text) in optional {

@@ -3,7 +3,7 @@
 //! ```text
 //! resurgam cluster dev --data DIR --listen ADDR
 //!   ├── resurgam serve --role primary    --data DIR/primary-1    --listen ADDR  --page-servers …  --log-services …  --landing-zone DIR/zone
-//!   ├── resurgam serve --role xlog       --data DIR/xlog-1       --listen …     --landing-zone DIR/zone  --long-term-log DIR/long-term
+//!   ├── resurgam serve --role xlog       --data DIR/xlog-1       --listen …     --landing-zone DIR/zone  --long-term-log DIR/long-term  --archive DIR/archive
 //!   └── resurgam serve --role pageserver --data DIR/pageserver-N --listen …     --log-services …
 //!         DIR/archive, DIR/backups: of all of them
 //! ```
@@ -213,7 +213,9 @@ fn parts(data: &Path, listen: &str, layout: &Layout, tls: &[String], more: &[Str
         let name = "xlog-1".to_owned();
         let own = ["--role", "xlog", "--data", &path(&name), "--listen", &log, "--long-term-log", &path("long-term")];
         let own = own.into_iter().map(str::to_owned);
-        parts.push(Part::new(name, own.chain(zone.clone()).chain(tls.iter().cloned()).collect()));
+        // It archives, whichever primary there is.
+        let archive = ["--archive".to_owned(), path("archive")];
+        parts.push(Part::new(name, own.chain(zone.clone()).chain(archive).chain(tls.iter().cloned()).collect()));
     }
     for (number, address) in (1u16..).zip(&pages) {
         let name = format!("pageserver-{number}");
@@ -230,7 +232,7 @@ fn parts(data: &Path, listen: &str, layout: &Layout, tls: &[String], more: &[Str
     let name = "primary-1".to_owned();
     let to = if has_zone { "--log-services" } else { "--log-listen" };
     let own = ["--role", "primary", "--data", &path(&name), "--listen", listen, to, &log];
-    let zone = if has_zone { zone.to_vec() } else { Vec::new() };
+    let zone = if has_zone { [&zone[..], &["--log-service-archives=on".to_owned()]].concat() } else { Vec::new() };
     let own = own.into_iter().map(str::to_owned).chain(zone).chain(["--page-servers".to_owned(), pages.join(",")]);
     // What page servers begin with: without backups it would be all log that there ever was; and not all backups that there ever were.
     let is_set = |flag: &str, variable: &str| {
@@ -392,7 +394,7 @@ mod tests {
         ));
         assert!(lines[0].contains("--role xlog --data /d/xlog-1 --listen 127.0.0.1:6001"), "{}", lines[0]);
         assert!(lines[3].contains(
-            "--listen 0.0.0.0:6000 --log-services 127.0.0.1:6001 --landing-zone /d/zone --page-servers \
+            "--listen 0.0.0.0:6000 --log-services 127.0.0.1:6001 --landing-zone /d/zone --log-service-archives=on --page-servers \
              127.0.0.1:6002,127.0.0.1:6003"
         ));
         assert!(lines[3].ends_with("--work-mem 1MB"), "{}", lines[3]);

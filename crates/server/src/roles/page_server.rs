@@ -19,6 +19,8 @@ use super::tls;
 use crate::serve::{place, say};
 use crate::settings::{ServerRole, Settings, Value};
 
+/// More threads would wait for each other.
+const APPLY_WORKERS_MAX: u32 = 64;
 /// Partitions that are named at most.
 const PARTITIONS_SAID: usize = 8;
 
@@ -107,6 +109,10 @@ pub fn start(settings: &Settings, tls: Option<Arc<Tls>>) -> Result<PageServerNod
     let mut config = NodeConfig::new(dir, &settings.listen, logs(settings), &name);
     config.partitions = settings.partitions()?;
     config.tls = tls;
+    config.apply_workers = match settings.apply_workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        workers => workers.min(APPLY_WORKERS_MAX) as usize,
+    };
     config.memory_bytes = usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX);
     PageServerNode::start(Arc::new(RealVfs::new()), config, seeds(settings))
         .map_err(|error| format!("the page server does not start: {error}"))

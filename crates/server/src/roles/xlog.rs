@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use resurgam_cluster::{LandingZone, Tls, XlogConfig, XlogNode, ZoneConfig};
+use resurgam_cluster::{ArchiveTarget, LandingZone, Tls, XlogConfig, XlogNode, ZoneConfig};
 use resurgam_vfs::{RealVfs, Vfs};
-use resurgam_xlog::{CoreConfig, StoreControl};
-use resurgam_xstore::{Access, FolderStore, Place};
+use resurgam_xlog::{ArchivingConfig, CoreConfig, StoreControl};
+use resurgam_xstore::{Access, FolderStore, Place, Store};
 
 use super::life::{How, Life};
 use super::page_server::refuse_strangers;
@@ -54,6 +54,17 @@ pub fn zone_of(settings: &Settings, tls: Option<Arc<Tls>>) -> Result<Option<Arc<
     Ok(Some(Arc::new(LandingZone::new(config))))
 }
 
+/// The archive that it writes; none: the primary does.
+fn archive(settings: &Settings) -> Result<Option<ArchiveTarget>, resurgam_engine::Error> {
+    let Some(url) = place(&settings.archive) else { return Ok(None) };
+    let place = Place::of(Path::new(""), &url)?;
+    let open = move || -> Result<Arc<dyn Store>, resurgam_engine::Error> {
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+        Ok(place.open(&vfs, Access::Write)?)
+    };
+    Ok(Some(ArchiveTarget { open: Arc::new(open), config: ArchivingConfig::default() }))
+}
+
 /// Runs a log service until it is told to stop.
 pub fn run(settings: &Settings) -> Result<ExitCode, String> {
     refuse_strangers(settings)?;
@@ -73,6 +84,7 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
             .map_err(failed)?,
         retention: settings.long_term_retention,
         cache_bytes: settings.log_cache_bytes.0,
+        archive: archive(settings).map_err(failed)?,
         core: CoreConfig::default(),
         tls: tls.clone(),
     };
@@ -89,12 +101,18 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
 /// How far it is.
 fn how(node: &XlogNode) -> How {
     let status = node.status();
+    let not_archived = status.archive.as_ref().and_then(|archive| archive.error.as_ref());
+    let works = status.archive.as_ref().is_some_and(|archive| archive.works);
     let line = match (&status.positions, &status.error) {
         (_, Some(error)) => error.clone(),
+        (Some(_), None) if not_archived.is_some() => {
+            format!("The log is not archived now: {}", not_archived.map_or("", String::as_str))
+        }
         (None, None) => "Waiting for the database to be made.".to_owned(),
         (Some(at), None) if at.hardened.0 > at.destaged.0 + (256 << 20) => {
             format!("{} MB of the log wait to be destaged.", (at.hardened.0 - at.destaged.0) >> 20)
         }
+        (Some(_), None) if works => "The log is given out, destaged and archived as it comes.".to_owned(),
         (Some(_), None) => "The log is given out and destaged as it comes.".to_owned(),
     };
     How { line, refused: status.server.refused, tls: status.tls }

@@ -82,6 +82,8 @@ macro_rules! settings {
         #[derive(Debug, Clone)]
         pub struct Settings {
             $($(#[doc = $help])+ pub $name: $kind,)+
+            /// The file that settings were read from; empty: none.
+            pub config_file: PathBuf,
             sources: BTreeMap<&'static str, Source>,
         }
 
@@ -100,7 +102,7 @@ macro_rules! settings {
         impl Settings {
             /// Every setting at its default.
             pub fn defaults() -> Result<Self, String> {
-                Ok(Self { $($name: <$kind as Value>::read($default)?,)+ sources: BTreeMap::new() })
+                Ok(Self { $($name: <$kind as Value>::read($default)?,)+ config_file: PathBuf::new(), sources: BTreeMap::new() })
             }
             /// Sets `name` from what a user wrote; the error is about the value only.
             fn set(&mut self, name: &str, text: &str, source: Source) -> Result<(), String> {
@@ -137,8 +139,12 @@ settings! {
     landing_zone: PathBuf, "landing-zone", "RESURGAM_LANDING_ZONE", "";
     /// For the role primary with a landing zone: a primary that is silent for so long loses the log to the next one.
     landing_zone_lease: Duration, "landing-zone-lease", "RESURGAM_LANDING_ZONE_LEASE", "5s";
+    /// Flushes of the log that are under way at once, at most, from 1 to 16. They are acknowledged in order, whichever is durable first. 0: 4 in a landing zone, 1 in files of its own.
+    log_flights: u32, "log-flights", "RESURGAM_LOG_FLIGHTS", "0";
     /// For the roles primary (with a landing zone) and pageserver: addresses and ports of the log services, separated by commas.
     log_services: String, "log-services", "RESURGAM_LOG_SERVICES", "";
+    /// For the role primary with a landing zone: log services write the archive, which they are given as well (--archive); this process merges it, and gives up what is not promised. off: this process writes it.
+    log_service_archives: bool, "log-service-archives", "RESURGAM_LOG_SERVICE_ARCHIVES", "off";
     /// For the role xlog: where the long-term log is kept, a folder or an object store as for the archive, and a place of its own.
     long_term_log: String, "long-term-log", "RESURGAM_LONG_TERM_LOG", "";
     /// For the role xlog: for how long. 0: for ever.
@@ -155,6 +161,8 @@ settings! {
     partition_bytes: Bytes, "partition-bytes", "RESURGAM_PARTITION_BYTES", "128GB";
     /// For the role pageserver: which partitions it has. Partitions are counted from the first page on, and as many as the database needs: 0/2 is every other one, 0,2-3/8 those whose number modulo 8 is 0, 2 or 3. all: all pages.
     partitions: String, "partitions", "RESURGAM_PARTITIONS", "all";
+    /// For the role pageserver: threads that apply the log where it is behind, each to pages of its own. What comes bit by bit is applied by one. 0: as many as there are processors.
+    apply_workers: u32, "apply-workers", "RESURGAM_APPLY_WORKERS", "1";
     /// For the role primary with page servers: folder of the page cache, on a fast local disk: copies of pages that have left memory, which are asked for there before a page server is. Nothing in it is ever needed. Empty: the folder page-cache in the data folder.
     page_cache: PathBuf, "page-cache", "RESURGAM_PAGE_CACHE", "";
     /// For the role primary with page servers: most disk space for the page cache. 0: there is none.
@@ -197,7 +205,7 @@ settings! {
     log_bytes_max: Bytes, "log-bytes-max", "RESURGAM_LOG_BYTES_MAX", "1GB";
     /// Folder of the log, on another disk for instance; of a new database it is made if missing, and must be empty. Empty: the one that the database has, or log in its data folder.
     log_dir: PathBuf, "log-dir", "RESURGAM_LOG_DIR", "";
-    /// Where the log is archived, sorted by page: a folder, made if it is missing, or s3://, gs://, az:// and a bucket. Empty: nowhere.
+    /// Where the log is archived, sorted by page (for the role xlog: by this log service, see log_service_archives): a folder, made if it is missing, or s3://, gs://, az:// and a bucket. Empty: nowhere.
     archive: String, "archive", "RESURGAM_ARCHIVE", "";
     /// Where backups are (SELECT resurgam_backup()): a folder, made if it is missing, or s3://, gs://, az:// and a bucket. They need an archive. Empty: nowhere.
     backups: String, "backups", "RESURGAM_BACKUPS", "";
@@ -231,14 +239,18 @@ settings! {
     cleaner_pages_per_second: u32, "cleaner-pages-per-second", "RESURGAM_CLEANER_PAGES_PER_SECOND", "10000";
     /// Share of its time that each thread of a sweep works, in percent. It works more by itself when it falls behind.
     cleaner_cpu_percent: u32, "cleaner-cpu-percent", "RESURGAM_CLEANER_CPU_PERCENT", "50";
+    /// Whether VACUUM makes holes in the data file where nothing is, besides cutting its end off, so that the file system has that space back.
+    punch_holes: bool, "punch-holes", "RESURGAM_PUNCH_HOLES", "on";
     /// Transactions that may be prepared (PREPARE TRANSACTION) and not yet resolved at one time; 0: none can be prepared.
     max_prepared_transactions: u32, "max-prepared-transactions", "RESURGAM_MAX_PREPARED_TRANSACTIONS", "1000";
+    /// Rows that transactions may lock FOR SHARE or FOR KEY SHARE together; who locks more has them for itself alone. Each takes some hundred bytes and its key.
+    shared_row_locks_max: u32, "shared-row-locks-max", "RESURGAM_SHARED_ROW_LOCKS_MAX", "100000";
     /// Keep the version before a change in the row itself, as a difference. Off: always in the version store; for measurements.
     in_row_versioning: bool, "in-row-versioning", "RESURGAM_IN_ROW_VERSIONING", "on";
     /// Longest difference that is kept in the row; longer ones go to the version store.
     in_row_diff_bytes_max: Bytes, "in-row-diff-bytes-max", "RESURGAM_IN_ROW_DIFF_BYTES_MAX", "256";
     /// Longest row, its difference included, that keeps one.
-    in_row_record_bytes_max: Bytes, "in-row-record-bytes-max", "RESURGAM_IN_ROW_RECORD_BYTES_MAX", "1600";
+    in_row_record_bytes_max: Bytes, "in-row-record-bytes-max", "RESURGAM_IN_ROW_RECORD_BYTES_MAX", "2000";
     /// File for earlier row versions that do not fit in the row, on another disk for instance; made if it does not exist. Empty: the one that the database has, or its data file.
     version_store_path: PathBuf, "version-store-path", "RESURGAM_VERSION_STORE_PATH", "";
     /// Most that off-row versions may take; 0 for as much as the disk has.
@@ -303,7 +315,7 @@ settings! {
     tier_tls_ca: PathBuf, "tier-tls-ca", "RESURGAM_TIER_TLS_CA", "";
     /// Longest message from a client (a statement, a parameter set, a COPY chunk).
     message_bytes_max: Bytes, "message-bytes-max", "RESURGAM_MESSAGE_BYTES_MAX", "1GB";
-    /// Threads that run statements; 0 for one per processor.
+    /// Threads that run statements; 0 for one per processor and one more.
     worker_threads: u32, "worker-threads", "RESURGAM_WORKER_THREADS", "0";
     /// Write a line to the log for each connection that comes, proves who it is, and gets in. Failed logins always have one.
     log_connections: bool, "log-connections", "RESURGAM_LOG_CONNECTIONS", "off";
@@ -380,6 +392,7 @@ impl Settings {
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), String> {
+        self.config_file = path.to_owned();
         let place = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("could not read the config file {place}: {error}"))?;
@@ -499,6 +512,11 @@ impl Settings {
             ServerRole::Primary if has_zone && self.log_service_addresses().is_empty() => {
                 return Err("a landing zone needs a log service (--log-services), which frees it".into());
             }
+            ServerRole::Primary if self.log_service_archives && (!has_zone || self.archive.trim().is_empty()) => {
+                return Err(
+                    "log_service_archives goes with a landing zone (--landing-zone) and an archive (--archive)".into(),
+                );
+            }
             ServerRole::Primary if has_zone && !self.log_dir.as_os_str().is_empty() => {
                 return Err("log_dir and landing_zone both say where the log is: give one of them".into());
             }
@@ -506,6 +524,9 @@ impl Settings {
         }
         if !(Duration::from_secs(1)..=Duration::from_secs(600)).contains(&self.landing_zone_lease) {
             return Err("landing_zone_lease must be from 1s to 10min".into());
+        }
+        if self.log_flights > 16 {
+            return Err("log_flights must be from 0 to 16".into());
         }
         if (self.role == ServerRole::PageServer || has_pages_elsewhere) && self.archive.is_empty() {
             return Err(

@@ -13,6 +13,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use resurgam_cluster::PageServerNode;
@@ -77,6 +78,19 @@ impl TestServer {
     }
 }
 
+/// An address that nobody listens at, given out once by this process. Below the ports that the system gives to whoever connects: one of
+/// those could take it in between.
+fn free_address() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let at = std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 20_000 + (at % 12_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return format!("127.0.0.1:{port}");
+        }
+    }
+}
+
 /// With `RESURGAM_TIERS=1` the server has little memory and its pages are with a page server of this process, so that whatever a test shows is
 /// shown of both. Not for one that says itself where pages are, and not in the traditional mode, which has no page servers.
 fn page_server_of(settings: &mut Settings, dir: &Path) -> Option<PageServerNode> {
@@ -84,13 +98,8 @@ fn page_server_of(settings: &mut Settings, dir: &Path) -> Option<PageServerNode>
     if !is_wanted || !settings.page_servers.is_empty() || settings.data.exists() {
         return None;
     }
-    // Somebody else may take it in between; not on a machine that is there for tests.
-    let free = || {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("its address").to_string()
-    };
-    settings.page_servers = free();
-    settings.log_listen = free();
+    settings.page_servers = free_address();
+    settings.log_listen = free_address();
     if settings.archive.is_empty() {
         settings.archive = dir.join("archive").display().to_string();
     }

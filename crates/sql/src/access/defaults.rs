@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use resurgam_engine::{Access, CatalogObject, FIRST_ROLE, Grant, ObjectKind, Table, Transaction};
 
-use super::grant_syntax::{DefaultsCommand, Target};
-use super::needs::{access_of, object_of};
+use crate::parse::statement::grant::{DefaultsCommand, Target};
 use crate::pg::catalog::is_system_schema;
 use crate::pg::roles::acl::{Object, default_grants};
 use crate::pg::roles::{DefaultPrivileges, Rights};
 use crate::pg::search_path::is_temporary;
+use crate::plan::needs::{access_of, object_of};
 use crate::session::Session;
 use crate::wire::{Execution, SqlError, Tag};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use resurgam_engine::{Access, Grant, ObjectKind, Table, TableChange, Transaction};
 
-use super::grant_syntax::{DefaultsCommand, GrantCommand, Target, Written};
-use super::needs::{access_of, denied, object_of, width_of, word_of};
-use super::syntax::Spec;
+use crate::parse::statement::grant::{DefaultsCommand, GrantCommand, Target, Written};
+use crate::parse::statement::role::Spec;
 use crate::pg::roles::acl::{self, Object, grants_of, privilege_named};
 use crate::pg::roles::{Rights, no_role};
 use crate::pg::user_functions::UserFunction;
+use crate::plan::needs::{access_of, denied, object_of, width_of, word_of};
 use crate::session::Session;
 use crate::wire::{Execution, SqlError, Tag};
 
@@ -211,7 +211,7 @@ impl Session {
     pub(super) fn schema_must_exist(&self, txn: &Transaction, name: &str) -> Result<(), SqlError> {
         match crate::plan::lookup::has_schema(txn, name)? {
             true => Ok(()),
-            false => Err(crate::plan::lookup::no_schema(name)),
+            false => Err(crate::parse::names::no_schema(name)),
         }
     }
 

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use resurgam_engine::{FIRST_ROLE, ObjectKind, Table, Transaction};
 
-use super::needs::{access_of, denied, object_of, word_of};
-use super::syntax::Spec;
-use crate::command::utility::command;
+use crate::parse::statement::role::Spec;
 use crate::pg::roles::acl::{Object, privilege as p};
 use crate::pg::roles::{Rights, no_role};
+use crate::plan::needs::{access_of, denied, not_owner, object_of, word_of};
 use crate::plan::statement::Prepared;
 use crate::session::Session;
 use crate::session::database::SqlDatabase;
+use crate::session::execution::command;
 use crate::session::shared::{PathOf, SessionShared};
 use crate::wire::{Execution, SqlError};
 
@@ -342,11 +342,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// `42501`
-pub(crate) fn not_owner(word: &str, name: &str) -> SqlError {
-    SqlError::new("42501", format!("must be owner of {word} {name}"))
 }
 
 impl SessionShared {

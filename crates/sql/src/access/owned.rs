@@ -3,74 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{Access, Grant, ObjectKind, Table, Transaction};
 
-use super::grant_syntax::object_name;
-use super::needs::{access_of, word_of};
-use super::syntax::{Spec, spec};
-use crate::parse::words::Words;
+use crate::parse::statement::owner::{OwnerCommand, What};
+use crate::parse::statement::role::Spec;
 use crate::pg::policies::Policy;
 use crate::pg::roles::acl::{self, Object, privilege as p};
 use crate::pg::roles::{DefaultPrivileges, Rights};
 use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::UserType;
+use crate::plan::needs::{access_of, word_of};
 use crate::session::Session;
 use crate::wire::{Execution, SqlError, Tag};
-
-/// ALTER … OWNER TO.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct OwnerCommand {
-    what: What,
-    /// By the statement.
-    tag: &'static str,
-    if_exists: bool,
-    name: ObjectName,
-    to: Spec,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    Table,
-    View,
-    Sequence,
-    Index,
-    Schema,
-    Database,
-    Type,
-    Domain,
-}
-
-/// Reads `ALTER <what> name OWNER TO role`; the first word is taken. `None`: it is something else.
-pub(crate) fn parse(words: &mut Words<'_>) -> Option<Result<OwnerCommand, SqlError>> {
-    let kinds = [
-        ("table", What::Table, "ALTER TABLE"),
-        ("view", What::View, "ALTER VIEW"),
-        ("sequence", What::Sequence, "ALTER SEQUENCE"),
-        ("index", What::Index, "ALTER INDEX"),
-        ("schema", What::Schema, "ALTER SCHEMA"),
-        ("database", What::Database, "ALTER DATABASE"),
-        ("type", What::Type, "ALTER TYPE"),
-        ("domain", What::Domain, "ALTER DOMAIN"),
-    ];
-    let (_, what, tag) = kinds.into_iter().find(|(word, ..)| words.take_word(word))?;
-    let if_exists = words.take_words(&["if", "exists"]);
-    if what == What::Table {
-        words.take_word("only");
-    }
-    let name = object_name(words).ok()?;
-    words.take(&Token::Mul);
-    if !words.take_words(&["owner", "to"]) {
-        return None;
-    }
-    // What follows may be another action of ALTER TABLE.
-    let to = match spec(words) {
-        Ok(to) => to,
-        Err(error) => return Some(Err(error)),
-    };
-    Some(words.expect_end().map(|()| OwnerCommand { what, tag, if_exists, name, to }))
-}
 
 /// One thing that has to do with a role, as DETAIL tells of it.
 pub(super) struct Held {
@@ -240,11 +184,11 @@ impl Session {
         }
         if !rights.is_superuser(self.role()) {
             if !rights.has_rights_of(self.role(), access.owner) {
-                return Err(super::identity::not_owner(word, name));
+                return Err(crate::plan::needs::not_owner(word, name));
             }
             self.may_give_to(&rights, to)?;
             if rights.allowed(to, &rights.schema(&entry.schema), Object::Schema, p::CREATE) == 0 {
-                return Err(super::needs::denied("schema", &entry.schema));
+                return Err(crate::plan::needs::denied("schema", &entry.schema));
             }
         }
         self.keep_role(txn, to).await?;
@@ -287,11 +231,11 @@ impl Session {
                     return done;
                 }
                 if !rights.has_rights_of(self.role(), access.owner) {
-                    return Err(super::identity::not_owner("schema", &name));
+                    return Err(crate::plan::needs::not_owner("schema", &name));
                 }
                 self.may_give_to(&rights, to)?;
                 if rights.allowed(self.role(), &rights.database, Object::Database, p::CREATE) == 0 {
-                    return Err(super::needs::denied("database", &self.shared.database_name));
+                    return Err(crate::plan::needs::denied("database", &self.shared.database_name));
                 }
                 self.keep_role(&txn, to).await?;
                 self.store_schema_access(&txn, &name, given_to(&access, to)).await?;
@@ -320,7 +264,7 @@ impl Session {
                 };
                 let entry = match entry {
                     Err(error) if command.if_exists && error.sqlstate == "42P01" => {
-                        let shown = crate::plan::lookup::last_name(&command.name)?;
+                        let shown = crate::parse::names::last_name(&command.name)?;
                         self.skip(format!("relation \"{shown}\" does not exist, skipping"));
                         return done;
                     }
@@ -344,7 +288,9 @@ impl Session {
 
     /// The type that a statement gives another owner.
     fn type_to_give(&self, txn: &Transaction, command: &OwnerCommand) -> Result<Arc<Table>, SqlError> {
-        let missing = || SqlError::new("42704", format!("type \"{}\" does not exist", command.name));
+        let parts = command.name.0.iter().filter_map(|part| part.as_ident());
+        let shown: Vec<&str> = parts.map(|part| part.value.as_str()).collect();
+        let missing = || SqlError::new("42704", format!("type \"{}\" does not exist", shown.join(".")));
         let entry = self.type_named(txn, &command.name)?.ok_or_else(missing)?;
         if command.what == What::Domain && UserType::of_object(&entry)?.as_domain().is_none() {
             return Err(SqlError::new("42809", format!("\"{}\" is not a domain", entry.name)));
@@ -371,7 +317,7 @@ impl Session {
             self.must_own(entry)?;
             self.may_give_to(&rights, to)?;
             if rights.allowed(to, &rights.schema(&entry.schema), Object::Schema, p::CREATE) == 0 {
-                return Err(super::needs::denied("schema", &entry.schema));
+                return Err(crate::plan::needs::denied("schema", &entry.schema));
             }
         }
         if let Some(owner) = entry.sequence.as_ref().and_then(|sequence| sequence.owner)
@@ -482,7 +428,7 @@ impl Session {
         for entry in txn.tables()?.into_iter().chain(txn.views()?).chain(txn.sequences()?) {
             let access = access_of(&entry);
             if roles.iter().any(|role| is_named(access, *role)) {
-                let access = without(access, super::needs::object_of(&entry), &rights, &roles)?;
+                let access = without(access, crate::plan::needs::object_of(&entry), &rights, &roles)?;
                 let entry = self.locked_entry(&txn, &entry).await?;
                 self.store_access(&txn, &entry, access).await?;
             }
@@ -520,7 +466,7 @@ impl Session {
             return Ok(());
         }
         let text = format!("DROP {kind} {}{}", names.join(", "), if cascade { " CASCADE" } else { "" });
-        let mut statements = crate::plan::statement::parse_known(&text)?;
+        let mut statements = crate::parse::read::parse_known(&text)?;
         let Some(statement) = statements.pop() else { return Err(SqlError::internal("a DROP that is none")) };
         Box::pin(self.ddl(&statement, &text)).await.map(|_| ())
     }

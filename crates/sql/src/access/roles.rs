@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use resurgam_engine::{CatalogObject, ObjectKind, Table, Transaction};
 
-use super::password;
-use super::syntax::{RoleCommand, RoleOptions, SettingChange, Spec};
+use crate::access::password;
+use crate::parse::statement::role::{RoleCommand, RoleOptions, SettingChange, Spec};
 use crate::pg::roles::{
     DatabaseSetting, EVERYBODY, FIRST_ROLE, Membership, PG_DATABASE_OWNER, Rights, Role, ServerDatabase,
 };
@@ -71,6 +71,10 @@ impl Session {
             RoleCommand::Rename { role, to } => {
                 self.rename_role(role, to).await?;
                 done("ALTER ROLE")
+            }
+            RoleCommand::Comment { role, comment } => {
+                self.comment_on_role(role, comment.as_deref()).await?;
+                done("COMMENT")
             }
             RoleCommand::Drop { tag, if_exists, roles } => {
                 self.drop_roles(*if_exists, roles).await?;
@@ -303,6 +307,37 @@ impl Session {
         let entry = role.entry.ok_or_else(|| SqlError::internal("a role without an entry"))?;
         let entry = self.role_entry(&txn, entry, name)?;
         self.settle_ddl(|| txn.rename_object(&entry, "", to)).await?;
+        Ok(())
+    }
+
+    async fn comment_on_role(&mut self, spec: &Spec, comment: Option<&str>) -> Result<(), SqlError> {
+        let comment = crate::ddl::checked_comment(comment)?;
+        let txn = self.ddl_transaction("COMMENT")?;
+        let rights = self.db.rights(Some(&txn))?;
+        let oid = self.role_of(&rights, spec)?;
+        if rights.is_superuser(oid) && !self.is_superuser_now(&rights) {
+            return Err(denied("must be superuser to comment on superuser role"));
+        }
+        let name = rights.name(oid);
+        if !rights.is_superuser(oid) && !self.may_create_roles(&rights) {
+            return Err(denied(&format!("must be member of role \"{name}\"")));
+        }
+        let role = self.locked_role(&txn, oid).await?;
+        if role.is_reserved() {
+            return Err(SqlError::unsupported(format!("a comment on the role {name} is not supported")));
+        }
+        // The first role has no entry before it is changed.
+        let entry = match role.entry {
+            Some(entry) => entry,
+            None => {
+                self.store_role(&txn, &role).await?;
+                let rights = self.db.rights(Some(&txn))?;
+                let entry = rights.get(oid).and_then(|role| role.entry);
+                entry.ok_or_else(|| SqlError::internal("a role that was stored has no entry"))?
+            }
+        };
+        let entry = self.role_entry(&txn, entry, &name)?;
+        self.set_comment(&txn, &entry, resurgam_engine::CommentOn::Relation, comment).await?;
         Ok(())
     }
 

@@ -5,22 +5,15 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::ObjectName;
 use resurgam_engine::{Analysis, Attempt, ErrorKind, Sampled, StatementKind, Table, TableStatistics};
 
 use crate::command::apart::Ending;
-use crate::command::utility::command;
 use crate::exec::wait::{Waiting, settle};
+use crate::parse::statement::cleaning::Named;
 use crate::pg::catalog::{is_system_schema, system_relation};
 use crate::session::Session;
+use crate::session::execution::command;
 use crate::wire::{Execution, SqlError};
-
-/// A table that ANALYZE or VACUUM names, and the columns of it that are named.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Named {
-    pub table: ObjectName,
-    pub columns: Vec<String>,
-}
 
 /// What a name means.
 enum Target {

@@ -10,15 +10,15 @@ use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::dml::{Around, WritePlan};
-use crate::exec::context::{Beside, StatementContext};
+use crate::exec::context::{Beside, StatementContext, task_context};
 use crate::exec::direct::{DirectSelect, Touched};
+use crate::exec::explain::document::Document;
+use crate::exec::explain::node::{Actual, Estimate, Node, On, Value};
+use crate::exec::explain::{Format, Look, Options, convert, cost, text};
 use crate::exec::once::OnceDoes;
 use crate::exec::wait::guarded;
 use crate::pg::errors;
-use crate::plan::explain::document::Document;
-use crate::plan::explain::node::{Actual, Estimate, Node, On, Value};
-use crate::plan::explain::{Format, Look, Options, convert, cost, text};
-use crate::plan::planner::{Instance, QueryPlan, task_context};
+use crate::plan::planner::{Instance, QueryPlan};
 use crate::plan::statement::{Kind, Prepared, Query};
 use crate::session::Session;
 use crate::wire::SqlError;
@@ -323,7 +323,7 @@ fn written(told: &Told, how: Options, planning: Duration, execution: Option<Dura
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::explain::node::Property;
+    use crate::exec::explain::node::Property;
 
     #[test]
     fn what_runs_directly_and_how_long_it_took_stand_behind_the_tree() {

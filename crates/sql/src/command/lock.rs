@@ -7,80 +7,18 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{LockMode, Table, Transaction};
 
-use crate::access::grant_syntax::object_name;
-use crate::access::needs::{access_of, denied, object_of, word_of};
-use crate::command::utility::command;
 use crate::exec::wait::{Waiting, guarded, settle};
-use crate::parse::own::Own;
-use crate::parse::words::Words;
+use crate::parse::statement::lock::LockTables;
 use crate::pg::catalog::{is_system_schema, system_relation};
 use crate::pg::roles::FIRST_ROLE;
 use crate::pg::roles::acl::privilege as p;
+use crate::plan::needs::{access_of, denied, object_of, word_of};
 use crate::plan::statement::{Kind, Prepared};
 use crate::session::Session;
+use crate::session::execution::command;
 use crate::wire::{Execution, SqlError};
-
-/// The statement.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct LockTables {
-    pub names: Vec<ObjectName>,
-    pub mode: LockMode,
-    pub nowait: bool,
-}
-
-/// Reads it; its first word is taken already.
-///
-/// # Errors
-/// `42601`
-pub(crate) fn parse(mut words: Words<'_>) -> Result<Own, SqlError> {
-    words.take_word("table");
-    let mut names = Vec::new();
-    loop {
-        let only = words.take_word("only");
-        let in_parentheses = only && words.take(&Token::LParen);
-        names.push(object_name(&mut words)?);
-        if in_parentheses && !words.take(&Token::RParen) {
-            return Err(words.unexpected());
-        }
-        // Tables that inherit there are none.
-        if !only {
-            words.take(&Token::Mul);
-        }
-        if !words.take(&Token::Comma) {
-            break;
-        }
-    }
-    let mode = match words.take_word("in") {
-        true => parse_mode(&mut words)?,
-        false => LockMode::AccessExclusive,
-    };
-    let nowait = words.take_word("nowait");
-    words.expect_end()?;
-    Ok(Own::Lock(LockTables { names, mode, nowait }))
-}
-
-fn parse_mode(words: &mut Words<'_>) -> Result<LockMode, SqlError> {
-    // Longer ones before those that they begin with.
-    const MODES: [(&[&str], LockMode); 8] = [
-        (&["access", "share"], LockMode::AccessShare),
-        (&["access", "exclusive"], LockMode::AccessExclusive),
-        (&["row", "share"], LockMode::RowShare),
-        (&["row", "exclusive"], LockMode::RowExclusive),
-        (&["share", "update", "exclusive"], LockMode::ShareUpdateExclusive),
-        (&["share", "row", "exclusive"], LockMode::ShareRowExclusive),
-        (&["share"], LockMode::Share),
-        (&["exclusive"], LockMode::Exclusive),
-    ];
-    for (name, mode) in MODES {
-        if words.take_words(name) {
-            return if words.take_word("mode") { Ok(mode) } else { Err(words.unexpected()) };
-        }
-    }
-    Err(words.unexpected())
-}
 
 /// Any of these rights is enough.
 fn privileges_for(mode: LockMode) -> u32 {

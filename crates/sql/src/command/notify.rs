@@ -4,48 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{CommitTicket, Durability};
 
-use crate::command::utility::command;
-use crate::ddl::user_type::quoted;
-use crate::parse::own::Own;
-use crate::parse::words::Words;
+use crate::parse::statement::notify::NotifyCommand;
 use crate::pg::notify::{CHANNEL_BYTES_MAX, Hub, Listener, Notification, Pending};
+use crate::session::Session;
+use crate::session::execution::command;
 use crate::session::shared::SessionShared;
-use crate::session::{Open, Session};
+use crate::session::transaction::Open;
 use crate::wire::{Execution, SqlError};
-
-/// The statement.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum NotifyCommand {
-    Listen(String),
-    /// Of all channels, if it names none.
-    Unlisten(Option<String>),
-    Notify {
-        channel: String,
-        payload: String,
-    },
-}
-
-/// Reads one by its first word, which is taken already.
-///
-/// # Errors
-/// `42601`
-pub(crate) fn parse(first: &str, mut words: Words<'_>) -> Result<Own, SqlError> {
-    let command = match first {
-        "listen" => NotifyCommand::Listen(words.name()?),
-        "unlisten" if words.take(&Token::Mul) => NotifyCommand::Unlisten(None),
-        "unlisten" => NotifyCommand::Unlisten(Some(words.name()?)),
-        _ => {
-            let channel = words.name()?;
-            let payload = if words.take(&Token::Comma) { quoted(&mut words)? } else { String::new() };
-            NotifyCommand::Notify { channel, payload }
-        }
-    };
-    words.expect_end()?;
-    Ok(Own::Notify(command))
-}
 
 impl Session {
     pub(crate) fn run_notify(&mut self, statement: &NotifyCommand) -> Result<Execution, SqlError> {
@@ -116,6 +83,7 @@ impl Session {
                 if let Err(error) = open.txn.rollback() {
                     tracing::debug!(%error, "a commit that failed");
                 }
+                self.met |= open.txn.had_met();
                 Err(error)
             }
         };

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType};
 
 use crate::command::apart::Ending;
-use crate::command::utility::{command, shown_fields};
+use crate::command::utility::shown_fields;
 use crate::parse::own::Own;
 use crate::session::Session;
+use crate::session::execution::command;
 use crate::wire::{Execution, Field, SqlError, Tag};
 
 /// Result columns of such a statement; `None` if it has none.
@@ -89,6 +90,7 @@ impl Session {
                 Ok(Execution::Command { tag: Box::pin(self.function_statement(statement)).await? })
             }
             Own::SetSchema(alter) => Ok(Execution::Command { tag: Box::pin(self.alter_set_schema(alter)).await? }),
+            Own::AlterIndex(alter) => Ok(Execution::Command { tag: Box::pin(self.alter_index_storage(alter)).await? }),
             Own::Lock(lock) => Box::pin(self.lock_tables(lock)).await,
             Own::Notify(statement) => self.run_notify(statement),
             Own::SetConstraints(wanted) => self.set_constraints(wanted).await,

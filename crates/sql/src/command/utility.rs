@@ -10,15 +10,18 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::Isolation;
 
-use crate::command::notify::NotifyCommand;
 use crate::parse::shape::is_optimizable;
+use crate::parse::statement::notify::NotifyCommand;
 use crate::pg::context::PgContext;
 use crate::pg::errors;
 use crate::pg::functions::quote_ident;
 use crate::plan::planner::Names;
 use crate::plan::statement::{Kind, Prepared, text_field};
+use crate::session::Session;
+use crate::session::execution::command;
+use crate::session::run::text_rows;
 use crate::session::settings::Variables;
-use crate::session::{NamedSavepoint, Session, text_rows};
+use crate::session::transaction::NamedSavepoint;
 use crate::wire::{Execution, Field, Format, SqlError, Tag};
 
 /// Whether it goes by definitions, and can be run again when they change meanwhile.
@@ -66,15 +69,11 @@ fn savepoint_name(name: &str, quoted: bool) -> String {
     if quoted { name.to_owned() } else { name.to_lowercase() }
 }
 
-pub(crate) fn command(name: &'static str) -> Result<Execution, SqlError> {
-    Ok(Execution::Command { tag: Tag::Fixed(name) })
-}
-
 impl Session {
     /// Result columns of a utility statement; EXECUTE has those of what it names.
     pub(crate) fn utility_fields(&mut self, statement: &Statement) -> Result<Option<Arc<[Field]>>, SqlError> {
         if let Statement::Execute { name: Some(name), .. } = statement {
-            let name = crate::plan::lookup::last_name(name)?;
+            let name = crate::parse::names::last_name(name)?;
             return Ok(self.statements.get(&name).and_then(|named| named.prepared.fields.clone()));
         }
         Ok(fields(statement))
@@ -341,6 +340,33 @@ impl Session {
         Ok(())
     }
 
+    /// `SET TRANSACTION SNAPSHOT`: the open transaction reads by what another one shows.
+    ///
+    /// # Errors
+    /// `25001`, `0A000`, `22023`
+    fn import_snapshot(&mut self, name: &str) -> Result<(), SqlError> {
+        let open = self.transaction();
+        if open.used {
+            return Err(SqlError::new("25001", "SET TRANSACTION SNAPSHOT must be called before any query"));
+        }
+        if open.txn.isolation() != Isolation::RepeatableRead {
+            let message = "a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ";
+            return Err(SqlError::unsupported(message));
+        }
+        let txn = open.txn.clone();
+        let unknown = || SqlError::new("22023", format!("invalid snapshot identifier: \"{name}\""));
+        let (database, shared) = self.db.exported.find(name).ok_or_else(unknown)?;
+        if database != self.db.oid() {
+            return Err(SqlError::unsupported("cannot import a snapshot from a different database"));
+        }
+        if !txn.read_by(&shared)? {
+            return Err(unknown());
+        }
+        // What it reads by stays.
+        self.transaction().used = true;
+        Ok(())
+    }
+
     /// Whether what is LOCAL to a transaction has one to be local to.
     pub(crate) fn is_local_to_something(&self) -> bool {
         self.in_block() || self.in_string
@@ -383,19 +409,21 @@ impl Session {
                 self.set_variable("client_encoding", Some(&charset_name.value), false)
             }
             Set::SetNamesDefault {} => self.set_variable("client_encoding", None, false),
-            Set::SetTransaction { snapshot: Some(_), .. } => {
-                Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT is not supported"))
-            }
-            Set::SetTransaction { modes, session: false, .. } => {
+            Set::SetTransaction { modes, snapshot, session: false } => {
                 if !self.is_local_to_something() {
                     self.notice(SqlError::notice(
                         "WARNING",
                         "25P01",
                         "SET TRANSACTION can only be used in transaction blocks",
                     ));
-                    return command("SET");
+                    if snapshot.is_none() {
+                        return command("SET");
+                    }
                 }
-                self.set_transaction(modes)?;
+                match snapshot {
+                    Some(name) => self.import_snapshot(&setting_text(&Expr::Value(name.clone()))?)?,
+                    None => self.set_transaction(modes)?,
+                }
                 command("SET")
             }
             Set::SetTransaction { modes, session: true, .. } => {
@@ -496,12 +524,12 @@ impl Session {
         if !is_optimizable(statement) {
             return Err(SqlError::syntax("PREPARE takes SELECT, VALUES, INSERT, UPDATE, DELETE or MERGE"));
         }
-        if let Some(ty) = data_types.iter().find(|ty| crate::pg::types::domain_from_sql(ty).is_some()) {
-            return Err(SqlError::unsupported(format!("a parameter of the domain {ty} is not supported")));
-        }
         let declared: Vec<u32> = data_types
             .iter()
-            .map(|ty| crate::pg::types::arrow_field_from_sql(ty).map(|field| crate::pg::types::field_oid(&field)))
+            .map(|ty| match crate::pg::types::domain_from_sql(ty) {
+                Some(domain) => Ok(domain),
+                None => crate::pg::types::arrow_field_from_sql(ty).map(|field| crate::pg::types::field_oid(&field)),
+            })
             .collect::<Result<_, _>>()?;
         let text = statement.to_string();
         let prepared = self.prepare_text(&text, &declared)?;
@@ -513,7 +541,7 @@ impl Session {
         name: &ast::ObjectName,
         parameters: &[Expr],
     ) -> Result<(Arc<Prepared>, Vec<ScalarValue>), SqlError> {
-        let name = crate::plan::lookup::last_name(name)?;
+        let name = crate::parse::names::last_name(name)?;
         let Some(named) = self.statements.get(&name) else {
             return Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")));
         };
@@ -521,7 +549,7 @@ impl Session {
         let text = Arc::clone(&prepared.text);
         let before = prepared;
         let prepared = self.prepare_text(&text, &declared)?;
-        crate::session::same_result(&before, &prepared)?;
+        crate::session::prepare::same_result(&before, &prepared)?;
         if parameters.len() != prepared.param_oids.len() {
             return Err(SqlError::syntax(format!("wrong number of parameters for prepared statement \"{name}\""))
                 .with_detail(format!(
@@ -540,6 +568,7 @@ impl Session {
             let value = names.argument(expr, at, oid)?;
             values.push(to_parameter(value, oid, &zone)?);
         }
+        prepared.check_domains(&values, &zone)?;
         Ok((prepared, values))
     }
 }

@@ -15,25 +15,22 @@ use resurgam_engine::{
     CheckSpec, ColumnOrder, Datum, Deferral, Direction, IndexSpec, KeyRange, RowBatch, Table, TableChange, Transaction,
 };
 
+use crate::ddl::foreign::{Depends, ForeignParts};
 use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
-use crate::ddl::{
-    KeyColumns, column_parts, default_text, free_name, full_name, is_relation, name_of, refuse_system_column,
-    unsupported,
-};
+use crate::ddl::{KeyColumns, column_parts, default_text, free_name, full_name, is_relation, refuse_system_column};
 use crate::dml::check::some_row_breaks;
-use crate::dml::find_column;
-use crate::dml::foreign::{Depends, ForeignParts};
 use crate::exec::bridge::RowColumns;
+use crate::parse::names::{last_name, name_of, unsupported};
 use crate::pg::decode::scalar_text;
+use crate::pg::definition::parse_expression;
 use crate::pg::encode::TextStyle;
 use crate::pg::errors;
 use crate::pg::styles::{self, Styles};
 use crate::plan::expression::{
     Place, TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times,
 };
-use crate::plan::lookup::last_name;
+use crate::plan::lookup::find_column;
 use crate::plan::planner::Names;
-use crate::plan::statement::parse_expression;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -434,7 +431,7 @@ impl Session {
             TableConstraint::UniqueUsingIndex(key) => self.add_by_index(txn, table, key, false).await,
             TableConstraint::PrimaryKeyUsingIndex(key) => self.add_by_index(txn, table, key, true).await,
             TableConstraint::Check(check) => {
-                crate::ddl::refuse_not_enforced(check)?;
+                crate::parse::statement::domain::refuse_not_enforced(check)?;
                 let parts = CheckParts { name: check.name.as_ref().map(name_of), expr: Expr::clone(&check.expr) };
                 self.add_check(txn, table, &parts, !not_valid).await
             }
@@ -521,6 +518,9 @@ impl Session {
         };
         if index.constraint {
             return Err(associated(&wanted));
+        }
+        if !index.valid {
+            return Err(SqlError::new("55000", format!("index \"{wanted}\" is not valid")));
         }
         let unfit = |text: String| {
             Err(SqlError::new("42809", text)
@@ -698,7 +698,10 @@ impl Session {
             new = Some(self.change(txn, &added, TableChange::SetGenerated(at, Some((sql, reads)))).await?);
         }
         if let Some(serial) = parts.serial {
-            let name = super::sequence::name_for(txn, &table.schema, &table.name, &spec.name)?;
+            let name = match serial.name_in(&table.schema)? {
+                Some(given) => given,
+                None => super::sequence::name_for(txn, &table.schema, &table.name, &spec.name)?,
+            };
             spec.default_sql = Some(super::sequence::default_of(&table.schema, &name));
             let options = resurgam_engine::Sequence { owner: Some(table.id), ..serial.options };
             let sequence = self.settle_ddl(|| txn.create_sequence(&table.schema, &name, options.clone())).await?;
@@ -775,7 +778,7 @@ impl Session {
         let to = last_name(index_name)?;
         let owner = txn.table_of_index(&schema, &from)?.map_or_else(|| Err(lookup.undefined(name, "relation")?), Ok)?;
         if !self.owns(&owner)? {
-            return Err(crate::access::not_owner("index", &from));
+            return Err(crate::plan::needs::not_owner("index", &from));
         }
         let table = self.locked_table(&txn, &full_name(&owner)).await?;
         self.change(&txn, &table, TableChange::RenameIndex(from, to)).await?;

@@ -6,60 +6,17 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
-use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{Identity, OwnedSequence, Table, Transaction};
 
-use super::sequence::qualified;
-use super::sequence_options::{SequenceOption, altered, read_option, refuse_twice};
-use super::{full_name, is_relation, unsupported};
-use crate::access::needs::access_of;
-use crate::dml::find_column;
-use crate::parse::own::Own;
-use crate::parse::words::Words;
-use crate::plan::lookup::{Lookup, last_name};
+use crate::ddl::sequence::qualified;
+use crate::ddl::{full_name, is_relation};
+use crate::parse::names::last_name;
+use crate::parse::statement::alter_sequence::{Action, AlterSequence};
+use crate::parse::statement::sequence_options::{SequenceOption, altered, refuse_twice};
+use crate::plan::lookup::{Lookup, find_column};
+use crate::plan::needs::access_of;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
-
-/// ALTER SEQUENCE as it was read.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AlterSequence {
-    if_exists: bool,
-    name: ObjectName,
-    action: Action,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Action {
-    Rename(String),
-    Options(Vec<SequenceOption>),
-}
-
-/// Reads ALTER SEQUENCE, whose two words are taken already.
-///
-/// # Errors
-/// `42601`, `0A000`, those of the options.
-pub(crate) fn parse(mut words: Words<'_>) -> Result<Own, SqlError> {
-    let if_exists = words.take_words(&["if", "exists"]);
-    let mut parts = vec![Ident::with_quote('"', words.name()?)];
-    while words.take(&Token::Period) {
-        parts.push(Ident::with_quote('"', words.name()?));
-    }
-    let action = if words.take_words(&["rename", "to"]) {
-        Action::Rename(words.name()?)
-    } else if words.take_words(&["owner", "to"]) {
-        return Err(unsupported("ALTER SEQUENCE … OWNER TO"));
-    } else if words.take_word("set") {
-        return Err(unsupported("ALTER SEQUENCE … SET"));
-    } else {
-        let mut options = vec![read_option(&mut words)?];
-        while !words.is_at_end() {
-            options.push(read_option(&mut words)?);
-        }
-        Action::Options(options)
-    };
-    words.expect_end()?;
-    Ok(Own::AlterSequence(Box::new(AlterSequence { if_exists, name: ObjectName::from(parts), action })))
-}
 
 /// The sequence of that name.
 ///

@@ -8,15 +8,16 @@ use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTableOperation, ColumnDef, ConstraintCharacteristics, ConstraintUsingIndex, CreateIndex,
     CreateTable, CreateTableOptions, DataType, DeferrableInitial, Expr, FunctionArg, FunctionArgExpr,
     FunctionArguments, HiveDistributionStyle, Ident, IndexColumn, IndexType, ObjectName, PrimaryKeyConstraint, Query,
-    SelectItem, SetExpr, SqlOption, Truncate, TruncateTableTarget, UniqueConstraint, Value,
+    ReplicaIdentity, SelectItem, SetExpr, SqlOption, Truncate, TruncateTableTarget, UniqueConstraint, Value,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{ColumnType, Deferral, Table};
 
 use super::{name_of, unsupported};
-use crate::dml::find_column;
+use crate::parse::statement::alter_index::in_bounds_of;
 use crate::parse::table::{COLUMN, EXECUTE, IDLE, NO_DATA, RESET};
 use crate::parse::words::Words;
+use crate::plan::lookup::find_column;
 use crate::wire::SqlError;
 
 fn syntax(what: &str) -> SqlError {
@@ -208,14 +209,7 @@ fn parameter_name(option: &SqlOption) -> Result<String, SqlError> {
 /// # Errors
 /// `22023`
 fn in_bounds(name: &str, value: &Expr) -> Result<(), SqlError> {
-    let shown = value.to_string();
-    match shown.trim_matches('\'').parse::<i64>() {
-        Ok(number) if name == "fillfactor" && !(10..=100).contains(&number) => {
-            let text = format!("value {number} out of bounds for option \"fillfactor\"");
-            Err(SqlError::new("22023", text).with_detail("Valid values are between \"10\" and \"100\"."))
-        }
-        _ => Ok(()),
-    }
+    in_bounds_of(name, &value.to_string())
 }
 
 fn known_parameter(name: String) -> Result<String, SqlError> {
@@ -366,6 +360,7 @@ pub(super) fn is_idle(action: &AlterTableOperation) -> bool {
         | AlterTableOperation::EnableAlwaysTrigger { .. }
         | AlterTableOperation::EnableReplicaTrigger { .. }
         | AlterTableOperation::DisableTrigger { .. } => true,
+        AlterTableOperation::ReplicaIdentity { identity } => !matches!(identity, ReplicaIdentity::Index(_)),
         AlterTableOperation::AlterColumn { op: AlterColumnOperation::SetDefault { value }, .. } => {
             marked(value, IDLE).is_some()
         }
@@ -417,6 +412,11 @@ pub(super) fn idle(table: &Table, action: &AlterTableOperation) -> Result<(&'sta
             find_column(table, column_name)?;
             let text = marked(value, IDLE).and_then(|said| text_of(said.first()?)).unwrap_or_default();
             idle_of_column(&text, &name_of(column_name))
+        }
+        // Of what a replica is told, and there are none.
+        AlterTableOperation::ReplicaIdentity { identity: ReplicaIdentity::Default } => Ok(("", Vec::new())),
+        AlterTableOperation::ReplicaIdentity { identity } if !matches!(identity, ReplicaIdentity::Index(_)) => {
+            Ok(("REPLICA IDENTITY of table", vec![table.name.clone()]))
         }
         other => Err(unsupported(&format!("ALTER TABLE {other}"))),
     }

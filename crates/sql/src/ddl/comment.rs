@@ -7,7 +7,7 @@ use resurgam_engine::{CommentOn, Table, TableChange, Transaction};
 
 use super::{full_name, unsupported};
 use crate::parse::comment::{CONSTRAINT, POLICY};
-use crate::plan::lookup::last_name;
+use crate::parse::names::last_name;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -18,7 +18,7 @@ const COMMENT_BYTES_MAX: usize = 1 << 16;
 ///
 /// # Errors
 /// `54000` for one that is too long.
-pub(super) fn checked(comment: Option<&str>) -> Result<Option<&str>, SqlError> {
+pub(crate) fn checked(comment: Option<&str>) -> Result<Option<&str>, SqlError> {
     let comment = comment.filter(|text| !text.is_empty());
     match comment.is_some_and(|text| text.len() > COMMENT_BYTES_MAX) {
         true => Err(SqlError::new("54000", format!("comments can have at most {COMMENT_BYTES_MAX} bytes"))),
@@ -64,7 +64,7 @@ impl Session {
                     });
                 };
                 if !self.owns(&owner)? {
-                    return Err(crate::access::not_owner("index", &wanted));
+                    return Err(crate::plan::needs::not_owner("index", &wanted));
                 }
                 let table = self.locked_table(&txn, &full_name(&owner)).await?;
                 let index = table.indexes.iter().find(|index| index.name == wanted).map(|index| index.id);
@@ -90,7 +90,7 @@ impl Session {
                 if let Ok(entry) = self.relation_named(&txn, &relation)
                     && !self.owns(&entry)?
                 {
-                    return Err(crate::access::not_owner("relation", &entry.name));
+                    return Err(crate::plan::needs::not_owner("relation", &entry.name));
                 }
                 if is_constraint {
                     let table = self.locked_relation(&txn, &relation).await?;
@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// Gives a part of a relation a comment.
-    pub(super) async fn set_comment(
+    pub(crate) async fn set_comment(
         &mut self,
         txn: &Transaction,
         entry: &Arc<Table>,

@@ -18,9 +18,9 @@ use resurgam_engine::{
     Access, CatalogObject, CommentOn, Durability, FIRST_DATABASE, Isolation, ObjectKind, Table, Transaction,
 };
 
-use super::database_syntax::{DatabaseStatement, Options, Value};
 use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, guarded, settle};
+use crate::parse::statement::database::{DatabaseStatement, Options, Value};
 use crate::pg::roles::{Rights, ServerDatabase, TEMPLATE0, TEMPLATE1, no_database};
 use crate::pg::search_path::is_temporary;
 use crate::session::Session;
@@ -226,7 +226,7 @@ impl Session {
     pub(crate) fn must_own_database(&self, rights: &Rights, database: &ServerDatabase) -> Result<(), SqlError> {
         match rights.has_rights_of(self.role(), database.access.owner) {
             true => Ok(()),
-            false => Err(crate::access::not_owner("database", &database.name)),
+            false => Err(crate::plan::needs::not_owner("database", &database.name)),
         }
     }
 

@@ -6,18 +6,13 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTableOperation, ColumnDef, ColumnOption, DataType, Expr, ObjectName, Statement,
-    TableConstraint,
-};
+use datafusion::sql::sqlparser::ast::{ColumnDef, ColumnOption, DataType, Expr};
 use resurgam_engine::{CatalogObject, ObjectKind, Table, Transaction};
 
 use super::type_texts::Renamed;
-use super::user_type::object_name;
 use super::{default_text, free_name, full_name, name_of, unsupported};
 use crate::dml::check::demand;
-use crate::parse::own::Own;
-use crate::parse::words::Words;
+use crate::parse::statement::domain::{Action, AlterDomain, CreateDomain, refuse_not_enforced};
 use crate::pg::functions::quote_ident;
 use crate::pg::roles::acl::Object;
 use crate::pg::types::{column_type_of_oid, type_from_sql};
@@ -28,164 +23,8 @@ use crate::pg::user_types::{
 use crate::plan::analyze::{check_domain_condition, check_domain_default};
 use crate::plan::expression::{Place, cast_times_of, kept_text, parse_expression, zoned_type};
 use crate::plan::planner::Names;
-use crate::plan::statement::parse_known;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
-
-/// CREATE DOMAIN as it was read.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CreateDomain {
-    name: ObjectName,
-    column: ColumnDef,
-}
-
-/// ALTER DOMAIN as it was read.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AlterDomain {
-    name: ObjectName,
-    action: Action,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Action {
-    SetDefault(Option<Expr>),
-    SetNotNull(bool),
-    AddCheck { name: Option<String>, expr: Expr, valid: bool },
-    DropConstraint { name: String, if_exists: bool },
-    RenameConstraint { from: String, to: String },
-    Validate(String),
-    Rename(String),
-    SetSchema(String),
-}
-
-/// Reads CREATE DOMAIN, whose two words are taken already.
-///
-/// # Errors
-/// `42601`.
-pub(crate) fn parse_create(_: &str, mut words: Words<'_>) -> Result<Own, SqlError> {
-    let name = object_name(&mut words)?;
-    words.take_word("as");
-    if words.is_at_end() {
-        return Err(words.unexpected());
-    }
-    let text = format!("CREATE TABLE d (value {})", words.rest_of_text());
-    let column = match without_position(parse_known(&text))?.pop() {
-        Some(Statement::CreateTable(create)) if create.constraints.is_empty() => match create.columns.as_slice() {
-            [column] => column.clone(),
-            _ => return Err(words.unexpected()),
-        },
-        _ => return Err(words.unexpected()),
-    };
-    Ok(Own::CreateDomain(Box::new(CreateDomain { name, column })))
-}
-
-/// Its place is in a text that nobody wrote.
-fn without_position<T>(parsed: Result<T, SqlError>) -> Result<T, SqlError> {
-    parsed.map_err(|mut error| {
-        error.position = None;
-        error
-    })
-}
-
-/// Reads DROP DOMAIN, whose two words are taken already.
-///
-/// # Errors
-/// `42601`.
-pub(crate) fn parse_drop(mut words: Words<'_>) -> Result<Own, SqlError> {
-    let if_exists = words.take_words(&["if", "exists"]);
-    let mut names = vec![object_name(&mut words)?];
-    while words.take(&datafusion::sql::sqlparser::tokenizer::Token::Comma) {
-        names.push(object_name(&mut words)?);
-    }
-    let cascade = words.take_word("cascade");
-    if !cascade {
-        words.take_word("restrict");
-    }
-    words.expect_end()?;
-    Ok(Own::DropDomain { if_exists, names, cascade })
-}
-
-/// Reads ALTER DOMAIN, whose two words are taken already.
-///
-/// # Errors
-/// `42601`, `0A000`.
-pub(crate) fn parse_alter(_: &str, mut words: Words<'_>) -> Result<Own, SqlError> {
-    let name = object_name(&mut words)?;
-    let whole = |words: &Words<'_>, text: String| -> Result<AlterTableOperation, SqlError> {
-        match without_position(parse_known(&text))?.pop() {
-            Some(Statement::AlterTable(mut alter)) if alter.operations.len() == 1 => {
-                alter.operations.pop().ok_or_else(|| words.unexpected())
-            }
-            _ => Err(words.unexpected()),
-        }
-    };
-    let action = if words.take_words(&["set", "default"]) {
-        let text = format!("ALTER TABLE d ALTER COLUMN value SET DEFAULT {}", words.rest_of_text());
-        match whole(&words, text)? {
-            AlterTableOperation::AlterColumn { op: AlterColumnOperation::SetDefault { value }, .. } => {
-                return Ok(altered(name, Action::SetDefault(Some(value))));
-            }
-            _ => return Err(words.unexpected()),
-        }
-    } else if words.take_words(&["drop", "default"]) {
-        Action::SetDefault(None)
-    } else if words.take_words(&["set", "not", "null"]) {
-        Action::SetNotNull(true)
-    } else if words.take_words(&["drop", "not", "null"]) {
-        Action::SetNotNull(false)
-    } else if words.take_word("add") {
-        let text = format!("ALTER TABLE d ADD {}", words.rest_of_text());
-        match whole(&words, text)? {
-            AlterTableOperation::AddConstraint { constraint: TableConstraint::Check(check), not_valid } => {
-                super::refuse_not_enforced(&check)?;
-                let (given, expr) = (check.name.as_ref().map(name_of), Expr::clone(&check.expr));
-                return Ok(altered(name, Action::AddCheck { name: given, expr, valid: !not_valid }));
-            }
-            AlterTableOperation::AddConstraint { constraint, .. } => return Err(impossible(&constraint)),
-            _ => return Err(words.unexpected()),
-        }
-    } else if words.take_words(&["drop", "constraint"]) {
-        let if_exists = words.take_words(&["if", "exists"]);
-        let constraint = words.name()?;
-        if !words.take_word("cascade") {
-            words.take_word("restrict");
-        }
-        Action::DropConstraint { name: constraint, if_exists }
-    } else if words.take_words(&["rename", "constraint"]) {
-        let from = words.name()?;
-        if !words.take_word("to") {
-            return Err(words.unexpected());
-        }
-        Action::RenameConstraint { from, to: words.name()? }
-    } else if words.take_words(&["validate", "constraint"]) {
-        Action::Validate(words.name()?)
-    } else if words.take_words(&["rename", "to"]) {
-        Action::Rename(words.name()?)
-    } else if words.take_words(&["owner", "to"]) {
-        return Err(unsupported("ALTER DOMAIN … OWNER TO"));
-    } else if words.take_words(&["set", "schema"]) {
-        Action::SetSchema(words.name()?)
-    } else {
-        return Err(words.unexpected());
-    };
-    words.expect_end()?;
-    Ok(altered(name, action))
-}
-
-fn altered(name: ObjectName, action: Action) -> Own {
-    Own::AlterDomain(Box::new(AlterDomain { name, action }))
-}
-
-/// Constraints that a domain cannot have.
-fn impossible(constraint: &TableConstraint) -> SqlError {
-    let what = match constraint {
-        TableConstraint::PrimaryKey(_) => "primary key",
-        TableConstraint::Unique(_) => "unique",
-        TableConstraint::ForeignKey(_) => "foreign key",
-        _ => return unsupported("this constraint of a domain"),
-    };
-    SqlError::syntax(format!("{what} constraints not possible for domains"))
-}
 
 /// What a definition says, checked.
 struct Parts {
@@ -216,7 +55,7 @@ impl Parts {
                     parts.default = Some(expr.clone());
                 }
                 ColumnOption::Check(check) => {
-                    super::refuse_not_enforced(check)?;
+                    refuse_not_enforced(check)?;
                     let name = check.name.as_ref().map(name_of).or(given);
                     parts.checks.push((name, Expr::clone(&check.expr)));
                 }
@@ -240,9 +79,6 @@ impl Parts {
 /// What a domain can be of.
 fn base_of(ty: &DataType) -> Result<(u32, i32), SqlError> {
     let (oid, typmod) = type_from_sql(ty)?;
-    if matches!(ty, DataType::Array(_)) {
-        return Err(unsupported("a domain of arrays"));
-    }
     match column_type_of_oid(oid, typmod) {
         Some(_) => Ok((oid, typmod)),
         None => Err(unsupported(&format!("a domain of the type {ty}"))),
@@ -281,8 +117,8 @@ impl Session {
         let body = Body { array, comment: None, kind: Kind::Domain(domain) };
         let mut object = CatalogObject::new(ObjectKind::TYPE, body.encode());
         if parts.base.0 >= FIRST_USER_OID {
-            self.keep_type(&txn, parts.base.0).await?;
-            object.needs.push(parts.base.0);
+            let kept = self.keep_type(&txn, parts.base.0).await?;
+            object.needs.push(kept.id);
         }
         let made = self.settle_ddl(|| txn.create_object(&schema, &name, object.clone())).await?;
         self.own_new_object(&txn, made, Object::Type).await?;
@@ -441,7 +277,12 @@ impl Session {
                 check.name.clone_from(to);
             }
         }
-        let constraint = demanded.map(|check| Constraint { domain: ty.name.clone(), schema: ty.schema.clone(), check });
+        let constraint = demanded.map(|check| Constraint {
+            domain: ty.name.clone(),
+            schema: ty.schema.clone(),
+            name: ty.name.clone(),
+            check,
+        });
         self.renew_columns_of(&txn, &ty, constraint.as_ref()).await?;
         let body = Body { kind: Kind::Domain(domain), ..ty.body.clone() };
         self.store_type(&txn, &object, &body).await?;

@@ -9,136 +9,26 @@
 
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::tokenizer::Token;
 use futures::future::BoxFuture;
 use resurgam_engine::{Access, CatalogObject, ObjectKind, StatementKind, Table, Transaction};
 
 use super::extension_users::{Callee, User, users_of};
 use super::needed::{Needed, needed_by};
+use crate::parse::names::no_schema;
 use crate::parse::own::{Own, Parsed};
-use crate::parse::words::{Words, is_word};
+use crate::parse::read::parse as parse_statements;
+use crate::parse::statement::extension::ExtensionStatement;
 use crate::pg::extensions::{self, AVAILABLE, Installed};
 use crate::pg::functions::quote_ident;
 use crate::pg::roles::acl::{Object, privilege};
 use crate::pg::search_path::{PG_CATALOG, PG_TEMP, is_temporary};
 use crate::pg::user_types;
-use crate::plan::lookup::{has_schema, no_schema};
-use crate::plan::statement::parse as parse_statements;
+use crate::plan::lookup::has_schema;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
 /// The language that PostgreSQL has from the start.
 const PLPGSQL: &str = "plpgsql";
-
-/// A statement about extensions, as it was read.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ExtensionStatement {
-    Create { name: String, if_not_exists: bool, schema: Option<String>, version: Option<String> },
-    Update { name: String, version: Option<String> },
-    SetSchema { name: String, schema: String },
-    Drop { names: Vec<String>, if_exists: bool, cascade: bool },
-    Comment { name: String, comment: Option<String> },
-}
-
-/// A version: a name or a text.
-fn version(words: &mut Words<'_>) -> Result<String, SqlError> {
-    match words.peek() {
-        Some(Token::SingleQuotedString(text)) => {
-            let text = text.clone();
-            words.next();
-            Ok(text)
-        }
-        _ => words.name(),
-    }
-}
-
-/// Reads a statement whose first words up to EXTENSION are taken.
-pub(crate) fn parse(first: &str, mut words: Words<'_>) -> Result<Own, SqlError> {
-    let words = &mut words;
-    let statement = match first {
-        "create" => create(words)?,
-        "drop" => {
-            let if_exists = words.take_words(&["if", "exists"]);
-            let mut names = vec![words.name()?];
-            while words.take(&Token::Comma) {
-                names.push(words.name()?);
-            }
-            let cascade = words.take_word("cascade");
-            if !cascade {
-                words.take_word("restrict");
-            }
-            ExtensionStatement::Drop { names, if_exists, cascade }
-        }
-        "comment" => {
-            let name = words.name()?;
-            if !words.take_word("is") {
-                return Err(words.unexpected());
-            }
-            let comment = match words.peek() {
-                Some(token) if is_word(token, "null") => None,
-                Some(
-                    Token::SingleQuotedString(text)
-                    | Token::EscapedStringLiteral(text)
-                    | Token::UnicodeStringLiteral(text),
-                ) => Some(text.clone()),
-                Some(Token::DollarQuotedString(text)) => Some(text.value.clone()),
-                _ => return Err(words.unexpected()),
-            };
-            words.next();
-            ExtensionStatement::Comment { name, comment }
-        }
-        _ => alter(words)?,
-    };
-    words.expect_end()?;
-    Ok(Own::Extension(Box::new(statement)))
-}
-
-fn create(words: &mut Words<'_>) -> Result<ExtensionStatement, SqlError> {
-    let if_not_exists = words.take_words(&["if", "not", "exists"]);
-    let name = words.name()?;
-    words.take_word("with");
-    let (mut schema, mut wanted, mut cascade) = (None, None, false);
-    loop {
-        let position = words.position();
-        let twice = || {
-            let error = SqlError::syntax("conflicting or redundant options");
-            position.map_or_else(|| error.clone(), |position| error.clone().with_position(position))
-        };
-        if words.take_word("schema") {
-            if schema.replace(words.name()?).is_some() {
-                return Err(twice());
-            }
-        } else if words.take_word("version") {
-            if wanted.replace(version(words)?).is_some() {
-                return Err(twice());
-            }
-        } else if words.take_word("cascade") {
-            // None needs another.
-            if std::mem::replace(&mut cascade, true) {
-                return Err(twice());
-            }
-        } else if words.take_word("from") {
-            return Err(SqlError::unsupported("CREATE EXTENSION ... FROM is no longer supported"));
-        } else {
-            return Ok(ExtensionStatement::Create { name, if_not_exists, schema, version: wanted });
-        }
-    }
-}
-
-fn alter(words: &mut Words<'_>) -> Result<ExtensionStatement, SqlError> {
-    let name = words.name()?;
-    if words.take_word("update") {
-        let version = if words.take_word("to") { Some(version(words)?) } else { None };
-        return Ok(ExtensionStatement::Update { name, version });
-    }
-    if words.take_words(&["set", "schema"]) {
-        return Ok(ExtensionStatement::SetSchema { name, schema: words.name()? });
-    }
-    if ["add", "drop"].into_iter().any(|word| words.take_word(word)) {
-        return Err(super::unsupported("ALTER EXTENSION ADD and DROP"));
-    }
-    Err(words.unexpected())
-}
 
 fn missing(name: &str) -> SqlError {
     SqlError::new("42704", format!("extension \"{name}\" does not exist"))
@@ -214,6 +104,9 @@ impl Session {
         if !has_schema(&txn, &schema)? {
             return Err(no_schema(&schema));
         }
+        if extension.has_type() {
+            self.refuse_taken(&txn, &schema, name)?;
+        }
         let rights = self.rights()?;
         let hint = match extension.is_trusted {
             true => "Must have CREATE privilege on current database to create this extension.",
@@ -278,7 +171,7 @@ impl Session {
             let Some(entry) = txn.object_named(ObjectKind::EXTENSION, "", name)? else { return Err(missing(name)) };
             match session.owns(&entry)? {
                 true => Ok(entry),
-                false => Err(crate::access::not_owner("extension", name)),
+                false => Err(crate::plan::needs::not_owner("extension", name)),
             }
         };
         let entry = self.locked_newest(txn, find).await?;

@@ -10,18 +10,21 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, DataType, Expr, ObjectName, TableFactor, Visitor};
 use resurgam_ast::AstWalk;
 use resurgam_dialect::{Catalog, Function, Schema};
-use resurgam_engine::{ObjectKind, Table};
+use resurgam_engine::{ColumnType, ObjectKind, Table};
 
 use super::function::drop_text;
 use super::needed::called;
+use crate::parse::names::parts_of;
+use crate::pg::citext;
 use crate::pg::definition::parse_expression;
 use crate::pg::extensions::Installed;
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::{PG_CATALOG, PUBLIC};
+use crate::pg::types::oid;
 use crate::pg::user_functions::{UserFunction, marked_name};
 use crate::pg::user_types::{UserType, column_types, marked_type};
 use crate::plan::analyze::view_query;
-use crate::plan::lookup::{Lookup, parts_of};
+use crate::plan::lookup::Lookup;
 use crate::wire::SqlError;
 
 /// Something that calls such a function, or casts to such a type.
@@ -90,8 +93,12 @@ impl Find<'_> {
 
     /// The type that is cast to.
     fn type_of(&self, data_type: &DataType) -> Option<String> {
-        let Callee::Types(types) = self.callee else { return None };
         let oid = marked_type(data_type)?;
+        let types = match self.callee {
+            Callee::Types(types) => types,
+            Callee::Extension(one) if one.has_type(oid) => return Some(format!("type {}", quote_ident(&one.name))),
+            Callee::Extension(_) | Callee::Functions(_) => return None,
+        };
         types.iter().find(|(known, _)| *known == oid).map(|(_, shown)| shown.clone())
     }
 }
@@ -153,13 +160,19 @@ pub(super) fn users_of(lookup: &Lookup<'_>, callee: &Callee<'_>) -> Result<Vec<U
             ControlFlow::Continue(()) => Ok(None),
         }
     };
-    let mut out = Vec::new();
+    let mut out = match callee {
+        Callee::Extension(one) if one.has_type(oid::CITEXT) => values_of_citext(lookup, one)?,
+        _ => Vec::new(),
+    };
     let mut entries = lookup.txn.tables()?;
     entries.extend(lookup.txn.views()?);
     entries.extend(lookup.txn.objects(ObjectKind::TYPE)?);
     entries.extend(lookup.txn.objects(ObjectKind::FUNCTION)?);
     entries.extend(lookup.txn.objects(ObjectKind::POLICY)?);
     entries.sort_by_key(|entry| entry.id);
+    // What goes as a whole is named once.
+    let whole: Vec<u32> = out.iter().filter(|user| user.columns.is_empty()).map(|user| user.entry).collect();
+    entries.retain(|entry| !whole.contains(&entry.id));
     for entry in &entries {
         if entry.object.as_ref().is_some_and(|object| object.kind == ObjectKind::FUNCTION) {
             let own = UserFunction::of_object(entry)?;
@@ -210,6 +223,50 @@ pub(super) fn users_of(lookup: &Lookup<'_>, callee: &Callee<'_>) -> Result<Vec<U
         }
         users_in_table(lookup, entry, &calls, &mut out)?;
     }
+    Ok(out)
+}
+
+/// What has values of the type of the extension `citext`, by age.
+fn values_of_citext(lookup: &Lookup<'_>, extension: &Installed) -> Result<Vec<User>, SqlError> {
+    let needs = match lookup.path.place(&extension.schema) {
+        Some(_) => format!("type {}", citext::NAME),
+        None => format!("type {}.{}", quote_ident(&extension.schema), citext::NAME),
+    };
+    let whole = |entry: &Table, name: String, drop: Option<String>| {
+        let needs = needs.clone();
+        User { entry: entry.id, name, needs, columns: Vec::new(), drop }
+    };
+    let mut out = Vec::new();
+    for entry in lookup.txn.dependents(extension.id)? {
+        match entry.object.as_ref().map(|object| object.kind) {
+            Some(kind) if kind == ObjectKind::FUNCTION => {
+                let own = UserFunction::of_object(&entry)?;
+                out.push(whole(&entry, format!("function {}", shown_function(lookup, &own)), Some(drop_text(&own))));
+            }
+            Some(kind) if kind == ObjectKind::TYPE => {
+                out.push(whole(&entry, super::type_users::called(&UserType::of_object(&entry)?), None));
+            }
+            _ => {}
+        }
+    }
+    for table in lookup.txn.tables()? {
+        for (at, column) in table.columns.iter().enumerate() {
+            if column.ty != ColumnType::Folded || column.is_hidden() || table.domain(at).is_some() {
+                continue;
+            }
+            let name = format!("column {} of table {}", quote_ident(&column.name), lookup.shown(&table)?);
+            let drop = format!("ALTER TABLE {} DROP COLUMN IF EXISTS {} CASCADE", full(&table), quoted(&column.name));
+            out.push(User { entry: table.id, name, needs: needs.clone(), columns: vec![at], drop: Some(drop) });
+        }
+    }
+    for view in lookup.txn.views()? {
+        let is_of_it = view.view.as_ref().is_some_and(|view| view.columns.iter().any(|one| one.oid == oid::CITEXT));
+        if is_of_it {
+            let drop = Some(format!("DROP VIEW IF EXISTS {} CASCADE", full(&view)));
+            out.push(whole(&view, format!("view {}", lookup.shown(&view)?), drop));
+        }
+    }
+    out.sort_by_key(|user| user.entry);
     Ok(out)
 }
 

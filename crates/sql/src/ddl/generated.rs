@@ -9,13 +9,11 @@ use datafusion::sql::sqlparser::ast::{self, Expr, GeneratedAs, GeneratedExpressi
 use resurgam_engine::{Table, TableChange, Transaction};
 
 use super::unsupported;
+use crate::parse::like::DROP_EXPRESSION;
+use crate::pg::definition::parse_expression;
 use crate::plan::expression::{Place, TableExpr, kept_text, rename_column, unqualify};
-use crate::plan::statement::parse_expression;
 use crate::session::Session;
 use crate::wire::SqlError;
-
-/// The function in whose call ALTER COLUMN … DROP EXPRESSION is read: see [`crate::parse::like`].
-pub(crate) const DROP_EXPRESSION: &str = "resurgam$drop_expression";
 
 /// The expression of GENERATED ALWAYS AS.
 ///

@@ -8,18 +8,15 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{ColumnType, Identity, OwnedSequence, Sequence, Table, TableChange, Transaction};
 
-use super::sequence::{default_of, name_for, no_type_of_identity};
-use super::sequence_options::{self, SequenceOption, of_parser, read_option, read_restart};
-use super::{full_name, unsupported};
-use crate::access::grant_syntax::object_name;
+use crate::ddl::full_name;
+use crate::ddl::sequence::{default_of, elsewhere, name_for, no_type_of_identity};
+use crate::parse::identity::IDENTITY;
+use crate::parse::names::{object_name, parts_of, unsupported};
+use crate::parse::statement::sequence_options::{self, SequenceOption, of_parser, read_option, read_restart};
 use crate::parse::words::Words;
 use crate::pg::types::column_oid;
-use crate::plan::lookup::parts_of;
 use crate::session::Session;
 use crate::wire::SqlError;
-
-/// The function in whose call these clauses are read: see [`crate::parse::identity`].
-pub(crate) const IDENTITY: &str = "resurgam$identity";
 
 /// What is done to a column.
 enum Action {
@@ -142,7 +139,7 @@ impl Session {
         if let Action::Add { generated, sequence, options } = action {
             let (schema, name) = parts_of(&sequence)?;
             if schema.is_some_and(|schema| schema != table.schema) {
-                return Err(SqlError::new("55000", "sequence must be in same schema as table it is linked to"));
+                return Err(elsewhere());
             }
             return self.add_identity_named(txn, table, at, generated, Some(name), &options).await;
         }

@@ -15,12 +15,12 @@ use resurgam_engine::{
 };
 
 use super::{index_order, unsupported};
-use crate::dml::find_column;
 use crate::pg::catalog::{distinct_names, expression_name};
+use crate::pg::definition::parse_expression;
 use crate::pg::types::{column_oid, column_type_name};
 use crate::pg::{collation, operator_classes};
 use crate::plan::expression::{Place, TableExpr, cast_times, kept_text, unqualify};
-use crate::plan::statement::parse_expression;
+use crate::plan::lookup::find_column;
 use crate::session::Session;
 use crate::wire::SqlError;
 
@@ -50,6 +50,11 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// Whether it is of columns that the table has: what is made of them is written into the rows first.
+    pub(super) fn is_plain(&self) -> bool {
+        self.predicate.is_none() && self.keys.iter().all(|key| matches!(key, Key::Column(_)))
+    }
+
     /// The names that the index's own is made of.
     pub(super) fn names(&self, table: &Table, included: &[usize]) -> Vec<String> {
         let of_column = |at: usize| table.columns[at].name.clone();

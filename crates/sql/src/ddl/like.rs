@@ -9,16 +9,14 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_engine::{ColumnOrder, Declared, Identity, Table, Transaction};
 
 use super::name_of;
+use crate::parse::like::LIKE;
+use crate::parse::read::parse_known;
 use crate::pg::catalog::{declared, deferral_clause};
 use crate::pg::collation;
 use crate::pg::functions::quote_ident;
 use crate::pg::types::{column_oid, column_typmod, format_type};
 use crate::plan::lookup::Lookup;
-use crate::plan::statement::parse_known;
 use crate::wire::SqlError;
-
-/// Name of the column, and of the function, in which the clause is read: see [`crate::parse::like`].
-pub(crate) const LIKE: &str = "resurgam$like";
 
 /// What INCLUDING and EXCLUDING ask for.
 #[derive(Default)]

@@ -1,15 +1,17 @@
 //! CREATE, DROP and TRUNCATE, from their syntax to the engine's definitions.
 
 pub(crate) mod alter;
+pub(crate) mod alter_index;
 pub(crate) mod alter_sequence;
 pub(crate) mod clauses;
 mod comment;
+mod concurrent_index;
 pub(crate) mod database;
-pub(crate) mod database_syntax;
 pub(crate) mod domain;
 mod drop_schema;
 pub(crate) mod extension;
 mod extension_users;
+pub(crate) mod foreign;
 pub(crate) mod function;
 pub(crate) mod generated;
 pub(crate) mod identity;
@@ -23,7 +25,6 @@ mod qualify;
 pub(crate) mod retype;
 pub(crate) mod schema;
 pub(crate) mod sequence;
-mod sequence_options;
 pub(crate) mod set_schema;
 pub(crate) mod temporary;
 mod type_texts;
@@ -31,8 +32,6 @@ mod type_users;
 pub(crate) mod user_type;
 pub(crate) mod view;
 
-pub(crate) use key_expr::reworded;
-pub(crate) use made_name::free_name;
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
@@ -47,14 +46,15 @@ use resurgam_engine::{
 };
 use tokio::time::Instant;
 
-use crate::access::needs::{access_of, denied, object_of, word_of};
 use crate::ddl::alter::CheckParts;
+use crate::ddl::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
 use crate::ddl::needed::drop_hint;
 use crate::dml::Around;
-use crate::dml::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
 use crate::exec::context::StopFlag;
-use crate::exec::wait::{Waiting, settle};
-use crate::exec::wait::{guarded, out_of_time};
+use crate::exec::wait::{Waiting, guarded, out_of_time, settle};
+use crate::parse::names::{last_name, name_of, unsupported};
+use crate::parse::read::parse_known;
+use crate::parse::statement::domain::refuse_not_enforced;
 use crate::parse::{include, nulls};
 use crate::pg::catalog::{distinct_names, is_system_schema, system_relation};
 use crate::pg::collation;
@@ -63,19 +63,15 @@ use crate::pg::search_path::is_temporary;
 use crate::pg::types::{column_oid, column_type_from_sql, column_type_name};
 use crate::plan::analyze::{UNDETERMINED, is_system_column};
 use crate::plan::expression::{Place, cast_literal, parse_expression, zoned_type};
-use crate::plan::lookup::last_name;
+use crate::plan::needs::{access_of, denied, object_of, word_of};
 use crate::plan::planner::Names;
-use crate::plan::statement::{ParamTypes, parse_known};
+use crate::plan::statement::ParamTypes;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
-pub(crate) fn name_of(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
-}
-
-pub(crate) fn unsupported(what: &str) -> SqlError {
-    SqlError::unsupported(format!("{what} is not supported"))
-}
+pub(crate) use comment::checked as checked_comment;
+pub(crate) use key_expr::reworded;
+pub(crate) use made_name::free_name;
 
 /// The default's text; it is planned where it is used.
 pub(crate) fn default_text(expr: &Expr) -> Option<String> {
@@ -179,6 +175,10 @@ pub(crate) fn column_parts(def: &ColumnDef, table: &str) -> Result<ColumnParts, 
                 parts.unique = Some(key.name.as_ref().map(name_of).or(given));
             }
             ColumnOption::Comment(word) if word == nulls::NOT_DISTINCT => parts.nulls_alike = true,
+            ColumnOption::Comment(text) if let Some(named) = text.strip_prefix(crate::parse::sequence::NAME) => {
+                let Some(serial) = &mut parts.serial else { return Err(unsupported("SEQUENCE NAME in this place")) };
+                serial.name = Some(sequence::read_name(named)?);
+            }
             ColumnOption::ForeignKey(foreign) => {
                 let name = foreign.name.as_ref().map(name_of).or(given);
                 parts.foreign.push(ForeignParts::of_column(&def.name, name, foreign));
@@ -240,14 +240,6 @@ pub(crate) fn column_collation(name: &ObjectName, ty: &ColumnType) -> Result<Opt
     let oid = column_oid(ty);
     let named = collation::named(name, oid, &column_type_name(ty))?;
     Ok(Some(named).filter(|named| *named != collation::of_type(oid)))
-}
-
-/// A CHECK that the parser knows and PostgreSQL 15 does not.
-pub(crate) fn refuse_not_enforced(check: &ast::CheckConstraint) -> Result<(), SqlError> {
-    match check.enforced {
-        Some(_) => Err(SqlError::syntax("syntax error at or near \"ENFORCED\"")),
-        None => Ok(()),
-    }
 }
 
 /// The columns of a PRIMARY KEY or UNIQUE constraint, by position.
@@ -613,7 +605,15 @@ impl Session {
     }
 
     pub(crate) fn skip(&mut self, message: String) {
-        let mut notice = SqlError::new("00000", message);
+        let what = message.split(' ').next().unwrap_or_default();
+        // What there is already has the code of the error that it would be.
+        let code = match (what, message.ends_with("already exists, skipping")) {
+            ("relation", true) => "42P07",
+            ("column", true) => "42701",
+            (_, true) => "42710",
+            _ => "00000",
+        };
+        let mut notice = SqlError::new(code, message);
         notice.severity = "NOTICE";
         self.notice(notice);
     }
@@ -648,7 +648,7 @@ impl Session {
             return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
         }
         if let Some(query) = &create.query {
-            if create.columns.iter().any(|column| column.name.value == like::LIKE) {
+            if create.columns.iter().any(|column| column.name.value == crate::parse::like::LIKE) {
                 return Err(SqlError::syntax("syntax error at or near \"LIKE\""));
             }
             return self.create_table_as(&txn, create, (&schema, &name), query, text).await;
@@ -674,7 +674,10 @@ impl Session {
             let column = &mut spec.columns[at];
             let used: Vec<&str> = serials.iter().map(|(_, name, _)| name.as_str()).collect();
             let is_taken = |wanted: &str| Ok(wanted == name || used.contains(&wanted) || taken(wanted)?);
-            let made = free_name(&name, &[&column.name], "seq", &is_taken)?;
+            let made = match serial.name_in(&schema)? {
+                Some(given) => given,
+                None => free_name(&name, &[&column.name], "seq", &is_taken)?,
+            };
             column.default_sql = Some(sequence::default_of(&schema, &made));
             serials.push((column.name.clone(), made, serial));
         }
@@ -788,6 +791,10 @@ impl Session {
         let mut spec = TableSpec::new(schema, name);
         for (at, field) in fields.iter().enumerate() {
             let given = filled.names.get(at).cloned();
+            if field.type_oid == crate::pg::types::oid::VOID {
+                let name = given.as_ref().unwrap_or(&field.name);
+                return Err(SqlError::new("42P16", format!("column \"{name}\" has pseudo-type void")));
+            }
             let kept = crate::pg::types::column_type_of_oid(field.type_oid, field.typmod);
             // There is no column of it that would keep blanks.
             let has_blanks = match field.type_oid {
@@ -864,16 +871,21 @@ impl Session {
     }
 
     async fn create_index(&mut self, create: &CreateIndex) -> Result<Tag, SqlError> {
+        if create.concurrently {
+            self.refuse_in_transaction("CREATE INDEX CONCURRENTLY")?;
+        }
         let mut create = create.clone();
         let idle = clauses::create_index(&create)?;
         self.warn_of_idle("storage parameter", &idle);
         let stood_for = clauses::access_method(&create)?;
         self.warn_of_idle("access method", stood_for.as_slice());
-        if create.concurrently && self.in_block() {
-            return Err(SqlError::new("25001", "CREATE INDEX CONCURRENTLY cannot run inside a transaction block"));
-        }
         let txn = self.ddl_transaction("CREATE INDEX")?;
         self.must_own_named(&txn, &create.table_name)?;
+        if create.concurrently
+            && let Ok(table) = self.lookup(&txn).table(&create.table_name)
+        {
+            self.lock_in_passing(&txn, &table).await?;
+        }
         let table = match self.locked_table(&txn, &create.table_name).await {
             Err(error) if error.sqlstate == "42809" => {
                 let (schema, name) = self.lookup(&txn).place(&create.table_name)?;
@@ -915,13 +927,35 @@ impl Session {
             }
         };
         let (orders, declared) = (keys.orders.clone(), keys.declared.clone());
+        let concurrently = create.concurrently && keys.is_plain() && !is_temporary(&table.schema);
         let (table, columns) = self.add_hidden(&txn, &table, keys).await?;
         let (unique, nulls_alike) = (create.unique, create.nulls_distinct == Some(false));
         let (constraint, deferral) = (false, Deferral::Never);
         let spec = IndexSpec { name, columns, orders, unique, constraint, nulls_alike, deferral };
+        let of_index = |error, table: &Table| {
+            let mut error = key_expr::reworded(error, table, &spec.columns);
+            if error.sqlstate == "23505" {
+                error.schema = Some(table.schema.clone());
+                error.table = Some(table.name.clone());
+                error.constraint = Some(spec.name.clone());
+            }
+            error
+        };
+        if concurrently {
+            let table = self.settle_ddl(|| txn.add_index(&table, spec.clone())).await?;
+            let table = self.detail(&txn, &table, &spec.name, included, declared).await?;
+            drop(txn);
+            let filled = self.fill_concurrently(&table, &spec.name).await;
+            filled.map_err(|mut error| {
+                // What is committed is not begun again.
+                error.definition_changed = false;
+                of_index(error, &table)
+            })?;
+            return Ok(Tag::Fixed("CREATE INDEX"));
+        }
         let fill = || tokio::task::block_in_place(|| txn.create_index(&table, spec.clone()));
         let filled = self.settle_ddl(fill).await;
-        let table = filled.map_err(|error| key_expr::reworded(error, &table, &spec.columns))?;
+        let table = filled.map_err(|error| of_index(error, &table))?;
         self.detail(&txn, &table, &spec.name, included, declared).await?;
         Ok(Tag::Fixed("CREATE INDEX"))
     }

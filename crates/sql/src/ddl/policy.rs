@@ -13,11 +13,11 @@ use resurgam_engine::{Access, CatalogObject, ObjectKind, StatementKind, Table, T
 
 use super::view::{KeptQuery, Meant, refuse_in_query};
 use super::{full_name, name_of};
-use crate::access::needs::access_of;
-use crate::access::syntax::Spec;
+use crate::parse::names::last_name;
+use crate::parse::statement::role::Spec;
 use crate::pg::policies::{Command, Conditions, PUBLIC, Policy, Rule};
 use crate::plan::analyze::view_query;
-use crate::plan::lookup::last_name;
+use crate::plan::needs::access_of;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 

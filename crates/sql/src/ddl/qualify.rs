@@ -17,6 +17,7 @@ use resurgam_ast::AstWalkMut;
 use resurgam_engine::Transaction;
 
 use super::extension_users::is_builtin;
+use crate::parse::names::parts_of;
 use crate::pg::catalog::split_name;
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::{PG_CATALOG, PUBLIC};
@@ -24,7 +25,7 @@ use crate::pg::sequence_names::relation_constant;
 use crate::pg::types::{oid, type_from_sql};
 use crate::pg::user_functions::{UserFunction, marker};
 use crate::pg::user_types::{self, UserTypes};
-use crate::plan::lookup::{Lookup, parts_of};
+use crate::plan::lookup::Lookup;
 use crate::session::Session;
 use crate::wire::SqlError;
 

@@ -17,20 +17,17 @@ use resurgam_engine::{
 };
 
 use crate::exec::bridge::RowColumns;
+use crate::parse::like::COLLATE;
 use crate::pg::arrow::{DatumColumn, assignment_cast};
 use crate::pg::catalog::declared;
-use crate::pg::errors;
+use crate::pg::definition::parse_expression;
 use crate::pg::functions::quote_ident;
 use crate::pg::types::{bare_type_name, column_oid, column_type_from_sql, column_type_name, domain_from_sql};
-use crate::pg::{collation, operator_classes};
+use crate::pg::{collation, errors, operator_classes};
 use crate::plan::analyze::is_assignable;
 use crate::plan::expression::{Place, TableExpr};
-use crate::plan::statement::parse_expression;
 use crate::session::Session;
 use crate::wire::SqlError;
-
-/// The function that stands for COLLATE behind a type.
-pub(crate) const COLLATE: &str = "resurgam$collate";
 
 /// How a column gets its new values.
 pub(crate) enum NewValue {

@@ -7,101 +7,18 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
-use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{Access, CatalogObject, Isolation, ObjectKind, StatementKind, Table, Transaction};
 
-use crate::parse::own::Own;
-use crate::parse::words::{Words, is_word};
+use crate::parse::names::{last_name, no_schema, parts_of};
+use crate::parse::statement::schema::SchemaStatement;
 use crate::pg::catalog::{is_dropped, is_system_schema, schema_body};
 use crate::pg::roles::Rights;
 use crate::pg::roles::acl::{Object, privilege};
 use crate::pg::search_path::{PG_TEMP, PUBLIC, SearchPath, is_temporary};
-use crate::plan::lookup::{has_schema, last_name, no_schema, parts_of};
-use crate::plan::statement::parse_known;
+use crate::plan::lookup::has_schema;
 use crate::session::Session;
 use crate::session::shared::SessionShared;
 use crate::wire::{SqlError, Tag};
-
-/// CREATE or ALTER SCHEMA as it was read.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum SchemaStatement {
-    Create {
-        if_not_exists: bool,
-        /// None: that of the owner.
-        name: Option<String>,
-        owner: Option<String>,
-        /// What is made in it.
-        elements: Vec<Statement>,
-    },
-    Rename {
-        name: String,
-        to: String,
-    },
-}
-
-/// Reads CREATE SCHEMA, whose first two words are taken already.
-pub(crate) fn parse_create(mut words: Words<'_>) -> Result<Own, SqlError> {
-    let if_not_exists = words.take_words(&["if", "not", "exists"]);
-    let name =
-        if words.peek().is_some_and(|token| is_word(token, "authorization")) { None } else { Some(words.name()?) };
-    let owner = if words.take_word("authorization") { Some(words.name()?) } else { None };
-    let mut elements: Vec<Vec<String>> = Vec::new();
-    let mut depth = 0usize;
-    while let Some(token) = words.peek() {
-        let begins = depth == 0 && (is_word(token, "create") || is_word(token, "grant"));
-        match token {
-            Token::LParen => depth += 1,
-            Token::RParen => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        let text = token.to_string();
-        if begins {
-            elements.push(Vec::new());
-        }
-        match elements.last_mut() {
-            Some(element) => element.push(text),
-            None => return Err(words.unexpected()),
-        }
-        words.next();
-    }
-    if if_not_exists && !elements.is_empty() {
-        return Err(SqlError::unsupported("CREATE SCHEMA IF NOT EXISTS cannot include schema elements"));
-    }
-    let elements = elements.iter().map(|element| element_of(&element.join(" "))).collect::<Result<_, _>>()?;
-    Ok(Own::Schema(Box::new(SchemaStatement::Create { if_not_exists, name, owner, elements })))
-}
-
-fn element_of(text: &str) -> Result<Statement, SqlError> {
-    let mut statements = parse_known(text).map_err(|mut error| {
-        // In other words than the client's.
-        error.position = None;
-        error
-    })?;
-    match (statements.pop(), statements.is_empty()) {
-        (
-            Some(
-                statement @ (Statement::CreateTable(_)
-                | Statement::CreateView(_)
-                | Statement::CreateIndex(_)
-                | Statement::CreateSequence { .. }),
-            ),
-            true,
-        ) => Ok(statement),
-        _ => Err(SqlError::unsupported("this element of CREATE SCHEMA is not supported")),
-    }
-}
-
-/// Reads ALTER SCHEMA, whose first two words are taken already.
-pub(crate) fn parse_alter(mut words: Words<'_>) -> Result<Own, SqlError> {
-    let name = words.name()?;
-    let statement = if words.take_words(&["rename", "to"]) {
-        SchemaStatement::Rename { name, to: words.name()? }
-    } else {
-        return Err(words.unexpected());
-    };
-    words.expect_end()?;
-    Ok(Own::Schema(Box::new(statement)))
-}
 
 /// `42939` for a name that is the system's.
 fn refuse_reserved(name: &str) -> Result<(), SqlError> {
@@ -141,7 +58,7 @@ impl Session {
     /// `42501` unless it may make schemas.
     fn may_make_schemas(&self, rights: &Rights) -> Result<(), SqlError> {
         match rights.allowed(self.role(), &rights.database, Object::Database, privilege::CREATE) {
-            0 => Err(crate::access::needs::denied("database", &self.shared.database_name)),
+            0 => Err(crate::plan::needs::denied("database", &self.shared.database_name)),
             _ => Ok(()),
         }
     }
@@ -151,7 +68,7 @@ impl Session {
         let rights = self.rights()?;
         match rights.has_rights_of(self.role(), rights.schema(name).owner) {
             true => Ok(()),
-            false => Err(crate::access::not_owner("schema", name)),
+            false => Err(crate::plan::needs::not_owner("schema", name)),
         }
     }
 

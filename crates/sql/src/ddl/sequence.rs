@@ -5,9 +5,11 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{self, ColumnDef, DataType, ObjectName, SequenceOptions};
 use resurgam_engine::{Attempt, Identity, OwnedSequence, Sequence, Table, TableChange, Transaction};
 
-use super::needed::{drop_hint, needed_by};
-use super::sequence_options::{self, invalid, no_type_of_sequences};
-use super::{free_name, full_name, is_relation, name_of};
+use crate::ddl::needed::{drop_hint, needed_by};
+use crate::ddl::{free_name, full_name, is_relation};
+use crate::parse::names::{name_of, object_name, parts_of};
+use crate::parse::statement::sequence_options::{self, invalid, no_type_of_sequences};
+use crate::parse::words::Words;
 use crate::pg::catalog::split_name;
 use crate::pg::functions::quote_ident;
 use crate::pg::sequence_names;
@@ -20,6 +22,36 @@ use crate::wire::{SqlError, Tag};
 pub(crate) struct Serial {
     pub options: Sequence,
     pub identity: Identity,
+    /// What SEQUENCE NAME says: perhaps a schema, and a name.
+    pub name: Option<(Option<String>, String)>,
+}
+
+impl Serial {
+    /// The name that is given, for a column of a table in that schema.
+    ///
+    /// # Errors
+    /// `55000`: it is in another one.
+    pub(super) fn name_in(&self, table_schema: &str) -> Result<Option<String>, SqlError> {
+        match &self.name {
+            Some((Some(schema), _)) if schema != table_schema => Err(elsewhere()),
+            Some((_, name)) => Ok(Some(name.clone())),
+            None => Ok(None),
+        }
+    }
+}
+
+/// `55000`
+pub(super) fn elsewhere() -> SqlError {
+    SqlError::new("55000", "sequence must be in same schema as table it is linked to")
+}
+
+/// The name behind [`crate::parse::sequence::NAME`].
+pub(crate) fn read_name(text: &str) -> Result<(Option<String>, String), SqlError> {
+    let unread = || SqlError::syntax("syntax error in SEQUENCE NAME");
+    let mut words = Words::of(text).ok_or_else(unread)?;
+    let name = object_name(&mut words)?;
+    words.expect_end()?;
+    parts_of(&name)
 }
 
 /// Bytes of a sequence's type.
@@ -47,7 +79,7 @@ pub(crate) fn serial(def: &ColumnDef) -> Result<Option<(Serial, DataType)>, SqlE
     if !modifiers.is_empty() {
         return Err(SqlError::syntax("type modifier is not allowed for a serial type"));
     }
-    Ok(Some((Serial { options: definition(width, &[])?, identity: Identity::No }, ty)))
+    Ok(Some((Serial { options: definition(width, &[])?, identity: Identity::No, name: None }, ty)))
 }
 
 /// GENERATED … AS IDENTITY, of a column of that type.
@@ -61,7 +93,7 @@ pub(crate) fn identity(
         ast::GeneratedAs::ByDefault => Identity::ByDefault,
         _ => Identity::Always,
     };
-    Ok(Serial { options: definition(width, options.unwrap_or_default())?, identity })
+    Ok(Serial { options: definition(width, options.unwrap_or_default())?, identity, name: None })
 }
 
 /// `22023`

@@ -16,10 +16,11 @@ use parking_lot::Mutex;
 use resurgam_engine::{Access, Grant, Isolation, ObjectKind, Table, Transaction};
 
 use super::full_name;
+use crate::parse::names::parts_of;
 use crate::pg::roles::FIRST_ROLE;
 use crate::pg::roles::acl::{Object, default_grants, privilege};
 use crate::pg::search_path::{PG_TEMP, is_temporary};
-use crate::plan::lookup::{has_schema, parts_of};
+use crate::plan::lookup::has_schema;
 use crate::session::Session;
 use crate::session::database::{SessionOptions, SqlDatabase};
 use crate::wire::SqlError;

@@ -15,11 +15,11 @@ use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_engine::{ObjectKind, Table, TableChange, Transaction};
 
 use super::{full_name, name_of};
+use crate::parse::read::parse_known;
 use crate::pg::search_path::PUBLIC;
 use crate::pg::user_functions::UserFunction;
 use crate::pg::user_types::{UserType, marked, marked_type};
 use crate::plan::expression::{kept_text, parse_expression};
-use crate::plan::statement::parse_known;
 use crate::session::Session;
 use crate::wire::SqlError;
 

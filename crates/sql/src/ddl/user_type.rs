@@ -8,111 +8,36 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{
     AlterTableOperation, DropBehavior, Ident, ObjectName, UserDefinedTypeRepresentation,
 };
-use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{CatalogObject, ColumnType, ObjectKind, StatementKind, Table, Transaction};
 
 use super::needed::needed_by;
 use super::type_texts::Renamed;
 use super::type_users::{Needing, called, needing_type};
 use super::{full_name, name_of, unsupported};
-use crate::parse::own::Own;
-use crate::parse::words::Words;
+use crate::parse::names::{no_schema, parts_of};
+use crate::parse::statement::user_type::{Action, AlterType, Place};
+use crate::pg::citext;
 use crate::pg::functions::quote_ident;
 use crate::pg::roles::acl::Object;
 use crate::pg::search_path::is_temporary;
+use crate::pg::types::oid;
 use crate::pg::user_types::definition::{Kind, LABEL_BYTES_MAX};
-use crate::pg::user_types::{Body, EnumType, LabelPlace, UserType};
-use crate::plan::lookup::{has_schema, no_schema, parts_of};
+use crate::pg::user_types::{Body, EnumType, LabelPlace, UserType, UserTypes, current};
+use crate::plan::lookup::has_schema;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
-
-/// ALTER TYPE as it was read.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AlterType {
-    name: ObjectName,
-    action: Action,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Action {
-    AddValue { label: String, if_not_exists: bool, place: Place },
-    RenameValue { from: String, to: String },
-    Rename(String),
-    SetSchema(String),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Place {
-    Last,
-    Before(String),
-    After(String),
-}
-
-/// The next token as a text in quotes.
-pub(crate) fn quoted(words: &mut Words<'_>) -> Result<String, SqlError> {
-    let text = match words.peek() {
-        Some(Token::SingleQuotedString(text)) => text.clone(),
-        Some(Token::EscapedStringLiteral(text)) => text.clone(),
-        Some(Token::DollarQuotedString(text)) => text.value.clone(),
-        _ => return Err(words.unexpected()),
-    };
-    words.next();
-    Ok(text)
-}
-
-/// A name with its schema.
-pub(super) fn object_name(words: &mut Words<'_>) -> Result<ObjectName, SqlError> {
-    let mut parts = vec![Ident::with_quote('"', words.name()?)];
-    while words.take(&Token::Period) {
-        parts.push(Ident::with_quote('"', words.name()?));
-    }
-    Ok(ObjectName::from(parts))
-}
-
-/// Reads ALTER TYPE, whose two words are taken already.
-///
-/// # Errors
-/// `42601`, `0A000`.
-pub(crate) fn parse(mut words: Words<'_>) -> Result<Own, SqlError> {
-    let name = object_name(&mut words)?;
-    let action = if words.take_words(&["add", "value"]) {
-        let if_not_exists = words.take_words(&["if", "not", "exists"]);
-        let label = quoted(&mut words)?;
-        let place = if words.take_word("before") {
-            Place::Before(quoted(&mut words)?)
-        } else if words.take_word("after") {
-            Place::After(quoted(&mut words)?)
-        } else {
-            Place::Last
-        };
-        Action::AddValue { label, if_not_exists, place }
-    } else if words.take_words(&["rename", "value"]) {
-        let from = quoted(&mut words)?;
-        if !words.take_word("to") {
-            return Err(words.unexpected());
-        }
-        Action::RenameValue { from, to: quoted(&mut words)? }
-    } else if words.take_words(&["rename", "to"]) {
-        Action::Rename(words.name()?)
-    } else if words.take_words(&["rename", "attribute"]) || words.take_words(&["add", "attribute"]) {
-        return Err(unsupported("ALTER TYPE of a composite type"));
-    } else if words.take_words(&["owner", "to"]) {
-        return Err(unsupported("ALTER TYPE … OWNER TO"));
-    } else if words.take_words(&["set", "schema"]) {
-        Action::SetSchema(words.name()?)
-    } else if words.take_word("set") {
-        return Err(unsupported("ALTER TYPE … SET"));
-    } else {
-        return Err(words.unexpected());
-    };
-    words.expect_end()?;
-    Ok(Own::AlterType(Box::new(AlterType { name, action })))
-}
 
 /// As errors name a type that is not there.
 fn missing(name: &ObjectName) -> SqlError {
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(name_of).collect();
     SqlError::new("42704", format!("type \"{}\" does not exist", parts.join(".")))
+}
+
+/// Whether a name means the type of the extension `citext`.
+fn is_of_extension(name: &ObjectName) -> Result<bool, SqlError> {
+    let (schema, name) = parts_of(name)?;
+    let named = |types: std::sync::Arc<UserTypes>| types.named(schema.as_deref(), &name).map(|ty| ty.oid);
+    Ok(current().and_then(named) == Some(oid::CITEXT))
 }
 
 fn check_label(label: &str) -> Result<(), SqlError> {
@@ -203,7 +128,12 @@ impl Session {
         name: &ObjectName,
     ) -> Result<(Arc<Table>, UserType), SqlError> {
         let find = |session: &mut Self| {
-            let Some(object) = session.type_named(txn, name)? else { return Err(missing(name)) };
+            let Some(object) = session.type_named(txn, name)? else {
+                return Err(match is_of_extension(name)? {
+                    true => unsupported("changing a type of an extension"),
+                    false => missing(name),
+                });
+            };
             session.may_drop(&object, "type", &object.name)?;
             Ok(object)
         };
@@ -233,15 +163,24 @@ impl Session {
         txn: &Transaction,
         types: impl IntoIterator<Item = ColumnType>,
     ) -> Result<(), SqlError> {
-        for id in types.into_iter().filter_map(ColumnType::user_type) {
+        let id_of = |ty: ColumnType| match ty {
+            ColumnType::Folded => Some(oid::CITEXT),
+            ty => ty.user_type(),
+        };
+        for id in types.into_iter().filter_map(id_of) {
             self.keep_type(txn, id).await?;
         }
         Ok(())
     }
 
-    /// The same of one, by its id.
+    /// The same of one, by its id; what is kept: the type's object, or the extension's that it is of.
     pub(super) async fn keep_type(&mut self, txn: &Transaction, id: u32) -> Result<Arc<Table>, SqlError> {
         let gone = || SqlError::new("42704", format!("type with OID {id} does not exist"));
+        if id == oid::CITEXT {
+            // It goes with its extension.
+            let find = |_: &mut Self| txn.object_named(ObjectKind::EXTENSION, "", citext::NAME)?.ok_or_else(gone);
+            return self.kept_newest(txn, find).await;
+        }
         self.kept_newest(txn, |_| txn.object_by_id(id)?.ok_or_else(gone)).await
     }
 
@@ -252,7 +191,14 @@ impl Session {
         if is_relation || txn.object_named(ObjectKind::TYPE, schema, name)?.is_some() {
             return Err(SqlError::new("42710", format!("type \"{name}\" already exists")));
         }
-        Ok(())
+        let extension = match name {
+            citext::NAME => txn.object_named(ObjectKind::EXTENSION, "", citext::NAME)?,
+            _ => None,
+        };
+        match extension.is_some_and(|extension| extension.schema == schema) {
+            true => Err(SqlError::new("42710", format!("type \"{name}\" already exists"))),
+            false => Ok(()),
+        }
     }
 
     /// An oid for a part of a type, above all that parts of types have.
@@ -402,6 +348,11 @@ impl Session {
         let txn = self.ddl_transaction(tag)?;
         let mut types: Vec<(Arc<Table>, UserType)> = Vec::new();
         for name in names {
+            if is_of_extension(name)? {
+                let text = format!("cannot drop type {0} because extension {0} requires it", citext::NAME);
+                let hint = format!("You can drop extension {} instead.", citext::NAME);
+                return Err(SqlError::new("2BP01", text).with_hint(hint));
+            }
             match self.locked_type(&txn, name).await {
                 Ok((object, _)) if types.iter().any(|(known, _)| known.id == object.id) => {}
                 Ok((_, ty)) if domains && ty.as_domain().is_none() => {

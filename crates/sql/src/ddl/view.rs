@@ -18,20 +18,18 @@ use resurgam_engine::{CheckOption, Table, Transaction, View, ViewColumn, ViewRel
 use super::needed::{Needed, drop_hint};
 use super::qualify::{mark, qualify};
 use super::{full_name, is_relation, name_of};
-use crate::access::needs::access_of;
-use crate::parse::own::Own;
-use crate::parse::words::Words;
+use crate::parse::names::last_name;
 use crate::pg::catalog::system_relation;
 use crate::pg::collation;
 use crate::pg::functions::quote_ident;
-use crate::pg::search_path::is_temporary;
-use crate::pg::search_path::{PG_CATALOG, PUBLIC};
+use crate::pg::search_path::{PG_CATALOG, PUBLIC, is_temporary};
 use crate::pg::types::{format_type, oid};
 use crate::pg::view::why_read_only;
 use crate::plan::analyze::{OutputColumn, UNDETERMINED, output_types, query_of_view, view_query};
-use crate::plan::lookup::{Lookup, last_name};
+use crate::plan::lookup::Lookup;
+use crate::plan::needs::access_of;
 use crate::plan::planner::Names;
-use crate::plan::statement::{count_params, parse_known};
+use crate::plan::statement::count_params;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -295,7 +293,7 @@ fn columns_of(create: &CreateView, found: &[OutputColumn]) -> Result<Vec<ViewCol
         columns.push(ViewColumn { name, oid, typmod, default_sql: None });
     }
     for column in &columns {
-        if matches!(column.oid, oid::RECORD | oid::RECORD_ARRAY) {
+        if matches!(column.oid, oid::RECORD | oid::RECORD_ARRAY | oid::VOID) {
             let ty = format_type(column.oid, None);
             return Err(invalid(format!("column \"{}\" has pseudo-type {ty}", column.name)));
         }
@@ -385,7 +383,7 @@ impl Session {
             return Err(SqlError::new("42P02", "there is no parameter $1"));
         }
         let txn = self.ddl_transaction("CREATE VIEW")?;
-        let (schema, name) = match create.temporary {
+        let (mut schema, mut name) = match create.temporary {
             true => self.temporary_place_for(&txn, &create.name).await?,
             false => self.place_for(&txn, &create.name).await?,
         };
@@ -402,8 +400,10 @@ impl Session {
         }
         let mut view = View { sql: kept.sql, columns, relations: kept.relations, check };
         if !is_temporary(&schema) && view.relations.iter().any(|relation| is_temporary(&relation.schema)) {
-            return Err(SqlError::unsupported("a view of temporary tables that is not temporary is not supported")
-                .with_hint("Use CREATE TEMP VIEW."));
+            // It goes with them; `42P16` if it names another schema.
+            (schema, name) = self.temporary_place_for(&txn, &create.name).await?;
+            let text = format!("view \"{name}\" will be a temporary view");
+            self.notice(SqlError::notice("NOTICE", "00000", text));
         }
         if check != CheckOption::None
             && let Some(why) = why_read_only(&kept.query)
@@ -705,18 +705,4 @@ fn refuse_circle(txn: &Transaction, old: &Table, new: &View) -> Result<(), SqlEr
         }
     }
     Ok(())
-}
-
-/// Reads ALTER VIEW, whose first two words are taken already: it is ALTER TABLE in all but its first words.
-pub(crate) fn parse_alter(words: Words<'_>) -> Result<Own, SqlError> {
-    let rest: Vec<String> = words.rest().map(ToString::to_string).collect();
-    let mut statements = parse_known(&format!("ALTER TABLE {}", rest.join(" "))).map_err(|mut error| {
-        // In other words than the client's.
-        error.position = None;
-        error
-    })?;
-    match (statements.pop(), statements.is_empty()) {
-        (Some(ast::Statement::AlterTable(alter)), true) => Ok(Own::AlterView(Box::new(alter))),
-        _ => Err(SqlError::unsupported("this form of ALTER VIEW is not supported")),
-    }
 }

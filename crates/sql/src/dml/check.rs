@@ -13,6 +13,9 @@
 //! | unique keys | when the row is written |
 //! | views WITH CHECK OPTION | of rows that have been written, not of those that ON CONFLICT leaves out |
 //!
+//! Views have to show a row that ON CONFLICT DO UPDATE meets, whether or not they have a CHECK OPTION: that is asked of the row as
+//! it is, before the condition of DO UPDATE.
+//!
 //! (Conditions of policies with subqueries are part of the plan that makes the rows, and come before all of these.)
 
 use datafusion::arrow::array::{Array, RecordBatch};
@@ -24,11 +27,11 @@ use super::assign::assigned;
 use crate::exec::bridge;
 use crate::exec::direct::{Row, Values};
 use crate::pg::datetime::Zone;
+use crate::pg::definition::parse_expression;
 use crate::pg::user_types::{Constraint, constraints, violated};
 use crate::plan::analyze::{RowRule, UpsertRules, condition_over_row};
 use crate::plan::expression::{Place, TableExpr, rename_column};
 use crate::plan::planner::Names;
-use crate::plan::statement::parse_expression;
 use crate::wire::SqlError;
 
 type DfResult<T> = datafusion::common::Result<T>;
@@ -43,6 +46,7 @@ pub(crate) struct Checks {
     updated: Vec<Check>,
     own: Vec<Check>,
     views: Vec<Check>,
+    shown: Vec<Check>,
     /// Columns whose values are made of others'.
     generated: Vec<(usize, TableExpr)>,
 }
@@ -65,6 +69,8 @@ enum Of {
     Table(String),
     /// A view WITH CHECK OPTION.
     View(String),
+    /// A view that has to show the row which ON CONFLICT DO UPDATE meets.
+    Shown(String),
 }
 
 impl Check {
@@ -72,7 +78,7 @@ impl Check {
     fn is_broken(&self, truth: Option<bool>) -> bool {
         match self.of {
             Of::Domain(_) | Of::Table(_) => truth == Some(false),
-            Of::Policy { .. } | Of::View(_) => truth != Some(true),
+            Of::Policy { .. } | Of::View(_) | Of::Shown(_) => truth != Some(true),
         }
     }
 
@@ -94,8 +100,25 @@ impl Check {
                 let message = format!("new row violates check option for view \"{name}\"");
                 SqlError::new("44000", message).with_detail(bridge::failing_row(table, row))
             }
+            Of::Shown(name) => {
+                SqlError::new("55000", format!("conflicting row is not visible through view \"{name}\""))
+            }
         }
     }
+}
+
+/// Conditions of views over a table's row; what each is of, by the view's name.
+fn of_views(
+    names: &Names<'_>,
+    table: &Table,
+    views: Vec<(String, Expr)>,
+    of: fn(String) -> Of,
+) -> Result<Vec<Check>, SqlError> {
+    let check = |(view, condition)| {
+        let expr = TableExpr::over(names, table, condition_over_row(table, condition)?)?;
+        Ok(Check { of: of(view), expr })
+    };
+    views.into_iter().map(check).collect()
 }
 
 fn planned(names: &Names<'_>, table: &Table, rules: Vec<RowRule>, existing: bool) -> Result<Vec<Check>, SqlError> {
@@ -119,6 +142,8 @@ pub(crate) enum Part {
     Existing,
     /// What they demand of what becomes of it, instead of `Rules`.
     Updated,
+    /// What views show: of the row that ON CONFLICT DO UPDATE meets, before its condition is asked.
+    Shown,
     /// The table's: before a row is written, whether or not something is in its way then.
     Own,
     /// The conditions of views: of a row that is written, after its keys.
@@ -165,10 +190,18 @@ impl Checks {
         table: &Table,
         views: Vec<(String, Expr)>,
     ) -> Result<(), SqlError> {
-        for (view, condition) in views {
-            let expr = TableExpr::over(names, table, condition_over_row(table, condition)?)?;
-            self.views.push(Check { of: Of::View(view), expr });
-        }
+        self.views.extend(of_views(names, table, views, Of::View)?);
+        Ok(())
+    }
+
+    /// Adds conditions of views, the innermost first, that must show a row which ON CONFLICT DO UPDATE meets.
+    pub(crate) fn add_shown(
+        &mut self,
+        names: &Names<'_>,
+        table: &Table,
+        views: Vec<(String, Expr)>,
+    ) -> Result<(), SqlError> {
+        self.shown.extend(of_views(names, table, views, Of::Shown)?);
         Ok(())
     }
 
@@ -196,7 +229,7 @@ impl Checks {
     }
 
     fn all(&self) -> impl Iterator<Item = &Check> {
-        self.of_batch().chain(&self.existing).chain(&self.updated)
+        self.of_batch().chain(&self.existing).chain(&self.updated).chain(&self.shown)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -283,6 +316,7 @@ impl Checks {
             Part::Rules => &self.rules,
             Part::Existing => &self.existing,
             Part::Updated => &self.updated,
+            Part::Shown => &self.shown,
             Part::Own => &self.own,
             Part::Views => &self.views,
         };

@@ -1,10 +1,12 @@
 //! ON CONFLICT: the newest row that stands in the way of a new one, whatever the statement's snapshot sees,
-//! is left alone or updated if it is still the newest then; otherwise everything begins again.
+//! is left alone or updated if it is still the newest then; otherwise everything begins again. Others go on meanwhile: the row to which an
+//! index has led may have another key by the time at which it is read, and the row that kept a new one out may be gone when it is looked for.
 
 use std::sync::Arc;
 
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::Expr;
+use resurgam_base::pauses::Pause;
 use resurgam_engine::{Change, Datum, DatumRef, Isolation, LockWait, Presence, RowBuf, Seen, Table, Transaction};
 
 use super::assign::assigned;
@@ -12,11 +14,15 @@ use super::planned::RowsPlan;
 use super::row::Writer;
 use super::source::Stream;
 use crate::dml::check::Part;
+use crate::dml::foreign::whole;
+use crate::exec::access_path::encode_key;
 use crate::exec::direct::{Input, Row, RowExpr, Values};
 use crate::pg::datetime::Zone;
 use crate::pg::errors;
-use crate::plan::access::encode_key;
 use crate::wire::SqlError;
+
+/// So often a row is inserted again that a row kept out which is gone when it is looked for.
+const TRIES_MAX: usize = 10_000;
 
 /// What is done about conflicts.
 #[derive(Debug)]
@@ -171,6 +177,7 @@ impl Conflict {
         // Also what the engine finds out only when it inserts.
         table.check_row(row).map_err(|error| crate::exec::bridge::named(error.into(), table, row))?;
         writer.lock_table().await?;
+        let mut tries = 0;
         loop {
             if let Some(found) = self.in_the_way(txn, table, row)? {
                 let Found { key, existing, .. } = &found;
@@ -188,6 +195,7 @@ impl Conflict {
                 }
                 let both = Row { table, values: Values::Both(existing.raw(), row), view: writer.view() };
                 let there = Row { table, values: Values::Stored(existing.raw()), view: writer.view() };
+                writer.checks.refuse(Part::Shown, there)?;
                 let allowed = || writer.checks.refuse(Part::Existing, there);
                 let Some(new) = update.values(both, params, zone, stream, allowed).await? else {
                     // It stays as it is, and locked: whoever is changing it is waited for.
@@ -216,10 +224,17 @@ impl Conflict {
                     Change::Changed | Change::Gone => continue,
                 }
             }
-            match writer.insert(None, row).await {
+            match writer.insert(row).await {
                 Ok(()) => return Ok(Resolved::Inserted),
-                // Someone was faster, or another constraint is in the way.
-                Err(error) if error.sqlstate == "23505" && self.in_the_way(txn, table, row)?.is_some() => {}
+                // Someone was faster, and may be gone by now, or another constraint is in the way.
+                Err(error) if error.sqlstate == "23505" => {
+                    Pause::RowRead.here();
+                    tries += 1;
+                    let again = self.is_about(table, &error) && tries < TRIES_MAX;
+                    if !again && self.in_the_way(txn, table, row)?.is_none() {
+                        return Err(error);
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -235,6 +250,15 @@ impl Conflict {
         error.table = Some(table.name.clone());
         error.constraint = Some(index.name.clone());
         Err(error)
+    }
+
+    /// Whether one of the keys whose conflicts are handled kept the row out.
+    fn is_about(&self, table: &Table, error: &SqlError) -> bool {
+        let name = |key: &Option<usize>| match key {
+            None => Some(&table.primary_key_name),
+            Some(at) => table.indexes.get(*at).map(|index| &index.name),
+        };
+        self.keys.iter().filter_map(name).any(|name| error.constraint.as_ref() == Some(name))
     }
 
     /// The newest row that has one of the keys in common with `row`.
@@ -253,23 +277,40 @@ impl Conflict {
             }
             let encoded = encode_key(table, *key, &values).map_err(|error| errors::from_datafusion(error, ""))?;
             let Some(encoded) = encoded else { continue };
-            let clustered = match key {
-                None => encoded.clone(),
-                Some(i) => {
-                    // What stands in the way is met as writers meet it, durable or not, and their own.
-                    let view = txn.view()?.newest().with_own_writes();
-                    if !view.get_by_index(table, &table.indexes[*i], &encoded, &mut existing)? {
-                        continue;
+            loop {
+                let clustered = match key {
+                    None => encoded.clone(),
+                    Some(i) => {
+                        // What stands in the way is met as writers meet it, durable or not, and their own.
+                        let view = txn.view()?.newest().with_own_writes();
+                        if !view.get_by_index(table, &table.indexes[*i], &encoded, &mut existing)? {
+                            break;
+                        }
+                        existing.raw().key.to_vec()
                     }
-                    existing.raw().key.to_vec()
+                };
+                let Some(seen) = txn.latest(table, &clustered, &mut existing)? else { break };
+                // Else it was given another key since the index led to it.
+                let still = match key {
+                    None => true,
+                    Some(at) => has_key(txn, table, *at, &existing, &encoded)?,
+                };
+                if still {
+                    return Ok(Some(Found { index: *key, encoded, key: clustered, existing, seen }));
                 }
-            };
-            if let Some(seen) = txn.latest(table, &clustered, &mut existing)? {
-                return Ok(Some(Found { index: *key, encoded, key: clustered, existing, seen }));
             }
         }
         Ok(None)
     }
+}
+
+/// Whether a row has this key of an index.
+fn has_key(txn: &Transaction, table: &Table, index: usize, row: &RowBuf, key: &[u8]) -> Result<bool, SqlError> {
+    let columns = table.indexes[index].columns.iter();
+    let values = columns.map(|at| whole(txn, table.column(row.raw(), *at)?)).collect::<Result<Vec<_>, _>>()?;
+    let refs: Vec<DatumRef<'_>> = values.iter().map(Datum::as_ref).collect();
+    let own = encode_key(table, Some(index), &refs).map_err(|error| errors::from_datafusion(error, ""))?;
+    Ok(own.as_deref() == Some(key))
 }
 
 fn second_time() -> SqlError {

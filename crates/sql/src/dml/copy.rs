@@ -12,22 +12,20 @@ use resurgam_engine::{ColumnType, Datum, DatumRef, ReadView, StatementKind, Tabl
 
 use crate::dml::check::{Checks, Part};
 use crate::dml::foreign::{Help, References};
-use crate::dml::{Around, Constraints, Modify, Paused, Writer, find_column};
-use crate::exec::context::{Beside, StatementContext};
+use crate::dml::{Around, Constraints, How, Modify, Paused, Writer};
+use crate::exec::context::{Beside, StatementContext, StopFlag, task_context};
 use crate::exec::direct::{Row, Values};
-use crate::exec::wait::guarded;
-use crate::exec::wait::{Waiting, settle};
+use crate::exec::wait::{Waiting, guarded, settle};
 use crate::exec::weight;
 use crate::parse::copy::{Condition, Copy, Source};
 use crate::pg::copy::{CopyChunk, CopyOptions, CopyWriter, Records};
 use crate::pg::datetime::Zone;
 use crate::pg::encode::RowEncoder;
-use crate::pg::errors;
-use crate::pg::user_types;
+use crate::pg::{errors, user_types};
 use crate::plan::analyze::over_row_in;
 use crate::plan::expression::{Place, TableExpr, parse_expression};
-use crate::plan::lookup::Lookup;
-use crate::plan::planner::{Instance, Names, task_context};
+use crate::plan::lookup::{Lookup, find_column};
+use crate::plan::planner::{Instance, Names};
 use crate::plan::statement::{Kind, Prepared};
 use crate::session::Session;
 use crate::session::stream::{Rest, STEP_BYTES, Unsent};
@@ -35,6 +33,45 @@ use crate::wire::{Execution, Format, SqlError, Tag};
 
 /// Bytes after which rows are handed out.
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// So many rows, and bytes of their lines, PostgreSQL inserts together. Here it may be more; but these numbers decide which of two
+/// errors is told, and so they do here.
+const TOGETHER: usize = 1000;
+const BYTES_TOGETHER: usize = 65_535;
+
+/// The lines of rows that are not in yet.
+#[derive(Default)]
+struct Lines {
+    of: Vec<u64>,
+    /// So many of them are in by now where PostgreSQL does it: what is wrong with these is told before what is wrong with a later row.
+    due: usize,
+    /// Rows, and bytes of lines, since it has inserted any.
+    rows: usize,
+    bytes: usize,
+}
+
+impl Lines {
+    /// A row was taken; `kept`: so many are not in. True: PostgreSQL inserts them.
+    fn took(&mut self, (line, bytes): (u64, usize), kept: usize) -> bool {
+        self.of.push(line);
+        self.rows += 1;
+        self.bytes += bytes;
+        if kept == 0 {
+            self.inserted();
+        }
+        if self.rows < TOGETHER && self.bytes < BYTES_TOGETHER {
+            return false;
+        }
+        (self.rows, self.bytes, self.due) = (0, 0, self.of.len());
+        true
+    }
+
+    /// All of them are in.
+    fn inserted(&mut self) {
+        self.of.clear();
+        self.due = 0;
+    }
+}
 
 /// COPY … FROM STDIN under way.
 pub struct CopyIn {
@@ -54,6 +91,7 @@ pub struct CopyIn {
     view: Option<ReadView>,
     /// The executor between two pieces of data; `None`: it has ended.
     modify: Option<Paused>,
+    lines: Lines,
     zone: Zone,
     autocommit: bool,
 }
@@ -74,14 +112,14 @@ impl CopyIn {
     /// What is wrong with a row, with its line; the transaction has then failed.
     pub async fn data(&mut self, session: &mut Session, data: &[u8]) -> Result<(), SqlError> {
         self.reader.push(data);
-        let result = user_types::scope(session.type_source(), self.drain(session)).await;
+        let result = user_types::scope(session.type_source(), self.drain(session, false)).await;
         if result.is_err() {
             session.statement_failed();
         }
         result
     }
 
-    async fn drain(&mut self, session: &mut Session) -> Result<(), SqlError> {
+    async fn drain(&mut self, session: &mut Session, is_end: bool) -> Result<(), SqlError> {
         let stop = Arc::clone(&session.shared.stop);
         let lock_timeout = session.shared.variables.lock().lock_timeout;
         let waiting = Waiting { stop: &stop, lock_timeout };
@@ -89,46 +127,31 @@ impl CopyIn {
         let (Some(paused), Some(view)) = (self.modify.take(), self.view.clone()) else {
             return Err(SqlError::internal("COPY has ended"));
         };
-        let Self { table, columns, types, template, volatile, reader, condition, checks, zone, .. } = self;
+        let Self { table, columns, types, template, volatile, reader, condition, checks, zone, lines, .. } = self;
         let statement = txn.resume_statement(view);
         let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
         let mut modify = Modify::resume(writer, *zone, paused);
-        let mut scratch = Vec::new();
-        let mut since_check = 0;
-        while reader.next_record()? {
-            since_check += 1;
-            if since_check == 1000 {
-                since_check = 0;
-                stop.check()?;
-                // A long piece of data must not keep a worker from its other connections.
-                tokio::task::yield_now().await;
-            }
-            for (at, default) in volatile.iter() {
-                template[*at] = default.assigned(&table.columns[*at].ty, zone)?;
-            }
-            let given = reader.datums(types, zone, &mut scratch)?;
-            let mut row: Vec<DatumRef<'_>> = template.iter().map(Datum::as_ref).collect();
-            for (&column, datum) in columns.iter().zip(given) {
-                row[column] = datum;
-            }
-            let wanted = match condition {
-                Some(condition) => {
-                    holds(condition, checks, Row { table, values: Values::Given(&row), view: modify.view() })
-                }
-                None => Ok(true),
-            };
-            let done = match wanted {
-                Ok(true) => modify.insert_row(&row).await,
-                Ok(false) => continue,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = done {
-                // What it waited for is no fault of the row.
-                let of_row = error.sqlstate.starts_with("23") || error.sqlstate.starts_with("22");
-                drop(row);
-                let error = session.discreet(error, [&*table]);
-                return Err(if of_row { error.with_context(reader.context()) } else { error });
-            }
+        let rows = take_rows(
+            &mut modify,
+            (reader, types, columns),
+            (template, volatile),
+            condition.as_ref(),
+            zone,
+            lines,
+            &stop,
+        );
+        let mut taken = rows.await;
+        if is_end && taken.is_ok() {
+            taken = modify.flush().await;
+        }
+        if let Err(error) = taken {
+            let error = first_of(&mut modify, lines, error).await;
+            let line = modify.refused_at().and_then(|at| lines.of.get(at)).filter(|_| is_of_row(&error));
+            let error = session.discreet(error, [&*table]);
+            return Err(match line {
+                Some(line) => error.with_context(format!("COPY {}, line {line}", table.name)),
+                None => error,
+            });
         }
         self.modify = Some(modify.pause());
         Ok(())
@@ -141,7 +164,7 @@ impl CopyIn {
     pub async fn finish(mut self, session: &mut Session) -> Result<Tag, SqlError> {
         self.reader.end();
         let types = session.type_source();
-        let mut result = user_types::scope(Arc::clone(&types), self.drain(session)).await;
+        let mut result = user_types::scope(Arc::clone(&types), self.drain(session, true)).await;
         let rows = self.modify.as_ref().map_or(0, |modify| modify.rows);
         if result.is_ok() {
             result = user_types::scope(types, self.check_foreign(session)).await;
@@ -180,6 +203,83 @@ impl CopyIn {
         session.statement_failed();
         SqlError::new("57014", format!("COPY from stdin failed: {reason}"))
     }
+}
+
+/// Takes the rows that are there.
+///
+/// # Errors
+/// What is wrong with a row, with its line; with one that was taken before, without.
+async fn take_rows(
+    modify: &mut Modify<'_>,
+    (reader, types, columns): (&mut Records, &[ColumnType], &[usize]),
+    (template, volatile): (&mut [Datum], &[(usize, TableExpr)]),
+    condition: Option<&TableExpr>,
+    zone: &Zone,
+    lines: &mut Lines,
+    stop: &StopFlag,
+) -> Result<(), SqlError> {
+    let (table, mut scratch) = (modify.table(), Vec::new());
+    let mut since_check = 0;
+    while reader.next_record()? {
+        since_check += 1;
+        if since_check == 1000 {
+            since_check = 0;
+            stop.check()?;
+            // A long piece of data must not keep a worker from its other connections.
+            tokio::task::yield_now().await;
+        }
+        for (at, default) in volatile {
+            template[*at] = default.assigned(&table.columns[*at].ty, zone)?;
+        }
+        let line = reader.line();
+        let given = reader.datums(types, zone, &mut scratch)?;
+        let mut row: Vec<DatumRef<'_>> = template.iter().map(Datum::as_ref).collect();
+        for (&column, datum) in columns.iter().zip(given) {
+            row[column] = datum;
+        }
+        let wanted = match condition {
+            Some(condition) => {
+                holds(condition, modify.checks(), Row { table, values: Values::Given(&row), view: modify.view() })
+            }
+            None => Ok(true),
+        };
+        let taken = match wanted {
+            Ok(true) => modify.insert_row(&row).await,
+            Ok(false) => continue,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = taken {
+            drop(row);
+            let of_present = is_of_row(&error) && modify.refused_at().is_none();
+            let context = match error.sqlstate.as_str() {
+                // Where rows go in together PostgreSQL no longer has the line by then.
+                "23505" if modify.loads() => format!("COPY {}, line {}", table.name, line.0),
+                _ => reader.context(),
+            };
+            return Err(if of_present { error.with_context(context) } else { error });
+        }
+        if modify.loads() && lines.took(line, modify.kept()) && modify.is_full() {
+            modify.flush().await?;
+            lines.inserted();
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error is one of a row. (What was waited for is no fault of it.)
+fn is_of_row(error: &SqlError) -> bool {
+    error.sqlstate.starts_with("23") || error.sqlstate.starts_with("22")
+}
+
+/// The error of a row, or that of a row before it which PostgreSQL has inserted by then.
+#[cold]
+async fn first_of(modify: &mut Modify<'_>, lines: &Lines, error: SqlError) -> SqlError {
+    // One of a row that was taken before is the first already.
+    if lines.due == 0 || modify.refused_at().is_some() || error.sqlstate.starts_with("57") {
+        return error;
+    }
+    modify.forget_behind(lines.due);
+    modify.flush().await.err().unwrap_or(error)
 }
 
 /// What a result needs until its end.
@@ -466,7 +566,11 @@ impl Session {
         let deferred = Arc::clone(&self.transaction().deferred);
         let writer = Writer { statement: &statement, table: &table, checks: &checks, waiting: &waiting };
         let constraints = Constraints { references: &references, deferred: &deferred };
-        let modify = Modify::begin(writer, &constraints, zone, true).await?.pause();
+        // As in PostgreSQL each row by itself where something may look at those before it.
+        let mut evaluated = volatile.iter().map(|(_, default)| default).chain(&condition);
+        let how = if evaluated.any(|expr| expr.may_look) { How::Single } else { How::Copied };
+        let modify =
+            Modify::begin(writer, &constraints, zone, how).await?.counted(&self.db.runtime.memory_pool).pause();
         Ok(Execution::CopyIn(Box::new(CopyIn {
             reader: Records::new(options, &table.name, copied),
             condition,
@@ -474,6 +578,7 @@ impl Session {
             view: Some(statement.view().clone()),
             checks,
             modify: Some(modify),
+            lines: Lines::default(),
             table,
             columns,
             template,

@@ -13,16 +13,17 @@
 //! | `constants.rs` | values that are looked at although no row is written |
 //! | `returning.rs` | RETURNING |
 //! | `within.rs` | statements with WITH queries that write: all of them in one statement of the engine |
+//! | `locking/` | queries that lock their rows |
 //! | `planned.rs` | expressions over written rows that need a plan: subqueries, columns of FROM |
 
 pub(crate) mod check;
 pub(crate) mod copy;
 pub(crate) mod foreign;
+pub(crate) mod locking;
 
 mod assign;
 mod conflict;
 mod constants;
-mod infer;
 mod merge;
 mod modify;
 mod plan;
@@ -33,10 +34,8 @@ mod row;
 mod source;
 mod within;
 
-pub(crate) use infer::arbiters;
-pub(crate) use modify::{Constraints, Modify, Paused};
-pub(crate) use plan::{Op, Planned, WritePlan, find_column, once_plans, plan};
-pub(crate) use planned::has_subquery;
+pub(crate) use modify::{Constraints, How, Modify, Paused};
+pub(crate) use plan::{Planned, WritePlan, once_plans, plan};
 pub(crate) use recheck::{Fate, RowWork, settle_row};
 pub(crate) use row::Writer;
 pub(crate) use source::{CurrentRow, ROWS_PER_TURN};

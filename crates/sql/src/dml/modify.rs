@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
-use resurgam_engine::{BulkInserter, Change, Datum, DatumRef, ReadView, RowBuf, Seen, Table, Transaction};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use resurgam_engine::{Change, Datum, DatumRef, Load, ReadView, RowBuf, Seen, Table, Transaction};
 
 use super::conflict::{Conflict, Resolved};
 use super::plan::WritePlan;
@@ -18,18 +19,38 @@ use super::source::Stream;
 use super::within::Around;
 use crate::dml::check::{Broken, Checks};
 use crate::dml::foreign::{Deferred, Enforcer, Help, References};
+use crate::exec::bridge;
 use crate::exec::direct::{Row, Values};
-use crate::exec::wait::Waiting;
-use crate::exec::wait::guarded;
+use crate::exec::explain::{Node, Options};
+use crate::exec::wait::{Waiting, guarded};
 use crate::pg::datetime::Zone;
 use crate::pg::encode::TextStyle;
-use crate::plan::explain::{Node, Options};
 use crate::plan::planner::Names;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::Prepared;
 use crate::session::Session;
 use crate::session::settings::Hot;
 use crate::wire::{Format, RowChunk, SqlError};
+
+/// Bytes of rows, and of what they take besides, that are inserted together, at first …
+const LOADED_MIN: usize = 128 << 10;
+/// … where there are indexes, in whose order they hardly come …
+const LOADED_INDEXED: usize = 512 << 10;
+/// … and at most, where they come in no order.
+const LOADED_MAX: usize = 4 << 20;
+/// So many are not counted against the memory of queries.
+const UNCOUNTED: usize = 128 << 10;
+
+/// How rows that are inserted come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// One, or in between others that are changed: each is in when [`Modify::insert`] is done.
+    Single,
+    /// Many: they are in with [`Modify::flush`]. What is wrong with one is told when those before it are in.
+    Many,
+    /// Those of COPY: they are in with [`Modify::flush`], which COPY calls. What is wrong with one is told at once.
+    Copied,
+}
 
 /// What is known already of the constraints that a row breaks.
 #[derive(Clone, Copy)]
@@ -51,15 +72,40 @@ pub(crate) struct Modify<'a> {
     /// What runs the plans of RETURNING and ON CONFLICT.
     pub(super) stream: Option<&'a Stream<'a>>,
     foreign: Option<Enforcer>,
-    bulk: Option<BulkInserter>,
+    load: Option<Load>,
+    how: How,
+    /// Of rows that are not in yet.
+    counted: Counted,
+    /// One could not be inserted.
+    failed: bool,
     rows: u64,
 }
 
-/// What is left of a [`Modify`] between two pieces of its rows.
+/// Memory that rows take until they are in.
 #[derive(Default)]
+pub(crate) struct Counted {
+    pub pool: Option<Arc<dyn MemoryPool>>,
+    memory: Option<MemoryReservation>,
+}
+
+impl Counted {
+    /// Counts so many bytes. False: there is no room for them.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let Some(pool) = &self.pool else { return true };
+        if bytes <= UNCOUNTED + self.memory.as_ref().map_or(0, MemoryReservation::size) {
+            return true;
+        }
+        let memory = self.memory.get_or_insert_with(|| MemoryConsumer::new("rows to insert").register(pool));
+        memory.try_resize(bytes).is_ok()
+    }
+}
+
+/// What is left of a [`Modify`] between two pieces of its rows.
 pub(crate) struct Paused {
     foreign: Option<Enforcer>,
-    bulk: Option<BulkInserter>,
+    load: Option<Load>,
+    how: How,
+    counted: Counted,
     pub rows: u64,
 }
 
@@ -70,12 +116,12 @@ pub(crate) struct Constraints<'a> {
 }
 
 impl<'a> Modify<'a> {
-    /// Begins, before the first row; `bulk`: many are inserted.
+    /// Begins, before the first row.
     pub(crate) async fn begin(
         writer: Writer<'a>,
         constraints: &Constraints<'_>,
         zone: Zone,
-        bulk: bool,
+        how: How,
     ) -> Result<Self, SqlError> {
         let foreign = if constraints.references.is_empty() {
             None
@@ -83,13 +129,22 @@ impl<'a> Modify<'a> {
             let Constraints { references, deferred } = constraints;
             Some(Enforcer::begin(writer.txn(), references, deferred, writer.waiting).await?)
         };
-        let bulk = bulk.then(|| writer.statement.bulk_insert(writer.table));
-        Ok(Self::resume(writer, zone, Paused { foreign, bulk, rows: 0 }))
+        let load = (how != How::Single).then(|| {
+            let least = if writer.table.indexes.is_empty() { LOADED_MIN } else { LOADED_INDEXED };
+            writer.statement.load(writer.table).keeping(least, LOADED_MAX).by_hand()
+        });
+        Ok(Self::resume(writer, zone, Paused { foreign, load, how, counted: Counted::default(), rows: 0 }))
+    }
+
+    /// Counts rows that are not in yet against that memory.
+    pub(crate) fn counted(mut self, pool: &Arc<dyn MemoryPool>) -> Self {
+        self.counted.pool = Some(Arc::clone(pool));
+        self
     }
 
     /// Goes on where [`Modify::pause`] was called.
     pub(crate) fn resume(writer: Writer<'a>, zone: Zone, paused: Paused) -> Self {
-        let Paused { foreign, bulk, rows } = paused;
+        let Paused { foreign, load, how, counted, rows } = paused;
         Self {
             writer,
             params: &[],
@@ -99,13 +154,16 @@ impl<'a> Modify<'a> {
             others: None,
             stream: None,
             foreign,
-            bulk,
+            load,
+            how,
+            counted,
+            failed: false,
             rows,
         }
     }
 
     pub(crate) fn pause(self) -> Paused {
-        Paused { foreign: self.foreign, bulk: self.bulk, rows: self.rows }
+        Paused { foreign: self.foreign, load: self.load, how: self.how, counted: self.counted, rows: self.rows }
     }
 
     pub(super) fn table(&self) -> &'a Arc<Table> {
@@ -147,24 +205,30 @@ impl<'a> Modify<'a> {
         }
     }
 
-    /// Inserts a row of the columns' types.
+    /// Inserts a row of the columns' types. (Many: [`Modify::flush`] does, at the latest.)
     ///
     /// # Errors
     /// `23502`, `23514`, `23505`, `23503`; those of waiting.
     pub(super) async fn insert(&mut self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
-        match self.checks().generated(self.table(), row, self.view())? {
-            None => self.insert_made(row, known).await,
-            Some(made) => {
+        match self.checks().generated(self.table(), row, self.view()) {
+            Ok(None) => self.insert_made(row, known).await,
+            Ok(Some(made)) => {
                 let made: Vec<DatumRef<'_>> = made.iter().map(Datum::as_ref).collect();
                 self.insert_made(&made, Known::Not).await
             }
+            Err(error) => Err(self.behind(error).await),
         }
     }
 
     async fn insert_made(&mut self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
-        self.refuse(row, known)?;
+        if let Err(error) = self.refuse(row, known) {
+            return Err(self.behind(error).await);
+        }
         let Some(conflict) = self.conflict else {
-            self.writer.insert(self.bulk.as_mut(), row).await?;
+            if self.loads() {
+                return self.load(row, known).await;
+            }
+            self.writer.insert(row).await?;
             self.refuse_unseen(row, known)?;
             return self.inserted(row).await;
         };
@@ -180,6 +244,97 @@ impl<'a> Modify<'a> {
                 self.updated(&old, &new).await
             }
         }
+    }
+
+    /// Whether rows are inserted several at a time.
+    pub(super) fn loads(&self) -> bool {
+        self.load.is_some()
+    }
+
+    /// Takes a row that is to be inserted with others.
+    async fn load(&mut self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
+        if self.how == How::Copied {
+            self.table().check_row(row).map_err(|error| bridge::named(error.into(), self.table(), row))?;
+        } else if self.is_full() {
+            self.flush().await?;
+        }
+        let Some(load) = &mut self.load else { return Err(SqlError::internal("rows that nobody takes")) };
+        if let Err(error) = self.writer.load(load, row).await {
+            self.failed = true;
+            return Err(error);
+        }
+        if let Err(error) = self.taken(row, known) {
+            return Err(self.behind(error).await);
+        }
+        // It did not wait for others.
+        if self.kept() == 0 {
+            self.settle().await?;
+        }
+        Ok(())
+    }
+
+    /// What follows once a row is inserted, of one that will be.
+    fn taken(&mut self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
+        self.refuse_unseen(row, known)?;
+        if let Some(foreign) = &mut self.foreign {
+            foreign.taken(row)?;
+        }
+        self.note_xmax(false)?;
+        self.note(Values::Given(row))
+    }
+
+    /// What foreign keys ask of the rows that are in now.
+    async fn settle(&mut self) -> Result<(), SqlError> {
+        match &mut self.foreign {
+            Some(foreign) => foreign.settle_taken(self.writer.waiting).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The error of a row or of what follows, if there is none of the rows before it.
+    #[cold]
+    pub(super) async fn behind(&mut self, error: SqlError) -> SqlError {
+        // Who is stopped does no more. COPY knows which rows come before it.
+        if self.how == How::Copied || self.failed || error.sqlstate.starts_with("57") {
+            return error;
+        }
+        self.flush().await.err().unwrap_or(error)
+    }
+
+    /// Inserts the rows that are not in yet.
+    ///
+    /// # Errors
+    /// As [`Modify::insert`].
+    pub(crate) async fn flush(&mut self) -> Result<(), SqlError> {
+        let Some(load) = self.load.as_mut().filter(|_| !self.failed) else { return Ok(()) };
+        if let Err(error) = self.writer.flush(load).await {
+            self.failed = true;
+            return Err(error);
+        }
+        self.settle().await
+    }
+
+    /// Rows that are not in yet.
+    pub(crate) fn kept(&self) -> usize {
+        self.load.as_ref().map_or(0, Load::len)
+    }
+
+    /// Whether it is time to [`Modify::flush`].
+    pub(crate) fn is_full(&mut self) -> bool {
+        let Some(load) = &self.load else { return false };
+        load.is_full() || !self.counted.has_room(load.bytes())
+    }
+
+    /// Forgets rows that are not in yet, behind the first `rows`: the statement fails.
+    pub(crate) fn forget_behind(&mut self, rows: usize) {
+        if let Some(load) = &mut self.load {
+            load.forget_behind(rows);
+        }
+    }
+
+    /// After an error, which of the rows that are not in yet it is of, if it is of one of those.
+    pub(crate) fn refused_at(&self) -> Option<usize> {
+        self.load.as_ref().and_then(Load::refused_at)
     }
 
     /// As [`Modify::insert`], of a row about which nothing is known.
@@ -313,7 +468,10 @@ impl Session {
         formats: &[Format],
         shown: Option<Options>,
     ) -> Result<Modified, SqlError> {
-        self.refuse_if_read_only(plan.op.name())?;
+        // Temporary tables are the session's own.
+        if !crate::pg::search_path::is_temporary(&plan.table.schema) || prepared.once.any_writes() {
+            self.refuse_if_read_only(plan.op.name())?;
+        }
         if !plan.constants.is_empty() {
             let zone = self.shared.variables.lock().zone;
             plan.constants.check(&plan.table, values, &zone)?;
@@ -358,7 +516,8 @@ impl Session {
             let Some(gathered) = tree.gather(located, statement.view(), params, &stop)? else { return Ok(None) };
             let writer = Writer { statement: &statement, table: &plan.table, checks: &plan.checks, waiting: &waiting };
             let constraints = Constraints { references: &plan.references, deferred };
-            let mut modify = Modify::begin(writer, &constraints, zone, false).await?;
+            let how = if plan.conflict.is_some() { How::Single } else { tree.how() };
+            let mut modify = Modify::begin(writer, &constraints, zone, how).await?;
             modify.params = params;
             modify.conflict = plan.conflict.as_ref();
             modify.returned = Some(returned);

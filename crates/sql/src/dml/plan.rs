@@ -11,51 +11,31 @@ use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::DFSchema;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, ExprSchemable};
-use datafusion::sql::sqlparser::ast::{Ident, Statement, With};
+use datafusion::sql::sqlparser::ast::{Statement, With};
 use resurgam_engine::Table;
 
 use super::conflict::{Conflict, ConflictUpdate};
 use super::constants::Constants;
-use super::infer::arbiters;
 use super::merge::MergePlan;
-use super::planned::{RowsPlan, has_subquery, without_key};
+use super::planned::{RowsPlan, without_key};
 use super::returning::{By, Returning};
 use super::source::Tree;
-use crate::access::needs::Needs;
 use crate::dml::check::Checks;
 use crate::dml::foreign::References;
+use crate::dml::locking::LockPlan;
+use crate::exec::access_path::column_of;
 use crate::exec::bridge;
 use crate::exec::direct::Output;
-use crate::exec::locking::LockPlan;
 use crate::exec::once::{OnceDoes, OncePlan, OncePlans};
 use crate::pg::errors;
-use crate::plan::access::column_of;
-use crate::plan::analyze::{self, Does, List, Merged, OnConflict, OnceDone, OnceQueries, OnceQuery, Write};
+use crate::plan::analyze::{self, Does, List, Merged, OnConflict, OnceDone, OnceQueries, OnceQuery, Op, Write};
+use crate::plan::expression::has_subquery;
+use crate::plan::infer::arbiters;
+use crate::plan::needs::Needs;
 use crate::plan::params::is_typed_by_literal;
 use crate::plan::planner::{Names, QueryPlan, as_in_plan, simplified};
 use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
-
-/// What kind of statement it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
-    Insert,
-    Update,
-    Delete,
-    Merge,
-}
-
-impl Op {
-    /// The statement's name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Insert => "INSERT",
-            Self::Update => "UPDATE",
-            Self::Delete => "DELETE",
-            Self::Merge => "MERGE",
-        }
-    }
-}
 
 /// A planned statement that writes.
 #[derive(Debug)]
@@ -79,18 +59,8 @@ pub(crate) struct WritePlan {
     pub current_of: Option<String>,
     /// Its rows are written out, so that all of their values are there before the first is written.
     pub is_given: bool,
-}
-
-pub(super) fn ident_text(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
-}
-
-/// Position of a column, or `42703`.
-pub(crate) fn find_column(table: &Table, ident: &Ident) -> Result<usize, SqlError> {
-    let name = ident_text(ident);
-    table.columns.iter().position(|c| c.name == name).ok_or_else(|| {
-        SqlError::new("42703", format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
-    })
+    /// See [`Write::sources`].
+    pub sources: usize,
 }
 
 /// A statement that writes, with what is done beside it.
@@ -209,11 +179,25 @@ fn write_plan(
 ) -> Result<WritePlan, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
     let Write {
-        op, table, plan, rows, assigned, returning, conflict, merge, checks: of_views, rules, current_of, ..
+        op,
+        table,
+        plan,
+        sources,
+        rows,
+        assigned,
+        returning,
+        conflict,
+        merge,
+        checks: of_views,
+        rules,
+        current_of,
+        ..
     } = write;
     let returning = returning.map(|list| plan_returning(names, &table, list, to, params, text)).transpose()?;
     let mut conflict = conflict;
-    let upsert = conflict.as_mut().and_then(|conflict| conflict.update.as_mut()?.rules.take());
+    let mut update = conflict.as_mut().and_then(|conflict| conflict.update.as_mut());
+    let upsert = update.as_mut().and_then(|update| update.rules.take());
+    let shown = update.map(|update| std::mem::take(&mut update.shown)).unwrap_or_default();
     let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, params, text)).transpose()?;
     let updated = conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
     let updated: Vec<usize> = updated.map(ConflictUpdate::columns).unwrap_or_default();
@@ -254,6 +238,7 @@ fn write_plan(
         checks.add_upsert(names, &table, upsert)?;
     }
     checks.add_views(names, &table, of_views)?;
+    checks.add_shown(names, &table, shown)?;
     let references = Arc::new(references);
     let mut plan = WritePlan {
         op,
@@ -268,6 +253,7 @@ fn write_plan(
         constants,
         current_of,
         is_given,
+        sources,
     };
     if plan.current_of.is_none() {
         plan.tree = Tree::new(names.state, &plan, rows);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNode;
+
 use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::expr::Sort;
@@ -20,10 +20,9 @@ use resurgam_engine::{DatumRef, ReadView};
 
 use super::source::Stream;
 use crate::computed::ComputedTable;
-use crate::exec::bridge;
 use crate::exec::direct::Row;
 use crate::exec::table::KEY_COLUMN;
-use crate::exec::weight;
+use crate::exec::{bridge, weight};
 use crate::pg::arrow::ColumnBuilder;
 use crate::plan::analyze::{Analyzed, OutputColumn};
 use crate::plan::planner::{Names, QueryPlan};
@@ -57,14 +56,6 @@ struct Written(Vec<RecordBatch>);
 pub(super) fn without_key(schema: &DFSchema) -> Vec<Qualified> {
     let all = schema.iter().filter(|(_, field)| field.name() != KEY_COLUMN);
     all.map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field))).collect()
-}
-
-/// Whether an expression has a subquery.
-pub(crate) fn has_subquery(expr: &Expr) -> bool {
-    let is_one = |expr: &Expr| {
-        matches!(expr, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_))
-    };
-    expr.exists(|expr| Ok(is_one(expr))).unwrap_or(true)
 }
 
 /// A relation of given rows with these columns, and the number of each row.

@@ -18,18 +18,19 @@ use resurgam_engine::{Change, Datum, DatumRef, ReadView, RowBuf, Seen, Statement
 use super::assign::{Assigned, assigned, assigned_batch};
 use super::conflict::{Conflict, New, after};
 use super::merge::MergePlan;
-use super::modify::{Known, Modify};
-use super::plan::{Op, WritePlan};
+use super::modify::{How, Known, Modify};
+use super::plan::WritePlan;
 use super::recheck::{RowWork, settle_row};
 use crate::dml::check::Broken;
-use crate::exec::context::{Beside, StatementContext, StopFlag, TargetRow};
+use crate::exec::context::{Beside, StatementContext, StopFlag, TargetRow, task_context, task_of};
 use crate::exec::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, Touched, Values};
+use crate::exec::explain::node::{Estimate, On};
+use crate::exec::explain::{Look, Node, Options, convert, cost};
+use crate::exec::planning::Planning;
 use crate::exec::table::KEY_COLUMN;
 use crate::pg::errors;
-use crate::plan::explain::node::{Estimate, On};
-use crate::plan::explain::{Look, Node, Options, convert, cost};
-use crate::plan::planner::{QueryPlan, as_in_plan, simplified, task_context, task_of};
-use crate::plan::planning::Planning;
+use crate::plan::analyze::Op;
+use crate::plan::planner::{QueryPlan, as_in_plan, simplified};
 use crate::wire::SqlError;
 
 /// Rows that are written before others get their turn.
@@ -162,6 +163,14 @@ impl Tree {
         Ok(all.then_some(Gathered::Many(found)))
     }
 
+    /// How its rows come, if they are inserted.
+    pub(super) fn how(&self) -> How {
+        match self {
+            Self::Given(given) if given.len() > 1 => How::Many,
+            _ => How::Single,
+        }
+    }
+
     /// Writes the rows.
     pub(super) async fn feed(&self, gathered: Gathered, modify: &mut Modify<'_>) -> Result<(), SqlError> {
         let (rows, set) = match self {
@@ -185,7 +194,7 @@ impl Tree {
                         datums[at * width..(at + 1) * width].iter().map(Datum::as_ref).collect();
                     modify.insert(&refs, Known::Not).await?;
                 }
-                return Ok(());
+                return modify.flush().await;
             }
             Self::Found { rows, set } => (rows, set.as_deref()),
         };
@@ -260,6 +269,8 @@ pub(super) struct Stream<'a> {
     pub text: &'a str,
     /// See [`WritePlan::is_given`].
     pub is_given: bool,
+    /// See [`crate::plan::analyze::Write::sources`].
+    pub sources: usize,
     /// The row that it writes, of WHERE CURRENT OF.
     pub current: Option<CurrentRow>,
 }
@@ -317,21 +328,27 @@ impl Stream<'_> {
         let target = self.current.as_ref().map(|current| current.now(modify)).transpose()?;
         let mut stream = instance.start(self.task(modify.view(), target)).map_err(|error| self.failed(error))?;
         while let Some(batch) = stream.next().await {
-            let batch = batch.map_err(|error| self.failed(error))?;
-            match assigned_or_not(self.op, modify, &batch) {
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(error) => return Err(modify.behind(self.failed(error)).await),
+            };
+            match assigned_or_not(self.op, self.sources, modify, &batch) {
                 Ok(batch) => self.write(modify, &batch).await?,
                 // The rows before the one that fails are written first.
                 Err(_) if batch.num_rows() > 1 && !self.is_given => {
                     for row in 0..batch.num_rows() {
-                        let row = assigned_or_not(self.op, modify, &batch.slice(row, 1))?;
-                        self.write(modify, &row).await?;
+                        match assigned_or_not(self.op, self.sources, modify, &batch.slice(row, 1)) {
+                            Ok(row) => self.write(modify, &row).await?,
+                            Err(error) => return Err(modify.behind(error).await),
+                        }
                     }
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(modify.behind(error).await),
             }
             self.stop.check()?;
         }
         drop(stream);
+        modify.flush().await?;
         match shown {
             Some(shown) => Ok(Some(convert::node(&instance, shown, &Look::new(self.state), &[]))),
             None => {
@@ -359,7 +376,10 @@ impl Stream<'_> {
                 self.stop.check()?;
                 tokio::task::yield_now().await;
             }
-            let row = rows.as_ref().map(|rows| rows.row(at)).transpose()?;
+            let row = match rows.as_ref().map(|rows| rows.row(at)).transpose() {
+                Ok(row) => row,
+                Err(error) => return Err(modify.behind(error).await),
+            };
             let known = given.broken.as_ref().map_or(Known::Not, |broken| Known::Of(broken, at));
             match (keys, row) {
                 (None, Some(row)) => modify.insert(&row, known).await?,
@@ -368,7 +388,8 @@ impl Stream<'_> {
                 (Some(keys), row) => {
                     let (txn, key) = (modify.txn(), keys.value(at));
                     let others = given.others.as_ref().map(|others| others.slice(at, 1));
-                    let mut work = StreamWork { modify, stream: self, row, known, others, newest: None };
+                    let source = given.source.as_ref().map(|source| source.slice(at, 1));
+                    let mut work = StreamWork { modify, stream: self, row, known, others, source, newest: None };
                     settle_row(txn, table, key, &mut work).await?;
                 }
             }
@@ -376,8 +397,13 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// What the plan makes of one version of a row of the target: its answer, if there is one.
-    async fn of_row(&self, modify: &Modify<'_>, row: &RowBuf) -> Result<Option<RecordBatch>, SqlError> {
+    /// What the plan makes of one version of a row of the target, joined with `source` if that is given: its answer, if there is one.
+    async fn of_row(
+        &self,
+        modify: &Modify<'_>,
+        row: &RowBuf,
+        source: Option<&RecordBatch>,
+    ) -> Result<Option<RecordBatch>, SqlError> {
         let mut given = RowBuf::default();
         given.set(row.raw());
         let target = TargetRow::new(modify.table().id, Some(given));
@@ -386,8 +412,9 @@ impl Stream<'_> {
         let mut found = None;
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(|error| self.failed(error))?;
-            if batch.num_rows() > 0 {
-                found = Some(batch.slice(0, 1));
+            let is_it = |at: &usize| source.is_none_or(|source| is_of(&batch, *at, source));
+            if let Some(at) = (0..batch.num_rows()).find(is_it) {
+                found = Some(batch.slice(at, 1));
                 break;
             }
         }
@@ -403,6 +430,8 @@ pub(super) struct Given {
     keys: Option<Arc<dyn Array>>,
     /// What the rows were joined with, if RETURNING reads it; of a MERGE what [`MergePlan`] says.
     pub others: Option<RecordBatch>,
+    /// What says which rows of FROM or USING they were joined with.
+    source: Option<RecordBatch>,
     /// The constraints that its rows break, if that could be told of all of them together.
     pub broken: Option<Broken>,
     /// Of a MERGE: the numbers of the clauses.
@@ -416,21 +445,38 @@ impl Given {
     }
 }
 
-fn assigned_or_not(op: Op, modify: &Modify<'_>, batch: &RecordBatch) -> Result<Given, SqlError> {
+fn assigned_or_not(op: Op, sources: usize, modify: &Modify<'_>, batch: &RecordBatch) -> Result<Given, SqlError> {
     let keys = if op == Op::Insert { None } else { batch.columns().last().cloned() };
-    let others = others_of(op, modify.table().columns.len(), batch)?;
+    let others = others_of(op, modify.table().columns.len(), sources, batch)?;
+    let source = (sources > 0).then(|| batch.project(&source_columns(batch, sources))).transpose();
+    let source = source.map_err(|error| errors::from_arrow(&error))?;
     if op == Op::Delete {
-        return Ok(Given { batch: batch.clone(), keys, others, broken: None, numbers: None });
+        return Ok(Given { batch: batch.clone(), keys, others, source, broken: None, numbers: None });
     }
     let numbers = (op == Op::Merge).then(|| batch.columns().get(modify.table().columns.len()).cloned()).flatten();
     let batch = assigned_batch(modify.table(), batch, &modify.zone)?;
     // What is made of a row's columns is not in the batch.
     let broken = if modify.checks().has_generated() { None } else { modify.checks().broken(&batch).ok() };
-    Ok(Given { batch, keys, others, broken, numbers })
+    Ok(Given { batch, keys, others, source, broken, numbers })
 }
 
-/// The columns between the new values and the key.
-fn others_of(op: Op, width: usize, batch: &RecordBatch) -> Result<Option<RecordBatch>, SqlError> {
+/// Where the columns are that say which row of FROM or USING a row was joined with: before the key.
+fn source_columns(batch: &RecordBatch, sources: usize) -> Vec<usize> {
+    let key = batch.num_columns().saturating_sub(1);
+    (key.saturating_sub(sources)..key).collect()
+}
+
+/// Whether the row at `at` was joined with that row of FROM or USING.
+fn is_of(batch: &RecordBatch, at: usize, source: &RecordBatch) -> bool {
+    let columns = source_columns(batch, source.num_columns());
+    let same = |(column, wanted): (usize, &Arc<dyn Array>)| {
+        batch.column(column).slice(at, 1).to_data() == wanted.slice(0, 1).to_data()
+    };
+    columns.into_iter().zip(source.columns()).all(same)
+}
+
+/// The columns between the new values and the key that RETURNING reads.
+fn others_of(op: Op, width: usize, sources: usize, batch: &RecordBatch) -> Result<Option<RecordBatch>, SqlError> {
     let first = match op {
         Op::Insert => return Ok(None),
         Op::Update => width,
@@ -442,7 +488,7 @@ fn others_of(op: Op, width: usize, batch: &RecordBatch) -> Result<Option<RecordB
                 .map_err(|error| errors::from_arrow(&error));
         }
     };
-    let others: Vec<usize> = (first..batch.num_columns().saturating_sub(1)).collect();
+    let others: Vec<usize> = (first..batch.num_columns().saturating_sub(1 + sources)).collect();
     if others.is_empty() {
         return Ok(None);
     }
@@ -456,6 +502,8 @@ struct StreamWork<'m, 'a, 'b> {
     row: Option<Vec<DatumRef<'b>>>,
     known: Known<'b>,
     others: Option<RecordBatch>,
+    /// Which row of FROM or USING it was joined with.
+    source: Option<RecordBatch>,
     /// Instead of `row`: the answer for its newest version.
     newest: Option<RecordBatch>,
 }
@@ -476,9 +524,10 @@ impl RowWork for StreamWork<'_, '_, '_> {
     }
 
     async fn judge(&mut self, newest: &RowBuf) -> Result<bool, SqlError> {
-        let Some(batch) = self.stream.of_row(self.modify, newest).await? else { return Ok(false) };
+        let answer = self.stream.of_row(self.modify, newest, self.source.as_ref()).await?;
+        let Some(batch) = answer else { return Ok(false) };
         let op = if self.row.is_some() { Op::Update } else { Op::Delete };
-        self.others = others_of(op, self.modify.table().columns.len(), &batch)?;
+        self.others = others_of(op, self.modify.table().columns.len(), self.stream.sources, &batch)?;
         if self.row.is_some() {
             self.newest = Some(assigned_batch(self.modify.table(), &batch, &self.modify.zone)?);
         }

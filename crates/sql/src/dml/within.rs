@@ -14,21 +14,22 @@ use datafusion::execution::session_state::SessionState;
 use futures::StreamExt;
 use resurgam_engine::{Statement, StatementKind};
 
-use super::modify::{Constraints, Modified, Modify};
+use super::modify::{Constraints, How, Modified, Modify};
 use super::plan::WritePlan;
 use super::returning::Returned;
 use super::row::Writer;
 use super::source::{CurrentRow, Stream};
 use crate::dml::foreign::Help;
-use crate::exec::context::{Beside, StatementContext, StopFlag};
-use crate::exec::locking::LockPlan;
+use crate::dml::locking::LockPlan;
+use crate::exec::context::{Beside, StatementContext, StopFlag, task_context};
+use crate::exec::explain::{Look, Node, Options, convert};
 use crate::exec::once::{Once, OncePlans};
 use crate::exec::wait::{Waiting, guarded};
 use crate::exec::weight;
 use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors;
-use crate::plan::explain::{Look, Node, Options, convert};
-use crate::plan::planner::{Names, task_context};
+use crate::plan::analyze::Op;
+use crate::plan::planner::Names;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::{Prepared, Query};
 use crate::session::Session;
@@ -91,6 +92,7 @@ impl<'a> Run<'a> {
             beside: self.beside.clone(),
             text: self.text,
             is_given: plan.is_given,
+            sources: plan.sources,
             current,
         }
     }
@@ -290,7 +292,9 @@ impl Session {
                 let writer =
                     Writer { statement: &statement, table: &plan.table, checks: &plan.checks, waiting: &waiting };
                 let constraints = Constraints { references: &plan.references, deferred };
-                let mut modify = Modify::begin(writer, &constraints, zone, true).await?;
+                let many = plan.op == Op::Insert && plan.conflict.is_none();
+                let how = if many { How::Many } else { How::Single };
+                let mut modify = Modify::begin(writer, &constraints, zone, how).await?.counted(&pool);
                 modify.params = params;
                 modify.conflict = plan.conflict.as_ref();
                 modify.returned = Some(returned);

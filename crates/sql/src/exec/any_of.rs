@@ -27,9 +27,9 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, InListExpr};
 use parking_lot::Mutex;
 
+use crate::exec::access_path::{constant, evaluate_constant, is_constant};
 use crate::exec::apply::is_call;
 use crate::exec::cell::{ParamCell, ParamFunction};
-use crate::plan::access::{constant, evaluate_constant, is_constant};
 
 /// Name of the function that `x = ANY (array)` is planned as.
 const ARRAY_HAS: &str = "array_has";

@@ -15,6 +15,7 @@ use resurgam_numeric::key::write_scaled;
 
 use crate::exec::clean_function::PgClean;
 use crate::pg::arrow::ColumnBuilder;
+use crate::pg::citext;
 use crate::pg::context::PgContext;
 use crate::pg::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::pg::encode::encode_datum;
@@ -176,6 +177,14 @@ pub(crate) fn key_value(value: &ScalarValue, ty: &ColumnType) -> Result<KeyValue
         (ScalarValue::LargeBinary(Some(v)), ColumnType::Numeric { scale, .. }) => {
             numeric_key_value(v.get(..v.len().saturating_sub(2)).unwrap_or_default(), *scale)
         }
+        // What it is compared by.
+        (ScalarValue::BinaryView(Some(v)), ColumnType::Folded) => {
+            KeyValue::Exact(Datum::Bytes(citext::stored_of_key(v)))
+        }
+        (value, ColumnType::Folded) => match citext::text_of(value) {
+            Some(text) => KeyValue::Exact(Datum::Bytes(citext::stored(&text))),
+            None => KeyValue::Unknown,
+        },
         (ScalarValue::BinaryView(Some(v)), ColumnType::Numeric { scale, .. }) => numeric_key_value(v, *scale),
         (
             ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)) | ScalarValue::LargeUtf8(Some(v)),

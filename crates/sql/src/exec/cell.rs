@@ -134,6 +134,11 @@ impl ScalarUDFImpl for ParamFunction {
     }
 }
 
+/// Index of a placeholder such as `$3` (then 2).
+pub(crate) fn placeholder_index(id: &str) -> Option<usize> {
+    id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::datatypes::Field;
@@ -143,7 +148,7 @@ mod tests {
     use datafusion::physical_expr::create_physical_expr;
 
     use super::*;
-    use crate::plan::access::evaluate_constant;
+    use crate::exec::access_path::evaluate_constant;
 
     /// Whoever asks while a plan is made is noted, though the error is swallowed; values are there only in
     /// a run.

@@ -1,4 +1,4 @@
-//! `resurgam_clean()` in FROM: a complete sweep of the cleaner now, and what it did, as a row.
+//! `resurgam_clean()` in FROM: a complete sweep of the cleaner now, free space given back, and what that did, as a row.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::pg::errors::{from_arrow, to_datafusion};
 use crate::pg::types::field_of_oid;
 use crate::wire::SqlError;
 
-/// Its columns: counts, and then the time that it took and who holds versions.
-const COLUMNS: [(&str, TypeId); 18] = [
+/// Its columns: counts, then the time that it took and who holds versions, and what was given back to the file system.
+const COLUMNS: [(&str, TypeId); 21] = [
     ("pages", TypeId::INT8),
     ("rows_reverted", TypeId::INT8),
     ("rows_stripped", TypeId::INT8),
@@ -39,6 +39,9 @@ const COLUMNS: [(&str, TypeId); 18] = [
     ("aborted_left", TypeId::INT8),
     ("seconds", TypeId::FLOAT8),
     ("held_by", TypeId::TEXT),
+    ("pages_moved", TypeId::INT8),
+    ("bytes_cut", TypeId::INT8),
+    ("bytes_punched", TypeId::INT8),
 ];
 
 /// The function as the dialect's tables have it.
@@ -61,7 +64,7 @@ fn clean(
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> Result<RecordBatch, SqlError> {
     let begun = std::time::Instant::now();
-    let report = database.clean_unless(cancelled)?;
+    let report = database.vacuum_unless(cancelled)?;
     let seconds = begun.elapsed().as_secs_f64();
     let skipped = &report.skipped;
     let counts = [
@@ -82,10 +85,11 @@ fn clean(
         skipped.no_room.count,
         database.aborted_count(),
     ];
-    let mut columns: Vec<ArrayRef> =
-        counts.iter().map(|&count| Arc::new(Int64Array::from(vec![count as i64])) as ArrayRef).collect();
+    let number = |count: u64| Arc::new(Int64Array::from(vec![count as i64])) as ArrayRef;
+    let mut columns: Vec<ArrayRef> = counts.iter().map(|&count| number(count)).collect();
     columns.push(Arc::new(Float64Array::from(vec![seconds])));
     columns.push(Arc::new(StringViewArray::from(vec![database.stats().versions_held_by])));
+    columns.extend([report.pages_moved, report.bytes_cut, report.bytes_punched].map(number));
     RecordBatch::try_new_with_options(schema.clone(), columns, &RecordBatchOptions::new().with_row_count(Some(1)))
         .map_err(|error| from_arrow(&error))
 }

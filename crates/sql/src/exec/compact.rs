@@ -27,6 +27,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::lookup_join::LookupJoinExec;
 use super::one_input::one_input;
+use super::outer_side;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
@@ -66,7 +67,7 @@ pub(crate) fn held(join: &Plan) -> Result<Option<Plan>> {
     let holds = join.is::<HashJoinExec>() || join.is::<CrossJoinExec>() || join.is::<NestedLoopJoinExec>();
     let children = join.children();
     let [left, right] = children.as_slice() else { return Ok(None) };
-    if !holds || !is_join(left) {
+    if !holds || !is_join(outer_side::beneath(left)) {
         return Ok(None);
     }
     let children = vec![CompactExec::of(left, false), Arc::clone(right)];

@@ -35,13 +35,12 @@ use tokio::task::JoinHandle;
 
 use crate::exec::context::StopFlag;
 use crate::exec::memory::Measured;
-use crate::exec::{apply, bridge};
+use crate::exec::{apply, bridge, panics};
 use crate::parse::depth::STACK_BYTES;
 use crate::pg::memory;
 use crate::pg::running::{self, Stop};
 use crate::pg::styles::Styles;
 use crate::pg::user_types::UserTypes;
-use crate::session::panics;
 use crate::wire::SqlError;
 
 type Result<T, E = DataFusionError> = std::result::Result<T, E>;
@@ -194,6 +193,12 @@ impl Run {
     }
 }
 
+/// The calling thread goes behind those that serve sessions from now on.
+pub(super) fn lower_priority() {
+    // SAFETY: takes no pointers; `0` is the calling thread. That it fails is no harm.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+}
+
 /// The threads: as many as there are plans that run.
 pub(super) fn pool() -> Result<&'static Runtime> {
     static POOL: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
@@ -203,10 +208,7 @@ pub(super) fn pool() -> Result<&'static Runtime> {
             .max_blocking_threads(THREADS_MAX)
             .thread_name("compute")
             .thread_stack_size(STACK_BYTES)
-            .on_thread_start(|| {
-                // SAFETY: takes no pointers; `0` is the calling thread. That it fails is no harm.
-                let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
-            })
+            .on_thread_start(lower_priority)
             .enable_all()
             .build()
     })

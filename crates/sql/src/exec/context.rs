@@ -11,6 +11,9 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionState;
+use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 use resurgam_engine::{ReadView, RowBuf};
 use tokio::sync::Notify;
@@ -18,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::exec::memory::{Limits, Measured};
 use crate::exec::once::Once;
+use crate::pg::catalog::ReadAgain;
 use crate::pg::memory;
 use crate::pg::running::Stop;
 use crate::pg::styles::Styles;
@@ -291,6 +295,47 @@ impl StatementContext {
             .get_extension::<StatementContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan outside a statement".to_owned()))
     }
+}
+
+/// Rows of a batch where a statement has met its limit of memory: they may be wide.
+pub(crate) const LEAN_ROWS: usize = 128;
+
+/// What operators of one execution share.
+pub(crate) fn task_context(state: &SessionState, statement: Arc<StatementContext>) -> Arc<TaskContext> {
+    task_of(state, state.config().clone(), statement)
+}
+
+/// The same with a configuration that has what operators look for.
+pub(crate) fn task_of(
+    state: &SessionState,
+    mut config: SessionConfig,
+    statement: Arc<StatementContext>,
+) -> Arc<TaskContext> {
+    let limits = &statement.stop.limits;
+    let runtime = crate::exec::memory::statement(state.runtime_env(), limits);
+    if limits.is_lean() {
+        config = config.with_batch_size(LEAN_ROWS);
+    }
+    task_with(config, statement, runtime)
+}
+
+/// A task of that statement, as it is.
+pub(crate) fn task_with(
+    config: SessionConfig,
+    statement: Arc<StatementContext>,
+    runtime: Arc<RuntimeEnv>,
+) -> Arc<TaskContext> {
+    let config = config.with_extension(statement).with_extension(Arc::new(ReadAgain::default()));
+    Arc::new(TaskContext::new(
+        None,
+        String::new(),
+        config,
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        runtime,
+    ))
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
-//! Limits beside sorts that are taken away.
+//! Limits beside sorts, and sorts that somebody goes by, where they would be taken away.
 //!
 //! DataFusion's rule of requirements takes away a sort whose order is there anyway, or replaces it by a stricter one, and hands limits (`fetch`) down on the way without looking at what is between:
 //! - the limit of a sort came to nobody where the sorts below it went as well: `SELECT id FROM (SELECT id, c FROM t ORDER BY c) s ORDER BY id LIMIT 2` gave all rows;
 //! - a limit with an OFFSET lost rows to a stricter sort put below it that knew of the limit only, and the sort below an OFFSET without a limit went
 //!   altogether, since nobody said that the order counts there.
+//!
+//! - what gathers rows in the order in which they come (`array_agg`, `string_agg` and their kin without an ORDER BY of their own, windows without one) asks for no order, so that of a subquery went
+//!   from below them: `SELECT array_agg(x) FROM (SELECT x FROM t ORDER BY x) s`, which PostgreSQL's documentation tells people to write.
 //!
 //! So while that rule works a [`HeldLimit`] stands for each limit: it says which order its rows have to have, hides that it is a limit, and lets nothing through. Sorts
 //! have none meanwhile, and what they were handed meanwhile (a plan's root knows the limit of the sort below it) is taken from them. Afterwards it is a limit again, or the
@@ -22,11 +25,14 @@ use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, LexOrdering, OrderingRequirements, Partitioning};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::execution_plan::{Boundedness, ChildrenPropertiesMode};
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, InputDistributionRequirements,
     PlanProperties, ReplaceChildrenOptions,
@@ -76,8 +82,39 @@ fn alone_in_order(plan: Plan) -> Transformed<Plan> {
     }
 }
 
-/// A limit, or a sort that is one, as a [`HeldLimit`].
+/// Whether an operator's result shows in which order its rows come, though it asks for none.
+fn shows_order(plan: &Plan) -> bool {
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        let reads_rows = matches!(
+            aggregate.mode(),
+            AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned
+        );
+        return reads_rows
+            && aggregate
+                .aggr_expr()
+                .iter()
+                .any(|call| call.order_bys().is_empty() && call.fun().name().ends_with("_agg"));
+    }
+    let calls = if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
+        window.window_expr()
+    } else if let Some(window) = plan.downcast_ref::<BoundedWindowAggExec>() {
+        window.window_expr()
+    } else {
+        return false;
+    };
+    calls.iter().any(|call| call.partition_by().is_empty() && call.order_by().is_empty())
+}
+
+/// A limit, or a sort that is one, as a [`HeldLimit`]; and the sorts of rows whose order shows.
 fn hold(plan: Plan) -> Transformed<Plan> {
+    if shows_order(&plan) {
+        let inputs = plan.children().into_iter().map(|input| in_order(Arc::clone(input))).collect();
+        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        return match Arc::clone(&plan).replace_children(inputs, anew) {
+            Ok(plan) => Transformed::yes(plan),
+            Err(_) => Transformed::no(plan),
+        };
+    }
     if let Some(limit) = plan.downcast_ref::<GlobalLimitExec>() {
         let input = in_order(Arc::clone(limit.input()));
         let order = order_of(&input);
@@ -127,14 +164,19 @@ fn without_fetch(plan: Plan) -> Transformed<Plan> {
     all.map_or_else(|| Transformed::no(plan), Transformed::yes)
 }
 
-/// A plan whose order counts although its columns may not show it: the sort below what takes columns away is held, as one that leaves all rows.
+/// A plan whose order counts although its columns may not show it: the sort below what takes columns or rows away is held, as one that leaves all rows.
 fn in_order(plan: Plan) -> Plan {
     if plan.is::<SortExec>() {
         let order = order_of(&plan);
         return Arc::new(HeldLimit::new(plan, 0, None, order));
     }
-    let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return plan };
-    let input = in_order(Arc::clone(projection.input()));
+    let keeps_order = plan.is::<ProjectionExec>() || plan.is::<FilterExec>();
+    let inputs = plan.children();
+    let [input] = inputs.as_slice() else { return plan };
+    if !keeps_order {
+        return plan;
+    }
+    let input = in_order(Arc::clone(input));
     let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     Arc::clone(&plan).replace_children(vec![input], anew).unwrap_or(plan)
 }

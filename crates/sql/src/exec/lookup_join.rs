@@ -27,7 +27,6 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
@@ -35,24 +34,26 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder,
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+    ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use resurgam_engine::{ColumnType, Datum, DatumRef, KeyRange, Table};
 
+use crate::exec::access_path::{AccessPath, KeyValues, cast_keeps, encode_key, evaluate_constant, trees};
 use crate::exec::bridge::{self, KeyValue};
 use crate::exec::compact::compact;
 use crate::exec::context::StatementContext;
+use crate::exec::estimate::physical;
+use crate::exec::outer_side;
 use crate::exec::paced::PacedExec;
+use crate::exec::planning::Planning;
 use crate::exec::scan::ScanExec;
+use crate::exec::scan_chain::{scan_below, with_scan};
 use crate::exec::watch::below_watch;
-use crate::pg::functions::numeric;
+use crate::pg::functions::{ORDER_KEY, numeric};
 use crate::pg::running;
-use crate::plan::access::{AccessPath, KeyValues, cast_keeps, encode_key, evaluate_constant, trees};
-use crate::plan::estimate::physical;
-use crate::plan::key_order::{scan_below, with_scan};
-use crate::plan::planning::Planning;
 
 type Plan = Arc<dyn ExecutionPlan>;
 type Expr = Arc<dyn PhysicalExpr>;
@@ -119,8 +120,13 @@ enum Part {
 impl LookupJoinExec {
     /// The join with lookups, if it is one for them; `is_in_order` says whether somebody may go by the order of its rows.
     pub(crate) fn in_place_of(join: &Plan, planning: Planning, is_in_order: bool) -> Result<Option<Plan>> {
+        if planning.lookup_rows == 0 {
+            return Ok(None);
+        }
+        let bare = outer_side::bare(join)?;
+        let join = bare.as_ref().unwrap_or(join);
         let Some(hash) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
-        if planning.lookup_rows == 0 || !is_for_lookups(hash) {
+        if !is_for_lookups(hash) {
             return Ok(None);
         }
         let sides: &[JoinSide] = match hash.join_type() {
@@ -153,18 +159,18 @@ impl LookupJoinExec {
             let of_subquery = subquery == Some(lookup.inner);
             (fewer == Some(outer), *rows > 0, of_subquery, *rows, lookup.path.is_one())
         });
-        Ok(best.map(|(_, lookup)| Self::over(Arc::clone(join), lookup, planning)))
+        best.map(|(_, lookup)| Self::over(Arc::clone(join), lookup, planning)).transpose()
     }
 
-    fn over(join: Plan, lookup: Lookup, planning: Planning) -> Plan {
-        let mut properties = Arc::clone(join.properties());
+    fn over(join: Plan, lookup: Lookup, planning: Planning) -> Result<Plan> {
+        let mut properties = outer_side::properties(&join)?;
         if !lookup.keeps_order {
             let mut equivalences = properties.eq_properties.clone();
             equivalences.clear_orderings();
             properties = Arc::new(PlanProperties::clone(&properties).with_eq_properties(equivalences));
         }
         let metrics = ExecutionPlanMetricsSet::new();
-        Arc::new(Self { join, lookup: Arc::new(lookup), planning, properties, metrics })
+        Ok(Arc::new(Self { join, lookup: Arc::new(lookup), planning, properties, metrics }))
     }
 
     /// What it is made of, for EXPLAIN.
@@ -416,6 +422,11 @@ pub(crate) fn key_column(plan: &Plan, expr: &Expr) -> Option<usize> {
         let ty = scan_below(plan)?.table.columns[column].ty;
         return matches!(ty, ColumnType::VarNumeric(_)).then_some(column);
     }
+    if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == ORDER_KEY) {
+        let column = key_column(plan, call.args().first()?)?;
+        let ty = scan_below(plan)?.table.columns[column].ty;
+        return matches!(ty, ColumnType::Folded).then_some(column);
+    }
     let column = expr.downcast_ref::<Column>()?;
     if let Some(scan) = plan.downcast_ref::<ScanExec>() {
         let column = scan.table_column(column.index())?;
@@ -521,8 +532,8 @@ impl ExecutionPlan for LookupJoinExec {
                     None => None,
                 };
                 Ok(match lookup {
-                    Some(lookup) => Self::over(join, lookup, self.planning),
-                    None => join,
+                    Some(lookup) => Self::over(join, lookup, self.planning)?,
+                    None => outer_side::covered(&join)?.unwrap_or(join),
                 })
             }
         }

@@ -118,18 +118,22 @@ pub(crate) struct Limits {
     work_mem: AtomicU64,
     /// The statement has met its limit: it is run in small batches, with joins that spill.
     lean: AtomicBool,
+    /// Threads that may read for one scan, beside that of its plan.
+    scan_workers: AtomicUsize,
     pub(crate) temp: Arc<TempUse>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { work_mem: AtomicU64::new(u64::MAX), lean: AtomicBool::new(false), temp: Arc::default() }
+        let (lean, scan_workers) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Self { work_mem: AtomicU64::new(u64::MAX), lean, scan_workers, temp: Arc::default() }
     }
 }
 
 impl Limits {
-    /// `work_mem` in bytes, `temp_file_limit` in kilobytes.
-    pub(crate) fn set(&self, work_mem: u64, temp_file_limit: Option<u64>) {
+    /// `work_mem` in bytes, `temp_file_limit` in kilobytes, `max_parallel_workers_per_gather`.
+    pub(crate) fn set(&self, work_mem: u64, temp_file_limit: Option<u64>, scan_workers: usize) {
+        self.scan_workers.store(scan_workers, Ordering::Relaxed);
         self.work_mem.store(work_mem, Ordering::Relaxed);
         self.temp.set_limit(temp_file_limit);
     }
@@ -138,6 +142,10 @@ impl Limits {
     }
     pub(crate) fn is_lean(&self) -> bool {
         self.lean.load(Ordering::Relaxed)
+    }
+    /// See the field; none where the statement has met its limit of memory.
+    pub(crate) fn scan_workers(&self) -> usize {
+        if self.is_lean() { 0 } else { self.scan_workers.load(Ordering::Relaxed) }
     }
 }
 
@@ -313,7 +321,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let server = server(bytes, dir.path());
         let limits = Limits::default();
-        limits.set(work_mem, None);
+        limits.set(work_mem, None, 0);
         let env = statement(&server, &limits);
         (dir, env)
     }

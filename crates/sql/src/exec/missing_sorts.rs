@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::config::ConfigOptions;
-use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_expr::{LexOrdering, LexRequirement};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -48,10 +48,7 @@ fn with_sorts(plan: Plan) -> Result<Transformed<Plan>> {
         if child.equivalence_properties().ordering_satisfy_requirement(wanted.clone())? {
             continue;
         }
-        // Each of several partitions by itself: that is what a merge of them wants.
-        let several = child.output_partitioning().partition_count() > 1;
-        let sort = SortExec::new(LexOrdering::from(wanted), Arc::clone(child)).with_preserve_partitioning(several);
-        *child = Arc::new(sort);
+        *child = sorted(child, wanted);
         changed = true;
     }
     if !changed {
@@ -59,6 +56,12 @@ fn with_sorts(plan: Plan) -> Result<Transformed<Plan>> {
     }
     let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     plan.replace_children(children, anew).map(Transformed::yes)
+}
+
+/// The rows of `input` in that order, in each of several partitions by itself: that is what a merge of them wants.
+pub(super) fn sorted(input: &Plan, wanted: LexRequirement) -> Plan {
+    let several = input.output_partitioning().partition_count() > 1;
+    Arc::new(SortExec::new(LexOrdering::from(wanted), Arc::clone(input)).with_preserve_partitioning(several))
 }
 
 #[cfg(test)]

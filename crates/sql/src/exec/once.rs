@@ -36,11 +36,10 @@ use parking_lot::Mutex;
 
 use crate::computed::ComputedTable;
 use crate::dml::WritePlan;
-use crate::exec::bridge;
 use crate::exec::compact::owned;
-use crate::exec::context::StatementContext;
-use crate::exec::weight;
-use crate::plan::planner::{Instance, QueryPlan, task_with};
+use crate::exec::context::{StatementContext, task_with};
+use crate::exec::{bridge, weight};
+use crate::plan::planner::{Instance, QueryPlan};
 use crate::wire::SqlError;
 
 /// The WITH queries of one statement that are computed once, by their numbers.

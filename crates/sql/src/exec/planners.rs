@@ -20,11 +20,11 @@ use std::time::Duration;
 use crate::exec::compute::{Running, aside, pool};
 use crate::exec::context::StopFlag;
 use crate::exec::memory::Measured;
+use crate::exec::panics;
 use crate::pg::memory;
 use crate::pg::running::{self, Stop};
 use crate::pg::styles::Styles;
 use crate::pg::user_types::UserTypes;
-use crate::session::panics;
 use crate::wire::SqlError;
 
 /// Threads that plan at the same time at most, those among them that nobody waits for.

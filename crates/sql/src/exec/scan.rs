@@ -10,6 +10,7 @@
 //!    holds for the rows that satisfy the predicates: they are applied again right above, and a
 //!    part of an ordered sequence is ordered.
 //! 2. Ranges that were given ([`ScanExec::with_ranges`]) are ascending and disjoint, too.
+//! 3. Rows that several trees name together ([`ScanExec::by_alternatives`]) come in the order of the table's own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,11 +18,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, BinaryViewBuilder, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::SortOptions;
-use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{
     AcrossPartitions, ConstExpr, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, ScalarFunctionExpr,
@@ -37,14 +40,18 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 use resurgam_engine::{ColumnType, Covering, Cursor, KeyRange, ReadView, RowBatch, Table};
 
+use crate::exec::access_path::{self, AccessPath, FETCH, Probe, ProbeKind, alternatives, constant, evaluate_constant};
 use crate::exec::bridge::{self, RowColumns};
 use crate::exec::context::StatementContext;
-use crate::pg::functions::numeric;
+use crate::exec::early::{Early, EarlyRun, Left};
+use crate::exec::estimate::TableEstimate;
+use crate::exec::found_keys::{AnyOfWays, Finding, FoundKeys, Read};
+use crate::exec::gather::{Gather, Worth};
+use crate::exec::planning::Planning;
+use crate::exec::table::KEY_COLUMN;
+use crate::exec::{late, zeroes};
+use crate::pg::functions::{numeric, order_key};
 use crate::pg::running;
-use crate::plan::access::{self, AccessPath, FETCH, Probe, ProbeKind, constant, evaluate_constant};
-use crate::plan::estimate::TableEstimate;
-use crate::plan::planning::Planning;
-use crate::plan::zeroes;
 
 /// Rows of the first batch, unless fewer are wanted.
 const FIRST_ROWS: usize = 64;
@@ -63,6 +70,8 @@ pub(crate) struct ScanExec {
     schema: SchemaRef,
     /// Also which way it is read.
     access: Access,
+    /// The ways by which rows of the table's tree, which `access` then is, are found.
+    any: Option<AnyOfWays>,
     /// What the access was chosen by.
     probes: Arc<[Probe]>,
     limit: Option<usize>,
@@ -78,6 +87,10 @@ pub(crate) struct ScanExec {
     estimate: Option<Arc<TableEstimate>>,
     /// What the statement calls the table, if that is another name.
     alias: Option<Arc<str>>,
+    /// What the filter above it asks, looked at before all columns are decoded.
+    early: Option<Early>,
+    /// Threads that have read for it beside that of the plan, in all runs; for EXPLAIN ANALYZE.
+    helped: Arc<AtomicUsize>,
     properties: Arc<PlanProperties>,
 }
 
@@ -94,17 +107,18 @@ impl ScanExec {
         alias: Option<Arc<str>>,
     ) -> Result<Self> {
         let schema = Arc::new(full.project(&columns)?);
-        let alone = |index| !target && access::covering(&table, Some(index), &columns).is_some();
+        let alone = |index| !target && access_path::covering(&table, Some(index), &columns).is_some();
         let access = AccessPath::choose_by(&table, &probes, estimate.as_deref(), alone).try_map(constant)?;
         let properties = Self::properties_of(&table, &columns, &schema, &access, &config)?;
         let probes = probes.into();
-        let (first, given, read) = (FIRST_ROWS, None, None);
+        let (first, given, read, early, helped) = (FIRST_ROWS, None, None, None, Arc::default());
         Ok(Self {
             table,
             target,
             columns,
             schema,
             access,
+            any: None,
             probes,
             limit,
             first,
@@ -113,8 +127,67 @@ impl ScanExec {
             config,
             estimate,
             alias,
+            early,
+            helped,
             properties,
         })
+    }
+
+    /// The same by several ways, those of the alternatives of a condition with OR among these, if that is less work.
+    pub(crate) fn by_alternatives(self, filters: &[Expr]) -> Result<Self> {
+        let Some(of) = self.estimate.as_deref().filter(|_| !self.access.whole) else { return Ok(self) };
+        let fetches = self.access.index.is_some() && self.covering().is_none();
+        let now = self.access.cost(of, fetches).min(of.rows());
+        let Some(ways) = alternatives::choose(&self.table, filters, of, now) else { return Ok(self) };
+        let ways = ways.iter().map(|way| way.try_map(constant)).collect::<Result<Vec<Access>>>()?;
+        let access = Access::default();
+        let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access, &self.config)?;
+        Ok(Self { access, any: Some(AnyOfWays::new(ways)), properties, ..self })
+    }
+
+    /// The ways of [`ScanExec::by_alternatives`].
+    pub(crate) fn alternatives(&self) -> Option<&AnyOfWays> {
+        self.any.as_ref()
+    }
+
+    /// The same, whose rows may be dropped by these conditions of the filter above it.
+    pub(crate) fn with_early(&self, early: Early) -> Self {
+        Self { early: Some(early), ..self.clone() }
+    }
+
+    /// Whether columns may be left out and fetched later by the rows' keys: those of the table's own rows, all that there are.
+    pub(crate) fn has_late_columns(&self) -> bool {
+        let has_key = self.columns.contains(&self.table.columns.len());
+        !self.target && !has_key && self.limit.is_none() && self.given.is_none() && self.covering().is_none()
+    }
+
+    /// The table's column that is fetched later.
+    pub(crate) fn late_column(&self, from: late::From) -> Option<usize> {
+        match from {
+            late::From::Sorted(_) => None,
+            late::From::Row(at) => self.table_column(at),
+        }
+    }
+
+    /// The same with these columns only (by their places here), and the key of each row behind them.
+    pub(crate) fn narrowed(&self, columns: &[usize]) -> Result<Self> {
+        let mut fields = self.schema.project(columns)?.fields().to_vec();
+        fields.push(Arc::new(Field::new(KEY_COLUMN, DataType::BinaryView, false)));
+        let schema = Arc::new(Schema::new(fields));
+        let mut columns: Vec<usize> = columns.iter().map(|at| self.columns[*at]).collect();
+        columns.push(self.table.columns.len());
+        let properties = Self::properties_of(&self.table, &columns, &schema, &self.access, &self.config)?;
+        Ok(Self { columns, schema, properties, ..self.clone() })
+    }
+
+    /// Rows that were dropped by what [`ScanExec::with_early`] was told.
+    pub(crate) fn dropped_early(&self) -> u64 {
+        self.early.as_ref().map_or(0, Early::dropped)
+    }
+
+    /// See the field.
+    pub(crate) fn helped(&self) -> usize {
+        self.helped.load(Ordering::Relaxed)
     }
 
     /// What is known of the table's rows.
@@ -129,7 +202,11 @@ impl ScanExec {
 
     /// About how many rows it reads, which the predicates bound as far as its tree's key goes.
     pub(crate) fn estimated_rows(&self, of: &TableEstimate) -> f64 {
-        of.rows() * self.access.part(of)
+        let part = match &self.any {
+            Some(any) => alternatives::part(&any.ways, of),
+            None => self.access.part(of),
+        };
+        of.rows() * part
     }
 
     /// What the plan is made with.
@@ -140,7 +217,7 @@ impl ScanExec {
     /// How its index gives all that is read by itself, if it does. Rows to be written or locked are those of the table.
     pub(crate) fn covering(&self) -> Option<Arc<Covering>> {
         let is_read_only = !self.target && !self.columns.contains(&self.table.columns.len());
-        if is_read_only { access::covering(&self.table, self.access.index, &self.columns) } else { None }
+        if is_read_only { access_path::covering(&self.table, self.access.index, &self.columns) } else { None }
     }
 
     /// What pins or bounds the rows read.
@@ -174,7 +251,7 @@ impl ScanExec {
             let then = pinned(&access);
             if access.index != self.access.index && now.iter().all(|column| then.contains(column)) {
                 let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access, &self.config)?;
-                out.push(Self { access, properties, ..self.clone() });
+                out.push(Self { access, any: None, properties, ..self.clone() });
             }
         }
         Ok(out)
@@ -194,7 +271,7 @@ impl ScanExec {
     /// declares stays: its order is true if the tree is the same.
     pub(crate) fn with_ranges(&self, index: Option<usize>, ranges: Vec<KeyRange>) -> Self {
         let access = Access { index, backward: self.access.backward, ..Access::default() };
-        Self { access, given: Some(ranges.into()), ..self.clone() }
+        Self { access, any: None, given: Some(ranges.into()), ..self.clone() }
     }
 
     /// Reads so many rows at most, and counts them.
@@ -252,7 +329,8 @@ impl ScanExec {
             let value: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
             Some(tree_key(table, column, value, schema, config))
         });
-        let pinned = pinned.map(|value| Ok(ConstExpr::new(value?, AcrossPartitions::Uniform(None))));
+        // Which one is not said: two that were "some value, everywhere the same" would be taken for equal.
+        let pinned = pinned.map(|value| Ok(ConstExpr::new(value?, AcrossPartitions::Heterogeneous)));
         equivalences.add_constants(pinned.collect::<Result<Vec<_>>>()?)?;
         Ok(Arc::new(
             PlanProperties::new(
@@ -315,6 +393,10 @@ fn tree_key(
     match table.columns.get(column).map(|column| column.ty) {
         Some(ColumnType::VarNumeric(_)) => numeric_key(value, schema, config),
         Some(ColumnType::Float4 | ColumnType::Float8) => zeroes::key(value, schema, config),
+        Some(ColumnType::Folded) => {
+            let function = Arc::new(order_key());
+            Ok(Arc::new(ScalarFunctionExpr::try_new(function, vec![value], schema, Arc::clone(config))?))
+        }
         _ => Ok(value),
     }
 }
@@ -340,7 +422,8 @@ impl ExecutionPlan for ScanExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for expr in self.access.values() {
+        let of_ways = self.any.iter().flat_map(|any| any.ways.iter()).flat_map(Access::values);
+        for expr in self.access.values().chain(of_ways) {
             if f(expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
             }
@@ -383,49 +466,107 @@ impl ExecutionPlan for ScanExec {
         if self.given.is_none() && self.reads_too_much()? {
             scan.access = Access { backward: self.access.backward, ..Access::default() };
         }
-        let mut ranges = match &self.given {
-            Some(given) => given.to_vec(),
-            None if Planning::of(task.session_config()).read_small_tables => {
-                scan.access
-                    .ranges_worth(&self.table, evaluate_constant, || statement.view.row_count_estimate(&self.table))?
+        let reads_small_tables = Planning::of(task.session_config()).read_small_tables;
+        let rows = || statement.view.row_count_estimate(&self.table);
+        let mut finding = None;
+        let mut ranges = match (&self.given, &self.any) {
+            (Some(given), _) => given.to_vec(),
+            (None, Some(any)) => {
+                let memory = || MemoryConsumer::new("keys of rows").register(task.memory_pool());
+                let how = (self.first < FIRST_ROWS, !reads_small_tables);
+                match any.begin(&self.table, how, memory) {
+                    Read::Ranges(ranges) => ranges,
+                    Read::Keys(keys) => {
+                        finding = Some(keys);
+                        vec![KeyRange::all()]
+                    }
+                }
             }
-            None => scan.access.ranges(&self.table, evaluate_constant)?,
+            (None, None) if reads_small_tables => scan.access.ranges_worth(&self.table, evaluate_constant, rows)?,
+            (None, None) => scan.access.ranges(&self.table, evaluate_constant)?,
         };
         if !self.access.backward {
             ranges.reverse(); // taken from the end
         }
+        // Of a range that is read to its end in the order of the table's tree a part may be read by others.
+        let is_whole = self.limit.is_none() && !self.target && scan.access.index.is_none() && !self.access.backward;
+        let worth = match ranges.as_slice() {
+            [_] if is_whole => Worth::of(statement.stop.limits.scan_workers(), Planning::of(task.session_config())),
+            _ => Worth::NEVER,
+        };
         let reader = Reader {
             covering: scan.covering(),
+            early: scan.early.as_ref().map(|early| early.begin(&scan.table, &scan.columns)),
             scan,
             view: statement.view.clone(),
             statement,
+            finding,
+            keys: None,
             ranges,
             cursor: None,
             rows: RowBatch::default(),
+            seen: 0,
+            passed: None,
             given: 0,
             large: false,
             want: self.first,
             left: self.limit.unwrap_or(usize::MAX),
         };
-        let stream =
-            futures::stream::try_unfold(
-                reader,
-                |mut reader| async move { Ok(reader.next()?.map(|batch| (batch, reader))) },
-            );
+        let stream = futures::stream::try_unfold(Reading::Alone(Box::new(reader), worth), Reading::next);
         Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream.boxed()))))
     }
 }
 
-struct Reader {
+/// A scan under way.
+enum Reading {
+    /// By itself, as long as it has not turned out to be long.
+    Alone(Box<Reader>, Worth),
+    Together(Gather),
+}
+
+impl Reading {
+    async fn next(self) -> Result<Option<(RecordBatch, Self)>> {
+        match self {
+            Self::Alone(mut reader, mut worth) => loop {
+                if worth.may_be_long(reader.seen) && reader.given == reader.count() {
+                    if let Some(gather) = reader.divide(worth)? {
+                        return Self::gathered(gather).await;
+                    }
+                    worth = Worth::NEVER;
+                }
+                match reader.next()? {
+                    Some(batch) if batch.num_rows() == 0 => {}
+                    batch => return Ok(batch.map(|batch| (batch, Self::Alone(reader, worth)))),
+                }
+            },
+            Self::Together(gather) => Self::gathered(gather).await,
+        }
+    }
+
+    async fn gathered(mut gather: Gather) -> Result<Option<(RecordBatch, Self)>> {
+        Ok(gather.next().await?.map(|batch| (batch, Self::Together(gather))))
+    }
+}
+
+/// Reads ranges, one after the other.
+pub(super) struct Reader {
     scan: ScanExec,
     /// Rows are made of the index's entries.
     covering: Option<Arc<Covering>>,
+    early: Option<EarlyRun>,
     view: ReadView,
     statement: Arc<StatementContext>,
+    /// The rows of these keys are read, once they are found, instead of the ranges.
+    finding: Option<Finding>,
+    keys: Option<FoundKeys>,
     ranges: Vec<KeyRange>,
-    cursor: Option<Cursor>,
+    cursor: Option<Box<Cursor>>,
     rows: RowBatch,
-    /// How many of `rows` were handed out.
+    /// How many were read by now.
+    seen: usize,
+    /// Those of `rows` that are to be handed out, and what was decoded of them; `None`: all, and nothing.
+    passed: Option<Left>,
+    /// How many of these were handed out.
     given: usize,
     /// They have large values in the columns read, which are handed out a few rows at a time.
     large: bool,
@@ -434,26 +575,109 @@ struct Reader {
 }
 
 impl Reader {
-    fn next(&mut self) -> Result<Option<RecordBatch>> {
-        self.statement.stop.check().map_err(bridge::failure)?;
-        running::check().map_err(bridge::failure)?;
-        if self.scan.target
-            && let Some(target) = self.statement.target.as_ref().and_then(|target| target.of(self.scan.table.id))
-        {
-            return match target.row.lock().take() {
-                Some(row) => self.batch(std::iter::once(row.raw()), true),
-                None => Ok(None),
-            };
-        }
-        if self.given < self.rows.len() {
-            return self.hand_out();
-        }
-        if self.left == 0 {
+    /// The rest of a long range in parts, which threads read beside each other; `None`: it is not worth that, or all threads are taken.
+    fn divide(&mut self, worth: Worth) -> Result<Option<Gather>> {
+        let cursor = self.cursor.as_ref().filter(|_| self.ranges.is_empty());
+        let Some(rest) = cursor.and_then(|cursor| cursor.rest().cloned()) else { return Ok(None) };
+        let rows = self.view.row_count_estimate(&self.scan.table);
+        let Some(parts) = worth.parts(rows) else { return Ok(None) };
+        let parts = self.view.divide(&self.scan.table, &rest, parts).map_err(bridge::storage)?;
+        // What is left may be little.
+        if parts.len() < 4 {
             return Ok(None);
         }
+        Ok(Gather::begin(self, parts, worth.workers, &self.scan.helped))
+    }
+
+    /// One that reads another range, in large batches from the beginning.
+    pub(super) fn over(&self, range: KeyRange) -> Self {
+        Self {
+            scan: self.scan.clone(),
+            covering: self.covering.clone(),
+            early: self.early.clone(),
+            view: self.view.clone(),
+            statement: Arc::clone(&self.statement),
+            finding: None,
+            keys: None,
+            ranges: vec![range],
+            cursor: None,
+            rows: RowBatch::default(),
+            seen: 0,
+            passed: None,
+            given: 0,
+            large: false,
+            want: BATCH_ROWS,
+            left: usize::MAX,
+        }
+    }
+
+    /// A batch without rows.
+    pub(super) fn nothing(&self) -> RecordBatch {
+        RecordBatch::new_empty(Arc::clone(&self.scan.schema))
+    }
+
+    /// Rows to be handed out of those that were read.
+    fn count(&self) -> usize {
+        match &self.passed {
+            Some(Left { rows: Some(rows), .. }) => rows.len(),
+            _ => self.rows.len(),
+        }
+    }
+
+    /// The number, among those that were read, of a row to be handed out.
+    fn number(&self, at: usize) -> usize {
+        match &self.passed {
+            Some(Left { rows: Some(rows), .. }) => rows[at] as usize,
+            _ => at,
+        }
+    }
+
+    /// The next rows; a batch without any where none of those that were looked at passed.
+    pub(super) fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            self.statement.stop.check().map_err(bridge::failure)?;
+            running::check().map_err(bridge::failure)?;
+            if self.scan.target
+                && let Some(target) = self.statement.target.as_ref().and_then(|target| target.of(self.scan.table.id))
+            {
+                return match target.row.lock().take() {
+                    Some(row) => self.batch(std::iter::once(row.raw()), true),
+                    None => Ok(None),
+                };
+            }
+            if self.given < self.count() {
+                return self.hand_out();
+            }
+            if self.left == 0 || !self.read()? {
+                return Ok(None);
+            }
+            self.ask()?;
+            if self.count() == 0 {
+                // Of so many rows none passed: whoever asks may want to have the rest read otherwise.
+                return Ok(Some(self.nothing()));
+            }
+        }
+    }
+
+    /// Reads more rows; false: there are none.
+    fn read(&mut self) -> Result<bool> {
         self.rows.clear();
-        (self.given, self.large) = (0, false);
+        (self.given, self.large, self.passed) = (0, false, None);
         let want = self.want.min(self.left);
+        if let Some(finding) = self.finding.take() {
+            let check = || {
+                self.statement.stop.check().map_err(bridge::failure)?;
+                running::check().map_err(bridge::failure)
+            };
+            self.keys = finding.find(&self.view, &self.scan.table, check)?;
+            if self.keys.is_some() {
+                self.ranges.clear();
+            }
+        }
+        if let Some(keys) = &mut self.keys {
+            let (backward, most) = (self.scan.access.backward, (want, bridge::BATCH_BYTES));
+            keys.fetch(&self.view, &self.scan.table, backward, most, &mut self.rows)?;
+        }
         // Short ranges share a batch.
         while self.rows.len() < want {
             let Some(cursor) = &mut self.cursor else {
@@ -461,43 +685,85 @@ impl Reader {
                 let Access { index, .. } = self.scan.access;
                 let direction = self.scan.access.direction();
                 let covering = self.covering.as_ref();
-                self.cursor = Some(access::cursor(&self.view, &self.scan.table, index, range, direction, covering));
+                let mut cursor = access_path::cursor(&self.view, &self.scan.table, index, range, direction, covering);
+                // Rows that are counted are those of the table.
+                if self.scan.limit.is_none() && self.scan.read.is_none() {
+                    cursor.set_test(self.early.as_ref().and_then(EarlyRun::test).cloned());
+                }
+                self.cursor = Some(Box::new(cursor));
                 continue;
             };
-            let missing = want - self.rows.len();
-            if !cursor.next_batch(&mut self.rows, missing).map_err(bridge::storage)? {
+            let (missing, before) = (want - self.rows.len(), self.rows.len());
+            let more = cursor.next_batch(&mut self.rows, missing).map_err(bridge::storage)?;
+            let tested = cursor.take_tested();
+            self.seen += usize::try_from(tested.rejected).unwrap_or(usize::MAX);
+            if !more {
                 self.cursor = None;
                 self.statement.stop.check().map_err(bridge::failure)?;
             }
+            if tested.rows > 0
+                && let Some(early) = &mut self.early
+                && !early.note(tested)
+                && let Some(cursor) = &mut self.cursor
+            {
+                cursor.set_test(None);
+            }
+            // Of many rows that were looked at few passed: whoever waits for them has to be asked whether to stop.
+            if more && tested.rows > 0 && self.rows.len() - before < missing {
+                break;
+            }
         }
-        if self.rows.is_empty() {
-            return Ok(None);
+        if self.rows.is_empty() && self.cursor.is_none() {
+            return Ok(false);
         }
         // Rows may be as long as a page.
-        let fitting = bridge::BATCH_BYTES * self.rows.len() / self.rows.bytes().max(1);
+        let fitting = match self.rows.bytes() {
+            0 => BATCH_ROWS,
+            bytes => bridge::BATCH_BYTES * self.rows.len() / bytes,
+        };
         self.want = (self.want * 4).min(BATCH_ROWS).min(fitting.max(1));
         self.left -= self.rows.len().min(self.left);
+        self.seen += self.rows.len();
         if let Some(read) = &self.scan.read {
             read.fetch_add(self.rows.len(), Ordering::Relaxed);
         }
-        self.hand_out()
+        Ok(true)
     }
 
-    /// A batch of the rows that were read: all of them, or as many as have [`bridge::BATCH_BYTES`] of
+    /// Drops rows by what is asked early.
+    fn ask(&mut self) -> Result<()> {
+        let Some(early) = &mut self.early else { return Ok(()) };
+        let mut columns = RowColumns::new(&self.scan.table, &self.view);
+        let (rows, scan) = (&self.rows, &self.scan);
+        let key = scan.table.columns.len();
+        self.passed = early.left(rows.len(), scan.columns.len(), |at, wanted| match (scan.columns[at], wanted) {
+            (column, _) if column == key => Ok(None),
+            (column, None) => columns.array_in_rows(column, (0..rows.len()).map(|i| rows.row(i))),
+            (column, Some(wanted)) => columns.array_in_rows(column, wanted.iter().map(|i| rows.row(*i as usize))),
+        })?;
+        Ok(())
+    }
+
+    /// A batch of the rows that are to be handed out: all of them, or as many as have [`bridge::BATCH_BYTES`] of
     /// large values.
     fn hand_out(&mut self) -> Result<Option<RecordBatch>> {
+        let count = self.count();
         if !self.large {
-            let all = self.batch((0..self.rows.len()).map(|i| self.rows.row(i)), false)?;
+            let all = self.batch((0..count).map(|i| self.rows.row(self.number(i))), false)?;
             if all.is_some() {
-                self.given = self.rows.len();
+                self.given = count;
                 return Ok(all);
             }
             self.large = true;
+            if let Some(passed) = &mut self.passed {
+                passed.columns.clear();
+            }
         }
-        let left = self.given..self.rows.len();
+        let left = self.given..count;
         let columns = RowColumns::new(&self.scan.table, &self.view);
-        let fitting = columns.fitting(&self.scan.columns, left.clone().map(|i| self.rows.row(i)))?;
-        let batch = self.batch(left.take(fitting).map(|i| self.rows.row(i)), true)?;
+        let rows = left.clone().map(|i| self.rows.row(self.number(i)));
+        let fitting = columns.fitting(&self.scan.columns, rows)?;
+        let batch = self.batch(left.take(fitting).map(|i| self.rows.row(self.number(i))), true)?;
         self.given += fitting;
         Ok(batch)
     }
@@ -512,8 +778,11 @@ impl Reader {
         let table = &self.scan.table;
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.scan.columns.len());
         let mut columns = RowColumns::new(table, &self.view);
-        for &column in &self.scan.columns {
-            if column == table.columns.len() {
+        for (at, &column) in self.scan.columns.iter().enumerate() {
+            let decoded = self.passed.as_ref().and_then(|passed| passed.columns.get(at)?.as_ref());
+            if let (Some(decoded), false) = (decoded, large) {
+                arrays.push(Arc::clone(decoded));
+            } else if column == table.columns.len() {
                 let mut keys = BinaryViewBuilder::with_capacity(count);
                 rows.clone().for_each(|row| keys.append_value(row.key));
                 arrays.push(Arc::new(keys.finish()));
@@ -543,8 +812,8 @@ mod tests {
 
     use super::*;
     use crate::SqlSettings;
+    use crate::exec::context::task_context;
     use crate::exec::weight;
-    use crate::plan::planner::task_context;
     use crate::plan::statement::Kind;
     use crate::session::Session;
     use crate::session::database::{SessionOptions, SqlDatabase};

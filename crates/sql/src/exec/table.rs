@@ -8,15 +8,16 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::datasource::TableType;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableSource};
 use datafusion::physical_plan::ExecutionPlan;
 use resurgam_engine::Table;
 
+use crate::exec::access_path::{Probe, has_alternatives, probes};
+use crate::exec::estimate::TableEstimate;
+use crate::exec::planning::Planning;
 use crate::exec::scan::ScanExec;
 use crate::naming;
 use crate::pg::types;
-use crate::plan::access::{Probe, probes};
-use crate::plan::estimate::TableEstimate;
 
 /// Name of the column that holds a row's encoded clustered key, present only in the
 /// target of UPDATE and DELETE.
@@ -115,13 +116,15 @@ impl TableProvider for EngineTable {
         let config = Arc::clone(config);
         let table = Arc::clone(&self.table);
         let (estimate, alias) = (self.estimate.get().cloned(), self.alias.get().cloned());
-        Ok(Arc::new(ScanExec::new(table, self.target, columns, &self.schema, probes, limit, config, estimate, alias)?))
+        let scan = ScanExec::new(table, self.target, columns, &self.schema, probes, limit, config, estimate, alias)?;
+        let by_alternatives = Planning::of(session.config()).alternatives;
+        Ok(Arc::new(if by_alternatives { scan.by_alternatives(filters)? } else { scan }))
     }
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(filters
             .iter()
             .map(|filter| {
-                if probes(&self.table, filter).is_empty() {
+                if probes(&self.table, filter).is_empty() && !has_alternatives(&self.table, filter) {
                     TableProviderFilterPushDown::Unsupported
                 } else {
                     TableProviderFilterPushDown::Inexact
@@ -129,4 +132,22 @@ impl TableProvider for EngineTable {
             })
             .collect())
     }
+}
+
+/// What the statement calls the engine's table behind a source.
+pub(crate) fn alias_of(source: &Arc<dyn TableSource>) -> Option<Arc<str>> {
+    let provider = datafusion::datasource::source_as_provider(source).ok()?;
+    provider.downcast_ref::<EngineTable>()?.alias().cloned()
+}
+
+/// What is known of the rows of the engine's table behind a source.
+pub(crate) fn estimate_of(source: &Arc<dyn TableSource>) -> Option<Arc<TableEstimate>> {
+    let provider = datafusion::datasource::source_as_provider(source).ok()?;
+    provider.downcast_ref::<EngineTable>()?.estimate().cloned()
+}
+
+/// The engine table behind a source, if it is one, and whether it is a DML target.
+pub(crate) fn engine_table(source: &Arc<dyn TableSource>) -> Option<(Arc<Table>, bool)> {
+    let provider = datafusion::datasource::source_as_provider(source).ok()?;
+    provider.downcast_ref::<EngineTable>().map(|found| (Arc::clone(&found.table), found.target))
 }

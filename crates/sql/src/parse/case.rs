@@ -175,7 +175,7 @@ fn fits(last: Word, is_empty: bool, word: Option<Word>, token: &Token) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::statement::parse_known;
+    use crate::parse::read::parse_known;
 
     /// Places as PostgreSQL 15 tells them.
     #[test]

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use crate::parse::words::is_word;
-use crate::plan::statement::parse_expression;
+use crate::pg::definition::parse_expression;
 use crate::wire::SqlError;
 
 /// A character that begins no name that anybody wants.

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use crate::access::grant_syntax::object_name;
+use crate::parse::names::object_name;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::pg::copy::{GivenOption, GivenValue};

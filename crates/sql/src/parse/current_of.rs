@@ -135,7 +135,7 @@ pub(crate) fn check(statement: &Statement, text: &str) -> Result<(), SqlError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::statement::parse_known;
+    use crate::parse::read::parse_known;
 
     #[test]
     fn where_it_may_stand() {

@@ -346,7 +346,7 @@ fn balance(expr: &mut Expr, chain: Chain) -> usize {
 mod tests {
     use std::time::Instant;
 
-    use crate::plan::statement::parse;
+    use crate::parse::read::parse;
 
     fn shown(text: &str) -> String {
         match parse(text) {

@@ -10,8 +10,10 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::ddl::identity::IDENTITY;
 use crate::parse::words::is_word;
+
+/// The function in whose call these clauses are read.
+pub(crate) const IDENTITY: &str = "resurgam$identity";
 
 /// The column in an INSERT's list that stands for OVERRIDING SYSTEM VALUE.
 pub(crate) const OVERRIDING_SYSTEM: &str = "resurgam$overriding_system";

@@ -10,10 +10,16 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::ddl::generated::DROP_EXPRESSION;
-use crate::ddl::like::LIKE;
-use crate::ddl::retype::COLLATE;
 use crate::parse::words::is_word;
+
+/// Name of the column, and of the function, in which the clause is read.
+pub(crate) const LIKE: &str = "resurgam$like";
+
+/// The function in whose call ALTER COLUMN … DROP EXPRESSION is read.
+pub(crate) const DROP_EXPRESSION: &str = "resurgam$drop_expression";
+
+/// The function that stands for COLLATE behind a type.
+pub(crate) const COLLATE: &str = "resurgam$collate";
 
 /// See the module's head.
 pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {

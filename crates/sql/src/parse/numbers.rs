@@ -39,16 +39,16 @@ fn is_zero(text: &str, line: u64, column: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::statement;
+    use crate::parse::read;
 
     #[test]
     fn letters_behind_numbers() {
         for text in ["select 123abc", "select 0x1F", "select 1_000", "select 0.5e", "select 1.a", "select 1as x"] {
-            let error = statement::parse(text).expect_err(text);
+            let error = read::parse(text).expect_err(text);
             assert_eq!((error.sqlstate.as_str(), error.position), ("42601", Some(8)), "{text}");
         }
         for text in ["select 1 as x", "select 1e5", "select x'1f'", "select '0x1'", "select a1, b_2 from t1"] {
-            assert!(statement::parse(text).is_ok(), "{text}");
+            assert!(read::parse(text).is_ok(), "{text}");
         }
     }
 }

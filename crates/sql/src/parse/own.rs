@@ -1,6 +1,6 @@
 //! Statements that the parser does not know, and its own beside them.
 //!
-//! An [`Own`] is read from its tokens, by the module that runs it; [`SPECIAL`] holds the words that it may begin with. A text
+//! An [`Own`] is read from its tokens by a module of [`statement`](crate::parse::statement); [`SPECIAL`] holds the words that it may begin with. A text
 //! of several statements is taken apart by [`script`](crate::parse::script).
 
 use std::fmt;
@@ -8,27 +8,28 @@ use std::fmt;
 use datafusion::sql::sqlparser::ast::{AlterTable, ObjectName, Statement};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use crate::access::OwnerCommand;
-use crate::access::grant_syntax::{DefaultsCommand, GrantCommand, object_name};
-use crate::access::syntax::RoleCommand;
-use crate::command::analyze::Named;
-use crate::command::cursor::{self, Declare, Fetch};
-use crate::command::do_block::{self, DoBlock};
-use crate::command::lock::{self, LockTables};
-use crate::command::notify::{self, NotifyCommand};
-use crate::command::reindex::{self, Reindex};
-use crate::command::{alter_database, cleaning, two_phase};
-use crate::ddl::alter_sequence::{self, AlterSequence};
-use crate::ddl::database_syntax::{self, DatabaseStatement};
-use crate::ddl::domain::{self, AlterDomain, CreateDomain};
-use crate::ddl::extension::{self, ExtensionStatement};
-use crate::ddl::function::{self, FunctionStatement};
-use crate::ddl::schema::{self, SchemaStatement};
-use crate::ddl::set_schema::{self, SetSchema};
-use crate::ddl::user_type::{self, AlterType};
-use crate::ddl::view;
-use crate::dml::foreign;
 use crate::parse::copy::{self, Copy};
+use crate::parse::names::object_name;
+use crate::parse::statement::alter_index::{self, AlterIndex};
+use crate::parse::statement::alter_sequence::{self, AlterSequence};
+use crate::parse::statement::cleaning::{self, Named};
+use crate::parse::statement::cursor::{self, Declare, Fetch};
+use crate::parse::statement::database::{self, DatabaseStatement};
+use crate::parse::statement::do_block::{self, DoBlock};
+use crate::parse::statement::domain::{self, AlterDomain, CreateDomain};
+use crate::parse::statement::extension::{self, ExtensionStatement};
+use crate::parse::statement::function::{self, FunctionStatement};
+use crate::parse::statement::grant::{DefaultsCommand, GrantCommand};
+use crate::parse::statement::lock::{self, LockTables};
+use crate::parse::statement::notify::{self, NotifyCommand};
+use crate::parse::statement::owner::OwnerCommand;
+use crate::parse::statement::reindex::{self, Reindex};
+use crate::parse::statement::role::RoleCommand;
+use crate::parse::statement::schema::{self, SchemaStatement};
+use crate::parse::statement::set_constraints::{self, Wanted};
+use crate::parse::statement::set_schema::{self, SetSchema};
+use crate::parse::statement::user_type::{self, AlterType};
+use crate::parse::statement::{access, alter_view, recovery, two_phase};
 use crate::parse::unsupported::{self, Refused};
 use crate::parse::words::{Words, first_word};
 use crate::wire::SqlError;
@@ -68,6 +69,8 @@ pub(crate) enum Own {
     Vacuum {
         verbose: bool,
         analyze: bool,
+        /// Free space goes back to the file system.
+        truncate: bool,
         /// The tables that it names: all are cleaned up, but these have to be there.
         tables: Vec<Named>,
     },
@@ -96,11 +99,13 @@ pub(crate) enum Own {
     RollbackPrepared {
         gid: String,
     },
-    SetConstraints(foreign::Wanted),
+    SetConstraints(Wanted),
     Lock(LockTables),
     Notify(NotifyCommand),
     /// ALTER VIEW, in the words of ALTER TABLE.
     AlterView(Box<AlterTable>),
+    /// ALTER INDEX of how entries are stored.
+    AlterIndex(Box<AlterIndex>),
     AlterSequence(Box<AlterSequence>),
     AlterType(Box<AlterType>),
     CreateDomain(Box<CreateDomain>),
@@ -214,7 +219,7 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
     if let Some(refused) = unsupported::statement(&first, &words).filter(|_| !is_bare_cluster(&first, &words)) {
         return Some(Ok(Own::Refused(refused)));
     }
-    if let Some(found) = crate::access::parse(&first, text) {
+    if let Some(found) = access::parse(&first, text) {
         return Some(found);
     }
     match first.as_str() {
@@ -234,10 +239,10 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "comment" if words.take_words(&["on", "function"]) || words.take_words(&["on", "routine"]) => {
             Some(function::parse(&first, false, words))
         }
-        "create" | "drop" if words.take_word("database") => database_syntax::parse(&first, &mut words),
-        "comment" if words.take_words(&["on", "database"]) => database_syntax::parse(&first, &mut words),
+        "create" | "drop" if words.take_word("database") => database::parse(&first, &mut words),
+        "comment" if words.take_words(&["on", "database"]) => database::parse(&first, &mut words),
         "alter" if words.take_word("database") => {
-            database_syntax::parse(&first, &mut words.clone()).or_else(|| Some(alter_database::parse(words)))
+            database::parse(&first, &mut words.clone()).or_else(|| Some(recovery::parse(words)))
         }
         "create" if words.take_word("schema") => Some(schema::parse_create(words)),
         "drop" if words.take_words(&["index", "concurrently"]) => Some(parse_drop_index(&mut words)),
@@ -251,12 +256,13 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         }
         "alter" if words.take_word("schema") => Some(schema::parse_alter(words)),
         "alter" if let Some(set_schema) = set_schema::parse(&words) => Some(set_schema),
+        "alter" if let Some(found) = alter_index::parse(&words) => Some(found),
         "alter" if words.take_word("sequence") => Some(alter_sequence::parse(words)),
         "create" if words.take_word("domain") => Some(domain::parse_create(text, words)),
         "drop" if words.take_word("domain") => Some(domain::parse_drop(words)),
         "alter" if words.take_word("domain") => Some(domain::parse_alter(text, words)),
         "alter" if words.take_word("type") => Some(user_type::parse(words)),
-        "alter" if words.take_word("view") => Some(view::parse_alter(words)),
+        "alter" if words.take_word("view") => Some(alter_view::parse_alter(words)),
         "prepare" | "commit" | "rollback" => two_phase::parse(&first, words),
         "exec" | "execute" | "call" => cleaning::parse_call(&first, words),
         "reset" => {
@@ -270,8 +276,8 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "close" => Some(cursor::parse_close(words)),
         "lock" => Some(lock::parse(words)),
         "listen" | "unlisten" | "notify" => Some(notify::parse(&first, words)),
-        "set" => foreign::parse_set_constraints(words),
-        "do" => Some(do_block::parse::parse(words)),
+        "set" => set_constraints::parse(words),
+        "do" => Some(do_block::parse(words)),
         "show" => {
             let name = if words.take_words(&["transaction", "isolation", "level"]) {
                 "transaction_isolation"

@@ -220,7 +220,7 @@ pub(crate) fn refuse_empty_distinct(tokens: &[TokenWithSpan], text: &str) -> Res
 mod tests {
     use std::ops::ControlFlow;
 
-    use crate::plan::statement::parse_known;
+    use crate::parse::read::parse_known;
 
     #[test]
     fn distinct_wants_columns() {

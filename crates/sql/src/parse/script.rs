@@ -137,15 +137,16 @@ pub(crate) fn parse(
 #[cfg(test)]
 mod tests {
     use crate::parse::own::Own;
-    use crate::plan::statement;
+    use crate::parse::read;
 
     #[test]
     fn ours_are_found_among_others() {
         let names = |text: &str| {
-            let statements = statement::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let statements = read::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             statements.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        let vacuum = format!("{:?}", Own::Vacuum { verbose: false, analyze: false, tables: Vec::new() });
+        let vacuum =
+            format!("{:?}", Own::Vacuum { verbose: false, analyze: false, truncate: true, tables: Vec::new() });
         assert_eq!(names("begin; vacuum"), ["BEGIN".to_owned(), vacuum.clone()]);
         assert_eq!(names("/* x; */ vacuum ; ; select ';'")[0], vacuum);
         assert_eq!(names("/* x; */ vacuum ; ; select ';'").len(), 2);
@@ -159,18 +160,18 @@ mod tests {
 
     #[test]
     fn nothing_is_dropped_or_changed_unasked() {
-        assert!(statement::parse("insert into t values (1) end; delete from t").is_err());
-        let text = |text: &str| statement::parse(text).map(|all| format!("{all:?}")).unwrap_or_default();
+        assert!(read::parse("insert into t values (1) end; delete from t").is_err());
+        let text = |text: &str| read::parse(text).map(|all| format!("{all:?}")).unwrap_or_default();
         assert!(text("copy a to stdout; insert into t values ('freeze on')").contains("freeze on"));
         assert!(text("copy (select * from t where a = 'freeze on') to stdout").contains("freeze on"));
         assert!(!text("copy t from stdin with (freeze on)").is_empty(), "as pgbench has it");
         // Once it took a level of recursion each.
-        assert!(statement::parse(&format!("copy {}", "freeze on ".repeat(5000))).is_err());
+        assert!(read::parse(&format!("copy {}", "freeze on ".repeat(5000))).is_err());
     }
 
     #[test]
     fn positions_are_those_of_the_string() {
-        let position = |text: &str| statement::parse(text).expect_err(text).position;
+        let position = |text: &str| read::parse(text).expect_err(text).position;
         assert_eq!(position("vacuum;\nvacuum; selec 1"), Some(17));
         assert!(position("ä; vacuum").is_some());
         assert_eq!(position("select 1; commit prepared 17"), Some(27));

@@ -8,6 +8,11 @@
 //! | `FROM ONLY t`, `UPDATE ONLY t` | without ONLY: no table inherits |
 //! | `ORDER BY a USING <` | `ORDER BY a ASC` |
 //! | `f(a, VARIADIC b)` | `f(a, resurgam$variadic(b))` |
+//! | `f(a := 1)` | `f(a => 1)` |
+//! | `JOIN t USING (a) AS x` | `JOIN t USING (a, resurgam$alias.x)` |
+//! | `FROM f(a) AS (b int)` | `FROM f(a) AS f (b int)` |
+//! | `substring(a SIMILAR b ESCAPE c)` | `substring(a, b, c)` |
+//! | `RANGE BETWEEN '1 day'::interval PRECEDING …` | `RANGE BETWEEN ('1 day'::interval) PRECEDING …` |
 //! | `BEGIN … [NOT] DEFERRABLE` | without it: it concerns serializable transactions only |
 //! | `SET SCHEMA 'a'` | `SET search_path = 'a'` |
 //! | `ABORT` | `ROLLBACK` |
@@ -33,6 +38,9 @@ use crate::wire::SqlError;
 
 /// The function that stands for VARIADIC before the last argument of a call.
 pub(crate) const VARIADIC: &str = "resurgam$variadic";
+
+/// What stands before the alias of the columns of USING, as one of them.
+pub(crate) const ALIAS: &str = "resurgam$alias";
 
 /// The function that stands for ROWS FROM.
 pub(crate) const ROWS: &str = "resurgam$rows";
@@ -64,7 +72,11 @@ pub(crate) fn rows_from(tokens: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> 
 
 /// Whether there may be anything to do: most texts have none of these words.
 fn concerns(token: &Token) -> bool {
-    let Token::Word(word) = token else { return false };
+    let word = match token {
+        Token::Word(word) => word,
+        Token::Assignment => return true,
+        _ => return false,
+    };
     word.quote_style.is_none()
         && (matches!(
             word.keyword,
@@ -84,6 +96,9 @@ fn concerns(token: &Token) -> bool {
                 | Keyword::ARRAY
                 | Keyword::NATIONAL
                 | Keyword::NCHAR
+                | Keyword::SIMILAR
+                | Keyword::PRECEDING
+                | Keyword::FOLLOWING
         ) || ["variadic", "abort"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
 }
 
@@ -95,7 +110,7 @@ pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, Sq
     if tokens.iter().any(|token| token.token == Token::DoubleEq) {
         return Err(SqlError::new("42883", "operator does not exist: =="));
     }
-    if !tokens.iter().any(|token| concerns(&token.token)) {
+    if !tokens.iter().any(|token| concerns(&token.token)) && !has_list_of_definitions(&tokens) {
         return Ok(tokens);
     }
     let tokens: Vec<TokenWithSpan> =
@@ -131,6 +146,60 @@ fn closing(tokens: &[TokenWithSpan]) -> Option<usize> {
         }
         open == 0
     })
+}
+
+/// What begins a statement in parentheses.
+const STATEMENTS: [&str; 8] = ["delete", "insert", "merge", "select", "table", "update", "values", "with"];
+
+/// Where the parenthesis closes that `tokens` begin with, if there are names in it and nothing else: columns of USING.
+fn names_of_using(tokens: &[TokenWithSpan]) -> Option<usize> {
+    if tokens.first()?.token != Token::LParen {
+        return None;
+    }
+    for (at, token) in tokens.iter().enumerate().skip(1) {
+        match &token.token {
+            Token::Word(_) if at % 2 == 1 && !STATEMENTS.iter().any(|word| is_word(&token.token, word)) => {}
+            Token::Comma if at % 2 == 0 => {}
+            Token::RParen if at % 2 == 0 => return Some(at),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Whether there may be a list of definitions behind a call that has no alias.
+fn has_list_of_definitions(tokens: &[TokenWithSpan]) -> bool {
+    let mut last = &Token::EOF;
+    let mut is_behind = false;
+    for token in tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_))) {
+        if is_behind && *token == Token::LParen {
+            return true;
+        }
+        is_behind = *last == Token::RParen && is_word(token, "as");
+        last = token;
+    }
+    false
+}
+
+/// Where SIMILAR and ESCAPE are among the arguments of `substring`, if that is what it is called with.
+fn similar_of(arguments: &[TokenWithSpan]) -> Option<(usize, usize)> {
+    let (mut open, mut similar) = (0usize, None);
+    for (at, token) in arguments.iter().enumerate() {
+        match &token.token {
+            Token::LParen => open += 1,
+            Token::RParen => open = open.checked_sub(1)?,
+            Token::Comma if open == 0 => return None,
+            token if open == 0 && is_word(token, "similar") => {
+                if arguments.get(at + 1).is_some_and(|next| is_word(&next.token, "to")) {
+                    return None;
+                }
+                similar = Some(at);
+            }
+            token if open == 0 && is_word(token, "escape") => return similar.map(|similar| (similar, at)),
+            _ => {}
+        }
+    }
+    None
 }
 
 fn word(text: &str, span: Span) -> TokenWithSpan {
@@ -208,6 +277,63 @@ impl Rewritten {
             *open = true;
             self.tokens.extend([word(VARIADIC, span), of(Token::LParen, span)]);
             return 1;
+        }
+        if *token == Token::Assignment
+            && !self.calls.is_empty()
+            && matches!(self.before(0), Some(Token::Word(_)))
+            && matches!(self.before(1), Some(Token::LParen | Token::Comma))
+        {
+            self.tokens.push(of(Token::RArrow, span));
+            return 1;
+        }
+        // Not in definitions that are kept: their texts are shown.
+        if is(0, "using")
+            && !self.begins_with(&["create", "alter"])
+            && let Some(close) = names_of_using(&rest[1..])
+            && is(close + 2, "as")
+            && matches!(rest.get(close + 3).map(|next| &next.token), Some(Token::Word(_)))
+        {
+            let alias = &rest[close + 3];
+            self.tokens.extend_from_slice(&rest[..=close]);
+            self.tokens.extend([of(Token::Comma, alias.span), word(ALIAS, alias.span), of(Token::Period, alias.span)]);
+            self.tokens.extend([alias.clone(), rest[close + 1].clone()]);
+            return close + 4;
+        }
+        if is(0, "as")
+            && self.before(0) == Some(&Token::RParen)
+            && has(1, &Token::LParen)
+            && let (Some(Token::Word(column)), Some(Token::Word(_))) =
+                (rest.get(2).map(|next| &next.token), rest.get(3).map(|next| &next.token))
+            && (column.quote_style.is_some() || !STATEMENTS.iter().any(|word| is(2, word)))
+            && let Some(function) = self.called()
+        {
+            // As PostgreSQL calls it, too.
+            self.tokens.extend([rest[0].clone(), TokenWithSpan { token: function, span }]);
+            return 1;
+        }
+        if is(0, "substring")
+            && has(1, &Token::LParen)
+            && let Some(close) = closing(&rest[1..])
+            && let Some((similar, escape)) = similar_of(&rest[2..=close])
+        {
+            let mut call = rest[..=close + 1].to_vec();
+            for at in [similar, escape] {
+                call[2 + at].token = Token::Comma;
+            }
+            // What is within may have more to rewrite.
+            self.tokens.push(call[0].clone());
+            let mut at = 1;
+            while at < call.len() {
+                at += self.take(&call[at..]);
+            }
+            return close + 2;
+        }
+        if let Some(length) = self.offset_of_frame(rest) {
+            // The parser takes a text there for an interval, and reads nothing behind it.
+            self.tokens.push(of(Token::LParen, span));
+            self.tokens.extend_from_slice(&rest[..length]);
+            self.tokens.push(of(Token::RParen, span));
+            return length;
         }
         let (skip, is_deferrable) = if is(0, "not") { (2, is(1, "deferrable")) } else { (1, is(0, "deferrable")) };
         if is_deferrable && self.is_transaction() {
@@ -287,6 +413,49 @@ impl Rewritten {
         }
         self.tokens.push(rest[0].clone());
         1
+    }
+
+    /// How many tokens an offset of a window's frame has that begins with a text, if that is what `rest` begins with.
+    fn offset_of_frame(&self, rest: &[TokenWithSpan]) -> Option<usize> {
+        if !matches!(rest[0].token, Token::SingleQuotedString(_))
+            || !self.is_before(0, &["between", "and", "range", "rows", "groups"])
+        {
+            return None;
+        }
+        let mut open = 0usize;
+        for (at, token) in rest.iter().enumerate() {
+            match &token.token {
+                Token::LParen => open += 1,
+                Token::RParen => open = open.checked_sub(1)?,
+                Token::SemiColon | Token::Comma if open == 0 => return None,
+                token if open == 0 && (is_word(token, "preceding") || is_word(token, "following")) => return Some(at),
+                // It goes no further than the next bound, or what is no frame.
+                token if open == 0 && ["and", "or", "then", "from"].iter().any(|word| is_word(token, word)) => {
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The name of the function whose call ends here, if that is what ends here.
+    fn called(&self) -> Option<Token> {
+        let mut open = 0usize;
+        for (at, token) in self.tokens[self.first..].iter().enumerate().rev() {
+            match &token.token {
+                Token::RParen => open += 1,
+                Token::LParen => open = open.checked_sub(1)?,
+                _ => {}
+            }
+            if open == 0 {
+                let before = at.checked_sub(1).and_then(|at| self.tokens.get(self.first + at))?;
+                let is_named = matches!(&before.token, Token::Word(word)
+                    if word.quote_style.is_some() || word.keyword == Keyword::NoKeyword);
+                return is_named.then(|| before.token.clone());
+            }
+        }
+        None
     }
 
     /// Whether the statement is CREATE INDEX.
@@ -405,6 +574,32 @@ mod tests {
     #[test]
     fn spellings() {
         for (text, wanted) in [
+            ("SELECT f(a := 1, \"B\" := 2)", "SELECT f ( a => 1 , \"B\" => 2 )"),
+            (
+                "SELECT sum(a) OVER (ORDER BY b RANGE BETWEEN '1 day'::interval PRECEDING AND '2' FOLLOWING)",
+                "SELECT sum ( a ) OVER ( ORDER BY b RANGE BETWEEN ( '1 day' :: interval ) PRECEDING AND ( '2' ) FOLLOWING )",
+            ),
+            ("SELECT a BETWEEN 'x' AND 'y', preceding FROM t", "SELECT a BETWEEN 'x' AND 'y' , preceding FROM t"),
+            ("SELECT * FROM t JOIN u USING (a, b) AS x", "SELECT * FROM t JOIN u USING ( a , b , resurgam$alias . x )"),
+            (
+                "DELETE FROM t USING (SELECT 1) AS x WHERE a USING (b) c",
+                "DELETE FROM t USING ( SELECT 1 ) AS x WHERE a USING ( b ) c",
+            ),
+            ("SELECT * FROM f(g(1)) AS (a int, b text)", "SELECT * FROM f ( g ( 1 ) ) AS f ( a int , b text )"),
+            (
+                "WITH w (a) AS (SELECT b FROM t) SELECT * FROM f(1) AS x (a int)",
+                "WITH w ( a ) AS ( SELECT b FROM t ) SELECT * FROM f ( 1 ) AS x ( a int )",
+            ),
+            (
+                "SELECT f(1) x, rank() OVER w FROM t WINDOW w AS (PARTITION BY a)",
+                "SELECT f ( 1 ) x , rank ( ) OVER w FROM t WINDOW w AS ( PARTITION BY a )",
+            ),
+            ("CREATE VIEW v (a) AS (TABLE t)", "CREATE VIEW v ( a ) AS ( SELECT * FROM t )"),
+            ("SELECT substring(a SIMILAR b || 'c' ESCAPE '#')", "SELECT substring ( a , b || 'c' , '#' )"),
+            (
+                "SELECT substring(a FROM 2), b SIMILAR TO c ESCAPE d",
+                "SELECT substring ( a FROM 2 ) , b SIMILAR TO c ESCAPE d",
+            ),
             ("TABLE t; (table u)", "SELECT * FROM t ; ( SELECT * FROM u )"),
             ("CREATE TABLE t (a int)", "CREATE TABLE t ( a int )"),
             ("CREATE TABLE t AS TABLE u WITH DATA;", "CREATE TABLE t AS SELECT * FROM u ;"),

@@ -93,7 +93,7 @@ fn comparisons(value: &Expr, low: &Expr, high: &Expr, negated: bool) -> Expr {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::statement::parse_known;
+    use crate::parse::read::parse_known;
 
     #[test]
     fn written_out() {

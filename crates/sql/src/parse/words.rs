@@ -42,50 +42,101 @@ fn skip_blank(text: &str) -> usize {
     }
 }
 
-/// The tokens of a text in which a comparison and a sign stand without a blank between them
-/// (`a>-1`), which the tokenizer takes for an operator of that name. As PostgreSQL's lexer: no
-/// operator of such characters ends in a sign. `None`: there is nothing of the kind.
+/// What operators are made of.
+const OPERATOR: &[u8] = b"+-*/<>=~!@#%^&|`?";
+
+/// The tokens of a text in which an operator and a sign stand without a blank between them (`a>-1`, `j->-1`), where the
+/// tokenizer cuts other than PostgreSQL's lexer. To that, all such characters that stand together are one operator; but it
+/// ends in a sign only if it has one of `~ ! @ # % ^ & | ? and the back quote`, else the signs stand for themselves. `None`:
+/// there is nothing of the kind.
 pub(crate) fn with_signs_apart(text: &str) -> Option<Vec<TokenWithSpan>> {
-    let glued = |pair: &[u8]| matches!(pair, [b'>' | b'=' | b'<', b'+' | b'-']);
+    let glued = |pair: &[u8]| matches!(pair[1], b'+' | b'-') && OPERATOR.contains(&pair[0]) && pair != b"--";
     if !text.as_bytes().windows(2).any(glued) {
         return None;
     }
     let tokens = crate::pg::lexer::tokens(text).ok()?;
-    let mut out = Vec::with_capacity(tokens.len() + 1);
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 1);
     let mut changed = false;
-    for token in tokens {
-        let parts = match &token.token {
-            Token::CustomBinaryOperator(name) => sign_apart(name),
-            _ => None,
-        };
-        match parts {
-            None => out.push(token),
-            Some((operator, sign)) => {
+    let mut at = 0;
+    while at < tokens.len() {
+        let mut end = at;
+        while tokens.get(end).is_some_and(|token| is_operator(&token.token))
+            && (end == at || tokens[end - 1].span.end == tokens[end].span.start)
+        {
+            end += 1;
+        }
+        let run = &tokens[at..end.max(at + 1)];
+        at += run.len();
+        let before = out.iter().rev().find(|token| !matches!(token.token, Token::Whitespace(_)));
+        match signs_apart(text, run, before.is_some_and(|token| ends_operand(&token.token))) {
+            Some(parts) => {
                 changed = true;
-                out.push(TokenWithSpan { token: operator, span: token.span });
-                out.push(TokenWithSpan { token: sign, span: token.span });
+                out.extend(parts.into_iter().map(|token| TokenWithSpan { token, span: run[0].span }));
             }
+            None => out.extend_from_slice(run),
         }
     }
     changed.then_some(out)
 }
 
-fn sign_apart(name: &str) -> Option<(Token, Token)> {
-    let (operator, sign) = name.split_at_checked(name.len().checked_sub(1)?)?;
-    let operator = match operator {
+fn is_operator(token: &Token) -> bool {
+    !matches!(token, Token::Whitespace(_) | Token::EOF | Token::Placeholder(_))
+        && token.to_string().bytes().all(|b| OPERATOR.contains(&b))
+}
+
+/// Whether an operator behind it has it on its left.
+fn ends_operand(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Word(_)
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::Placeholder(_)
+            | Token::RParen
+            | Token::RBracket
+    )
+}
+
+/// What a run of operators is to PostgreSQL that ends in a sign; `None`: what it is already.
+fn signs_apart(text: &str, run: &[TokenWithSpan], is_binary: bool) -> Option<Vec<Token>> {
+    let last = run.last()?.token.to_string();
+    if !last.ends_with(['+', '-']) || (run.len() == 1 && last.len() == 1) {
+        return None;
+    }
+    // As it is written: `!=` and `<>` are the same token.
+    let written = match run.iter().any(|token| token.token == Token::Neq) {
+        true => text.get(byte_of(text, run[0].span.start)..byte_of(text, run[run.len() - 1].span.end))?.to_owned(),
+        false => run.iter().map(|token| token.token.to_string()).collect(),
+    };
+    if written.contains(['~', '!', '@', '#', '%', '^', '&', '|', '`', '?']) {
+        // One operator, that there is none of. In front of an operand it stays what it was taken for.
+        return (run.len() > 1 && is_binary).then(|| vec![Token::CustomBinaryOperator(written)]);
+    }
+    let operator = written.trim_end_matches(['+', '-']);
+    // Nothing but signs: each is one.
+    let operator = if operator.is_empty() { &written[..1] } else { operator };
+    let mut parts = vec![match operator {
         ">" => Token::Gt,
         ">=" => Token::GtEq,
         "<" => Token::Lt,
         "<=" => Token::LtEq,
         "<>" => Token::Neq,
         "=" => Token::Eq,
-        _ => return None,
-    };
-    match sign {
-        "-" => Some((operator, Token::Minus)),
-        "+" => Some((operator, Token::Plus)),
-        _ => None,
-    }
+        "=>" => Token::RArrow,
+        "*" => Token::Mul,
+        "/" => Token::Div,
+        "+" => Token::Plus,
+        "-" => Token::Minus,
+        "->" => Token::Arrow,
+        "->>" => Token::LongArrow,
+        "<<" => Token::ShiftLeft,
+        ">>" => Token::ShiftRight,
+        other => Token::CustomBinaryOperator(other.to_owned()),
+    }];
+    let signs = written[operator.len()..].chars();
+    parts.extend(signs.map(|sign| if sign == '-' { Token::Minus } else { Token::Plus }));
+    let is_as_before = parts.iter().eq(run.iter().map(|token| &token.token));
+    (!is_as_before).then_some(parts)
 }
 
 /// See the module's head.
@@ -275,6 +326,31 @@ mod tests {
         }
         for text in ["", "--vacuum", "/* vacuum", "/* /* */ vacuum", "(vacuum)", "\"vacuum\""] {
             assert_eq!(first_word(text), "", "{text}");
+        }
+    }
+
+    #[test]
+    fn signs() {
+        let shown = |text: &str| {
+            let tokens = with_signs_apart(text)?;
+            let tokens = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+            Some(tokens.map(|token| token.token.to_string()).collect::<Vec<_>>().join(" "))
+        };
+        for (text, cut) in [
+            ("a->-1", "a -> - 1"),
+            ("a->>-1", "a ->> - 1"),
+            ("5<<-1", "5 << - 1"),
+            ("5>>-1", "5 >> - 1"),
+            ("1+-+-2", "1 + - + - 2"),
+            ("1*-+-+-1", "1 * - + - + - 1"),
+            ("2^-1", "2 ^- 1"),
+            ("3!=-1", "3 !=- 1"),
+            ("a>=-1", "a >= - 1"),
+        ] {
+            assert_eq!(shown(text).as_deref(), Some(cut), "{text}");
+        }
+        for text in ["a-1", "a - -1", "a--1", "a /*->-*/ - 1", "'->-'", "a#-b", "count(*)-1", "3<>-1", "5%-3", "~-1"] {
+            assert!(shown(text).is_none_or(|cut| cut.replace(' ', "") == text.replace(' ', "")), "{text}");
         }
     }
 

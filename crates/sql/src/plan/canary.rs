@@ -4,7 +4,7 @@
 //!
 //! A kept plan runs twice: first with *other* values than the statement's (and is compared with a
 //! plan made for those), then, reset as it always is between two runs, with the statement's (and is
-//! compared again). What is executed directly is compared in `exec/direct/canary.rs`. So a value that a run leaves in the plan shows, whichever test runs the
+//! compared again). What is executed directly is compared in `session/direct_canary.rs`. So a value that a run leaves in the plan shows, whichever test runs the
 //! statement, and if it does so only once. A difference ends the statement with `XX000`.
 //!
 //! Not compared is what may differ from run to run: plans with volatile functions, rows that a limit
@@ -28,8 +28,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt};
 
 use crate::exec::cell::ParamCell;
+use crate::exec::table::engine_table;
 use crate::exec::{apply, bridge};
-use crate::plan::planner::{Instance, Made, engine_table};
+use crate::plan::planner::{Instance, Made};
 use crate::wire::SqlError;
 
 /// Rows of a result that is compared, at most.
@@ -37,13 +38,6 @@ const ROWS_MAX: usize = 20_000;
 
 /// Runs that were compared since the process began.
 static COMPARED: AtomicU64 = AtomicU64::new(0);
-
-/// Whether the environment asks for it.
-pub(crate) fn is_wanted() -> bool {
-    static WANTED: std::sync::LazyLock<bool> =
-        std::sync::LazyLock::new(|| std::env::var("RESURGAM_PLAN_CANARY").is_ok_and(|value| value == "1"));
-    *WANTED
-}
 
 /// How many runs were compared since the process began: a test that compares nothing proves nothing.
 #[doc(hidden)]
@@ -153,9 +147,9 @@ fn has_forms(ty: &DataType) -> bool {
     match ty {
         // Bare numerics, documents, intervals, `character` with its blanks.
         DataType::LargeBinary | DataType::Binary | DataType::Interval(_) | DataType::LargeUtf8 => true,
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            has_forms(item.data_type())
-        }
+        // `citext`
+        DataType::LargeList(_) => true,
+        DataType::List(item) | DataType::FixedSizeList(item, _) => has_forms(item.data_type()),
         _ => false,
     }
 }
@@ -335,7 +329,7 @@ mod tests {
     use resurgam_engine::{Database, Options};
 
     use super::*;
-    use crate::plan::planning::Planning;
+    use crate::exec::planning::Planning;
     use crate::plan::statement::Kind;
     use crate::session::Session;
     use crate::session::database::{SessionOptions, SqlDatabase};

@@ -56,6 +56,8 @@ pub(crate) struct TableExpr {
     pub columns: Vec<usize>,
     /// Gives another value for each row, whatever is in it.
     pub volatile: bool,
+    /// A function does so that is not `nextval`.
+    pub may_look: bool,
     /// Its value depends on nothing but the row.
     pub immutable: bool,
     /// Its value depends on the session.
@@ -83,11 +85,14 @@ impl TableExpr {
         };
         let OverRow { expr, schema: full, is_mutable } = expr;
         // Before anything is simplified: what is written counts, and what a constant is made of.
-        let (mut volatile, mut immutable) = (false, !is_mutable);
+        let (mut volatile, mut may_look, mut immutable) = (false, false, !is_mutable);
         expr.apply(|node| {
             if let Expr::ScalarFunction(call) = node {
                 immutable &= !STABLE.contains(&call.name());
-                volatile |= call.func.signature().volatility == Volatility::Volatile && !STABLE.contains(&call.name());
+                let is_volatile =
+                    call.func.signature().volatility == Volatility::Volatile && !STABLE.contains(&call.name());
+                volatile |= is_volatile;
+                may_look |= is_volatile && call.name() != "nextval";
             }
             Ok(TreeNodeRecursion::Continue)
         })
@@ -117,7 +122,7 @@ impl TableExpr {
         let physical =
             create_physical_expr(&expr, &some, &ExecutionProps::new(), &Default::default()).map_err(failed)?;
         let row = RowExpr::new(&expr, Some(table), &full);
-        Ok(Self { physical, row, input, columns, volatile, immutable, of_session })
+        Ok(Self { physical, row, input, columns, volatile, may_look, immutable, of_session })
     }
 
     /// The table's columns that it mentions.
@@ -411,6 +416,14 @@ pub(crate) fn fix_time(expr: &mut ast::Expr, call: &ast::Expr, text: &str) {
         }
     }
     let _ = expr.walk_mut(&mut Walk(call, text));
+}
+
+/// Whether an expression has a subquery.
+pub(crate) fn has_subquery(expr: &Expr) -> bool {
+    let is_one = |expr: &Expr| {
+        matches!(expr, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_))
+    };
+    expr.exists(|expr| Ok(is_one(expr))).unwrap_or(true)
 }
 
 #[cfg(test)]

@@ -19,9 +19,10 @@ use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::CrossJoinExec;
 
-use super::key_order::{Plan, first_rows, input_in_order, ordered, scan_below, with_scan};
 use crate::exec::lookup_join::key_column;
 use crate::exec::scan::numeric_key;
+use crate::exec::scan_chain::{Plan, input_in_order, scan_below, with_scan};
+use crate::plan::key_order::{first_rows, ordered};
 
 /// Most aggregates of one SELECT that are read one by one: each costs a descent of a tree.
 const ENDS_MAX: usize = 8;

@@ -25,6 +25,8 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::exec::any_of::items;
+
 /// The name of the rule that [`Simplify`] takes the place of.
 pub(crate) const REPLACED: &str = "simplify_expressions";
 
@@ -161,10 +163,49 @@ fn show(expr: Expr) -> Result<Transformed<Expr>> {
 
 /// An expression, simplified by `simplify` with its lists hidden where that is due.
 pub(crate) fn apart(expr: Expr, simplify: impl FnOnce(Expr) -> Result<Expr>) -> Result<Expr> {
-    match is_concerned(&expr) {
+    let simplified = match is_concerned(&expr) {
         true => show(simplify(hide(expr)?)?).data(),
         false => simplify(expr),
+    };
+    simplified?.transform_up(both_zeroes).data()
+}
+
+/// A list of floats, which goes by their bits, with zero of either sign if one is in it: DataFusion makes lists of alternatives that compare one
+/// value with constants.
+fn both_zeroes(expr: Expr) -> Result<Transformed<Expr>> {
+    let Expr::InList(mut of) = expr else { return Ok(Transformed::no(expr)) };
+    let is_zero = |item: &Expr, negative: bool| match item {
+        Expr::Literal(ScalarValue::Float64(Some(value)), _) => *value == 0.0 && value.is_sign_negative() == negative,
+        Expr::Literal(ScalarValue::Float32(Some(value)), _) => *value == 0.0 && value.is_sign_negative() == negative,
+        _ => false,
+    };
+    let with = |negative: bool| of.list.iter().find(|item| is_zero(item, negative));
+    let lacking = match (with(false), with(true)) {
+        (Some(one), None) | (None, Some(one)) => items(one.clone()),
+        _ => return Ok(Transformed::no(Expr::InList(of))),
+    };
+    let missing = lacking.into_iter().filter(|item| !of.list.contains(item)).collect::<Vec<_>>();
+    of.list.extend(missing);
+    Ok(Transformed::yes(Expr::InList(of)))
+}
+
+/// All lists of a plan's expressions like this.
+fn all_with_both_zeroes(plan: Transformed<LogicalPlan>) -> Result<Transformed<LogicalPlan>> {
+    let mut has_lists = false;
+    plan.data.apply_expressions(|expr| {
+        has_lists |= expr.exists(|expr| Ok(matches!(expr, Expr::InList(_))))?;
+        Ok(if has_lists { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !has_lists {
+        return Ok(plan);
     }
+    let names = NamePreserver::new(&plan.data);
+    let transformed = plan.transformed;
+    let done = plan.data.map_expressions(|expr| {
+        let name = names.save(&expr);
+        Ok(expr.transform_up(both_zeroes)?.update_data(|expr| name.restore(expr)))
+    })?;
+    Ok(Transformed::new_transformed(done.data, transformed || done.transformed))
 }
 
 /// DataFusion's simplification of the expressions of a plan, with lists hidden where that is due.
@@ -185,7 +226,7 @@ impl OptimizerRule for Simplify {
             Ok(if concerned { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
         if !concerned {
-            return self.0.rewrite(plan, config);
+            return all_with_both_zeroes(self.0.rewrite(plan, config)?);
         }
         let names = NamePreserver::new(&plan);
         let hidden = plan
@@ -205,6 +246,6 @@ impl OptimizerRule for Simplify {
             let name = names.save(&expr);
             Ok(show(expr)?.update_data(|expr| name.restore(expr)))
         })?;
-        Ok(Transformed::new_transformed(shown.data, transformed))
+        all_with_both_zeroes(Transformed::new_transformed(shown.data, transformed))
     }
 }

@@ -39,13 +39,13 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Filter, Join, Lo
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 use resurgam_engine::Table;
 
-use crate::dml::has_subquery;
+use crate::exec::access_path::{AccessPath, FETCH, Probe, probe_column, probes, trees};
+use crate::exec::estimate::{self, Origin, TableEstimate};
+use crate::exec::planning::Planning;
 use crate::exec::row_rule::{is_barrier, is_policy_mark};
-use crate::plan::access::{AccessPath, FETCH, Probe, probe_column, probes, trees};
+use crate::exec::table::{engine_table, estimate_of};
 use crate::plan::equal_columns::{EqualColumns, is_transitive};
-use crate::plan::estimate::{self, Origin, TableEstimate};
-use crate::plan::planner::{engine_table, estimate_of};
-use crate::plan::planning::Planning;
+use crate::plan::expression::has_subquery;
 
 /// The rule that it replaces.
 const REPLACED: &str = "eliminate_cross_join";

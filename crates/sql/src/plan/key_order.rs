@@ -17,20 +17,15 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, replace_children_if_necessary};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::GlobalLimitExec;
-use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, ReplaceChildrenOptions};
+use datafusion::physical_plan::{ExecutionPlanProperties, ReplaceChildrenOptions};
 
 use crate::exec::compact;
 use crate::exec::lookup_join::LookupJoinExec;
-use crate::exec::measured;
-use crate::exec::paced::PacedExec;
-use crate::exec::scan::ScanExec;
+use crate::exec::planning::Planning;
+use crate::exec::scan_chain::{Plan, input_in_order, scan_below, with_scan};
 use crate::plan::extremes;
 use crate::plan::order_readers::inputs_in_order;
-use crate::plan::planning::Planning;
-
-pub(super) type Plan = Arc<dyn ExecutionPlan>;
 
 /// Most rows that are fetched one by one through an index to save a sort.
 const FETCHED_MAX: usize = 1000;
@@ -137,36 +132,8 @@ pub(super) fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<us
     Ok(None)
 }
 
-/// The only child of an operator that keeps its input's order, and takes all of it.
-pub(super) fn input_in_order(plan: &Plan) -> Option<&Plan> {
-    let keeps = plan.is::<FilterExec>() || plan.is::<ProjectionExec>() || plan.is::<PacedExec>();
-    match plan.children().as_slice() {
-        [child] if keeps && plan.fetch().is_none() => Some(child),
-        _ => None,
-    }
-}
-
-/// The scan at the end of a chain of filters and projections.
-pub(crate) fn scan_below(plan: &Plan) -> Option<&ScanExec> {
-    match plan.downcast_ref::<ScanExec>() {
-        Some(scan) => scan.fetch().is_none().then_some(scan),
-        None => scan_below(input_in_order(plan)?),
-    }
-}
-
 fn has_filter(plan: &Plan) -> bool {
     plan.is::<FilterExec>() || input_in_order(plan).is_some_and(has_filter)
-}
-
-/// Such a chain with another scan, whose properties are those of the old one (`Keep`) or not.
-pub(crate) fn with_scan(plan: &Plan, scan: Plan, mode: ChildrenPropertiesMode) -> Result<Plan> {
-    match input_in_order(plan) {
-        Some(child) => {
-            let children = vec![with_scan(child, scan, mode)?];
-            Arc::clone(plan).replace_children(children, ReplaceChildrenOptions::new(mode))
-        }
-        None => Ok(measured::in_place_of(plan, scan)),
-    }
 }
 
 /// The first rows of `plan`.

@@ -8,56 +8,11 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use resurgam_engine::{ObjectKind, Table, Transaction};
 
+use crate::parse::names::{no_schema, parts_of};
 use crate::pg::catalog::{is_dropped, is_system_schema, system_relation};
 use crate::pg::functions::quote_ident;
 use crate::pg::search_path::{PUBLIC, SearchPath, is_temporary};
-use crate::pg::user_types;
 use crate::wire::SqlError;
-
-fn folded(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
-}
-
-/// The schema that a name has, if any, and the name.
-///
-/// # Errors
-/// `42601`, and `0A000` for a name in another database.
-pub(crate) fn parts_of(name: &ObjectName) -> Result<(Option<String>, String), SqlError> {
-    let improper = || SqlError::syntax(format!("improper name: {name}"));
-    let mut parts = Vec::with_capacity(name.0.len());
-    for part in &name.0 {
-        parts.push(part.as_ident().map(folded).ok_or_else(improper)?);
-    }
-    let (last, before) = match parts.split_last() {
-        Some((last, before)) => (last.clone(), before),
-        None => return Err(improper()),
-    };
-    match before {
-        [] => Ok((None, last)),
-        [schema] => Ok((Some(schema.clone()), last)),
-        [database, schema] if user_types::database().as_ref() == Some(database) => Ok((Some(schema.clone()), last)),
-        [_, _] => Err(cross_database(&parts)),
-        _ => Err(SqlError::syntax(format!("improper qualified name (too many dotted names): {name}"))),
-    }
-}
-
-/// `0A000`: a name with that of another database before it.
-pub(crate) fn cross_database(parts: &[String]) -> SqlError {
-    SqlError::unsupported(format!("cross-database references are not implemented: \"{}\"", parts.join(".")))
-}
-
-/// The name without its schema.
-///
-/// # Errors
-/// Those of [`parts_of`].
-pub(crate) fn last_name(name: &ObjectName) -> Result<String, SqlError> {
-    parts_of(name).map(|(_, name)| name)
-}
-
-/// `3F000`
-pub(crate) fn no_schema(schema: &str) -> SqlError {
-    SqlError::new("3F000", format!("schema \"{schema}\" does not exist"))
-}
 
 /// Whether there is a schema of that name.
 ///
@@ -167,4 +122,16 @@ impl Lookup<'_> {
         }
         Err(self.undefined(name, "relation")?)
     }
+}
+
+pub(crate) fn ident_text(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
+}
+
+/// Position of a column, or `42703`.
+pub(crate) fn find_column(table: &Table, ident: &Ident) -> Result<usize, SqlError> {
+    let name = ident_text(ident);
+    table.columns.iter().position(|c| c.name == name).ok_or_else(|| {
+        SqlError::new("42703", format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
+    })
 }

@@ -26,6 +26,7 @@ use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::sorts::sort::SortExec;
 
 use crate::exec::compact;
+use crate::exec::outer_side::OuterSideExec;
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
@@ -116,7 +117,12 @@ fn merged(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         vec![SortOptions::default(); join.on().len()],
         join.null_equality(),
     )?;
-    Ok((merged.schema() == join.schema()).then(|| Arc::new(merged) as _))
+    if merged.schema() != join.schema() {
+        return Ok(None);
+    }
+    // It says that rows are ordered by what the left side is ordered by, and then by what the right one is; but the right rows with a key come again for each
+    // left row that has it. Nobody is to go by that.
+    Ok(Some(Arc::new(OuterSideExec::new(Arc::new(merged)))))
 }
 
 /// The same condition with the left side's columns before those of the right one. A merge gives it its columns in that order, whatever

@@ -16,8 +16,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 
-use super::key_order::Plan;
+use crate::exec::outer_side::OuterSideExec;
 use crate::exec::paced::PacedExec;
+use crate::exec::scan_chain::Plan;
 
 /// Aggregates that are the same whatever the order of rows is.
 const OF_ANY_ORDER: [&str; 9] =
@@ -26,7 +27,8 @@ const OF_ANY_ORDER: [&str; 9] =
 /// Of each input of `plan`, whose own order somebody may go by or not.
 pub(super) fn inputs_in_order(plan: &Plan, is_in_order: bool) -> Vec<bool> {
     let all = vec![true; plan.children().len()];
-    if plan.is::<SortExec>() {
+    // (Nobody knows of an order that is hidden.)
+    if plan.is::<SortExec>() || plan.is::<OuterSideExec>() {
         return vec![false];
     }
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {

@@ -18,12 +18,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::exec::any_of;
-use crate::exec::cell::{ParamCell, ParamFunction};
-
-/// Index of a placeholder such as `$3` (then 2).
-pub(crate) fn placeholder_index(id: &str) -> Option<usize> {
-    id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
-}
+use crate::exec::cell::{ParamCell, ParamFunction, placeholder_index};
 
 /// `plan` with each placeholder replaced by a reader of `cell`.
 pub(crate) fn bind_to_cell(plan: LogicalPlan, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<LogicalPlan> {

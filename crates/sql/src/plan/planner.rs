@@ -27,42 +27,39 @@ use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
 use resurgam_engine::{Database, Table, Transaction};
 
-use crate::exec::apply;
-use crate::exec::bridge;
 use crate::exec::cell::{ParamCell, made_without_values};
 use crate::exec::compute::{Pace, aside, beside};
 use crate::exec::context::{StatementContext, StopFlag};
+use crate::exec::early::EarlyConditions;
+use crate::exec::estimate::{self, Counted};
 use crate::exec::filter::ByteFilters;
-use crate::exec::measured;
-use crate::exec::memory::{self, ServerPool};
+use crate::exec::late::LateRows;
+use crate::exec::memory::ServerPool;
 use crate::exec::once::OnceTable;
 use crate::exec::pieces::Pieces;
 use crate::exec::planners::plan_apart;
+use crate::exec::planning::Planning;
 use crate::exec::split::Splits;
-use crate::exec::table::EngineTable;
+use crate::exec::table::{EngineTable, engine_table};
 use crate::exec::watch::Watches;
-use crate::pg::catalog::ReadAgain;
+use crate::exec::window_orders::WindowOrders;
+use crate::exec::{apply, bridge, dependencies, measured};
+use crate::parse::names::parts_of;
 use crate::pg::context::PgContext;
 use crate::pg::functions::parameters_that_leave_out;
 use crate::pg::running::{self, Stop};
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary, Fresh};
-use crate::plan::estimate::{self, Counted, TableEstimate};
-use crate::plan::in_lists;
-use crate::plan::join_order;
 use crate::plan::key_order::KeyOrder;
-use crate::plan::lookup::{Lookup, parts_of};
-use crate::plan::merge_join;
+use crate::plan::lookup::Lookup;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
-use crate::plan::planning::Planning;
 use crate::plan::plans::{Counts, RunBy};
-use crate::plan::{dependencies, projections, rules};
+use crate::plan::{in_lists, join_order, merge_join, projections, rules};
+use crate::planted::Planted;
 use crate::wire::SqlError;
 
 /// Bytes of these that are kept in any case.
 const POOL_BYTES: usize = 256 << 10;
-/// Rows of a batch where a statement has met its limit of memory: they may be wide.
-const LEAN_ROWS: usize = 128;
 /// Catalog name under which planning finds the target of an UPDATE or DELETE.
 pub(crate) const TARGET: &str = "resurgam$target";
 /// Kept physical plans of one statement, for as many concurrent executions.
@@ -133,10 +130,18 @@ pub(crate) fn session_state(
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
+    if planning.late_rows {
+        builder = builder.with_physical_optimizer_rule(Arc::new(LateRows));
+    }
+    builder = builder.with_physical_optimizer_rule(Arc::new(WindowOrders));
     let builder = builder.with_physical_optimizer_rule(Arc::new(Watches));
     let builder = builder.with_physical_optimizer_rule(Arc::new(ByteFilters));
     let builder = builder.with_physical_optimizer_rule(Arc::new(Pieces));
-    let mut state = builder.with_physical_optimizer_rule(Arc::new(Splits)).build();
+    let mut builder = builder.with_physical_optimizer_rule(Arc::new(Splits));
+    if planning.early_conditions {
+        builder = builder.with_physical_optimizer_rule(Arc::new(EarlyConditions));
+    }
+    let mut state = builder.build();
     bridge::register_functions(&mut state, cx)?;
     // The last one: what the others do to a subquery has to be done before it is taken out.
     state.add_analyzer_rule(Arc::new(apply::Extract));
@@ -267,7 +272,7 @@ impl Names<'_> {
         let expr = crate::plan::analyze::argument(self, expr, at, oid)?;
         let schema = DFSchema::empty();
         as_in_plan(self.state, expr, &schema)
-            .and_then(|expr| crate::plan::access::evaluate_constant(&crate::plan::access::constant(&expr)?))
+            .and_then(|expr| crate::exec::access_path::evaluate_constant(&crate::exec::access_path::constant(&expr)?))
             .map_err(|error| crate::pg::errors::from_datafusion(error, ""))
     }
 }
@@ -403,6 +408,9 @@ impl QueryPlan {
         let each_time = self.each_time.load(Ordering::Relaxed)
             || Planning::of(state.config()).spilling_joins
             || self.leaves_out(values);
+        if Planted::FoldedParameter.is_planted() && !each_time && self.pool.lock().is_empty() {
+            self.plant(state, values).await?;
+        }
         let kept = if each_time { None } else { self.pool.lock().pop_front() };
         let kept = match kept {
             Some(kept) => {
@@ -467,8 +475,7 @@ impl QueryPlan {
         Some(Fresh { instance, is_limited })
     }
 
-    /// Keeps a plan with values in it, for a test of the canary.
-    #[cfg(test)]
+    /// Keeps a plan with values in it: a mistake, for tests of who finds it.
     pub(crate) async fn plant(&self, state: &SessionState, values: &[ScalarValue]) -> Result<()> {
         let made = self.maker().with_values(state, values).await?;
         self.pool.lock().push_front(Kept { made, cell: Arc::default() });
@@ -676,24 +683,6 @@ fn name_tables(plan: &LogicalPlan) {
     });
 }
 
-/// What the statement calls the engine's table behind a source.
-pub(crate) fn alias_of(source: &Arc<dyn TableSource>) -> Option<Arc<str>> {
-    let provider = datafusion::datasource::source_as_provider(source).ok()?;
-    provider.downcast_ref::<EngineTable>()?.alias().cloned()
-}
-
-/// What is known of the rows of the engine's table behind a source.
-pub(crate) fn estimate_of(source: &Arc<dyn TableSource>) -> Option<Arc<TableEstimate>> {
-    let provider = datafusion::datasource::source_as_provider(source).ok()?;
-    provider.downcast_ref::<EngineTable>()?.estimate().cloned()
-}
-
-/// The engine table behind a source, if it is one, and whether it is a DML target.
-pub(crate) fn engine_table(source: &Arc<dyn TableSource>) -> Option<(Arc<Table>, bool)> {
-    let provider = datafusion::datasource::source_as_provider(source).ok()?;
-    provider.downcast_ref::<EngineTable>().map(|found| (Arc::clone(&found.table), found.target))
-}
-
 fn has_session_values(state: &SessionState, plan: &LogicalPlan) -> bool {
     let mut found = false;
     let _ = apply::walk(plan, &mut |node| {
@@ -703,42 +692,4 @@ fn has_session_values(state: &SessionState, plan: &LogicalPlan) -> bool {
         })
     });
     found
-}
-
-/// What operators of one execution share.
-pub(crate) fn task_context(state: &SessionState, statement: Arc<StatementContext>) -> Arc<TaskContext> {
-    task_of(state, state.config().clone(), statement)
-}
-
-/// The same with a configuration that has what operators look for.
-pub(crate) fn task_of(
-    state: &SessionState,
-    mut config: SessionConfig,
-    statement: Arc<StatementContext>,
-) -> Arc<TaskContext> {
-    let limits = &statement.stop.limits;
-    let runtime = memory::statement(state.runtime_env(), limits);
-    if limits.is_lean() {
-        config = config.with_batch_size(LEAN_ROWS);
-    }
-    task_with(config, statement, runtime)
-}
-
-/// A task of that statement, as it is.
-pub(crate) fn task_with(
-    config: SessionConfig,
-    statement: Arc<StatementContext>,
-    runtime: Arc<RuntimeEnv>,
-) -> Arc<TaskContext> {
-    let config = config.with_extension(statement).with_extension(Arc::new(ReadAgain::default()));
-    Arc::new(TaskContext::new(
-        None,
-        String::new(),
-        config,
-        Default::default(),
-        Default::default(),
-        Default::default(),
-        Default::default(),
-        runtime,
-    ))
 }

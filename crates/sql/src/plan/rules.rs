@@ -9,31 +9,33 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{DFSchema, DataFusionError, Result};
+use datafusion::common::{DFSchema, DataFusionError, Result, internal_err};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Filter, Join, JoinType, LogicalPlan};
+use datafusion::logical_expr::{BinaryExpr, Expr, Filter, Join, JoinType, LogicalPlan, Operator};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::simplify_expressions::simplify_predicates;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::dml::has_subquery;
 use crate::exec::apply::may_fail;
 use crate::exec::bridge;
+use crate::exec::estimate::sides;
 use crate::exec::in_order::InOrder;
 use crate::exec::kept_limits::{self, KeptLimits};
 use crate::exec::missing_sorts::{CHECK, MissingSorts};
-use crate::exec::outer_side::OuterSides;
+use crate::exec::outer_side::{BuildSides, OuterSides};
 use crate::exec::row_rule::{is_barrier, is_policy_mark};
 use crate::pg::functions::numeric::keys::NumericKeys;
 use crate::pg::running;
-use crate::plan::estimate::sides;
+use crate::plan::alike_constants::{self, AlikeConstants};
+use crate::plan::expression::has_subquery;
 use crate::plan::in_lists;
 
 /// DataFusion's rule of coercion.
@@ -42,12 +44,20 @@ const COERCION: &str = "type_coercion";
 /// The optimiser's rule that [`mend`] is about.
 const SINGLE_DISTINCT: &str = "single_distinct_aggregation_to_group_by";
 
+/// The physical rule that has no place here; see [`physical`].
+const FROM_STATISTICS: &str = "aggregate_statistics";
+
 /// The optimiser's rule that [`AboveGroups`] is about.
 const PUSH_DOWN: &str = "push_down_filter";
 
 /// The rules of a session, to which its functions add theirs.
 pub(crate) fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
+    if crate::exec::planning::is_canary_wanted() {
+        for rule in rules.iter_mut().filter(|rule| rule.name() == COERCION) {
+            *rule = Arc::new(NothingToDo(Arc::clone(rule)));
+        }
+    }
     if let Some(keys) = NumericKeys::new() {
         let at = rules.iter().position(|rule| rule.name() == COERCION).unwrap_or(0);
         rules.insert(at, Arc::new(WindowKeys(keys)));
@@ -75,6 +85,28 @@ impl OptimizerRule for Ask {
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         running::check().map_err(bridge::failure)?;
         Ok(Transformed::no(plan))
+    }
+}
+
+/// DataFusion's coercion under the canary of plans: that it finds anything to do is an error, which says what.
+#[derive(Debug)]
+struct NothingToDo(Arc<dyn AnalyzerRule + Send + Sync>);
+
+impl AnalyzerRule for NothingToDo {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        // It moves NOT into IN, which is no cast.
+        let text = |plan: &LogicalPlan| plan.display_indent().to_string().replace("NOT ", "");
+        let lines = |plan: &LogicalPlan| text(plan).lines().map(str::to_owned).collect::<Vec<_>>();
+        let before = lines(&plan);
+        let plan = self.0.analyze(plan, config)?;
+        let after = lines(&plan);
+        if let Some((before, after)) = before.iter().zip(&after).find(|(before, after)| before != after) {
+            return internal_err!("a cast was left to the query engine: {before} became {after}");
+        }
+        Ok(plan)
     }
 }
 
@@ -109,15 +141,19 @@ impl WindowKeys {
     }
 }
 
-/// The rules over physical plans, but for the one that pushes filters down: the logical ones have done that, and this one
-/// goes by names. Of `WHERE NULL OR a.x AND b.x` over `a RIGHT JOIN b` it made a filter of `b` alone.
+/// The rules over physical plans, but for two. One pushes filters down: the logical ones have done that, and this one
+/// goes by names. Of `WHERE NULL OR a.x AND b.x` over `a RIGHT JOIN b` it made a filter of `b` alone. The other one puts what is known of rows
+/// in the place of aggregates: of an aggregate with FILTER it takes the one below, whatever is between them, and no table says how many rows
+/// it has for sure.
 pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
-    rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
+    rules.retain(|rule| !rule.name().starts_with("FilterPushdown") && rule.name() != FROM_STATISTICS);
     for rule in rules.iter_mut().filter(|rule| rule.name() == kept_limits::REPLACED) {
         *rule = Arc::new(KeptLimits(Arc::clone(rule)));
     }
     sides::add(&mut rules);
+    let chosen = rules.iter().position(|rule| rule.name() == sides::NAME).map_or(0, |at| at + 1);
+    rules.insert(chosen, Arc::new(BuildSides));
     rules.insert(0, Arc::new(OuterSides));
     let check = rules.iter().position(|rule| rule.name() == CHECK).unwrap_or(rules.len());
     rules.insert(check, Arc::new(MissingSorts));
@@ -139,7 +175,7 @@ impl PhysicalOptimizerRule for Ask {
     }
 }
 
-/// Keeps those of the optimiser's rules that are wrong about types of aggregates, and about lists of IN, from that.
+/// Keeps those of the optimiser's rules that are wrong about types of aggregates, about lists of IN, and about constants, from that.
 pub(crate) fn mend(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
     for rule in rules.iter_mut().filter(|rule| rule.name() == SINGLE_DISTINCT) {
         *rule = Arc::new(SingleDistinct(SingleDistinctToGroupBy::new()));
@@ -149,6 +185,37 @@ pub(crate) fn mend(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
     }
     for rule in rules.iter_mut().filter(|rule| rule.name() == PUSH_DOWN) {
         *rule = Arc::new(AboveGroups(PushDownFilter::new()));
+    }
+    for rule in rules.iter_mut().filter(|rule| rule.name() == alike_constants::WRAPPED) {
+        *rule = Arc::new(AlikeConstants(Arc::clone(rule)));
+    }
+}
+
+/// A node whose comparisons with constants have the constant on the right. The rule that brings conditions down takes `x = 1 AND 1 = x` for false and
+/// `x >= 1 AND 1 < x` for `x >= 1`, since it compares terms as they are written; and what an ON says of one side it says of the other one
+/// anew in each pass, beside what was simplified meanwhile.
+fn columns_first(mut plan: LogicalPlan) -> LogicalPlan {
+    match &mut plan {
+        LogicalPlan::Filter(filter) => turn(&mut filter.predicate),
+        LogicalPlan::Join(join) => join.filter.iter_mut().for_each(turn),
+        _ => {}
+    }
+    plan
+}
+
+fn turn(predicate: &mut Expr) {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = predicate else { return };
+    if *op == Operator::And {
+        turn(left);
+        turn(right);
+        return;
+    }
+    let is_comparison =
+        matches!(op, Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq | Operator::NotEq);
+    let is_turned = is_comparison && left.as_literal().is_some() && right.as_literal().is_none();
+    if let Some(turned) = op.swap().filter(|_| is_turned) {
+        *op = turned;
+        std::mem::swap(left, right);
     }
 }
 
@@ -167,6 +234,7 @@ impl OptimizerRule for AboveGroups {
         self.0.apply_order()
     }
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let plan = columns_first(plan);
         if matches!(&plan, LogicalPlan::Filter(filter) if is_barrier(&filter.predicate)) {
             return Ok(Transformed::no(plan));
         }
@@ -214,7 +282,10 @@ impl OptimizerRule for AboveGroups {
         if let LogicalPlan::Filter(filter) = &plan
             && let LogicalPlan::Aggregate(group) = filter.input.as_ref()
             && (group.group_expr.is_empty() || group.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))))
-            && split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty())
+            // What the rule would bring down, which simplifies first: of `n = 1 AND n = 3` it makes `false`.
+            && simplify_predicates(split_conjunction_owned(filter.predicate.clone()))?
+                .iter()
+                .any(|part| part.column_refs().is_empty())
         {
             return Ok(Transformed::no(plan));
         }

@@ -6,40 +6,39 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Statement, Value, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::parser::Parser;
 use parking_lot::Mutex;
 use resurgam_ast::AstWalk;
 use resurgam_engine::Database;
 
-use crate::access::needs::Needs;
-use crate::command::cursor::Declare;
+use crate::dml::locking::{DirectLock, LockPlan};
 use crate::dml::{self, Planned, WritePlan};
-use crate::exec::direct::DirectSelect;
-use crate::exec::locking::{DirectLock, LockPlan};
+use crate::exec::cell::placeholder_index;
+use crate::exec::direct::{DirectList, DirectSelect};
+use crate::exec::explain::Options;
 use crate::exec::once::OncePlans;
 use crate::naming;
-use crate::parse::own::{Own, Parsed};
-use crate::pg::bounded::{Bounded, PARSER_LEVELS_MAX};
+use crate::parse::own::Own;
+
+use crate::parse::statement::cursor::Declare;
+use crate::pg::datetime::Zone;
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::pg::user_functions::UserFunction;
-use crate::pg::user_types::is_marker;
+use crate::pg::user_types;
 use crate::plan::analyze::{self, Origin, RowKey};
 use crate::plan::call::{self, CallPlan};
-use crate::plan::explain::Options;
-use crate::plan::lookup::no_schema;
-use crate::plan::params::placeholder_index;
+use crate::plan::domain_params::DomainParams;
+use crate::plan::kept::{Kept, Room};
+use crate::plan::needs::Needs;
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
-use crate::plan::tally::Tallied;
-use crate::session::cache::PathId;
-use crate::session::kept::{Kept, Room};
-use crate::wire::{Field, SqlError};
 
-pub(crate) use crate::pg::definition::parse_expression;
+use crate::plan::tally::Tallied;
+use crate::wire::{Field, SqlError};
 
 /// Most parameters, as the protocol counts them.
 const PARAMS_MAX: usize = 65_535;
@@ -49,8 +48,10 @@ const PARAMS_MAX: usize = 65_535;
 pub(crate) struct Prepared {
     pub text: Arc<str>,
     pub kind: Kind,
-    /// PostgreSQL types of the parameters.
+    /// PostgreSQL types of the parameters, of those of domains the types that these are of.
     pub param_oids: Arc<[u32]>,
+    /// Of which domains they are, if any is of one.
+    pub domains: Option<Arc<DomainParams>>,
     /// Result columns; `None` if there are none.
     pub fields: Option<Arc<[Field]>>,
     /// The catalog that names were looked up in.
@@ -89,6 +90,7 @@ impl Prepared {
             text: Arc::from(text),
             kind,
             param_oids: Arc::new([]),
+            domains: None,
             fields: None,
             catalog_version,
             path: PathId::default(),
@@ -124,6 +126,22 @@ impl Prepared {
 }
 
 impl Prepared {
+    /// The types of its parameters as clients are told.
+    pub(crate) fn described_oids(&self) -> Vec<u32> {
+        match &self.domains {
+            Some(domains) => domains.described(&self.param_oids),
+            None => self.param_oids.to_vec(),
+        }
+    }
+
+    /// Holds the values of its parameters, which are bound, against the domains that they are of.
+    ///
+    /// # Errors
+    /// See [`DomainParams::check`].
+    pub(crate) fn check_domains(&self, values: &[ScalarValue], zone: &Zone) -> Result<(), SqlError> {
+        self.domains.as_ref().map_or(Ok(()), |domains| domains.check(values, zone))
+    }
+
     /// Whether its tables have become so much larger or smaller that it should be planned anew.
     pub(crate) fn is_outgrown(&self, engine: &Database) -> bool {
         match &self.kind {
@@ -174,124 +192,12 @@ pub(crate) struct Query {
     pub schema: Arc<Schema>,
     /// It is done without running the plan, if few rows are read.
     pub direct: Option<DirectSelect>,
+    /// It has no FROM, and is computed without a plan.
+    pub list: Option<DirectList>,
     /// It locks one row by its key.
     pub direct_lock: Option<DirectLock>,
     /// Of a cursor: tables whose rows' keys its plan gives behind the columns of `schema`.
     pub keys: Vec<RowKey>,
-}
-
-/// Parses a string of statements.
-///
-/// # Errors
-/// `42601` with a position.
-pub(crate) fn parse(text: &str) -> Result<Vec<Parsed>, SqlError> {
-    if let Some(special) = crate::parse::own::parse(text) {
-        return special.map(|statement| vec![statement]);
-    }
-    if let Some(statements) = crate::parse::script::parse(text, parse_known) {
-        return statements;
-    }
-    Ok(parse_known(text)?.into_iter().map(Parsed::Known).collect())
-}
-
-/// `3F000` for what stands in the place of a schema in definitions that are kept, and in no statement of a client.
-pub(crate) fn refuse_markers(text: &str) -> Result<(), SqlError> {
-    // As they are written here: in small letters.
-    if !text.contains("pg_type_") && !text.contains("pg_function_") {
-        return Ok(());
-    }
-    let Ok(tokens) = crate::pg::lexer::tokens(text) else { return Ok(()) };
-    let tokens: Vec<_> = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
-    for pair in tokens.windows(2) {
-        if let (Token::Word(word), Token::Period) = (&pair[0].token, &pair[1].token)
-            && is_marker(&word.value)
-        {
-            return Err(no_schema(&word.value));
-        }
-    }
-    Ok(())
-}
-
-/// As [`parse`], of what the parser knows.
-pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
-    let failed = |error: &_| errors::from_parser(error, text);
-    let read = |mut parser: Parser<'_>| {
-        let statements = parser.parse_statements()?;
-        // It stops at some words without a complaint.
-        parser.expect_token(&Token::EOF)?;
-        Ok(statements)
-    };
-    let symmetric = crate::parse::symmetric::tokens(text);
-    let tokens = match symmetric.clone().or_else(|| crate::parse::words::with_signs_apart(text)) {
-        Some(tokens) => tokens,
-        None => crate::pg::lexer::tokens(text).map_err(|error| failed(&ParserError::from(error)))?,
-    };
-    let tokens = crate::parse::adjacent::joined(tokens);
-    crate::parse::numbers::refuse_junk(&tokens, text)?;
-    crate::parse::reserved::refuse_empty_distinct(&tokens, text)?;
-    let case = crate::parse::case::lacking(&tokens, text);
-    let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
-    let tokens = crate::parse::view::known(crate::parse::like::known(crate::parse::exclude::known(tokens)));
-    let tokens = crate::parse::temporary::known(crate::parse::nulls::known(crate::parse::include::known(tokens)));
-    let tokens = crate::parse::comment::known(crate::parse::identity::known(tokens));
-    let tokens = crate::parse::conflict::known(crate::parse::sequence::known(tokens));
-    let tokens = crate::parse::element::known(crate::parse::merge::known(crate::parse::explain::known(tokens)))?;
-    let (tokens, of_cursor) = crate::parse::current_of::known(tokens, text)?;
-    let parsed = |tokens: Vec<TokenWithSpan>| {
-        let tokens = crate::pg::keywords::as_postgresql(tokens);
-        let nested = crate::parse::joins::in_parentheses(&tokens);
-        let rows = crate::parse::spelling::rows_from(&tokens);
-        let locking = crate::exec::locking::known(&tokens);
-        let dialect = Bounded::new(&tokens);
-        let parser = || Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX);
-        read(parser().with_tokens_with_locations(tokens))
-            .or_else(|error| match nested {
-                Some(tokens) if dialect.refused().is_none() => {
-                    read(parser().with_tokens_with_locations(tokens)).map_err(|_| error)
-                }
-                _ => Err(error),
-            })
-            .or_else(|error| match rows {
-                Some(tokens) if dialect.refused().is_none() => {
-                    read(parser().with_tokens_with_locations(tokens)).map_err(|_| error)
-                }
-                _ => Err(error),
-            })
-            .or_else(|error| match locking {
-                Some(tokens) if dialect.refused().is_none() => read(parser().with_tokens_with_locations(tokens)),
-                _ => Err(error),
-            })
-            .map_err(|error| match dialect.refused() {
-                Some(refused) => refused,
-                None => crate::parse::unsupported::found(text).unwrap_or_else(|| failed(&error)),
-            })
-    };
-    let statements = crate::parse::depth::parsed(tokens, parsed);
-    let mut statements = match case {
-        Some(case) => case.or(statements)?,
-        None => statements?,
-    };
-    for statement in &mut statements {
-        if symmetric.is_some() {
-            crate::parse::symmetric::expand(statement);
-        }
-        crate::parse::temporary::made_by_select(statement);
-        crate::parse::with_write::check(statement)?;
-        crate::parse::reserved::refuse(statement, text)?;
-        if of_cursor {
-            crate::parse::current_of::check(statement, text)?;
-        }
-    }
-    Ok(statements)
-}
-
-/// Parses one statement; `None` for an empty string.
-pub(crate) fn parse_one(text: &str) -> Result<Option<Parsed>, SqlError> {
-    let mut statements = parse(text)?;
-    if statements.len() > 1 {
-        return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement"));
-    }
-    Ok(statements.pop())
 }
 
 /// Number of parameters that a statement mentions.
@@ -321,6 +227,8 @@ pub(crate) fn count_params<T: AstWalk>(statement: &T) -> Result<usize, SqlError>
 pub(crate) struct ParamTypes {
     declared: Vec<u32>,
     pub known: Vec<Option<FieldRef>>,
+    /// The domains that they are of; 0: of none. What is known of one is then the type that the domain is of.
+    pub domains: Vec<u32>,
     /// The statement is one of a function's body, and its parameters are the function's.
     pub body: Option<BodyStatement>,
 }
@@ -336,14 +244,17 @@ pub(crate) struct BodyStatement {
 impl ParamTypes {
     pub(crate) fn new(count: usize, declared: &[u32]) -> Self {
         let count = count.max(declared.len());
-        let mut oids = declared.to_vec();
+        let is_domain = |&ty: &u32| if user_types::is_domain(ty) { ty } else { 0 };
+        let mut domains: Vec<u32> = declared.iter().map(is_domain).collect();
+        let mut oids: Vec<u32> = declared.iter().map(|&ty| user_types::base_type(ty, -1).0).collect();
+        domains.resize(count, 0);
         oids.resize(count, 0);
         let known = oids
             .iter()
             .enumerate()
             .map(|(i, &o)| (o != 0 && o != oid::UNKNOWN).then(|| types::parameter_field(&format!("${}", i + 1), o)))
             .collect();
-        Self { declared: oids, known, body: None }
+        Self { declared: oids, known, domains, body: None }
     }
     /// Whether a placeholder is declared as `void`: that of an OUT parameter (JDBC's `{? = call f(?)}`).
     pub(crate) fn is_void(&self, id: &str) -> bool {
@@ -446,6 +357,7 @@ pub(crate) fn prepare_within(
         prepared.once = once;
         prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
         prepared.param_oids = params.oids();
+        prepared.domains = DomainParams::of(names, &params);
         prepared.shareable = plan.is_shareable(names.state)
             && prepared.locks.is_empty()
             && prepared.once.is_shareable(names.state)
@@ -463,6 +375,7 @@ pub(crate) fn prepare_within(
                 && let Some(call) = call::of_alone(names, &query, &text, &mut params, catalog_version)?
             {
                 prepared.param_oids = params.oids();
+                prepared.domains = DomainParams::of(names, &params);
                 prepared.fields = Some(Arc::clone(&call.fields));
                 prepared.bytes = call.bytes();
                 prepared.needs.functions.push(Arc::clone(&call.function));
@@ -488,6 +401,7 @@ pub(crate) fn prepare_within(
             let plan = QueryPlan::analyzed(names.state, analyzed, params.data_types())
                 .map_err(|error| errors::from_datafusion(error, &text))?;
             prepared.param_oids = params.oids();
+            prepared.domains = DomainParams::of(names, &params);
             prepared.fields = Some(result_fields(&plan.schema, &origins));
             prepared.shareable = plan.is_shareable(names.state)
                 && prepared.locks.is_empty()
@@ -500,7 +414,7 @@ pub(crate) fn prepare_within(
                 // A cursor's rows come from its plan.
                 false => {
                     let schema = Arc::clone(&plan.schema);
-                    Box::new(Query { plan, schema, direct: None, direct_lock: None, keys })
+                    Box::new(Query { plan, schema, direct: None, list: None, direct_lock: None, keys })
                 }
             });
         }
@@ -533,6 +447,7 @@ pub(crate) fn prepare_within(
                 return Err(SqlError::unsupported("EXPLAIN of this statement is not supported"));
             }
             prepared.param_oids = Arc::clone(&inner.param_oids);
+            prepared.domains = inner.domains.clone();
             prepared.fields = Some(Arc::new([how.format.field()]));
             prepared.needs = inner.needs.clone();
             prepared.kind = Kind::Explain { how, planned, inner: Arc::new(inner) };
@@ -569,8 +484,12 @@ fn explained(mut statement: Statement, how: Options) -> Result<Statement, SqlErr
 
 pub(crate) fn query_kind(names: &Names<'_>, plan: QueryPlan, direct_lock: Option<DirectLock>) -> Box<Query> {
     let direct = DirectSelect::new(names.state, &plan);
+    let list = match plan.is_planned_each_time() {
+        true => None,
+        false => DirectList::new(names.state, &plan.logical, plan.schema.fields()),
+    };
     let schema = Arc::clone(&plan.schema);
-    Box::new(Query { plan, schema, direct, direct_lock, keys: Vec::new() })
+    Box::new(Query { plan, schema, direct, list, direct_lock, keys: Vec::new() })
 }
 
 /// A query parsed from text that this crate wrote.
@@ -580,3 +499,7 @@ pub(crate) fn template(text: &str) -> Result<Box<ast::Query>, SqlError> {
         _ => Err(SqlError::internal(format!("bad template: {text}"))),
     }
 }
+
+/// A search path's number: equal ones of a database have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct PathId(pub(crate) u64);

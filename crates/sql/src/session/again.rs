@@ -127,7 +127,9 @@ impl Session {
                 *self.shared.txn.lock() = Some(txn.clone());
                 // Savepoints that are set now are before its first write as well.
                 let begun = if open.savepoints.is_empty() { Ok(()) } else { txn.savepoint().map(|_| ()) };
-                before.rollback().and(begun)
+                let rolled_back = before.rollback();
+                self.met |= before.had_met();
+                rolled_back.and(begun)
             }
         };
         if let Err(error) = taken_back {

@@ -20,10 +20,12 @@ use datafusion::common::ScalarValue;
 use resurgam_engine::RowBuf;
 
 use crate::exec::direct::DirectSelect;
+use crate::exec::panics;
 use crate::pg::user_types;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::{Kind, Prepared, Query};
-use crate::session::{Portal, Session, SimpleStatement, panics};
+use crate::session::portals::Portal;
+use crate::session::{Session, SimpleStatement};
 use crate::wire::{Execution, Format, RowChunk, SqlError, Tag};
 
 /// What it is about, if it is one row by its key.
@@ -58,6 +60,7 @@ impl Session {
     fn may_answer_at_once(&self) -> bool {
         self.open.is_none()
             && !self.failed
+            && !self.met
             && !self.hot().repeatable_read
             && !self.db.engine.is_any_table_closed()
             && !self.shared.has_pending()
@@ -122,7 +125,7 @@ impl Session {
                 let found = self.select_plainly(select, values, formats)?;
                 let Some((chunk, view)) = found else { return Ok(None) };
                 if self.db.settings.planning.canary {
-                    self.compare_with_plan((prepared, query, select), values, formats, view, &chunk)?;
+                    self.compare_with_plan((prepared, query, select.is_plain()), values, formats, view, &chunk)?;
                 }
                 Ok(Some(chunk))
             })

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::pg::search_path::SearchPath;
 use crate::pg::styles::Styles;
 use crate::plan::plans::PlanTotals;
-use crate::plan::statement::Prepared;
+use crate::plan::statement::{PathId, Prepared};
 
 /// Bytes of all entries.
 const BYTES_MAX: usize = 64 << 20;
@@ -31,10 +31,6 @@ pub(crate) struct StatementCache {
     paths: Mutex<Paths>,
     bytes_max: usize,
 }
-
-/// A search path's number: equal ones of a database have the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct PathId(u64);
 
 /// Paths whose numbers are remembered. Beyond it each gets a number of its own, and finds nobody else's statements.
 const PATHS_MAX: usize = 10_000;

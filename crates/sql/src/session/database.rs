@@ -20,17 +20,17 @@ use crate::exec::context::{StopFlag, StopReason};
 use crate::exec::memory::{self, ServerPool};
 use crate::exec::spill::TempTotals;
 use crate::pg::advisory::Advisory;
-use crate::pg::context::HostRule;
+use crate::pg::context::{Encryption, HostRule};
 use crate::pg::notify::{Hub, HubTotals};
 use crate::pg::roles::{FIRST_DATABASE_NAME, Rights, no_database};
+use crate::plan::kept::Room;
 use crate::plan::plans::{PlanTotals, Plans};
 use crate::plan::tally::Tallies;
-use crate::session::Session;
 use crate::session::cache::StatementCache;
-use crate::session::kept::Room;
+use crate::session::exported::Exported;
 use crate::session::settings::SqlSettings;
 use crate::session::shared::SessionShared;
-use crate::session::types;
+use crate::session::{Session, types};
 use crate::wire::SqlError;
 
 /// Who connects, and with what settings.
@@ -41,6 +41,10 @@ pub struct SessionOptions {
     pub application_name: String,
     /// Where the client is; `None` for an embedded session.
     pub client_addr: Option<SocketAddr>,
+    /// Where the client has come to.
+    pub server_addr: Option<SocketAddr>,
+    /// How the connection is encrypted, if it is.
+    pub encryption: Option<Encryption>,
     /// Number that a cancel request names; 0 lets the database choose one.
     pub process_id: i32,
     /// Settings of the start-up packet, in order.
@@ -54,6 +58,8 @@ impl Default for SessionOptions {
             database: FIRST_DATABASE_NAME.to_owned(),
             application_name: String::new(),
             client_addr: None,
+            server_addr: None,
+            encryption: None,
             process_id: 0,
             params: Vec::new(),
         }
@@ -92,6 +98,8 @@ pub struct Server {
     pub(crate) started: i64,
     pub(crate) host: OnceLock<Arc<dyn Host>>,
     pub(crate) advisory: Arc<Advisory>,
+    /// Snapshots that transactions show to others.
+    pub(crate) exported: Exported,
     pub(crate) rights_loads: AtomicU64,
     /// Those that somebody uses, by oid.
     databases: Mutex<HashMap<u32, Weak<SqlDatabase>>>,
@@ -144,6 +152,7 @@ impl SqlDatabase {
             started: crate::session::shared::now(),
             host: OnceLock::new(),
             advisory: Arc::default(),
+            exported: Exported::default(),
             rights_loads: AtomicU64::new(0),
             databases: Mutex::default(),
             closed: Closed::default(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::dml::copy::{CopyIn, CopyOut};
 use crate::session::stream::RowStream;
-use crate::wire::{Field, RowChunk, Tag};
+use crate::wire::{Field, RowChunk, SqlError, Tag};
 
 /// What an execution gives back.
 #[allow(clippy::large_enum_variant)] // one for each statement, and not kept
@@ -21,4 +21,8 @@ pub enum Execution {
     CopyIn(Box<CopyIn>),
     /// The client now receives `CopyData`.
     CopyOut(CopyOut),
+}
+
+pub(crate) fn command(name: &'static str) -> Result<Execution, SqlError> {
+    Ok(Execution::Command { tag: Tag::Fixed(name) })
 }

@@ -23,10 +23,11 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
-use super::kept::{Kept, Room};
-use super::stream::keys;
 use crate::exec::weight;
+use crate::parse::statement::cursor::Count;
 use crate::pg::errors;
+use crate::plan::kept::{Kept, Room};
+use crate::session::stream::keys;
 use crate::wire::SqlError;
 
 /// Bytes from which on a piece is full.
@@ -39,19 +40,6 @@ pub(crate) struct Place {
     pub row: u64,
     /// It is behind the last row.
     pub ended: bool,
-}
-
-/// How far FETCH and MOVE go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
-    /// So many rows, backward if it is negative; 0: the row where it is.
-    Rows(i64),
-    All,
-    AllBackward,
-    /// To that row, from the end if it is negative.
-    Absolute(i64),
-    /// To the row that is so far away.
-    Relative(i64),
 }
 
 /// What one step takes: rows counted from 0, and where it leaves the cursor.

@@ -2,10 +2,10 @@
 
 use resurgam_engine::{Identity, SequenceState, Table, Transaction};
 
-use crate::access::needs::{access_of, denied};
 use crate::pg::catalog::relation_oid;
 use crate::pg::context::SequenceCall;
 use crate::pg::roles::acl::{Object, privilege};
+use crate::plan::needs::{access_of, denied};
 use crate::session::shared::SessionShared;
 use crate::wire::SqlError;
 

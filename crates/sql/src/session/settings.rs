@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::exec::planning::Planning;
 use crate::pg::context::Setting;
 use crate::pg::datetime::Zone;
 use crate::pg::roles::FIRST_ROLE;
 use crate::pg::search_path;
 use crate::pg::styles::{BadStyle, Styles};
-use crate::plan::planning::Planning;
 use crate::wire::SqlError;
 
 /// A setting of the server, fixed while it runs, as `SHOW` presents it.
@@ -142,6 +142,18 @@ const fn idle(name: &'static str, default: &'static str, kind: Kind) -> Definiti
 const IDLE: &str = "Has no effect.";
 
 const ISOLATION: &[&str] = &["read committed", "repeatable read", "read uncommitted"];
+
+/// Severities of messages in the server's log.
+const MESSAGES: &[&str] =
+    &["debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error", "log", "fatal", "panic"];
+
+/// Settings that say where something is in the server's file system.
+const PLACES: [&str; 4] = ["config_file", "data", "data_directory", "hba_file"];
+
+/// Whether a setting is for superusers, and those who may read all settings.
+pub(crate) fn is_for_superusers(name: &str) -> bool {
+    PLACES.iter().any(|place| place.eq_ignore_ascii_case(name))
+}
 
 static DEFINITIONS: &[Definition] = &[
     def("application_name", "", Kind::Text, true, "Name of the client program."),
@@ -319,6 +331,8 @@ static DEFINITIONS: &[Definition] = &[
     idle("enable_mergejoin", "on", Kind::Bool),
     idle("enable_nestloop", "on", Kind::Bool),
     idle("geqo", "on", Kind::Bool),
+    idle("geqo_threshold", "12", Kind::Between(2, i32::MAX as i64)),
+    idle("effective_io_concurrency", "1", Kind::Between(0, 1000)),
     idle("random_page_cost", "4", Kind::Real),
     idle("seq_page_cost", "1", Kind::Real),
     idle("cpu_tuple_cost", "0.01", Kind::Real),
@@ -326,6 +340,8 @@ static DEFINITIONS: &[Definition] = &[
     idle("cpu_operator_cost", "0.0025", Kind::Real),
     idle("parallel_setup_cost", "1000", Kind::Real),
     idle("parallel_tuple_cost", "0.1", Kind::Real),
+    idle("parallel_leader_participation", "on", Kind::Bool),
+    idle("force_parallel_mode", "off", Kind::Enum(&["off", "on", "regress"])),
     idle("cursor_tuple_fraction", "0.1", Kind::Real),
     idle("effective_cache_size", "4GB", Kind::Memory(8)),
     idle("enable_bitmapscan", "on", Kind::Bool),
@@ -337,7 +353,13 @@ static DEFINITIONS: &[Definition] = &[
     idle("enable_tidscan", "on", Kind::Bool),
     idle("from_collapse_limit", "8", Kind::Integer),
     idle("join_collapse_limit", "8", Kind::Integer),
-    idle("max_parallel_workers_per_gather", "2", Kind::Integer),
+    def(
+        "max_parallel_workers_per_gather",
+        "2",
+        Kind::Between(0, 1024),
+        false,
+        "Threads that read a large table for a statement beside that of its plan; there are as many as processors, for all.",
+    ),
     def(
         "default_statistics_target",
         "100",
@@ -349,6 +371,39 @@ static DEFINITIONS: &[Definition] = &[
     idle("constraint_exclusion", "partition", Kind::Enum(&["partition", "on", "off"])),
     idle("escape_string_warning", "on", Kind::Bool),
     idle("vacuum_cost_delay", "0", Kind::Duration),
+    idle("enable_async_append", "on", Kind::Bool),
+    idle("enable_gathermerge", "on", Kind::Bool),
+    idle("enable_incremental_sort", "on", Kind::Bool),
+    idle("enable_parallel_append", "on", Kind::Bool),
+    idle("enable_parallel_hash", "on", Kind::Bool),
+    idle("enable_partition_pruning", "on", Kind::Bool),
+    idle("enable_partitionwise_aggregate", "off", Kind::Bool),
+    idle("enable_partitionwise_join", "off", Kind::Bool),
+    idle("max_parallel_workers", "8", Kind::Integer),
+    idle("max_parallel_maintenance_workers", "2", Kind::Integer),
+    idle("hash_mem_multiplier", "2", Kind::Real),
+    idle("jit_above_cost", "100000", Kind::Real),
+    idle("jit_inline_above_cost", "500000", Kind::Real),
+    idle("jit_optimize_above_cost", "500000", Kind::Real),
+    idle("default_text_search_config", "pg_catalog.simple", Kind::Text),
+    idle("deadlock_timeout", "1000", Kind::Duration),
+    idle("log_duration", "off", Kind::Bool),
+    idle("log_error_verbosity", "default", Kind::Enum(&["terse", "default", "verbose"])),
+    idle("log_lock_waits", "off", Kind::Bool),
+    idle("log_min_error_statement", "error", Kind::Enum(MESSAGES)),
+    idle("log_min_messages", "warning", Kind::Enum(MESSAGES)),
+    idle("log_statement", "none", Kind::Enum(&["none", "ddl", "mod", "all"])),
+    idle("track_activities", "on", Kind::Bool),
+    idle("track_counts", "on", Kind::Bool),
+    idle("track_functions", "none", Kind::Enum(&["none", "pl", "all"])),
+    idle("track_io_timing", "off", Kind::Bool),
+    idle("wal_compression", "off", Kind::Enum(&["off", "on", "pglz", "lz4", "zstd"])),
+    def("block_size", "8192", Kind::Fixed, false, "Size of a page."),
+    def("fsync", "on", Kind::Fixed, false, "Whether what is to be durable is synced to the disk."),
+    def("max_replication_slots", "0", Kind::Fixed, false, "There is no replication by the protocol."),
+    def("max_wal_senders", "0", Kind::Fixed, false, "There is no replication by the protocol."),
+    def("password_encryption", "scram-sha-256", Kind::Only("md5"), false, "How passwords are kept."),
+    def("wal_level", "minimal", Kind::Fixed, false, "The log is for recovery, not for replication by the protocol."),
     def("array_nulls", "on", Kind::Only("off"), false, "NULL in the text of an array is NULL."),
     def("transform_null_equals", "off", Kind::Only("on"), false, "Whether `= NULL` is read as IS NULL."),
 ];
@@ -390,6 +445,8 @@ pub(crate) struct Hot {
     pub(crate) work_mem: u64,
     /// In kilobytes; `None` for no limit.
     pub(crate) temp_file_limit: Option<u64>,
+    /// `max_parallel_workers_per_gather`
+    pub(crate) scan_workers: usize,
 }
 
 /// What is told of a session's values without their lock: whether there is anything to do.
@@ -500,6 +557,7 @@ impl Variables {
             repeatable_read: self.get("default_transaction_isolation").as_deref() == Some("repeatable read"),
             work_mem: kb("work_mem").unwrap_or(1 << 16) << 10,
             temp_file_limit: kb("temp_file_limit"),
+            scan_workers: kb("max_parallel_workers_per_gather").and_then(|n| usize::try_from(n).ok()).unwrap_or(0),
             read_only: self.get("default_transaction_read_only").as_deref() == Some("on"),
             role: oid(ROLE).or_else(|| oid(SESSION_ROLE)).unwrap_or(FIRST_ROLE),
             session_role: oid(SESSION_ROLE).unwrap_or(FIRST_ROLE),
@@ -862,8 +920,24 @@ impl Variables {
 
 /// Whether only superusers may change a parameter.
 fn is_of_superusers(name: &str) -> bool {
-    const NAMES: [&str; 4] =
-        ["lc_messages", "log_min_duration_statement", "session_replication_role", "temp_file_limit"];
+    const NAMES: [&str; 16] = [
+        "lc_messages",
+        "log_min_duration_statement",
+        "session_replication_role",
+        "temp_file_limit",
+        "deadlock_timeout",
+        "log_duration",
+        "log_error_verbosity",
+        "log_lock_waits",
+        "log_min_error_statement",
+        "log_min_messages",
+        "log_statement",
+        "track_activities",
+        "track_counts",
+        "track_functions",
+        "track_io_timing",
+        "wal_compression",
+    ];
     NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 

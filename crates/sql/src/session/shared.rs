@@ -7,22 +7,23 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use resurgam_engine::{FIRST_DATABASE, ObjectKind, Table, TableStatistics, Transaction};
+use resurgam_engine::{FIRST_DATABASE, Isolation, ObjectKind, Table, TableStatistics, Transaction};
 
 use crate::command::alter_database;
 use crate::exec::context::StopFlag;
+use crate::parse::statement::recovery;
 use crate::pg::advisory::Advisory;
 use crate::pg::context::{
-    Activity, CursorRow, HostRule, PgContext, PlanRow, SequenceCall, Setting, Sizes, StatementCalls, StatementRow,
-    StatementsInfo,
+    Activity, CursorRow, Encryption, HostRule, PgContext, PlanRow, SequenceCall, Setting, Sizes, StatementCalls,
+    StatementRow, StatementsInfo,
 };
 use crate::pg::datetime::Zone;
 use crate::pg::notify::{Listener, Pending};
-use crate::pg::roles::Rights;
+use crate::pg::roles::{PG_READ_ALL_SETTINGS, Rights};
 use crate::pg::search_path::{self, SearchPath};
 use crate::session::database::SqlDatabase;
 use crate::session::listed::Lists;
-use crate::session::settings::{Signals, Variables};
+use crate::session::settings::{Signals, Variables, is_for_superusers};
 use crate::session::types;
 use crate::wire::SqlError;
 
@@ -39,6 +40,8 @@ pub(crate) struct SessionShared {
     pub login: u32,
     pub pid: i32,
     pub client_addr: Option<SocketAddr>,
+    pub server_addr: Option<SocketAddr>,
+    pub encryption: Option<Encryption>,
     pub started: i64,
     pub stop: Arc<StopFlag>,
     pub variables: Mutex<Variables>,
@@ -189,6 +192,13 @@ impl PgContext for SessionShared {
     fn setting(&self, name: &str) -> Option<String> {
         self.show(name).ok()
     }
+    fn may_read_setting(&self, name: &str) -> Result<(), SqlError> {
+        if is_for_superusers(name) && !self.rights_now()?.has_rights_of(self.role_now(), PG_READ_ALL_SETTINGS) {
+            let message = format!("must be superuser or have privileges of pg_read_all_settings to examine \"{name}\"");
+            return Err(SqlError::new("42501", message));
+        }
+        Ok(())
+    }
     fn set_setting(&self, name: &str, value: &str, is_local: bool) -> Result<String, SqlError> {
         if matches!(name.to_ascii_lowercase().as_str(), "role" | "session_authorization") {
             return Err(SqlError::unsupported(format!("set_config of \"{name}\" is not supported"))
@@ -198,8 +208,9 @@ impl PgContext for SessionShared {
     }
     fn settings(&self) -> Vec<Setting> {
         let mut settings = self.variables.lock().all();
+        settings.retain(|setting| self.may_read_setting(&setting.name).is_ok());
         if let Some(database) = self.database.upgrade() {
-            for setting in settings.iter_mut().filter(|setting| setting.name == alter_database::SETTING) {
+            for setting in settings.iter_mut().filter(|setting| setting.name == recovery::SETTING) {
                 setting.value = alter_database::shown(database.engine()).to_owned();
             }
         }
@@ -214,8 +225,22 @@ impl PgContext for SessionShared {
     fn statement_start(&self) -> i64 {
         self.statement_start.load(Ordering::Relaxed)
     }
-    fn transaction_id(&self, _assign: bool) -> Option<u64> {
-        self.txn.lock().as_ref().and_then(Transaction::id).map(|id| id.0)
+    fn transaction_id(&self, assign: bool) -> Result<Option<u64>, SqlError> {
+        let Some(txn) = self.txn.lock().clone() else { return Ok(None) };
+        let id = if assign { Some(txn.assigned_id()?) } else { txn.id() };
+        Ok(id.map(|id| id.0))
+    }
+    fn export_snapshot(&self) -> Result<String, SqlError> {
+        let txn = self.txn.lock().clone();
+        let (Some(txn), Some(database)) = (txn, self.database.upgrade()) else {
+            return Err(SqlError::internal("a snapshot without a transaction"));
+        };
+        if txn.isolation() != Isolation::RepeatableRead {
+            let error = SqlError::unsupported("pg_export_snapshot() in a READ COMMITTED transaction is not supported");
+            return Err(error.with_hint("Begin the transaction with ISOLATION LEVEL REPEATABLE READ."));
+        }
+        let shared = txn.share_snapshot()?;
+        Ok(database.exported.add(self.pid, database.oid(), shared))
     }
     fn sizes(&self) -> Result<Sizes, SqlError> {
         let Some(database) = self.database.upgrade() else { return Ok(Sizes::default()) };
@@ -272,6 +297,9 @@ impl PgContext for SessionShared {
     fn temp_files(&self) -> (u64, u64) {
         let totals = self.database.upgrade().map(|database| database.temp_totals()).unwrap_or_default();
         (totals.files, totals.bytes)
+    }
+    fn server_addr(&self) -> Option<(String, u16)> {
+        self.server_addr.map(|addr| (addr.ip().to_canonical().to_string(), addr.port()))
     }
     fn server_start(&self) -> i64 {
         self.database.upgrade().map_or(0, |database| database.started)
@@ -390,7 +418,8 @@ impl SessionShared {
     /// # Errors
     /// `42704`: there is none of that name.
     pub(crate) fn show(&self, name: &str) -> Result<String, SqlError> {
-        if name.eq_ignore_ascii_case(alter_database::SETTING)
+        self.may_read_setting(name)?;
+        if name.eq_ignore_ascii_case(recovery::SETTING)
             && let Some(database) = self.database.upgrade()
         {
             return Ok(alter_database::shown(database.engine()).to_owned());
@@ -417,6 +446,7 @@ impl SessionShared {
             application_name: self.variables.lock().get("application_name").unwrap_or_default(),
             client_addr: self.client_addr.map(|addr| addr.ip().to_string()),
             client_port: self.client_addr.map(|addr| i32::from(addr.port())),
+            encryption: self.encryption.clone(),
             backend_start: time(self.started),
             xact_start: if in_transaction || is_running { time(self.transaction_start()) } else { None },
             query_start: time(self.statement_start()),

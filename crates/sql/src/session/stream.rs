@@ -14,16 +14,15 @@ use tokio::time::Instant;
 
 use crate::exec::context::StopFlag;
 use crate::exec::once::Once;
-use crate::exec::weight;
+use crate::exec::{panics, weight};
 use crate::pg::encode::{RowEncoder, TextStyle};
-use crate::pg::errors;
-use crate::pg::user_types;
+use crate::pg::{errors, user_types};
 use crate::plan::planner::Instance;
 use crate::plan::statement::{Kind, Prepared};
 use crate::plan::tally::{Call, Tally};
+use crate::session::Session;
 use crate::session::database::{Reserved, SqlDatabase};
 use crate::session::scroll::Scroll;
-use crate::session::{Session, panics};
 use crate::wire::{Format, RowChunk, SqlError, Tag};
 
 use crate::exec::wait::guarded;

@@ -108,6 +108,16 @@ impl Content {
         self.seen_len = len;
     }
 
+    /// These bytes are zeros from now on; whole chunks.
+    pub(crate) fn punch(&mut self, offset: u64, len: u64) {
+        let (from, to) = (offset / CHUNK_BYTES as u64, (offset + len) / CHUNK_BYTES as u64);
+        for index in from..to {
+            if self.seen.remove(&index).is_some() {
+                self.note(index, None);
+            }
+        }
+    }
+
     pub(crate) fn sync(&mut self) {
         for (index, _) in std::mem::take(&mut self.unsynced) {
             put(&mut self.durable, index, self.seen.get(&index).cloned());

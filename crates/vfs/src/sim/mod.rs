@@ -7,6 +7,7 @@
 //!   survive or not, independently; but two changes of the same name keep their
 //!   order: a later one survives only if the earlier ones did.
 //! - A folder is durable once the folder that it is in was synced; until then it survives or not, and what is below it with it.
+//! - A sync that failed is told to every handle of the file that was open, once.
 //! - A device may not answer for a while, and do late what it was asked for (`late.rs`).
 //! - The clock moves by a microsecond at each reading, and by [`SimVfs::advance`].
 //!
@@ -21,6 +22,7 @@ mod rng;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -97,6 +99,8 @@ struct State {
     writes_to: HashMap<PathBuf, u64>,
     /// Sectors that cannot be read until they are written, by inode. The medium's: a crash changes nothing.
     unreadable: HashMap<u64, BTreeSet<u64>>,
+    /// Syncs that failed, by inode: each handle is told once of those since it was opened.
+    failed_syncs: HashMap<u64, u64>,
     /// What was asked for and is still to be done.
     late: late::Late,
 }
@@ -273,6 +277,7 @@ impl SimVfs {
                 locks: BTreeSet::new(),
                 writes_to: HashMap::new(),
                 unreadable: HashMap::new(),
+                failed_syncs: HashMap::new(),
                 late: late::Late::default(),
             },
         )
@@ -405,6 +410,7 @@ impl SimVfs {
             locks: BTreeSet::new(),
             writes_to: HashMap::new(),
             unreadable: state.unreadable.clone(),
+            failed_syncs: HashMap::new(),
             late: late::Late::default(),
         };
         next.collect_garbage();
@@ -484,6 +490,8 @@ struct SimFile {
     inode: u64,
     path: PathBuf,
     writable: bool,
+    /// Failed syncs of the file that this handle knows of.
+    told: AtomicU64,
 }
 
 impl SimFile {
@@ -590,6 +598,13 @@ impl File for SimFile {
         if state.faults.fail_sync_at == Some(state.syncs) || state.fails(&self.path, |f| f.syncs) {
             let mut rng = Rng::new(state.rng.next());
             self.content(&mut state, ACTION)?.fail_sync(self.disk.sector_bytes, &mut rng);
+            let failed = state.failed_syncs.entry(self.inode).or_default();
+            *failed += 1;
+            self.told.store(*failed, Ordering::Relaxed);
+            return Err(fault(ACTION, &self.path));
+        }
+        let failed = state.failed_syncs.get(&self.inode).copied().unwrap_or(0);
+        if self.told.swap(failed, Ordering::Relaxed) != failed {
             return Err(fault(ACTION, &self.path));
         }
         if !state.faults.skip_sync && state.faults.skip_sync_of.as_ref() != Some(&self.path) {
@@ -610,6 +625,25 @@ impl File for SimFile {
 
     fn preallocate(&self, len: u64) -> Result<()> {
         self.resize("allocate file", |old| old.max(len))
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> Result<bool> {
+        const ACTION: &str = "punch a hole into file";
+        self.check_writable(ACTION)?;
+        if !offset.is_multiple_of(content::CHUNK_BYTES as u64) || !len.is_multiple_of(content::CHUNK_BYTES as u64) {
+            return Ok(false);
+        }
+        let mut state = self.disk.enter(&self.path);
+        if state.is_silent(&self.path) {
+            let call = late::Call::Write { inode: self.inode, offset, bytes: vec![0; len as usize] };
+            return Err(state.do_late(ACTION, &self.path, call));
+        }
+        let step = state.step(ACTION, &self.path)?;
+        self.content(&mut state, ACTION)?.punch(offset, len);
+        match step {
+            Step::Go => Ok(true),
+            Step::PowerLoss => Err(self.power_lost(ACTION)),
+        }
     }
 
     fn path(&self) -> &Path {
@@ -697,6 +731,7 @@ impl Vfs for SimVfs {
             inode,
             path: path.to_path_buf(),
             writable: mode != OpenMode::ReadOnly,
+            told: AtomicU64::new(state.failed_syncs.get(&inode).copied().unwrap_or(0)),
         }))
     }
 

@@ -421,3 +421,21 @@ fn a_silent_device_does_late_what_it_was_asked_for() -> Result<()> {
     assert!(names == ["a"] || names == ["b"] || names.is_empty(), "{names:?}");
     Ok(())
 }
+
+#[test]
+fn a_failed_sync_is_told_to_every_handle_once() -> Result<()> {
+    let vfs = disk(3);
+    let first = durable_file(&vfs, "f", &[1; 512]);
+    let second = vfs.open(&path("f"), OpenMode::ReadWrite)?;
+    let other = durable_file(&vfs, "g", &[1; 512]);
+    vfs.set_faults(FaultPlan { fail_sync_at: Some(1), ..Default::default() });
+    first.write_at(&[2; 512], 0)?;
+    assert!(second.sync().is_err());
+    // Opened afterwards: it lost nothing.
+    let third = vfs.open(&path("f"), OpenMode::ReadWrite)?;
+    third.sync()?;
+    other.sync()?;
+    assert!(first.sync().is_err(), "what it wrote is lost, too");
+    first.sync()?;
+    second.sync()
+}

@@ -74,15 +74,16 @@ fn each_call_fails_once_while_pages_are_restored() -> Result<()> {
                 let done = faulty.calls(call);
                 failures += u64::from(errors > 0);
                 assert!(db.restore_status().is_none());
+                if done < nth {
+                    // The restore makes fewer calls: what is still to fail would fail the archiver, which is not meant here.
+                    break;
+                }
                 model.work(&db)?;
                 // Nothing of the failure stays.
                 db.archive_now()?;
                 model.check(&db, "restored")?;
                 assert_eq!(db.verify()?, Vec::<String>::new());
                 db.close()?;
-                if done < nth {
-                    break;
-                }
             }
         }
     }

@@ -191,5 +191,7 @@ impl Gen<'_> {
 
 /// Whether PostgreSQL 15 has `min` of the type.
 fn has_min(ty: Ty) -> bool {
-    !matches!(ty, Ty::Bool | Ty::Uuid | Ty::Bytea | Ty::Json)
+    // The least `cidr` is an `inet`.
+    let none = [Ty::Bool, Ty::Uuid, Ty::Bytea, Ty::Json, Ty::Jsonb, Ty::Bit, Ty::Varbit, Ty::Cidr];
+    !none.contains(&ty) && !ty.is_range()
 }

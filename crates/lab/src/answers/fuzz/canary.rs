@@ -2,6 +2,10 @@
 //!
 //! With a canary both sides are PostgreSQL, so that a difference can only come from the bug; a
 //! run without one on two PostgreSQLs (`--against postgres`) shows that nothing else differs.
+//!
+//! [`Planted`] ones are in the server itself, which makes them if it was built with the feature
+//! `planted` of `resurgam-sql` and is told to (`RESURGAM_PLANT`); a run without one shows that nothing
+//! else differs there either.
 
 use clap::ValueEnum;
 
@@ -23,6 +27,28 @@ pub enum Canary {
     LostRow,
     /// A constraint's error is said to be another one's
     Code,
+}
+
+/// A mistake that the server makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Planted {
+    /// A kept plan has the constants of its first run in it
+    FoldedParameter,
+    /// Rows that are written one by one are not held against CHECK constraints
+    CheckForgotten,
+    /// NULL in a list of NOT IN does not count
+    NullInNotIn,
+}
+
+impl Planted {
+    /// As the server knows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FoldedParameter => "folded-parameter",
+            Self::CheckForgotten => "check-forgotten",
+            Self::NullInNotIn => "null-in-not-in",
+        }
+    }
 }
 
 impl Canary {

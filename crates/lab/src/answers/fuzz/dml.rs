@@ -40,18 +40,7 @@ impl Gen<'_> {
     }
 
     fn target(table: &Table, alias: &str) -> Scope<'static> {
-        let columns = table
-            .columns
-            .iter()
-            .map(|c| Col {
-                sql: if alias.is_empty() { c.name.clone() } else { format!("{alias}.{}", c.name) },
-                name: c.name.clone(),
-                ty: c.ty,
-                wild: c.wild,
-                canonical: c.canonical,
-                exact: !c.wild,
-            })
-            .collect();
+        let columns = table.scope_columns(alias);
         let rel = Rel { alias: alias.into(), columns, key: Some(table.key.clone()) };
         Scope { rels: vec![rel], outer: None }
     }
@@ -59,7 +48,7 @@ impl Gen<'_> {
     /// A constant for a column of a new row.
     fn cell(&mut self, table: &Table, at: usize, fresh: bool) -> Tree {
         let column = &table.columns[at];
-        if column.default.is_some() && self.once_in(5) {
+        if column.default.is_some() && self.once_in(5) || column.identity && self.once_in(2) {
             return Tree::from("DEFAULT");
         }
         let (ty, wild, not_null) = (column.ty, column.wild, column.not_null);
@@ -85,11 +74,22 @@ impl Gen<'_> {
         self.hole_of(ty, style, values)
     }
 
+    /// An expression for a column. What is said to be small stays so.
+    pub fn value_for(&mut self, scope: &Scope, table: &Table, at: usize, depth: u32) -> Tree {
+        let column = &table.columns[at];
+        let e = self.expr(scope, column.ty, depth);
+        let small = e.most <= values::TAME_INTEGER_MAX || column.wild || table.is_unique(at);
+        if column.ty.is_number() && !small { self.constant(column.ty).tree } else { e.tree }
+    }
+
     fn insert_values(&mut self, table: &Table) -> Dml {
         let whole = self.once_in(3);
-        let columns: Vec<usize> = (0..table.columns.len())
+        let columns: Vec<usize> = table
+            .given()
             .filter(|at| {
-                whole || table.key.contains(at) || table.columns[*at].not_null && !self.once_in(30) || self.once_in(2)
+                let column = &table.columns[*at];
+                let must = column.not_null && !column.identity;
+                whole || table.key.contains(at) || must && !self.once_in(30) || self.once_in(2)
             })
             .collect();
         let count = if self.once_in(3) { 2 + self.below(3) } else { 1 };
@@ -137,8 +137,15 @@ impl Gen<'_> {
 
     /// `column = expression, …`
     fn assignments(&mut self, table: &Table, scope: &Scope, unique_too: bool) -> Tree {
-        let free: Vec<usize> = (0..table.columns.len()).filter(|at| unique_too || !table.is_unique(*at)).collect();
-        let free = if free.is_empty() { vec![table.columns.len() - 1] } else { free };
+        let assignable: Vec<usize> = table.given().filter(|at| table.is_assignable(*at)).collect();
+        let free: Vec<usize> = assignable.iter().copied().filter(|at| unique_too || !table.is_unique(*at)).collect();
+        if free.is_empty() {
+            // All are of unique indexes, and which row is changed first is not determined: one stays what it is.
+            let name = table.columns[assignable[assignable.len() - 1]].name.clone();
+            let own = scope.rels.iter().find(|rel| rel.alias != "EXCLUDED").map_or("", |rel| rel.alias.as_str());
+            let dot = if own.is_empty() { "" } else { "." };
+            return seq![name.clone(), " = ", own, dot, name];
+        }
         let mut chosen = vec![free[self.below(free.len())]];
         if self.once_in(3) {
             let other = free[self.below(free.len())];
@@ -158,7 +165,7 @@ impl Gen<'_> {
                         let ty = self.pick_ty(&[Ty::Int4, Ty::Numeric, Ty::Float8, Ty::Int8]);
                         self.tame_leaf(scope, ty).tree
                     }
-                    _ => self.expr(scope, column.ty, 2).tree,
+                    _ => self.value_for(scope, table, at, 2),
                 };
                 self.subqueries = left;
                 seq![column.name.clone(), " = ", value]
@@ -190,8 +197,8 @@ impl Gen<'_> {
     /// Values of a new row, of a row in scope.
     fn row_of(&mut self, table: &Table, scope: &Scope) -> Vec<Tree> {
         let mut outputs = Vec::new();
-        for (at, column) in table.columns.iter().enumerate() {
-            let tree = match column.ty {
+        for at in table.given() {
+            let tree = match table.columns[at].ty {
                 // Keys beyond those that are there, different for each row if the source's are.
                 ty if table.is_unique(at) && ty.is_integer() => {
                     let shift = (0..self.runs).map(|_| Value::Int(100 + self.below(20_000) as i64)).collect();
@@ -201,7 +208,7 @@ impl Gen<'_> {
                         None => shift,
                     }
                 }
-                ty => self.expr(scope, ty, 1).tree,
+                _ => self.value_for(scope, table, at, 1),
             };
             outputs.push(tree);
         }
@@ -428,7 +435,9 @@ impl Gen<'_> {
     /// A column of a table, for statements that are wrong in some way.
     pub fn any_column(&mut self, table: &Table, fits: impl Fn(Ty) -> bool) -> Option<Tree> {
         let scope = Self::target(table, "");
-        let fits: Vec<&Col> = scope.columns().filter(|c| fits(c.ty)).collect();
+        // Others may not be written: another error.
+        let written: Vec<&str> = table.given().map(|at| table.columns[at].name.as_str()).collect();
+        let fits: Vec<&Col> = scope.columns().filter(|c| fits(c.ty) && written.contains(&c.name.as_str())).collect();
         (!fits.is_empty()).then(|| column(fits[self.below(fits.len())]).tree)
     }
 }

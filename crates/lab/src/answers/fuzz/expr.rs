@@ -31,6 +31,7 @@ impl Gen<'_> {
             _ if ty == Ty::Bool => self.condition(scope, depth),
             _ if ty.is_number() => self.number(scope, ty, depth),
             _ if ty.is_text() || ty == Ty::Bytea => self.string(scope, ty, depth),
+            _ if Ty::MORE.contains(&ty) && ty != Ty::Interval => self.typed(scope, ty),
             _ => self.time(scope, ty, depth),
         }
     }
@@ -89,8 +90,9 @@ impl Gen<'_> {
         if depth == 0 {
             return self.comparison(scope, 0);
         }
-        let tree = match self.below(26) {
+        let tree = match self.below(28) {
             24 => self.rare_condition(scope),
+            26 | 27 => self.typed_condition(scope),
             0..=3 => {
                 let word = self.pick(&[" AND ", " OR "]);
                 let items: Vec<Tree> = (0..2 + self.below(2))
@@ -182,7 +184,7 @@ impl Gen<'_> {
     }
 
     fn any_array(&mut self, scope: &Scope, depth: u32) -> Tree {
-        let ty = self.some_ordered_type(scope);
+        let ty = Some(self.some_ordered_type(scope)).filter(|ty| !ty.is_array()).unwrap_or(Ty::Int4);
         let a = self.expr(scope, ty, depth - 1).tree;
         let op = self.pick(&[" = ANY (", " <> ALL (", " < ANY (", " >= ALL ("]);
         let items: Vec<Tree> = (0..1 + self.below(6)).map(|_| self.hole(ty, Style::Bare)).collect();

@@ -26,6 +26,8 @@ pub struct Col {
     pub ty: Ty,
     /// Whether its values may be anywhere in its type's range.
     pub wild: bool,
+    /// No smaller than their absolute values.
+    pub most: f64,
     pub canonical: bool,
     /// Whether sums of it are exact.
     pub exact: bool,
@@ -80,8 +82,7 @@ pub struct E {
 
 impl E {
     pub fn new(ty: Ty, tree: impl Into<Tree>, most: f64) -> Self {
-        let canonical = !matches!(ty, Ty::Numeric | Ty::Float4 | Ty::Float8 | Ty::Interval | Ty::Json);
-        Self { tree: Tree::expr(ty, tree), ty, most, canonical, exact: true, untyped: false }
+        Self { tree: Tree::expr(ty, tree), ty, most, canonical: ty.is_canonical(), exact: true, untyped: false }
     }
 
     pub fn inexact(mut self) -> Self {
@@ -118,7 +119,11 @@ impl<'a> Gen<'a> {
         self.rng.random_range(0..n.max(1))
     }
 
+    /// A table, or a view that looks like one.
     pub fn any_table(&mut self) -> Table {
+        if !self.schema.views.is_empty() && self.once_in(6) {
+            return self.schema.seen(&self.schema.views[self.below(self.schema.views.len())]);
+        }
         self.schema.tables[self.below(self.schema.tables.len())].clone()
     }
 
@@ -164,7 +169,7 @@ impl<'a> Gen<'a> {
     pub fn constant(&mut self, ty: Ty) -> E {
         let style = if self.once_in(3) { Style::Long } else { Style::Cast };
         let tree = self.hole(ty, style);
-        E { canonical: ty.is_ordered() && ty != Ty::Numeric && ty != Ty::Interval, ..E::new(ty, tree, most_of(ty)) }
+        E { canonical: ty.is_canonical() || matches!(ty, Ty::Float4 | Ty::Float8), ..E::new(ty, tree, most_of(ty)) }
     }
 
     /// A constant beside something that has the type; it need not say it.
@@ -204,13 +209,18 @@ impl<'a> Gen<'a> {
     /// A type that something in scope has, or any.
     pub fn some_type(&mut self, scope: &Scope) -> Ty {
         let types: Vec<Ty> = scope.columns().map(|c| c.ty).collect();
-        if types.is_empty() || self.once_in(12) { self.pick_ty(&Ty::COLUMNS) } else { self.pick_ty(&types) }
+        match self.below(12) {
+            0 if self.once_in(3) => self.pick_ty(&Ty::MORE),
+            0 => self.pick_ty(&Ty::COLUMNS),
+            _ if types.is_empty() => self.pick_ty(&Ty::COLUMNS),
+            _ => self.pick_ty(&types),
+        }
     }
 }
 
 /// A column as an expression.
 pub fn column(col: &Col) -> E {
-    let most = if col.wild { f64::INFINITY } else { most_of(col.ty) };
+    let most = if col.wild { f64::INFINITY } else { col.most };
     E { canonical: col.canonical, exact: col.exact && !col.wild, ..E::new(col.ty, col.sql.clone(), most) }
 }
 

@@ -207,8 +207,9 @@ impl Gen<'_> {
                 seq!["SELECT count(*) FROM ", table.name.clone(), " WHERE ", column.name.clone(), " IN (", hole, ")"]
             }
             _ => {
-                // A value that does not fit its column.
-                let at = self.below(table.columns.len());
+                // A value that does not fit its column, which may be written.
+                let given: Vec<usize> = table.given().collect();
+                let at = given[self.below(given.len())];
                 let column = &table.columns[at];
                 let long = match column.ty {
                     Ty::Varchar => Value::Text("much too long for that column".into()),

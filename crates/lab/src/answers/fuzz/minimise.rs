@@ -52,7 +52,8 @@ impl Finding {
         line(&format!("-- {:?} of {:?}", self.differs.what, self.step));
         line(&format!("-- PostgreSQL: {}", self.differs.theirs));
         line(&format!("-- here:       {}", self.differs.ours));
-        text
+        let needed: String = super::objects::needed(&text).iter().map(|create| format!("{create};\n")).collect();
+        needed + &text
     }
 
     /// What it is about, without names and constants.

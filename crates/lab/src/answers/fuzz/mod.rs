@@ -16,6 +16,7 @@
 //! | `expr.rs`, `scalar.rs`, `aggregate.rs` | expressions |
 //! | `query.rs`, `dml.rs`, `invalid.rs` | statements |
 //! | `rare.rs` | statements that those never make |
+//! | `typed.rs`, `objects.rs` | types with operators of their own, and what has to be made for them |
 //! | `limited.rs` | limits, orders and windows within each other |
 //! | `case.rs` | a text with its constants, and its runs |
 //! | `sides.rs`, `compare.rs` | running it on both servers, and what differs |
@@ -35,6 +36,7 @@ mod invalid;
 mod known;
 mod limited;
 mod minimise;
+mod objects;
 mod query;
 mod rare;
 mod scalar;
@@ -42,6 +44,7 @@ mod schema;
 pub(super) mod sides;
 mod summary;
 mod tree;
+mod typed;
 mod types;
 mod values;
 
@@ -57,7 +60,7 @@ use rand::rngs::StdRng;
 
 use crate::servers::{Kind, Server, Work};
 use crate::{Common, Result};
-use canary::Canary;
+use canary::{Canary, Planted};
 use case::Case;
 use minimise::{Finding, minimise};
 use schema::Schema;
@@ -95,7 +98,10 @@ pub struct Options {
     /// A planted bug, between two PostgreSQLs: it is a failure if it is not found
     #[arg(long, value_name = "NAME")]
     canary: Option<Canary>,
-    /// All planted bugs one after the other, and first none, when nothing may differ
+    /// A mistake that the server makes (one that was built with `--features resurgam-sql/planted`): it is a failure if it is not found
+    #[arg(long, value_name = "NAME", conflicts_with = "canary")]
+    planted: Option<Planted>,
+    /// All planted bugs one after the other, those of the server, too, and first none, when nothing may differ
     #[arg(long)]
     canaries: bool,
     /// The server under test; PostgreSQL with other plans shows that answers are determined
@@ -131,40 +137,68 @@ pub fn run(options: &Options) -> Result<()> {
     if options.canaries {
         return run_canaries(options);
     }
-    let summary = run_all(options, options.canary, options.against)?;
+    let summary = run_all(options, Wrong::of(options), options.against)?;
     let text = summary.text(options.shown);
     print!("{text}");
     if let Some(file) = &options.report {
         std::fs::write(file, &text).map_err(|e| format!("could not write \"{}\": {e}", file.display()))?;
     }
-    match (options.canary, summary.findings()) {
-        (None, 0) => Ok(()),
-        (None, found) if (found as f64) * 100.0 <= options.open * (summary.texts() as f64) => Ok(()),
-        (None, found) => Err(format!("{found} texts of seed {} differ", options.seed)),
-        (Some(canary), 0) => Err(format!("the planted bug {canary:?} was not found")),
-        (Some(_), _) => Ok(()),
+    match (Wrong::of(options), summary.findings()) {
+        (Wrong::Nothing, 0) => Ok(()),
+        (Wrong::Nothing, found) if (found as f64) * 100.0 <= options.open * (summary.texts() as f64) => Ok(()),
+        (Wrong::Nothing, found) => Err(format!("{found} texts of seed {} differ", options.seed)),
+        (wrong, 0) => Err(format!("the planted bug was not found: {wrong:?}")),
+        _ => Ok(()),
+    }
+}
+
+/// What is wrong on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// Between two PostgreSQLs.
+    Between(Canary),
+    /// In the server.
+    Within(Planted),
+}
+
+impl Wrong {
+    fn of(options: &Options) -> Self {
+        match (options.canary, options.planted) {
+            (Some(canary), _) => Self::Between(canary),
+            (None, Some(planted)) => Self::Within(planted),
+            (None, None) => Self::Nothing,
+        }
     }
 }
 
 fn run_canaries(options: &Options) -> Result<()> {
-    let clean = run_all(options, None, Against::Postgres)?;
-    println!("none: {} of {} texts differ", clean.findings(), clean.texts());
-    if clean.findings() > 0 {
-        return Err(format!("two PostgreSQLs differ:\n{}", clean.text(options.shown)));
+    for (against, who) in [(Against::Postgres, "two PostgreSQLs"), (Against::Resurgam, "PostgreSQL and Resurgam")] {
+        let clean = run_all(options, Wrong::Nothing, against)?;
+        println!("none, {who}: {} of {} texts differ", clean.findings(), clean.texts());
+        if clean.findings() > 0 {
+            return Err(format!("{who} differ:\n{}", clean.text(options.shown)));
+        }
     }
+    let between = Canary::value_variants().iter().map(|canary| Wrong::Between(*canary));
+    let within = Planted::value_variants().iter().map(|planted| Wrong::Within(*planted));
     let mut missed = Vec::new();
-    for canary in Canary::value_variants() {
-        let summary = run_all(options, Some(*canary), Against::Postgres)?;
-        println!("{canary:?}: {} of {} texts differ", summary.findings(), summary.texts());
+    for wrong in between.chain(within) {
+        let summary = run_all(options, wrong, Against::Resurgam)?;
+        println!("{wrong:?}: {} of {} texts differ", summary.findings(), summary.texts());
         if summary.findings() == 0 {
-            missed.push(format!("{canary:?}"));
+            missed.push(format!("{wrong:?}"));
         }
     }
     if missed.is_empty() { Ok(()) } else { Err(format!("not found: {}", missed.join(", "))) }
 }
 
-fn run_all(options: &Options, canary: Option<Canary>, against: Against) -> Result<Summary> {
-    let against = if canary.is_some() { Against::Postgres } else { against };
+fn run_all(options: &Options, wrong: Wrong, against: Against) -> Result<Summary> {
+    let (against, canary, planted) = match wrong {
+        Wrong::Nothing => (against, None, None),
+        Wrong::Between(canary) => (Against::Postgres, Some(canary), None),
+        Wrong::Within(planted) => (Against::Resurgam, None, Some(planted.name())),
+    };
     let rounds: Vec<usize> = match options.round {
         Some(round) => vec![round],
         None => (0..options.statements.div_ceil(TEXTS)).collect(),
@@ -187,7 +221,9 @@ fn run_all(options: &Options, canary: Option<Canary>, against: Against) -> Resul
                     let dir = work.path().join(format!("{worker}"));
                     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
                     let server = match against {
-                        Against::Resurgam => Some(Server::create(Kind::Resurgam, &options.common, &dir)?),
+                        Against::Resurgam => {
+                            Some(Server::create_planted(Kind::Resurgam, &options.common, &dir, &[], planted)?)
+                        }
                         Against::Postgres => None,
                     };
                     let mut sides = sides(postgres, server.as_ref(), worker, canary)?;
@@ -240,7 +276,7 @@ fn sides(postgres: &Server, resurgam: Option<&Server>, worker: usize, canary: Op
             Side::connect(postgres.port, &name, &settings)?
         }
     };
-    Ok(Sides { theirs, ours, canary })
+    Sides::new(theirs, ours, canary)
 }
 
 /// How many findings of each kind are still to be made small.

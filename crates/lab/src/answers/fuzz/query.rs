@@ -1,6 +1,6 @@
 //! Queries.
 
-use super::generator::{Col, E, Gen, Rel, Scope};
+use super::generator::{Col, E, Gen, Rel, Scope, most_of};
 use super::tree::{Style, Tree, seq};
 use super::types::{Ty, Value};
 
@@ -45,6 +45,9 @@ impl Gen<'_> {
         if self.once_in(4) {
             return self.rare_query();
         }
+        if self.once_in(9) {
+            return self.typed_query();
+        }
         if self.once_in(6) {
             return self.limited_query();
         }
@@ -67,7 +70,7 @@ impl Gen<'_> {
     /// Maybe a set operation, maybe ORDER BY, maybe LIMIT.
     fn ordered_query(&mut self, outer: &Scope, ctes: &[Rel]) -> Query {
         let (tree, outputs, names, before) = if self.once_in(8) {
-            let types: Vec<Ty> = (0..1 + self.below(3)).map(|_| self.pick_ty(&GROUPABLE)).collect();
+            let types: Vec<Ty> = (0..1 + self.below(3)).map(|_| self.groupable()).collect();
             let a = self.core(outer, Some(&types), Place::SetSide, 1);
             let b = self.core(outer, Some(&types), Place::SetSide, 1);
             let word =
@@ -120,10 +123,14 @@ impl Gen<'_> {
     /// `SELECT expression, …` without FROM.
     fn constant_query(&mut self) -> Query {
         self.risks = usize::from(self.once_in(3));
+        if self.risks > 0 {
+            // What fails in a subquery of no rows PostgreSQL finds if it is of constants, which are folded first.
+            self.subqueries = 0;
+        }
         let scope = Scope::default();
         let mut outputs = Vec::new();
         for _ in 0..1 + self.below(2) {
-            let ty = self.pick_ty(&Ty::COLUMNS);
+            let ty = if self.once_in(3) { self.pick_ty(&Ty::MORE) } else { self.pick_ty(&Ty::COLUMNS) };
             outputs.push(self.expr(&scope, ty, 3));
         }
         let items = outputs.iter().map(|o| o.tree.clone()).collect();
@@ -333,21 +340,21 @@ impl Gen<'_> {
         Some(E::new(Ty::Int4, tree, 100.0))
     }
 
+    /// A type by which rows can be grouped.
+    fn groupable(&mut self) -> Ty {
+        if self.once_in(5) {
+            let ty = self.pick_ty(&Ty::MORE);
+            if ty.is_canonical() {
+                return ty;
+            }
+        }
+        self.pick_ty(&GROUPABLE)
+    }
+
     // ---- FROM ----
 
     pub fn base(&mut self, table: &super::schema::Table, alias: Option<&str>) -> Rel {
-        let columns = table
-            .columns
-            .iter()
-            .map(|c| Col {
-                sql: alias.map_or_else(|| c.name.clone(), |alias| format!("{alias}.{}", c.name)),
-                name: c.name.clone(),
-                ty: c.ty,
-                wild: c.wild,
-                canonical: c.canonical,
-                exact: !c.wild,
-            })
-            .collect();
+        let columns = table.scope_columns(alias.unwrap_or_default());
         Rel { alias: alias.unwrap_or(&table.name).to_owned(), columns, key: Some(table.key.clone()) }
     }
 
@@ -456,6 +463,7 @@ impl Gen<'_> {
                     name: "n".into(),
                     ty: Ty::Int4,
                     wild: false,
+                    most: 5.0,
                     canonical: true,
                     exact: true,
                 }];
@@ -465,7 +473,7 @@ impl Gen<'_> {
                 )
             }
             4 if self.once_in(2) => {
-                let types = [self.pick_ty(&GROUPABLE), self.pick_ty(&GROUPABLE)];
+                let types = [self.groupable(), self.groupable()];
                 let rows = (0..1 + self.below(4))
                     .map(|_| seq!["(", self.constant(types[0]).tree, ", ", self.constant(types[1]).tree, ")"])
                     .collect();
@@ -477,7 +485,8 @@ impl Gen<'_> {
                         name: (*name).into(),
                         ty,
                         wild: false,
-                        canonical: ty != Ty::Numeric,
+                        most: most_of(ty),
+                        canonical: ty.is_canonical(),
                         exact: true,
                     })
                     .collect();
@@ -551,6 +560,7 @@ fn named(outputs: &[E], names: &[Option<String>], alias: &str) -> Vec<Col> {
                 name,
                 ty: e.ty,
                 wild: !e.most.is_finite(),
+                most: e.most,
                 canonical: e.canonical,
                 exact: e.exact,
             }

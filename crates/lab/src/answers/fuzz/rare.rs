@@ -17,7 +17,8 @@ impl Gen<'_> {
         let all: Vec<(String, Ty)> = table
             .columns
             .iter()
-            .filter(|c| c.canonical && c.ty.is_ordered() && fits(c.ty))
+            // Arrays of arrays are another matter.
+            .filter(|c| c.canonical && c.ty.is_ordered() && !c.ty.is_array() && fits(c.ty))
             .map(|c| (format!("{alias}.{}", c.name), c.ty))
             .collect();
         (!all.is_empty()).then(|| all[self.below(all.len())].clone())
@@ -320,7 +321,7 @@ impl Gen<'_> {
         let how = self.pick(&["", " DESC"]);
         let order =
             format!("ORDER BY {}", keys.split(", ").map(|k| format!("{k}{how}")).collect::<Vec<_>>().join(", "));
-        let value = self.own_column(scope, |c| c.canonical && c.ty != Ty::Json).map_or(Tree::from("1"), |e| e.tree);
+        let value = self.own_column(scope, |c| c.canonical && c.ty.is_ordered()).map_or(Tree::from("1"), |e| e.tree);
         let number = self.own_column(scope, |c| c.ty.is_integer() && !c.wild).map_or(Tree::from("1"), |e| e.tree);
         let call = match self.below(9) {
             0 => seq!["count(", value, ")"],
@@ -358,18 +359,31 @@ impl Gen<'_> {
         let scope = Scope { rels: vec![self.base(&table, Some("a"))], outer: None };
         let own = Scope { rels: vec![self.base(&table, Some(&table.name))], outer: None };
         let keys = table.names(&table.key).join(", ");
-        let free: Vec<usize> = (0..table.columns.len()).filter(|at| !table.is_unique(*at)).collect();
+        let free: Vec<usize> =
+            (0..table.columns.len()).filter(|at| !table.is_unique(*at) && table.is_assignable(*at)).collect();
         let Some(free) = free.get(self.below(free.len())).copied() else {
             return Dml { tree: seq!["DELETE FROM ", table.name, " WHERE false"], several: true };
         };
         let column = table.columns[free].clone();
         let value = |g: &mut Self, scope: &Scope| {
             let left = std::mem::take(&mut g.subqueries);
-            let tree = g.expr(scope, column.ty, 1).tree;
+            let tree = g.value_for(scope, &table, free, 1);
             g.subqueries = left;
             tree
         };
         let returning = self.pick(&["", " RETURNING *"]);
+        if column.ty.is_array() && self.once_in(3) {
+            // One element of an array, or several.
+            let element = column.ty.element().unwrap_or(Ty::Text);
+            let condition = self.condition(&own, 1).tree;
+            let (place, set) = match self.below(3) {
+                0 => (seq!["[", self.number_of(1, 2), ":", self.number_of(2, 3), "]"], self.constant(column.ty).tree),
+                _ => (seq!["[", self.number_of(1, 4), "]"], self.leaf(&own, element).tree),
+            };
+            let tree =
+                seq!["UPDATE ", table.name.clone(), " SET ", column.name, place, " = ", set, " WHERE ", condition];
+            return Dml { tree: seq![tree, returning], several: true };
+        }
         match self.below(7) {
             0 => {
                 let condition = self.condition(&scope, 1).tree;
@@ -410,7 +424,7 @@ impl Gen<'_> {
             }
             2 => {
                 // The row under a key once more.
-                let names: Vec<String> = table.columns.iter().map(|c| c.name.clone()).collect();
+                let names: Vec<String> = table.given().map(|at| table.columns[at].name.clone()).collect();
                 let at = self.constant_beside(table.columns[table.key[0]].ty).tree;
                 let set = value(self, &own);
                 let tree = seq![
@@ -446,14 +460,16 @@ impl Gen<'_> {
                 Dml { tree: seq!["UPDATE ", table.name.clone(), " SET ", tree, " WHERE ", condition], several: true }
             }
             4 => {
-                let names: Vec<String> = table.columns.iter().map(|c| c.name.clone()).collect();
+                let names: Vec<String> = table.given().map(|at| table.columns[at].name.clone()).collect();
                 let at = self.constant_beside(table.columns[table.key[0]].ty).tree;
                 let tree = seq![
                     "INSERT INTO ",
                     table.name.clone(),
                     " (",
                     names.join(", "),
-                    ") SELECT * FROM ",
+                    ") SELECT ",
+                    names.join(", "),
+                    " FROM ",
                     table.name.clone(),
                     " WHERE ",
                     table.columns[table.key[0]].name.clone(),
@@ -517,7 +533,7 @@ impl Gen<'_> {
 
     /// A text of what is rarer.
     pub fn rare_text(&mut self, scope: &Scope) -> Tree {
-        let ty = self.some_ordered_type(scope);
+        let ty = Some(self.some_ordered_type(scope)).filter(|ty| !ty.is_array()).unwrap_or(Ty::Int4);
         let item = |g: &mut Self| g.leaf(scope, ty).tree;
         match self.below(9) {
             0 => seq!["(ARRAY[", item(self), ", ", item(self), "])::text"],

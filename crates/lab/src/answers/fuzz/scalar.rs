@@ -18,7 +18,7 @@ impl Gen<'_> {
     }
 
     /// Whether one more operator of this statement may fail.
-    fn risk(&mut self) -> bool {
+    pub fn risk(&mut self) -> bool {
         let taken = self.risks > 0 && self.once_in(2);
         self.risks -= usize::from(taken);
         taken
@@ -118,7 +118,8 @@ impl Gen<'_> {
 
     fn integer_function(&mut self, scope: &Scope, ty: Ty, depth: u32) -> E {
         let text = self.expr(scope, Ty::Text, depth - 1).tree;
-        let tree = match self.below(9) {
+        let tree = match self.below(10) {
+            9 => self.typed_integer(scope),
             0 => call("length", vec![text]),
             1 => call("octet_length", vec![text]),
             2 => call("strpos", vec![text, self.constant_beside(Ty::Text).tree]),
@@ -217,6 +218,9 @@ impl Gen<'_> {
     fn text(&mut self, scope: &Scope, depth: u32) -> Tree {
         if self.once_in(10) {
             return self.rare_text(scope);
+        }
+        if self.once_in(10) {
+            return self.typed_text(scope);
         }
         let from = self.pick_ty(&[Ty::Text, Ty::Text, Ty::Varchar, Ty::Char]);
         let a = self.expr(scope, from, depth - 1).tree;

@@ -1,13 +1,15 @@
 //! The two servers: one text is run on both and their answers are compared.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::canary::Canary;
 use super::case::{Block, Case, Kind, Step};
 use super::compare::{Difference, Differs, columns, compare, types};
+use super::objects;
 use super::schema::{Row, Schema};
 use crate::Result;
-use crate::answers::client::{Client, Complaint, Described, Reply, Target, cancel};
+use crate::answers::client::{Client, Complaint, Described, Outcome, Parameter, Reply, Target, cancel};
 
 /// A statement that takes longer is given up, by the servers themselves.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,6 +30,8 @@ pub struct Side {
     /// Settings of each session.
     settings: Vec<String>,
     statements: usize,
+    /// Oids of types that were made here, and the other side's of the same types.
+    types: BTreeMap<u32, u32>,
 }
 
 impl Side {
@@ -35,7 +39,8 @@ impl Side {
         let target = Target { database: database.into(), patience: Some(PATIENCE), ..Target::new(port) };
         let timeout = format!("SET statement_timeout = {}", STATEMENT_TIMEOUT.as_millis());
         let settings = settings.iter().map(|s| (*s).to_owned()).chain([timeout]).collect();
-        let mut side = Self { client: Client::connect(&target)?, target, settings, statements: 0 };
+        let (client, types) = (Client::connect(&target)?, BTreeMap::new());
+        let mut side = Self { client, target, settings, statements: 0, types };
         side.set()?;
         Ok(side)
     }
@@ -66,7 +71,41 @@ impl Side {
 
     /// Runs a text by the simple protocol.
     pub fn query(&mut self, sql: &str) -> Result<Reply> {
-        self.client.query(sql)
+        let reply = self.client.query(sql);
+        reply.map(|reply| self.with_their_types(reply))
+    }
+
+    fn execute(&mut self, name: &str, parameters: &[Parameter], binary: bool) -> Result<Reply> {
+        let reply = self.client.execute(name, parameters, &[binary], 0);
+        reply.map(|reply| self.with_their_types(reply))
+    }
+
+    fn prepare(&mut self, name: &str, text: &str, types: &[u32]) -> Result<std::result::Result<Described, Complaint>> {
+        let mut found = self.client.prepare(name, text, types)?;
+        if let Ok(found) = &mut found {
+            let columns = found.columns.iter_mut().flatten().map(|column| &mut column.oid);
+            columns.chain(&mut found.parameters).for_each(|oid| *oid = self.types.get(oid).copied().unwrap_or(*oid));
+        }
+        Ok(found)
+    }
+
+    fn with_their_types(&self, mut reply: Reply) -> Reply {
+        for column in reply.outcomes.iter_mut().flat_map(|outcome| outcome.columns.iter_mut().flatten()) {
+            column.oid = self.types.get(&column.oid).copied().unwrap_or(column.oid);
+        }
+        reply
+    }
+
+    /// Makes what is in `objects.rs`; the oids of its types.
+    fn make_objects(&mut self) -> Result<Vec<u32>> {
+        for text in objects::CREATE {
+            if let Some(error) = self.query(text)?.error() {
+                return Err(format!("{text}: {error}"));
+            }
+        }
+        let found = self.query(objects::OIDS)?;
+        let texts = found.outcomes.iter().flat_map(|outcome| &outcome.rows).flat_map(|row| Outcome::texts(row));
+        Ok(texts.filter_map(|oid| oid?.parse().ok()).collect())
     }
 }
 
@@ -93,6 +132,19 @@ pub struct Sides {
 }
 
 impl Sides {
+    /// Two sessions, of empty databases.
+    ///
+    /// # Errors
+    /// What they lack.
+    pub fn new(mut theirs: Side, mut ours: Side, canary: Option<Canary>) -> Result<Self> {
+        let (a, b) = (theirs.make_objects()?, ours.make_objects()?);
+        if a.len() != b.len() {
+            return Err(format!("types that were made on one side only: {a:?} and {b:?}"));
+        }
+        ours.types = b.into_iter().zip(a).collect();
+        Ok(Self { theirs, ours, canary })
+    }
+
     /// Makes the tables and their rows anew on both sides.
     ///
     /// # Errors
@@ -165,6 +217,9 @@ impl Sides {
         let writes = !matches!(case.kind, Kind::Query { .. });
         let mut prepared: Option<Prepared> = None;
         for step in &case.steps {
+            if writes {
+                self.set_numbers(schema)?;
+            }
             if !step.is_simple() && prepared.is_none() {
                 match self.prepare(case, *step, &mut verdict)? {
                     Some(both) => prepared = Some(both),
@@ -193,6 +248,19 @@ impl Sides {
         Ok(verdict)
     }
 
+    /// Sequences of identity columns to one number on both sides: a statement that failed may have taken some from them.
+    fn set_numbers(&mut self, schema: &Schema) -> Result<()> {
+        for table in &schema.tables {
+            for column in table.columns.iter().filter(|column| column.identity) {
+                let text = format!("SELECT setval(pg_get_serial_sequence('{}', '{}'), 1000)", table.name, column.name);
+                self.theirs.query(&text)?;
+                // Whether it still answers is seen by the next.
+                let _ = self.ours.query(&text);
+            }
+        }
+        Ok(())
+    }
+
     /// Parses on both sides and compares what Describe says; none if there is nothing to run.
     fn prepare(&mut self, case: &Case, step: Step, verdict: &mut Verdict) -> Result<Option<Prepared>> {
         self.ours.statements += 1;
@@ -200,7 +268,7 @@ impl Sides {
         let (text, parameters) = case.text(None, false);
         let declared = case.declared(&parameters);
         let altered = case.text(None, self.canary == Some(Canary::NullInNotIn)).0;
-        let ours = match self.ours.client.prepare(&name, &altered, &declared) {
+        let ours = match self.ours.prepare(&name, &altered, &declared) {
             Ok(ours) => ours,
             Err(why) => {
                 self.broken(step, why, verdict)?;
@@ -213,7 +281,7 @@ impl Sides {
             verdict.refused = Some(error.clone());
             return Ok(None);
         }
-        let theirs = self.theirs.client.prepare(&name, &text, &declared)?;
+        let theirs = self.theirs.prepare(&name, &text, &declared)?;
         let (theirs, ours): (Described, Described) = match (theirs, ours) {
             (Ok(theirs), Ok(ours)) => (theirs, ours),
             // An error that PostgreSQL has only when it runs the statement.
@@ -221,7 +289,7 @@ impl Sides {
                 let prepared = Prepared { name: name.clone(), parameters, theirs: theirs.parameters, ours: Vec::new() };
                 let theirs = self.theirs_answer(case, step, Some(&prepared))?;
                 self.theirs.client.close(&name)?;
-                let outcome = crate::answers::client::Outcome { error: Some(error), ..Default::default() };
+                let outcome = Outcome { error: Some(error), ..Default::default() };
                 let ours = Reply { outcomes: vec![outcome], ..Reply::default() };
                 verdict.failed = theirs.error().map(|error| error.code.clone());
                 verdict.note(step, compare(&theirs, &ours, case.kind));
@@ -230,7 +298,7 @@ impl Sides {
             }
             (theirs, ours) => {
                 let reply = |answer: std::result::Result<Described, Complaint>| Reply {
-                    outcomes: vec![crate::answers::client::Outcome { error: answer.err(), ..Default::default() }],
+                    outcomes: vec![Outcome { error: answer.err(), ..Default::default() }],
                     ..Reply::default()
                 };
                 let (theirs, ours) = (reply(theirs), reply(ours));
@@ -301,7 +369,7 @@ impl Sides {
         match (step, prepared) {
             (Step::Extended { run, parameters, results }, Some(prepared)) => {
                 let bound = case.bound(&prepared.parameters, &prepared.theirs, run, parameters);
-                self.theirs.client.execute(&prepared.name, &bound, &[results], 0)
+                self.theirs.execute(&prepared.name, &bound, results)
             }
             _ => self.theirs.query(&case.text(Some(step.run()), false).0),
         }
@@ -313,7 +381,7 @@ impl Sides {
         match (step, prepared) {
             (Step::Extended { parameters, results, .. }, Some(prepared)) => {
                 let bound = case.bound(&prepared.parameters, &prepared.ours, run, parameters);
-                self.ours.client.execute(&prepared.name, &bound, &[results], 0)
+                self.ours.execute(&prepared.name, &bound, results)
             }
             _ => self.ours.query(&case.text(Some(run), self.canary == Some(Canary::NullInNotIn)).0),
         }

@@ -58,7 +58,7 @@ impl Summary {
 
     /// Something about which the sides differed while a round's tables were made.
     pub fn setup(&mut self, round: usize, text: &str, differs: &Differs) {
-        let seen = Seen { what: differs.what, text, theirs: &differs.theirs };
+        let seen = Seen { what: differs.what, theirs: &differs.theirs, ours: &differs.ours };
         if let Some(known) = explained(&seen) {
             self.known.entry(known.name).or_insert((0, known.reason)).0 += 1;
             return;
@@ -79,7 +79,7 @@ impl Summary {
             super::case::Step::Extended { .. } => finding.case.text(None, false).0,
         };
         let differs = &finding.differs;
-        let seen = Seen { what: differs.what, text: &statement, theirs: &differs.theirs };
+        let seen = Seen { what: differs.what, theirs: &differs.theirs, ours: &differs.ours };
         if let Some(known) = explained(&seen) {
             self.known.entry(known.name).or_insert((0, known.reason)).0 += 1;
             return false;

@@ -164,7 +164,10 @@ impl Writer<'_> {
         };
         let text = match hole.style {
             Style::Bare => bare,
-            Style::Keyword if in_quotes.starts_with('\'') => format!("{name} {in_quotes}"),
+            // `integer[] 'x'` is no constant.
+            Style::Keyword if in_quotes.starts_with('\'') && !name.ends_with([']', ')']) => {
+                format!("{name} {in_quotes}")
+            }
             Style::Cast | Style::Keyword => format!("{in_quotes}::{name}"),
             Style::Long => format!("CAST({in_quotes} AS {name})"),
         };

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 const EPOCH_DAYS: i64 = 10_957;
 const DAY_US: i64 = 86_400_000_000;
 
-/// The types of columns (docs/sql.md), and `interval`, which only expressions have.
+/// The types of columns (docs/sql.md). `mood` and `citext` are made first (`objects.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ty {
     Bool,
@@ -28,10 +28,45 @@ pub enum Ty {
     Interval,
     Uuid,
     Json,
+    Jsonb,
+    Timetz,
+    Inet,
+    Cidr,
+    /// `bit(4)`
+    Bit,
+    Varbit,
+    Int4Range,
+    DateRange,
+    TsRange,
+    Int4Array,
+    TextArray,
+    DateArray,
+    /// An enumerated type.
+    Mood,
+    Citext,
 }
 
 impl Ty {
-    /// What columns can have.
+    /// Types that have operators of their own (`typed.rs`).
+    pub const MORE: [Self; 15] = [
+        Self::Interval,
+        Self::Jsonb,
+        Self::Timetz,
+        Self::Inet,
+        Self::Cidr,
+        Self::Bit,
+        Self::Varbit,
+        Self::Int4Range,
+        Self::DateRange,
+        Self::TsRange,
+        Self::Int4Array,
+        Self::TextArray,
+        Self::DateArray,
+        Self::Mood,
+        Self::Citext,
+    ];
+
+    /// The common ones.
     pub const COLUMNS: [Self; 17] = [
         Self::Bool,
         Self::Int2,
@@ -74,10 +109,24 @@ impl Ty {
             Self::Interval => "interval",
             Self::Uuid => "uuid",
             Self::Json => "json",
+            Self::Jsonb => "jsonb",
+            Self::Timetz => "timetz",
+            Self::Inet => "inet",
+            Self::Cidr => "cidr",
+            Self::Bit => "bit(4)",
+            Self::Varbit => "varbit",
+            Self::Int4Range => "int4range",
+            Self::DateRange => "daterange",
+            Self::TsRange => "tsrange",
+            Self::Int4Array => "integer[]",
+            Self::TextArray => "text[]",
+            Self::DateArray => "date[]",
+            Self::Mood => "mood",
+            Self::Citext => "citext",
         }
     }
 
-    /// `pg_type.oid`.
+    /// `pg_type.oid`; 0 for types that are made, whose oids differ.
     pub fn oid(self) -> u32 {
         match self {
             Self::Bool => 16,
@@ -98,6 +147,19 @@ impl Ty {
             Self::Interval => 1186,
             Self::Uuid => 2950,
             Self::Json => 114,
+            Self::Jsonb => 3802,
+            Self::Timetz => 1266,
+            Self::Inet => 869,
+            Self::Cidr => 650,
+            Self::Bit => 1560,
+            Self::Varbit => 1562,
+            Self::Int4Range => 3904,
+            Self::DateRange => 3912,
+            Self::TsRange => 3908,
+            Self::Int4Array => 1007,
+            Self::TextArray => 1009,
+            Self::DateArray => 1182,
+            Self::Mood | Self::Citext => 0,
         }
     }
 
@@ -111,6 +173,30 @@ impl Ty {
 
     pub fn is_text(self) -> bool {
         matches!(self, Self::Text | Self::Varchar | Self::Char)
+    }
+
+    pub fn is_array(self) -> bool {
+        matches!(self, Self::Int4Array | Self::TextArray | Self::DateArray)
+    }
+
+    pub fn is_range(self) -> bool {
+        matches!(self, Self::Int4Range | Self::DateRange | Self::TsRange)
+    }
+
+    /// What arrays and ranges are of.
+    pub fn element(self) -> Option<Self> {
+        match self {
+            Self::Int4Array | Self::Int4Range => Some(Self::Int4),
+            Self::DateArray | Self::DateRange => Some(Self::Date),
+            Self::TextArray => Some(Self::Text),
+            Self::TsRange => Some(Self::Timestamp),
+            _ => None,
+        }
+    }
+
+    /// Whether equal values of it print alike.
+    pub fn is_canonical(self) -> bool {
+        !matches!(self, Self::Numeric | Self::Float4 | Self::Float8 | Self::Interval | Self::Json | Self::Citext)
     }
 
     /// Whether it has `=` and `<`.
@@ -214,6 +300,7 @@ impl Value {
             (Self::Float(f), Ty::Float4) => (*f as f32).to_be_bytes().to_vec(),
             (Self::Float(f), Ty::Float8) => f.to_be_bytes().to_vec(),
             (Self::Text(text), ty) if ty.is_text() || ty == Ty::Json => text.as_bytes().to_vec(),
+            (Self::Text(text), Ty::Jsonb) => [&[1], text.as_bytes()].concat(),
             (Self::Bytes(bytes), Ty::Bytea) => bytes.clone(),
             (Self::Date(days @ (i32::MAX | i32::MIN)), Ty::Date) => days.to_be_bytes().to_vec(),
             (Self::Date(days), Ty::Date) => i32::try_from(i64::from(*days) - EPOCH_DAYS).ok()?.to_be_bytes().to_vec(),

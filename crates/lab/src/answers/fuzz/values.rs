@@ -20,6 +20,23 @@ const TEXTS: [&str; 20] = [
 
 const WILD_TEXTS: [&str; 8] = ["it's", "naïve ☃ 𝄞", "line\nbreak\ttab", "null", "\\", "--", "$1", "%"];
 
+/// Documents without numbers that are equal and print otherwise.
+const DOCUMENTS: [&str; 13] = [
+    "{\"a\": 1}",
+    "[1, 2]",
+    "null",
+    "\"x\"",
+    "{}",
+    "12.5",
+    "{\"a\": {\"b\": [1, null, \"x\"]}, \"c\": true}",
+    "[]",
+    "[{\"a\": 2}, {\"a\": null}]",
+    "true",
+    "7",
+    "[\"a\", \"b\"]",
+    "{\"b\": \"x\", \"a\": \"12\"}",
+];
+
 /// A constant that keeps arithmetic small and exact. `NULL` is the caller's business.
 pub fn tame(rng: &mut StdRng, ty: Ty) -> Value {
     match ty {
@@ -58,6 +75,48 @@ pub fn tame(rng: &mut StdRng, ty: Ty) -> Value {
         }
         Ty::Uuid => Value::Uuid([*[0, 1, 0x2a, 0xab, 0xff].choose(rng).unwrap_or(&0); 16]),
         Ty::Json => Value::Text(pick(rng, &["{\"a\": 1}", "[1, 2]", "null", "\"x\"", "{}", "12.50"]).into()),
+        Ty::Citext => Value::Text(pick(rng, &TEXTS).into()),
+        Ty::Bit => Value::Text(bits(rng, 4)),
+        Ty::Varbit => {
+            let count = rng.random_range(0..=8);
+            Value::Text(bits(rng, count))
+        }
+        ty => Value::Text(pick(rng, tame_texts(ty)).into()),
+    }
+}
+
+fn bits(rng: &mut StdRng, count: usize) -> String {
+    (0..count).map(|_| if rng.random() { '1' } else { '0' }).collect()
+}
+
+/// Constants of types that are written as texts here.
+fn tame_texts(ty: Ty) -> &'static [&'static str] {
+    match ty {
+        Ty::Jsonb => &DOCUMENTS,
+        Ty::Timetz => &["00:00:00+00", "12:00:00+02", "12:34:56.789-05", "23:59:59.999999+00", "10:00:00+00"],
+        Ty::Inet => &["10.0.0.1", "10.0.0.0/24", "192.168.1.5/16", "127.0.0.1", "10.0.0.1/24", "0.0.0.0/0"],
+        Ty::Cidr => &["10.0.0.0/24", "10.0.0.1/32", "192.168.0.0/16", "0.0.0.0/0", "10.0.0.0/8"],
+        Ty::Int4Range => &["[1,5)", "[3,8]", "empty", "(,4]", "[2,)", "(,)", "[1,2)", "(-3,12)"],
+        Ty::DateRange => &[
+            "[2020-01-28,2020-02-01)",
+            "[2020-01-30,2020-01-30]",
+            "empty",
+            "(,2020-02-01)",
+            "[2019-12-31,)",
+            "(2000-01-01,2020-02-29)",
+        ],
+        Ty::TsRange => &[
+            "[2020-01-28 00:00:00,2020-02-01 12:00:00)",
+            "[2020-01-30 12:34:56.789,2020-01-30 12:34:56.789]",
+            "empty",
+            "(,2020-02-01 00:00:00)",
+            "[2019-12-31 01:00:00,)",
+        ],
+        Ty::Int4Array => &["{}", "{1}", "{1,2,3}", "{3,NULL,1}", "{NULL}", "{-3,12,5,7}", "{2,2}"],
+        Ty::TextArray => &["{}", "{a}", "{a,b,NULL}", "{\"x,y\",\" a\"}", "{\"\"}", "{é,zz}", "{ab,ab,Ab}"],
+        Ty::DateArray => &["{}", "{2020-02-29}", "{2020-01-28,NULL}", "{2020-01-30,2020-01-29,2000-01-01}"],
+        Ty::Mood => &["sad", "ok", "happy", "über"],
+        _ => &[""],
     }
 }
 
@@ -132,7 +191,29 @@ pub fn wild(rng: &mut StdRng, ty: Ty) -> Value {
             let (months, days, us) = *all.choose(rng).unwrap_or(&(0, 0, 0));
             Value::Interval { months, days, us }
         }
-        _ => tame(rng, ty),
+        ty => {
+            let all: &[&str] = match ty {
+                Ty::Jsonb => &[
+                    "{\"b\": 1, \"aa\": 2, \"b\": 3}",
+                    "\"\\u00e9\\n\"",
+                    "-0",
+                    "123456789012345678901234567890",
+                    "[[[[[[1]]]]]]",
+                    "\"it's \\\"so\\\"\"",
+                ],
+                Ty::Timetz => &["24:00:00+00", "00:00:00+15:59", "12:00:00-15:59:30"],
+                Ty::Inet => &["::1", "2001:db8::/32", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "255.255.255.255"],
+                Ty::Cidr => &["::/0", "2001:db8::/32", "255.255.255.255/32"],
+                Ty::Int4Range => &["[-2147483648,2147483647)", "[2147483646,2147483647)"],
+                Ty::DateRange => &["[-infinity,infinity]", "[0001-01-01,9999-12-31]", "(4713-01-01 BC,)"],
+                Ty::TsRange => &["[-infinity,infinity]", "[0001-01-01 00:00:00,9999-12-31 23:59:59.999999]"],
+                Ty::Int4Array => &["{2147483647,-2147483648}", "{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1}"],
+                Ty::TextArray => &["{it's,\"a\\\"b\",\"NULL\",\"back\\\\slash\"}", "{\"{}\",\"a b\"}"],
+                Ty::DateArray => &["{infinity,-infinity}", "{9999-12-31}"],
+                _ => return tame(rng, ty),
+            };
+            Value::Text(pick(rng, all).into())
+        }
     }
 }
 
@@ -154,7 +235,20 @@ pub fn invalid(rng: &mut StdRng, ty: Ty) -> Value {
         Ty::Interval => &["1 fortnightish", "x", ""],
         Ty::Uuid => &["abc", "00000000-0000-0000-0000-00000000000g", ""],
         Ty::Json => &["{", "{a: 1}", "", "[1,]"],
-        Ty::Text | Ty::Varchar | Ty::Char => &["fine"],
+        Ty::Text | Ty::Varchar | Ty::Char | Ty::Citext => &["fine"],
+        Ty::Jsonb => &["{", "{a: 1}", "", "[1,]", "\"\\u0000\"", "nul"],
+        Ty::Timetz => &["25:00:00+00", "12:00:00+99", "noonish"],
+        Ty::Inet => &["10.0.0", "10.0.0.256", "10.0.0.1/33", "", "::g"],
+        Ty::Cidr => &["10.0.0.1/24", "10.0.0.256", "", "1.2.3.4/"],
+        Ty::Bit => &["2", "01012", "x"],
+        Ty::Varbit => &["2", "xg", "01a"],
+        Ty::Int4Range => &["[5,1)", "[1,2", "1,2", "", "[a,b)", "[1,2147483648)"],
+        Ty::DateRange => &["[2020-02-01,2020-01-01)", "[x,)", "(2020-01-01"],
+        Ty::TsRange => &["[2020-02-01,2020-01-01)", "[x,)", "()"],
+        Ty::Int4Array => &["{1", "{a}", "1", "{1,}", "{{1},2}"],
+        Ty::TextArray => &["{a", "a", "{\"a}", "{a}b"],
+        Ty::DateArray => &["{2020-02-30}", "{x}", "2020-01-01"],
+        Ty::Mood => &["glad", "", "OK"],
     };
     Value::Text(pick(rng, all).into())
 }

@@ -106,6 +106,22 @@ fn text_lists(rows: impl Iterator<Item = Result<Option<Vec<Option<String>>>, Sql
     Ok(Arc::new(builder.finish()))
 }
 
+/// The pieces of each text, put where they stay at once: there may be millions.
+fn split_lists(call: &Call<'_>, function: &str) -> Result<ArrayRef, SqlError> {
+    let mut builder = ListBuilder::new(StringViewBuilder::new());
+    for row in 0..call.rows {
+        let of = arguments(call, row, 2)?;
+        if let Some(of) = &of {
+            if of.options.global {
+                return Err(no_global(function));
+            }
+            split(of, |piece| builder.values().append_value(piece))?;
+        }
+        builder.append(of.is_some());
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
 fn text_list() -> Returns {
     Returns::By(|_| Arc::new(Field::new("", DataType::new_list(DataType::Utf8View, true), true)))
 }
@@ -158,14 +174,12 @@ fn replaced(of: &Arguments<'_>, with: &str, start: i64, n: i64) -> Result<String
     Ok(out)
 }
 
-/// The pieces between matches; an empty match at an end or right behind another one splits nothing.
-fn split(of: &Arguments<'_>) -> Result<Vec<String>, SqlError> {
+/// Calls `with` for the pieces between matches; an empty match at an end or right behind another one splits nothing.
+fn split<'t>(of: &Arguments<'t>, mut with: impl FnMut(&'t str)) -> Result<(), SqlError> {
     let are = compiled(of.pattern, of.options)?;
-    let mut out = Vec::new();
-    let mut at = 0;
-    let mut search = 0;
+    let (mut at, mut search, mut pieces) = (0, 0, 0usize);
     while search <= of.text.len() {
-        if out.len().is_multiple_of(ASK_EVERY) {
+        if pieces.is_multiple_of(ASK_EVERY) {
             running::check()?;
         }
         let Some(found) = are.find_at(of.text, search)? else { break };
@@ -177,11 +191,12 @@ fn split(of: &Arguments<'_>) -> Result<Vec<String>, SqlError> {
         if begin == end && (begin == 0 && at == 0 || begin >= of.text.len() || begin == at) {
             continue;
         }
-        out.push(of.text[at..begin].to_owned());
+        with(&of.text[at..begin]);
+        pieces += 1;
         at = end;
     }
-    out.push(of.text[at..].to_owned());
-    Ok(out)
+    with(&of.text[at..]);
+    Ok(())
 }
 
 /// The `n`th match from a character on.
@@ -327,24 +342,12 @@ pub(in crate::functions) fn all() -> Vec<PgFunction> {
         })
         .required(2),
         f("regexp_split_to_array", &[P::Text, P::Text, P::Text], text_list(), |call| {
-            text_lists((0..call.rows).map(|row| {
-                let Some(of) = arguments(call, row, 2)? else { return Ok(None) };
-                if of.options.global {
-                    return Err(no_global("regexp_split_to_array"));
-                }
-                Ok(Some(split(&of)?.into_iter().map(Some).collect()))
-            }))
+            split_lists(call, "regexp_split_to_array")
         })
         .required(2),
         // Of functions that return sets the rows, as a list; under names that nobody calls for one value.
         f("pg_regexp_split_to_table", &[P::Text, P::Text, P::Text], text_list(), |call| {
-            text_lists((0..call.rows).map(|row| {
-                let Some(of) = arguments(call, row, 2)? else { return Ok(None) };
-                if of.options.global {
-                    return Err(no_global("regexp_split_to_table"));
-                }
-                Ok(Some(split(&of)?.into_iter().map(Some).collect()))
-            }))
+            split_lists(call, "regexp_split_to_table")
         })
         .required(2),
         f("pg_regexp_matches", &[P::Text, P::Text, P::Text], lists_of_texts(), |call| {
@@ -412,6 +415,10 @@ mod tests {
 
     #[test]
     fn splitting() {
+        let split = |of: &Arguments<'static>| {
+            let mut pieces = Vec::new();
+            split(of, |piece| pieces.push(piece)).map(|()| pieces)
+        };
         assert_eq!(split(&of("the quick", "\\s+", "")).expect("pieces"), ["the", "quick"]);
         assert_eq!(split(&of("abc", "", "")).expect("pieces"), ["a", "b", "c"]);
         assert_eq!(split(&of("", "x", "")).expect("pieces"), [""]);

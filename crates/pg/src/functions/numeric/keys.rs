@@ -9,8 +9,8 @@
 //!   PostgreSQL shows it;
 //! - `count(DISTINCT x)`; `min` and `max` become `numeric_min` and `numeric_max`.
 //!
-//! Intervals likewise go by `interval_key(…)`: '1 month' equals '30 days'; documents, arrays, and `character` with its
-//! blanks by `order_key(…)`.
+//! Intervals likewise go by `interval_key(…)`: '1 month' equals '30 days'; documents, arrays, `character` with its
+//! blanks, and `citext` by `order_key(…)`.
 //!
 //! Invariant: what it has put right it leaves alone when it comes again.
 //!
@@ -38,6 +38,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use super::column::DYNAMIC;
 use super::{KEY, aggregate_by_name, by_proc_name};
+use crate::citext::is_citext;
 use crate::errors::to_datafusion;
 use crate::wire::SqlError;
 
@@ -540,7 +541,11 @@ fn needs_key(ty: &DataType) -> bool {
 
 /// The same of values that are no arrays.
 fn differs_in_bytes(ty: &DataType) -> bool {
-    ty == &DYNAMIC || ty == &crate::types::JSONB || ty == &crate::types::PADDED || matches!(ty, DataType::Interval(_))
+    ty == &DYNAMIC
+        || ty == &crate::types::JSONB
+        || ty == &crate::types::PADDED
+        || is_citext(ty)
+        || matches!(ty, DataType::Interval(_))
 }
 
 /// Whether there are values within records that would need keys.
@@ -555,7 +560,7 @@ fn in_record(ty: &DataType) -> bool {
 }
 
 fn is_by_order_key(expr: &Expr, schema: &dyn ExprSchema) -> bool {
-    let keyed = |ty: &DataType| ty == &crate::types::JSONB || ty == &crate::types::PADDED;
+    let keyed = |ty: &DataType| ty == &crate::types::JSONB || ty == &crate::types::PADDED || is_citext(ty);
     expr.get_type(schema).is_ok_and(|ty| keyed(&ty) || matches!(ty, DataType::List(_)))
 }
 

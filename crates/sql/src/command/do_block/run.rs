@@ -3,10 +3,11 @@
 use datafusion::sql::sqlparser::ast::Statement;
 use futures::future::BoxFuture;
 
-use super::{Block, Condition, DoBlock, Step, What};
+use crate::exec::panics;
+use crate::parse::statement::do_block::{self, Block, Condition, DoBlock, Step, What};
 use crate::pg::conditions;
 use crate::plan::statement::Kind;
-use crate::session::{Session, panics};
+use crate::session::Session;
 use crate::wire::{Execution, SqlError, Tag};
 
 /// How statements were left.
@@ -119,7 +120,7 @@ impl Session {
                 let Some(Some(text)) = self.rows_of(text, true).await?.pop() else {
                     return Err(SqlError::new("22004", "query string argument of EXECUTE is null"));
                 };
-                super::parse::check(&text)?;
+                do_block::check(&text)?;
                 // EXECUTE gives rows to nobody, either, and does not mind.
                 self.run_text(&text, true).await?;
             }
@@ -162,7 +163,7 @@ impl Session {
             {
                 return Err(SqlError::unsupported("unsupported transaction command in PL/pgSQL"));
             }
-            Kind::Own(own) if super::parse::is_refused(own) => {
+            Kind::Own(own) if do_block::is_refused(own) => {
                 return Err(SqlError::unsupported("this statement in DO is not supported"));
             }
             _ => {}

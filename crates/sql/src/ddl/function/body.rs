@@ -5,14 +5,14 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{self, Statement};
 use resurgam_engine::{Access, Transaction, View};
 
-use super::super::view::{expand_stars, name_functions, name_schemas, refuse_in_query};
-use super::super::{qualify::qualify, unsupported};
-use super::syntax::BodySyntax;
+use crate::ddl::view::{expand_stars, name_functions, name_schemas, refuse_in_query};
+use crate::ddl::{qualify::qualify, unsupported};
+use crate::parse::read::parse_known;
 use crate::parse::shape::is_optimizable;
+use crate::parse::statement::function::BodySyntax;
 use crate::pg::user_functions::{Definition, Source, UserFunction};
 use crate::plan::analyze::{check_body, standard_body, statements_of, view_query};
 use crate::plan::planner::Names;
-use crate::plan::statement::parse_known;
 use crate::session::Session;
 use crate::wire::SqlError;
 

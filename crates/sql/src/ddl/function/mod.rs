@@ -6,7 +6,6 @@
 //! a standard body (RETURN, BEGIN ATOMIC) is kept as a view's query is, and what it reads does not go before it.
 
 mod body;
-mod syntax;
 
 use std::sync::Arc;
 
@@ -14,11 +13,11 @@ use datafusion::sql::sqlparser::ast::{DataType, ObjectName};
 use resurgam_dialect::{ArgMode, Catalog, Parallel, TypeId, Volatility};
 use resurgam_engine::{CatalogObject, CommentOn, ObjectKind, StatementKind, Table, Transaction};
 
-use self::syntax::{Action, Create, Options, Returns, Target};
-use super::extension_users::{Callee, User, users_of};
-use super::needed::needed_by;
-use super::qualify::qualify;
-use super::unsupported;
+use crate::ddl::extension_users::{Callee, User, users_of};
+use crate::ddl::needed::needed_by;
+use crate::ddl::qualify::qualify;
+use crate::parse::names::{no_schema, parts_of, unsupported};
+use crate::parse::statement::function::{Action, Create, FunctionStatement, Options, Returns, Target};
 use crate::pg::functions::quote_ident;
 use crate::pg::roles::acl::Object;
 use crate::pg::search_path::is_temporary;
@@ -27,12 +26,10 @@ use crate::pg::user_functions::{ARGS_MAX, Definition, Param, Source, UserFunctio
 use crate::pg::user_types::{FIRST_USER_OID, is_domain};
 use crate::plan::analyze::check_param_default;
 use crate::plan::expression::kept_text;
-use crate::plan::lookup::{has_schema, no_schema, parts_of};
+use crate::plan::lookup::has_schema;
 use crate::plan::planner::Names;
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
-
-pub(crate) use syntax::{FunctionStatement, Target as FunctionNamed, parse, target as function_named};
 
 /// Cost of a function of which nothing is said.
 const COST: f32 = 100.0;
@@ -244,7 +241,13 @@ impl Session {
             return Err(unsupported("a temporary function"));
         }
         self.refuse_language(create)?;
-        let mut of = self.declared(&txn, create, name).await?;
+        let declared = self.declared(&txn, create, name).await;
+        let mut of = declared.map_err(|error| match error.sqlstate.as_str() {
+            "42704" if self.names_rows(&txn, create) => {
+                unsupported("a function that takes or returns rows of a table's type")
+            }
+            _ => error,
+        })?;
         let existing = self.function_in(&txn, &schema, &of.name, &of.input_types())?;
         if let Some(old) = &existing {
             let was = UserFunction::of_object(old)?;
@@ -253,7 +256,7 @@ impl Session {
                 return Err(SqlError::new("42723", text));
             }
             if !self.owns(old)? {
-                return Err(crate::access::not_owner("function", &of.name));
+                return Err(crate::plan::needs::not_owner("function", &of.name));
             }
             refuse_other(&was.definition, &of)?;
         }
@@ -263,8 +266,8 @@ impl Session {
         self.keep_functions(&txn, &calls).await?;
         let mut needs = of.needs();
         for ty in types_of(&of) {
-            self.keep_type(&txn, ty).await?;
-            needs.push(ty);
+            let kept = self.keep_type(&txn, ty).await?;
+            needs.push(kept.id);
         }
         let entry = match existing {
             Some(_) => {
@@ -299,8 +302,22 @@ impl Session {
         Ok(TAG)
     }
 
+    /// Whether one of its types has the name of a table or a view: in PostgreSQL that of its rows.
+    fn names_rows(&self, txn: &Transaction, create: &Create) -> bool {
+        let returned = match &create.returns {
+            Some(Returns::One(ty) | Returns::Set(ty)) => vec![ty],
+            Some(Returns::Table(columns)) => columns.iter().map(|(_, ty)| ty).collect(),
+            None => Vec::new(),
+        };
+        let taken = create.params.iter().map(|param| &param.ty);
+        taken.chain(returned).any(|ty| match ty {
+            DataType::Custom(name, _) => self.relation_named(txn, name).is_ok(),
+            _ => false,
+        })
+    }
+
     fn refuse_language(&self, create: &Create) -> Result<(), SqlError> {
-        use syntax::BodySyntax as B;
+        use crate::parse::statement::function::BodySyntax as B;
         match (create.language.as_deref(), &create.body) {
             (Some("sql"), _) | (None, Some(B::Expression(_) | B::Atomic(_))) => Ok(()),
             (None, _) => Err(invalid("no language specified")),
@@ -473,7 +490,7 @@ impl Session {
             let entry = session.function_named(txn, target)?;
             if !session.owns(&entry)? {
                 let name = UserFunction::of_object(&entry)?.definition.name;
-                return Err(crate::access::not_owner("function", &name));
+                return Err(crate::plan::needs::not_owner("function", &name));
             }
             Ok(entry)
         };

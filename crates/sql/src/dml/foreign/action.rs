@@ -15,8 +15,8 @@ use super::{Reference, References, Side, columns_of};
 use crate::dml::check::Checks;
 use crate::dml::{ROWS_PER_TURN, Writer};
 use crate::pg::arrow::fit_text;
+use crate::pg::definition::parse_expression;
 use crate::plan::expression::{Place, TableExpr};
-use crate::plan::statement::parse_expression;
 use crate::wire::SqlError;
 
 /// An action to be carried out.

@@ -13,6 +13,7 @@ use resurgam_engine::{
 };
 
 use super::action::{Act, Work};
+use super::unique::OwnKey;
 use super::{Deferred, Reference, References, Side, Target, Unique, columns_of, is_acting, whole};
 use crate::exec::wait::{Waiting, settle};
 use crate::pg::datetime::Zone;
@@ -23,6 +24,9 @@ use crate::wire::SqlError;
 pub(crate) const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// What an entry takes beside its key, about.
 const ENTRY_BYTES: usize = 96;
+
+/// Keys that are looked for before others get their turn.
+const TAKEN_PER_TURN: usize = 256;
 
 /// A key that has to be looked at again.
 pub(super) struct Check {
@@ -61,6 +65,29 @@ impl Of {
     }
 }
 
+/// A key of a row that is not in yet.
+enum Taken {
+    /// Of the constraint of that number.
+    Parent(usize, Vec<u8>),
+    Unique(usize, OwnKey),
+    /// It can refer to nothing.
+    Refused(SqlError),
+}
+
+/// Of each key that must be the only one: how many rows have it among those that were taken, from it on.
+fn left_of_each(all: &[Taken]) -> Vec<usize> {
+    let mut left = vec![1; all.len()];
+    let mut counts: HashMap<(usize, &[u8]), usize> = HashMap::new();
+    for (number, taken) in all.iter().enumerate().rev() {
+        if let Taken::Unique(at, key) = taken {
+            let count = counts.entry((*at, key.encoded())).or_default();
+            *count += 1;
+            left[number] = *count;
+        }
+    }
+    left
+}
+
 /// What enforcing may have to do: wait, and plan what an action needs.
 pub(crate) struct Help<'a> {
     pub names: Names<'a>,
@@ -81,6 +108,12 @@ pub(crate) struct Enforcer {
     /// looked for again. Whoever takes it away looks for that row, which stays until the end of the
     /// statement.
     last: Vec<Vec<u8>>,
+    /// What is to be looked for of rows that are inserted together, when they are in.
+    taken: Vec<Taken>,
+    /// Of each constraint of the table, the key among those that was taken last.
+    newest: Vec<Vec<u8>>,
+    /// The first row that can refer to nothing, told when as many checks were made.
+    refused: Option<(usize, SqlError)>,
     /// What is known of tables that actions write to.
     pub(super) work: HashMap<u32, Arc<Work>>,
 }
@@ -118,13 +151,16 @@ impl Enforcer {
             known: HashSet::new(),
             bytes: 0,
             last: vec![Vec::new(); references.parents.len()],
+            taken: Vec::new(),
+            newest: vec![Vec::new(); references.parents.len()],
+            refused: None,
             work: HashMap::new(),
         })
     }
 
     /// Whether anything is left for [`Enforcer::finish`].
     pub(crate) fn is_done(&self) -> bool {
-        self.acts.is_empty() && self.checks.is_empty()
+        self.acts.is_empty() && self.checks.is_empty() && self.refused.is_none()
     }
 
     /// A row was inserted.
@@ -144,6 +180,62 @@ impl Enforcer {
         for unique in &references.uniques {
             self.written(unique, row, waiting).await?;
         }
+        Ok(())
+    }
+
+    /// A row is taken that will be inserted with others; [`Enforcer::settle_taken`] is called when they are in.
+    pub(crate) fn taken(&mut self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        let references = Arc::clone(&self.references);
+        for (at, reference) in references.parents.iter().enumerate() {
+            match key_referred_to(&self.txn, reference, row) {
+                Ok(Some(key)) if self.newest[at] != key => {
+                    self.newest[at].clone_from(&key);
+                    self.taken.push(Taken::Parent(at, key));
+                }
+                Ok(_) => {}
+                Err(error) if error.sqlstate == "23503" => self.taken.push(Taken::Refused(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        for (at, unique) in references.uniques.iter().enumerate() {
+            if let Some(key) = unique.own_key(&self.txn, row)? {
+                self.taken.push(Taken::Unique(at, key));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that were taken are in.
+    pub(crate) async fn settle_taken(&mut self, waiting: &Waiting<'_>) -> Result<(), SqlError> {
+        let references = Arc::clone(&self.references);
+        let all = std::mem::take(&mut self.taken);
+        let left = left_of_each(&all);
+        for (number, taken) in all.into_iter().enumerate() {
+            if number % TAKEN_PER_TURN == TAKEN_PER_TURN - 1 {
+                pause(waiting).await?;
+            }
+            match taken {
+                Taken::Parent(at, key) if self.last[at] == key => {}
+                Taken::Parent(at, key) => {
+                    let reference = &references.parents[at];
+                    if self.is_there(reference, &key)? {
+                        self.last[at] = key;
+                    } else {
+                        self.remember(reference, Side::Child, key, false)?;
+                    }
+                }
+                Taken::Refused(error) => {
+                    self.refused.get_or_insert((self.checks.len(), error));
+                }
+                Taken::Unique(at, key) => {
+                    let unique = &references.uniques[at];
+                    if let Some(key) = unique.collides_with(&self.txn, key, left[number], waiting).await? {
+                        self.queue(Check { of: Of::Unique(Arc::clone(unique)), key })?;
+                    }
+                }
+            }
+        }
+        self.newest.iter_mut().for_each(Vec::clear);
         Ok(())
     }
 
@@ -230,7 +322,7 @@ impl Enforcer {
         Ok(())
     }
 
-    /// Whether a key that is the same as before shows other digits (or a zero another sign), and what is done with
+    /// Whether a key that is the same as before shows other digits or letters (or a zero another sign), and what is done with
     /// rows that refer to it asks for that: as in PostgreSQL, to actions and RESTRICT it is another then.
     fn looks_other(&self, reference: &Reference, old: &RowBuf, new: &[DatumRef<'_>]) -> Result<bool, SqlError> {
         if reference.foreign.on_update == ReferentialAction::NoAction {
@@ -239,7 +331,7 @@ impl Enforcer {
         let parent = &reference.parent;
         for at in &reference.referenced {
             let ty = parent.columns[*at].ty;
-            if matches!(ty, ColumnType::VarNumeric(_) | ColumnType::Float4 | ColumnType::Float8)
+            if matches!(ty, ColumnType::VarNumeric(_) | ColumnType::Folded | ColumnType::Float4 | ColumnType::Float8)
                 && differs(parent, old, new, *at)
             {
                 let before = whole(&self.txn, parent.column(old.raw(), *at)?)?;
@@ -344,7 +436,11 @@ impl Enforcer {
     /// What was not fine right away, after the actions.
     pub(crate) async fn check_all(&mut self, help: &Help<'_>) -> Result<(), SqlError> {
         self.known.clear();
-        for check in std::mem::take(&mut self.checks) {
+        let mut refused = self.refused.take();
+        for (number, check) in std::mem::take(&mut self.checks).into_iter().enumerate() {
+            if let Some((_, error)) = refused.take_if(|(before, _)| *before == number) {
+                return Err(error);
+            }
             let is_deferred = self.deferred.lock().is_deferred(&check.of);
             if is_deferred {
                 self.deferred.lock().push(&check)?;
@@ -353,7 +449,7 @@ impl Enforcer {
             }
         }
         self.bytes = 0;
-        Ok(())
+        refused.map_or(Ok(()), |(_, error)| Err(error))
     }
 }
 

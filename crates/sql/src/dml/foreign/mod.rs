@@ -37,10 +37,9 @@
 
 mod action;
 mod deferred;
-mod definition;
 mod enforce;
 mod unique;
-mod value;
+pub(crate) mod value;
 
 use std::sync::Arc;
 
@@ -53,8 +52,7 @@ use crate::exec::bridge::shown_whole;
 use crate::pg::functions::numeric::column::numeric_error;
 use crate::wire::SqlError;
 
-pub(crate) use deferred::{Deferred, Modes, Wanted, parse as parse_set_constraints};
-pub(crate) use definition::{Depends, ForeignParts, refuse_needed_elsewhere};
+pub(crate) use deferred::{Deferred, Modes};
 pub(crate) use enforce::{Enforcer, Help};
 pub(crate) use unique::Unique;
 
@@ -95,7 +93,7 @@ pub(crate) enum Side {
 }
 
 impl Reference {
-    fn new(child: &Arc<Table>, parent: &Arc<Table>, foreign: &ForeignKey) -> Result<Self, SqlError> {
+    pub(crate) fn new(child: &Arc<Table>, parent: &Arc<Table>, foreign: &ForeignKey) -> Result<Self, SqlError> {
         let Some((index, referenced)) = foreign.referenced(parent) else {
             return Err(SqlError::internal(format!("foreign key \"{}\" refers to no key", foreign.name)));
         };
@@ -276,7 +274,7 @@ impl Reference {
 }
 
 /// A value, read if it is a large one.
-fn whole(txn: &Transaction, datum: DatumRef<'_>) -> Result<Datum, SqlError> {
+pub(crate) fn whole(txn: &Transaction, datum: DatumRef<'_>) -> Result<Datum, SqlError> {
     let DatumRef::External(reference) = datum else { return Ok(datum.to_owned()) };
     let bytes = txn.read_large(reference)?;
     if !reference.is_text {
@@ -287,7 +285,7 @@ fn whole(txn: &Transaction, datum: DatumRef<'_>) -> Result<Datum, SqlError> {
 }
 
 /// All columns of a stored row.
-fn columns_of<'r>(table: &'r Table, row: &'r RowBuf) -> Result<Vec<DatumRef<'r>>, SqlError> {
+pub(crate) fn columns_of<'r>(table: &'r Table, row: &'r RowBuf) -> Result<Vec<DatumRef<'r>>, SqlError> {
     Ok((0..table.columns.len()).map(|at| table.column(row.raw(), at)).collect::<Result<_, _>>()?)
 }
 

@@ -48,6 +48,20 @@ pub(crate) struct Unique {
     path: Vec<usize>,
 }
 
+/// The key of one row.
+pub(super) struct OwnKey {
+    /// Encoded, …
+    key: Vec<u8>,
+    /// … and the values of its columns.
+    values: Vec<Datum>,
+}
+
+impl OwnKey {
+    pub(super) fn encoded(&self) -> &[u8] {
+        &self.key
+    }
+}
+
 impl Unique {
     /// That of an index.
     pub(super) fn new(table: &Arc<Table>, index: usize) -> Self {
@@ -88,6 +102,14 @@ impl Unique {
         row: &[DatumRef<'_>],
         waiting: &Waiting<'_>,
     ) -> Result<Option<Vec<u8>>, SqlError> {
+        match self.own_key(txn, row)? {
+            Some(key) => self.collides_with(txn, key, 1, waiting).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The key of a row; `None`: it may be there several times.
+    pub(super) fn own_key(&self, txn: &Transaction, row: &[DatumRef<'_>]) -> Result<Option<OwnKey>, SqlError> {
         let values = self.columns().iter().map(|at| whole(txn, row.get(*at).copied().unwrap_or(DatumRef::Null)));
         let values: Vec<Datum> = values.collect::<Result<_, _>>()?;
         let refs: Vec<DatumRef<'_>> = values.iter().map(Datum::as_ref).collect();
@@ -96,14 +118,25 @@ impl Unique {
         }
         let mut key = Vec::with_capacity(16);
         self.table.encode_index_key(self.index, &refs, &mut key)?;
+        Ok(Some(OwnKey { key, values }))
+    }
+
+    /// The key of a row that is in, encoded, if another row may have it, too. `own`: so many rows have it that were inserted with it,
+    /// itself among them, and none of them before it: each of those looks for itself.
+    pub(super) async fn collides_with(
+        &self,
+        txn: &Transaction,
+        OwnKey { key, values }: OwnKey,
+        own: usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<Option<Vec<u8>>, SqlError> {
         let mut search = txn.referencing(&self.table, &self.search, self.columns(), values)?;
         let mut rows = 0;
         while !search.is_over() {
             match search.step()? {
                 Some(row) if search.judge(&row)?.presence != Presence::No => {
                     rows += 1;
-                    // The first is its own.
-                    if rows > 1 {
+                    if rows > own {
                         return Ok(Some(key));
                     }
                 }

@@ -33,6 +33,7 @@ pub(crate) fn comparable(child: &ColumnType, parent: &ColumnType) -> Comparable 
         (a, b) if (integer(a) || numeric(a)) && numeric(b) => Comparable::Yes,
         // What a key says of these is not the value that is handed on.
         (T::Jsonb, T::Jsonb) | (T::Interval(_), T::Interval(_)) | (T::Array(_), T::Array(_)) => Comparable::NotYet,
+        (T::Folded, parent) if text(parent) => Comparable::NotYet,
         (a, b) if a == b => Comparable::Yes,
         (a, b) if (integer(a) || numeric(a)) && float(b) => Comparable::NotYet,
         // A time is one of today's zone there.

@@ -4,14 +4,17 @@
 //! Whatever is not known to be harmless counts as what may fail: it costs time, and no answer.
 
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{Cast, Like, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 
-use crate::plan::analyze::{DAY_FROM, DAY_OF};
+/// Functions that a cast to a date becomes where the session's zone matters (`plan/analyze/days.rs`); they end in no error.
+pub(crate) const DAY_OF: &str = "day_of_timestamp";
+pub(crate) const DAY_FROM: &str = "day_from_timestamp";
 
 /// Functions of any arguments without an error.
-const HARMLESS: [&str; 25] = [
+const HARMLESS: [&str; 26] = [
     "$",
     "together",
     "coalesce",
@@ -33,11 +36,38 @@ const HARMLESS: [&str; 25] = [
     "md5",
     "pg_nan",
     "numeric_key",
+    "order_key",
     "collation_key",
     "isfinite",
     DAY_OF,
     DAY_FROM,
 ];
+
+/// Of physical expressions, that scans evaluate early ([`crate::exec::early`]): functions of parameters, and of values whose bytes
+/// are not their order.
+const HARMLESS_IN_SCANS: [&str; 3] = ["$", "numeric_key", "signless"];
+
+/// Whether an operator has an answer for any two values of its types.
+pub(crate) fn is_harmless_operator(op: &Operator) -> bool {
+    matches!(
+        op,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::And
+            | Operator::Or
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
+}
+
+/// Whether a function of that name has an answer for any arguments that a condition of a scan gives it.
+pub(crate) fn is_harmless_in_scans(name: &str) -> bool {
+    HARMLESS_IN_SCANS.contains(&name) || name.starts_with("any_of")
+}
 
 /// Whether evaluating it can end in an error for some row.
 pub(crate) fn may_fail(expr: &Expr) -> bool {
@@ -47,24 +77,16 @@ pub(crate) fn may_fail(expr: &Expr) -> bool {
 /// Whether the node itself can.
 fn fails(expr: &Expr) -> bool {
     match expr {
-        Expr::BinaryExpr(BinaryExpr { op, .. }) => !matches!(
-            op,
-            Operator::Eq
-                | Operator::NotEq
-                | Operator::Lt
-                | Operator::LtEq
-                | Operator::Gt
-                | Operator::GtEq
-                | Operator::And
-                | Operator::Or
-                | Operator::IsDistinctFrom
-                | Operator::IsNotDistinctFrom
-        ),
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => !is_harmless_operator(op),
         // A pattern that is computed may be malformed.
         Expr::Like(Like { pattern, .. }) => !matches!(**pattern, Expr::Literal(..)),
         Expr::Cast(Cast { expr, field }) => match (expr.as_ref(), field.data_type()) {
             (Expr::Literal(..), _) => false,
             (Expr::Column(_), to) => narrows(to),
+            // A constant that became a parameter.
+            (Expr::ScalarFunction(call), to) if call.name() == "$" => {
+                !expr.get_type(&DFSchema::empty()).is_ok_and(|from| holds_integers(&from, to))
+            }
             _ => true,
         },
         Expr::ScalarFunction(ScalarFunction { func, .. }) => !HARMLESS.contains(&func.name()),
@@ -86,6 +108,17 @@ fn fails(expr: &Expr) -> bool {
         | Expr::InList(_) => false,
         _ => true,
     }
+}
+
+/// Whether a decimal type holds every integer of another type.
+pub(crate) fn holds_integers(of: &DataType, decimal: &DataType) -> bool {
+    let digits = match of {
+        DataType::Int16 => 5,
+        DataType::Int32 => 10,
+        DataType::Int64 => 19,
+        _ => return false,
+    };
+    matches!(decimal, DataType::Decimal128(precision, scale) if *scale >= 0 && i32::from(*precision) - i32::from(*scale) >= digits)
 }
 
 /// Whether a cast to the type can leave its range: all but those to texts and to the widest numbers can.

@@ -26,8 +26,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, JoinType, LogicalPlan, LogicalP
 
 use super::function::{DEPTH, has_call};
 use super::outer::is_outer;
-use crate::plan::access::trees;
-use crate::plan::planner::engine_table;
+use crate::exec::access_path::trees;
+use crate::exec::table::engine_table;
 
 /// Whether DataFusion makes the right join of a condition.
 pub(super) fn is_join(condition: &Expr, schema: &DFSchema) -> bool {

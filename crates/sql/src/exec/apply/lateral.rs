@@ -24,8 +24,8 @@ use datafusion::logical_expr::{
 
 use super::function::{DEPTH, Kind, called};
 use super::{extract, joins};
+use crate::exec::dependencies;
 use crate::exec::sets::ProjectSet;
-use crate::plan::dependencies;
 
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,11 +30,10 @@ use super::function::called;
 use super::lateral::Lateral;
 use super::lazy;
 use super::run::Ready;
-use crate::exec::bridge;
 use crate::exec::computed_limit::LimitPlanner;
 use crate::exec::context::StatementContext;
 use crate::exec::sets::SetsPlanner;
-use crate::plan::{order_claims, zeroes};
+use crate::exec::{bridge, order_claims, zeroes};
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 8192;

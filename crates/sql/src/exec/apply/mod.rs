@@ -51,7 +51,9 @@ mod run;
 pub(crate) use block::wait;
 pub(crate) use body::body_call;
 pub(crate) use extract::Extract;
-pub(crate) use fallible::{cost, may_fail};
+pub(crate) use fallible::{
+    DAY_FROM, DAY_OF, cost, holds_integers, is_harmless_in_scans, is_harmless_operator, may_fail,
+};
 pub(crate) use function::{is_call, is_constant_call, plan_of_call, subplan_id, walk};
 pub(crate) use lateral::is_lateral;
 pub(crate) use lateral_exec::{Planner, lateral_of};

@@ -32,6 +32,7 @@ pub(super) fn is_comparable(ty: &ColumnType) -> bool {
             | ColumnType::Jsonb
             | ColumnType::Interval(_)
             | ColumnType::Array(_)
+            | ColumnType::Folded
     )
 }
 

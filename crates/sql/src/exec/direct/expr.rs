@@ -24,12 +24,12 @@ use datafusion::physical_expr::expressions::{Column as PhysicalColumn, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical_expr};
 use resurgam_engine::{DatumRef, RawRow, ReadView, Table};
 
+use super::list::is_light;
 use crate::exec::bridge;
+use crate::exec::cell::placeholder_index;
+use crate::exec::explain::words::{self, Words};
 use crate::pg::arrow::scalar_of_datum;
-use crate::pg::errors;
-use crate::pg::types;
-use crate::plan::explain::words::{self, Words};
-use crate::plan::params::placeholder_index;
+use crate::pg::{errors, types};
 use crate::wire::SqlError;
 
 /// Elements of a list that is looked through for each row, at most.
@@ -360,6 +360,28 @@ impl RowExpr {
         }
     }
 
+    /// Whether it needs no row, and takes no time to speak of: see `list.rs`.
+    pub(super) fn is_light(&self) -> bool {
+        match self {
+            Self::Param(_) | Self::Literal(_) => true,
+            Self::Cast(of, _) | Self::Negative(of) | Self::Not(of) | Self::IsNull(of) | Self::IsNotNull(of) => {
+                of.is_light()
+            }
+            Self::Arithmetic(_, left, right)
+            | Self::Decimal(_, left, right, _)
+            | Self::Compare(_, left, right)
+            | Self::And(left, right)
+            | Self::Both(left, right)
+            | Self::Or(left, right) => left.is_light() && right.is_light(),
+            Self::Call(call) => is_light(call.function.name()) && call.args.iter().all(Self::is_light),
+            Self::InList(value, list, _) => value.is_light() && list.iter().all(Self::is_light),
+            Self::Case(branches, otherwise) => {
+                otherwise.is_light() && branches.iter().all(|(when, then)| when.is_light() && then.is_light())
+            }
+            Self::Column(_) | Self::Planned(_) => false,
+        }
+    }
+
     /// The value; `Err` as the plan would fail.
     pub(crate) fn evaluate(&self, input: Input<'_>) -> Result<ScalarValue, SqlError> {
         let failed = |error| errors::from_datafusion(error, "");
@@ -514,7 +536,7 @@ impl Planned {
     }
 
     fn expression(expr: &Expr, position: &dyn Fn(&Column) -> Option<usize>, schema: &DFSchema) -> Option<RowExpr> {
-        if !crate::plan::access::is_row_wise(expr) {
+        if !crate::exec::access_path::is_row_wise(expr) {
             return None;
         }
         let (mut columns, mut params) = (Vec::<(usize, Field)>::new(), Vec::<(usize, Field)>::new());

@@ -21,10 +21,10 @@ use resurgam_engine::{DatumRef, Table};
 use super::compare::{self, is_comparable};
 use super::expr::{Input, Row, RowExpr, Values};
 use super::parts::{Grouping, Parts, unaliased};
+use crate::exec::explain::words::{function_name, ordered};
+use crate::exec::zeroes;
 use crate::pg::arrow::ColumnBuilder;
 use crate::pg::errors;
-use crate::plan::explain::words::{function_name, ordered};
-use crate::plan::zeroes;
 use crate::wire::SqlError;
 
 /// Groups of rows, and what is aggregated of each.

@@ -10,22 +10,23 @@
 //! | `parts.rs` | plans taken apart |
 //! | `rows.rs` | rows by a path, judged |
 //! | `select.rs` | SELECT |
+//! | `list.rs` | SELECT without FROM |
 //! | `compare.rs` | stored values as they are sorted and told apart |
 //! | `fold.rs` | aggregates, DISTINCT, sorts of few rows |
 //! | `output.rs` | what is sent of a row |
-//! | `canary.rs` | answers compared with a plan's |
 
-mod canary;
 mod compare;
 mod expr;
 mod fold;
+mod list;
 mod output;
 mod parts;
 mod rows;
 mod select;
 
 pub(crate) use expr::{Input, Row, RowExpr, Values};
+pub(crate) use list::DirectList;
 pub(crate) use output::Output;
 pub(crate) use parts::Parts;
 pub(crate) use rows::{Located, ROWS_MAX, Rows, Touched};
-pub(crate) use select::DirectSelect;
+pub(crate) use select::{BYTES_MAX, DirectSelect};

@@ -46,6 +46,16 @@ impl Output {
         Self::with(exprs, fields, None, schema)
     }
 
+    /// The same over nothing.
+    pub(super) fn of_nothing(exprs: &[Expr], fields: &Fields, schema: &DFSchema) -> Option<Self> {
+        Self::with(exprs, fields, None, schema)
+    }
+
+    /// Whether it is computed at once: see `list.rs`.
+    pub(super) fn is_light(&self) -> bool {
+        self.0.iter().all(|(expr, _)| expr.is_light())
+    }
+
     fn with(exprs: &[Expr], fields: &Fields, table: Option<&Table>, schema: &DFSchema) -> Option<Self> {
         let mut output = Vec::with_capacity(exprs.len());
         for (expr, field) in exprs.iter().zip(fields.iter()) {
@@ -95,7 +105,7 @@ impl Output {
         style: &TextStyle,
         chunk: &mut RowChunk,
     ) -> Result<(), SqlError> {
-        let Some(row) = input.row else { return Err(SqlError::internal("no row")) };
+        let stored = input.row.filter(|row| !matches!(row.values, Values::Group(_)));
         chunk.bytes.reserve(64);
         let (zone, out) = (&style.zone, &mut chunk.bytes);
         for (at, (expr, sent)) in self.0.iter().enumerate() {
@@ -111,14 +121,15 @@ impl Output {
                     continue;
                 }
             };
-            let column = expr.column().filter(|_| !matches!(row.values, Values::Group(_)));
-            match column.map(|column| row.column(column)) {
-                Some(Ok(DatumRef::External(reference))) => {
-                    let datum =
-                        bridge::external(row.view, reference).map_err(|error| errors::from_datafusion(error, ""))?;
-                    encode_datum(datum.as_ref(), ty, format, zone, out)?;
-                }
-                Some(datum) => encode_datum(datum?, ty, format, zone, out)?,
+            match expr.column().zip(stored) {
+                Some((column, row)) => match row.column(column)? {
+                    DatumRef::External(reference) => {
+                        let datum = bridge::external(row.view, reference)
+                            .map_err(|error| errors::from_datafusion(error, ""))?;
+                        encode_datum(datum.as_ref(), ty, format, zone, out)?;
+                    }
+                    datum => encode_datum(datum, ty, format, zone, out)?,
+                },
                 None => {
                     let datum = datum_of_scalar(&expr.evaluate(input)?, ty, zone)?;
                     encode_datum(datum.as_ref(), ty, format, zone, out)?;

@@ -11,11 +11,11 @@ use datafusion::logical_expr::{BinaryExpr, Expr, FetchType, LogicalPlan, Operato
 use resurgam_engine::{ColumnType, Table};
 
 use super::expr::{LIST_MAX, RowExpr};
+use crate::exec::access_path::{AccessPath, KeyValues, Probe, ProbeKind, probe_column, probes};
 use crate::exec::apply;
-use crate::pg::functions::numeric;
-use crate::plan::access::{AccessPath, KeyValues, Probe, ProbeKind, probe_column, probes};
-use crate::plan::estimate::TableEstimate;
-use crate::plan::planner::{alias_of, engine_table, estimate_of};
+use crate::exec::estimate::TableEstimate;
+use crate::exec::table::{alias_of, engine_table, estimate_of};
+use crate::pg::functions::{ORDER_KEY, numeric};
 
 /// See the module's head. Expressions are over the table's columns.
 pub(crate) struct Parts<'p> {
@@ -377,13 +377,25 @@ impl<'p> Parts<'p> {
             let column = match unaliased(&by.expr) {
                 Expr::Column(column) => column,
                 // Numerics that show digits of their own are sorted by what they are in the tree by.
-                Expr::ScalarFunction(call) if call.name() == numeric::KEY => match call.args.first().map(unaliased) {
-                    Some(Expr::Column(column)) => column,
-                    _ => return None,
-                },
+                Expr::ScalarFunction(call) if [numeric::KEY, ORDER_KEY].contains(&call.name()) => {
+                    match call.args.first().map(unaliased) {
+                        Some(Expr::Column(column)) => column,
+                        _ => return None,
+                    }
+                }
                 _ => return None,
             };
             let column = self.table.columns.iter().position(|c| c.name == column.name)?;
+            // Trees have keys of all types, but of these alone that is what plans sort by.
+            let is_sorted_so = match unaliased(&by.expr) {
+                Expr::ScalarFunction(call) if call.name() == ORDER_KEY => {
+                    self.table.columns[column].ty == ColumnType::Folded
+                }
+                _ => true,
+            };
+            if !is_sorted_so {
+                return None;
+            }
             if pinned.contains(&column) {
                 continue;
             }

@@ -14,15 +14,14 @@ use resurgam_engine::{Covering, KeyRange, RawRow, ReadView, RowBatch, RowBuf, Ta
 
 use super::expr::{Input, Row, RowExpr, Values};
 use super::parts::Parts;
+use crate::exec::access_path::{self, AccessPath, PointKey};
 use crate::exec::bridge;
 use crate::exec::context::StopFlag;
-use crate::pg::errors;
+use crate::exec::estimate::PART_UNKNOWN;
+use crate::exec::explain::convert::{all_of, scan_node};
+use crate::exec::explain::{Look, Node, cost};
 use crate::pg::functions::quote_ident;
-use crate::pg::types;
-use crate::plan::access::{self, AccessPath, PointKey};
-use crate::plan::estimate::PART_UNKNOWN;
-use crate::plan::explain::convert::{all_of, scan_node};
-use crate::plan::explain::{Look, Node, cost};
+use crate::pg::{errors, types};
 use crate::wire::SqlError;
 
 /// Rows of a result, and rows read for it, beyond which planned operators do it.
@@ -105,7 +104,7 @@ impl Rows {
 
     /// The same where nothing but these columns is read of rows, whatever becomes of them.
     pub(super) fn of_columns(mut self, columns: Option<&[usize]>) -> Self {
-        self.covering = columns.and_then(|columns| access::covering(&self.table, self.path.index, columns));
+        self.covering = columns.and_then(|columns| access_path::covering(&self.table, self.path.index, columns));
         self
     }
 
@@ -227,7 +226,7 @@ impl Rows {
         let (mut rows, mut read) = (RowBatch::default(), 0);
         while let Some(range) = ranges.pop() {
             let (index, direction, covering) = (self.path.index, self.path.direction(), self.covering.as_ref());
-            let mut cursor = access::cursor(view, &self.table, index, range, direction, covering);
+            let mut cursor = access_path::cursor(view, &self.table, index, range, direction, covering);
             loop {
                 rows.clear();
                 if !cursor.next_batch(&mut rows, want)? {

@@ -2,30 +2,28 @@
 //! of a key (or its reverse, or none); otherwise they are gathered first, and sorted or aggregated.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
-use resurgam_engine::{ReadView, RowBatch, RowBuf, StatementKind};
+use resurgam_engine::{ReadView, RowBatch, RowBuf};
 
-use super::expr::{Input, Row, Values};
-use super::fold::{Distinct, Groups, Sort};
-use super::output::Output;
-use super::parts::Parts;
-use super::rows::{Located, ROWS_MAX, Rows, Touched};
+use crate::exec::access_path::AccessPath;
 use crate::exec::context::StopFlag;
+use crate::exec::direct::expr::{Input, Row, Values};
+use crate::exec::direct::fold::{Distinct, Groups, Sort};
+use crate::exec::direct::output::Output;
+use crate::exec::direct::parts::Parts;
+use crate::exec::direct::rows::{Located, ROWS_MAX, Rows, Touched};
+use crate::exec::explain::node::{Actual, Property, Value};
+use crate::exec::explain::{Look, Node, Options, cost};
+use crate::exec::planning::Planning;
 use crate::pg::encode::TextStyle;
-use crate::plan::access::AccessPath;
-use crate::plan::explain::node::{Actual, Property, Value};
-use crate::plan::explain::{Look, Node, Options, cost};
 use crate::plan::planner::QueryPlan;
-use crate::plan::planning::Planning;
-use crate::session::Session;
 use crate::wire::{Format, RowChunk, SqlError};
 
 /// Bytes of a result beyond which planned operators do it.
-const BYTES_MAX: usize = 48 << 10;
+pub(crate) const BYTES_MAX: usize = 48 << 10;
 /// Bytes of rows that are held to be sorted or aggregated.
 const GATHERED_MAX: usize = 256 << 10;
 
@@ -45,6 +43,11 @@ pub(crate) struct DirectSelect {
 }
 
 impl DirectSelect {
+    /// Whether its rows have to be together before the first of them is answered.
+    pub(crate) fn is_gathered(&self) -> bool {
+        self.groups.is_some() || self.distinct.is_some() || self.sort.is_some()
+    }
+
     pub(crate) fn new(state: &SessionState, plan: &QueryPlan) -> Option<Self> {
         if !Planning::of(state.config()).direct || plan.is_planned_each_time() {
             return None;
@@ -210,105 +213,9 @@ fn aggregate(input: Node, counted: &Node, rows: f64, strategy: &'static str) -> 
     over
 }
 
-impl Session {
-    /// A row by its key, where no transaction is open and the session reads committed rows (`session/at_once.rs`): one that
-    /// only did this would leave no trace, so none is begun. `None`: there is more to it, and a transaction has to.
-    pub(crate) fn select_plainly(
-        &mut self,
-        select: &DirectSelect,
-        params: &[ScalarValue],
-        formats: &[Format],
-    ) -> Result<Option<(RowChunk, ReadView)>, SqlError> {
-        if !select.output.accepts(formats) {
-            return Ok(None);
-        }
-        let Some(Located::One(key)) = select.rows.locate(params)? else { return Ok(None) };
-        self.begin_plainly();
-        let view = self.db.engine.plain_view().interrupted_by(|| self.interrupt());
-        let mut row = std::mem::take(&mut self.row_unused);
-        let found = match select.rows.one(&view, &key, params, &mut row) {
-            // Planned and run again by who can.
-            Err(error) if error.definition_changed => return Ok(None),
-            found => found?,
-        };
-        let mut chunk = std::mem::take(&mut self.chunk_unused);
-        chunk.fields = select.output.fields();
-        if found {
-            let stored = Row { table: &select.rows.table, values: Values::Stored(row.raw()), view: &view };
-            let style = TextStyle { zone: self.hot().zone, names: None };
-            select.output.append(Input { params, row: Some(stored) }, formats, &style, &mut chunk)?;
-        }
-        self.keep_row(row);
-        Ok(Some((chunk, view)))
-    }
-
-    /// The rows of a SELECT; and the view that they are of; `None`: left to planned operators. What it looks at is counted.
-    pub(crate) fn select_directly(
-        &mut self,
-        select: &DirectSelect,
-        params: &[ScalarValue],
-        formats: &[Format],
-        max_rows: usize,
-        touched: &mut Touched,
-    ) -> Result<Option<(RowChunk, ReadView)>, SqlError> {
-        if !select.output.accepts(formats) {
-            return Ok(None); // told by the encoder of planned rows
-        }
-        let Some(located) = select.rows.locate(params)? else { return Ok(None) };
-        let style = self.style();
-        let stop = Arc::clone(&self.shared.stop);
-        let open = self.transaction();
-        open.used = true;
-        let view = open.txn.statement(StatementKind::Read)?;
-        let mut chunk = select.output.chunk();
-        let wanted = select.fetch.unwrap_or(usize::MAX);
-        let table = &select.rows.table;
-        if select.groups.is_some() || select.distinct.is_some() || select.sort.is_some() {
-            let Some(rows) = select.gather(located, &view, params, &stop, touched)? else { return Ok(None) };
-            let is_whole = select.fold(&rows, &view, params, formats, &style, &mut chunk)?;
-            return Ok((is_whole && (max_rows == 0 || chunk.len() < max_rows)).then_some((chunk, view)));
-        }
-        let ranges = match located {
-            Located::One(key) => {
-                let mut row = RowBuf::default();
-                if wanted > 0 && select.skip == 0 && select.rows.one(&view, &key, params, &mut row)? {
-                    let row = Row { table, values: Values::Stored(row.raw()), view: &view };
-                    select.output.append(Input { params, row: Some(row) }, formats, &style, &mut chunk)?;
-                    *touched = Touched { read: 1, kept: 1 };
-                }
-                return Ok(Some((chunk, view)));
-            }
-            Located::Ranges(ranges) if wanted > 0 => ranges,
-            Located::Ranges(_) => return Ok(Some((chunk, view))),
-        };
-        let mut skip = select.skip;
-        let about = select.fetch.map(|rows| rows.saturating_add(skip));
-        let all = select.rows.each(&view, ranges, params, &stop, about, touched, |raw| {
-            if skip > 0 {
-                skip -= 1;
-                return Ok(ControlFlow::Continue(()));
-            }
-            let row = Row { table, values: Values::Stored(raw), view: &view };
-            select.output.append(Input { params, row: Some(row) }, formats, &style, &mut chunk)?;
-            Ok(if chunk.len() >= wanted {
-                ControlFlow::Break(true)
-            } else if chunk.len() > ROWS_MAX || chunk.bytes.len() > BYTES_MAX {
-                ControlFlow::Break(false)
-            } else {
-                ControlFlow::Continue(())
-            })
-        })?;
-        // A portal is read on from where its rows ended: by planned operators.
-        if !all || (max_rows > 0 && chunk.len() >= max_rows) {
-            return Ok(None);
-        }
-        Ok(Some((chunk, view)))
-    }
-}
-
 impl DirectSelect {
     /// All rows; `None`: there are too many.
-    fn gather(
+    pub(crate) fn gather(
         &self,
         located: Located,
         view: &ReadView,
@@ -348,7 +255,7 @@ impl DirectSelect {
     }
 
     /// What becomes of these rows; false: that is left to planned operators.
-    fn fold(
+    pub(crate) fn fold(
         &self,
         rows: &RowBatch,
         view: &ReadView,

@@ -16,9 +16,9 @@ use resurgam_engine::Table;
 use super::bound::Column;
 use super::through_view::{Place, Written};
 use super::{Analyzer, Result};
-use crate::access::needs::{Need, Needs, access_of};
 use crate::pg::roles::acl::{hidden_relation, privilege as p};
 use crate::pg::user_functions::UserFunction;
+use crate::plan::needs::{Need, Needs, access_of};
 use crate::wire::SqlError;
 
 /// See the module's head.

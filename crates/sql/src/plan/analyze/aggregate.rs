@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
-use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, cast, lit};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, Subquery, cast, lit};
 use datafusion::sql::sqlparser::ast::{
     self, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArgumentClause, OrderByExpr, Spanned,
 };
@@ -18,13 +18,15 @@ use super::blanks::has_length;
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::expr::Clause;
-use super::group::subquery_of;
+use super::group::{read_within, subquery_of};
 use super::scope::Scope;
 use super::sort::direction;
 use super::{Analyzer, Result, unknown};
 use crate::naming;
+use crate::pg::citext::is_citext;
 use crate::pg::functions::{PIECE, PIECES, numeric};
 use crate::pg::types::oid;
+use crate::plan::alike_constants::types_in;
 use crate::wire::SqlError;
 
 /// An aggregate whose arguments are bound: what it is over groups or over frames.
@@ -39,6 +41,8 @@ pub(super) struct AggregateParts {
     pub data: DataType,
     /// It gives pieces, of which the result is to be made.
     pub pieces: bool,
+    /// It gives bytes as hexadecimal digits.
+    pub hex: bool,
 }
 
 /// An aggregate of a subquery that belongs to a query further out.
@@ -77,7 +81,7 @@ impl Analyzer<'_> {
         if let Some(message) = clause.refuses_aggregates().filter(|_| level == 0) {
             return Err(self.at(SqlError::new("42803", message), span));
         }
-        let pieces = parts.pieces;
+        let (pieces, hex) = (parts.pieces, parts.hex);
         let call = AggregateFunction::new_udf(
             parts.function,
             parts.args,
@@ -93,6 +97,14 @@ impl Analyzer<'_> {
         let bound = if without { self.with_blanks_in_elements(bound, parts.result.typmod)? } else { bound };
         match super::json::is_json_aggregate(name) {
             true => self.json_whole(name, bound, pieces, span),
+            false if hex => {
+                let bound = match pieces {
+                    true => self.text_of("together", PIECES, vec![bound])?,
+                    false => bound,
+                };
+                let format = self.text_constant("hex");
+                self.call("decode", vec![bound, format], span)
+            }
             false if pieces => self.text_of("together", PIECES, vec![bound]).map(|bound| bound.at(span)),
             false => Ok(bound),
         }
@@ -109,6 +121,7 @@ impl Analyzer<'_> {
     /// none; 1: the next one further out).
     fn level_of_aggregate(&self, parts: &AggregateParts, scope: &Scope<'_>, span: Span) -> Result<usize> {
         let (mut inner, mut nested, mut outer) = (false, false, Vec::new());
+        let mut subqueries: Vec<Subquery> = Vec::new();
         let exprs = parts.args.iter().chain(parts.filter.as_deref());
         for expr in exprs.chain(parts.order_by.iter().map(|by| &by.expr)) {
             expr.apply(|expr| {
@@ -126,10 +139,21 @@ impl Analyzer<'_> {
                                 }
                             }
                         }
+                        subqueries.extend(subquery_of(expr).cloned());
                     }
                 }
                 Ok(TreeNodeRecursion::Continue)
             })?;
+        }
+        for column in subqueries.iter().map(read_within).collect::<Result<Vec<_>>>()?.into_iter().flatten() {
+            match scope.level_of(&column) {
+                Some(0) => inner = true,
+                Some(_) if !outer.contains(&column) => {
+                    nested = true;
+                    outer.push(column);
+                }
+                _ => {}
+            }
         }
         if inner || outer.is_empty() {
             return Ok(0);
@@ -171,7 +195,9 @@ impl Analyzer<'_> {
                 })
             })?
             .data;
-        let name = match self.outer_aggregates.iter().find(|known| known.call == call) {
+        let types = types_in(&call)?;
+        let is_it = |known: &&OuterAggregate| known.call == call && types_in(&known.call).is_ok_and(|its| its == types);
+        let name = match self.outer_aggregates.iter().find(is_it) {
             Some(known) => known.name.clone(),
             None => {
                 let name = self.qualifier(&format!("{}aggregate", naming::MARK));
@@ -238,6 +264,15 @@ impl Analyzer<'_> {
                 None => {
                     for arg in &list.args {
                         args.push(match arg {
+                            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
+                                if name == "count"
+                                    && list.duplicate_treatment == Some(DuplicateTreatment::Distinct)
+                                    && order.is_empty()
+                                    && list.args.len() == 1
+                                    && super::condition::row(expr).is_some() =>
+                            {
+                                self.record_key(super::condition::row(expr).unwrap_or_default(), scope, clause, span)?
+                            }
                             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => self.expr(expr, scope, clause)?,
                             FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(item)) => {
                                 self.wildcard_value(scope, item)?
@@ -250,7 +285,8 @@ impl Analyzer<'_> {
         }
         let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
         // As they are written: a `varchar` is not the text that it becomes.
-        let given: Vec<(Expr, u32)> = match distinct && !order.is_empty() {
+        let is_citext = |arg: &Bound| arg.ty.oid == oid::CITEXT;
+        let given: Vec<(Expr, u32)> = match (distinct || args.iter().any(is_citext)) && !order.is_empty() {
             true => args.iter().map(|arg| (arg.expr.clone(), arg.ty.oid)).collect(),
             false => Vec::new(),
         };
@@ -271,10 +307,27 @@ impl Analyzer<'_> {
         let CallKind::Aggregate(entry, _) = &resolved.kind else { return unknown(format!("{name} as an aggregate")) };
         let source = (entry.name, entry.args.clone());
         let result = Type::of(resolved.result.0);
+        // Bytes are joined as their digits, whose order is the bytes' own.
+        let hex = name == "string_agg" && result.oid == oid::BYTEA;
+        let result = if hex { Type::TEXT } else { result };
         let mut typed = Vec::with_capacity(args.len());
         for (arg, to) in args.into_iter().zip(&resolved.args) {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
             let mut arg = self.or_text(arg)?;
+            if hex {
+                let format = self.text_constant("hex");
+                let digits = self.call("encode", vec![arg, format], span)?;
+                // A separator that is a constant is to be seen as one.
+                let is_constant = !digits.expr.any_column_refs() && !digits.expr.contains_outer();
+                arg = match is_constant {
+                    true => {
+                        let state = self.names.state;
+                        let expr = crate::plan::planner::simplified(state, digits.expr, &DFSchema::empty())?;
+                        Bound { expr, ..digits }
+                    }
+                    false => digits,
+                };
+            }
             if !matches!(
                 name,
                 "count" | "min" | "max" | "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg"
@@ -286,6 +339,7 @@ impl Analyzer<'_> {
                     _ => self.without_blanks(arg)?,
                 };
             }
+            arg = self.citext_in_aggregate(name, arg)?;
             if matches!(name, "min" | "max") {
                 self.check_elements(arg.ty, true, span)?;
             }
@@ -300,7 +354,9 @@ impl Analyzer<'_> {
         for by in order {
             let bound = self.expr(&by.expr, scope, Clause::Aggregate)?;
             let same = |(expr, ty): &(Expr, u32)| *expr == bound.expr && *ty == bound.ty.oid && !bound.ty.is_unknown();
+            // Of a `citext` as well: as the text that it becomes it is sorted, as PostgreSQL finds it among the arguments.
             let place = given.iter().position(same).and_then(|at| typed.get(at)).map(|arg| arg.expr.clone());
+            let place = place.filter(|_| distinct || !super::json::is_json_aggregate(name));
             if distinct && place.is_none() {
                 let text = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
                 return Err(self.at(SqlError::new("42P10", text), by.expr.span()));
@@ -344,11 +400,12 @@ impl Analyzer<'_> {
                 result: Type::TEXT,
                 data,
                 pieces: in_lines,
+                hex: false,
             });
         }
         let pieces = name == "string_agg"
             && result.oid == oid::TEXT
-            && typed.get(1).is_some_and(|separator| !crate::plan::access::is_constant(&separator.expr));
+            && typed.get(1).is_some_and(|separator| !crate::exec::access_path::is_constant(&separator.expr));
         if pieces {
             if distinct || function.over.is_some() {
                 return unknown("string_agg with DISTINCT or OVER and a separator that is no constant");
@@ -372,7 +429,7 @@ impl Analyzer<'_> {
             "string_agg" if in_order => crate::pg::functions::sorts_at_the_end(function),
             _ => function,
         };
-        Ok(AggregateParts { function, args, distinct, filter, order_by, result, data, pieces })
+        Ok(AggregateParts { function, args, distinct, filter, order_by, result, data, pieces, hex })
     }
 
     /// The primary key's column of the table that an aggregate's argument is the whole row of: `t`, `t.*`.
@@ -455,7 +512,7 @@ impl Analyzer<'_> {
         }
         let sorted = typed.split_off(directs);
         let result = super::blanks::given_back(result, &sorted);
-        if !typed.iter().all(|arg| crate::plan::access::is_constant(&arg.expr)) {
+        if !typed.iter().all(|arg| crate::exec::access_path::is_constant(&arg.expr)) {
             return unknown(format!("arguments of {name} that are not constants"));
         }
         let filter = self.filter_of(function, scope)?;
@@ -466,14 +523,26 @@ impl Analyzer<'_> {
         }
         if typed.iter().any(|arg| catalog().element_type(arg.ty.id()).is_some())
             || sorted.iter().any(|arg| arg.ty.oid == oid::INTERVAL && name == "percentile_cont")
-            || sorted.iter().any(|arg| arg.data == numeric::DYNAMIC && name == "mode" || arg.is_padded())
+            || sorted
+                .iter()
+                .any(|arg| arg.data == numeric::DYNAMIC && name == "mode" || arg.is_padded() || is_citext(&arg.data))
         {
             return unknown(format!("{name} of these types"));
         }
         // The values first, as the functions take them.
         let args = sorted.into_iter().chain(typed).collect();
         let (function, args, data) = self.aggregate_function(name, args, false, result, span)?;
-        Ok(AggregateParts { function, args, distinct: false, filter, order_by, result, data, pieces: false })
+        Ok(AggregateParts {
+            function,
+            args,
+            distinct: false,
+            filter,
+            order_by,
+            result,
+            data,
+            pieces: false,
+            hex: false,
+        })
     }
 
     fn filter_of(&mut self, function: &ast::Function, scope: &Scope<'_>) -> Result<Option<Box<Expr>>> {
@@ -507,9 +576,6 @@ impl Analyzer<'_> {
             }
             other => other,
         };
-        if known == "string_agg" && first == Some(oid::BYTEA) {
-            return unknown("string_agg of bytea");
-        }
         if first == Some(oid::BIT)
             && let Some(function) = crate::pg::functions::bits_aggregate(known)
         {

@@ -15,6 +15,7 @@ use super::condition::is_row;
 use super::expr::{Clause, operator_name};
 use super::scope::Scope;
 use super::{Analyzer, Result, unknown};
+use crate::exec::any_of::items;
 use crate::exec::fold::{Fold, next, so_far, together};
 use crate::parse::depth::{Chain, DEPTH_MAX, Links, TERMS_TOGETHER, too_deep};
 use crate::wire::SqlError;
@@ -225,8 +226,8 @@ fn with_lists(terms: Vec<Expr>) -> Vec<Expr> {
                 if matches!(*right, Expr::Literal(..) | Expr::Placeholder(_)) && matches!(*left, Expr::Column(_)) =>
             {
                 match lists.iter().position(|(value, _)| *value == *left) {
-                    Some(at) => lists[at].1.push(*right),
-                    None if lists.len() < LISTS_MAX => lists.push((*left, vec![*right])),
+                    Some(at) => lists[at].1.extend(items(*right)),
+                    None if lists.len() < LISTS_MAX => lists.push((*left, items(*right))),
                     None => rest.push(binary_expr(*left, Operator::Eq, *right)),
                 }
             }

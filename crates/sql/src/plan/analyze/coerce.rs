@@ -17,13 +17,13 @@ use super::blanks::BPCHAR;
 use super::bound::{Bound, Relation, Type};
 use super::select::{Target, project};
 use super::{Analyzer, Result, unknown};
+use crate::exec::cell::placeholder_index;
 use crate::pg::datetime::Zone;
 use crate::pg::decode::decode_param;
 use crate::pg::functions::array_blanks::padded_list;
 use crate::pg::functions::{cast_to_user_type, numeric};
 use crate::pg::types::{self, PADDED, TEXT, oid};
 use crate::pg::user_types;
-use crate::plan::params::placeholder_index;
 use crate::wire::{Format, SqlError};
 
 /// The dialect's error as one of ours.
@@ -34,7 +34,7 @@ pub(super) fn sql_error(error: ResolveError) -> SqlError {
 }
 
 /// Functions that PostgreSQL does not have.
-const OWN: [NewFunction; 3] = [
+const OWN: [NewFunction; 4] = [
     crate::exec::clean_function::CLEAN,
     NewFunction {
         arg_names: &["from_archive"],
@@ -47,6 +47,8 @@ const OWN: [NewFunction; 3] = [
         volatility: Volatility::Volatile,
         ..NewFunction::scalar("resurgam_fail_device", &[TypeId::TEXT], TypeId::BOOL)
     },
+    // Of PostgreSQL 18.
+    NewFunction { volatility: Volatility::Volatile, ..NewFunction::scalar("uuidv7", &[], TypeId::UUID) },
 ];
 
 /// The tables of the dialect, with functions of our own.
@@ -239,11 +241,19 @@ impl Analyzer<'_> {
     pub(super) fn read(&mut self, bound: Bound, to: Type) -> Result<Bound> {
         let span = bound.span;
         if let Expr::Placeholder(placeholder) = &bound.expr {
-            // What its text means hangs on the fields: a constant has to be seen, and a parameter is no constant.
-            if to.oid == oid::INTERVAL && to.typmod >= 0 && to.typmod >> 16 != crate::pg::decode::range::FULL {
-                return unknown(format!("a parameter as {}", types::format_type(to.oid, Some(to.typmod))));
-            }
             let id = placeholder.id.clone();
+            // What its text means hangs on the fields ('5' as `interval year`): a constant has to be seen, and a parameter is no constant. With seconds
+            // alone it means what it does without fields, and is cut to them then.
+            if to.oid == oid::INTERVAL && to.typmod >= 0 {
+                match to.typmod >> 16 {
+                    crate::pg::decode::range::FULL => {}
+                    crate::pg::decode::range::SECOND => {
+                        let read = self.typed_parameter(&id, Type::of(oid::INTERVAL))?.at(span);
+                        return self.cast_as(read, to, CastContext::Explicit);
+                    }
+                    _ => return unknown(format!("a parameter as {}", types::format_type(to.oid, Some(to.typmod)))),
+                }
+            }
             return Ok(self.typed_parameter(&id, to)?.at(span));
         }
         if bound.is_null() {
@@ -336,7 +346,8 @@ impl Analyzer<'_> {
 
     /// A parameter, which takes the type if it has none.
     fn typed_parameter(&mut self, id: &str, to: Type) -> Result<Bound> {
-        let Some(slot) = placeholder_index(id).and_then(|index| self.params.known.get_mut(index)) else {
+        let index = placeholder_index(id);
+        let Some(slot) = index.and_then(|index| self.params.known.get_mut(index)) else {
             return Err(SqlError::new("42P02", format!("there is no parameter {id}")).into());
         };
         let to = Type::of(to.oid);
@@ -344,6 +355,9 @@ impl Analyzer<'_> {
         let by_name = has_names(to.oid);
         if slot.is_none() {
             *slot = Some(types::parameter_field(id, if by_name { oid::TEXT } else { to.oid }));
+            if let Some(domain) = index.and_then(|index| self.params.domains.get_mut(index)) {
+                *domain = self.reads_domain;
+            }
         }
         let bound = self.parameter(id)?;
         if by_name && bound.ty.oid == oid::TEXT {
@@ -378,6 +392,25 @@ impl Analyzer<'_> {
         use DataType as D;
         if bound.is_null() {
             return self.null(to);
+        }
+        // To others it is its text, and of others its text is taken.
+        if let Expr::Literal(value, _) = &bound.expr
+            && let Some(text) = crate::pg::citext::text_of(value)
+            && to == Type::TEXT
+        {
+            return Ok(Bound::literal(ScalarValue::Utf8View(Some(text)), to).at(bound.span));
+        }
+        if bound.ty.oid == oid::CITEXT && ![oid::CITEXT, oid::TEXT].contains(&to.oid) {
+            let text = self.converted(bound, Type::TEXT)?;
+            return match to.oid == oid::VARCHAR && to.typmod < 0 {
+                true => Ok(Bound { ty: to, ..text }),
+                false => self.converted(text, to),
+            };
+        }
+        if to.oid == oid::CITEXT && bound.ty.oid != oid::CITEXT && bound.ty != Type::TEXT {
+            let span = bound.span;
+            let text = self.cast_as(bound, Type::TEXT, CastContext::Explicit)?;
+            return Ok(self.converted(text, to)?.at(span));
         }
         let data = to.data();
         let whole = |data: &D| matches!(data, D::Int16 | D::Int32 | D::Int64);

@@ -45,11 +45,12 @@ use super::once::{OnceDone, OnceQueries};
 use super::write::Write;
 use super::{Analyzed, Analyzer, Locking, Refusal, Result as AnalysisResult};
 use crate::exec::collate::{Said, Says, in_case, key, text_of};
+use crate::exec::table::engine_table;
 use crate::exec::{array_compare, computed_limit, fold, sets};
 use crate::pg::collation::{C, DEFAULT, Order, by_oid, has_icu, is_icu, name_of, of_column};
 use crate::pg::types::{self, oid};
 use crate::pg::{errors, running};
-use crate::plan::planner::{Names, engine_table};
+use crate::plan::planner::Names;
 use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 

@@ -14,6 +14,7 @@ use super::{Analyzer, Result, unknown};
 use crate::exec::collate::{Said, Says};
 use crate::exec::fold::{self, Fold};
 use crate::parse::depth::too_deep;
+use crate::planted::Planted;
 use crate::wire::SqlError;
 
 /// An expression without its parentheses.
@@ -289,20 +290,28 @@ impl Analyzer<'_> {
             return Ok(Bound::new(expr, Type::BOOL).at(span));
         }
         let left = self.expr(left, scope, clause)?;
-        let items = list.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        let mut items = list.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        if negated && Planted::NullInNotIn.is_planted() {
+            items.retain(|item| !item.is_null());
+        }
         if let [_] = items.as_slice() {
             let op = if negated { "<>" } else { "=" };
             let item = items.into_iter().next().unwrap_or_else(|| left.clone());
             return self.binary(op, left, item, span);
         }
-        let types: Vec<_> = items.iter().map(|item| item.ty.id()).collect();
-        let common = super::coerce::catalog().in_list_type(left.ty.id(), &types).map(|ty| Type::of(ty.0));
+        // Those that read a column are compared each by itself.
+        let of_row = |item: &Bound| item.expr.exists(|expr| Ok(matches!(expr, Expr::Column(_)))).unwrap_or(true);
+        let types: Vec<_> = items.iter().filter(|item| !of_row(item)).map(|item| item.ty.id()).collect();
+        let common = match types.len() {
+            0 | 1 => None,
+            _ => super::coerce::catalog().in_list_type(left.ty.id(), &types).map(|ty| Type::of(ty.0)),
+        };
         let mut compared = Vec::with_capacity(items.len());
         let mut first: Option<Bound> = None;
         let mut alike = true;
         for item in items {
             let item = match common {
-                Some(common) if !common.is_unknown() => self.implicit(item, common)?,
+                Some(common) if !common.is_unknown() && !of_row(&item) => self.implicit(item, common)?,
                 _ => item,
             };
             let (l, r) = self.operands("=", left.clone(), item, span)?;
@@ -311,13 +320,24 @@ impl Analyzer<'_> {
             compared.push((l, r));
         }
         let Some(first) = first else { return unknown("an empty list") };
+        let mut parts = Vec::new();
         if alike {
-            let list = self.list_of(compared.into_iter().map(|(_, r)| r))?;
-            let expr = Expr::InList(InList::new(Box::new(first.expr), list, negated));
-            return Ok(Bound::new(expr, Type::BOOL).at(span));
+            // Read off one by one: a list may have a million elements, and a second copy of all of them is much.
+            let mut others = Vec::new();
+            let listed = compared.into_iter().filter_map(|(l, r)| match is_listable(&r.expr) {
+                true => Some(r),
+                false => {
+                    others.push((l, r));
+                    None
+                }
+            });
+            let list = self.list_of(listed)?;
+            if !list.is_empty() {
+                parts.push(Expr::InList(InList::new(Box::new(first.expr), list, negated)));
+            }
+            compared = others;
         }
         let op = if negated { Operator::NotEq } else { Operator::Eq };
-        let mut parts = Vec::with_capacity(compared.len());
         for (l, r) in compared {
             parts.push(self.compare(op, l, r)?.expr);
         }
@@ -381,7 +401,7 @@ impl Analyzer<'_> {
         }
         if let Some((first, _)) = pairs.first() {
             let first = first.expr.clone();
-            if pairs.iter().all(|(l, r)| l.expr == first && l.data == r.data) {
+            if pairs.iter().all(|(l, r)| l.expr == first && l.data == r.data && is_listable(&r.expr)) {
                 let list = self.list_of(pairs.into_iter().map(|(_, r)| r))?;
                 let expr = Expr::InList(InList::new(Box::new(first), list, !any));
                 return Ok(Bound::new(expr, Type::BOOL).at(span));
@@ -597,4 +617,16 @@ impl Analyzer<'_> {
         })?;
         if nodes > COPIED_MAX { Err(too_deep().into()) } else { Ok(()) }
     }
+}
+
+/// Whether an element may stand in a list of the query engine's IN. That one takes for a constant what gives one value for a batch without rows, and CASE (and what becomes
+/// one) does so, whatever it reads: with such an element no row would be found. So does `now()`, which would keep the value of the first run.
+fn is_listable(element: &Expr) -> bool {
+    let is_other = |expr: &Expr| match expr {
+        expr if expr.is_volatile_node() => true,
+        Expr::Case(_) | Expr::Column(_) | Expr::OuterReferenceColumn(..) => true,
+        Expr::ScalarFunction(call) => matches!(call.name(), "coalesce" | "nullif" | "greatest" | "least"),
+        _ => false,
+    };
+    !element.exists(|expr| Ok(is_other(expr))).unwrap_or(true)
 }

@@ -21,13 +21,10 @@ use datafusion::logical_expr::{
 };
 
 use super::bound::{Bound, Type};
+use crate::exec::access_path::{is_constant, is_row_wise};
+use crate::exec::apply::{DAY_FROM, DAY_OF};
 use crate::pg::datetime::DAY_US;
 use crate::pg::types::oid;
-use crate::plan::access::{is_constant, is_row_wise};
-
-/// Names of the functions, which end in no error.
-pub(crate) const DAY_OF: &str = "day_of_timestamp";
-pub(crate) const DAY_FROM: &str = "day_from_timestamp";
 
 /// The operands of a comparison, the timestamp as a day where it is one of these.
 pub(super) fn by_day(op: Operator, left: Bound, right: Bound) -> (Bound, Bound) {

@@ -16,6 +16,7 @@ use super::expr::Clause;
 use super::scope::{Item, Scope};
 use super::{Analyzer, Refusal, Result, unknown};
 use crate::pg::functions::domain_check;
+use crate::pg::types::oid;
 use crate::pg::user_types::{base_type, constraints};
 use crate::plan::expression::parse_expression;
 use crate::plan::planner::Names;
@@ -25,11 +26,35 @@ use crate::wire::SqlError;
 /// What a domain's conditions call the value.
 const VALUE: &str = "value";
 
+/// The domain that a type is, or 0, and what it is of, as untyped constants are read: only the fields of an interval count.
+pub(super) fn under_domain(ty: Type) -> (u32, Type) {
+    match base_type(ty.oid, ty.typmod) {
+        (oid, _) if oid == ty.oid => (0, ty),
+        (oid::INTERVAL, typmod) => (ty.oid, Type { oid: oid::INTERVAL, typmod }),
+        (oid, _) => (ty.oid, Type::of(oid)),
+    }
+}
+
 impl Analyzer<'_> {
+    /// Does what reads values without a type: a parameter becomes one of that domain (0: of none).
+    pub(super) fn of_domain<T>(&mut self, domain: u32, go: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.reads_domain, domain);
+        let done = go(self);
+        self.reads_domain = before;
+        done
+    }
+
     /// A value as one of a domain.
     pub(super) fn cast_to_domain(&mut self, bound: Bound, domain: u32, context: CastContext) -> Result<Bound> {
         let (oid, typmod) = base_type(domain, -1);
         let span = bound.span;
+        let bound = match bound.expr {
+            Expr::Placeholder(_) if bound.ty.is_unknown() => {
+                let (_, of) = under_domain(Type::of(domain));
+                self.of_domain(domain, |this| this.read(bound, of))?.at(span)
+            }
+            _ => bound,
+        };
         let bound = self.cast_as(bound, Type { oid, typmod }, context)?;
         let constraints = constraints(domain);
         if constraints.is_empty() {
@@ -72,6 +97,22 @@ impl Analyzer<'_> {
         let (expr, data) = self.call_udf(&function, args)?;
         Ok(Bound::with_data(expr, bound.ty, data).at(span))
     }
+}
+
+/// A parameter, number `at` from 0, as a value of the domain that it is of.
+///
+/// # Errors
+/// `0A000` for a domain of which that cannot be said.
+pub(crate) fn parameter_of_domain(names: &Names<'_>, at: usize, domain: u32) -> std::result::Result<Expr, SqlError> {
+    let mut declared = vec![0; at + 1];
+    declared[at] = base_type(domain, -1).0;
+    let mut params = ParamTypes::new(at + 1, &declared);
+    let mut analyzer = Analyzer::new(names, "", &mut params);
+    let mut bound = || -> Result<Expr> {
+        let value = analyzer.parameter(&format!("${}", at + 1))?;
+        Ok(analyzer.cast_to_domain(value, domain, CastContext::Explicit)?.expr)
+    };
+    bound().map_err(Refusal::into_error)
 }
 
 /// Whether an expression can be a domain's condition: over a value of that type, as `VALUE`.
@@ -119,5 +160,10 @@ pub(crate) fn check_domain_default(
 
 /// What VALUE is a column of.
 fn value_item(column: Column) -> Item {
-    Item { name: None, schema: None, columns: vec![column], by_name: false, by_column: true, table: None, oid: 0 }
+    only_columns(vec![column])
+}
+
+/// Columns that are of no table.
+pub(super) fn only_columns(columns: Vec<Column>) -> Item {
+    Item { name: None, schema: None, columns, by_name: false, by_column: true, table: None, oid: 0, of_join: false }
 }

@@ -12,11 +12,12 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use resurgam_dialect::CastContext;
 
 use super::bound::{Bound, Relation, Type};
-use super::coerce::{catalog, is_of_bits};
+use super::coerce::catalog;
 use super::condition::is_row;
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
-use crate::pg::functions::numeric;
+use crate::pg::citext::is_citext;
+use crate::pg::functions::{interval_key, numeric, order_key};
 use crate::pg::types::{self, oid};
 use crate::wire::SqlError;
 
@@ -265,6 +266,18 @@ impl Analyzer<'_> {
                 self.in_subquery(left, subquery, *negated, scope, clause)
             }
             E::Between { expr: value, negated, low, high } => self.between(value, low, high, *negated, scope, clause),
+            E::Like { negated, any: false, expr: text, pattern, escape_char: None }
+                if let Some((any, array)) = quantified(pattern) =>
+            {
+                let op = if *negated { BinaryOperator::PGNotLikeMatch } else { BinaryOperator::PGLikeMatch };
+                self.any_all(text, &op, array, any, scope, clause)
+            }
+            E::ILike { negated, any: false, expr: text, pattern, escape_char: None }
+                if let Some((any, array)) = quantified(pattern) =>
+            {
+                let op = if *negated { BinaryOperator::PGNotILikeMatch } else { BinaryOperator::PGILikeMatch };
+                self.any_all(text, &op, array, any, scope, clause)
+            }
             E::Like { negated, any: false, expr: text, pattern, escape_char } => self.like(
                 text,
                 pattern,
@@ -384,9 +397,8 @@ impl Analyzer<'_> {
                     }
                     (None, None) => {}
                 }
-                // Of bits there is no substr.
-                let is_substr = *shorthand && args.first().is_some_and(|arg| is_of_bits(arg.ty.oid));
-                self.call(if is_substr { "substr" } else { "substring" }, args, span())
+                // Of bits, and by patterns, there is no substr.
+                self.call(if *shorthand { "substr" } else { "substring" }, args, span())
             }
             E::Trim { trim_where, trim_what, expr: text, trim_characters } => {
                 let name = match trim_where {
@@ -414,6 +426,7 @@ impl Analyzer<'_> {
                     Ok(collation) => collation,
                     Err(error) => return Err(self.at(error, span())),
                 };
+                self.refuse_collated_citext(&bound, span())?;
                 let (base, _) = crate::pg::user_types::base_type(bound.ty.oid, -1);
                 if !bound.ty.is_unknown() && crate::pg::collation::of_type(base) == 0 {
                     let text = format!("collations are not supported by type {}", bound.ty.name());
@@ -654,18 +667,19 @@ impl Analyzer<'_> {
             return self.row_in_subquery(left, query, negated, scope, clause);
         }
         let left = self.expr(left, scope, clause)?;
-        let (left, relation) = self.beside_rows(left, "=", query, scope, clause)?;
+        let (left, relation) = self.beside_rows(left, "=", query, false, scope, clause)?;
         let span = left.span;
         let expr = Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), negated));
         Ok(Bound::new(expr, Type::BOOL).at(span))
     }
 
-    /// A value and the rows that it is compared with, both of the operator's types.
+    /// A value and the rows that it is compared with, both of the operator's types. `one_by_one`: it is not looked for among them as in a set.
     fn beside_rows(
         &mut self,
         left: Bound,
         op: &str,
         query: &ast::Query,
+        one_by_one: bool,
         scope: &Scope<'_>,
         clause: Clause,
     ) -> Result<(Bound, Relation)> {
@@ -680,6 +694,7 @@ impl Analyzer<'_> {
         }
         let right = self.only_column(&relation, span)?;
         let (left, right) = self.operands(op, left, right, span)?;
+        let (left, right) = if one_by_one { self.by_order_keys(left, right)? } else { (left, right) };
         let (left, right) = self.by_keys(left, right)?;
         let left = left.at(span);
         let relation = match right.expr == relation.columns[0].bound.expr {
@@ -696,16 +711,38 @@ impl Analyzer<'_> {
         Ok((left, relation))
     }
 
-    /// Numerics that show different digits may be equal: they are compared by their keys.
+    /// Numerics that show different digits may be equal, and texts of other letters: they are compared by their keys.
     pub(super) fn by_keys(&mut self, left: Bound, right: Bound) -> Result<(Bound, Bound)> {
-        if ![&left.data, &right.data].contains(&&numeric::DYNAMIC) {
+        let is_citext = is_citext(&left.data) && is_citext(&right.data);
+        if !is_citext && ![&left.data, &right.data].contains(&&numeric::DYNAMIC) {
             return Ok((left, right));
         }
         let key = Type::of(oid::BYTEA);
+        let function = match is_citext {
+            true => Some(std::sync::Arc::new(order_key())),
+            false => numeric::by_proc_name(numeric::KEY),
+        };
         let mut by_key = |bound: Bound| -> Result<Bound> {
-            let Some(function) = numeric::by_proc_name(numeric::KEY) else { return unknown("numeric_key") };
+            let Some(function) = function.clone() else { return unknown("numeric_key") };
             let (expr, data) = self.call_udf(&function, vec![bound])?;
             Ok(Bound::with_data(expr, key, data))
+        };
+        Ok((by_key(left)?, by_key(right)?))
+    }
+
+    /// Documents, arrays and intervals, whose bytes are in another order, by their keys: operators of plans have these put in by a
+    /// rule, which does not see what ANY and ALL of a subquery compare.
+    fn by_order_keys(&mut self, left: Bound, right: Bound) -> Result<(Bound, Bound)> {
+        let function = match (&left.data, &right.data) {
+            (DataType::Interval(_), DataType::Interval(_)) => interval_key(),
+            (DataType::Binary, DataType::Binary) => order_key(),
+            (a, b) if a.is_list() && b.is_list() => order_key(),
+            _ => return Ok((left, right)),
+        };
+        let function = std::sync::Arc::new(function);
+        let mut by_key = |bound: Bound| -> Result<Bound> {
+            let (expr, data) = self.call_udf(&function, vec![bound])?;
+            Ok(Bound::with_data(expr, Type::of(oid::BYTEA), data))
         };
         Ok((by_key(left)?, by_key(right)?))
     }
@@ -732,7 +769,8 @@ impl Analyzer<'_> {
         }
         let left = self.expr(left, scope, clause)?;
         if let ast::Expr::Subquery(query) = super::condition::bare(right) {
-            let (left, relation) = self.beside_rows(left, &name, query, scope, clause)?;
+            let is_set = matches!((name.as_str(), any), ("=", true) | ("<>", false));
+            let (left, relation) = self.beside_rows(left, &name, query, !is_set, scope, clause)?;
             let expr = match (name.as_str(), any) {
                 ("=", true) => Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), false)),
                 ("<>", false) => Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), true)),
@@ -838,7 +876,10 @@ impl Analyzer<'_> {
                 return Err(self.at(SqlError::new("2202E", text), span));
             }
             if array.elem.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_))) {
-                return unknown("an array of more than two dimensions");
+                return match depth_of(element, 6) {
+                    0..=5 => unknown("an array of more than two dimensions"),
+                    _ => Err(self.at(crate::pg::decode::too_many_dimensions(), span)),
+                };
             }
             rows.push(self.array(&array.elem, scope, clause, span)?);
         }
@@ -1077,6 +1118,22 @@ pub(super) fn plain_args(list: &FunctionArgumentList) -> Option<Vec<&ast::Expr>>
         .collect()
 }
 
+/// What is in the parentheses of `ALL (…)` and `SOME (…)` as a pattern, which the parser takes for calls, and whether one suffices.
+fn quantified(pattern: &ast::Expr) -> Option<(bool, &ast::Expr)> {
+    let ast::Expr::Function(call) = pattern else { return None };
+    let [part] = call.name.0.as_slice() else { return None };
+    let name = part.as_ident().filter(|name| name.quote_style.is_none())?;
+    let any = match name.value.to_ascii_lowercase().as_str() {
+        "all" => false,
+        "some" => true,
+        _ => return None,
+    };
+    match arguments(call).and_then(plain_args)?.as_slice() {
+        [array] => Some((any, array)),
+        _ => None,
+    }
+}
+
 /// The name of a function as PostgreSQL folds it, and its schema.
 pub(super) fn function_name(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
     let parts: Vec<String> = name.0.iter().map(|part| part.as_ident().map(folded)).collect::<Option<_>>()?;
@@ -1092,5 +1149,15 @@ pub(super) fn arguments(function: &ast::Function) -> Option<&FunctionArgumentLis
     match &function.args {
         FunctionArguments::List(list) => Some(list),
         _ => None,
+    }
+}
+
+/// How many ARRAYs are within each other, as far as `most`.
+fn depth_of(expr: &ast::Expr, most: usize) -> usize {
+    match super::condition::bare(expr) {
+        ast::Expr::Array(array) if most > 0 => {
+            1 + array.elem.iter().map(|element| depth_of(element, most - 1)).max().unwrap_or(0)
+        }
+        _ => 0,
     }
 }

@@ -240,6 +240,10 @@ fn offset_value(value: ScalarValue, over: &RangeOver) -> Result<Option<ScalarVal
     let value = value.cast_to(&over.data)?;
     let negative = match &value {
         ScalarValue::Decimal128(Some(value), _, _) => *value < 0,
+        // A bound beside rows that are infinite, too, would be no number.
+        ScalarValue::Float64(Some(value)) if value.is_infinite() && *value > 0.0 => {
+            return unknown("an infinite offset of RANGE");
+        }
         ScalarValue::Float64(Some(value)) => *value < 0.0 || value.is_nan(),
         _ => return unknown("this offset of a window's frame"),
     };

@@ -19,12 +19,13 @@ use super::expr::Clause;
 use super::scope::{Item, Scope, folded};
 use super::select::barrier;
 use super::{Analyzer, Result, spliced, unknown};
-use crate::exec::table::KEY_COLUMN;
+use crate::exec::table::{KEY_COLUMN, engine_table};
 use crate::parse::depth::too_deep;
+use crate::parse::spelling::ALIAS;
 use crate::pg::catalog::relation_oid;
 use crate::pg::policies::Command;
 use crate::pg::{running, types};
-use crate::plan::planner::{TARGET, engine_table};
+use crate::plan::planner::TARGET;
 use crate::wire::SqlError;
 
 /// What a FROM item, or several joined, bring.
@@ -71,6 +72,25 @@ pub(super) fn is_lateral(plan: &LogicalPlan) -> bool {
 pub(super) fn lateral(plan: LogicalPlan) -> LogicalPlan {
     let outer_ref_columns = plan.all_out_ref_exprs();
     LogicalPlan::Subquery(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() })
+}
+
+/// Whether it is one of the words that stand for calls, reserved as they are.
+fn is_function_word(name: &ast::ObjectName) -> bool {
+    const WORDS: [&str; 10] = [
+        "current_catalog",
+        "current_date",
+        "current_role",
+        "current_time",
+        "current_timestamp",
+        "current_user",
+        "localtime",
+        "localtimestamp",
+        "session_user",
+        "user",
+    ];
+    let [part] = name.0.as_slice() else { return false };
+    let plain = part.as_ident().filter(|ident| ident.quote_style.is_none());
+    plain.is_some_and(|ident| WORDS.iter().any(|word| ident.value.eq_ignore_ascii_case(word)))
 }
 
 /// `0A000`
@@ -163,12 +183,19 @@ impl Analyzer<'_> {
                 return Err(self.at(error, join.relation.span()));
             }
             self.check_names(&left.items, &right.items)?;
-            left = self.join(left, right, &join.join_operator, scope)?;
+            left = self.join(left, right, &join.join_operator, scope, before)?;
         }
         Ok(left)
     }
 
-    fn join(&mut self, left: From, right: From, operator: &JoinOperator, scope: &Scope<'_>) -> Result<From> {
+    fn join(
+        &mut self,
+        left: From,
+        right: From,
+        operator: &JoinOperator,
+        scope: &Scope<'_>,
+        before: &[Item],
+    ) -> Result<From> {
         use JoinOperator as J;
         let (kind, constraint) = match operator {
             J::Join(constraint) | J::Inner(constraint) => (JoinType::Inner, constraint),
@@ -188,18 +215,22 @@ impl Analyzer<'_> {
                 let mut inner = scope.inner();
                 inner.outer = scope.outer;
                 inner.items = items.clone();
+                inner.unseen = before;
                 let condition = self.condition(condition, &inner, Clause::JoinOn)?;
                 Ok(From { plan: joined(left.plan, right.plan, kind, condition.expr)?, items })
             }
             JoinConstraint::Using(names) => {
-                let mut columns = Vec::with_capacity(names.len());
+                let (mut columns, mut alias) = (Vec::with_capacity(names.len()), None);
                 for name in names {
                     match name.0.as_slice() {
                         [part] if part.as_ident().is_some() => columns.extend(part.as_ident().cloned()),
+                        [mark, part] if mark.as_ident().is_some_and(|mark| mark.value == ALIAS) => {
+                            alias = part.as_ident().map(folded);
+                        }
                         _ => return Err(SqlError::syntax("bad column name in USING").into()),
                     }
                 }
-                self.using(left, right, kind, &columns)
+                self.using(left, right, kind, &columns, alias)
             }
             JoinConstraint::Natural => {
                 let names = |items: &[Item]| -> Vec<String> {
@@ -214,7 +245,7 @@ impl Analyzer<'_> {
                     .filter(|name| right_names.contains(name))
                     .map(|name| Ident::with_quote('"', name))
                     .collect();
-                self.using(left, right, kind, &common)
+                self.using(left, right, kind, &common, None)
             }
             JoinConstraint::None if kind == JoinType::Inner => {
                 Err(SqlError::syntax("syntax error: a join needs ON or USING").into())
@@ -223,8 +254,15 @@ impl Analyzer<'_> {
         }
     }
 
-    /// A join whose columns of one name become one.
-    fn using(&mut self, left: From, right: From, kind: JoinType, names: &[Ident]) -> Result<From> {
+    /// A join whose columns of one name become one; `alias` is what these are called together, beside the names of the sides.
+    fn using(
+        &mut self,
+        left: From,
+        right: From,
+        kind: JoinType,
+        names: &[Ident],
+        alias: Option<String>,
+    ) -> Result<From> {
         let mut conditions = Vec::with_capacity(names.len());
         let mut merged: Vec<Column> = Vec::with_capacity(names.len());
         let mut seen: HashSet<String> = HashSet::with_capacity(names.len());
@@ -290,6 +328,20 @@ impl Analyzer<'_> {
                 }
             }
         };
+        let aliased = alias.map(|name| Item {
+            name: Some(name),
+            schema: None,
+            columns: merged.clone(),
+            by_name: true,
+            by_column: false,
+            table: None,
+            oid: 0,
+            of_join: true,
+        });
+        if let Some(aliased) = &aliased {
+            self.check_names(&left.items, std::slice::from_ref(aliased))?;
+            self.check_names(&right.items, std::slice::from_ref(aliased))?;
+        }
         // What is seen without a qualifier: the common columns, then the others of each side.
         let mut columns = merged;
         for item in left.items.iter().chain(&right.items).filter(|item| item.by_column) {
@@ -297,12 +349,27 @@ impl Analyzer<'_> {
         }
         let mut items: Vec<Item> =
             left.items.into_iter().chain(right.items).map(|item| Item { by_column: false, ..item }).collect();
-        items.push(Item { name: None, schema: None, columns, by_name: false, by_column: true, table: None, oid: 0 });
+        items.push(Item {
+            name: None,
+            schema: None,
+            columns,
+            by_name: false,
+            by_column: true,
+            table: None,
+            oid: 0,
+            of_join: true,
+        });
+        items.extend(aliased);
         Ok(From { plan, items })
     }
 
     fn factor(&mut self, factor: &TableFactor, scope: &Scope<'_>, before: &[Item]) -> Result<From> {
         match factor {
+            TableFactor::Table { name, alias, args: None, with_ordinality, sample: None, .. }
+                if is_function_word(name) && !self.is_within_view() =>
+            {
+                self.function_item(name, &[], *with_ordinality, alias.as_ref(), scope, before)
+            }
             TableFactor::Table {
                 name,
                 alias,
@@ -359,7 +426,8 @@ impl Analyzer<'_> {
                     self.inside(Clause::From, |this| this.bind_query(subquery, &around.inner(), None))?
                 } else {
                     // The outer query's columns are seen, its FROM is not.
-                    let around = scope.without_items();
+                    let mut around = scope.without_items();
+                    around.unseen = before;
                     self.inside(Clause::From, |this| this.bind_query(subquery, &around.inner(), None))?
                 };
                 let Some(alias) = alias else {
@@ -408,7 +476,7 @@ impl Analyzer<'_> {
             && database != TARGET
         {
             if crate::pg::user_types::database().as_ref() != Some(database) {
-                return Err(self.at(crate::plan::lookup::cross_database(&parts), name.span()));
+                return Err(self.at(crate::parse::names::cross_database(&parts), name.span()));
             }
             parts.remove(0);
         }
@@ -508,8 +576,16 @@ impl Analyzer<'_> {
         if let Some(alias) = alias {
             self.rename(&mut relation.columns, alias)?;
         }
-        let item =
-            Item { name: Some(shown), schema, columns: relation.columns, by_name: true, by_column: true, table, oid };
+        let item = Item {
+            name: Some(shown),
+            schema,
+            columns: relation.columns,
+            by_name: true,
+            by_column: true,
+            table,
+            oid,
+            of_join: false,
+        };
         Ok(From { plan: relation.plan, items: vec![item] })
     }
 
@@ -534,6 +610,7 @@ impl Analyzer<'_> {
             by_column: true,
             table: None,
             oid: 0,
+            of_join: true,
         });
         Ok(From { plan: join.plan, items })
     }
@@ -583,6 +660,7 @@ impl Analyzer<'_> {
             by_column: true,
             table: None,
             oid: 0,
+            of_join: false,
         };
         Ok(From { plan: relation.plan, items: vec![item] })
     }

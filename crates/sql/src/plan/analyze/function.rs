@@ -19,12 +19,13 @@ use super::coerce::{catalog, is_shown_in_zone, sql_error};
 use super::expr::{Clause, arguments, function_name, plain_args};
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
-use crate::access::needs::denied;
+use crate::parse::names::no_schema;
 use crate::pg::definition::cast_function_oid;
 use crate::pg::functions::{is_by_source, numeric, series_call_name};
 use crate::pg::types::{self, oid};
 use crate::pg::user_functions::{UserFunction, marked};
-use crate::plan::lookup::{has_schema, no_schema};
+use crate::plan::lookup::has_schema;
+use crate::plan::needs::denied;
 use crate::wire::SqlError;
 
 /// A bound call.
@@ -135,11 +136,11 @@ impl Analyzer<'_> {
                 _ => {}
             }
         }
-        if schema.as_deref() == Some("information_schema") && name == "_pg_expandarray" {
+        if schema.as_deref() == Some("information_schema") && name == super::record::EXPANDED {
             return self.expanded_array(list, scope, clause, span);
         }
         if schema.is_none() && name == "row" {
-            return unknown("this form of ROW");
+            return self.row_with_wildcards(list, scope, clause, span);
         }
         if let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Function(last)))) = list.args.last()
             && function_name(&last.name).is_some_and(|(_, name)| name == crate::parse::spelling::VARIADIC)
@@ -213,7 +214,8 @@ impl Analyzer<'_> {
         let mut args = self.plain(&before, scope, clause, name)?;
         // What stands before VARIADIC are the parameters before the last.
         let fixed = match name {
-            "concat" | "num_nulls" | "num_nonnulls" | "json_build_array" | "json_build_object" => Some(0),
+            "concat" | "num_nulls" | "num_nonnulls" | "json_build_array" | "json_build_object"
+            | "jsonb_build_array" | "jsonb_build_object" => Some(0),
             "concat_ws" | "format" => Some(1),
             _ => None,
         };
@@ -256,6 +258,19 @@ impl Analyzer<'_> {
             ("concat_ws", 1) => {
                 let separator = args.remove(0);
                 self.call("array_to_string", vec![array, separator], span)
+            }
+            ("json_build_array" | "json_build_object" | "jsonb_build_array" | "jsonb_build_object", 0) => {
+                self.json_of_elements(name, array, span)
+            }
+            ("format", 1) => {
+                let pattern = self.or_text(args.remove(0))?;
+                let pattern = self.implicit(pattern, Type::TEXT)?;
+                let array = match is_shown_in_zone(array.ty.oid) {
+                    true => self.cast_as(array, Type::of(oid::TEXT_ARRAY), CastContext::Explicit)?,
+                    false => self.by_name(array)?,
+                };
+                let args = self.mixed_elements(vec![pattern, array])?;
+                Ok(self.call_named("pg_format_elements", args, Type::TEXT)?.at(span))
             }
             _ => unknown(format!("VARIADIC in a call of {name}")),
         }
@@ -443,10 +458,14 @@ impl Analyzer<'_> {
                 let texts = usize::from(name != "concat");
                 let shown = |(at, arg): (usize, Bound)| match () {
                     () if at < texts => Ok(arg),
+                    () if arg.ty.oid == oid::CITEXT => self.citext_text(arg),
                     () if is_shown_in_zone(arg.ty.oid) => self.cast_as(arg, Type::TEXT, CastContext::Explicit),
                     () => self.by_name(arg),
                 };
                 args.into_iter().enumerate().map(shown).collect::<Result<Vec<_>>>()?
+            }
+            _ if super::json::is_json_builder(name) => {
+                args.into_iter().map(|arg| self.citext_text(arg)).collect::<Result<Vec<_>>>()?
             }
             "array_to_string" => {
                 let mut args = args;
@@ -576,6 +595,9 @@ impl Analyzer<'_> {
         };
         let returns_set = resolved.returns_set;
         if function.oid >= FIRST_EXTENSION_OID && function.oid < FIRST_OWN_OID {
+            if let Some(bound) = self.citext_call(function, &typed, result, returns_set, span)? {
+                return Ok(Called { bound, returns_set, out_name, user: None });
+            }
             let source = function.source;
             let Some(udf) = self.names.state.scalar_functions().get(source).cloned().filter(|_| !returns_set) else {
                 return unknown(not_computed(name, &typed));
@@ -620,7 +642,7 @@ impl Analyzer<'_> {
     ) -> Result<Vec<Bound>> {
         let mut placed: Vec<(usize, Bound)> = positions.iter().copied().zip(args).collect();
         for (at, sql, ty) in defaults {
-            let expr = crate::plan::statement::parse_expression(sql)?;
+            let expr = crate::pg::definition::parse_expression(sql)?;
             let bound = self.expr(&expr, &Scope::empty(), Clause::Values)?;
             let bound = self.cast_as(bound, Type::of(ty.0), CastContext::Assignment)?;
             placed.push((*at, bound));
@@ -739,10 +761,9 @@ impl Analyzer<'_> {
         let known = match name {
             _ if is_by_source(source) => source,
             "position" => "strpos",
+            "substr" => "substring",
             "substring" if source == "textregexsubstr" => source,
-            "substring" if args.get(1).is_some_and(|arg| arg.ty.oid == oid::TEXT) => {
-                return unknown("substring by a pattern of SQL");
-            }
+            "substring" if args.get(1).is_some_and(|arg| arg.ty.oid == oid::TEXT) => "pg_substring_similar",
             "char_length" | "character_length" if source == "textlen" => "character_length",
             "bit_length" if args.first().is_some_and(|arg| arg.ty.oid == oid::BIT) => "bitlength",
             other => other,
@@ -808,6 +829,7 @@ impl Analyzer<'_> {
 
     /// A call of a function of DataFusion's kind, with its arguments cast to what it takes.
     pub(super) fn call_udf(&mut self, function: &Arc<ScalarUDF>, args: Vec<Bound>) -> Result<(Expr, DataType)> {
+        super::citext::check_function(function.name(), &args)?;
         let fields: Vec<FieldRef> = args.iter().map(Bound::field).collect();
         let wanted = match args.is_empty() {
             true => fields.clone(),

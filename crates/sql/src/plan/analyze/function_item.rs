@@ -3,10 +3,12 @@
 //! A call is a SELECT of it from one row: its values are rows, its arguments may be columns of the items before it
 //! and of outer queries.
 
+use std::sync::Arc;
+
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::TableReference;
 use datafusion::logical_expr::expr::Unnest;
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TableSource};
 use datafusion::sql::sqlparser::ast::{self, Ident, Spanned, TableAlias};
 use resurgam_dialect::Call;
 
@@ -16,13 +18,26 @@ use super::expr::{Clause, arguments, function_name};
 use super::from::From;
 use super::function::Called;
 use super::json_record::by_definition_list;
+use super::record::EXPANDED;
 use super::scope::{Item, Scope, folded};
 use super::select::{Target, project};
 use super::{Analyzer, Result, unknown};
 use crate::exec::record::fields_of_record;
 use crate::parse::spelling::ROWS;
-use crate::pg::types;
+use crate::pg::types::{self, oid};
 use crate::wire::SqlError;
+
+/// The view that shows what a function gives.
+fn view_of(function: &str) -> Option<&'static str> {
+    Some(match function {
+        "pg_show_all_settings" => "pg_settings",
+        "pg_timezone_names" => "pg_timezone_names",
+        "pg_timezone_abbrevs" => "pg_timezone_abbrevs",
+        "pg_prepared_statement" => "pg_prepared_statements",
+        "pg_cursor" => "pg_cursors",
+        _ => return None,
+    })
+}
 
 /// An alias that is not written.
 fn alias_of(name: &str) -> TableAlias {
@@ -53,6 +68,26 @@ fn columns_of(called: Called, function: &str) -> Vec<Column> {
     fields.iter().zip(exprs).map(column).collect()
 }
 
+/// Of a function of one array that gives a table: the array's type, and each column with the function that gives its values.
+fn table_of_arrays(function: &str) -> Option<(u32, &'static [(&'static str, &'static str, u32)])> {
+    match function {
+        "pg_options_to_table" => Some((
+            oid::TEXT_ARRAY,
+            &[("option_name", "pg_pg_option_names", oid::TEXT), ("option_value", "pg_pg_option_values", oid::TEXT)],
+        )),
+        "aclexplode" => Some((
+            oid::ACLITEM_ARRAY,
+            &[
+                ("grantor", "pg_pg_acl_grantor", oid::OID),
+                ("grantee", "pg_pg_acl_grantee", oid::OID),
+                ("privilege_type", "pg_pg_acl_privilege_type", oid::TEXT),
+                ("is_grantable", "pg_pg_acl_is_grantable", oid::BOOL),
+            ],
+        )),
+        _ => None,
+    }
+}
+
 impl Analyzer<'_> {
     /// A function in FROM, with the columns of `before` at hand.
     pub(super) fn function_item(
@@ -73,6 +108,14 @@ impl Analyzer<'_> {
         around.items = before.to_vec();
         let lateral = around.inner();
         let (bound, form) = self.arguments(args, &function, &lateral, Clause::From)?;
+        if schema.as_deref() == Some("information_schema")
+            && function == EXPANDED
+            && let [array] = bound.as_slice()
+        {
+            let columns = self.expanded_columns(array.clone(), name.span())?;
+            let columns = columns.into_iter().map(|(column, bound)| (Some(column), function.clone(), bound));
+            return self.sets_item(columns.collect(), ordinality, alias, before);
+        }
         if by_definition_list(&function).is_some() && form.names.is_empty() {
             return self.record_item(&function, bound, ordinality, alias, before, name.span());
         }
@@ -84,13 +127,26 @@ impl Analyzer<'_> {
         }
         let own = alias_of(&function);
         if function != "generate_series" && self.names.state.table_functions().contains_key(function.as_str()) {
-            if ordinality || !bound.iter().all(|arg| crate::plan::access::is_constant(&arg.expr)) {
+            if ordinality || !bound.iter().all(|arg| crate::exec::access_path::is_constant(&arg.expr)) {
                 return unknown(format!("this form of {function} in FROM"));
             }
             return self.table_function(&function, bound, alias.unwrap_or(&own));
         }
-        if function == "pg_options_to_table" && bound.len() == 1 {
-            return self.options(bound, ordinality, alias, before);
+        if let Some((array, columns)) = table_of_arrays(&function)
+            && bound.len() == 1
+        {
+            return self.table_of_arrays(&function, bound, (array, columns), ordinality, alias, before);
+        }
+        if function == "pg_identify_object" && bound.len() == 3 && !ordinality {
+            return self.identified(bound, alias, before);
+        }
+        if let Some(view) = view_of(&function)
+            && bound.is_empty()
+            && !ordinality
+            && matches!(schema.as_deref(), None | Some("pg_catalog"))
+        {
+            let source = self.names.get_table_source(TableReference::partial("pg_catalog", view))?;
+            return self.source_item(&function, source, alias.unwrap_or(&own));
         }
         let mut targets = Vec::with_capacity(2);
         for args in each_array(&function, bound) {
@@ -108,26 +164,44 @@ impl Analyzer<'_> {
         self.sets_item(targets, ordinality, alias, before)
     }
 
-    /// `pg_options_to_table`: names and values of options side by side.
-    fn options(
+    /// A function of an array that gives a table: its columns side by side.
+    fn table_of_arrays(
         &mut self,
-        options: Vec<Bound>,
+        function: &str,
+        args: Vec<Bound>,
+        (array, columns): (u32, &[(&str, &str, u32)]),
         ordinality: bool,
         alias: Option<&TableAlias>,
         before: &[Item],
     ) -> Result<From> {
-        let mut targets = Vec::with_capacity(2);
-        for (column, function) in [("option_name", "pg_pg_option_names"), ("option_value", "pg_pg_option_values")] {
-            let Some(udf) = self.names.state.scalar_functions().get(function).cloned() else {
-                return unknown("pg_options_to_table");
-            };
-            let (list, data) = self.call_udf(&udf, options.clone())?;
-            let DataType::List(item) = &data else { return unknown("pg_options_to_table") };
+        let args = args.into_iter().map(|arg| match arg.ty.is_unknown() || array == oid::ACLITEM_ARRAY {
+            true => self.implicit(arg, Type::of(array)),
+            false => Ok(arg),
+        });
+        let args = args.collect::<Result<Vec<_>>>()?;
+        let mut targets = Vec::with_capacity(columns.len());
+        for (column, part, ty) in columns {
+            let Some(udf) = self.names.state.scalar_functions().get(*part).cloned() else { return unknown(function) };
+            let (list, data) = self.call_udf(&udf, args.clone())?;
+            let DataType::List(item) = &data else { return unknown(function) };
             let expr = Expr::Unnest(Unnest { expr: Box::new(list), outer: false });
-            let bound = Bound::with_data(expr, Type::TEXT, item.data_type().clone());
-            targets.push((Some(column.to_owned()), function.to_owned(), bound));
+            let bound = Bound::with_data(expr, Type::of(*ty), item.data_type().clone());
+            targets.push((Some((*column).to_owned()), (*part).to_owned(), bound));
         }
         self.sets_item(targets, ordinality, alias, before)
+    }
+
+    /// `pg_identify_object`: kind, schema, name and identity of an object.
+    fn identified(&mut self, args: Vec<Bound>, alias: Option<&TableAlias>, before: &[Item]) -> Result<From> {
+        let args = args.into_iter().zip([oid::OID, oid::OID, oid::INT4]);
+        let args = args.map(|(arg, ty)| self.implicit(arg, Type::of(ty))).collect::<Result<Vec<_>>>()?;
+        let mut targets = Vec::with_capacity(4);
+        for column in ["type", "schema", "name", "identity"] {
+            let function = format!("pg_pg_identify_object_{column}");
+            let bound = self.call_named(&function, args.clone(), Type::TEXT)?;
+            targets.push((Some(column.to_owned()), function, bound));
+        }
+        self.sets_item(targets, false, alias, before)
     }
 
     /// `ROWS FROM (f(), g())`: the rows of each side by side, with NULLs where one has no more.
@@ -218,6 +292,11 @@ impl Analyzer<'_> {
             let found = self.names.get_table_function_source(function, args);
             found.map_err(|error| crate::pg::errors::from_datafusion(error, self.text))?
         };
+        self.source_item(function, source, alias)
+    }
+
+    /// All that a table has, under the name of a function.
+    fn source_item(&mut self, function: &str, source: Arc<dyn TableSource>, alias: &TableAlias) -> Result<From> {
         let fields: Vec<(String, Type)> = source
             .schema()
             .fields()

@@ -16,6 +16,7 @@ use super::select::Target;
 use super::sets::has_set;
 use super::{Analyzer, Result, unknown};
 use crate::pg::errors::find_identifier;
+use crate::plan::alike_constants;
 use crate::wire::SqlError;
 
 /// What GROUP BY says.
@@ -80,6 +81,41 @@ pub(super) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     }
 }
 
+/// The columns of queries around it that a subquery reads, whether in itself or in one within it: what says so of a plan says nothing
+/// of those. Also columns of queries within it, which those within these read.
+///
+/// # Errors
+/// None of its own.
+pub(super) fn read_within(subquery: &Subquery) -> Result<Vec<PlanColumn>> {
+    let mut read = Vec::new();
+    subquery.subquery.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::OuterReferenceColumn(_, column) = expr
+                    && !read.contains(column)
+                {
+                    read.push(column.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(read)
+}
+
+/// Leaves out what is there before.
+fn only_once(exprs: &mut Vec<Expr>) -> Result<()> {
+    let mut seen = HashSet::new();
+    let mut left = Vec::with_capacity(exprs.len());
+    for expr in std::mem::take(exprs) {
+        if seen.insert((alike_constants::types_in(&expr)?, expr.clone())) {
+            left.push(expr);
+        }
+    }
+    *exprs = left;
+    Ok(())
+}
+
 /// Whether an expression has the same value for all rows.
 fn is_constant(expr: &Expr) -> bool {
     let varies = |expr: &Expr| {
@@ -142,8 +178,7 @@ impl Analyzer<'_> {
                 sets.push(self.group_lists(lists, scope, targets)?);
             }
         }
-        let mut seen = HashSet::new();
-        groups.exprs.retain(|expr| seen.insert(expr.clone()));
+        only_once(&mut groups.exprs)?;
         if !sets.is_empty() {
             // PostgreSQL tells columns of one value apart there, by which of them a set names.
             let mut named: Vec<&Expr> = Vec::new();
@@ -166,8 +201,7 @@ impl Analyzer<'_> {
                 }
             }
             for list in &mut product {
-                let mut seen = HashSet::new();
-                list.retain(|expr| seen.insert(expr.clone()));
+                only_once(list)?;
             }
             groups.exprs = vec![Expr::GroupingSet(GroupingSet::GroupingSets(product))];
         }
@@ -227,11 +261,20 @@ impl Analyzer<'_> {
     pub(super) fn aggregate(
         &mut self,
         plan: LogicalPlan,
-        groups: Groups,
+        mut groups: Groups,
         mut exprs: Vec<&mut Expr>,
         has_having: bool,
         scope: &Scope<'_>,
     ) -> Result<LogicalPlan> {
+        let is_found_again = |expr: &Expr| Ok(matches!(expr, Expr::AggregateFunction(_) | Expr::WindowFunction(_)));
+        let mut any = groups.is_given;
+        for expr in &exprs {
+            any = any || expr.exists(is_found_again)?;
+        }
+        if any {
+            let all = groups.exprs.iter_mut().chain(exprs.iter_mut().map(|expr| &mut **expr));
+            alike_constants::set_apart(&mut all.collect::<Vec<_>>())?;
+        }
         let mut aggregates = find_aggregate_exprs(exprs.iter().map(|expr| &**expr));
         let of_subqueries = self.aggregates_of_subqueries(&plan);
         if aggregates.is_empty() && of_subqueries.is_empty() && !groups.is_given && !has_having {
@@ -385,6 +428,7 @@ impl Analyzer<'_> {
             return Ok(());
         }
         let mut used: Vec<Expr> = Vec::new();
+        let mut subqueries: Vec<Subquery> = Vec::new();
         for expr in exprs {
             expr.apply(|expr| {
                 if groups.contains(expr) || aggregates.contains(expr) {
@@ -395,17 +439,13 @@ impl Analyzer<'_> {
                 {
                     used.push(expr.clone());
                 }
-                if let Some(subquery) = subquery_of(expr) {
-                    for outer in &subquery.outer_ref_columns {
-                        if let Expr::OuterReferenceColumn(_, column) = outer
-                            && plan.schema().has_column(column)
-                        {
-                            used.push(Expr::Column(column.clone()));
-                        }
-                    }
-                }
+                subqueries.extend(subquery_of(expr).cloned());
                 Ok(TreeNodeRecursion::Continue)
             })?;
+        }
+        for subquery in &subqueries {
+            let read = read_within(subquery)?.into_iter().filter(|column| plan.schema().has_column(column));
+            used.extend(read.map(Expr::Column));
         }
         for column in used {
             if dependent.contains(&column) && !groups.contains(&column) {
@@ -424,6 +464,7 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
     ) -> Result<()> {
         let mut ungrouped: Option<(PlanColumn, bool)> = None;
+        let mut subqueries: Vec<Subquery> = Vec::new();
         expr.apply(|expr| {
             match expr {
                 Expr::Column(column) if !grouped.schema().has_column(column) => {
@@ -432,19 +473,15 @@ impl Analyzer<'_> {
                 }
                 _ => {}
             }
-            if let Some(subquery) = subquery_of(expr) {
-                for outer in &subquery.outer_ref_columns {
-                    if let Expr::OuterReferenceColumn(_, column) = outer
-                        && input.has_column(column)
-                        && !grouped.schema().has_column(column)
-                    {
-                        ungrouped = Some((column.clone(), true));
-                        return Ok(TreeNodeRecursion::Stop);
-                    }
-                }
-            }
+            subqueries.extend(subquery_of(expr).cloned());
             Ok(TreeNodeRecursion::Continue)
         })?;
+        let is_ungrouped = |column: &PlanColumn| input.has_column(column) && !grouped.schema().has_column(column);
+        for subquery in &subqueries {
+            if ungrouped.is_none() {
+                ungrouped = read_within(subquery)?.into_iter().find(is_ungrouped).map(|column| (column, true));
+            }
+        }
         let Some((column, in_subquery)) = ungrouped else { return Ok(()) };
         let wanted = Expr::Column(column.clone());
         let found = scope.items.iter().find_map(|item| {

@@ -15,9 +15,9 @@ use super::scope::{Scope, folded};
 use super::through_view::{Place, Through, Written, is_computed};
 use super::write::{OnConflict, OnConflictUpdate, Target, Write, constant_type, is_default, named_columns};
 use super::{Analyzer, Result};
-use crate::dml::Op;
 use crate::pg::policies::Command;
 use crate::pg::roles::acl::privilege as p;
+use crate::plan::analyze::Op;
 use crate::wire::SqlError;
 
 /// The columns that are given, in the order of the values.
@@ -74,6 +74,8 @@ impl Analyzer<'_> {
             None => self.seek_target(&written, None),
         };
         drop(self.fitted());
+        let unseen = written.views.is_empty().then(|| (Arc::clone(&table), alias.clone()));
+        let around = std::mem::replace(&mut self.unseen_target, unseen);
         let (plan, rows) = match (source, rows) {
             (None, _) => self.given_rows(&table, &[], vec![Vec::new()])?,
             (Some(_), Some(values)) => {
@@ -82,6 +84,7 @@ impl Analyzer<'_> {
             }
             (Some(source), None) => (self.selected_rows(&table, columns, source, overriding, &scope)?, None),
         };
+        self.unseen_target = around;
         let mut target = match known {
             Some((target, _)) => target,
             None => self.target(&table, alias, false)?,
@@ -221,13 +224,12 @@ impl Analyzer<'_> {
         for row in rows {
             let mut values = Vec::with_capacity(columns.len());
             for (value, &at) in row.into_iter().zip(&columns) {
-                let column = &table.columns[at];
                 let value = value.filter(|_| !overriding.takes_default(table, at));
                 if value.is_some() {
                     overriding.refuse_value(table, at)?;
                 }
                 values.push(match value {
-                    Some(value) => self.assigned(value, &column.name, &column.ty)?,
+                    Some(value) => self.assigned(value, table, at)?,
                     None => self.default_of(table, at)?,
                 });
             }
@@ -296,19 +298,18 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
     ) -> Result<LogicalPlan> {
         // What has no type in its select list takes that of the column.
-        let wanted: Vec<Option<Type>> =
-            columns.at.iter().map(|&at| Some(constant_type(&table.columns[at].ty))).collect();
+        let wanted = |&at: &usize| table.domain(at).map_or_else(|| constant_type(&table.columns[at].ty), Type::of);
+        let wanted: Vec<Option<Type>> = columns.at.iter().map(|at| Some(wanted(at))).collect();
         let relation = self.bind_query(source, scope, Some(&wanted))?;
         let columns = self.fitting(table, columns, relation.columns.len(), || source.span())?;
         let mut values: Vec<Option<Expr>> = vec![None; table.columns.len()];
         for (column, &at) in relation.columns.into_iter().zip(&columns) {
-            let to = &table.columns[at];
             if overriding.takes_default(table, at) {
                 continue;
             }
             overriding.refuse_value(table, at)?;
             let bound = column.bound.at(source.span());
-            values[at] = Some(self.assigned(bound, &to.name, &to.ty)?.expr);
+            values[at] = Some(self.assigned(bound, table, at)?.expr);
         }
         for (at, value) in values.iter_mut().enumerate() {
             if value.is_none() {
@@ -335,7 +336,14 @@ impl Analyzer<'_> {
             let named: Vec<usize> = columns.iter().filter_map(|ident| at(folded(ident))).collect();
             self.seek_write(target.sought, p::SELECT, &named);
         } else if conflict_target.is_some() {
-            self.seek_write(target.sought, p::SELECT, &[]);
+            // So are the columns of a constraint that is named.
+            let keys = crate::plan::infer::arbiters(self.names, table, conflict_target.as_ref())?;
+            let of_key = |key: &Option<usize>| match key {
+                None => table.primary_key.clone(),
+                Some(at) => table.indexes[*at].columns.clone(),
+            };
+            let named: Vec<usize> = keys.iter().flat_map(of_key).collect();
+            self.seek_write(target.sought, p::SELECT, &named);
         }
         let update = match &on.action {
             OnConflictAction::DoNothing => None,
@@ -344,7 +352,7 @@ impl Analyzer<'_> {
                     let text = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                     return Err(SqlError::syntax(text).with_hint("For example, ON CONFLICT (column_name).").into());
                 }
-                crate::dml::arbiters(self.names, table, conflict_target.as_ref())?;
+                crate::plan::infer::arbiters(self.names, table, conflict_target.as_ref())?;
                 let excluded = Some("excluded".to_owned());
                 let (proposed, _) = self.target_of(written, excluded, false, Op::Insert)?;
                 // Who reads the proposed row has to be allowed to read the table's columns of these names.
@@ -361,7 +369,8 @@ impl Analyzer<'_> {
                 self.seek_write(target.sought, p::UPDATE, &changed);
                 let joined = Arc::new(target.plan.schema().join(proposed.plan.schema())?);
                 let set = set.into_iter().map(|(at, bound)| (at, bound.expr)).collect();
-                Some(OnConflictUpdate { set, condition, joined, rules: None })
+                let shown = through.map(|through| through.shown.clone()).unwrap_or_default();
+                Some(OnConflictUpdate { set, condition, joined, rules: None, shown })
             }
         };
         Ok(OnConflict { target: conflict_target, update })
@@ -380,8 +389,15 @@ fn columns_of_table(
     through: Option<&Through>,
     target: Option<&ast::ConflictTarget>,
 ) -> Result<Option<ast::ConflictTarget>> {
-    let (Some(through), Some(ast::ConflictTarget::Columns(columns))) = (through, target) else {
-        return Ok(target.cloned());
+    let (through, columns) = match (through, target) {
+        (Some(through), Some(ast::ConflictTarget::Columns(columns))) => (through, columns),
+        // A view has no constraints.
+        (Some(through), Some(ast::ConflictTarget::OnConstraint(name))) => {
+            let name = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
+            let text = format!("constraint \"{name}\" for table \"{}\" does not exist", through.name);
+            return Err(SqlError::new("42704", text).into());
+        }
+        _ => return Ok(target.cloned()),
     };
     let mut named = Vec::with_capacity(columns.len());
     for ident in columns {

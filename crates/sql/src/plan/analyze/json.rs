@@ -64,6 +64,17 @@ impl Analyzer<'_> {
         }
     }
 
+    /// `json_build_array(VARIADIC array)` and its kin: what it makes of the elements.
+    pub(super) fn json_of_elements(&mut self, name: &str, array: Bound, span: Span) -> Result<Bound> {
+        let function = if name.ends_with("array") { "pg_json_array_of" } else { "pg_json_object_of" };
+        let array = self.citext_text(array)?;
+        let made = self.json_of(function, vec![array], span)?;
+        match name.starts_with("jsonb") {
+            true => Ok(self.converted(made, Type::of(oid::JSONB))?.at(span)),
+            false => Ok(made),
+        }
+    }
+
     fn json_of(&mut self, function: &str, args: Vec<Bound>, span: Span) -> Result<Bound> {
         let zoned = if args.iter().any(|arg| is_zoned(&arg.field())) { "_zoned" } else { "" };
         let fields = args.into_iter().enumerate().map(|(at, arg)| (format!("f{}", at + 1), arg)).collect();

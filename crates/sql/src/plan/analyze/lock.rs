@@ -1,7 +1,7 @@
 //! Queries with a locking clause.
 //!
 //! Such a query is planned by itself, with the keys of its tables' rows behind its columns, and run before
-//! the statement that it stands in, which reads the rows that it locked ([`crate::exec::locking`]).
+//! the statement that it stands in, which reads the rows that it locked ([`crate::plan::locking`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use resurgam_engine::Table;
 use super::bound::Relation;
 use super::scope::{Scope, folded};
 use super::{Analyzer, Refusal, Result, unknown};
-use crate::exec::locking::clause::{self, Policy};
-use crate::exec::locking::{Count, Locked, locked_rows};
+use crate::exec::cell::placeholder_index;
+use crate::exec::locked_rows::locked_rows;
 use crate::exec::table::KEY_COLUMN;
 use crate::pg::catalog::is_system_schema;
-use crate::plan::params::placeholder_index;
+use crate::plan::locking::{self, Count, Locked, Taking};
 use crate::plan::planner::{Names, TARGET};
 use crate::plan::statement::template;
 use crate::wire::SqlError;
@@ -50,7 +50,7 @@ impl Analyzer<'_> {
         let before = self.locks.len();
         let keyed = std::mem::take(&mut self.keeps_keys);
         // It runs before the rows around it are there.
-        let alone = Scope { items: Vec::new(), outer: None, ctes: scope.ctes.clone() };
+        let alone = Scope { items: Vec::new(), outer: None, unseen: &[], ctes: scope.ctes.clone() };
         match self.locking_query_alone(query, &alone, keyed) {
             Err(Refusal::Error(error)) if matches!(error.sqlstate.as_str(), "42703" | "42P01") => {
                 self.locks.truncate(before);
@@ -90,7 +90,7 @@ impl Analyzer<'_> {
             .map(|cte| folded(&cte.alias.name))
             .chain(scope.ctes.iter().map(|cte| cte.name.clone()))
             .collect();
-        let select = clause::select_of(self.names, &mut query, first)?;
+        let select = locking::select_of(self.names, &mut query, first)?;
         let mut from = From { names: self.names, own, clause: first, tables: Vec::new(), others: Vec::new() };
         for item in &mut select.from {
             from.item(item, false)?;
@@ -101,7 +101,7 @@ impl Analyzer<'_> {
         }
         for (at, found) in tables.iter().enumerate() {
             if tables[..at].iter().any(|before| before.table.id == found.table.id) {
-                let text = format!("{} of a table that is joined with itself is not supported", clause::shown(first));
+                let text = format!("{} of a table that is joined with itself is not supported", locking::shown(first));
                 return Err(SqlError::unsupported(text).into());
             }
             let key = vec![Ident::with_quote('"', &found.alias), Ident::with_quote('"', KEY_COLUMN)];
@@ -172,7 +172,7 @@ struct Found {
     alias: String,
     /// On the nullable side of an outer join.
     nullable: bool,
-    lock: Option<Policy>,
+    lock: Option<Taking>,
 }
 
 /// Something else in FROM.
@@ -210,7 +210,7 @@ impl From<'_> {
                 // The keys would be joined, too.
                 return Err(SqlError::unsupported(format!(
                     "{} with NATURAL JOIN is not supported",
-                    clause::shown(self.clause)
+                    locking::shown(self.clause)
                 )));
             }
             let before = self.tables.len();
@@ -275,7 +275,7 @@ impl From<'_> {
         if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
             return Err(SqlError::unsupported(format!(
                 "{} of a table with other names for its columns is not supported",
-                clause::shown(self.clause)
+                locking::shown(self.clause)
             )));
         }
         let target = template(&format!(
@@ -298,18 +298,18 @@ impl From<'_> {
 
 /// Marks the tables that a clause locks.
 fn apply(clause: &LockClause, tables: &mut [Found], others: &[Other]) -> Result<(), SqlError> {
-    let kind = clause::shown(clause);
-    let policy = clause::policy(clause);
+    let kind = locking::shown(clause);
+    let taking = Taking::of(clause);
     let lock = |found: &mut Found| {
         if found.nullable {
             return Err(SqlError::unsupported(format!(
                 "{kind} cannot be applied to the nullable side of an outer join"
             )));
         }
-        found.lock = found.lock.max(Some(policy));
+        found.lock = Some(found.lock.map_or(taking, |before| before.and(taking)));
         Ok(())
     };
-    let Some(name) = clause::of(clause)? else {
+    let Some(name) = locking::of(clause)? else {
         if let Some(other) = others.iter().find(|other| other.has_rows) {
             return Err(SqlError::unsupported(format!("{kind} of {} in FROM is not supported", other.what))
                 .with_hint("Name the tables to be locked: FOR UPDATE OF."));

@@ -26,10 +26,10 @@ use super::identity::Overriding;
 use super::scope::{Item, Scope, folded};
 use super::write::{Target, Write, column_type, named_columns, named_key};
 use super::{Analyzer, Result};
-use crate::dml::Op;
 use crate::exec::table::KEY_COLUMN;
 use crate::parse::merge::{DEFAULT_VALUES, NOTHING};
 use crate::pg::roles::acl::privilege as p;
+use crate::plan::analyze::Op;
 use crate::wire::SqlError;
 
 /// The column with the number of the clause that takes a row, from 1; [`UNTAKEN`] or [`UNTAKEN_UNMATCHED`].
@@ -376,7 +376,7 @@ fn others(
 ) -> Vec<(Option<TableReference>, FieldRef)> {
     let exprs = || [condition, &steps.matched, &steps.unmatched].into_iter().chain(&steps.values);
     // A subquery may read any of them.
-    let all = exprs().any(crate::dml::has_subquery);
+    let all = exprs().any(crate::plan::expression::has_subquery);
     let mut read = std::collections::HashSet::new();
     for expr in exprs() {
         read.extend(expr.column_refs());

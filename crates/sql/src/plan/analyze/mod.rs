@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | `bound` | a typed expression; what analysis ends with | nodes with `exprType` |
 //! | `scope` | which columns a name can mean | parse_relation.c |
+//! | `similar` | which column a name may have been meant for | parse_relation.c (`errorMissingColumn`) |
 //! | `from`, `function_item` | FROM items and joins; functions there | parse_clause.c |
 //! | `select`, `group`, `sort`, `sets` | one SELECT; its groups; ORDER BY and DISTINCT; functions that return sets | analyze.c, parse_agg.c, parse_clause.c |
 //! | `query` | WITH, set operations, VALUES, LIMIT | analyze.c, parse_cte.c |
@@ -17,6 +18,7 @@
 //! | `expr`, `chain`, `literal`, `condition` | expressions; long chains of operators; constants; comparisons, CASE, IN | parse_expr.c |
 //! | `coerce` | casts | parse_coerce.c |
 //! | `collate` | collations, and what is ordered by one of ICU | parse_collate.c |
+//! | `citext` | texts that are compared without case | contrib/citext |
 //! | `days` | dates compared with timestamps | date.c (`date_cmp_timestamp_internal`) |
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //! | `json` | functions and aggregates that make JSON | json.c |
@@ -46,6 +48,7 @@ mod aggregate;
 mod blanks;
 mod bound;
 mod chain;
+mod citext;
 mod coerce;
 mod collate;
 mod condition;
@@ -83,6 +86,7 @@ mod scope;
 mod select;
 mod sequence;
 mod sets;
+mod similar;
 mod sort;
 mod spliced;
 mod stored;
@@ -114,8 +118,7 @@ use crate::wire::SqlError;
 
 pub(crate) use bound::{Origin, Type};
 pub(crate) use collate::{UNDETERMINED, says_any};
-pub(crate) use days::{DAY_FROM, DAY_OF};
-pub(crate) use domains::{check_domain_condition, check_domain_default};
+pub(crate) use domains::{check_domain_condition, check_domain_default, parameter_of_domain};
 pub(crate) use heavy::is_heavy;
 pub(crate) use lock::Locking;
 pub(crate) use merge::{Does, Merged, When};
@@ -129,7 +132,7 @@ pub(crate) use user_function::{call_alone, statements_of};
 pub(crate) use user_made::{check_body, check_param_default, standard_body};
 pub(crate) use user_result::result_columns;
 pub(crate) use view::{Seen, output_types, query_of_view, view_query};
-pub(crate) use write::{List, OnConflict, Write};
+pub(crate) use write::{List, OnConflict, Op, Write};
 
 /// Why there is no plan.
 #[derive(Debug)]
@@ -200,7 +203,7 @@ pub(crate) struct Analyzed {
     /// WITH queries that are computed once.
     pub once: OnceQueries,
     /// What whoever runs it has to be allowed.
-    pub needs: crate::access::needs::Needs,
+    pub needs: crate::plan::needs::Needs,
     /// Of a cursor: tables whose rows' keys come behind the columns; see `row_keys.rs`.
     pub keys: Vec<RowKey>,
 }
@@ -235,6 +238,8 @@ pub(crate) struct Analyzer<'a> {
     once: once::OnceSeen,
     /// The target of the INSERT whose RETURNING is analysed: it has an `xmax`.
     returned: Option<TableReference>,
+    /// That of the INSERT whose rows are analysed: they do not see it, but a hint may name it.
+    unseen_target: Option<similar::Unseen>,
     /// The locking query that comes next keeps the keys of its rows.
     keeps_keys: bool,
     /// What is analysed is kept in a definition: names are of `public`, or have their schemas.
@@ -242,6 +247,8 @@ pub(crate) struct Analyzer<'a> {
     /// It depends on more than its row; see `mutable.rs`.
     is_mutable: bool,
     collations: collate::Collations,
+    /// A parameter without a type that is read now becomes one of this domain; 0: of none.
+    reads_domain: u32,
     depth: usize,
 }
 
@@ -265,10 +272,12 @@ impl<'a> Analyzer<'a> {
             sought: Default::default(),
             once: Default::default(),
             returned: None,
+            unseen_target: None,
             keeps_keys: false,
             stored: false,
             is_mutable: false,
             collations: Default::default(),
+            reads_domain: 0,
             depth: 0,
         };
         analyzer.begin_body();

@@ -13,6 +13,7 @@ use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::days::by_day;
 use super::{Analyzer, Result, unknown};
+use crate::exec::apply::holds_integers;
 use crate::pg::functions::{INT_XOR, REGEX_OPERATORS, is_by_source, numeric, time_operator};
 use crate::pg::ordered::type_of_oid;
 use crate::pg::types::oid;
@@ -34,6 +35,25 @@ fn comparison(name: &str) -> Option<Operator> {
 
 fn is_integer(ty: Type) -> bool {
     matches!(ty.oid, oid::INT2 | oid::INT4 | oid::INT8)
+}
+
+/// An integer beside a numeric of a scale that holds every integer of its type, as one of these: so they are compared as numbers, and not by the digits
+/// that each of them shows.
+fn beside_decimals(left: Bound, right: Bound) -> (Bound, Bound) {
+    let like = |bound: Bound, other: &DataType| match other {
+        DataType::Decimal128(..) if is_integer(bound.ty) && holds_integers(&bound.data, other) => {
+            let span = bound.span;
+            Bound::with_data(
+                datafusion::logical_expr::cast(bound.expr, other.clone()),
+                Type::of(oid::NUMERIC),
+                other.clone(),
+            )
+            .at(span)
+        }
+        _ => bound,
+    };
+    let (of_left, of_right) = (left.data.clone(), right.data.clone());
+    (like(left, &of_right), like(right, &of_left))
 }
 
 fn is_float(ty: Type) -> bool {
@@ -88,6 +108,7 @@ impl Analyzer<'_> {
         self.note_function(resolved.function);
         let to_left = Type::of(resolved.left.map_or(left.ty.oid, |ty| ty.0));
         let to_right = Type::of(resolved.right.0);
+        self.check_citext_operator(to_left, to_right)?;
         let (left, right) = (self.operand(left, to_left)?, self.operand(right, to_right)?);
         self.check_elements(left.ty, !matches!(name, "=" | "<>"), span)?;
         self.one_form_pair(left, right)
@@ -123,6 +144,14 @@ impl Analyzer<'_> {
                 false => this.converted_time(bound, wider),
             };
             return Ok((bring(self, left)?, bring(self, right)?));
+        }
+        // `xid = integer`, the one operator of both.
+        if l.oid == oid::XID && is_integer(r) {
+            let wide = |bound: Bound| {
+                let expr = datafusion::logical_expr::cast(bound.expr, DataType::Int64);
+                Bound::with_data(expr, Type::of(oid::INT8), DataType::Int64).at(bound.span)
+            };
+            return Ok((wide(left), wide(right)));
         }
         let of = l.oid;
         if l.oid == r.oid && matches!(of, oid::NUMERIC | oid::NUMERIC_ARRAY) && left.data != right.data {
@@ -176,6 +205,13 @@ impl Analyzer<'_> {
         self.note_operator(resolved.function, left.ty.oid, right.ty.oid);
         let to_left = Type::of(resolved.left.map_or(left.ty.oid, |ty| ty.0));
         let to_right = Type::of(resolved.right.0);
+        self.check_citext_operator(to_left, to_right)?;
+        if to_left.oid == oid::CITEXT {
+            let (left, right) = (self.operand(left.clone(), to_left)?, self.operand(right.clone(), to_right)?);
+            if let Some(matched) = self.citext_pattern(name, &left, &right, span)? {
+                return Ok(matched.at(span));
+            }
+        }
         // A pattern is matched with the blanks too.
         let is_matched = left.is_padded() && name.trim_start_matches('!').starts_with('~');
         if result.oid == oid::BPCHAR_ARRAY {
@@ -186,6 +222,10 @@ impl Analyzer<'_> {
             }
             return unknown("this operator of arrays");
         }
+        let (left, right) = match comparison(name).is_some() && to_left.oid == oid::NUMERIC {
+            true => beside_decimals(left, right),
+            false => (left, right),
+        };
         let left = if is_matched { self.shown(left)? } else { self.operand(left, to_left)? };
         let right = self.operand(right, to_right)?;
         if matches!(name, "@>" | "<@" | "&&") {
@@ -447,6 +487,9 @@ impl Analyzer<'_> {
         let element_type = Type::of(resolved.operator.right.0);
         let to_left = Type::of(resolved.operator.left.map_or(left.ty.oid, |ty| ty.0));
         let array_type = Type::of(resolved.array.0);
+        if to_left.oid == oid::CITEXT {
+            return unknown("ANY and ALL of an array of citext");
+        }
         let left = self.operand(left, to_left)?;
         let array = self.operand(array, array_type)?;
         if matches!(element_type.oid, oid::JSONB | oid::INTERVAL) {
@@ -464,7 +507,7 @@ impl Analyzer<'_> {
         let wide = self.one_form_pair(left.clone(), Bound::new(lit(0), element_type));
         let left = wide.map_or(left, |(left, _)| left);
         // A constant array is looked through as a set.
-        if matches!((name, any), ("=", true) | ("<>", false)) && crate::plan::access::is_constant(&array.expr) {
+        if matches!((name, any), ("=", true) | ("<>", false)) && crate::exec::access_path::is_constant(&array.expr) {
             // Numerics that may show other digits, by their keys.
             let shows_digits = |data: &DataType| data == &numeric::DYNAMIC;
             let of_elements = matches!(&array.data, DataType::List(item) if shows_digits(item.data_type()));

@@ -74,7 +74,7 @@ impl Analyzer<'_> {
         }
         for (value, by) in values.iter().zip(&function.within_group) {
             let bound = self.expr(value, scope, clause)?;
-            if !crate::plan::access::is_constant(&bound.expr) {
+            if !crate::exec::access_path::is_constant(&bound.expr) {
                 return Ok(None);
             }
             let column = self.expr(&by.expr, scope, Clause::Aggregate)?;
@@ -106,7 +106,7 @@ impl Analyzer<'_> {
 
     /// What a text says that stands for something else.
     fn written_as(&mut self, text: &str, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
-        let written = crate::plan::statement::parse_expression(text)?;
+        let written = crate::pg::definition::parse_expression(text)?;
         // Its places are in another text.
         let around = std::mem::take(&mut self.text);
         let bound = self.expr(&written, scope, clause);

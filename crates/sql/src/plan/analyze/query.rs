@@ -21,18 +21,19 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use super::blanks::{BPCHAR, has_length};
 use super::bound::{Bound, Column, Relation, Type};
 use super::condition::bare;
+use super::domains::under_domain;
 use super::expr::Clause;
 use super::once::Uses;
 use super::scope::{Cte, Scope, folded};
 use super::select::{Target, project};
 use super::sort::{SortKey, direction};
 use super::{Analyzer, Result, unknown};
+use crate::exec::access_path;
 use crate::exec::computed_limit::ComputedLimit;
 use crate::parse::depth::{SETS_MAX, set_terms, too_deep};
 use crate::parse::with_write::write_of;
 use crate::pg::functions::numeric;
 use crate::pg::types::oid;
-use crate::plan::access;
 use crate::wire::SqlError;
 
 /// Operators of the plan of a WITH query, with those that it reads.
@@ -442,7 +443,7 @@ impl Analyzer<'_> {
         let (a, b) = (self.qualifier("left"), self.qualifier("right"));
         let side = |plan: LogicalPlan, qualifier: &str| -> Result<LogicalPlan> {
             // Constants tell no rows apart, and the window does not find its way with them.
-            let varies = |at| access::column_of(&plan, at).is_none_or(|expr| !access::is_constant(expr));
+            let varies = |at| access_path::column_of(&plan, at).is_none_or(|expr| !access_path::is_constant(expr));
             let varying: Vec<bool> = (0..plan.schema().fields().len()).map(varies).collect();
             let plan = LogicalPlanBuilder::from(plan).alias(TableReference::bare(qualifier))?;
             let plan = match all {
@@ -684,7 +685,8 @@ impl Analyzer<'_> {
             }
             let ty = wanted.and_then(|wanted| wanted.get(at).copied().flatten()).unwrap_or(Type::TEXT);
             let ty = if ty.is_unknown() { Type::TEXT } else { ty };
-            plan = self.retype(plan, at, ty)?;
+            let (domain, ty) = under_domain(ty);
+            plan = self.of_domain(domain, |this| this.retype(plan, at, ty))?;
             let field = plan.schema().field(at);
             let bound = &mut column.bound;
             (bound.ty, bound.data) = (ty, field.data_type().clone());

@@ -6,15 +6,17 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Fields};
-use datafusion::logical_expr::{Expr, when};
+use datafusion::logical_expr::{Expr, Operator, binary_expr, lit, when};
 use datafusion::sql::sqlparser::ast::{self, AccessExpr, Ident};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::bound::{Bound, Column, Type};
 use super::condition::{bare, row};
 use super::expr::Clause;
+use super::function::CallForm;
 use super::scope::{Item, Scope, folded, from_outside};
 use super::{Analyzer, Result, unknown};
+use resurgam_dialect::CastContext;
 use resurgam_engine::is_hidden;
 
 use crate::pg::types::{self, oid};
@@ -22,6 +24,9 @@ use crate::wire::SqlError;
 
 /// The type of records.
 pub(super) const RECORD: Type = Type::of(oid::RECORD);
+
+/// The function of `information_schema` that numbers an array's elements.
+pub(super) const EXPANDED: &str = "_pg_expandarray";
 
 /// Most columns of a record, as of a table in PostgreSQL.
 const COLUMNS_MAX: usize = 1664;
@@ -51,6 +56,47 @@ impl Analyzer<'_> {
         self.record(fields, span)
     }
 
+    /// `ROW(a, t.*)`: the columns of items in place of their wildcards.
+    pub(super) fn row_with_wildcards(
+        &mut self,
+        list: &ast::FunctionArgumentList,
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let is_plain = list.duplicate_treatment.is_none() && list.clauses.is_empty();
+        let mut values = Vec::with_capacity(list.args.len());
+        for arg in &list.args {
+            match arg {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) if is_plain => {
+                    values.push(self.expr(expr, scope, clause)?);
+                }
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::QualifiedWildcard(name)) if is_plain => {
+                    values.extend(self.columns_of_wildcard(scope, name)?);
+                }
+                _ => return unknown("this form of ROW"),
+            }
+        }
+        let named = values.into_iter().enumerate().map(|(at, bound)| (format!("f{}", at + 1), bound)).collect();
+        self.record(named, span)
+    }
+
+    /// The columns that `t.*` is among the values of a row.
+    pub(super) fn columns_of_wildcard(&mut self, scope: &Scope<'_>, name: &ast::ObjectName) -> Result<Vec<Bound>> {
+        let [part] = name.0.as_slice() else { return unknown("a whole row as an argument by its schema") };
+        let Some(ident) = part.as_ident() else { return unknown("this kind of wildcard") };
+        let Some((item, level, _)) = self.named_item(scope, &folded(ident)) else {
+            let message = format!("missing FROM-clause entry for table \"{}\"", folded(ident));
+            return Err(self.at(SqlError::new("42P01", message), ident.span));
+        };
+        let mut columns = Vec::with_capacity(item.columns.len());
+        for column in item.columns.iter().filter(|column| !is_hidden(&column.name)) {
+            self.mark(&column.bound.expr);
+            columns.push(from_outside(&column.bound, level)?);
+        }
+        Ok(columns)
+    }
+
     /// `information_schema._pg_expandarray(a)`: each element with its number, counted from 1. Drivers look for keys with it.
     pub(super) fn expanded_array(
         &mut self,
@@ -66,10 +112,20 @@ impl Analyzer<'_> {
         for (name, text) in
             [("x", format!("unnest({array})")), ("n", format!("generate_series(1, cardinality({array}))"))]
         {
-            let expr = crate::plan::statement::parse_expression(&text)?;
+            let expr = crate::pg::definition::parse_expression(&text)?;
             fields.push((name.to_owned(), self.expr(&expr, scope, clause)?));
         }
         self.record(fields, span)
+    }
+
+    /// The same in FROM: its columns.
+    pub(super) fn expanded_columns(&mut self, array: Bound, span: Span) -> Result<Vec<(String, Bound)>> {
+        let form = CallForm::default();
+        let one = Bound::new(lit(1i32), Type::INT4);
+        let count = self.called(None, "cardinality", vec![array.clone()], &form, span)?.bound;
+        let elements = self.called(None, "unnest", vec![array], &form, span)?.bound;
+        let numbers = self.called(None, "generate_series", vec![one, count], &form, span)?.bound;
+        Ok(vec![("x".to_owned(), elements), ("n".to_owned(), numbers)])
     }
 
     /// A record of these fields.
@@ -88,6 +144,61 @@ impl Analyzer<'_> {
         let function = crate::exec::record::make_record(Fields::from(fields));
         let (expr, data) = self.call_udf(&function, values)?;
         Ok(Bound::with_data(expr, RECORD, data).at(span))
+    }
+
+    /// A text that is the same for equal rows, and for no others; never NULL, as a row is not.
+    ///
+    /// # Errors
+    /// `0A000` for columns of types of which equal values may have several texts.
+    pub(super) fn record_key(
+        &mut self,
+        items: Vec<&ast::Expr>,
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let mut parts = vec![self.text_constant("")];
+        for item in items {
+            let bound = self.expr(item, scope, clause)?;
+            let bound = match crate::pg::user_types::base_type(bound.ty.oid, -1).0 {
+                oid::NUMERIC => self.call("trim_scale", vec![bound], span)?,
+                // The two zeros are equal.
+                oid::FLOAT4 | oid::FLOAT8 => {
+                    let bound = self.cast_as(bound, Type::of(oid::FLOAT8), CastContext::Explicit)?;
+                    let sum = binary_expr(bound.expr, Operator::Plus, lit(0.0f64));
+                    Bound::new(sum, Type::of(oid::FLOAT8))
+                }
+                // Not by what clocks show, which may be the same twice.
+                oid::TIMESTAMPTZ => {
+                    let utc = self.text_constant("UTC");
+                    self.call("timezone", vec![utc, bound], span)?
+                }
+                oid::BOOL
+                | oid::INT2
+                | oid::INT4
+                | oid::INT8
+                | oid::OID
+                | oid::TEXT
+                | oid::VARCHAR
+                | oid::BPCHAR
+                | oid::NAME
+                | oid::UUID
+                | oid::BYTEA
+                | oid::DATE
+                | oid::TIME
+                | oid::TIMESTAMP => bound,
+                ty if crate::pg::user_types::by_oid(ty).is_some_and(|ty| ty.as_enum().is_some()) => bound,
+                oid::UNKNOWN => {
+                    let error = SqlError::new("42883", "could not identify a comparison function for type unknown");
+                    return Err(self.at(error, span));
+                }
+                _ => return unknown(format!("count(DISTINCT …) of rows with a column of type {}", bound.ty.name())),
+            };
+            let text = self.cast_as(bound, Type::TEXT, CastContext::Explicit)?;
+            let quoted = self.call("quote_nullable", vec![text], span)?;
+            parts.extend([quoted, self.text_constant(",")]);
+        }
+        self.call("concat", parts, span)
     }
 
     /// The FROM item that a name without a qualifier means if no column has it, and how many queries further out it is.

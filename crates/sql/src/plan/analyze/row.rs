@@ -143,9 +143,9 @@ pub(crate) fn over_row_in(
 /// # Errors
 /// `0A000` for one with a subquery.
 pub(crate) fn condition_over_row(table: &Table, condition: Expr) -> std::result::Result<OverRow, SqlError> {
-    if crate::dml::has_subquery(&condition) {
+    if crate::plan::expression::has_subquery(&condition) {
         return Err(SqlError::unsupported(
-            "WITH CHECK OPTION of a view with a subquery in its condition is not supported",
+            "WITH CHECK OPTION, and ON CONFLICT DO UPDATE, of a view with a subquery in its condition is not supported",
         ));
     }
     let schema = Schema::new(
@@ -226,6 +226,7 @@ impl Analyzer<'_> {
             by_column: true,
             table: None,
             oid: relation_oid(table.id),
+            of_join: false,
         };
         let scope = Scope { items: vec![item], ..Scope::empty() };
         if let Place::Generated(column, ty) = place {

@@ -14,8 +14,7 @@ use datafusion::sql::sqlparser::ast;
 use resurgam_engine::Table;
 
 use super::{Analyzed, Analyzer, Result};
-use crate::exec::table::EngineTable;
-use crate::plan::planner::engine_table;
+use crate::exec::table::{EngineTable, engine_table};
 
 /// A table whose rows a query's rows are made of.
 #[derive(Clone, Debug)]
@@ -37,7 +36,7 @@ impl Analyzer<'_> {
         let mut keys = Vec::new();
         let found = match analyzed.locks.last().filter(|locking| locking.keyed) {
             Some(locking) => {
-                let key = |found: &crate::exec::locking::Locked| RowKey {
+                let key = |found: &crate::plan::locking::Locked| RowKey {
                     table: Arc::clone(&found.table),
                     is_locked: found.lock.is_some(),
                 };

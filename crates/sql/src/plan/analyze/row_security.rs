@@ -5,7 +5,7 @@
 //! 1. *No relation is read or written without being asked about here.* Tables come into a plan at three places: FROM, the
 //!    query of a view, and the target of a statement that writes.
 //! 2. *A plan with policies in it is of one role.* Whether there are any is noted with what the statement needs
-//!    ([`Needs::of_role`](crate::access::needs::Needs)): such a plan is kept for its session alone, until the role or the
+//!    ([`Needs::of_role`](crate::plan::needs::Needs)): such a plan is kept for its session alone, until the role or the
 //!    setting `row_security` is another.
 //! 3. *What could tell of a hidden row by an error is not evaluated for it.* Conditions of policies stand in a filter of
 //!    their own at the scan, with a mark ([`policy_mark`]) that the optimiser heeds.
@@ -26,13 +26,13 @@ use super::scope::{Item, Scope};
 use super::view::view_query;
 use super::write::Target;
 use super::{Analyzer, Result};
-use crate::access::needs::access_of;
-use crate::dml::has_subquery;
 use crate::exec::bridge;
 use crate::exec::row_rule::{policy_mark, row_rule};
 use crate::parse::depth::too_deep;
 use crate::pg::catalog::relation_oid;
 use crate::pg::policies::{Command, Conditions, Policy, apply_to};
+use crate::plan::expression::has_subquery;
+use crate::plan::needs::access_of;
 use crate::wire::SqlError;
 
 /// Policies within each other.
@@ -192,6 +192,7 @@ impl Analyzer<'_> {
             by_column: true,
             table: None,
             oid: relation_oid(table.id),
+            of_join: false,
         };
         // What it reads is read with the rights of whoever reads the table.
         let access = match reader {

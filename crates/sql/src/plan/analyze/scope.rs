@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::Ident;
 use resurgam_engine::Table;
 
 use super::bound::{Bound, Column, Relation, Type};
-use super::{Analyzer, Result};
+use super::{Analyzer, Result, similar};
 use crate::pg::catalog::{relation_oid, system_relations};
 use crate::wire::SqlError;
 
@@ -29,6 +29,8 @@ pub(crate) struct Item {
     pub table: Option<Arc<Table>>,
     /// Oid of the relation, for `tableoid`.
     pub oid: u32,
+    /// What a join gives: columns of other items.
+    pub of_join: bool,
 }
 
 /// A query of WITH.
@@ -47,6 +49,8 @@ pub(crate) struct Cte {
 pub(crate) struct Scope<'p> {
     pub items: Vec<Item>,
     pub outer: Option<&'p Scope<'p>>,
+    /// What FROM had before these: no name means them here, but a hint may name them (`similar.rs`).
+    pub unseen: &'p [Item],
     /// Innermost last.
     pub ctes: Vec<Arc<Cte>>,
 }
@@ -58,7 +62,7 @@ impl<'p> Scope<'p> {
 
     /// The scope of a query inside this one, before its FROM.
     pub(crate) fn inner<'q>(&'q self) -> Scope<'q> {
-        Scope { items: Vec::new(), outer: Some(self), ctes: self.ctes.clone() }
+        Scope { items: Vec::new(), outer: Some(self), unseen: &[], ctes: self.ctes.clone() }
     }
 
     pub(crate) fn cte(&self, name: &str) -> Option<&Arc<Cte>> {
@@ -89,7 +93,7 @@ impl<'p> Scope<'p> {
 
     /// The same without items: what VALUES and LIMIT see.
     pub(crate) fn without_items<'q>(&'q self) -> Scope<'q> {
-        Scope { items: Vec::new(), outer: self.outer, ctes: self.ctes.clone() }
+        Scope { items: Vec::new(), outer: self.outer, unseen: self.unseen, ctes: self.ctes.clone() }
     }
 }
 
@@ -258,7 +262,8 @@ impl Analyzer<'_> {
         if let Some(param) = self.named_param(&name) {
             return Ok(param);
         }
-        let error = SqlError::new("42703", format!("column \"{name}\" does not exist"));
+        let mut error = SqlError::new("42703", format!("column \"{name}\" does not exist"));
+        error.hint = similar::hint(scope, self.unseen_target.as_ref(), None, &name);
         Err(self.at(error, ident.span))
     }
 
@@ -271,6 +276,7 @@ impl Analyzer<'_> {
     ) -> Result<Bound> {
         let (relation_name, name) = (folded(relation), folded(column));
         let schema_name = schema.map(folded);
+        let around = scope;
         let (mut level, mut next) = (0, Some(scope));
         while let Some(scope) = next {
             let mut items = scope.items.iter().filter(|item| {
@@ -294,7 +300,8 @@ impl Analyzer<'_> {
                         self.system_column(item, &name, column)
                     }
                     (None, _) => {
-                        let error = SqlError::new("42703", format!("column {relation_name}.{name} does not exist"));
+                        let mut error = SqlError::new("42703", format!("column {relation_name}.{name} does not exist"));
+                        error.hint = similar::hint(around, self.unseen_target.as_ref(), Some(&relation_name), &name);
                         Err(self.at(error, relation.span))
                     }
                 };
@@ -308,18 +315,37 @@ impl Analyzer<'_> {
         Err(self.at(self.no_relation(scope, &relation_name), relation.span))
     }
 
-    /// Why a qualifier means nothing.
+    /// Why a qualifier means nothing (`errorMissingRTE`).
     fn no_relation(&self, scope: &Scope<'_>, name: &str) -> SqlError {
+        let invalid = |hint: String| {
+            let message = format!("invalid reference to FROM-clause entry for table \"{name}\"");
+            SqlError::new("42P01", message).with_hint(hint)
+        };
+        let unseen = |shown: &str| {
+            format!("There is an entry for table \"{shown}\", but it cannot be referenced from this part of the query.")
+        };
         let mut next = Some(scope);
         while let Some(scope) = next {
-            let hidden = scope.items.iter().any(|item| {
-                item.name.as_deref() == Some(name) && !item.by_name
-                    || item.table.as_ref().is_some_and(|table| table.name == name)
-            });
-            if hidden {
-                return SqlError::new("42P01", format!("invalid reference to FROM-clause entry for table \"{name}\""));
+            let before = scope.unseen.iter().map(|item| (item, false));
+            for (item, is_seen) in before.chain(scope.items.iter().map(|item| (item, item.by_name))) {
+                let shown = item.name.as_deref().unwrap_or_default();
+                if shown == name && !is_seen && !item.of_join {
+                    return invalid(unseen(shown));
+                }
+                if item.table.as_ref().is_some_and(|table| table.name == name) {
+                    return invalid(match is_seen && shown != name {
+                        true => format!("Perhaps you meant to reference the table alias \"{shown}\"."),
+                        false => unseen(shown),
+                    });
+                }
             }
             next = scope.outer;
+        }
+        if let Some((table, alias)) = &self.unseen_target {
+            let shown = alias.as_ref().unwrap_or(&table.name);
+            if shown == name || table.name == name {
+                return invalid(unseen(shown));
+            }
         }
         SqlError::new("42P01", format!("missing FROM-clause entry for table \"{name}\""))
     }

@@ -176,7 +176,7 @@ impl Analyzer<'_> {
             }
         }
         let from = self.bind_from(&select.from, scope)?;
-        let here = Scope { items: from.items, outer: scope.outer, ctes: scope.ctes.clone() };
+        let here = Scope { items: from.items, outer: scope.outer, unseen: &[], ctes: scope.ctes.clone() };
         self.windows.push(select.named_window.clone());
         let bound = self.select_over(select, order, from.plan, &here);
         self.windows.pop();

@@ -13,7 +13,7 @@ use super::bound::Bound;
 use super::expr::Clause;
 use super::scope::Scope;
 use super::{Analyzer, Result};
-use crate::plan::statement::parse_expression;
+use crate::pg::definition::parse_expression;
 
 impl Analyzer<'_> {
     /// The condition with columns in place of what is stored for indexes.

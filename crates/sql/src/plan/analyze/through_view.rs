@@ -17,12 +17,12 @@ use super::scope::{Item, Scope, folded};
 use super::view::view_query;
 use super::write::Target;
 use super::{Analyzer, Result};
-use crate::access::needs::access_of;
-use crate::dml::Op;
 use crate::exec::row_rule::policy_mark;
 use crate::parse::depth::too_deep;
 use crate::pg::catalog::relation_oid;
 use crate::pg::view::{base_of, why_read_only};
+use crate::plan::analyze::Op;
+use crate::plan::needs::access_of;
 use crate::wire::SqlError;
 
 /// Views on the way to a table.
@@ -42,6 +42,8 @@ pub(super) struct Through {
     pub columns: Vec<(String, Place)>,
     /// Conditions of views that new rows must satisfy, the innermost first, each with its view's name.
     pub checks: Vec<(String, Expr)>,
+    /// Conditions of all views, the innermost first, each with its view's name: what a row satisfies that they show.
+    pub shown: Vec<(String, Expr)>,
 }
 
 /// Where a view's column is stored.
@@ -183,16 +185,19 @@ impl Analyzer<'_> {
         conditions.reverse();
         layers.reverse();
         self.seek_layers(target.sought, &layers);
-        let (mut checks, mut cascaded) = (Vec::new(), false);
+        let (mut checks, mut all, mut cascaded) = (Vec::new(), Vec::new(), false);
         for (view, condition) in written.views.iter().zip(conditions) {
             let option = view.view.as_ref().map_or(CheckOption::None, |view| view.check);
             let has = cascaded || option != CheckOption::None;
             cascaded |= option == CheckOption::Cascaded;
-            if let (true, Some(condition)) = (has, condition) {
-                checks.push((view.name.clone(), condition));
+            let Some(condition) = condition else { continue };
+            if has {
+                checks.push((view.name.clone(), condition.clone()));
             }
+            all.push((view.name.clone(), condition));
         }
         checks.reverse();
+        all.reverse();
         let names = columns.iter().map(|column| column.name.clone()).zip(places).collect();
         super::bound::note_origin(&mut columns, relation_oid(outermost.id));
         target.item = Item {
@@ -203,9 +208,10 @@ impl Analyzer<'_> {
             by_column: true,
             table: None,
             oid: relation_oid(outermost.id),
+            of_join: false,
         };
         target.base = base;
-        Ok((target, Some(Through { name: outermost.name.clone(), columns: names, checks })))
+        Ok((target, Some(Through { name: outermost.name.clone(), columns: names, checks, shown: all })))
     }
 
     /// The columns of a view over those of what it reads, where they are stored, and its condition.
@@ -243,6 +249,7 @@ impl Analyzer<'_> {
                 by_column: true,
                 table: table.filter(|_| alike),
                 oid: relation_oid(relation.id),
+                of_join: false,
             };
             let scope = Scope { items: vec![item], ..Scope::empty() };
             let mut entries = Vec::new();

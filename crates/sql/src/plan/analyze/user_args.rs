@@ -16,8 +16,8 @@ use super::expr::Clause;
 use super::from::lateral;
 use super::scope::Scope;
 use super::{Analyzer, Result};
+use crate::pg::definition::parse_expression;
 use crate::pg::user_functions::UserFunction;
-use crate::plan::statement::parse_expression;
 use crate::wire::SqlError;
 
 /// Whether an argument may stand in a body as it is: it is one value for the whole run.

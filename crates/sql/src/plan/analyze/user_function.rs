@@ -39,15 +39,16 @@ use super::user_args::{
 };
 use super::user_result::result_columns;
 use super::{Analyzed, Analyzer, Refusal, Result, unknown};
-use crate::access::needs::Needs;
 use crate::exec::apply::body_call;
 use crate::parse::depth::too_deep;
+use crate::parse::read::parse_known;
 use crate::parse::shape::bare_select;
 use crate::pg::types::oid;
 use crate::pg::user_functions::{Source, UserFunction};
 use crate::plan::call::Written;
+use crate::plan::needs::Needs;
 use crate::plan::planner::Names;
-use crate::plan::statement::{ParamTypes, parse_known};
+use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 
 /// Bodies within each other, as many as views: plans are as deep. (PostgreSQL ends where its stack does.)
@@ -261,7 +262,7 @@ impl Analyzer<'_> {
     /// `$n` in the body of a function; `None`: there is no body around.
     pub(super) fn numbered_param(&self, id: &str) -> Result<Option<Bound>> {
         let Some(frame) = self.calls.within.last() else { return Ok(None) };
-        let at = crate::plan::params::placeholder_index(id);
+        let at = crate::exec::cell::placeholder_index(id);
         match at.and_then(|at| frame.params.get(at)) {
             Some(bound) => Ok(Some(bound.clone())),
             None => Err(SqlError::new("42P02", format!("there is no parameter {id}")).into()),

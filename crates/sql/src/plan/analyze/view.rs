@@ -21,16 +21,17 @@ use super::expr::Clause;
 use super::from::From;
 use super::scope::{Item, Scope};
 use super::{Analyzed, Analyzer, OutputColumn, Result};
-use crate::access::needs::access_of;
 use crate::exec::row_rule::barrier_mark;
 use crate::exec::table::EngineTable;
 use crate::parse::depth::too_deep;
+use crate::parse::read::parse_known;
 use crate::pg::catalog::relation_oid;
 use crate::pg::policies::Command;
 use crate::pg::search_path::PUBLIC;
 use crate::pg::types;
+use crate::plan::needs::access_of;
 use crate::plan::planner::Names;
-use crate::plan::statement::{ParamTypes, parse_known};
+use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 
 /// Views within each other, as many as subqueries: plans are as deep. (PostgreSQL ends where its stack does.)
@@ -323,6 +324,7 @@ impl Analyzer<'_> {
             by_column: true,
             table: alike.then(|| Arc::clone(table)),
             oid: relation_oid(table.id),
+            of_join: false,
         };
         Ok(From { plan: all.plan, items: vec![item] })
     }

@@ -74,6 +74,9 @@ impl Analyzer<'_> {
                 return Err(self.at(error, span));
             }
             pieces = parts.pieces;
+            if parts.hex {
+                return unknown("string_agg of bytea over a window");
+            }
             let fun = WindowFunctionDefinition::AggregateUDF(parts.function);
             (fun, parts.args, false, parts.filter, parts.data, parts.result)
         } else {
@@ -127,8 +130,8 @@ impl Analyzer<'_> {
             }
         };
         self.no_sets_since(seen, "set-returning functions in the definition of a window are not supported")?;
-        // What has no bound of its own is made for each row before anybody counts.
-        let fun = if has_weight(&data, result) { watched(fun) } else { fun };
+        // What has no bound of its own is made for each row before anybody counts. And of extremes nothing is to be said of how they follow each other.
+        let fun = if has_weight(&data, result) || matches!(name, "min" | "max") { watched(fun) } else { fun };
         let call = WindowFunction {
             fun,
             params: WindowFunctionParams {
@@ -190,7 +193,7 @@ impl Analyzer<'_> {
         }
         let result = super::blanks::given_back(result, &typed);
         // The second and third argument of these are read while the plan is made, which is made for each run then.
-        let read = |arg: &Bound| !crate::plan::access::is_constant(&arg.expr);
+        let read = |arg: &Bound| !crate::exec::access_path::is_constant(&arg.expr);
         if typed.iter().skip(1).any(read) || name == "ntile" && typed.iter().any(read) {
             return unknown(format!("arguments of {name} that are not constants"));
         }

@@ -27,14 +27,14 @@ use super::scope::{Item, Scope, WRITTEN, XMAX, folded, is_system_column};
 use super::select::{Target as Entry, project};
 use super::through_view::{Place, Through, is_computed};
 use super::{Analyzer, OutputColumn, Result, unknown};
-use crate::access::needs::Needs;
-use crate::dml::Op;
+use crate::exec::cell::placeholder_index;
 use crate::exec::table::{EngineTable, KEY_COLUMN};
 use crate::pg::catalog::relation_oid;
 use crate::pg::definition::parse_expression;
 use crate::pg::types;
 use crate::pg::user_types::domain_default;
-use crate::plan::params::placeholder_index;
+
+use crate::plan::needs::Needs;
 use crate::wire::SqlError;
 
 /// An analysed INSERT, UPDATE, DELETE or MERGE.
@@ -42,9 +42,12 @@ use crate::wire::SqlError;
 pub(crate) struct Write {
     pub op: Op,
     pub table: Arc<Table>,
-    /// Its rows. INSERT: a value for every column. UPDATE: the same, and the row's key. DELETE: the key.
+    /// Its rows. INSERT: a value for every column. UPDATE: the same, and the row's key. DELETE: the key. Before the key come the columns of other
+    /// relations that RETURNING reads, and then `sources`.
     /// MERGE: see `merge.rs`.
     pub plan: LogicalPlan,
+    /// How many columns say which row of FROM or USING it is that a row of the target was joined with.
+    pub sources: usize,
     /// The rows of an INSERT that are written out.
     pub rows: Option<Vec<Vec<Expr>>>,
     /// The columns that SET assigns.
@@ -74,6 +77,7 @@ impl Write {
             op,
             table,
             plan,
+            sources: 0,
             rows: None,
             assigned: Vec::new(),
             returning: None,
@@ -118,6 +122,9 @@ pub(crate) struct OnConflictUpdate {
     pub joined: DFSchemaRef,
     /// What the table's policies demand.
     pub rules: Option<UpsertRules>,
+    /// Conditions over the target's columns of the views that lead to it, each with its view's name: a row that one of them
+    /// does not show is not updated through it.
+    pub shown: Vec<(String, Expr)>,
 }
 
 /// The table that a statement writes to.
@@ -196,6 +203,7 @@ impl Analyzer<'_> {
             by_column: true,
             table: Some(Arc::clone(table)),
             oid: relation_oid(table.id),
+            of_join: false,
         };
         let scan = relation.plan.clone();
         Ok(Target { plan: relation.plan, item, key, qualifier, base, scan, sought: 0 })
@@ -240,18 +248,20 @@ impl Analyzer<'_> {
         Ok(at)
     }
 
-    /// A value as one of a column's type, of any length.
+    /// A value as one of the type of a table's column, of any length. A parameter without a type becomes one of the column's domain.
     ///
     /// # Errors
     /// `42804`; those of reading a constant; `42P08` for a parameter that was given another type.
-    pub(super) fn assigned(&mut self, bound: Bound, column: &str, ty: &ColumnType) -> Result<Bound> {
+    pub(super) fn assigned(&mut self, bound: Bound, table: &Table, at: usize) -> Result<Bound> {
+        let (column, ty) = (table.columns[at].name.as_str(), &table.columns[at].ty);
         let (to, span) = (column_type(ty), bound.span);
         if bound.ty.oid == to.oid {
             return Ok(bound);
         }
         if bound.ty.is_unknown() {
-            self.refuse_other_type(&bound, to)?;
-            return Ok(self.read(bound, constant_type(ty))?.at(span));
+            let domain = table.domain(at).unwrap_or(0);
+            self.refuse_other_type(&bound, to, domain)?;
+            return Ok(self.of_domain(domain, |this| this.read(bound, constant_type(ty)))?.at(span));
         }
         if let Err(error) = catalog().assign(column, bound.ty.id(), bound.ty.typmod, to.id(), to.typmod) {
             return Err(self.at(sql_error(error), span));
@@ -265,16 +275,18 @@ impl Analyzer<'_> {
     }
 
     /// A parameter that had no type when it was met and has one by now cannot take another.
-    fn refuse_other_type(&self, bound: &Bound, to: Type) -> Result<()> {
+    fn refuse_other_type(&self, bound: &Bound, to: Type, domain: u32) -> Result<()> {
         let Expr::Placeholder(placeholder) = &bound.expr else { return Ok(()) };
-        let index = placeholder_index(&placeholder.id);
-        let Some(Some(field)) = index.and_then(|index| self.params.known.get(index)) else { return Ok(()) };
-        let before = Type::of(types::field_oid(field));
-        if before.oid == to.oid {
+        let Some(index) = placeholder_index(&placeholder.id) else { return Ok(()) };
+        let Some(Some(field)) = self.params.known.get(index) else { return Ok(()) };
+        let whole = |ty: u32, domain: u32| Type::of(if domain == 0 { ty } else { domain });
+        let before = whole(types::field_oid(field), self.params.domains.get(index).copied().unwrap_or(0));
+        let now = whole(to.oid, domain);
+        if before.oid == now.oid {
             return Ok(());
         }
         let error = SqlError::new("42P08", format!("inconsistent types deduced for parameter {}", placeholder.id))
-            .with_detail(format!("{} versus {}", before.name(), Type::of(to.oid).name()));
+            .with_detail(format!("{} versus {}", before.name(), now.name()));
         Err(self.at(error, bound.span))
     }
 
@@ -419,7 +431,7 @@ impl Analyzer<'_> {
                 continue;
             }
             let value = match value {
-                Some(value) => self.assigned(value, &column.name, &column.ty)?,
+                Some(value) => self.assigned(value, table, at)?,
                 None if through.is_some() => self.default_of_type(table, at)?,
                 None => self.default_of(table, at)?,
             };
@@ -439,9 +451,19 @@ impl Analyzer<'_> {
         match bare(value) {
             ast::Expr::Tuple(values) => Ok(values.iter().map(single).collect()),
             ast::Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case("row") => {
-                let args = super::expr::arguments(call).and_then(super::expr::plain_args);
-                let Some(values) = args else { return unknown("this form of ROW") };
-                Ok(values.into_iter().map(single).collect())
+                let Some(list) = super::expr::arguments(call) else { return unknown("this form of ROW") };
+                let mut values = Vec::with_capacity(list.args.len());
+                for arg in &list.args {
+                    match arg {
+                        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => values.push(single(expr)),
+                        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::QualifiedWildcard(name)) => {
+                            let columns = self.columns_of_wildcard(scope, name)?;
+                            values.extend(columns.into_iter().map(Given::Bound));
+                        }
+                        _ => return unknown("this form of ROW"),
+                    }
+                }
+                Ok(values)
             }
             ast::Expr::Subquery(query) => {
                 let relation = self.subquery(query, scope, Clause::Set)?;
@@ -501,7 +523,7 @@ impl Analyzer<'_> {
             columns.push((OutputColumn { name: entry.name, ty: bound.ty, origin, collation: 0 }, bound.expr));
         }
         // A subquery may read any of them.
-        let all = columns.iter().any(|(_, expr)| crate::dml::has_subquery(expr));
+        let all = columns.iter().any(|(_, expr)| crate::plan::expression::has_subquery(expr));
         let is_read = |qualifier: Option<&TableReference>, name: &str| {
             let is_it = |c: &&datafusion::common::Column| c.relation.as_ref() == qualifier && c.name == name;
             all || columns.iter().any(|(_, expr)| expr.column_refs().iter().any(is_it))
@@ -573,4 +595,25 @@ pub(super) fn named_others(returning: Option<&List>) -> Vec<Expr> {
 /// The key column of a written row.
 pub(super) fn named_key(key: Expr) -> Expr {
     key.alias(KEY_COLUMN)
+}
+
+/// What kind of statement it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Insert,
+    Update,
+    Delete,
+    Merge,
+}
+
+impl Op {
+    /// The statement's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "INSERT",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Merge => "MERGE",
+        }
+    }
 }

@@ -1,0 +1,155 @@
+//! Several processes at one archive: one that appends, others that merge beside it, and those that slept meanwhile.
+
+use std::sync::Arc;
+
+use resurgam_base::ErrorKind;
+use resurgam_vfs::SimVfs;
+use resurgam_xstore::Store;
+
+use super::support::{DATABASE, Logged, open, small, store_on};
+use crate::{Archive, Archiver, MergePolicy, verify};
+
+fn appender(store: &Arc<dyn Store>, owner: u64) -> Archiver {
+    Archiver::new(Archive::open_to_append(Arc::clone(store), DATABASE, owner, None).unwrap(), small())
+}
+
+fn is_whole(history: &Logged, store: &Arc<dyn Store>) {
+    let report = verify(Arc::clone(store), Some(DATABASE)).unwrap();
+    assert!(report.problems.is_empty(), "{report}");
+    let view = Archive::open_view(Arc::clone(store), Some(DATABASE)).unwrap().unwrap();
+    assert_eq!(view.end(), history.end);
+    history.compare(&view).unwrap();
+}
+
+/// Takes all blocks that the archive lacks, a run each.
+fn append(history: &Logged, archiver: &mut Archiver) {
+    history.feed(archiver, |archiver, _| archiver.seal().map(|_| true)).unwrap();
+    archiver.seal().unwrap();
+}
+
+/// Who has looked at it earlier does not take it from who appends.
+#[test]
+fn an_archive_that_has_grown_is_not_claimed() {
+    let history = Logged::random(7, 20, 9);
+    let store = store_on(&SimVfs::new(7));
+    let mut archiver = appender(&store, 1);
+    let seen = archiver.archive().view().end();
+    append(&history, &mut archiver);
+    let claim = |end| Archive::open_to_append(Arc::clone(&store), DATABASE, 2, Some(end)).map(drop);
+    assert_eq!(claim(seen).unwrap_err().kind(), ErrorKind::Io);
+    let number = |store: &Arc<dyn Store>| {
+        Archive::open_view(Arc::clone(store), Some(DATABASE)).unwrap().unwrap().manifest().number
+    };
+    assert_eq!(number(&store), archiver.archive().view().manifest().number, "nothing was claimed");
+    claim(history.end).unwrap();
+    is_whole(&history, &store);
+}
+
+#[test]
+fn one_appends_and_another_merges_beside_it() {
+    for seed in 1..6 {
+        let history = Logged::random(seed, 120, 9);
+        let store = store_on(&SimVfs::new(seed));
+        let mut archiver = appender(&store, 1);
+        let beside = Archive::open_beside(Arc::clone(&store), seed).unwrap().unwrap();
+        let (mut n, mut merges) = (0, 0);
+        history
+            .feed(&mut archiver, |archiver, _| {
+                archiver.seal()?;
+                n += 1;
+                if n % 5 == 0 {
+                    beside.catch_up()?;
+                    merges += u32::from(beside.merge(&small(), &mut MergePolicy::keep_all())?.is_some());
+                }
+                if n % 7 == 0 {
+                    archiver.archive().delete_replaced()?;
+                }
+                Ok(true)
+            })
+            .unwrap();
+        archiver.seal().unwrap();
+        assert!(merges > 3, "{merges}");
+        assert!(store.list("manifests/").unwrap().len() < 30, "old manifests are deleted by who appends");
+        is_whole(&history, &store);
+        // Whatever merges have replaced is deleted, by who merged.
+        beside.catch_up().unwrap();
+        assert_eq!(beside.delete_replaced().unwrap(), 0);
+        assert_eq!(store.list("runs/").unwrap().len(), beside.view().manifest().runs.len());
+        // Another one appends now: who merges is told, and opens it again.
+        let _next = appender(&store, 2);
+        assert_eq!(beside.catch_up().unwrap_err().kind(), ErrorKind::InUse);
+        is_whole(&history, &store);
+    }
+}
+
+/// Its number was given, and is free again: that its create succeeds says nothing.
+#[test]
+fn who_slept_while_manifests_were_deleted_has_added_nothing() {
+    let history = Logged::random(4, 120, 9);
+    let store = store_on(&SimVfs::new(1));
+    let mut first = open(&store, 1).unwrap();
+    let mut n = 0;
+    history
+        .feed(&mut first, |archiver, _| {
+            n += 1;
+            if n == 3 {
+                archiver.seal()?;
+            }
+            // The rest of what it takes is in memory.
+            Ok(n < 6)
+        })
+        .unwrap();
+    let known = first.archive().view().manifest().number;
+    let mut second = open(&store, 2).unwrap();
+    append(&history, &mut second);
+    second.archive().delete_replaced().unwrap();
+    let next = crate::Manifest::name_of(known + 1);
+    assert!(store.len(&next).is_err(), "its next number is free");
+    assert_eq!(first.seal().unwrap_err().kind(), ErrorKind::InUse);
+    assert_eq!(first.seal().unwrap_err().kind(), ErrorKind::InUse);
+    is_whole(&history, &store);
+    // The same of who merges beside a writer that is not another one: it goes on from what counts.
+    let beside = Archive::open_beside(Arc::clone(&store), 5).unwrap().unwrap();
+    for _ in 0..12 {
+        while second.archive().merge(&small(), &mut MergePolicy::keep_all()).unwrap().is_some() {}
+        second.archive().give_up_before(second.archive().view().start()).unwrap();
+        // Steps that change nothing but the number.
+        second.archive().publish(|now| Ok(Some(now.clone()))).unwrap();
+    }
+    second.archive().delete_replaced().unwrap();
+    let inputs = beside.view().manifest().runs.clone();
+    let merged = beside.merge(&small(), &mut MergePolicy::keep_all());
+    assert!(merged.as_ref().map_or(true, Option::is_none), "{merged:?} of {} runs", inputs.len());
+    is_whole(&history, &store);
+}
+
+/// Both have seen the same manifest, and make a run of the same inputs: neither touches the other's.
+#[test]
+fn two_that_merge_at_one_time_make_files_of_their_own() {
+    let history = Logged::random(4, 120, 9);
+    let store = store_on(&SimVfs::new(1));
+    let mut archiver = appender(&store, 1);
+    append(&history, &mut archiver);
+    let one = Archive::open_beside(Arc::clone(&store), 11).unwrap().unwrap();
+    let other = Archive::open_beside(Arc::clone(&store), 12).unwrap().unwrap();
+    // Held, so that the inputs are still there for the other.
+    let reads = one.view();
+    assert!(one.merge(&small(), &mut MergePolicy::keep_all()).unwrap().is_some());
+    assert!(other.merge(&small(), &mut MergePolicy::keep_all()).unwrap().is_none());
+    drop(reads);
+    is_whole(&history, &store);
+}
+
+/// It was opened, and slept before it tidied up: what came after it stays.
+#[test]
+fn a_claim_that_slept_deletes_nothing_of_later_ones() {
+    let history = Logged::random(4, 120, 9);
+    let store = store_on(&SimVfs::new(1));
+    let first = open(&store, 1).unwrap();
+    let mut second = appender(&store, 2);
+    append(&history, &mut second);
+    let beside = Archive::open_beside(Arc::clone(&store), 3).unwrap().unwrap();
+    assert!(beside.merge(&small(), &mut MergePolicy::keep_all()).unwrap().is_some());
+    first.archive().tidy().unwrap();
+    is_whole(&history, &store);
+}
