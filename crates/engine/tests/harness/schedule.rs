@@ -1459,18 +1459,22 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         vfs = if !world.dead && end == 0 && world.fault != Fault::DiskFull {
             world.stop_sweeper()?;
             world.vfs.set_faults(world.troubles.stays(&world.vfs, plan.faults()));
+            // A thread of the background, or what was not asked after, may have met the end of the power behind the last step.
+            let lost = world.vfs.power_lost();
             if let Err(error) = world.db.close() {
-                if !matches!(world.fault, Fault::Sync | Fault::Write | Fault::Read)
+                if !lost
+                    && !matches!(world.fault, Fault::Sync | Fault::Write | Fault::Read)
                     && world.troubles.explains(&error, "close").is_none()
                 {
                     broken!("close: {error:?}");
                 }
-            } else {
+            } else if !lost {
                 world.model.durable();
             }
             world.forget_everyone();
             world.vfs.end_calls();
-            if rng.one_in(2) { world.vfs.crash() } else { world.vfs.clone() }
+            let crashes = rng.one_in(2);
+            if lost || crashes { world.vfs.crash() } else { world.vfs.clone() }
         } else if end == 1 && !world.vfs.power_lost() {
             world.vfs.kill()
         } else {
