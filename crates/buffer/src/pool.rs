@@ -13,8 +13,8 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use hashbrown::HashMap;
@@ -96,6 +96,8 @@ impl Default for PoolConfig {
     }
 }
 
+struct StopHook(Box<dyn Fn(&Error) + Send + Sync>);
+
 /// The pool. See the crate's page for its invariants.
 pub struct BufferPool {
     pub(crate) frames: Frames,
@@ -124,6 +126,8 @@ pub struct BufferPool {
     pub(crate) punched: Holes,
     /// Set when a change could not be logged: memory may hold what the log does not.
     poisoned: AtomicBool,
+    /// Told of that.
+    stop_hook: OnceLock<StopHook>,
     pub(crate) config: PoolConfig,
     pub(crate) writer_wake: (Mutex<bool>, Condvar),
     /// Who looks at the dirty pages just now, and what is dropped meanwhile. Taken before a shard.
@@ -168,6 +172,7 @@ impl BufferPool {
             holes: Holes::default(),
             punched: Holes::default(),
             poisoned: AtomicBool::new(false),
+            stop_hook: OnceLock::new(),
             config,
             writer_wake: (Mutex::new(false), Condvar::new()),
             looking_at_dirty_pages: Mutex::default(),
@@ -325,6 +330,14 @@ impl BufferPool {
     /// Stops all writing: a change was made in memory that the log does not have.
     pub(crate) fn poison(&self) {
         self.poisoned.store(true, Ordering::SeqCst);
+        if let (Some(StopHook(hook)), Err(error)) = (self.stop_hook.get(), self.check_poisoned()) {
+            hook(&error);
+        }
+    }
+    /// Calls `hook` with the error that everybody gets when all writing has stopped; perhaps more than once. It must be short, and must not call the pool.
+    /// Only the first hook counts.
+    pub fn set_stop_hook(&self, hook: Box<dyn Fn(&Error) + Send + Sync>) {
+        let _ = self.stop_hook.set(StopHook(hook));
     }
     /// Fails with `Stopped` after that.
     pub fn check_poisoned(&self) -> Result<()> {

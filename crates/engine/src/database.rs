@@ -666,6 +666,10 @@ impl Database {
             builds: Builds::default(),
             locks_held: Mutex::new(locks_held),
         };
+        let waits = Arc::clone(txs.waits());
+        log.set_stop_hook(Box::new(move |error| waits.stop(error)));
+        let waits = Arc::clone(inner.txs.waits());
+        inner.pool.set_stop_hook(Box::new(move |error| waits.stop(error)));
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self::of_user(inner);
         db.look_at_replaceable();

@@ -203,12 +203,24 @@ fn what_leaves_the_disk_uncertain_stops_the_database() -> Result<()> {
         for id in 0..500 {
             insert(&db, id)?;
         }
+        // Somebody waits for one who will not end.
+        let (holder, waiter) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+        let t = holder.table("public", "t")?.expect("made");
+        holder.insert(&t, &row(-2, -2, ""))?.done()?;
+        let Attempt::Wait(wait) = waiter.insert(&t, &row(-2, -2, ""))? else { panic!("{case}: nobody is in the way") };
+        let (told, outcome) = std::sync::mpsc::channel();
+        std::thread::spawn(move || told.send(wait.wait()));
         vfs.set_faults(failing(path, what));
         let (mut acknowledged, begun) = (500, Instant::now());
         while db.check_running().is_ok() {
             assert!(begun.elapsed() < Duration::from_secs(20), "{case}: it goes on");
             acknowledged += usize::from(insert(&db, acknowledged as i64).is_ok());
         }
+        let waited = outcome.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{case}: it waits on"));
+        assert_eq!(waited.expect_err("stopped").kind(), ErrorKind::Stopped, "{case}");
+        let again = waiter.insert(&t, &row(-2, -2, "")).err().map(|error| error.kind());
+        assert_eq!(again, Some(ErrorKind::Stopped), "{case}");
+        drop((holder, waiter));
         vfs.set_faults(FaultPlan::default());
         assert_eq!(insert(&db, -1).expect_err("stopped").kind(), ErrorKind::Stopped);
         drop(db);

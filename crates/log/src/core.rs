@@ -63,6 +63,7 @@ pub fn is_log_full(error: &Error) -> bool {
 }
 
 pub(crate) type DurableHook = Arc<dyn Fn(Lsn) + Send + Sync>;
+pub(crate) type StopHook = Arc<dyn Fn(&Error) + Send + Sync>;
 
 #[derive(Default)]
 pub(crate) struct FlusherControl {
@@ -116,6 +117,7 @@ pub(crate) struct Core {
     stopped: AtomicBool,
     stop_error: Mutex<Option<Error>>,
     pub(crate) hook: RwLock<Option<DurableHook>>,
+    pub(crate) stop_hook: RwLock<Option<StopHook>>,
     pub(crate) sink: RwLock<Option<Arc<dyn LogSink>>>,
     pub(crate) waiters: Waiters,
     pub(crate) tail: Tail,
@@ -156,6 +158,7 @@ impl Core {
             stopped: AtomicBool::new(false),
             stop_error: Mutex::default(),
             hook: RwLock::default(),
+            stop_hook: RwLock::default(),
             sink: RwLock::default(),
             waiters: Waiters::default(),
             tail: Tail::default(),
@@ -196,6 +199,10 @@ impl Core {
         self.flight_ended.notify_all();
         self.waiters.wake_all();
         self.tail.wake_all();
+        let hook = self.stop_hook.read().clone();
+        if let Some(hook) = hook {
+            hook(&error);
+        }
         error
     }
 

@@ -230,6 +230,12 @@ impl Log {
         *self.core.hook.write() = Some(Arc::from(hook));
     }
 
+    /// Calls `hook` with the error that everybody gets when the log has stopped, for good, or is closed; perhaps more than once. It must be short, and must
+    /// not call the log.
+    pub fn set_stop_hook(&self, hook: Box<dyn Fn(&Error) + Send + Sync>) {
+        *self.core.stop_hook.write() = Some(Arc::from(hook));
+    }
+
     /// From now on `sink` stands between the files and those who wait for them. To be set before anything is appended.
     pub fn set_sink(&self, sink: Arc<dyn LogSink>) {
         *self.core.sink.write() = Some(sink);

@@ -22,7 +22,15 @@ use resurgam_base::{Error, ErrorKind, Result, TxId};
 #[derive(Default)]
 struct CellState {
     done: bool,
+    /// Why it is done although the holder has not ended.
+    error: Option<Error>,
     waker: Option<Waker>,
+}
+
+impl CellState {
+    fn outcome(&mut self) -> Result<()> {
+        self.error.take().map_or(Ok(()), Err)
+    }
 }
 
 #[derive(Default)]
@@ -32,9 +40,10 @@ struct Cell {
 }
 
 impl Cell {
-    fn finish(&self) {
+    fn finish(&self, error: Option<Error>) {
         let mut state = self.state.lock();
         state.done = true;
+        state.error = error;
         let waker = state.waker.take();
         drop(state);
         self.wake.notify_all();
@@ -50,6 +59,8 @@ struct Graph {
     edges: HashMap<TxId, TxId>,
     /// Who waits for each transaction.
     waiters: HashMap<TxId, Vec<(TxId, Arc<Cell>)>>,
+    /// Nobody ends any more; see [`WaitGraph::stop`].
+    stopped: Option<Error>,
 }
 
 /// The wait-for graph.
@@ -69,7 +80,7 @@ impl WaitGraph {
     /// in between, the wait is over already.
     ///
     /// # Errors
-    /// [`ErrorKind::DeadlockDetected`] when `holder` waits, directly or not, for `waiter`.
+    /// [`ErrorKind::DeadlockDetected`] when `holder` waits, directly or not, for `waiter`; that of [`WaitGraph::stop`].
     pub fn wait_for(
         self: &Arc<Self>,
         waiter: TxId,
@@ -83,6 +94,10 @@ impl WaitGraph {
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             cell.state.lock().done = true;
             return Ok(LockWait { graph: Arc::clone(self), waiter, holder, cell, registered: false });
+        }
+        if let Some(error) = &graph.stopped {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            return Err(error.clone());
         }
         let mut at = holder;
         let mut path = vec![holder];
@@ -125,7 +140,21 @@ impl WaitGraph {
         self.waiting.fetch_sub(woken.len(), Ordering::SeqCst);
         drop(graph);
         for (_, cell) in woken {
-            cell.finish();
+            cell.finish(None);
+        }
+    }
+
+    /// The database has stopped: who is to end may never do so (the undo of what a crash has cut off, for one, is a thread's that has ended),
+    /// so that all waits fail with this error, those to come among them.
+    pub fn stop(&self, error: &Error) {
+        let mut graph = self.graph.lock();
+        graph.stopped.get_or_insert_with(|| error.clone());
+        graph.edges.clear();
+        let woken: Vec<(TxId, Arc<Cell>)> = graph.waiters.drain().flat_map(|(_, waiters)| waiters).collect();
+        self.waiting.fetch_sub(woken.len(), Ordering::SeqCst);
+        drop(graph);
+        for (_, cell) in woken {
+            cell.finish(Some(error.clone()));
         }
     }
 
@@ -173,14 +202,17 @@ impl LockWait {
         self.holder
     }
     /// Blocks the thread until the holder has ended.
+    ///
+    /// # Errors
+    /// `Stopped` when the database stops meanwhile.
     pub fn wait(self) -> Result<()> {
         let mut state = self.cell.state.lock();
         while !state.done {
             self.cell.wake.wait(&mut state);
         }
-        Ok(())
+        state.outcome()
     }
-    /// Blocks for at most `timeout`; false if the holder is still there.
+    /// Blocks for at most `timeout`; false if the holder is still there. (Where the database has stopped, whoever asks again is told.)
     pub fn wait_timeout(self, timeout: Duration) -> bool {
         let mut state = self.cell.state.lock();
         if !state.done {
@@ -195,7 +227,7 @@ impl Future for LockWait {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.cell.state.lock();
         if state.done {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(state.outcome());
         }
         state.waker = Some(context.waker().clone());
         Poll::Pending
@@ -236,6 +268,23 @@ mod tests {
         for thread in threads {
             assert!(thread.join().is_ok_and(|r| r.is_ok()));
         }
+        assert!(graph.edges().is_empty());
+        assert_eq!(graph.waiting.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_database_that_stops_ends_all_waits() {
+        let graph = Arc::new(WaitGraph::default());
+        let waits: Vec<_> = (2..6).filter_map(|i| graph.wait_for(TxId(i), TxId(i % 2), || true).ok()).collect();
+        assert_eq!(waits.len(), 4);
+        let threads: Vec<_> = waits.into_iter().map(|w| std::thread::spawn(move || w.wait())).collect();
+        graph.stop(&Error::new(ErrorKind::Stopped, "the disk is gone"));
+        for thread in threads {
+            assert_eq!(thread.join().map(|r| r.map_err(|e| e.kind())).ok(), Some(Err(ErrorKind::Stopped)));
+        }
+        assert_eq!(graph.wait_for(TxId(2), TxId(1), || true).err().map(|e| e.kind()), Some(ErrorKind::Stopped));
+        // What has ended before is not waited for all the same.
+        assert!(graph.wait_for(TxId(2), TxId(1), || false).is_ok_and(|w| w.wait().is_ok()));
         assert!(graph.edges().is_empty());
         assert_eq!(graph.waiting.load(Ordering::SeqCst), 0);
     }
