@@ -1033,8 +1033,34 @@ async fn subqueries_of_few_rows_find_what_their_plans_find() {
         }
     }
     assert!(direct > 50, "{direct}");
-    // What was run without the plan is counted, and what is too much for that is the plan's.
+    // Zeroes are one value; what is large is the plan's; and nothing is called again by the plan.
+    for sql in [
+        "CREATE TABLE z (a int, id int, f float8, b int, big text, PRIMARY KEY (a, id))",
+        "INSERT INTO z VALUES (1, 1, '0', 1, 'x'), (1, 2, '-0', 2, repeat('y', 300000))",
+        "INSERT INTO z SELECT 2, x, x, x, repeat('z', 20000) FROM generate_series(1, 300) AS g(x)",
+        "CREATE SEQUENCE s",
+    ] {
+        same(&mut subjects, sql, true).await;
+    }
+    for sql in [
+        "SELECT x, (SELECT count(DISTINCT f) * 10 + count(DISTINCT b) FROM z WHERE z.a = x) FROM (VALUES (1), (2)) AS o(x)",
+        "SELECT x, (SELECT sum(length(big)) FROM z WHERE z.a = x) FROM (VALUES (1), (2), (3)) AS o(x)",
+        "SELECT x, (SELECT max(big) FROM z WHERE z.a = x) FROM (VALUES (1), (2), (3)) AS o(x)",
+        "SELECT x, (SELECT id FROM z WHERE z.a = x ORDER BY big DESC, id LIMIT 1) FROM (VALUES (1), (2), (3)) AS o(x)",
+        "SELECT x, (SELECT count(*) FROM z WHERE z.a = x AND nextval('s') > 0) FROM (VALUES (1), (2), (3)) AS o(x)",
+        "SELECT nextval('s')",
+    ] {
+        same(&mut subjects, sql, false).await;
+    }
     let subject = &mut subjects[1];
+    subject.ok("CREATE TABLE volatile (a int, id int, PRIMARY KEY (a, id))").await;
+    subject.ok("INSERT INTO volatile SELECT 1, x FROM generate_series(1, 3000) AS g(x)").await;
+    subject
+        .ok("SELECT (SELECT count(*) FROM volatile WHERE a = x AND nextval('s') > 0) FROM (VALUES (1)) AS o(x)")
+        .await;
+    let rows = subject.ok("SELECT currval('s')").await.rows;
+    assert_eq!(rows[0][0].as_deref(), Some("3303"), "{rows:?}");
+    // What was run without the plan is counted, and what is too much for that is the plan's.
     subject.ok("CREATE TABLE many (a int, b int, PRIMARY KEY (a, b))").await;
     subject.ok("INSERT INTO many SELECT x / 5000, x FROM generate_series(1, 5000) AS g(x)").await;
     subject.ok("INSERT INTO many SELECT x, x FROM generate_series(10, 40) AS g(x)").await;

@@ -90,8 +90,10 @@ fn within<'a>(
             let inner = bind(to_readers(sub.plan.clone(), sub.id, &cell)?)?;
             let inner = within(inner, state, bind, &mut *run).await?;
             let plan = state.query_planner().create_physical_plan(&inner, state).await?;
-            let direct = DirectValue::new(state, &inner);
-            let ready = Ready::new(&sub, plan, cell, Arc::clone(&run.current), is_volatile(&sub.plan), direct)?;
+            let volatile = is_volatile(&sub.plan);
+            // What is begun without the plan may have to be done again by it.
+            let direct = if volatile { None } else { DirectValue::new(state, &inner) };
+            let ready = Ready::new(&sub, plan, cell, Arc::clone(&run.current), volatile, direct)?;
             let ready = Arc::new(ready);
             run.all.push(Arc::clone(&ready));
             let sub = SubPlan { ready: Some(ready), ..sub.with_plan(sub.plan.clone()) };

@@ -145,6 +145,9 @@ impl Ready {
     /// Measures its plan from here on.
     pub(super) fn measure(&self, timed: bool) -> Result<()> {
         self.ran.timed.store(timed, Ordering::Relaxed);
+        for count in [&self.ran.runs, &self.ran.rows, &self.ran.nanos] {
+            count.store(0, Ordering::Relaxed);
+        }
         let mut state = self.state.lock();
         state.plan = measured::measure(&state.plan, timed)?;
         Ok(())
@@ -362,7 +365,7 @@ impl Ready {
             let (value, rows) = (values.pop(), values.len());
             match value {
                 Some(_) if rows > 0 => return Err(several_rows()),
-                Some(value) if value.data_type() != self.returns => return Ok(None),
+                Some(value) if value.data_type() != self.returns => (value.cast_to(&self.returns)?, 1),
                 Some(value) => (value, 1),
                 None => (ScalarValue::try_from(&self.returns)?, 0),
             }

@@ -295,13 +295,15 @@ impl DirectSelect {
         }
         let groups;
         if let Some(of) = &self.groups {
-            groups = of.of(&rows, params)?;
+            let Some(found) = of.of(&rows, params)? else { return Ok(false) };
+            groups = found;
             rows = groups.iter().map(|values| row(Values::Group(values))).collect();
         }
         let order = match &self.sort {
             Some(sort) => sort.order(&rows, params)?,
-            None => (0..rows.len()).collect(),
+            None => Some((0..rows.len()).collect()),
         };
+        let Some(order) = order else { return Ok(false) };
         for at in order.into_iter().skip(self.skip).take(self.fetch.unwrap_or(usize::MAX)) {
             each(Input { params, row: Some(rows[at]) })?;
         }

@@ -18,6 +18,9 @@ use crate::exec::context::StopFlag;
 use crate::exec::planning::Planning;
 use crate::wire::SqlError;
 
+/// Ranges of a tree that are read for one value.
+const RANGES_MAX: usize = 64;
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct DirectValue(DirectSelect);
@@ -48,7 +51,7 @@ impl DirectValue {
         touched: &mut Touched,
     ) -> Result<Option<Vec<ScalarValue>>, SqlError> {
         let select = &self.0;
-        let Some(located) = select.rows.locate(&[])? else { return Ok(None) };
+        let Some(located) = self.located()? else { return Ok(None) };
         let mut found = Vec::new();
         if select.is_gathered() {
             let Some(rows) = select.gather(located, view, &[], stop, touched)? else { return Ok(None) };
@@ -58,6 +61,9 @@ impl DirectValue {
                 }
                 Ok(())
             })?;
+            if !is_whole {
+                select.rows.note(false);
+            }
             return Ok(is_whole.then_some(found));
         }
         let (mut skip, wanted) = (select.skip, select.fetch.unwrap_or(usize::MAX).min(2));
@@ -85,13 +91,22 @@ impl DirectValue {
         stop: &StopFlag,
         touched: &mut Touched,
     ) -> Result<Option<bool>, SqlError> {
-        let Some(located) = self.0.rows.locate(&[])? else { return Ok(None) };
+        let Some(located) = self.located()? else { return Ok(None) };
         let mut some = false;
         let all = self.each(located, view, stop, 1, touched, |_| {
             some = true;
             Ok(ControlFlow::Break(true))
         })?;
         Ok(all.then_some(some))
+    }
+
+    /// Which rows; `None`: left to planned operators, as more ranges than a few are (a small table is read as a whole rather).
+    fn located(&self) -> Result<Option<Located>, SqlError> {
+        let located = self.0.rows.locate(&[])?;
+        Ok(located.filter(|located| match located {
+            Located::One(_) => true,
+            Located::Ranges(ranges) => ranges.len() <= RANGES_MAX,
+        }))
     }
 
     /// As [`Rows::each`](super::rows::Rows::each), whatever was located.
