@@ -971,3 +971,147 @@ async fn what_is_no_order() {
         }
     }
 }
+
+/// A subquery that is run for each row of `u` or `w`: a value of a few rows of `t`, or whether there is one.
+fn correlated(random: &mut Random) -> String {
+    let outer = random.one(&["u", "w"]);
+    let (x, y) = if outer == "u" { ("u.m", "u.n") } else { ("w.x", "w.y") };
+    let n = random.below(8);
+    let which = match random.below(7) {
+        0 => format!("t.a = {x}"),
+        1 => format!("t.a = {x} AND t.b > {n}"),
+        2 => format!("t.a = {x} AND t.b = {n}"),
+        3 => format!("t.c = {y} AND (t.e < {n} OR t.e IS NULL)"),
+        4 => format!("t.a = {x} AND t.f >= '2024-01-02' AND t.e + 1 > {n}"),
+        5 => format!("t.a BETWEEN {x} AND {x} + 1 AND t.e > 2"),
+        _ => format!("t.a = {x} + 1 AND t.c LIKE 'x%'"),
+    };
+    let value = match random.below(13) {
+        0 => format!("(SELECT count(*) FROM t WHERE {which})"),
+        1 => format!("(SELECT sum(t.e) FROM t WHERE {which})"),
+        2 => format!("(SELECT 0.5 * sum(t.d) FROM t WHERE {which})"),
+        3 => format!("(SELECT max(t.b) - min(t.b) + {x} FROM t WHERE {which})"),
+        4 => format!("(SELECT avg(t.e) FROM t WHERE {which})"),
+        5 => format!("(SELECT t.c FROM t WHERE {which} ORDER BY t.a, t.b LIMIT 1)"),
+        6 => format!("(SELECT t.d FROM t WHERE {which} ORDER BY t.e DESC NULLS LAST, t.a, t.b LIMIT 1 OFFSET 1)"),
+        // More than one row is an error; often there is one, or none.
+        7 => format!("(SELECT t.e FROM t WHERE {which} AND t.a = 3 AND t.b = {n})"),
+        8 => format!("(SELECT t.b FROM t WHERE {which} AND t.b > 4)"),
+        9 => format!("(SELECT DISTINCT t.a FROM t WHERE {which})"),
+        10 => format!("(EXISTS (SELECT 1 FROM t WHERE {which}) OR {x} IS NULL)"),
+        11 => format!("CASE WHEN EXISTS (SELECT t.a / 0 FROM t WHERE {which}) THEN 1 ELSE {n} END"),
+        _ => format!(
+            "(SELECT (SELECT count(*) FROM w AS i WHERE i.x = t.a) FROM t WHERE {which} ORDER BY t.a, t.b LIMIT 1)"
+        ),
+    };
+    match random.below(3) {
+        0 => format!("SELECT {outer}.*, {value} FROM {outer}"),
+        1 => format!("SELECT {x}, {y} FROM {outer} WHERE ({value})::text > '0'"),
+        _ => format!("SELECT {value} AS v, count(*) FROM {outer} GROUP BY 1"),
+    }
+}
+
+/// Subqueries that are run for each row read their few rows without a plan, and find what the plan finds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subqueries_of_few_rows_find_what_their_plans_find() {
+    let first: u64 = std::env::var("RESURGAM_PLANS_FIRST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    let mut random = Random(first * 104_729 + 5);
+    let mut subjects = subjects();
+    fill(&mut subjects, &mut random).await;
+    let mut direct = 0;
+    for round in 0..120 {
+        let sql = correlated(&mut random);
+        same(&mut subjects, &sql, false).await;
+        let is_direct = |plan: String| plan.contains("Execution: Direct");
+        direct += usize::from(is_direct(subjects[1].plan(&sql).await));
+        assert!(!is_direct(subjects[0].plan(&sql).await), "{sql}");
+        if round % 10 == 9 {
+            let sql = write(&mut random);
+            for subject in &mut subjects {
+                let _ = subject.session.query(&sql).await;
+            }
+        }
+    }
+    assert!(direct > 50, "{direct}");
+    // Zeroes are one value; what is large is the plan's; and nothing is called again by the plan.
+    for sql in [
+        "CREATE TABLE z (a int, id int, f float8, b int, big text, PRIMARY KEY (a, id))",
+        "INSERT INTO z VALUES (1, 1, '0', 1, 'x'), (1, 2, '-0', 2, repeat('y', 300000))",
+        "INSERT INTO z SELECT 2, x, x, x, repeat('z', 20000) FROM generate_series(1, 300) AS g(x)",
+        "CREATE SEQUENCE s",
+    ] {
+        same(&mut subjects, sql, true).await;
+    }
+    for sql in [
+        "SELECT x, (SELECT count(DISTINCT f) * 10 + count(DISTINCT b) FROM z WHERE z.a = x) FROM (VALUES (1), (2)) AS o(x)",
+        "SELECT x, (SELECT sum(length(big)) FROM z WHERE z.a = x) FROM (VALUES (1), (2), (3)) AS o(x)",
+        "SELECT x, (SELECT max(big) FROM z WHERE z.a = x) FROM (VALUES (1), (2), (3)) AS o(x)",
+        "SELECT x, (SELECT id FROM z WHERE z.a = x ORDER BY big DESC, id LIMIT 1) FROM (VALUES (1), (2), (3)) AS o(x)",
+        "SELECT x, (SELECT count(*) FROM z WHERE z.a = x AND nextval('s') > 0) FROM (VALUES (1), (2), (3)) AS o(x)",
+        "SELECT nextval('s')",
+    ] {
+        same(&mut subjects, sql, false).await;
+    }
+    let subject = &mut subjects[1];
+    subject.ok("CREATE TABLE volatile (a int, id int, PRIMARY KEY (a, id))").await;
+    subject.ok("INSERT INTO volatile SELECT 1, x FROM generate_series(1, 3000) AS g(x)").await;
+    subject
+        .ok("SELECT (SELECT count(*) FROM volatile WHERE a = x AND nextval('s') > 0) FROM (VALUES (1)) AS o(x)")
+        .await;
+    let rows = subject.ok("SELECT currval('s')").await.rows;
+    assert_eq!(rows[0][0].as_deref(), Some("3303"), "{rows:?}");
+    // What was run without the plan is counted, and what is too much for that is the plan's.
+    subject.ok("CREATE TABLE many (a int, b int, PRIMARY KEY (a, b))").await;
+    subject.ok("INSERT INTO many SELECT x / 5000, x FROM generate_series(1, 5000) AS g(x)").await;
+    subject.ok("INSERT INTO many SELECT x, x FROM generate_series(10, 40) AS g(x)").await;
+    subject.ok("CREATE TABLE outer_rows (x int)").await;
+    subject.ok("INSERT INTO outer_rows SELECT x FROM generate_series(0, 19) AS g(x)").await;
+    let sql = "SELECT x, (SELECT sum(b) FROM many WHERE a = x) FROM outer_rows ORDER BY x";
+    let rows = subject.ok(sql).await.rows;
+    assert_eq!(rows[0][1].as_deref(), Some("12497500"), "{rows:?}");
+    assert_eq!(rows[1][1].as_deref(), Some("5000"), "{rows:?}");
+    assert_eq!(rows[2][1], None, "{rows:?}");
+    assert_eq!(rows[12][1].as_deref(), Some("12"), "{rows:?}");
+    let analyzed = subject.ok(&format!("EXPLAIN ANALYZE {sql}")).await.rows;
+    let lines: Vec<String> = analyzed.into_iter().flatten().flatten().collect();
+    assert!(lines.iter().any(|line| line.contains("Aggregate") && line.contains(" loops=20)")), "{lines:?}");
+}
+
+/// Of the rows of a key that a semi-join looks up the first one does, where it says as much as all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn semi_joins_read_one_row_of_each_key() {
+    let always = Planning { read_small_tables: false, ..Planning::default() };
+    let mut subjects = [Subject::new("plain", Planning::OFF), Subject::new("lookups", always)];
+    for sql in [
+        "CREATE TABLE c (id int PRIMARY KEY, n numeric, f float8)",
+        "INSERT INTO c SELECT x, x / 10.0, x FROM generate_series(1, 40) AS g(x)",
+        "CREATE TABLE o (id int PRIMARY KEY, c int, d int, n numeric, f float8)",
+        "INSERT INTO o SELECT x, x % 50 / 2, x % 7, (x % 90) / 20.0, x % 30 FROM generate_series(1, 2000) AS g(x)",
+        "INSERT INTO o VALUES (3001, NULL, 1, NULL, '-0'), (3002, 99, NULL, 4.00, '0')",
+        "INSERT INTO c VALUES (99, 4.000, '-0'), (100, NULL, 'NaN')",
+        "CREATE INDEX o_c ON o (c, d)",
+        "CREATE INDEX o_n ON o (n)",
+        "CREATE INDEX o_f ON o (f)",
+    ] {
+        same(&mut subjects, sql, true).await;
+    }
+    for on in [
+        "o.c = c.id",
+        "o.c = c.id AND o.d = 3",
+        "o.c = c.id AND o.d > 5",
+        "o.c = c.id AND o.d = c.id",
+        "o.c = c.id AND o.n > c.n",
+        "o.n = c.n",
+        "o.f = c.f",
+    ] {
+        for not in ["", "NOT "] {
+            let sql = format!("SELECT c.id FROM c WHERE {not}EXISTS (SELECT 1 FROM o WHERE {on}) ORDER BY id");
+            same(&mut subjects, &sql, true).await;
+        }
+    }
+    let sql = "SELECT id FROM c WHERE id < 20 AND NOT EXISTS (SELECT 1 FROM o WHERE o.c = c.id)";
+    let analyzed = subjects[1].ok(&format!("EXPLAIN ANALYZE {sql}")).await.rows;
+    let lines: Vec<String> = analyzed.into_iter().flatten().flatten().collect();
+    let scan = lines.iter().find(|line| line.contains("on o ")).expect("a scan");
+    assert!(scan.contains(" rows=19 loops=1)"), "{lines:?}");
+}

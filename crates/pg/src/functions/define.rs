@@ -331,13 +331,27 @@ impl Call<'_> {
         &self,
         value: impl Fn(usize) -> Result<Option<String>, SqlError>,
     ) -> Result<ArrayRef, SqlError> {
+        self.strings(value)
+    }
+    /// A part of a text that is there for each row: of a short one nothing is allocated.
+    pub(super) fn slices<'t>(
+        &self,
+        value: impl Fn(usize) -> Result<Option<&'t str>, SqlError>,
+    ) -> Result<ArrayRef, SqlError> {
+        self.strings(value)
+    }
+    fn strings<T: AsRef<str>>(
+        &self,
+        value: impl Fn(usize) -> Result<Option<T>, SqlError>,
+    ) -> Result<ArrayRef, SqlError> {
         let (value, rows) = (unless_stopped(value), self.rows);
         let mut bytes = 0usize;
         let mut bounded = |row: usize| {
             let text = value(row)?;
             if let Some(text) = &text {
-                memory::value(text.len())?;
-                bytes = bytes.saturating_add(text.len());
+                let length = text.as_ref().len();
+                memory::value(length)?;
+                bytes = bytes.saturating_add(length);
                 memory::column(rows, bytes)?;
             }
             Ok::<_, SqlError>(text)

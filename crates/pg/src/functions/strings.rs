@@ -256,9 +256,15 @@ pub(super) fn part(count: usize, start: i64, length: Option<i64>) -> Result<std:
     Ok(begin..end.max(begin))
 }
 
-fn text_part(text: &str, start: i64, length: Option<i64>) -> Result<String, SqlError> {
+fn text_part(text: &str, start: i64, length: Option<i64>) -> Result<&str, SqlError> {
+    if text.is_ascii() {
+        return Ok(&text[part(text.len(), start, length)?]);
+    }
     let range = part(text.chars().count(), start, length)?;
-    Ok(text.chars().skip(range.start).take(range.len()).collect())
+    let mut begins = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    let from = begins.clone().nth(range.start).unwrap_or(text.len());
+    let to = begins.nth(range.end).unwrap_or(text.len());
+    Ok(&text[from..to])
 }
 
 /// Parts of texts and of bytes.
@@ -291,9 +297,9 @@ fn parts() -> Vec<PgFunction> {
                 }
                 let behind = start.checked_add(length).filter(|at| i32::try_from(*at).is_ok());
                 let behind = behind.ok_or_else(|| SqlError::new("22003", "integer out of range"))?;
-                let mut out = text_part(text, 1, Some(start - 1))?;
+                let mut out = text_part(text, 1, Some(start - 1))?.to_owned();
                 out.push_str(new);
-                out.push_str(&text_part(text, behind, None)?);
+                out.push_str(text_part(text, behind, None)?);
                 Ok(Some(out))
             })
         })
@@ -342,7 +348,7 @@ fn parts() -> Vec<PgFunction> {
                 }
                 let texts = cast_array(&call.arrays[0], &DataType::Utf8View, t::TEXT, &Zone::Utc)?;
                 let texts = texts.as_string_view();
-                call.texts(|row| match range(row, texts.is_valid(row)) {
+                call.slices(|row| match range(row, texts.is_valid(row)) {
                     Some((start, length)) => text_part(texts.value(row), start, length).map(Some),
                     None => Ok(None),
                 })
@@ -389,6 +395,16 @@ mod tests {
             assert_eq!(text_part("abc", start, length).expect("text"), out, "{start} {length:?}");
         }
         assert_eq!(text_part("abc", 2, Some(-1)).unwrap_err().sqlstate, "22011");
+        // Characters, not bytes.
+        for (text, start, length) in ["aäß", "€", "", "x€y€z"]
+            .into_iter()
+            .flat_map(|text| (-2..7).flat_map(move |start| (0..7).map(move |length| (text, start, length))))
+        {
+            let chars = (1..).zip(text.chars());
+            let out: String =
+                chars.filter(|(at, _)| (start..start + length).contains(at)).map(|(_, char)| char).collect();
+            assert_eq!(text_part(text, start, Some(length)).expect("text"), out, "{text} {start} {length}");
+        }
     }
 
     #[test]

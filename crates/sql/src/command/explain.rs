@@ -14,7 +14,7 @@ use crate::exec::context::{Beside, StatementContext, task_context};
 use crate::exec::direct::{DirectSelect, Touched};
 use crate::exec::explain::document::Document;
 use crate::exec::explain::node::{Actual, Estimate, Node, On, Value};
-use crate::exec::explain::{Format, Look, Options, convert, cost, text};
+use crate::exec::explain::{DIRECT_IF_SHORT, Format, Look, Options, convert, cost, text};
 use crate::exec::once::OnceDoes;
 use crate::exec::wait::guarded;
 use crate::pg::errors;
@@ -25,8 +25,6 @@ use crate::wire::SqlError;
 
 /// Who runs a statement that is not run by planned operators.
 const DIRECT: &str = "Direct";
-/// The same of one that is left to planned operators if many rows are met.
-const DIRECT_IF_SHORT: &str = "Direct, unless many rows are read";
 
 /// What EXPLAIN tells.
 struct Told {

@@ -14,7 +14,8 @@
 //! 3. The order that it declares holds. It is the hash join's: if that is the inner side's, the lookups go
 //!    through the tree, and in the direction, that the scan has in the plan. Where nobody goes by it
 //!    (`plan/order_readers.rs`) they may go through another tree, and then there is none.
-//! 4. Keys of so many outer rows are looked up at most as [`Planning::lookups_in`] says of the inner table.
+//! 4. Where a subquery is only asked whether it has a row (EXISTS, IN), the first row of each key is read, if all of its rows match or none does.
+//! 5. Keys of so many outer rows are looked up at most as [`Planning::lookups_in`] says of the inner table.
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ use crate::exec::outer_side;
 use crate::exec::paced::PacedExec;
 use crate::exec::planning::Planning;
 use crate::exec::scan::ScanExec;
-use crate::exec::scan_chain::{scan_below, with_scan};
+use crate::exec::scan_chain::{input_in_order, scan_below, with_scan};
 use crate::exec::watch::below_watch;
 use crate::pg::functions::{ORDER_KEY, numeric};
 use crate::pg::running;
@@ -106,6 +107,8 @@ struct Lookup {
     is_in_order: bool,
     /// Outer rows up to which it looks up.
     rows_max: usize,
+    /// One row of each key is as good as all of them.
+    first_of_each: bool,
 }
 
 /// The value of a key column.
@@ -249,7 +252,10 @@ impl LookupJoinExec {
             }
         }
         let Some(scan) = scan_below(inner) else { return internal_err!("the inner side of a lookup join has no scan") };
-        let scan = scan.with_ranges(self.lookup.path.index, ranges);
+        let mut scan = scan.with_ranges(self.lookup.path.index, ranges);
+        if self.lookup.first_of_each {
+            scan = scan.first_of_each();
+        }
         if self.lookup.path.is_one() || self.lookup.path.index.is_none() {
             return Ok(Some((with_scan(inner, Arc::new(scan), ChildrenPropertiesMode::Keep)?, lookups)));
         }
@@ -347,10 +353,17 @@ impl Lookup {
             if best.as_ref().is_none_or(|(known, _)| score > *known) {
                 let bounded = boundedness_of_scan(scan);
                 let table = Arc::clone(table);
-                best = Some((score, Self { inner: side, table, path, bounded, keeps_order, is_in_order, rows_max }));
+                let first_of_each = false;
+                let lookup =
+                    Self { inner: side, table, path, bounded, keeps_order, is_in_order, rows_max, first_of_each };
+                best = Some((score, lookup));
             }
         }
-        Ok(best.map(|(_, lookup)| lookup))
+        let mut best = best.map(|(_, lookup)| lookup);
+        if let Some(lookup) = &mut best {
+            lookup.first_of_each = is_first_enough(hash, side, lookup);
+        }
+        Ok(best)
     }
 
     /// The ranges of the inner tree that the keys of these rows are in; `None` if one cannot be told.
@@ -405,6 +418,35 @@ impl Lookup {
 
     fn key_value(&self, value: &ScalarValue, column: usize) -> Result<KeyValue> {
         bridge::key_value(value, &self.table.columns[column].ty)
+    }
+}
+
+/// Whether one row of each key that is looked up does for all of them: only whether there is one is asked (semi-joins and their kin), and each of them
+/// is a match or none is, since all that the join compares is in the key, and nothing between the scan and the join drops rows.
+fn is_first_enough(hash: &HashJoinExec, inner: JoinSide, lookup: &Lookup) -> bool {
+    let asks_for_one = match hash.join_type() {
+        JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => inner == JoinSide::Right,
+        JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => inner == JoinSide::Left,
+        JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => false,
+    };
+    let plan = if inner == JoinSide::Right { hash.right() } else { hash.left() };
+    let key: Vec<usize> = lookup.key().map(|(column, _)| column).collect();
+    let is_in_key = |(left, right): &(Expr, Expr)| {
+        let column = key_column(plan, if inner == JoinSide::Right { right } else { left });
+        // Zeroes are one key, and two values where bits are compared.
+        column.is_some_and(|column| {
+            let is_float = matches!(lookup.table.columns[column].ty, ColumnType::Float4 | ColumnType::Float8);
+            key.contains(&column) && !is_float
+        })
+    };
+    asks_for_one && hash.filter().is_none() && has_all_rows(plan) && hash.on().iter().all(is_in_key)
+}
+
+/// Whether a chain has all rows of the scan below it.
+fn has_all_rows(plan: &Plan) -> bool {
+    match input_in_order(plan) {
+        Some(input) => !plan.is::<FilterExec>() && has_all_rows(input),
+        None => plan.is::<ScanExec>(),
     }
 }
 
@@ -495,7 +537,8 @@ impl DisplayAs for LookupJoinExec {
             let (Part::Outer(value) | Part::Constant(value)) = part;
             write!(f, "{comma}{} {} {value}", bridge::key_name(table, column), Operator::Eq)?;
         }
-        write!(f, "), up to {} rows, or else:", self.lookup.rows_max)
+        let first = if self.lookup.first_of_each { ", the first row of each" } else { "" };
+        write!(f, "){first}, up to {} rows, or else:", self.lookup.rows_max)
     }
 }
 

@@ -52,6 +52,14 @@ pub(crate) struct Measured {
     pub time: Option<(f64, f64)>,
 }
 
+impl Measured {
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let time = self.time.zip(other.time).map(|(a, b)| (a.0 + b.0, a.1 + b.1));
+        Self { runs: self.runs + other.runs, rows: self.rows + other.rows, time: time.or(self.time) }
+    }
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct MeasuredExec {

@@ -79,6 +79,8 @@ pub(crate) struct ScanExec {
     first: usize,
     /// Read instead of the ranges of `access`.
     given: Option<Arc<[KeyRange]>>,
+    /// Of each range only the first row is read.
+    first_of_each: bool,
     /// Where the rows read are counted.
     read: Option<Arc<AtomicUsize>>,
     /// What the plan is made with: expressions say it.
@@ -123,6 +125,7 @@ impl ScanExec {
             limit,
             first,
             given,
+            first_of_each: false,
             read,
             config,
             estimate,
@@ -272,6 +275,11 @@ impl ScanExec {
     pub(crate) fn with_ranges(&self, index: Option<usize>, ranges: Vec<KeyRange>) -> Self {
         let access = Access { index, backward: self.access.backward, ..Access::default() };
         Self { access, any: None, given: Some(ranges.into()), ..self.clone() }
+    }
+
+    /// Reads the first row of each range only.
+    pub(crate) fn first_of_each(&self) -> Self {
+        Self { first_of_each: true, ..self.clone() }
     }
 
     /// Reads so many rows at most, and counts them.
@@ -693,8 +701,10 @@ impl Reader {
                 self.cursor = Some(Box::new(cursor));
                 continue;
             };
-            let (missing, before) = (want - self.rows.len(), self.rows.len());
+            let before = self.rows.len();
+            let missing = if self.scan.first_of_each { 1 } else { want - before };
             let more = cursor.next_batch(&mut self.rows, missing).map_err(bridge::storage)?;
+            let more = more && !(self.scan.first_of_each && self.rows.len() > before);
             let tested = cursor.take_tested();
             self.seen += usize::try_from(tested.rejected).unwrap_or(usize::MAX);
             if !more {

@@ -662,9 +662,9 @@ impl Instance {
         self.plan = measured::measure(&self.plan, timed)?;
         self.subqueries.measure(timed)
     }
-    /// Its subqueries' plans, by their ids.
-    pub(crate) fn subqueries(&self) -> Vec<(usize, Arc<dyn ExecutionPlan>)> {
-        self.subqueries.plans()
+    /// Its subqueries, for EXPLAIN.
+    pub(crate) fn subqueries(&self) -> Vec<apply::ShownSubquery> {
+        self.subqueries.shown()
     }
 }
 

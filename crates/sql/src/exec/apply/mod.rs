@@ -59,4 +59,4 @@ pub(crate) use lateral::is_lateral;
 pub(crate) use lateral_exec::{Planner, lateral_of};
 pub(crate) use logical::optimize;
 pub(crate) use outer::outer_name;
-pub(crate) use physical::{Bind, Run, physical};
+pub(crate) use physical::{Bind, Run, ShownSubquery, physical};

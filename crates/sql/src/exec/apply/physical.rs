@@ -14,6 +14,8 @@ use futures::future::BoxFuture;
 use super::function::{SubPlan, called, has_calls, map_calls, walk};
 use super::outer::{OuterCell, to_readers};
 use super::run::{Current, Ready};
+use crate::exec::direct::DirectValue;
+use crate::exec::measured::Measured;
 
 /// The subqueries of one physical plan.
 #[derive(Clone, Debug, Default)]
@@ -39,9 +41,10 @@ impl Run {
         }
     }
 
-    /// Their plans, by their ids, for EXPLAIN.
-    pub(crate) fn plans(&self) -> Vec<(usize, Arc<dyn ExecutionPlan>)> {
-        self.all.iter().map(|ready| (ready.id(), ready.plan())).collect()
+    /// For EXPLAIN.
+    pub(crate) fn shown(&self) -> Vec<ShownSubquery> {
+        let of = |ready: &Arc<Ready>| ShownSubquery { id: ready.id(), plan: ready.plan(), direct: ready.directly() };
+        self.all.iter().map(of).collect()
     }
 
     /// Measures them from here on.
@@ -51,6 +54,14 @@ impl Run {
     pub(crate) fn measure(&self, timed: bool) -> Result<()> {
         self.all.iter().try_for_each(|ready| ready.measure(timed))
     }
+}
+
+/// What EXPLAIN shows of a subquery.
+pub(crate) struct ShownSubquery {
+    pub id: usize,
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// What was run without the plan, if that may be.
+    pub direct: Option<Measured>,
 }
 
 /// What binds parameters in a plan.
@@ -79,7 +90,10 @@ fn within<'a>(
             let inner = bind(to_readers(sub.plan.clone(), sub.id, &cell)?)?;
             let inner = within(inner, state, bind, &mut *run).await?;
             let plan = state.query_planner().create_physical_plan(&inner, state).await?;
-            let ready = Ready::new(&sub, plan, cell, Arc::clone(&run.current), is_volatile(&sub.plan))?;
+            let volatile = is_volatile(&sub.plan);
+            // What is begun without the plan may have to be done again by it.
+            let direct = if volatile { None } else { DirectValue::new(state, &inner) };
+            let ready = Ready::new(&sub, plan, cell, Arc::clone(&run.current), volatile, direct)?;
             let ready = Arc::new(ready);
             run.all.push(Arc::clone(&ready));
             let sub = SubPlan { ready: Some(ready), ..sub.with_plan(sub.plan.clone()) };

@@ -3,15 +3,18 @@
 //! Invariants:
 //! 1. A plan runs for one combination of outer values at a time, and its cell has those values
 //!    from before it is started until its stream is dropped.
-//! 2. Nothing is kept from one execution of the statement to the next.
+//! 2. What is about few rows of one table is read without the plan ([`DirectValue`]), which takes longer to begin than that does; the answer
+//!    is the same.
+//! 3. Nothing is kept from one execution of the statement to the next.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use datafusion::arrow::array::{Array, ArrayRef, new_empty_array};
 use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Result, ScalarValue, exec_datafusion_err, internal_err};
+use datafusion::common::{DataFusionError, Result, ScalarValue, exec_datafusion_err, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::ColumnarValue;
@@ -27,7 +30,8 @@ use super::memo::Memo;
 use super::outer::OuterCell;
 use crate::exec::bridge;
 use crate::exec::context::StatementContext;
-use crate::exec::measured;
+use crate::exec::direct::{DirectValue, Touched};
+use crate::exec::measured::{self, Measured};
 use crate::exec::wait::out_of_time;
 use crate::wire::SqlError;
 
@@ -50,6 +54,10 @@ impl Current {
     }
 }
 
+fn several_rows() -> DataFusionError {
+    bridge::failure(SqlError::new("21000", "more than one row returned by a subquery used as an expression"))
+}
+
 /// A subquery with its physical plan.
 #[derive(Debug)]
 pub(super) struct Ready {
@@ -60,7 +68,20 @@ pub(super) struct Ready {
     body: Body,
     cell: Arc<OuterCell>,
     current: Arc<Current>,
+    /// Rows are read without the plan, unless they are many.
+    direct: Option<DirectValue>,
+    ran: Ran,
     state: Mutex<State>,
+}
+
+/// What was run without the plan.
+#[derive(Debug, Default)]
+struct Ran {
+    runs: AtomicU64,
+    rows: AtomicU64,
+    nanos: AtomicU64,
+    /// Somebody wants to know how long it took.
+    timed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -90,13 +111,20 @@ impl Ready {
         cell: Arc<OuterCell>,
         current: Arc<Current>,
         volatile: bool,
+        direct: Option<DirectValue>,
     ) -> Result<Self> {
         if plan.schema().fields().is_empty() && sub.kind != Kind::Rows {
             return internal_err!("a subquery without columns");
         }
         let returns = sub.returns.data_type().clone();
         let state = Mutex::new(State { plan, used: false, kept: Kept::default() });
-        Ok(Self { id: sub.id, kind: sub.kind, returns, volatile, body: sub.body, cell, current, state })
+        let direct = match sub.kind {
+            Kind::Value => direct,
+            Kind::Exists => direct.filter(DirectValue::is_of_rows),
+            Kind::Any(_) | Kind::All(_) | Kind::Rows => None,
+        };
+        let (kind, body, ran) = (sub.kind, sub.body, Ran::default());
+        Ok(Self { id: sub.id, kind, returns, volatile, body, cell, current, direct, ran, state })
     }
 
     pub(super) fn id(&self) -> usize {
@@ -106,8 +134,20 @@ impl Ready {
         Arc::clone(&self.state.lock().plan)
     }
 
+    /// What was run without the plan, if that may be.
+    pub(super) fn directly(&self) -> Option<Measured> {
+        self.direct.as_ref()?;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let time = self.ran.timed.load(Ordering::Relaxed).then(|| of(&self.ran.nanos) as f64 / 1e6);
+        Some(Measured { runs: of(&self.ran.runs), rows: of(&self.ran.rows), time: time.map(|all| (all, all)) })
+    }
+
     /// Measures its plan from here on.
     pub(super) fn measure(&self, timed: bool) -> Result<()> {
+        self.ran.timed.store(timed, Ordering::Relaxed);
+        for count in [&self.ran.runs, &self.ran.rows, &self.ran.nanos] {
+            count.store(0, Ordering::Relaxed);
+        }
         let mut state = self.state.lock();
         state.plan = measured::measure(&state.plan, timed)?;
         Ok(())
@@ -213,7 +253,26 @@ impl Ready {
     ) -> Result<ScalarValue> {
         let operand = if self.kind.has_operand() { Some(args.remove(0)) } else { None };
         let uncorrelated = args.is_empty();
-        let value = match (self.kind, operand) {
+        self.cell.set(args);
+        let value = match self.directly_found(task)? {
+            Some(value) => value,
+            None => self.planned_value(state, operand, uncorrelated, task).await?,
+        };
+        if uncorrelated && !self.kind.has_operand() && !self.body.each_row {
+            state.kept.value = Some(value.clone());
+        }
+        Ok(value)
+    }
+
+    /// What the plan gives with the outer values that the cell has.
+    async fn planned_value(
+        &self,
+        state: &mut State,
+        operand: Option<ScalarValue>,
+        uncorrelated: bool,
+        task: &Arc<TaskContext>,
+    ) -> Result<ScalarValue> {
+        Ok(match (self.kind, operand) {
             (Kind::Any(_) | Kind::All(_), Some(operand)) if uncorrelated => {
                 if state.kept.rows.is_none() {
                     self.keep_rows(state, task).await?;
@@ -224,7 +283,7 @@ impl Ready {
                 }
             }
             (Kind::Any(op) | Kind::All(op), Some(operand)) => {
-                let mut rows = self.start(state, args, task)?;
+                let mut rows = self.begin(state, task)?;
                 let mut answer = Answer::new(self.kind);
                 while !answer.is_decided()
                     && let Some(batch) = rows.next().await.transpose()?
@@ -234,7 +293,7 @@ impl Ready {
                 answer.value()
             }
             (Kind::Exists, _) => {
-                let mut rows = self.start(state, args, task)?;
+                let mut rows = self.begin(state, task)?;
                 let mut some = false;
                 while !some && let Some(batch) = rows.next().await.transpose()? {
                     some = batch.num_rows() > 0;
@@ -242,15 +301,14 @@ impl Ready {
                 ScalarValue::Boolean(Some(some))
             }
             (Kind::Value, _) => {
-                let mut rows = self.start(state, args, task)?;
+                let mut rows = self.begin(state, task)?;
                 let mut value: Option<ScalarValue> = None;
                 while let Some(batch) = rows.next().await.transpose()? {
                     if batch.num_rows() == 0 {
                         continue;
                     }
                     if value.is_some() || batch.num_rows() > 1 {
-                        let text = "more than one row returned by a subquery used as an expression";
-                        return Err(bridge::failure(SqlError::new("21000", text)));
+                        return Err(several_rows());
                     }
                     value = Some(ScalarValue::try_from_array(batch.column(0), 0)?);
                 }
@@ -262,11 +320,7 @@ impl Ready {
             }
             (Kind::Any(_) | Kind::All(_), None) => return internal_err!("a comparison without an operand"),
             (Kind::Rows, _) => return internal_err!("rows as a value"),
-        };
-        if uncorrelated && !self.kind.has_operand() && !self.body.each_row {
-            state.kept.value = Some(value.clone());
-        }
-        Ok(value)
+        })
     }
 
     /// Starts the plan with outer values.
@@ -276,12 +330,53 @@ impl Ready {
         outer: Vec<ScalarValue>,
         task: &Arc<TaskContext>,
     ) -> Result<datafusion::execution::SendableRecordBatchStream> {
+        self.cell.set(outer);
+        self.begin(state, task)
+    }
+
+    /// The same with the values that the cell has.
+    fn begin(
+        &self,
+        state: &mut State,
+        task: &Arc<TaskContext>,
+    ) -> Result<datafusion::execution::SendableRecordBatchStream> {
         if state.used {
             state.plan = reset_plan_states(Arc::clone(&state.plan))?;
         }
         state.used = true;
-        self.cell.set(outer);
         execute_stream(Arc::clone(&state.plan), Arc::clone(task))
+    }
+
+    /// What is found without the plan, with the outer values that the cell has; `None`: that is the plan's to find.
+    fn directly_found(&self, task: &Arc<TaskContext>) -> Result<Option<ScalarValue>> {
+        let Some(direct) = &self.direct else { return Ok(None) };
+        let begun = self.ran.timed.load(Ordering::Relaxed).then(Instant::now);
+        let statement = StatementContext::of(task)?;
+        let (view, stop, mut touched) = (&statement.view, &statement.stop, Touched::default());
+        let (value, rows) = if self.kind == Kind::Exists {
+            let Some(some) = direct.has_row(view, stop, &mut touched).map_err(bridge::failure)? else {
+                return Ok(None);
+            };
+            (ScalarValue::Boolean(Some(some)), usize::from(some))
+        } else {
+            let Some(mut values) = direct.values(view, stop, &mut touched).map_err(bridge::failure)? else {
+                return Ok(None);
+            };
+            let (value, rows) = (values.pop(), values.len());
+            match value {
+                Some(_) if rows > 0 => return Err(several_rows()),
+                Some(value) if value.data_type() != self.returns => (value.cast_to(&self.returns)?, 1),
+                Some(value) => (value, 1),
+                None => (ScalarValue::try_from(&self.returns)?, 0),
+            }
+        };
+        self.ran.runs.fetch_add(1, Ordering::Relaxed);
+        self.ran.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        if let Some(begun) = begun {
+            let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.ran.nanos.fetch_add(nanos, Ordering::Relaxed);
+        }
+        Ok(Some(value))
     }
 
     /// Starts the plan with outer values, for the only one who does: a LATERAL item.

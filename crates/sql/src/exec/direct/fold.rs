@@ -24,7 +24,7 @@ use super::parts::{Grouping, Parts, unaliased};
 use crate::exec::explain::words::{function_name, ordered};
 use crate::exec::zeroes;
 use crate::pg::arrow::ColumnBuilder;
-use crate::pg::errors;
+use crate::pg::{errors, running};
 use crate::wire::SqlError;
 
 /// Groups of rows, and what is aggregated of each.
@@ -78,13 +78,16 @@ fn array_of(values: Vec<ScalarValue>, ty: &DataType) -> Result<ArrayRef, SqlErro
     ScalarValue::iter_to_array(values.collect::<Result<Vec<_>, _>>().map_err(failed)?).map_err(failed)
 }
 
-/// What an expression gives for each row, as an array of type `ty`.
+/// Bytes of a column of large values beyond which planned operators do it, which read a part at a time.
+const LARGE_MAX: usize = 2 << 20;
+
+/// What an expression gives for each row, as an array of type `ty`; `None`: it would be too large.
 fn array_over<'r>(
     expr: &RowExpr,
     ty: &DataType,
     rows: impl ExactSizeIterator<Item = Row<'r>> + Clone,
     params: &[ScalarValue],
-) -> Result<ArrayRef, SqlError> {
+) -> Result<Option<ArrayRef>, SqlError> {
     let array = match expr {
         RowExpr::Column(column) => column_over(*column, rows.clone())?,
         // No value of the one is missing in the other.
@@ -102,13 +105,19 @@ fn array_over<'r>(
         _ => None,
     };
     if let Some(array) = array.filter(|array| array.data_type() == ty) {
-        return Ok(array);
+        return Ok(Some(array));
     }
-    let mut values = Vec::with_capacity(rows.len());
+    let (mut values, mut bytes) = (Vec::with_capacity(rows.len()), 0);
     for row in rows {
-        values.push(expr.evaluate(Input { params, row: Some(row) })?);
+        running::check()?;
+        let value = expr.evaluate(Input { params, row: Some(row) })?;
+        bytes += value.size();
+        if bytes > LARGE_MAX {
+            return Ok(None);
+        }
+        values.push(value);
     }
-    array_of(values, ty)
+    array_of(values, ty).map(Some)
 }
 
 /// A column of stored rows; `None` if there is a large value, or a row that is not stored.
@@ -179,8 +188,12 @@ impl Groups {
         Some((arg.column().filter(|_| self.keys.is_empty())?, backward))
     }
 
-    /// Keys and results of each group of `rows`, in the order in which groups first occur.
-    pub(super) fn of(&self, rows: &[Row<'_>], params: &[ScalarValue]) -> Result<Vec<Vec<ScalarValue>>, SqlError> {
+    /// Keys and results of each group of `rows`, in the order in which groups first occur; `None`: there are values too large for this.
+    pub(super) fn of(
+        &self,
+        rows: &[Row<'_>],
+        params: &[ScalarValue],
+    ) -> Result<Option<Vec<Vec<ScalarValue>>>, SqlError> {
         let mut out = Vec::new();
         for members in self.members(rows, params)? {
             let mut values = Vec::with_capacity(self.keys.len() + self.aggregates.len());
@@ -189,11 +202,12 @@ impl Groups {
                 values.push(key.evaluate(Input { params, row })?);
             }
             for aggregate in &self.aggregates {
-                values.push(aggregate.of(members.iter().map(|at| rows[*at]), params)?);
+                let Some(value) = aggregate.of(members.iter().map(|at| rows[*at]), params)? else { return Ok(None) };
+                values.push(value);
             }
             out.push(values);
         }
-        Ok(out)
+        Ok(Some(out))
     }
 
     /// The numbers of the rows of each group.
@@ -267,16 +281,19 @@ impl Aggregate {
         &self,
         rows: impl ExactSizeIterator<Item = Row<'r>> + Clone,
         params: &[ScalarValue],
-    ) -> Result<ScalarValue, SqlError> {
+    ) -> Result<Option<ScalarValue>, SqlError> {
         let mut accumulator = self.function.create_accumulator().map_err(failed)?;
         if rows.len() > 0 {
             let mut arrays = Vec::with_capacity(self.args.len());
             for (arg, ty) in &self.args {
-                arrays.push(array_over(arg, ty, rows.clone(), params)?);
+                let Some(array) = array_over(arg, ty, rows.clone(), params)? else { return Ok(None) };
+                // Zeroes are one value, whatever their sign.
+                let signless = if self.function.is_distinct() { zeroes::signless_array(&array) } else { None };
+                arrays.push(signless.unwrap_or(array));
             }
             accumulator.update_batch(&arrays).map_err(failed)?;
         }
-        accumulator.evaluate().map_err(failed)
+        accumulator.evaluate().map(Some).map_err(failed)
     }
 }
 
@@ -339,10 +356,10 @@ impl Sort {
         self.keys.iter().map(|(key, _, options)| ordered(key.words(column), *options)).collect()
     }
 
-    /// The numbers of rows in their order.
-    pub(super) fn order(&self, rows: &[Row<'_>], params: &[ScalarValue]) -> Result<Vec<usize>, SqlError> {
+    /// The numbers of rows in their order; `None`: there are values too large for this.
+    pub(super) fn order(&self, rows: &[Row<'_>], params: &[ScalarValue]) -> Result<Option<Vec<usize>>, SqlError> {
         let (Some(first), false, true) = (rows.first(), self.is_empty(), rows.len() > 1) else {
-            return Ok((0..rows.len()).collect());
+            return Ok(Some((0..rows.len()).collect()));
         };
         if let Some(columns) = &self.columns
             && let Some(values) = compare::values(first.table, rows, columns.iter().copied())?
@@ -355,16 +372,16 @@ impl Sort {
                     order.then_with(|| compare::order(*a, *b, *options))
                 })
             });
-            return Ok(order);
+            return Ok(Some(order));
         }
         let mut columns = Vec::with_capacity(self.keys.len());
         for (expr, ty, options) in &self.keys {
-            let values = array_over(expr, ty, rows.iter().copied(), params)?;
+            let Some(values) = array_over(expr, ty, rows.iter().copied(), params)? else { return Ok(None) };
             let values = zeroes::signless_array(&values).unwrap_or(values);
             columns.push(SortColumn { values, options: Some(*options) });
         }
         let order: UInt32Array = lexsort_to_indices(&columns, None).map_err(|error| errors::from_arrow(&error))?;
-        Ok(order.values().iter().map(|at| *at as usize).collect())
+        Ok(Some(order.values().iter().map(|at| *at as usize).collect()))
     }
 }
 

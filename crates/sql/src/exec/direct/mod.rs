@@ -13,6 +13,7 @@
 //! | `list.rs` | SELECT without FROM |
 //! | `compare.rs` | stored values as they are sorted and told apart |
 //! | `fold.rs` | aggregates, DISTINCT, sorts of few rows |
+//! | `value.rs` | what a subquery gives, for the row around it |
 //! | `output.rs` | what is sent of a row |
 
 mod compare;
@@ -23,6 +24,7 @@ mod output;
 mod parts;
 mod rows;
 mod select;
+mod value;
 
 pub(crate) use expr::{Input, Row, RowExpr, Values};
 pub(crate) use list::DirectList;
@@ -30,3 +32,4 @@ pub(crate) use output::Output;
 pub(crate) use parts::Parts;
 pub(crate) use rows::{Located, ROWS_MAX, Rows, Touched};
 pub(crate) use select::{BYTES_MAX, DirectSelect};
+pub(crate) use value::DirectValue;

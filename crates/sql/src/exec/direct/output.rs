@@ -94,6 +94,17 @@ impl Output {
         self.0.len() as i16
     }
 
+    /// The value of the first column.
+    ///
+    /// # Errors
+    /// Those of its expression.
+    pub(super) fn first(&self, input: Input<'_>) -> Result<ScalarValue, SqlError> {
+        match self.0.first() {
+            Some((expr, _)) => expr.evaluate(input),
+            None => Err(SqlError::internal("a value of no column")),
+        }
+    }
+
     /// Appends a row.
     ///
     /// # Errors

@@ -77,6 +77,9 @@ impl Ranges {
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
 }
 
 fn value(expr: &RowExpr, params: &[ScalarValue]) -> DfResult<ScalarValue> {
@@ -257,7 +260,7 @@ impl Rows {
         Ok(true)
     }
 
-    fn note(&self, short: bool) {
+    pub(super) fn note(&self, short: bool) {
         if !short {
             self.long.fetch_add(1, Ordering::Relaxed);
         } else if self.long.load(Ordering::Relaxed) > 0 {

@@ -3,9 +3,10 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::arrow::datatypes::Fields;
 use datafusion::common::ScalarValue;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use resurgam_engine::{ReadView, RowBatch, RowBuf};
 
 use crate::exec::access_path::AccessPath;
@@ -52,10 +53,14 @@ impl DirectSelect {
         if !Planning::of(state.config()).direct || plan.is_planned_each_time() {
             return None;
         }
-        let mut parts = Parts::of(&plan.logical).filter(|parts| !parts.target)?;
+        Self::over(&plan.logical, plan.schema.fields())
+    }
+
+    /// The same of a plan in which all casts and the like are, whose columns are `fields`.
+    pub(super) fn over(plan: &LogicalPlan, fields: &Fields) -> Option<Self> {
+        let mut parts = Parts::of(plan).filter(|parts| !parts.target)?;
         let columns = parts.columns();
         let distinct = Distinct::take(&mut parts);
-        let fields = plan.schema.fields();
         let (mut groups, output) = match &parts.group {
             None => (None, Output::new(&parts.output, fields, &parts.table, &parts.schema)?),
             Some(group) => {
@@ -116,6 +121,11 @@ impl DirectSelect {
         let path = short?.clone();
         let sort = Sort::new(&parts)?;
         done(&path, groups, Some(sort))
+    }
+
+    /// Whether it gives groups of rows.
+    pub(super) fn has_groups(&self) -> bool {
+        self.groups.is_some()
     }
 
     /// Whether each row of the table gives one of the result.
@@ -264,6 +274,17 @@ impl DirectSelect {
         style: &TextStyle,
         chunk: &mut RowChunk,
     ) -> Result<bool, SqlError> {
+        self.each_folded(rows, view, params, |input| self.output.append(input, formats, style, chunk))
+    }
+
+    /// Calls `each` with what becomes of these rows; false: that is left to planned operators.
+    pub(super) fn each_folded(
+        &self,
+        rows: &RowBatch,
+        view: &ReadView,
+        params: &[ScalarValue],
+        mut each: impl FnMut(Input<'_>) -> Result<(), SqlError>,
+    ) -> Result<bool, SqlError> {
         let table = &self.rows.table;
         let row = |values| Row { table, values, view };
         let mut rows: Vec<Row<'_>> = (0..rows.len()).map(|at| row(Values::Stored(rows.row(at)))).collect();
@@ -274,15 +295,17 @@ impl DirectSelect {
         }
         let groups;
         if let Some(of) = &self.groups {
-            groups = of.of(&rows, params)?;
+            let Some(found) = of.of(&rows, params)? else { return Ok(false) };
+            groups = found;
             rows = groups.iter().map(|values| row(Values::Group(values))).collect();
         }
         let order = match &self.sort {
             Some(sort) => sort.order(&rows, params)?,
-            None => (0..rows.len()).collect(),
+            None => Some((0..rows.len()).collect()),
         };
+        let Some(order) = order else { return Ok(false) };
         for at in order.into_iter().skip(self.skip).take(self.fetch.unwrap_or(usize::MAX)) {
-            self.output.append(Input { params, row: Some(rows[at]) }, formats, style, chunk)?;
+            each(Input { params, row: Some(rows[at]) })?;
         }
         Ok(true)
     }

@@ -26,12 +26,14 @@ use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 use resurgam_engine::Table;
 
+use super::DIRECT_IF_SHORT;
 use super::cost;
 use super::look::Look;
 use super::node::{Actual, Estimate, INDEX_NAME, Node, On, Property, Value};
 use super::options::Options;
 use super::words::{self, LENGTH_MAX, Words};
 use crate::exec::access_path::{AccessPath, alternatives, is_of_one_tree};
+use crate::exec::apply::ShownSubquery;
 use crate::exec::estimate::{TableEstimate, physical};
 use crate::exec::filter::ByteFilterExec;
 use crate::exec::found_keys::AnyOfWays;
@@ -65,7 +67,7 @@ const PASSING: [&str; 12] = [
 pub(crate) fn node(instance: &Instance, how: Options, look: &Look<'_>, locked: &[Node]) -> Node {
     let subqueries = instance.subqueries();
     let scans = |plan: &Plan| leaves(plan);
-    let relations = scans(instance.plan()) + subqueries.iter().map(|(_, plan)| scans(plan)).sum::<usize>();
+    let relations = scans(instance.plan()) + subqueries.iter().map(|sub| scans(&sub.plan)).sum::<usize>();
     let known = |scan: &ScanExec| scan.estimate().cloned().or_else(|| look.estimate(&scan.table));
     let convert = Convert {
         how,
@@ -96,7 +98,7 @@ fn one_line(plan: &Plan) -> String {
 pub(super) struct Convert<'a> {
     how: Options,
     pub(super) known: physical::Known<'a>,
-    subqueries: &'a [(usize, Plan)],
+    subqueries: &'a [ShownSubquery],
     are_qualified: bool,
     /// The plans of the rows that are locked first.
     locked: &'a [Node],
@@ -442,8 +444,8 @@ impl Convert<'_> {
     /// A LATERAL item is read anew for each row.
     fn lateral(&self, plan: &Plan, id: usize, left: bool) -> Made {
         let mut made: Vec<Made> = plan.children().into_iter().map(|input| self.made(input)).collect();
-        let inner = self.subqueries.iter().find(|(known, _)| *known == id);
-        made.extend(inner.map(|(_, inner)| self.made(inner)));
+        let inner = self.subqueries.iter().find(|known| known.id == id);
+        made.extend(inner.map(|inner| self.made(&inner.plan)));
         let columns: Vec<String> = made.iter().flat_map(|made| made.columns.iter().cloned()).collect();
         let mut node = Node::new("Nested Loop");
         node.join = Some(if left { "Left" } else { "Inner" });
@@ -565,8 +567,12 @@ impl Convert<'_> {
                 continue;
             }
             *self.shown.borrow_mut() = at + 1;
-            let Some((_, plan)) = self.subqueries.iter().find(|(known, _)| *known == id) else { continue };
-            let made = self.made(plan);
+            let Some(sub) = self.subqueries.iter().find(|known| known.id == id) else { continue };
+            let mut made = self.made(&sub.plan);
+            if let Some(direct) = sub.direct {
+                made.node.pair("Execution", Value::Text(DIRECT_IF_SHORT.to_owned()));
+                made.measured = made.measured.map(|planned| planned.and(direct));
+            }
             let subplan = Node { subplan: Some(format!("SubPlan {}", at + 1)), ..self.finished(made) };
             node.add("SubPlan", subplan);
         }

@@ -26,6 +26,9 @@ pub(crate) mod options;
 pub(crate) mod text;
 pub(crate) mod words;
 
+/// By what runs what is left to planned operators if many rows are met.
+pub(crate) const DIRECT_IF_SHORT: &str = "Direct, unless many rows are read";
+
 pub(crate) use look::Look;
 pub(crate) use node::Node;
 pub(crate) use options::{Format, Options};
