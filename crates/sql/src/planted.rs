@@ -1,5 +1,5 @@
-//! Mistakes that the comparison with PostgreSQL has to find (`lab fuzz --canaries`, docs/proof.md), and, of the last two, that of
-//! `tests/planning.rs` with plain plans.
+//! Mistakes that the comparison with PostgreSQL has to find (`lab fuzz --canaries`, docs/proof.md), and, of `AlternativeForgotten` and `RowTwice`,
+//! that of `tests/planning.rs` with plain plans.
 //!
 //! They are in a server only if it was built with the feature `planted`, which `.ci/run` asks for, and then one of them
 //! is made if `RESURGAM_PLANT` in the environment names it. Without the feature each of these questions is answered by the compiler.
@@ -17,6 +17,10 @@ pub(crate) enum Planted {
     AlternativeForgotten,
     /// A row that two alternatives find comes twice.
     RowTwice,
+    /// A join is taken for ordered by both of its sides.
+    OrderOfBothSides,
+    /// Groups of several sets are taken for ordered as the rows are that they are made of, and their columns for a key.
+    OrderOfSets,
 }
 
 #[cfg(feature = "planted")]
@@ -28,6 +32,8 @@ impl Planted {
             Self::NullInNotIn => "null-in-not-in",
             Self::AlternativeForgotten => "alternative-forgotten",
             Self::RowTwice => "row-twice",
+            Self::OrderOfBothSides => "order-of-both-sides",
+            Self::OrderOfSets => "order-of-sets",
         }
     }
 

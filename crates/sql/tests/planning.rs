@@ -942,6 +942,17 @@ async fn what_is_no_order() {
              (SELECT a, b, c, count(*) AS n, row_number() OVER (ORDER BY a, b, c) FROM gs GROUP BY GROUPING SETS ((a, b, c), (a, c))) AS s) AS t",
             "2 1 3 1 2 1",
         ),
+        // Groups of several sets come set by set, not as the rows that they are made of.
+        (
+            "SELECT string_agg(n::text, ' ' ORDER BY k, e, n) FROM (SELECT count(*) AS n, k, e FROM \
+             (SELECT k, e FROM z GROUP BY k, ROLLUP (e)) AS s GROUP BY k, ROLLUP (e)) AS t",
+            "1 1 1 3 1 1 2",
+        ),
+        (
+            "SELECT string_agg(k::text, ' ' ORDER BY n) FROM (SELECT k, row_number() OVER () AS n FROM \
+             (SELECT k, count(*) FROM z GROUP BY GROUPING SETS ((k, e), (k)) ORDER BY k) AS s) AS t",
+            "1 1 1 2 2",
+        ),
     ];
     let mut subjects = subjects();
     for subject in &mut subjects {
@@ -961,6 +972,8 @@ async fn what_is_no_order() {
             "INSERT INTO p SELECT 1, -1, g FROM generate_series(1, 5) AS g",
             "CREATE TABLE gs (a int NOT NULL, b int, c int NOT NULL)",
             "INSERT INTO gs VALUES (1, NULL, 1), (1, 2, 1), (1, 2, 1), (1, NULL, 2), (1, 3, 2)",
+            "CREATE TABLE z (k int, e int, PRIMARY KEY (k, e))",
+            "INSERT INTO z VALUES (1, 1), (1, 2), (2, 3)",
             "ANALYZE",
         ] {
             subject.ok(sql).await;

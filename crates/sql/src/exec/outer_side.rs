@@ -9,7 +9,7 @@
 //! side says nothing of its order either ([`BuildSides`]), whether it has one by then or gets it later. A lookup join, which looks at what its sides are, has it as it is ([`bare`]).
 //!
 //! And it takes the columns of GROUPING SETS together for a key of their rows: a group of one set may have the same values, and NULL in place of the rest, as one
-//! of another set.
+//! of another set. It takes the groups for ordered as the rows are, too, where all sets have a column, and they come set by set.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::projection::{ProjectionExec, make_with_child};
@@ -30,6 +30,7 @@ use datafusion::physical_plan::{
 
 use super::one_input::one_input;
 use super::scan_chain::{Plan, input_in_order, scan_below};
+use crate::planted::Planted;
 
 /// Puts [`OuterSideExec`] where it belongs; before any rule that looks at what plans know.
 #[derive(Debug)]
@@ -77,10 +78,9 @@ impl PhysicalOptimizerRule for OuterSides {
     }
 }
 
-/// Whether it gives groups of several sets.
+/// Whether it makes groups of several sets: the first of its phases, whose claims the others would hand on.
 fn has_several_sets(aggregate: &AggregateExec) -> bool {
-    let gives = !matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::PartialReduce);
-    gives && !aggregate.group_expr().is_single() && aggregate.fetch().is_none()
+    !aggregate.group_expr().is_single() && !Planted::OrderOfSets.is_planted()
 }
 
 /// Hides the order of the build sides of hash joins; behind the rules that choose the sides.
@@ -109,7 +109,11 @@ pub(super) fn covered(plan: &Plan) -> Result<Option<Plan>> {
     let claims = matches!(join.join_type(), JoinType::Inner | JoinType::Right);
     // (Of a table it is known for good whether it is read in an order.)
     let build = join.left();
-    if !claims || hides(build) || scan_below(build).is_some() && build.output_ordering().is_none() {
+    if !claims
+        || Planted::OrderOfBothSides.is_planted()
+        || hides(build)
+        || scan_below(build).is_some() && build.output_ordering().is_none()
+    {
         return Ok(None);
     }
     let build = Arc::new(OuterSideExec::without_order(Arc::clone(build)));

@@ -38,6 +38,10 @@ pub enum Planted {
     CheckForgotten,
     /// NULL in a list of NOT IN does not count
     NullInNotIn,
+    /// A join is taken for ordered by both of its sides
+    OrderOfBothSides,
+    /// Groups of several sets are taken for ordered as the rows are that they are made of
+    OrderOfSets,
 }
 
 impl Planted {
@@ -47,6 +51,8 @@ impl Planted {
             Self::FoldedParameter => "folded-parameter",
             Self::CheckForgotten => "check-forgotten",
             Self::NullInNotIn => "null-in-not-in",
+            Self::OrderOfBothSides => "order-of-both-sides",
+            Self::OrderOfSets => "order-of-sets",
         }
     }
 }

@@ -4,6 +4,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::generator::Gen;
+use super::query::Query;
 use super::schema::Schema;
 use super::tree::{Hole, Tree, Writing, write};
 use super::types::Value;
@@ -94,6 +95,12 @@ impl Case {
         };
         let steps = all_steps();
         let mut generator = Gen::new(&mut rng, schema, steps.len());
+        if schema.is_for_orders() {
+            let Query { tree, ordered } = generator.order_query();
+            let holes = generator.holes;
+            let kind = Kind::Query { ordered };
+            return Self { tree, holes, kind, declare, block: Block::None, steps: super::orders::steps() };
+        }
         let (tree, kind, block) = match which {
             0..=57 => {
                 let query = generator.query();

@@ -35,8 +35,8 @@ impl Finding {
         for create in self.schema.create(true) {
             line(&format!("{create};"));
         }
-        for row in &self.rows {
-            line(&format!("{};", self.schema.insert(row)));
+        for insert in self.schema.inserts(&self.rows) {
+            line(&format!("{insert};"));
         }
         for case in &self.before {
             for step in &case.steps {

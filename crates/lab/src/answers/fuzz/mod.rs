@@ -18,6 +18,7 @@
 //! | `rare.rs` | statements that those never make |
 //! | `typed.rs`, `objects.rs` | types with operators of their own, and what has to be made for them |
 //! | `limited.rs` | limits, orders and windows within each other |
+//! | `orders/` | rounds of statements that find false orders |
 //! | `case.rs` | a text with its constants, and its runs |
 //! | `sides.rs`, `compare.rs` | running it on both servers, and what differs |
 //! | `minimise.rs` | making a finding small |
@@ -37,6 +38,7 @@ mod known;
 mod limited;
 mod minimise;
 mod objects;
+mod orders;
 mod query;
 mod rare;
 mod scalar;
@@ -113,6 +115,9 @@ pub struct Options {
     /// Per cent of the texts that may differ: what is open today, to be lowered as findings are mended
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     open: f64,
+    /// Only rounds of statements about orders, which are one in six otherwise
+    #[arg(long)]
+    orders: bool,
     /// Print the texts of the round instead of running them
     #[arg(long)]
     print: bool,
@@ -131,7 +136,7 @@ enum Against {
 /// could not be run.
 pub fn run(options: &Options) -> Result<()> {
     if options.print {
-        print_round(options.seed, options.round.unwrap_or(0));
+        print_round(options, options.round.unwrap_or(0));
         return Ok(());
     }
     if options.canaries {
@@ -306,10 +311,21 @@ fn seed_of(seed: u64, round: usize, text: usize) -> u64 {
     x ^ (x >> 31)
 }
 
-fn run_round(sides: &mut Sides, options: &Options, budget: &Budget, round: usize) -> Result<Summary> {
+/// The tables of a round, and their rows.
+fn tables_of(options: &Options, round: usize) -> (Schema, Vec<schema::Row>) {
     let mut rng = StdRng::seed_from_u64(seed_of(options.seed, round, TEXTS));
+    if options.orders || orders::is_round(round) {
+        let schema = Schema::for_orders(&mut rng);
+        let rows = schema.rows_for_orders(&mut rng);
+        return (schema, rows);
+    }
     let schema = Schema::random(&mut rng);
     let rows = schema.rows(&mut rng);
+    (schema, rows)
+}
+
+fn run_round(sides: &mut Sides, options: &Options, budget: &Budget, round: usize) -> Result<Summary> {
+    let (schema, rows) = tables_of(options, round);
     let mut summary = Summary::default();
     let (rows, found) = sides.fill(&schema, &rows)?;
     found.iter().for_each(|(text, differs)| summary.setup(round, text, differs));
@@ -319,6 +335,10 @@ fn run_round(sides: &mut Sides, options: &Options, budget: &Budget, round: usize
         let case = Case::random(seed_of(options.seed, round, text), &schema);
         let verdict = sides.run(&case, &schema)?;
         summary.count(&verdict);
+        if schema.is_for_orders() {
+            let text = case.text(Some(0), false).0;
+            summary.plans.count(&text, &sides.ours.query(&format!("EXPLAIN {text}"))?);
+        }
         if let Some((step, differs)) = verdict.found {
             let finding = Finding {
                 schema: schema.clone(),
@@ -357,17 +377,16 @@ fn run_round(sides: &mut Sides, options: &Options, budget: &Budget, round: usize
     Ok(summary)
 }
 
-fn print_round(seed: u64, round: usize) {
-    let mut rng = StdRng::seed_from_u64(seed_of(seed, round, TEXTS));
-    let schema = Schema::random(&mut rng);
+fn print_round(options: &Options, round: usize) {
+    let (schema, rows) = tables_of(options, round);
     for text in schema.create(true) {
         println!("{text};");
     }
-    for row in schema.rows(&mut rng) {
-        println!("{};", schema.insert(&row));
+    for insert in schema.inserts(&rows) {
+        println!("{insert};");
     }
     for text in 0..TEXTS {
-        let case = Case::random(seed_of(seed, round, text), &schema);
+        let case = Case::random(seed_of(options.seed, round, text), &schema);
         println!("-- {text}: {:?}", case.kind);
         println!("{}", case.script(case.steps[0]));
     }

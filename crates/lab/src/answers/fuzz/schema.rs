@@ -5,6 +5,7 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 
 use super::generator::Col;
+use super::orders::Size;
 use super::types::{Ty, Value, quoted};
 use super::values;
 
@@ -63,6 +64,8 @@ pub struct View {
 pub struct Schema {
     pub tables: Vec<Table>,
     pub views: Vec<View>,
+    /// How much there is of each table, if they are for statements about orders; else nothing.
+    pub sizes: Vec<Size>,
 }
 
 /// Orders that columns of indexes have in turn.
@@ -94,7 +97,7 @@ impl Schema {
                 views.push(View { name: format!("v{at}"), table: at, condition, option });
             }
         }
-        Self { tables, views }
+        Self { tables, views, sizes: Vec::new() }
     }
 
     /// A view as the table that it is for those who read it and write through it.
@@ -114,6 +117,11 @@ impl Schema {
         rows
     }
 
+    /// The order that a column has in an index of that number.
+    pub fn way(index: usize, column: usize) -> &'static str {
+        ORDERS[(index + column) % ORDERS.len()]
+    }
+
     /// The statements that make the tables and their indexes.
     pub fn create(&self, with_checks: bool) -> Vec<String> {
         let mut texts = Vec::new();
@@ -123,7 +131,7 @@ impl Schema {
                 let unique = if *unique { "UNIQUE " } else { "" };
                 let names = table.names(columns);
                 let ordered =
-                    names.iter().zip(columns).map(|(name, column)| format!("{name}{}", ORDERS[(at + column) % 4]));
+                    names.iter().zip(columns).map(|(name, column)| format!("{name}{}", Self::way(at, *column)));
                 let columns = ordered.collect::<Vec<_>>().join(", ");
                 texts.push(format!("CREATE {unique}INDEX {0}_i{at} ON {0} ({columns})", table.name));
             }
@@ -144,6 +152,18 @@ impl Schema {
 
     pub fn insert(&self, row: &Row) -> String {
         format!("INSERT INTO {} VALUES ({})", self.tables[row.table].name, row.values.join(", "))
+    }
+
+    /// The statements that insert all rows: one each, as each may fail, or one for each table where none does.
+    pub fn inserts(&self, rows: &[Row]) -> Vec<String> {
+        if !self.is_for_orders() {
+            return rows.iter().map(|row| self.insert(row)).collect();
+        }
+        let of_a_table = rows.chunk_by(|a, b| a.table == b.table).map(|rows| {
+            let values: Vec<String> = rows.iter().map(|row| format!("({})", row.values.join(", "))).collect();
+            format!("INSERT INTO {} VALUES {}", self.tables[rows[0].table].name, values.join(", "))
+        });
+        of_a_table.chain(["ANALYZE".to_owned()]).collect()
     }
 
     /// The schema without a column, and the rows without its values; none if a key or a

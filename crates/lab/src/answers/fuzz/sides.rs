@@ -156,7 +156,7 @@ impl Sides {
         }
         let forgotten = self.canary == Some(Canary::CheckForgotten);
         let (create, other) = (schema.create(true), schema.create(!forgotten));
-        let inserts: Vec<String> = rows.iter().map(|row| schema.insert(row)).collect();
+        let inserts = schema.inserts(rows);
         let both = create.iter().zip(&other).chain(inserts.iter().map(|text| (text, text)));
         for (theirs, ours) in both {
             let kind = Kind::Dml { several: false };
@@ -174,6 +174,12 @@ impl Sides {
     /// # Errors
     /// The connection's end.
     pub fn fill(&mut self, schema: &Schema, rows: &[Row]) -> Result<(Option<Vec<Row>>, Vec<(String, Differs)>)> {
+        if schema.is_for_orders() {
+            return Ok(match self.build(schema, rows)? {
+                Ok(()) => (Some(rows.to_vec()), Vec::new()),
+                Err(found) => (None, vec![found]),
+            });
+        }
         if let Err(found) = self.build(schema, &[])? {
             return Ok((None, vec![found]));
         }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::compare::{Difference, Differs, shape};
 use super::known::{Seen, explained};
 use super::minimise::Finding;
+use super::orders::Plans;
 use super::sides::Verdict;
 
 /// Findings of a kind whose scripts are kept.
@@ -22,6 +23,8 @@ pub struct Summary {
     refused: BTreeMap<String, usize>,
     known: BTreeMap<&'static str, (usize, &'static str)>,
     found: BTreeMap<String, Found>,
+    /// Of statements about orders.
+    pub plans: Plans,
 }
 
 /// Findings with one signature.
@@ -109,6 +112,7 @@ impl Summary {
         self.texts += other.texts;
         self.same += other.same;
         self.rows += other.rows;
+        self.plans.add(other.plans);
         other.failed.into_iter().for_each(|(key, n)| *self.failed.entry(key).or_default() += n);
         other.refused.into_iter().for_each(|(key, n)| *self.refused.entry(key).or_default() += n);
         other.known.into_iter().for_each(|(key, (n, why))| self.known.entry(key).or_insert((0, why)).0 += n);
@@ -150,6 +154,7 @@ impl Summary {
             self.rows,
             self.findings()
         );
+        self.plans.write(&mut text);
         let mut list = |title: &str, counts: Vec<(String, usize)>| {
             let mut counts = counts;
             counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
