@@ -25,28 +25,28 @@ use resurgam_base::{Error, ErrorKind, Result};
 const WIDE: u16 = 1 << 15;
 const NARROW_MAX: usize = (1 << 15) - 1;
 const WIDE_MAX: usize = (1 << 31) - 1;
-const EXTERNAL_NARROW: u16 = 1 << 15;
+pub(crate) const EXTERNAL_NARROW: u16 = 1 << 15;
 const EXTERNAL_WIDE: u32 = 1 << 31;
 
 const _: () = assert!(COLUMNS_MAX < WIDE as usize);
 
 #[derive(Clone, Copy, Debug)]
-struct Column {
-    ty: ColumnType,
+pub(crate) struct Column {
+    pub ty: ColumnType,
     /// Of a value in the fixed area; 0: the column is of variable width.
-    width: u8,
+    pub width: u8,
     /// Fixed width: offset in the fixed area.
-    fixed_before: usize,
+    pub fixed_before: usize,
     /// Number of variable-width columns before this one.
-    var_before: usize,
+    pub var_before: usize,
 }
 
 /// Where the columns of a table's rows are; made once for a table.
 #[derive(Clone, Debug)]
 pub struct RowLayout {
-    columns: Box<[Column]>,
-    fixed_total: usize,
-    var_total: usize,
+    pub(crate) columns: Box<[Column]>,
+    pub(crate) fixed_total: usize,
+    pub(crate) var_total: usize,
 }
 
 #[cold]
