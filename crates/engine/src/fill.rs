@@ -4,25 +4,17 @@
 //! it in one record of the log and with one descent, however many they are. Of keys that ascend the leaves are filled one after the
 //! other, and none is split in its middle (`btree/src/split.rs`). They carry no versions, as `build.rs` says.
 
-use std::cmp::Ordering;
-
 use resurgam_base::{PageId, Result, memory};
 use resurgam_btree::Tree;
 use resurgam_buffer::{BufferPool, Mtr};
 use resurgam_page::{LeafBuilder, LeafRecord, leaf, op};
 
+use crate::key_sort::{self, Entry};
+
 /// Bytes of rows that are gathered of a tree, or of all that are filled at once.
 pub(crate) const GATHERED: usize = 16 << 20;
 /// Leaves that are filled between two looks at whether to stop.
 const LEAVES_UNASKED: usize = 64;
-
-#[derive(Clone, Copy)]
-struct Entry {
-    /// The begin of the key as a number, to sort by.
-    head: u64,
-    at: u32,
-    len: u32,
-}
 
 /// See the module.
 pub(crate) struct Fill {
@@ -44,10 +36,10 @@ impl Fill {
         Self { tree, bytes: Vec::new(), entries: Vec::new(), gathered, ascending: true, hint: None }
     }
 
-    fn record(&self, entry: &Entry) -> &[u8] {
-        &self.bytes[entry.at as usize..(entry.at + entry.len) as usize]
+    fn record(&self, entry: Entry) -> &[u8] {
+        &self.bytes[entry.at()..entry.at() + entry.len()]
     }
-    fn key(&self, entry: &Entry) -> &[u8] {
+    fn key(&self, entry: Entry) -> &[u8] {
         leaf::key_of(self.record(entry))
     }
 
@@ -56,17 +48,14 @@ impl Fill {
         memory::aside(|| {
             let at = self.bytes.len();
             LeafBuilder::plain(key, value).encode_into(&mut self.bytes)?;
-            let mut head = [0; 8];
-            let len = key.len().min(8);
-            head[..len].copy_from_slice(&key[..len]);
-            let entry = Entry { head: u64::from_be_bytes(head), at: at as u32, len: (self.bytes.len() - at) as u32 };
-            self.ascending &= self.entries.last().is_none_or(|last| self.key(last) < key);
+            let entry = Entry::new(at, self.bytes.len() - at);
+            self.ascending &= self.entries.last().is_none_or(|last| self.key(*last) < key);
             self.entries.push(entry);
             Ok(self.bytes.len() >= self.gathered)
         })
     }
 
-    /// Writes what was taken, in the order of the keys. `ask` is asked now and then whether to go on. Of a row that is refused
+    /// Writes what was taken, in the order of the keys; of rows with one key the one that was taken first. `ask` is asked now and then whether to go on. Of a row that is refused
     /// those behind it are not written.
     ///
     /// # Errors
@@ -74,10 +63,7 @@ impl Fill {
     pub fn write(&mut self, pool: &BufferPool, ask: &dyn Fn() -> Result<()>) -> Result<Option<Refused>> {
         let mut entries = std::mem::take(&mut self.entries);
         if !self.ascending {
-            entries.sort_unstable_by(|a, b| match a.head.cmp(&b.head) {
-                Ordering::Equal => self.key(a).cmp(self.key(b)),
-                order => order,
-            });
+            key_sort::sort(&mut entries, |entry| self.key(entry));
         }
         let refused = self.write_sorted(pool, &entries, ask)?;
         memory::aside(|| {
@@ -96,7 +82,7 @@ impl Fill {
         ask: &dyn Fn() -> Result<()>,
     ) -> Result<Option<Refused>> {
         let (mut rest, mut leaves) = (entries, 0usize);
-        while let Some(first) = rest.first() {
+        while let Some(&first) = rest.first() {
             leaves += 1;
             if leaves.is_multiple_of(LEAVES_UNASKED) {
                 ask()?;
@@ -106,29 +92,29 @@ impl Fill {
             let id = page.id();
             let Err(slot) = found else { return self.refuse(first).map(Some) };
             // Room for versions, as ascending inserts leave it.
-            let reserve = if first.len < 800 { 800 } else { 0 };
+            let reserve = if first.len() < 800 { 800 } else { 0 };
             let end = if slot.0 < page.slot_count() { Some(leaf::key_of(page.rec(slot))) } else { page.upper_fence() };
             let mut room = page.free_total().saturating_sub(reserve);
             let mut before: Option<&[u8]> = None;
             let mut taken = 0;
-            for entry in rest {
+            for &entry in rest {
                 let key = self.key(entry);
                 if before == Some(key) || end.is_some_and(|end| key >= end) {
                     break;
                 }
-                let Some(left) = room.checked_sub(entry.len as usize + 4) else { break };
+                let Some(left) = room.checked_sub(entry.len() + 4) else { break };
                 (room, before) = (left, Some(key));
                 taken += 1;
             }
             if taken == 0 {
                 drop(page);
-                let room = self.tree.make_room(pool, key, first.len as usize + reserve)?;
+                let room = self.tree.make_room(pool, key, first.len() + reserve)?;
                 self.hint = Some(room);
                 continue;
             }
             let mut mtr = Mtr::new(pool);
             let at = mtr.add(page);
-            op::insert_many(mtr.ops(at), slot, rest[..taken].iter().map(|entry| self.record(entry)));
+            op::insert_many(mtr.ops(at), slot, rest[..taken].iter().map(|entry| self.record(*entry)));
             mtr.commit()?;
             self.hint = Some(id);
             rest = &rest[taken..];
@@ -136,7 +122,7 @@ impl Fill {
         Ok(None)
     }
 
-    fn refuse(&self, entry: &Entry) -> Result<Refused> {
+    fn refuse(&self, entry: Entry) -> Result<Refused> {
         let record = LeafRecord::parse(self.record(entry))?;
         Ok((record.key.to_vec(), record.value.to_vec()))
     }

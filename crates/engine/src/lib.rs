@@ -56,6 +56,7 @@
 //! | `ddl.rs` | changes of definitions |
 //! | `build.rs` | filling a new index |
 //! | `fill.rs` | many rows into a new tree, leaf by leaf |
+//! | `key_sort.rs` | the order of their keys |
 //! | `rewrite.rs` | copying a table's rows into new trees |
 //! | `reindex.rs` | writing indexes anew |
 //! | `progress.rs` | how far builds are |
@@ -107,6 +108,7 @@ mod history;
 mod index_details;
 mod kept_header;
 mod kept_values;
+mod key_sort;
 mod load;
 mod lock;
 mod log_folder;
