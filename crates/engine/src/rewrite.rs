@@ -18,17 +18,18 @@
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, PageId, Result, TxId};
+use resurgam_page::RowCopy;
 use resurgam_page::types::{ColumnType, DatumRef, OrderedType, SECOND_DIGITS_MAX};
 use resurgam_txn::{ActiveTx, Status};
 use resurgam_versions::PendingFree;
 
 use crate::build::not_unique;
 use crate::cursor::{Cursor, RowBatch};
-use crate::definition::Definition;
+use crate::definition::{Definition, Place};
 use crate::fill::{Fill, GATHERED};
 use crate::gate::Operation;
 use crate::progress::Build;
-use crate::rows::{duplicate, with_large};
+use crate::rows::{duplicate, value_in_row_max, with_large};
 use crate::table::{RawRow, Table};
 use crate::transaction::Transaction;
 use crate::view::ReadView;
@@ -98,6 +99,15 @@ pub struct Rewrite {
     /// It is this rewrite that has the transaction marked as broken off.
     marked: bool,
     build: Build,
+}
+
+/// Room for one row that is copied.
+#[derive(Default)]
+struct Room {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    entry_key: Vec<u8>,
+    entry_value: Vec<u8>,
 }
 
 impl Transaction {
@@ -251,17 +261,83 @@ impl Rewrite {
         }
     }
 
-    /// Puts every row as it is, and finishes.
+    /// Puts every row as it is, and finishes. Of most rows nothing is looked at but what keys are made of.
     pub(crate) fn copy(mut self) -> Result<Arc<Table>> {
         let old = Arc::clone(&self.old);
-        let mut batch = RowBatch::default();
+        let way = self.way();
+        let (mut batch, mut room) = (RowBatch::default(), Room::default());
         while self.read(&mut batch)? {
-            for i in 0..batch.len() {
-                let raw = batch.row(i);
-                self.put(raw, &old.all_columns(raw)?)?;
+            let tx = self.tx.clone();
+            let _operation = self.operation(&tx)?;
+            let mut values = Vec::new();
+            for raw in (0..batch.len()).map(|i| batch.row(i)) {
+                room.value.clear();
+                let copied = way.as_ref().is_some_and(|way| way.copy(raw.value, &mut room.value));
+                if !copied || !self.put_copied(&old, raw, &mut room, &mut values)? {
+                    self.put(raw, &old.all_columns(raw)?)?;
+                }
             }
         }
         self.finish()
+    }
+
+    /// How values of the old table's rows become those of the new one's without being decoded, if they do.
+    fn way(&self) -> Option<RowCopy> {
+        let (old, new) = (&self.old, &self.new);
+        if old.columns.len() != new.columns.len() {
+            return None;
+        }
+        let mut sources = Vec::with_capacity(new.columns.len());
+        for (column, before) in new.columns.iter().zip(&old.columns) {
+            match (column.place, before.place) {
+                (Place::Value(_), Place::Value(at)) => sources.push((usize::from(at), column.nullable)),
+                (Place::Value(_), Place::Key(_)) => return None,
+                (Place::Key(_), _) => {}
+            }
+        }
+        RowCopy::new(&old.layout, &new.layout, &sources)
+    }
+
+    /// Puts a row whose value is in `room` and refers to no large values. False: it was not put, since it is one that
+    /// [`Rewrite::put`] has to look at.
+    fn put_copied<'r>(
+        &mut self,
+        old: &'r Table,
+        raw: RawRow<'r>,
+        room: &mut Room,
+        values: &mut Vec<DatumRef<'r>>,
+    ) -> Result<bool> {
+        let new = &self.new;
+        let take = |values: &mut Vec<DatumRef<'r>>, columns: &[usize]| {
+            values.clear();
+            columns.iter().try_for_each(|at| old.column(raw, *at).map(|value| values.push(value)))
+        };
+        take(values, &new.primary_key)?;
+        if values.iter().any(DatumRef::is_null) {
+            return Ok(false);
+        }
+        let row_id = self.row_id + 1;
+        if new.primary_key.is_empty() {
+            values.push(DatumRef::Int8(row_id as i64));
+        }
+        room.key.clear();
+        new.key_of_values(values, &mut room.key)?;
+        if room.value.len() > value_in_row_max(room.key.len()) {
+            return Ok(false);
+        }
+        self.row_id = row_id;
+        let mut many = self.rows.add(&room.key, &room.value)?;
+        for (at, entries) in self.entries.iter_mut().enumerate() {
+            take(values, &new.indexes[at].columns)?;
+            room.entry_key.clear();
+            room.entry_value.clear();
+            new.index_entry_of(at, values, &room.key, &mut room.entry_key, &mut room.entry_value)?;
+            many |= entries.add(&room.entry_key, &room.entry_value)?;
+        }
+        if many {
+            self.write_gathered()?;
+        }
+        Ok(true)
     }
 
     /// Writes what is gathered, stores the definition and gives up the old trees.
