@@ -11,7 +11,7 @@ use resurgam_page::LeafRecord;
 use resurgam_page::types::{Datum, DatumRef};
 
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
-use crate::fill::{Fill, GATHERED};
+use crate::fill::Fill;
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
 use crate::table::{RowBuf, Table};
@@ -64,19 +64,12 @@ impl Transaction {
 
     /// Fills the index at `at` of `table` from its rows, of which only the index's columns are looked at.
     pub(crate) fn fill_index(&self, table: &Arc<Table>, at: usize) -> Result<()> {
-        let pool = &self.0.db.inner().pool;
         let index = &table.indexes[at];
-        let mut fill = Fill::new(index.tree, GATHERED);
+        let mut fill = Fill::new(&self.0.db, index.tree, 1);
         let context = self.write_context()?;
         let build = Build::start(&self.0.db, context.active.id, table, Some(index.id));
         let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
-        let write = |fill: &mut Fill| {
-            let ask = || self.check_interrupt().and_then(|()| self.0.db.throttle(self));
-            match fill.write(pool, &ask)? {
-                None => Ok(()),
-                Some((key, value)) => Err(self.not_unique_index(table, at, &key, &value)?),
-            }
-        };
+        let ask = || self.check_interrupt().and_then(|()| self.0.db.throttle(self));
         let filled = self
             .each_batch(table, &build, |batch| {
                 let mut values: Vec<DatumRef<'_>> = Vec::with_capacity(index.columns.len());
@@ -96,12 +89,15 @@ impl Transaction {
                         table.index_entry_of(at, &values, row.key, &mut entry_key, &mut entry_value)?;
                     }
                     if fill.add(&entry_key, &entry_value)? {
-                        write(&mut fill)?;
+                        fill.write(&ask)?;
                     }
                 }
                 Ok(())
             })
-            .and_then(|()| write(&mut fill))
+            .and_then(|()| match fill.finish(&ask)? {
+                None => Ok(()),
+                Some((key, value)) => Err(self.not_unique_index(table, at, &key, &value)?),
+            })
             .and_then(|()| self.check_filled(table, at));
         // A part of an index must not be committed.
         filled.inspect_err(|_| self.broken_off(context.xid))

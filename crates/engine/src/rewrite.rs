@@ -26,7 +26,7 @@ use resurgam_versions::PendingFree;
 use crate::build::not_unique;
 use crate::cursor::{Cursor, RowBatch};
 use crate::definition::{Definition, Place};
-use crate::fill::{Fill, GATHERED};
+use crate::fill::Fill;
 use crate::gate::Operation;
 use crate::progress::Build;
 use crate::rows::{duplicate, value_in_row_max, with_large};
@@ -39,8 +39,6 @@ const BATCH: usize = 1000;
 /// Rows with more than so many bytes of large values are enough: whoever changes such a column
 /// has all of them in memory.
 const LARGE_BYTES_MAX: u64 = 4 << 20;
-/// Bytes that are gathered of each of many trees.
-const GATHERED_MIN: usize = 2 << 20;
 /// Rows that are read before their large values are counted.
 const STEP: usize = 50;
 
@@ -129,15 +127,15 @@ impl Transaction {
         let new = self.0.db.inner().catalog.build(Definition::decode(&parts.encode())?, 0);
         let view = self.newest_view();
         let cursor = self.newest_rows(old);
-        let gathered = (GATHERED / (1 + new.indexes.len())).max(GATHERED_MIN);
+        let fill = |tree| Fill::new(&self.0.db, tree, 1 + new.indexes.len());
         Ok(Rewrite {
             build: Build::start(&self.0.db, context.active.id, old, None),
             tx: self.clone(),
             active: Arc::clone(&context.active),
             xid: context.xid,
             old: Arc::clone(old),
-            rows: Fill::new(new.tree, gathered),
-            entries: new.indexes.iter().map(|index| Fill::new(index.tree, gathered)).collect(),
+            rows: fill(new.tree),
+            entries: new.indexes.iter().map(|index| fill(index.tree)).collect(),
             new,
             parts,
             view,
@@ -191,8 +189,7 @@ impl Rewrite {
     /// to, in columns that were dropped as well, go with it.
     ///
     /// # Errors
-    /// `NotNullViolation`; `LimitExceeded`; `UniqueViolation` naming the index, of this row or of one that was put before: rows
-    /// are gathered. The transaction must then be rolled back.
+    /// `NotNullViolation`; `LimitExceeded`. The transaction must then be rolled back.
     pub fn put(&mut self, before: RawRow<'_>, row: &[DatumRef<'_>]) -> Result<()> {
         let tx = self.tx.clone();
         let _operation = self.operation(&tx)?;
@@ -222,18 +219,25 @@ impl Rewrite {
         if many { self.write_gathered() } else { Ok(()) }
     }
 
-    /// Writes the rows that are gathered, and then their entries.
+    /// Writes the rows and entries that are gathered, or puts them aside.
     fn write_gathered(&mut self) -> Result<()> {
-        let (tx, new) = (&self.tx, &self.new);
-        let pool = &tx.0.db.inner().pool;
+        let tx = &self.tx;
         let ask = || tx.check_interrupt().and_then(|()| tx.0.db.throttle(tx));
-        if let Some((key, value)) = self.rows.write(pool, &ask)? {
+        self.rows.write(&ask)?;
+        self.entries.iter_mut().try_for_each(|entries| entries.write(&ask))
+    }
+
+    /// Writes all rows, and then their entries: of one that is refused the row is looked for.
+    fn write_all(&mut self) -> Result<()> {
+        let (tx, new) = (&self.tx, &self.new);
+        let ask = || tx.check_interrupt().and_then(|()| tx.0.db.throttle(tx));
+        if let Some((key, value)) = self.rows.finish(&ask)? {
             let row = new.all_columns(RawRow { key: &key, value: &value })?;
             let large = tx.large_indexed(new, &row)?;
             return Err(not_unique(&duplicate(new, None, &with_large(&row, &large)?), &new.primary_key_name));
         }
         for (at, entries) in self.entries.iter_mut().enumerate() {
-            if let Some((key, value)) = entries.write(pool, &ask)? {
+            if let Some((key, value)) = entries.finish(&ask)? {
                 return Err(tx.not_unique_index(new, at, &key, &value)?);
             }
         }
@@ -343,11 +347,11 @@ impl Rewrite {
     /// Writes what is gathered, stores the definition and gives up the old trees.
     ///
     /// # Errors
-    /// As [`Rewrite::put`].
+    /// As [`Rewrite::put`]; `UniqueViolation` naming the index, of a row that was put.
     pub fn finish(mut self) -> Result<Arc<Table>> {
         let tx = self.tx.clone();
         let _operation = self.operation(&tx)?;
-        self.write_gathered()?;
+        self.write_all()?;
         for at in 0..self.new.indexes.len() {
             tx.check_filled(&self.new, at)?;
         }
