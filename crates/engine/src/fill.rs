@@ -12,6 +12,7 @@
 
 use std::sync::atomic::Ordering;
 
+use resurgam_base::limits::RECORD_BYTES_MAX;
 use resurgam_base::{Error, PageId, Result, memory};
 use resurgam_btree::Tree;
 use resurgam_buffer::Mtr;
@@ -81,6 +82,11 @@ impl Fill {
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         memory::aside(|| {
             let at = self.bytes.len();
+            let most = self.gathered + RECORD_BYTES_MAX;
+            if self.bytes.capacity() < most && at >= self.gathered / 8 {
+                // Many: from here on there is room for all, and not for twice as many.
+                self.bytes.reserve_exact(most - at);
+            }
             LeafBuilder::plain(key, value).encode_into(&mut self.bytes)?;
             let entry = Entry::new(at, self.bytes.len() - at);
             self.ascending &= self.entries.last().is_none_or(|last| self.key(*last) < key);
