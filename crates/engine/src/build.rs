@@ -11,7 +11,7 @@ use resurgam_page::LeafRecord;
 use resurgam_page::types::{Datum, DatumRef};
 
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
-use crate::fill::{Fill, GATHERED};
+use crate::fill::Fill;
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
 use crate::table::{RowBuf, Table};
@@ -40,13 +40,13 @@ impl Transaction {
             .interrupted_by(self.interrupt())
     }
 
-    /// Calls `each` with every row of `table` that is newest and committed (or own). The
+    /// Calls `each` with every row of `table` that is newest and committed (or own), a batch at a time. The
     /// table must be locked exclusively.
-    fn each_row(
+    fn each_batch(
         &self,
         table: &Arc<Table>,
         build: &Build,
-        mut each: impl FnMut(&[DatumRef<'_>], &[u8]) -> Result<()>,
+        mut each: impl FnMut(&RowBatch) -> Result<()>,
     ) -> Result<()> {
         let mut cursor = self.newest_rows(table);
         let mut batch = RowBatch::default();
@@ -58,38 +58,46 @@ impl Transaction {
                 return Ok(());
             }
             build.advance(batch.len());
-            for i in 0..batch.len() {
-                let raw = batch.row(i);
-                each(&table.all_columns(raw)?, raw.key)?;
-            }
+            each(&batch)?;
         }
     }
 
-    /// Fills the index at `at` of `table` from its rows.
+    /// Fills the index at `at` of `table` from its rows, of which only the index's columns are looked at.
     pub(crate) fn fill_index(&self, table: &Arc<Table>, at: usize) -> Result<()> {
-        let pool = &self.0.db.inner().pool;
-        let tree = table.indexes[at].tree;
-        let mut fill = Fill::new(tree, GATHERED);
+        let index = &table.indexes[at];
+        let mut fill = Fill::new(&self.0.db, index.tree, 1);
         let context = self.write_context()?;
-        let build = Build::start(&self.0.db, context.active.id, table, Some(table.indexes[at].id));
+        let build = Build::start(&self.0.db, context.active.id, table, Some(index.id));
         let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
-        let write = |fill: &mut Fill| {
-            let ask = || self.check_interrupt().and_then(|()| self.0.db.throttle(self));
-            match fill.write(pool, &ask)? {
+        let ask = || self.check_interrupt().and_then(|()| self.0.db.throttle(self));
+        let filled = self
+            .each_batch(table, &build, |batch| {
+                let mut values: Vec<DatumRef<'_>> = Vec::with_capacity(index.columns.len());
+                for row in (0..batch.len()).map(|i| batch.row(i)) {
+                    values.clear();
+                    for column in &index.columns {
+                        values.push(table.column(row, *column)?);
+                    }
+                    entry_key.clear();
+                    entry_value.clear();
+                    if values.iter().any(|value| matches!(value, DatumRef::External(_))) {
+                        let row_values = table.all_columns(row)?;
+                        let large = self.large_indexed(table, &row_values)?;
+                        let whole = &*with_large(&row_values, &large)?;
+                        table.index_entry(at, whole, row.key, &mut entry_key, &mut entry_value)?;
+                    } else {
+                        table.index_entry_of(at, &values, row.key, &mut entry_key, &mut entry_value)?;
+                    }
+                    if fill.add(&entry_key, &entry_value)? {
+                        fill.write(&ask)?;
+                    }
+                }
+                Ok(())
+            })
+            .and_then(|()| match fill.finish(&ask)? {
                 None => Ok(()),
                 Some((key, value)) => Err(self.not_unique_index(table, at, &key, &value)?),
-            }
-        };
-        let filled = self
-            .each_row(table, &build, |row, key| {
-                let large = self.large_indexed(table, row)?;
-                let row = &*with_large(row, &large)?;
-                entry_key.clear();
-                entry_value.clear();
-                table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
-                if fill.add(&entry_key, &entry_value)? { write(&mut fill) } else { Ok(()) }
             })
-            .and_then(|()| write(&mut fill))
             .and_then(|()| self.check_filled(table, at));
         // A part of an index must not be committed.
         filled.inspect_err(|_| self.broken_off(context.xid))

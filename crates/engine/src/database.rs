@@ -90,6 +90,8 @@ pub(crate) struct Inner {
     pub deleted_in_runs: AtomicU64,
     /// And inserted.
     pub inserted_in_runs: AtomicU64,
+    /// Temporary files of sorts that were made.
+    pub sort_files: AtomicU64,
     pub recovery: RecoveryReport,
     /// How long the redo of all pages took.
     pub redo_time: Mutex<Option<Duration>>,
@@ -631,6 +633,7 @@ impl Database {
             empty_spans: EmptySpans::default(),
             deleted_in_runs: AtomicU64::new(0),
             inserted_in_runs: AtomicU64::new(0),
+            sort_files: AtomicU64::new(0),
             recovery,
             redo_time: Mutex::new(None),
             checkpoint: AtomicU64::new(control.checkpoint.0),

@@ -387,7 +387,7 @@ impl Transaction {
                 }
                 parts.columns[at].nullable = !not_null;
                 if not_null {
-                    self.check_no_nulls(table, at)?;
+                    self.check_no_nulls(table, &[at])?;
                 }
             }
             TableChange::AddColumn(spec) => {
@@ -602,10 +602,7 @@ impl Transaction {
                 }
                 check_free_of_checks(&parts, &name)?;
                 attempt!(self.claim_name(&table.schema, &name, table.id, true));
-                for at in &columns {
-                    parts.columns[*at].nullable = false;
-                    self.check_no_nulls(table, *at)?;
-                }
+                self.check_no_nulls(table, &columns)?;
                 parts.primary_key = columns;
                 parts.primary_key_name = name;
                 place(&mut parts);
@@ -733,20 +730,32 @@ impl Transaction {
         }
     }
 
-    fn check_no_nulls(&self, table: &Arc<Table>, column: usize) -> Result<()> {
+    /// That no row has NULL in any of these columns: one reading for all of them, and none where the definition says so already.
+    fn check_no_nulls(&self, table: &Arc<Table>, columns: &[usize]) -> Result<()> {
+        let mut columns: Vec<usize> = columns.iter().copied().filter(|at| table.columns[*at].nullable).collect();
         let mut cursor = self.newest_rows(table);
         let mut batch = crate::RowBatch::default();
-        loop {
+        let mut found = None;
+        while !columns.is_empty() {
             self.check_interrupt()?;
             batch.clear();
             if !cursor.next_batch(&mut batch, 1000)? {
-                return Ok(());
+                break;
             }
             for i in 0..batch.len() {
-                if matches!(table.column(batch.row(i), column)?, DatumRef::Null) {
-                    return Err(contains_nulls(&table.columns[column].name, &table.name));
+                for at in 0..columns.len() {
+                    if matches!(table.column(batch.row(i), columns[at])?, DatumRef::Null) {
+                        // Of several the first is told: only those before it count from here on.
+                        found = Some(columns[at]);
+                        columns.truncate(at);
+                        break;
+                    }
                 }
             }
+        }
+        match found {
+            Some(column) => Err(contains_nulls(&table.columns[column].name, &table.name)),
+            None => Ok(()),
         }
     }
 }

@@ -1,31 +1,39 @@
 //! Filling a tree that nobody else writes with many rows: gathered, sorted, and written leaf by leaf.
 //!
-//! Rows that come in any order are kept until there are some megabytes of them, and sorted. Each leaf then takes those that belong to
-//! it in one record of the log and with one descent, however many they are. Of keys that ascend the leaves are filled one after the
-//! other, and none is split in its middle (`btree/src/split.rs`). They carry no versions, as `build.rs` says.
+//! Rows are kept until there are some megabytes of them. Where they come in the order of their keys they are then written, each leaf filled
+//! behind the one before it by one record of the log, and none split in its middle (`btree/src/split.rs`). Where they do not, they are sorted and
+//! put aside as a run (`runs.rs`), and all runs are merged at the end: so each leaf is filled once, however many rows there are and in
+//! whatever order. They carry no versions, as `build.rs` says.
+//!
+//! # Invariants
+//! 1. Once rows were put aside all that follow are, so that of two rows with one key the one that was taken first is the one that is in.
+//! 2. No row is refused before [`Fill::finish`]: what is written at once is behind all that was written.
+//! 3. Memory is bounded by what is gathered, which is given up before runs are merged (`runs.rs` says what that takes).
 
-use std::cmp::Ordering;
+use std::sync::atomic::Ordering;
 
-use resurgam_base::{PageId, Result, memory};
+use resurgam_base::limits::RECORD_BYTES_MAX;
+use resurgam_base::{Error, PageId, Result, memory};
 use resurgam_btree::Tree;
-use resurgam_buffer::{BufferPool, Mtr};
+use resurgam_buffer::Mtr;
 use resurgam_page::{LeafBuilder, LeafRecord, leaf, op};
 
-/// Bytes of rows that are gathered of a tree, or of all that are filled at once.
-pub(crate) const GATHERED: usize = 16 << 20;
+use crate::database::Database;
+use crate::key_sort::{self, Entry};
+use crate::runs::{RUNS_MAX, Runs};
+
+/// Bytes of rows that are gathered of all trees that are filled at once, …
+const GATHERED: usize = 16 << 20;
+/// … and of each of many at least.
+const GATHERED_MIN: usize = 2 << 20;
+/// Bytes of rows that are merged before they are written.
+const MERGED: usize = 1 << 20;
 /// Leaves that are filled between two looks at whether to stop.
 const LEAVES_UNASKED: usize = 64;
 
-#[derive(Clone, Copy)]
-struct Entry {
-    /// The begin of the key as a number, to sort by.
-    head: u64,
-    at: u32,
-    len: u32,
-}
-
 /// See the module.
 pub(crate) struct Fill {
+    db: Database,
     tree: Tree,
     /// Records as they are on a leaf.
     bytes: Vec<u8>,
@@ -33,6 +41,10 @@ pub(crate) struct Fill {
     /// So many bytes are enough.
     gathered: usize,
     ascending: bool,
+    /// The greatest key that was written, if any was.
+    written: Option<Vec<u8>>,
+    /// What was put aside.
+    aside: Option<Runs>,
     hint: Option<PageId>,
 }
 
@@ -40,14 +52,29 @@ pub(crate) struct Fill {
 pub(crate) type Refused = (Vec<u8>, Vec<u8>);
 
 impl Fill {
-    pub fn new(tree: Tree, gathered: usize) -> Self {
-        Self { tree, bytes: Vec::new(), entries: Vec::new(), gathered, ascending: true, hint: None }
+    /// One of so many that are filled at once.
+    pub fn new(db: &Database, tree: Tree, of: usize) -> Self {
+        let gathered = match db.inner().options.build_bytes {
+            0 => (GATHERED / of).max(GATHERED_MIN),
+            bytes => bytes,
+        };
+        Self {
+            db: db.clone(),
+            tree,
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            gathered,
+            ascending: true,
+            written: None,
+            aside: None,
+            hint: None,
+        }
     }
 
-    fn record(&self, entry: &Entry) -> &[u8] {
-        &self.bytes[entry.at as usize..(entry.at + entry.len) as usize]
+    fn record(&self, entry: Entry) -> &[u8] {
+        &self.bytes[entry.at()..entry.at() + entry.len()]
     }
-    fn key(&self, entry: &Entry) -> &[u8] {
+    fn key(&self, entry: Entry) -> &[u8] {
         leaf::key_of(self.record(entry))
     }
 
@@ -55,48 +82,124 @@ impl Fill {
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         memory::aside(|| {
             let at = self.bytes.len();
+            let most = self.gathered + RECORD_BYTES_MAX;
+            if self.bytes.capacity() < most && at >= self.gathered / 8 {
+                // Many: from here on there is room for all, and not for twice as many.
+                self.bytes.reserve_exact(most - at);
+            }
             LeafBuilder::plain(key, value).encode_into(&mut self.bytes)?;
-            let mut head = [0; 8];
-            let len = key.len().min(8);
-            head[..len].copy_from_slice(&key[..len]);
-            let entry = Entry { head: u64::from_be_bytes(head), at: at as u32, len: (self.bytes.len() - at) as u32 };
-            self.ascending &= self.entries.last().is_none_or(|last| self.key(last) < key);
+            let entry = Entry::new(at, self.bytes.len() - at);
+            self.ascending &= self.entries.last().is_none_or(|last| self.key(*last) < key);
             self.entries.push(entry);
             Ok(self.bytes.len() >= self.gathered)
         })
     }
 
-    /// Writes what was taken, in the order of the keys. `ask` is asked now and then whether to go on. Of a row that is refused
-    /// those behind it are not written.
+    /// Writes what was taken, if it goes on where what was written ends, or puts it aside. `ask` is asked now and then whether to go on.
     ///
     /// # Errors
     /// Those of writing, and those of `ask`.
-    pub fn write(&mut self, pool: &BufferPool, ask: &dyn Fn() -> Result<()>) -> Result<Option<Refused>> {
-        let mut entries = std::mem::take(&mut self.entries);
-        if !self.ascending {
-            entries.sort_unstable_by(|a, b| match a.head.cmp(&b.head) {
-                Ordering::Equal => self.key(a).cmp(self.key(b)),
-                order => order,
-            });
+    pub fn write(&mut self, ask: &dyn Fn() -> Result<()>) -> Result<()> {
+        let (Some(&first), Some(&last)) = (self.entries.first(), self.entries.last()) else { return Ok(()) };
+        let follows = self.written.as_deref().is_none_or(|written| written < self.key(first));
+        if self.aside.is_some() || !self.ascending || !follows {
+            return memory::aside(|| self.put_aside(ask));
         }
-        let refused = self.write_sorted(pool, &entries, ask)?;
-        memory::aside(|| {
-            entries.clear();
-            self.entries = entries;
-            self.bytes.clear();
-        });
+        let last = self.key(last).to_vec();
+        if self.write_gathered(ask)?.is_some() {
+            return Err(Error::internal("a tree that is filled in order has a row already that comes next"));
+        }
+        self.written = Some(last);
+        Ok(())
+    }
+
+    /// Writes all that was taken. Nothing more may be. Of a row that is refused those behind it are not written.
+    ///
+    /// # Errors
+    /// As [`Fill::write`].
+    pub fn finish(&mut self, ask: &dyn Fn() -> Result<()>) -> Result<Option<Refused>> {
+        if self.aside.is_none() {
+            if !self.ascending {
+                self.sort();
+            }
+            return self.write_gathered(ask);
+        }
+        memory::aside(|| self.put_aside(ask))?;
+        (self.bytes, self.entries) = memory::aside(Default::default);
+        let Some(runs) = self.aside.take() else { return Ok(None) };
+        let mut merge = memory::aside(|| runs.merge())?;
+        loop {
+            memory::aside(|| {
+                self.bytes.clear();
+                self.entries.clear();
+                loop {
+                    let at = self.bytes.len();
+                    if at >= MERGED || !merge.next(&mut self.bytes)? {
+                        return Ok::<_, Error>(());
+                    }
+                    self.entries.push(Entry::new(at, self.bytes.len() - at));
+                }
+            })?;
+            if self.entries.is_empty() {
+                return Ok(None);
+            }
+            if let Some(refused) = self.write_gathered(ask)? {
+                return Ok(Some(refused));
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        key_sort::sort(&mut entries, |entry| self.key(entry));
+        self.entries = entries;
+    }
+
+    /// Puts what is gathered aside.
+    fn put_aside(&mut self, ask: &dyn Fn() -> Result<()>) -> Result<()> {
+        ask()?;
+        if !self.ascending {
+            self.sort();
+        }
+        let mut runs = match self.aside.take() {
+            None => self.new_runs()?,
+            Some(runs) if runs.len() >= RUNS_MAX => runs.merge_into(self.new_runs()?, ask)?,
+            Some(runs) => runs,
+        };
+        runs.push(self.entries.iter().map(|entry| self.record(*entry)))?;
+        self.aside = Some(runs);
+        self.taken();
+        Ok(())
+    }
+
+    fn new_runs(&self) -> Result<Runs> {
+        let inner = self.db.inner();
+        let number = inner.sort_files.fetch_add(1, Ordering::Relaxed);
+        let path = inner.data_dir.lock().join(format!("sort.{number}"));
+        Runs::new(&*inner.data_vfs(), &path)
+    }
+
+    /// What was gathered is somewhere else by now.
+    fn taken(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
         self.ascending = true;
+    }
+
+    /// Writes what is gathered, in order.
+    fn write_gathered(&mut self, ask: &dyn Fn() -> Result<()>) -> Result<Option<Refused>> {
+        let entries = std::mem::take(&mut self.entries);
+        let refused = self.write_sorted(&entries, ask)?;
+        self.entries = entries;
+        self.taken();
         Ok(refused)
     }
 
-    fn write_sorted(
-        &mut self,
-        pool: &BufferPool,
-        entries: &[Entry],
-        ask: &dyn Fn() -> Result<()>,
-    ) -> Result<Option<Refused>> {
+    fn write_sorted(&mut self, entries: &[Entry], ask: &dyn Fn() -> Result<()>) -> Result<Option<Refused>> {
+        let db = self.db.clone();
+        let pool = &db.inner().pool;
         let (mut rest, mut leaves) = (entries, 0usize);
-        while let Some(first) = rest.first() {
+        while let Some(&first) = rest.first() {
             leaves += 1;
             if leaves.is_multiple_of(LEAVES_UNASKED) {
                 ask()?;
@@ -106,29 +209,29 @@ impl Fill {
             let id = page.id();
             let Err(slot) = found else { return self.refuse(first).map(Some) };
             // Room for versions, as ascending inserts leave it.
-            let reserve = if first.len < 800 { 800 } else { 0 };
+            let reserve = if first.len() < 800 { 800 } else { 0 };
             let end = if slot.0 < page.slot_count() { Some(leaf::key_of(page.rec(slot))) } else { page.upper_fence() };
             let mut room = page.free_total().saturating_sub(reserve);
             let mut before: Option<&[u8]> = None;
             let mut taken = 0;
-            for entry in rest {
+            for &entry in rest {
                 let key = self.key(entry);
                 if before == Some(key) || end.is_some_and(|end| key >= end) {
                     break;
                 }
-                let Some(left) = room.checked_sub(entry.len as usize + 4) else { break };
+                let Some(left) = room.checked_sub(entry.len() + 4) else { break };
                 (room, before) = (left, Some(key));
                 taken += 1;
             }
             if taken == 0 {
                 drop(page);
-                let room = self.tree.make_room(pool, key, first.len as usize + reserve)?;
+                let room = self.tree.make_room(pool, key, first.len() + reserve)?;
                 self.hint = Some(room);
                 continue;
             }
             let mut mtr = Mtr::new(pool);
             let at = mtr.add(page);
-            op::insert_many(mtr.ops(at), slot, rest[..taken].iter().map(|entry| self.record(entry)));
+            op::insert_many(mtr.ops(at), slot, rest[..taken].iter().map(|entry| self.record(*entry)));
             mtr.commit()?;
             self.hint = Some(id);
             rest = &rest[taken..];
@@ -136,7 +239,7 @@ impl Fill {
         Ok(None)
     }
 
-    fn refuse(&self, entry: &Entry) -> Result<Refused> {
+    fn refuse(&self, entry: Entry) -> Result<Refused> {
         let record = LeafRecord::parse(self.record(entry))?;
         Ok((record.key.to_vec(), record.value.to_vec()))
     }

@@ -56,6 +56,8 @@
 //! | `ddl.rs` | changes of definitions |
 //! | `build.rs` | filling a new index |
 //! | `fill.rs` | many rows into a new tree, leaf by leaf |
+//! | `key_sort.rs` | the order of their keys |
+//! | `runs.rs` | sorted runs in a temporary file, and their merge |
 //! | `rewrite.rs` | copying a table's rows into new trees |
 //! | `reindex.rs` | writing indexes anew |
 //! | `progress.rs` | how far builds are |
@@ -107,6 +109,7 @@ mod history;
 mod index_details;
 mod kept_header;
 mod kept_values;
+mod key_sort;
 mod load;
 mod lock;
 mod log_folder;
@@ -135,6 +138,7 @@ mod rewrite;
 mod row_lock;
 mod row_test;
 mod rows;
+mod runs;
 mod schemas;
 mod sequence;
 mod shared_map;

@@ -192,6 +192,9 @@ pub struct Options {
     /// sweeps would use one thread.
     #[doc(hidden)]
     pub cleaner_unit_pages: u64,
+    /// Bytes of rows that are gathered in memory when an index or a table is built; 0: as is good. For tests.
+    #[doc(hidden)]
+    pub build_bytes: usize,
     /// How long a statement waits for the replacement of a dead device. For tests.
     #[doc(hidden)]
     pub replacement_patience: Duration,
@@ -251,6 +254,7 @@ impl Default for Options {
             read_ahead_pages: 128,
             background: true,
             cleaner_unit_pages: resurgam_versions::UNIT_PAGES,
+            build_bytes: 0,
             replacement_patience: Duration::from_secs(30),
         }
     }

@@ -18,17 +18,18 @@
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, PageId, Result, TxId};
+use resurgam_page::RowCopy;
 use resurgam_page::types::{ColumnType, DatumRef, OrderedType, SECOND_DIGITS_MAX};
 use resurgam_txn::{ActiveTx, Status};
 use resurgam_versions::PendingFree;
 
 use crate::build::not_unique;
 use crate::cursor::{Cursor, RowBatch};
-use crate::definition::Definition;
-use crate::fill::{Fill, GATHERED};
+use crate::definition::{Definition, Place};
+use crate::fill::Fill;
 use crate::gate::Operation;
 use crate::progress::Build;
-use crate::rows::{duplicate, with_large};
+use crate::rows::{duplicate, value_in_row_max, with_large};
 use crate::table::{RawRow, Table};
 use crate::transaction::Transaction;
 use crate::view::ReadView;
@@ -38,8 +39,6 @@ const BATCH: usize = 1000;
 /// Rows with more than so many bytes of large values are enough: whoever changes such a column
 /// has all of them in memory.
 const LARGE_BYTES_MAX: u64 = 4 << 20;
-/// Bytes that are gathered of each of many trees.
-const GATHERED_MIN: usize = 2 << 20;
 /// Rows that are read before their large values are counted.
 const STEP: usize = 50;
 
@@ -100,6 +99,15 @@ pub struct Rewrite {
     build: Build,
 }
 
+/// Room for one row that is copied.
+#[derive(Default)]
+struct Room {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    entry_key: Vec<u8>,
+    entry_value: Vec<u8>,
+}
+
 impl Transaction {
     /// Begins to rewrite `old`, which is locked exclusively, as `parts`: with new trees.
     pub(crate) fn begin_rewrite(&self, old: &Arc<Table>, mut parts: Definition) -> Result<Rewrite> {
@@ -119,15 +127,15 @@ impl Transaction {
         let new = self.0.db.inner().catalog.build(Definition::decode(&parts.encode())?, 0);
         let view = self.newest_view();
         let cursor = self.newest_rows(old);
-        let gathered = (GATHERED / (1 + new.indexes.len())).max(GATHERED_MIN);
+        let fill = |tree| Fill::new(&self.0.db, tree, 1 + new.indexes.len());
         Ok(Rewrite {
             build: Build::start(&self.0.db, context.active.id, old, None),
             tx: self.clone(),
             active: Arc::clone(&context.active),
             xid: context.xid,
             old: Arc::clone(old),
-            rows: Fill::new(new.tree, gathered),
-            entries: new.indexes.iter().map(|index| Fill::new(index.tree, gathered)).collect(),
+            rows: fill(new.tree),
+            entries: new.indexes.iter().map(|index| fill(index.tree)).collect(),
             new,
             parts,
             view,
@@ -181,8 +189,7 @@ impl Rewrite {
     /// to, in columns that were dropped as well, go with it.
     ///
     /// # Errors
-    /// `NotNullViolation`; `LimitExceeded`; `UniqueViolation` naming the index, of this row or of one that was put before: rows
-    /// are gathered. The transaction must then be rolled back.
+    /// `NotNullViolation`; `LimitExceeded`. The transaction must then be rolled back.
     pub fn put(&mut self, before: RawRow<'_>, row: &[DatumRef<'_>]) -> Result<()> {
         let tx = self.tx.clone();
         let _operation = self.operation(&tx)?;
@@ -212,18 +219,25 @@ impl Rewrite {
         if many { self.write_gathered() } else { Ok(()) }
     }
 
-    /// Writes the rows that are gathered, and then their entries.
+    /// Writes the rows and entries that are gathered, or puts them aside.
     fn write_gathered(&mut self) -> Result<()> {
-        let (tx, new) = (&self.tx, &self.new);
-        let pool = &tx.0.db.inner().pool;
+        let tx = &self.tx;
         let ask = || tx.check_interrupt().and_then(|()| tx.0.db.throttle(tx));
-        if let Some((key, value)) = self.rows.write(pool, &ask)? {
+        self.rows.write(&ask)?;
+        self.entries.iter_mut().try_for_each(|entries| entries.write(&ask))
+    }
+
+    /// Writes all rows, and then their entries: of one that is refused the row is looked for.
+    fn write_all(&mut self) -> Result<()> {
+        let (tx, new) = (&self.tx, &self.new);
+        let ask = || tx.check_interrupt().and_then(|()| tx.0.db.throttle(tx));
+        if let Some((key, value)) = self.rows.finish(&ask)? {
             let row = new.all_columns(RawRow { key: &key, value: &value })?;
             let large = tx.large_indexed(new, &row)?;
             return Err(not_unique(&duplicate(new, None, &with_large(&row, &large)?), &new.primary_key_name));
         }
         for (at, entries) in self.entries.iter_mut().enumerate() {
-            if let Some((key, value)) = entries.write(pool, &ask)? {
+            if let Some((key, value)) = entries.finish(&ask)? {
                 return Err(tx.not_unique_index(new, at, &key, &value)?);
             }
         }
@@ -251,27 +265,93 @@ impl Rewrite {
         }
     }
 
-    /// Puts every row as it is, and finishes.
+    /// Puts every row as it is, and finishes. Of most rows nothing is looked at but what keys are made of.
     pub(crate) fn copy(mut self) -> Result<Arc<Table>> {
         let old = Arc::clone(&self.old);
-        let mut batch = RowBatch::default();
+        let way = self.way();
+        let (mut batch, mut room) = (RowBatch::default(), Room::default());
         while self.read(&mut batch)? {
-            for i in 0..batch.len() {
-                let raw = batch.row(i);
-                self.put(raw, &old.all_columns(raw)?)?;
+            let tx = self.tx.clone();
+            let _operation = self.operation(&tx)?;
+            let mut values = Vec::new();
+            for raw in (0..batch.len()).map(|i| batch.row(i)) {
+                room.value.clear();
+                let copied = way.as_ref().is_some_and(|way| way.copy(raw.value, &mut room.value));
+                if !copied || !self.put_copied(&old, raw, &mut room, &mut values)? {
+                    self.put(raw, &old.all_columns(raw)?)?;
+                }
             }
         }
         self.finish()
     }
 
+    /// How values of the old table's rows become those of the new one's without being decoded, if they do.
+    fn way(&self) -> Option<RowCopy> {
+        let (old, new) = (&self.old, &self.new);
+        if old.columns.len() != new.columns.len() {
+            return None;
+        }
+        let mut sources = Vec::with_capacity(new.columns.len());
+        for (column, before) in new.columns.iter().zip(&old.columns) {
+            match (column.place, before.place) {
+                (Place::Value(_), Place::Value(at)) => sources.push((usize::from(at), column.nullable)),
+                (Place::Value(_), Place::Key(_)) => return None,
+                (Place::Key(_), _) => {}
+            }
+        }
+        RowCopy::new(&old.layout, &new.layout, &sources)
+    }
+
+    /// Puts a row whose value is in `room` and refers to no large values. False: it was not put, since it is one that
+    /// [`Rewrite::put`] has to look at.
+    fn put_copied<'r>(
+        &mut self,
+        old: &'r Table,
+        raw: RawRow<'r>,
+        room: &mut Room,
+        values: &mut Vec<DatumRef<'r>>,
+    ) -> Result<bool> {
+        let new = &self.new;
+        let take = |values: &mut Vec<DatumRef<'r>>, columns: &[usize]| {
+            values.clear();
+            columns.iter().try_for_each(|at| old.column(raw, *at).map(|value| values.push(value)))
+        };
+        take(values, &new.primary_key)?;
+        if values.iter().any(DatumRef::is_null) {
+            return Ok(false);
+        }
+        let row_id = self.row_id + 1;
+        if new.primary_key.is_empty() {
+            values.push(DatumRef::Int8(row_id as i64));
+        }
+        room.key.clear();
+        new.key_of_values(values, &mut room.key)?;
+        if room.value.len() > value_in_row_max(room.key.len()) {
+            return Ok(false);
+        }
+        self.row_id = row_id;
+        let mut many = self.rows.add(&room.key, &room.value)?;
+        for (at, entries) in self.entries.iter_mut().enumerate() {
+            take(values, &new.indexes[at].columns)?;
+            room.entry_key.clear();
+            room.entry_value.clear();
+            new.index_entry_of(at, values, &room.key, &mut room.entry_key, &mut room.entry_value)?;
+            many |= entries.add(&room.entry_key, &room.entry_value)?;
+        }
+        if many {
+            self.write_gathered()?;
+        }
+        Ok(true)
+    }
+
     /// Writes what is gathered, stores the definition and gives up the old trees.
     ///
     /// # Errors
-    /// As [`Rewrite::put`].
+    /// As [`Rewrite::put`]; `UniqueViolation` naming the index, of a row that was put.
     pub fn finish(mut self) -> Result<Arc<Table>> {
         let tx = self.tx.clone();
         let _operation = self.operation(&tx)?;
-        self.write_gathered()?;
+        self.write_all()?;
         for at in 0..self.new.indexes.len() {
             tx.check_filled(&self.new, at)?;
         }

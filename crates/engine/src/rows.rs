@@ -906,30 +906,15 @@ impl Table {
     }
     /// Large values that an encoded value refers to.
     pub(crate) fn externals_of_value(&self, value: &[u8]) -> Result<Vec<PageId>> {
-        let view = self.layout.view(value)?;
-        let mut found = Vec::new();
-        for (at, ty) in self.value_types.iter().enumerate() {
-            if ty.fixed_width().is_none()
-                && let DatumRef::External(external) = view.column(at)?
-            {
-                found.push(external.page);
-            }
-        }
-        Ok(found)
+        let externals = self.layout.view(value)?.externals()?;
+        Ok(externals.into_iter().map(|external| external.page).collect())
     }
     /// Bytes of the large values that an encoded value refers to.
     pub(crate) fn external_bytes(&self, value: &[u8]) -> Result<u64> {
         if !self.may_hold_external() {
             return Ok(0);
         }
-        let view = self.layout.view(value)?;
-        let mut bytes = 0;
-        for (at, _) in self.value_types.iter().enumerate().filter(|(_, ty)| ty.fixed_width().is_none()) {
-            if let DatumRef::External(external) = view.column(at)? {
-                bytes += external.len;
-            }
-        }
-        Ok(bytes)
+        Ok(self.layout.view(value)?.externals()?.iter().map(|external| external.len).sum())
     }
 }
 

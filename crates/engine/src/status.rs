@@ -83,6 +83,8 @@ pub struct Stats {
     pub rows_deleted_in_runs: u64,
     /// And inserted so; entries of indexes count as well, and what was taken back at once does not.
     pub rows_inserted_in_runs: u64,
+    /// Temporary files that making indexes and rewriting tables needed to sort, since open.
+    pub sort_files: u64,
 }
 
 /// See [`Database::damaged_page_list`].
@@ -352,6 +354,7 @@ impl Database {
             rows_removed: cleaned.report.removed,
             rows_deleted_in_runs: inner.deleted_in_runs.load(Ordering::Relaxed),
             rows_inserted_in_runs: inner.inserted_in_runs.load(Ordering::Relaxed),
+            sort_files: inner.sort_files.load(Ordering::Relaxed),
         }
     }
 }

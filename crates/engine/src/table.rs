@@ -389,10 +389,15 @@ impl Table {
         if self.primary_key.is_empty() {
             return self.encode_key(&[DatumRef::Int8(row_id()? as i64)], out);
         }
-        let mut values = Vec::with_capacity(self.primary_key.len());
-        for at in &self.primary_key {
+        let values: Vec<DatumRef<'_>> = self.primary_key.iter().map(|at| row[*at]).collect();
+        self.key_of_values(&values, out)
+    }
+
+    /// The clustered key of the values of all columns of the primary key.
+    pub(crate) fn key_of_values(&self, values: &[DatumRef<'_>], out: &mut Vec<u8>) -> Result<()> {
+        for (at, value) in self.primary_key.iter().zip(values) {
             // It could not be read again: a key is borrowed from as it is, and a zero byte is escaped in it.
-            if let DatumRef::Text(text) = row[*at]
+            if let DatumRef::Text(text) = value
                 && text.contains('\0')
             {
                 return Err(Error::new(
@@ -403,9 +408,8 @@ impl Table {
                     ),
                 ));
             }
-            values.push(row[*at]);
         }
-        self.encode_key(&values, out)
+        self.encode_key(values, out)
     }
 
     /// The columns of a row that go into its value, in their places; dropped ones NULL.
@@ -450,10 +454,22 @@ impl Table {
         out_key: &mut Vec<u8>,
         out_value: &mut Vec<u8>,
     ) -> Result<()> {
+        let values: Vec<DatumRef<'_>> = self.indexes[index].columns.iter().map(|c| row[*c]).collect();
+        self.index_entry_of(index, &values, key, out_key, out_value)
+    }
+
+    /// The same of the values of the index's columns.
+    pub(crate) fn index_entry_of(
+        &self,
+        index: usize,
+        values: &[DatumRef<'_>],
+        key: &[u8],
+        out_key: &mut Vec<u8>,
+        out_value: &mut Vec<u8>,
+    ) -> Result<()> {
         let definition = &self.indexes[index];
-        let values: Vec<DatumRef<'_>> = definition.columns.iter().map(|c| row[*c]).collect();
-        self.encode_index_key(index, &values, out_key)?;
-        if self.keeps_out(Some(index), &values) {
+        self.encode_index_key(index, values, out_key)?;
+        if self.keeps_out(Some(index), values) {
             out_value.extend_from_slice(key);
         } else {
             out_key.extend_from_slice(key);

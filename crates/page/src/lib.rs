@@ -13,6 +13,7 @@
 //! | [`row_change`] | a change of a row as the log has it |
 //! | [`clean`] | cleaning the rows of a leaf as one operation |
 //! | [`types`], [`key`], [`row`] | SQL values, order-preserving keys, row values |
+//! | [`row_copy`] | columns of a row into a row of another layout, as bytes |
 //! | [`print`], [`validate`] | human-readable dumps and structural checks |
 //!
 //! # Trust
@@ -37,6 +38,7 @@ pub mod print;
 mod probe;
 pub mod row;
 pub mod row_change;
+pub mod row_copy;
 pub mod slotted;
 pub mod space;
 pub mod types;
@@ -50,4 +52,5 @@ pub use key::KeyColumn;
 pub use leaf::{Earlier, EarlierTag, LeafBuilder, LeafRecord, VersionPtr};
 pub use op::PageOp;
 pub use row::RowLayout;
+pub use row_copy::RowCopy;
 pub use types::{ColumnType, Datum, DatumRef, ExternalRef};

@@ -25,28 +25,28 @@ use resurgam_base::{Error, ErrorKind, Result};
 const WIDE: u16 = 1 << 15;
 const NARROW_MAX: usize = (1 << 15) - 1;
 const WIDE_MAX: usize = (1 << 31) - 1;
-const EXTERNAL_NARROW: u16 = 1 << 15;
+pub(crate) const EXTERNAL_NARROW: u16 = 1 << 15;
 const EXTERNAL_WIDE: u32 = 1 << 31;
 
 const _: () = assert!(COLUMNS_MAX < WIDE as usize);
 
 #[derive(Clone, Copy, Debug)]
-struct Column {
-    ty: ColumnType,
+pub(crate) struct Column {
+    pub ty: ColumnType,
     /// Of a value in the fixed area; 0: the column is of variable width.
-    width: u8,
+    pub width: u8,
     /// Fixed width: offset in the fixed area.
-    fixed_before: usize,
+    pub fixed_before: usize,
     /// Number of variable-width columns before this one.
-    var_before: usize,
+    pub var_before: usize,
 }
 
 /// Where the columns of a table's rows are; made once for a table.
 #[derive(Clone, Debug)]
 pub struct RowLayout {
-    columns: Box<[Column]>,
-    fixed_total: usize,
-    var_total: usize,
+    pub(crate) columns: Box<[Column]>,
+    pub(crate) fixed_total: usize,
+    pub(crate) var_total: usize,
 }
 
 #[cold]
@@ -259,8 +259,28 @@ impl<'a> RowView<'a> {
         }
     }
 
+    /// Large values that the row refers to; the values that are in it are not looked at.
     #[inline]
-    fn variable(&self, i: usize, column: &Column) -> Result<DatumRef<'a>> {
+    pub fn externals(&self) -> Result<Vec<ExternalRef>> {
+        let mut found = Vec::new();
+        let (_, vars) = self.layout.extent(self.count);
+        if (0..vars).all(|n| self.end(n).is_none_or(|(_, external)| !external)) {
+            return Ok(found);
+        }
+        for (i, column) in self.layout.columns.iter().enumerate().take(self.count) {
+            if column.width == 0
+                && !self.is_null(i)
+                && let (bytes, true) = self.bytes(i, column)?
+            {
+                found.push(ExternalRef::decode(bytes)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Bytes of a column of variable width, and whether they say where its value is.
+    #[inline]
+    fn bytes(&self, i: usize, column: &Column) -> Result<(&'a [u8], bool)> {
         let n = column.var_before;
         let start = if n == 0 { Some((0, false)) } else { self.end(n - 1) };
         let bytes = match (start, self.end(n)) {
@@ -270,9 +290,12 @@ impl<'a> RowView<'a> {
             }
             _ => None,
         };
-        let Some((bytes, external)) = bytes else {
-            return Err(bad(format_args!("column {i} lies outside the row")));
-        };
+        bytes.ok_or_else(|| bad(format_args!("column {i} lies outside the row")))
+    }
+
+    #[inline]
+    fn variable(&self, i: usize, column: &Column) -> Result<DatumRef<'a>> {
+        let (bytes, external) = self.bytes(i, column)?;
         if external {
             return ExternalRef::decode(bytes).map(DatumRef::External);
         }

@@ -5,6 +5,7 @@
 mod common;
 
 mod alter;
+mod built;
 mod catalog_objects;
 mod column_types;
 mod concurrent_index;

@@ -175,6 +175,8 @@ pub struct Met {
     pub in_runs: u64,
     /// And inserted so.
     pub in_insert_runs: u64,
+    /// Temporary files of sorts.
+    pub sort_files: u64,
     pub undone: u64,
     pub undo_records: u64,
     pub undone_at_open: u64,
@@ -322,6 +324,7 @@ impl Met {
         self.jumps += o.jumps;
         self.in_runs += o.in_runs;
         self.in_insert_runs += o.in_insert_runs;
+        self.sort_files += o.sort_files;
         self.undone += o.undone;
         self.undo_records += o.undo_records;
         self.undone_at_open += o.undone_at_open;
@@ -1321,6 +1324,10 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     options.archive_records_per_page_max = [256, 5, 2, 12][(seed / 4) as usize % 4];
     options.backups = options.archive.is_some().then(|| BACKUPS.into());
     options.backup_part_bytes = 40_000;
+    // Indexes and tables are made by merging runs of a few rows.
+    if seed % 4 < 2 && !plan.is_broken() && plan.besides != Besides::Nothing {
+        options.build_bytes = 60;
+    }
     // Several flushes at once, which become durable in any order.
     if seed % 5 < 2 && !plan.is_broken() && plan.besides != Besides::Nothing {
         // Threads make them themselves where there are any.
@@ -1451,6 +1458,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         world.met.jumps += cleaner.reader_jumps;
         world.met.in_runs += world.db.stats().rows_deleted_in_runs;
         world.met.in_insert_runs += world.db.stats().rows_inserted_in_runs;
+        world.met.sort_files += world.db.stats().sort_files;
         world.met.found_none += stats.versions.found_none;
         world.met.version_files += u64::from(stats.version_store_file.is_some());
         let versions_died = world.troubles.dies(&["/disk2", "/disk3"]);
