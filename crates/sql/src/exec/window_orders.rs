@@ -11,13 +11,14 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::config::ConfigOptions;
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode, ReplaceChildrenOptions};
 
 use super::missing_sorts::sorted;
+use super::outer_side::OuterSideExec;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
@@ -37,32 +38,45 @@ impl PhysicalOptimizerRule for WindowOrders {
     }
 }
 
-/// What a window that goes by the order of its input partitions by.
-fn partitions(plan: &Plan) -> Option<&[Arc<dyn PhysicalExpr>]> {
-    let all = match plan.downcast_ref::<WindowAggExec>() {
-        Some(window) => window.window_expr(),
-        None => plan
-            .downcast_ref::<BoundedWindowAggExec>()
-            .filter(|window| window.input_order_mode == InputOrderMode::Sorted)?
-            .window_expr(),
+/// Whether a window finds its partitions in the order that its input declares; `None`: it is none, or does not go by that. It asks twice, for the
+/// columns of the partitions as they are and for those that it has found in their order, and may be told less the second time where several orders are known.
+fn finds_partitions(plan: &Plan) -> Result<Option<bool>> {
+    let finds_all = |window: &[Arc<dyn WindowExpr>], input: &Plan| -> Result<bool> {
+        let Some(by) = window.first().map(|expr| expr.partition_by()) else { return Ok(true) };
+        Ok(input.equivalence_properties().find_longest_permutation(by)?.1.len() == by.len())
     };
-    Some(all.first()?.partition_by())
+    if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
+        let finds = finds_all(window.window_expr(), window.input())? && window.partition_by_sort_keys().is_ok();
+        return Ok(Some(finds));
+    }
+    let Some(window) = plan.downcast_ref::<BoundedWindowAggExec>() else { return Ok(None) };
+    Ok(match window.input_order_mode {
+        InputOrderMode::Sorted => {
+            Some(finds_all(window.window_expr(), window.input())? && window.partition_by_sort_keys().is_ok())
+        }
+        InputOrderMode::PartiallySorted(_) => Some(window.partition_by_sort_keys().is_ok()),
+        InputOrderMode::Linear => None,
+    })
 }
 
 /// A window that finds its partitions.
 fn with_partitions(plan: Plan) -> Result<Transformed<Plan>> {
-    let Some(by) = partitions(&plan) else { return Ok(Transformed::no(plan)) };
-    let [input] = plan.children()[..] else { return Ok(Transformed::no(plan)) };
-    let (_, found) = input.equivalence_properties().find_longest_permutation(by)?;
+    let ([input], Some(false)) = (&plan.children()[..], finds_partitions(&plan)?) else {
+        return Ok(Transformed::no(plan));
+    };
     let Some(wanted) = plan.required_input_ordering().into_iter().next().flatten() else {
         return Ok(Transformed::no(plan));
     };
-    if found.len() == by.len() {
-        return Ok(Transformed::no(plan));
+    let wanted = wanted.into_single();
+    let anew = || ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    let over = |rows: Plan| Arc::clone(&plan).replace_children(vec![rows], anew());
+    let mended = over(sorted(input, wanted.clone()))?;
+    if finds_partitions(&mended)? != Some(false) {
+        return Ok(Transformed::yes(mended));
     }
-    let rows = sorted(input, wanted.into_single());
-    let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    plan.replace_children(vec![rows], anew).map(Transformed::yes)
+    // Nothing is known of the rows but this order.
+    let alone: Plan = Arc::new(OuterSideExec::new(Arc::clone(input)));
+    over(sorted(&alone, wanted)).map(Transformed::yes)
 }
 
 #[cfg(test)]

@@ -37,15 +37,6 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "partitions out of order",
-        reason: "open (docs/known-issues.md): a window by expressions and columns that a join makes equal fails, as its partitions are looked \
-                 for in another order than the rows were sorted in",
-        is: |seen| {
-            let message = "ERROR 22000: expects PARTITION BY expression to be ordered";
-            seen.what == Difference::ErrorAdded && seen.ours.contains(message)
-        },
-    },
-    Known {
         name: "any element of a domain",
         reason: "operators and functions of any element (`<@` of ranges) take no value of a domain in PostgreSQL; here it is one of the \
                  type which the domain is of (docs/sql.md)",
