@@ -56,6 +56,7 @@ use crate::restore::{
     Attach, Later, Lineage, Origin, OriginKind, ParentSource, Restore, again_of_parent, attach, begin, device,
 };
 use crate::retention::Retained;
+use crate::runs;
 use crate::sequence::Sequences;
 use crate::statistics::StatisticsCache;
 use crate::status::RecoveryReport;
@@ -304,6 +305,10 @@ impl Database {
             }
             _ => e,
         })?;
+        // Of sorts that a power loss has cut off.
+        for left in entries.iter().filter(|name| runs::is_left(name)) {
+            vfs.remove(&dir.join(left))?;
+        }
         // One that is being made may have any.
         let taken = log_zone::take(&vfs, dir, &paths.control, &options, has_control && !creating)?;
         let give_back = |zone: &Option<LogZoneHandle>| {

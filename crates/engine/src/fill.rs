@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. Once rows were put aside all that follow are, so that of two rows with one key the one that was taken first is the one that is in.
 //! 2. No row is refused before [`Fill::finish`]: what is written at once is behind all that was written.
-//! 3. Memory is bounded by what is gathered, which is given up before runs are merged (`runs.rs` says what that takes).
+//! 3. Memory is bounded by what is gathered, which is given up before all runs are merged in the end (`runs.rs` says what that takes).
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use resurgam_page::{LeafBuilder, LeafRecord, leaf, op};
 
 use crate::database::Database;
 use crate::key_sort::{self, Entry};
-use crate::runs::{RUNS_MAX, Runs};
+use crate::runs::{Merge, RUNS_MAX, Runs};
 
 /// Bytes of rows that are gathered of all trees that are filled at once, …
 const GATHERED: usize = 16 << 20;
@@ -43,8 +43,8 @@ pub(crate) struct Fill {
     ascending: bool,
     /// The greatest key that was written, if any was.
     written: Option<Vec<u8>>,
-    /// What was put aside.
-    aside: Option<Runs>,
+    /// What was put aside, by level: what is in a later one was taken earlier.
+    aside: Vec<Runs>,
     hint: Option<PageId>,
 }
 
@@ -66,7 +66,7 @@ impl Fill {
             gathered,
             ascending: true,
             written: None,
-            aside: None,
+            aside: Vec::new(),
             hint: None,
         }
     }
@@ -102,7 +102,7 @@ impl Fill {
     pub fn write(&mut self, ask: &dyn Fn() -> Result<()>) -> Result<()> {
         let (Some(&first), Some(&last)) = (self.entries.first(), self.entries.last()) else { return Ok(()) };
         let follows = self.written.as_deref().is_none_or(|written| written < self.key(first));
-        if self.aside.is_some() || !self.ascending || !follows {
+        if !self.aside.is_empty() || !self.ascending || !follows {
             return memory::aside(|| self.put_aside(ask));
         }
         let last = self.key(last).to_vec();
@@ -118,16 +118,26 @@ impl Fill {
     /// # Errors
     /// As [`Fill::write`].
     pub fn finish(&mut self, ask: &dyn Fn() -> Result<()>) -> Result<Option<Refused>> {
-        if self.aside.is_none() {
+        if self.aside.is_empty() {
             if !self.ascending {
                 self.sort();
             }
             return self.write_gathered(ask);
         }
-        memory::aside(|| self.put_aside(ask))?;
-        (self.bytes, self.entries) = memory::aside(Default::default);
-        let Some(runs) = self.aside.take() else { return Ok(None) };
-        let mut merge = memory::aside(|| runs.merge())?;
+        let mut merge = memory::aside(|| {
+            self.put_aside(ask)?;
+            (self.bytes, self.entries) = Default::default();
+            Merge::of(self.aside.iter().rev())
+        })?;
+        let refused = self.write_merged(&mut merge, ask);
+        memory::aside(|| {
+            self.aside.clear();
+            drop(merge);
+        });
+        refused
+    }
+
+    fn write_merged(&mut self, merge: &mut Merge, ask: &dyn Fn() -> Result<()>) -> Result<Option<Refused>> {
         loop {
             memory::aside(|| {
                 self.bytes.clear();
@@ -161,13 +171,23 @@ impl Fill {
         if !self.ascending {
             self.sort();
         }
-        let mut runs = match self.aside.take() {
-            None => self.new_runs()?,
-            Some(runs) if runs.len() >= RUNS_MAX => runs.merge_into(self.new_runs()?, ask)?,
-            Some(runs) => runs,
-        };
-        runs.push(self.entries.iter().map(|entry| self.record(*entry)))?;
-        self.aside = Some(runs);
+        // From the last level that is full on: what is merged goes behind what is older.
+        let full = self.aside.iter().take_while(|runs| runs.len() >= RUNS_MAX).count();
+        for level in (0..full).rev() {
+            let new = self.new_runs()?;
+            if level + 1 == self.aside.len() {
+                self.aside.push(self.new_runs()?);
+            }
+            let (below, above) = self.aside.split_at_mut(level + 1);
+            below[level].merge_into(&mut above[0], ask)?;
+            below[level] = new;
+        }
+        if self.aside.is_empty() {
+            let new = self.new_runs()?;
+            self.aside.push(new);
+        }
+        let (bytes, entries) = (&self.bytes, &self.entries);
+        self.aside[0].push(entries.iter().map(|entry| &bytes[entry.at()..entry.at() + entry.len()]))?;
         self.taken();
         Ok(())
     }
@@ -175,8 +195,10 @@ impl Fill {
     fn new_runs(&self) -> Result<Runs> {
         let inner = self.db.inner();
         let number = inner.sort_files.fetch_add(1, Ordering::Relaxed);
-        let path = inner.data_dir.lock().join(format!("sort.{number}"));
-        Runs::new(&*inner.data_vfs(), &path)
+        // In this order: where the device is being replaced, the new one is not asked for what is on the old one.
+        let vfs = inner.data_vfs();
+        let folder = inner.data_dir.lock().clone();
+        Runs::new(&*vfs, &folder, number)
     }
 
     /// What was gathered is somewhere else by now.
@@ -216,7 +238,7 @@ impl Fill {
             let mut taken = 0;
             for &entry in rest {
                 let key = self.key(entry);
-                if before == Some(key) || end.is_some_and(|end| key >= end) {
+                if before.is_some_and(|before| key <= before) || end.is_some_and(|end| key >= end) {
                     break;
                 }
                 let Some(left) = room.checked_sub(entry.len() + 4) else { break };

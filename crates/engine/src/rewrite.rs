@@ -147,6 +147,14 @@ impl Transaction {
     }
 }
 
+/// Takes a row or an entry; if that is enough of its tree, what is gathered is written, or put aside.
+fn gather(tx: &Transaction, fill: &mut Fill, key: &[u8], value: &[u8]) -> Result<()> {
+    match fill.add(key, value)? {
+        true => fill.write(&|| tx.check_interrupt().and_then(|()| tx.0.db.throttle(tx))),
+        false => Ok(()),
+    }
+}
+
 impl Rewrite {
     /// The table whose rows are read.
     pub fn old(&self) -> &Arc<Table> {
@@ -208,23 +216,15 @@ impl Rewrite {
         if self.gone.len() >= PendingFree::VALUES_MAX {
             self.tx.drop_externals(&self.active, self.xid, self.gone.drain(..))?;
         }
-        let mut many = self.rows.add(&key, &encoded.bytes)?;
+        gather(&tx, &mut self.rows, &key, &encoded.bytes)?;
         let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
         for (at, entries) in self.entries.iter_mut().enumerate() {
             entry_key.clear();
             entry_value.clear();
             new.index_entry(at, whole, &key, &mut entry_key, &mut entry_value)?;
-            many |= entries.add(&entry_key, &entry_value)?;
+            gather(&tx, entries, &entry_key, &entry_value)?;
         }
-        if many { self.write_gathered() } else { Ok(()) }
-    }
-
-    /// Writes the rows and entries that are gathered, or puts them aside.
-    fn write_gathered(&mut self) -> Result<()> {
-        let tx = &self.tx;
-        let ask = || tx.check_interrupt().and_then(|()| tx.0.db.throttle(tx));
-        self.rows.write(&ask)?;
-        self.entries.iter_mut().try_for_each(|entries| entries.write(&ask))
+        Ok(())
     }
 
     /// Writes all rows, and then their entries: of one that is refused the row is looked for.
@@ -330,16 +330,13 @@ impl Rewrite {
             return Ok(false);
         }
         self.row_id = row_id;
-        let mut many = self.rows.add(&room.key, &room.value)?;
+        gather(&self.tx, &mut self.rows, &room.key, &room.value)?;
         for (at, entries) in self.entries.iter_mut().enumerate() {
             take(values, &new.indexes[at].columns)?;
             room.entry_key.clear();
             room.entry_value.clear();
             new.index_entry_of(at, values, &room.key, &mut room.entry_key, &mut room.entry_value)?;
-            many |= entries.add(&room.entry_key, &room.entry_value)?;
-        }
-        if many {
-            self.write_gathered()?;
+            gather(&self.tx, entries, &room.entry_key, &room.entry_value)?;
         }
         Ok(true)
     }

@@ -2,19 +2,22 @@
 //!
 //! ```text
 //! run    blocks of 64 KB, one behind the other, of which the last one ends with its records
-//! block  0 crc32c u32   of all that follows
-//!        4 used u32     bytes of records in it
-//!        8 records      length u16, record
+//! block   0 crc32c u32   of all that follows
+//!         4 used u32     bytes of records in it
+//!         8 place u64    where it is in the file, ...
+//!        16 file u64     ... and in which one
+//!        24 records      length u16, record
 //! ```
 //! A record is one of a leaf, which has its key in it.
 //!
 //! # Invariants
-//! 1. The file has no name once it is open: nobody else finds it, and no crash leaves more than an empty one. Nothing of it is made durable.
-//! 2. What is read is checked: what the device has lost or mixed up is an error, never a row.
+//! 1. The file has no name once it is open: nobody else finds it. Nothing of it is made durable, and what a power loss has left of it is removed
+//!    by the next open ([`is_left`]).
+//! 2. What is read is checked, its place and its number among it: what the device has lost or mixed up is an error, never a row.
 //! 3. The merge has all records of all runs, in the order of their keys, and of equal keys that of the runs: of the records as they were
 //!    taken.
 //! 4. Merging takes [`MERGE_BYTES`] of memory, and a run's last key, whatever there are of records: when there are too many runs for
-//!    that, they become one.
+//!    that, they become one of the next level, whose runs are so much longer. Each record is written once for each level.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -25,7 +28,7 @@ use resurgam_page::leaf;
 use resurgam_vfs::{File, OpenMode, Vfs};
 
 const BLOCK: usize = 64 << 10;
-const HEAD: usize = 8;
+const HEAD: usize = 24;
 /// Bytes of runs that are in memory while they are merged.
 const MERGE_BYTES: usize = 8 << 20;
 /// Runs that can be merged at once.
@@ -33,7 +36,7 @@ pub(crate) const RUNS_MAX: usize = MERGE_BYTES / BLOCK;
 /// Most blocks that are written, and read, at once.
 const BLOCKS_MAX: usize = 16;
 /// Records that are merged between two looks at whether to stop.
-const UNASKED: usize = 10_000;
+const UNASKED: u64 = 10_000;
 const _: () = assert!(RECORD_BYTES_MAX + 2 + HEAD <= BLOCK && RECORD_BYTES_MAX <= u16::MAX as usize);
 
 /// One run: where its blocks are.
@@ -43,29 +46,37 @@ struct Run {
     end: u64,
 }
 
+/// Whether a file of the data folder is one of a sort, which nobody reads again.
+pub(crate) fn is_left(name: &str) -> bool {
+    name.strip_prefix("sort.").is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// See the module.
 pub(crate) struct Runs {
     file: Arc<dyn File>,
+    number: u64,
     end: u64,
     runs: Vec<Run>,
+    records: u64,
     /// The least and the greatest of all keys: what they have in common all have.
     low: Vec<u8>,
     high: Vec<u8>,
 }
 
 impl Runs {
-    /// None yet, in a file that has the name `path` for a moment.
+    /// None yet, in a file that has a name in `folder` for a moment; each has another number.
     ///
     /// # Errors
     /// Those of making the file.
-    pub fn new(vfs: &dyn Vfs, path: &Path) -> Result<Self> {
+    pub fn new(vfs: &dyn Vfs, folder: &Path, number: u64) -> Result<Self> {
+        let path = &*folder.join(format!("sort.{number}"));
         if vfs.exists(path)? {
             // A process died in that moment.
             vfs.remove(path)?;
         }
         let file = vfs.open(path, OpenMode::CreateNew)?;
         vfs.remove(path)?;
-        Ok(Self { file, end: 0, runs: Vec::new(), low: Vec::new(), high: Vec::new() })
+        Ok(Self { file, number, end: 0, runs: Vec::new(), records: 0, low: Vec::new(), high: Vec::new() })
     }
 
     pub fn len(&self) -> usize {
@@ -77,10 +88,11 @@ impl Runs {
     /// # Errors
     /// Those of writing.
     pub fn push<'r>(&mut self, records: impl Iterator<Item = &'r [u8]>) -> Result<()> {
-        let mut writer = Writer { file: Arc::clone(&self.file), at: self.end, blocks: Vec::new(), block: 0 };
+        let mut writer = self.writer();
         let (mut first, mut last) = (None, None);
         for record in records {
             writer.put(record)?;
+            self.records += 1;
             first.get_or_insert(record);
             last = Some(record);
         }
@@ -102,15 +114,19 @@ impl Runs {
         }
     }
 
-    /// Makes one run of all, in the place of `self`, with a file of its own that `new` is. `ask` is asked now and then whether to go on.
+    fn writer(&self) -> Writer {
+        Writer { file: Arc::clone(&self.file), number: self.number, at: self.end, blocks: Vec::new(), block: 0 }
+    }
+
+    /// Makes one run of all, behind those of `into`, which are longer and older. `ask` is asked now and then whether to go on.
     ///
     /// # Errors
     /// Those of reading and writing, and those of `ask`.
-    pub fn merge_into(&self, mut new: Runs, ask: &dyn Fn() -> Result<()>) -> Result<Runs> {
-        let mut merge = self.merge()?;
-        let mut writer = Writer { file: Arc::clone(&new.file), at: 0, blocks: Vec::new(), block: 0 };
+    pub fn merge_into(&self, into: &mut Runs, ask: &dyn Fn() -> Result<()>) -> Result<()> {
+        let mut merge = Merge::of([self])?;
+        let mut writer = into.writer();
         let mut record = Vec::new();
-        let mut records = 0usize;
+        let mut records = 0u64;
         while merge.next(&mut record)? {
             writer.put(&record)?;
             record.clear();
@@ -119,48 +135,18 @@ impl Runs {
                 ask()?;
             }
         }
-        let run = writer.finish(0)?;
-        (new.end, new.low, new.high) = (run.end, self.low.clone(), self.high.clone());
-        new.runs.push(run);
-        Ok(new)
-    }
-
-    /// All records, in order.
-    ///
-    /// # Errors
-    /// Those of reading.
-    pub fn merge(&self) -> Result<Merge> {
-        let common = self.low.iter().zip(&self.high).take_while(|(a, b)| a == b).count();
-        let blocks = (RUNS_MAX / self.runs.len().max(1)).clamp(1, BLOCKS_MAX);
-        let mut merge = Merge { sources: Vec::with_capacity(self.runs.len()), heap: Vec::new(), common };
-        for run in &self.runs {
-            let mut source = Source {
-                file: Arc::clone(&self.file),
-                next: run.at,
-                end: run.end,
-                blocks: vec![0; blocks * BLOCK],
-                loaded: 0,
-                block: 0,
-                at: 0,
-                used: 0,
-                record: (0, 0),
-            };
-            if source.advance()? {
-                let head = source.head(common);
-                merge.heap.push((head, merge.sources.len() as u32));
-                merge.sources.push(source);
-            }
-        }
-        for at in (0..merge.heap.len() / 2).rev() {
-            merge.sift_down(at);
-        }
-        Ok(merge)
+        let run = writer.finish(into.end)?;
+        into.widen(&self.low, &self.high);
+        (into.end, into.records) = (run.end, into.records + records);
+        into.runs.push(run);
+        Ok(())
     }
 }
 
 /// Writes one run.
 struct Writer {
     file: Arc<dyn File>,
+    number: u64,
     at: u64,
     blocks: Vec<u8>,
     /// Where the block that is being filled begins.
@@ -196,7 +182,9 @@ impl Writer {
             self.blocks.resize(self.block + BLOCK, 0);
         }
         let block = &mut self.blocks[self.block..];
-        block[4..HEAD].copy_from_slice(&used.to_le_bytes());
+        block[4..8].copy_from_slice(&used.to_le_bytes());
+        block[8..16].copy_from_slice(&(self.at + self.block as u64).to_le_bytes());
+        block[16..HEAD].copy_from_slice(&self.number.to_le_bytes());
         let crc = checksum(&block[4..]);
         block[..4].copy_from_slice(&crc.to_le_bytes());
     }
@@ -218,6 +206,7 @@ impl Writer {
 /// What is read of one run.
 struct Source {
     file: Arc<dyn File>,
+    number: u64,
     /// The blocks that are to be read.
     next: u64,
     end: u64,
@@ -267,7 +256,9 @@ impl Source {
         }
         let number = |at: usize| u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
         let used = number(4) as usize;
-        if number(0) != checksum(&block[4..]) || used > block.len() - HEAD || used == 0 {
+        let place = self.next - (self.loaded - self.block) as u64;
+        let is_it = block[8..16] == place.to_le_bytes() && block[16..HEAD] == self.number.to_le_bytes();
+        if number(0) != checksum(&block[4..]) || used > block.len() - HEAD || used == 0 || !is_it {
             return Err(self.damaged());
         }
         self.at = self.block + HEAD;
@@ -310,16 +301,60 @@ pub(crate) struct Merge {
     /// Those that have a record, a heap with the least on top: the head of its key, and which it is.
     heap: Vec<(u64, u32)>,
     common: usize,
+    /// Records that are to come.
+    left: u64,
 }
 
 impl Merge {
+    /// All records of all runs, those of the older ones first; of equal keys they come in this order.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn of<'r>(all: impl IntoIterator<Item = &'r Runs>) -> Result<Self> {
+        let all: Vec<&Runs> = all.into_iter().filter(|runs| !runs.runs.is_empty()).collect();
+        let low = all.iter().map(|runs| runs.low.as_slice()).min().unwrap_or_default();
+        let high = all.iter().map(|runs| runs.high.as_slice()).max().unwrap_or_default();
+        let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();
+        let count = all.iter().map(|runs| runs.len()).sum::<usize>();
+        let blocks = (RUNS_MAX / count.max(1)).clamp(1, BLOCKS_MAX);
+        let left = all.iter().map(|runs| runs.records).sum();
+        let mut merge = Self { sources: Vec::with_capacity(count), heap: Vec::new(), common, left };
+        for (runs, run) in all.iter().flat_map(|runs| runs.runs.iter().map(move |run| (runs, run))) {
+            let mut source = Source {
+                file: Arc::clone(&runs.file),
+                number: runs.number,
+                next: run.at,
+                end: run.end,
+                blocks: vec![0; blocks * BLOCK],
+                loaded: 0,
+                block: 0,
+                at: 0,
+                used: 0,
+                record: (0, 0),
+            };
+            if source.advance()? {
+                let head = source.head(common);
+                merge.heap.push((head, merge.sources.len() as u32));
+                merge.sources.push(source);
+            }
+        }
+        for at in (0..merge.heap.len() / 2).rev() {
+            merge.sift_down(at);
+        }
+        Ok(merge)
+    }
+
     /// Appends the next record to `out`. False: there is none.
     ///
     /// # Errors
     /// Those of reading; `Corrupt` when that is not what was written.
     #[inline]
     pub fn next(&mut self, out: &mut Vec<u8>) -> Result<bool> {
-        let Some((head, of)) = self.heap.first_mut() else { return Ok(false) };
+        let Some((head, of)) = self.heap.first_mut() else {
+            return if self.left == 0 { Ok(false) } else { Err(Error::corrupt("records of a sort are missing")) };
+        };
+        self.left =
+            self.left.checked_sub(1).ok_or_else(|| Error::corrupt("a sort has records that it was not given"))?;
         let source = &mut self.sources[*of as usize];
         out.extend_from_slice(source.record());
         if source.advance()? {
@@ -371,7 +406,7 @@ mod tests {
     }
 
     fn new_runs(vfs: &SimVfs, n: u32) -> Runs {
-        Runs::new(vfs, Path::new(&format!("/db/sort.{n}"))).unwrap()
+        Runs::new(vfs, Path::new("/db"), n.into()).unwrap()
     }
 
     fn record(key: &[u8], value: &[u8]) -> Vec<u8> {
@@ -381,7 +416,7 @@ mod tests {
     }
 
     fn merged(runs: &Runs) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut merge = runs.merge().unwrap();
+        let mut merge = Merge::of([runs]).unwrap();
         let (mut out, mut all) = (Vec::new(), Vec::new());
         while merge.next(&mut out).unwrap() {
             let record = LeafRecord::parse(&out).unwrap();
@@ -411,9 +446,16 @@ mod tests {
             asked.set(asked.get() + 1);
             Ok(())
         };
-        let one = runs.merge_into(new_runs(&vfs, 1), &ask).unwrap();
-        assert_eq!((one.len(), asked.get()), (1, all.len() / UNASKED));
+        let mut one = new_runs(&vfs, 1);
+        runs.merge_into(&mut one, &ask).unwrap();
+        assert_eq!((one.len(), asked.get()), (1, all.len() as u64 / UNASKED));
         assert!(merged(&one) == all);
+        // Behind what is older, of equal keys too.
+        let mut of_two = new_runs(&vfs, 2);
+        one.merge_into(&mut of_two, &ask).unwrap();
+        runs.merge_into(&mut of_two, &ask).unwrap();
+        assert_eq!(merged(&of_two).len(), 2 * all.len());
+        assert_eq!(of_two.len(), 2);
         assert_eq!(vfs.list(Path::new("/db")).unwrap(), Vec::<String>::new(), "a file has a name");
     }
 
@@ -446,9 +488,37 @@ mod tests {
             let mut byte = [0];
             runs.file.read_exact_at(&mut byte, at).unwrap();
             runs.file.write_at(&[byte[0] ^ 0x10], at).unwrap();
-            let error = runs.merge().err().unwrap();
+            let error = Merge::of([&runs]).err().unwrap();
             assert_eq!(error.kind(), resurgam_base::ErrorKind::Corrupt);
         }
+        // A block that has landed in the place of another one, or in another file.
+        let records: Vec<Vec<u8>> = (0..9000u32).map(|n| record(&n.to_be_bytes(), b"a longer value")).collect();
+        let (mut runs, mut other) = (new_runs(&vfs, 1), new_runs(&vfs, 2));
+        runs.push(records.iter().map(Vec::as_slice)).unwrap();
+        other.push(records.iter().map(Vec::as_slice)).unwrap();
+        assert!(runs.end > 2 * BLOCK as u64);
+        let mut block = vec![0; BLOCK];
+        for (from, at) in [(&runs.file, 0), (&other.file, BLOCK as u64)] {
+            from.read_exact_at(&mut block, at).unwrap();
+            runs.file.write_at(&block, BLOCK as u64).unwrap();
+            let mut merge = Merge::of([&runs]).unwrap();
+            let (mut out, mut count) = (Vec::new(), 0);
+            let error = loop {
+                match merge.next(&mut out) {
+                    Ok(true) => count += 1,
+                    Ok(false) => panic!("all {count} records are there"),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), resurgam_base::ErrorKind::Corrupt);
+            assert!(count > 1000 && count < 9000, "{count}");
+        }
+        // And records that are missing in the end.
+        other.records += 1;
+        let mut merge = Merge::of([&other]).unwrap();
+        let mut out = Vec::new();
+        while let Ok(true) = merge.next(&mut out) {}
+        assert!(merge.next(&mut out).is_err());
         // A file of the same name, left by a process that died.
         vfs.open(Path::new("/db/sort.9"), OpenMode::CreateNew).unwrap();
         assert_eq!(new_runs(&vfs, 9).len(), 0);

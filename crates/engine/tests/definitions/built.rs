@@ -396,3 +396,36 @@ fn the_old_or_the_new_whatever_fails() -> Result<()> {
     assert!(left_over > 0, "no crash left a name");
     Ok(())
 }
+
+/// The name of such a file is gone before anything is in it, but a power loss may bring it back: the next open removes it, and nothing else.
+#[test]
+fn what_a_power_loss_has_left_of_a_sort_goes() -> Result<()> {
+    let vfs = SimVfs::new(5);
+    open(&vfs, 0)?.close()?;
+    for name in ["sort.12", "sort.0", "sort.", "sort.1x"] {
+        vfs.open(&Path::new("/db").join(name), OpenMode::CreateNew)?.write_at(b"rows", 0)?;
+    }
+    let db = open(&vfs, 0)?;
+    let there: Vec<String> = vfs.list(Path::new("/db"))?.into_iter().filter(|name| name.starts_with("sort")).collect();
+    assert_eq!(there, ["sort.", "sort.1x"]);
+    db.close()
+}
+
+/// So many runs that those of runs are merged once more; equal keys stay in the order in which they came.
+#[test]
+fn runs_of_runs_are_merged() -> Result<()> {
+    let rows = rows(20_011);
+    let vfs = SimVfs::new(6);
+    // A run for each entry.
+    let db = open(&vfs, 1)?;
+    filled(&db, &rows)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    tx.create_index(&table(&tx)?, index(&[1], &[], false))?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    let mut sorted = rows;
+    sorted.sort_by_key(|row| (row.1.is_none(), row.1));
+    assert!(read(&db, Some(0))? == sorted);
+    // The first file, one for each time that it was full, and those of two levels more.
+    assert!(db.stats().sort_files > 20_000 / 128, "{}", db.stats().sort_files);
+    is_sound(&db)
+}
