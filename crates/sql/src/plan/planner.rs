@@ -463,6 +463,8 @@ impl QueryPlan {
             Some(others) => maker.with_values(state, &others).await.ok().map(|made| (others, made)),
             None => None,
         };
+        // What reads rows without a plan is compared with plans.
+        fresh.iter().chain(other.iter().map(|(_, made)| made)).for_each(|made| made.subqueries.by_plans());
         Some(Box::new((Canary { fresh, other, is_limited }, values.into())))
     }
 
@@ -470,6 +472,7 @@ impl QueryPlan {
     pub(crate) async fn fresh(&self, state: &SessionState, values: &[ScalarValue]) -> Option<Fresh> {
         let is_limited = canary::is_comparable(&self.logical)?;
         let Made { plan, subqueries } = self.maker().with_values(state, values).await.ok()?;
+        subqueries.by_plans();
         let pace = Arc::clone(&self.pace);
         let instance = Instance { plan, subqueries, cell: None, canary: Mutex::default(), pace };
         Some(Fresh { instance, is_limited })

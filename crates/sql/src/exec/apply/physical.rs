@@ -41,6 +41,11 @@ impl Run {
         }
     }
 
+    /// Subqueries are run by their plans from here on, however few rows they are about.
+    pub(crate) fn by_plans(&self) {
+        self.current.by_plans();
+    }
+
     /// For EXPLAIN.
     pub(crate) fn shown(&self) -> Vec<ShownSubquery> {
         let of = |ready: &Arc<Ready>| ShownSubquery { id: ready.id(), plan: ready.plan(), direct: ready.directly() };

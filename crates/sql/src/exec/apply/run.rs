@@ -39,6 +39,8 @@ use crate::wire::SqlError;
 #[derive(Debug, Default)]
 pub(super) struct Current {
     task: Mutex<Option<(u64, Arc<TaskContext>)>>,
+    /// Nothing is found without a plan: what that is to be is compared with it.
+    by_plans: AtomicBool,
 }
 
 impl Current {
@@ -48,6 +50,10 @@ impl Current {
     }
     pub(super) fn end(&self) {
         *self.task.lock() = None;
+    }
+    /// See the field.
+    pub(super) fn by_plans(&self) {
+        self.by_plans.store(true, Ordering::Relaxed);
     }
     fn get(&self) -> Result<(u64, Arc<TaskContext>)> {
         self.task.lock().clone().ok_or_else(|| exec_datafusion_err!("a subquery outside of a statement"))
@@ -349,7 +355,9 @@ impl Ready {
 
     /// What is found without the plan, with the outer values that the cell has; `None`: that is the plan's to find.
     fn directly_found(&self, task: &Arc<TaskContext>) -> Result<Option<ScalarValue>> {
-        let Some(direct) = &self.direct else { return Ok(None) };
+        let Some(direct) = self.direct.as_ref().filter(|_| !self.current.by_plans.load(Ordering::Relaxed)) else {
+            return Ok(None);
+        };
         let begun = self.ran.timed.load(Ordering::Relaxed).then(Instant::now);
         let statement = StatementContext::of(task)?;
         let (view, stop, mut touched) = (&statement.view, &statement.stop, Touched::default());
