@@ -117,7 +117,10 @@ impl Client {
             Poll::Pending => Ok(true),
             Poll::Ready(result) => {
                 self.parked = None;
-                if let Err(error) = result {
+                // Of a database that has stopped: the next step says whether it had a reason.
+                if let Err(error) = result
+                    && error.kind() != ErrorKind::Stopped
+                {
                     broken!("a wait ended with {error:?}");
                 }
                 Ok(false)
