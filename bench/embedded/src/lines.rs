@@ -107,19 +107,20 @@ fn rate(n: u64, since: Clock) -> Number {
     }
 }
 
-fn size_of(dir: &Path) -> Outcome<Number> {
-    fn bytes(dir: &Path) -> Outcome<u64> {
-        use std::os::unix::fs::MetadataExt;
-        let mut sum = 0;
-        for entry in std::fs::read_dir(dir)? {
-            let entry = entry?;
-            let meta = entry.metadata()?;
-            // What is on the disk: files of some stores have holes.
-            sum += if meta.is_dir() { bytes(&entry.path())? } else { meta.blocks() * 512 };
-        }
-        Ok(sum)
+/// What a folder has on the disk: files of some stores have holes.
+pub fn bytes_of(dir: &Path) -> Outcome<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut sum = 0;
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let meta = entry.metadata()?;
+        sum += if meta.is_dir() { bytes_of(&entry.path())? } else { meta.blocks() * 512 };
     }
-    let mib = bytes(dir)? as f64 / (1 << 20) as f64;
+    Ok(sum)
+}
+
+fn size_of(dir: &Path) -> Outcome<Number> {
+    let mib = bytes_of(dir)? as f64 / (1 << 20) as f64;
     Ok(Number { of: mib, of_cpu: mib })
 }
 

@@ -4,6 +4,7 @@
 mod data;
 mod lines;
 mod report;
+mod space;
 mod store;
 mod stores;
 
@@ -36,6 +37,9 @@ struct Arguments {
     /// Only lines whose names have one of these in them, divided by commas; bulk load is always done.
     #[arg(long, value_delimiter = ',')]
     lines: Vec<String>,
+    /// Instead: what a row takes on the disk in the peers, by its length, with so many megabytes of text.
+    #[arg(long)]
+    bytes_per_row_mb: Option<u64>,
     /// Where the stores' files are made, on the device that is to be measured.
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -68,6 +72,15 @@ fn main() -> Outcome<()> {
         .filter(|(name, _)| any(&arguments.stores, name))
         .map(|(name, open)| (Runs { name, runs: Vec::new() }, *open))
         .collect();
+    if let Some(mb) = arguments.bytes_per_row_mb {
+        println!("| text | store | full | every second one deleted | after compaction |\n|---|---|---|---|---|");
+        // The engine's own example has its numbers, without the log.
+        for (runs, open) in stores.iter().filter(|(runs, _)| runs.name != "Resurgam") {
+            let dir = arguments.dir.as_ref().map_or_else(tempfile::tempdir, tempfile::tempdir_in)?;
+            space::measure(runs.name, mb, dir.path(), &|path| open(path, arguments.cache_mb << 20))?;
+        }
+        return Ok(());
+    }
     for turn in 0..arguments.repeat {
         for (runs, open) in &mut stores {
             let dir = match &arguments.dir {

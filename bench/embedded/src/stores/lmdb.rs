@@ -37,7 +37,7 @@ fn environment(dir: &Path) -> Outcome<(Env, Table, Table)> {
 
 pub fn open(dir: &Path, _cache: usize) -> Outcome<Box<dyn Store>> {
     let dir = dir.join("lmdb");
-    std::fs::create_dir(&dir)?;
+    std::fs::create_dir_all(&dir)?;
     let (env, main, sorted) = environment(&dir)?;
     Ok(Box::new(Lmdb { env, dir, main, sorted }))
 }
@@ -76,7 +76,7 @@ impl Store for Lmdb {
     }
     fn compact(&mut self) -> Outcome<bool> {
         let to = self.dir.with_extension("compact");
-        std::fs::create_dir(&to)?;
+        std::fs::create_dir_all(&to)?;
         self.env.copy_to_path(to.join("data.mdb"), CompactionOption::Enabled)?;
         let from = std::mem::replace(&mut self.dir, to);
         let (env, main, sorted) = environment(&self.dir)?;

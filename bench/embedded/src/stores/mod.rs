@@ -14,7 +14,7 @@ use std::path::Path;
 
 use crate::store::{Outcome, Store};
 
-/// Opens an empty store in a folder, with a cache of so many bytes where it has one of its own.
+/// Opens a store in a folder, which is empty at first, with a cache of so many bytes where it has one of its own.
 pub type Open = fn(&Path, usize) -> Outcome<Box<dyn Store>>;
 
 /// All that were compiled in.

@@ -28,8 +28,9 @@ pub fn open(dir: &Path, cache: usize) -> Outcome<Box<dyn Store>> {
     let file = dir.join("sqlite");
     let connection = connect(&file, cache)?;
     for table in [table(Of::Main), table(Of::Sorted)] {
-        connection
-            .execute_batch(&format!("CREATE TABLE {table} (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID"))?;
+        connection.execute_batch(&format!(
+            "CREATE TABLE IF NOT EXISTS {table} (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID"
+        ))?;
     }
     Ok(Box::new(Sqlite { file, cache, writer: Mutex::new(connection), readers: Mutex::default() }))
 }

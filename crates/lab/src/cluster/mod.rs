@@ -15,6 +15,7 @@
 //! | `runs.rs` | one run: rate, latencies, processor time, positions |
 //! | `pages.rs` | what a page from the page server costs |
 //! | `starts.rs` | first answers after a kill |
+//! | `warmth.rs` | how soon a primary is as fast as before a kill, with its page cache and without |
 //! | `report.rs` | tables, goals, plots |
 
 pub mod link;
@@ -25,6 +26,7 @@ mod runs;
 mod standbys;
 mod starts;
 mod views;
+mod warmth;
 mod workload;
 
 use std::fs::File;
@@ -41,6 +43,7 @@ use self::roles::{Tiers, pin};
 use self::runs::{Length, Run, Side};
 use self::standbys::Standbys;
 use self::starts::PrimaryStart;
+use self::warmth::Restart;
 use self::workload::{Cdb, Profile};
 use crate::mix::{Mix, Terminal, check, check_the_check, load};
 use crate::report::median;
@@ -114,6 +117,7 @@ pub struct Options {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     Throughput,
+    Restarts,
     Log,
     Starts,
     Commits,
@@ -177,6 +181,7 @@ struct Found {
     /// Reads of single rows alone, of both kinds of keys.
     uniform_reads: Option<Run>,
     skewed: Option<(Cached, Run, Run)>,
+    restarts: Vec<Restart>,
     log: Vec<Run>,
     /// The same by one process.
     log_of_one: Vec<Run>,
@@ -219,6 +224,9 @@ pub fn run(options: &Options) -> Result<()> {
         setup.saw(&standbys.primary);
     }
     let parts = arena.tiers.settings();
+    if options.has(Part::Restarts) {
+        arena.restarts(&mut found)?;
+    }
     if options.has(Part::Log) {
         arena.log(&mut found)?;
     }
@@ -372,6 +380,31 @@ impl Arena<'_> {
         }
         self.mix.play(Profile::ReadLite, false, 0);
         found.uniform_reads = Some(self.tiers_run(clients)?);
+        Ok(())
+    }
+
+    /// Restarts with what the page cache has, and without.
+    fn restarts(&mut self, found: &mut Found) -> Result<()> {
+        self.mix.play(Profile::Default, false, 0);
+        let (clients, pinned) = (self.options.clients, !self.options.no_pin);
+        let time = self.options.length();
+        let time = (time.warm_up + time.counted) * 2;
+        for round in 0..self.options.rounds {
+            for turn in [round, round + 1] {
+                eprintln!("restarts, round {}", round + 1);
+                let before = self.tiers_run(clients)?.rate();
+                let pin = |tiers: &Tiers| {
+                    if pinned {
+                        pin(tiers.primary.process(), CORES[0]);
+                    }
+                };
+                let work = ((clients, before), (turn % 2 == 0, time));
+                let restart =
+                    warmth::restart(&mut self.tiers, &self.mix, &mut self.tiers_clients, work.0, work.1, pin)?;
+                found.restarts.push(restart);
+                self.followed()?;
+            }
+        }
         Ok(())
     }
 

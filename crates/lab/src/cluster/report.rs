@@ -2,7 +2,7 @@
 
 use super::runs::Run;
 use super::views::Look;
-use super::{Beside, CACHED, CACHED_SKEWED, COMMIT_KEYS, Cached, Found, Options};
+use super::{Beside, CACHED, CACHED_SKEWED, COMMIT_KEYS, Cached, Found, Options, warmth};
 use crate::Result;
 use crate::cluster::workload::Cdb;
 use crate::lines::{Line, Panel, log_log};
@@ -119,6 +119,10 @@ fn text(options: &Options, mix: &Cdb, setup: &str, found: &Found) -> String {
     text += "\n";
     for part in [throughput, hits, log, commits, pages, starts] {
         text += &part(found);
+        text += "\n";
+    }
+    if !found.restarts.is_empty() {
+        text += &warmth::text(&found.restarts);
         text += "\n";
     }
     text += "![throughput](cluster.svg)\n\n![commits](cluster-commits.svg)\n";

@@ -2,6 +2,7 @@
 //! [`Server`] like any other. All but the clients' connections go over links where a round trip was asked for.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -82,10 +83,18 @@ impl Tiers {
     /// Stops the primary and starts it with other sizes of memory and page cache; what the cache had is gone.
     pub fn resize(&mut self, buffer_mb: u64, cache_mb: u64) -> Result<()> {
         self.primary.stop()?;
-        let _ = fs::remove_dir_all(self.base.join("page-cache"));
+        self.forget_page_cache()?;
         self.primary.set_buffer_mb(buffer_mb);
         self.primary.set_flags(primary_flags(&self.base, &self.places, self.metrics_port, cache_mb));
         self.primary.start().map(drop)
+    }
+
+    /// Empties the page cache of a primary that does not run.
+    pub fn forget_page_cache(&self) -> Result<()> {
+        match fs::remove_dir_all(self.base.join("page-cache")) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(format!("could not empty the page cache: {e}")),
+            _ => Ok(()),
+        }
     }
 
     /// Kills the page server and starts another one with nothing: when that was.

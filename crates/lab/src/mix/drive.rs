@@ -46,6 +46,13 @@ impl Tally {
         all.sort_by(f64::total_cmp);
         all
     }
+
+    /// When transactions ended, ascending.
+    pub fn ends(&self) -> Vec<Duration> {
+        let mut all: Vec<Duration> = self.done.iter().map(|done| done.at).collect();
+        all.sort_unstable();
+        all
+    }
 }
 
 /// The value below which this share of the ascending values is (nearest rank); 0 of none.
