@@ -73,6 +73,15 @@ impl Ahead {
 }
 
 impl Tree {
+    /// Has the leaves asked for at which [`Tree::spot`] will look for these places. Nothing is asked for where pages are not long in coming.
+    pub fn ask_spots_ahead(&self, pool: &BufferPool, places: &[f64]) {
+        // What cannot be read `spot` comes to itself.
+        let named = places.iter().filter_map(|place| self.leaf_at(pool, *place).ok().flatten());
+        let mut leaves: Vec<PageId> = named.collect();
+        leaves.dedup();
+        pool.ask_ahead(leaves);
+    }
+
     /// Leaves from the one on that covers `from`, or from the next one on.
     fn name_behind(
         &self,

@@ -431,6 +431,30 @@ impl Tree {
         }
         Err(Error::corrupt(format!("tree {} is deeper than any tree can be", self.object)))
     }
+
+    /// The leaf that [`Tree::spot`] would look at, without reading it: a guess, for it may be another one by then. `None`: it is the root.
+    pub(crate) fn leaf_at(&self, pool: &BufferPool, place: f64) -> Result<Option<PageId>> {
+        let mut node = pool.read(self.root, Access::Scan)?;
+        self.check(self.root, &node, None)?;
+        let mut place = place.clamp(0.0, 1.0);
+        for _ in 0..DEPTH_MAX {
+            let (slots, level) = (node.slot_count(), node.level());
+            if level == 0 || slots == 0 {
+                return Ok(None);
+            }
+            place *= f64::from(slots);
+            let slot = (place as u16).min(slots - 1);
+            place -= f64::from(slot);
+            let id = inner::InnerRecord::parse(node.record(SlotId(slot))?)?.child;
+            if level == 1 {
+                return Ok(Some(id));
+            }
+            let child = pool.read(id, Access::Scan)?;
+            self.check(id, &child, Some(level - 1))?;
+            node = child;
+        }
+        Ok(None)
+    }
 }
 
 /// Nodes of each level by which a tree is estimated.

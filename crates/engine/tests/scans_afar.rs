@@ -25,11 +25,15 @@ fn scans_see_what_they_must() {
         None => 1..1 + variable("RESURGAM_SCHEDULES").unwrap_or(40),
     };
     let (mut scans, mut crashes, mut used_ahead, mut count) = (0, 0, 0, 0);
+    let (mut samples, mut sampled_ahead) = (0, 0);
     for seed in seeds {
         let met = model::run(seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         (scans, crashes, used_ahead) = (scans + met.scans, crashes + met.crashes, used_ahead + met.used_ahead);
+        (samples, sampled_ahead) = (samples + met.samples, sampled_ahead + met.sampled_ahead);
         count += 1;
     }
     eprintln!("{count} schedules: {scans} scans, {crashes} crashes, {used_ahead} pages came ahead and were used");
+    eprintln!("{samples} samples, which used {sampled_ahead} pages that came ahead");
     assert!(used_ahead > scans * 10, "few pages are asked for ahead: {used_ahead}");
+    assert!(sampled_ahead > samples, "few pages of samples are asked for ahead: {sampled_ahead} of {samples}");
 }

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, Result};
+use resurgam_buffer::BufferPool;
 
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::table::{RawRow, Table};
@@ -54,15 +55,17 @@ impl ReadView {
         }
         let places = (wanted / u64::from(ROWS_AT_PLACE)).max(1);
         let mut random = seed;
+        let spots: Vec<f64> = (0..places).map(|at| (at as f64 + fraction(&mut random)) / places as f64).collect();
+        let at_once = pool.reads_ahead();
         let (mut read, mut met, mut leaves) = (0, 0, 0);
         let mut behind: Option<Vec<u8>> = None;
-        for place in 0..places {
-            let at = (place as f64 + fraction(&mut random)) / places as f64;
-            let spot = match table.tree.spot(pool, at, ROWS_AT_PLACE) {
+        for (place, at) in spots.iter().enumerate() {
+            ask_ahead(table, pool, &spots, place, at_once);
+            let spot = match table.tree.spot(pool, *at, ROWS_AT_PLACE) {
                 Ok(Some(spot)) => spot,
                 Ok(None) => continue,
                 // A page between was split or freed meanwhile, perhaps: the next place tells.
-                Err(error) if place + 1 == places && met == 0 => return Err(error),
+                Err(error) if place + 1 == spots.len() && met == 0 => return Err(error),
                 Err(_) => continue,
             };
             if behind.as_ref().is_some_and(|behind| *behind >= spot.first) {
@@ -105,6 +108,19 @@ impl ReadView {
                 return Ok(rows);
             }
         }
+    }
+}
+
+/// Where pages come from page servers, many at once: the leaves of the next places are asked for when those before them begin, so that they are on
+/// their way meanwhile.
+fn ask_ahead(table: &Table, pool: &BufferPool, spots: &[f64], place: usize, at_once: usize) {
+    if at_once == 0 || !place.is_multiple_of(at_once) {
+        return;
+    }
+    let next = if place == 0 { 0 } else { place + at_once };
+    let end = (place + 2 * at_once).min(spots.len());
+    for spots in spots.get(next..end).unwrap_or_default().chunks(at_once) {
+        table.tree.ask_spots_ahead(pool, spots);
     }
 }
 

@@ -24,9 +24,12 @@ const CACHE: &str = "/disk8/cache";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Met {
     pub scans: u64,
+    pub samples: u64,
     pub crashes: u64,
     /// Pages that came ahead and were used.
     pub used_ahead: u64,
+    /// Of those, by samples.
+    pub sampled_ahead: u64,
     /// Pages that came from the cache, and of those that a page server had to be asked about.
     pub cached: u64,
     pub confirmed: u64,
@@ -168,9 +171,37 @@ impl World {
                     Ok(commits)
                 })?;
             }
+            8 => return self.sample(),
             _ => return self.scan(),
         }
         Ok(None)
+    }
+
+    /// Some rows at random, as ANALYZE takes them: each as it is, in the order of the key.
+    fn sample(&mut self) -> Result<Option<String>> {
+        self.met.samples += 1;
+        let used = self.db.stats().pool.ahead_used;
+        let tx = self.db.begin(Isolation::ReadCommitted);
+        let view = tx.statement(StatementKind::Read)?;
+        let (wanted, seed) = (self.rng.range(50, 500), self.rng.next());
+        let (mut last, mut wrong) = (-1, None);
+        let sampled = view.sample(&self.table, wanted, seed, &|| false, &mut |row| {
+            let column = |column| self.table.column(row, column);
+            let (DatumRef::Int8(id), DatumRef::Int8(n)) = (column(0)?, column(1)?) else {
+                wrong = Some("a row without numbers".to_owned());
+                return Ok(());
+            };
+            if id <= last || self.rows.get(&id) != Some(&n) {
+                wrong = Some(format!("{id} with {n} behind {last}, {:?} expected", self.rows.get(&id)));
+            }
+            last = id;
+            Ok(())
+        })?;
+        self.met.sampled_ahead += self.db.stats().pool.ahead_used - used;
+        if sampled.read == 0 && !self.rows.is_empty() {
+            wrong = Some(format!("no rows, {wanted} wanted"));
+        }
+        Ok(wrong)
     }
 
     fn ends(&mut self) {
