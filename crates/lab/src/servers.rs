@@ -10,6 +10,8 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::session::{Program, Session};
@@ -167,10 +169,15 @@ pub fn has_flag(common: &Common, flag: &str) -> bool {
         .any(|word| word == flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('[')))
 }
 
-/// A port that nobody listens on at the moment.
+/// A port that nobody listens on at the moment, another one each time: below those that the system gives to connections (32768 and above on Linux), one of
+/// which may have a port that was free a moment ago.
 pub fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|e| e.to_string())?;
-    listener.local_addr().map(|address| address.port()).map_err(|e| e.to_string())
+    const PORTS: std::ops::Range<u16> = 10_000..32_000;
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU16::new(rand::random_range(0..PORTS.end - PORTS.start)));
+    let of = || PORTS.start + next.fetch_add(1, Ordering::Relaxed) % (PORTS.end - PORTS.start);
+    let free = (0..PORTS.len()).map(|_| of()).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    free.ok_or_else(|| "no port is free".to_owned())
 }
 
 impl Server {

@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -110,9 +111,12 @@ fn first_client(port: u16) -> Client {
 /// Five ports in a row that nobody has.
 fn free_ports() -> u16 {
     let listen = |port| TcpListener::bind(("127.0.0.1", port));
-    for _ in 0..100 {
-        let first = listen(0).and_then(|socket| socket.local_addr()).expect("a port").port();
-        if first < u16::MAX - 5 && (first..first + 5).all(|port| listen(port).is_ok()) {
+    // Below those that the system gives to connections, one of which may have a port that was free a moment ago.
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let start = std::process::id() as u16 % 2000;
+    for _ in 0..1000 {
+        let first = 12_000 + (start + TAKEN.fetch_add(1, Ordering::Relaxed)) % 2000 * 10;
+        if (first..first + 5).all(|port| listen(port).is_ok()) {
             return first;
         }
     }
