@@ -11,16 +11,17 @@
 //! the opening are durable once the claim is: it is in the same folder.
 //!
 //! # Several processes
-//! One appends runs ([`Archive::open_to_append`], or who has opened it whole), others merge and give up beside it ([`Archive::open_beside`]),
-//! under its number. What each of them is held to:
+//! One appends runs, and may merge and give up as well ([`Archive::open_to_append`], or who has opened it whole); others merge and give up beside it
+//! ([`Archive::open_beside`]), under its number. What each of them is held to:
 //! 1. **The highest number counts.** Old manifests are deleted, so a number that somebody was slow to take may be free again. A create counts
 //!    only if no higher number is there afterwards; otherwise it was made beside the history, and the step is tried again from the newest manifest.
 //! 2. **A name has one maker.** Generations are of the manifest that the maker has seen, and of the maker: who finds a name taken may delete it.
-//! 3. **A claim deletes what cannot count any more**: runs without a manifest of generations before its own number. Their makers find that
+//! 3. **Who replaced it deletes it**, when no view of its own uses it: others may be reading what they have replaced.
+//! 4. **A claim deletes what cannot count any more**: runs without a manifest of generations before its own number. Their makers find that
 //!    the archive was taken over; what is of later generations is another claim's, and this one may have slept since.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
@@ -51,17 +52,47 @@ pub struct Archive {
     state: Mutex<State>,
     /// No merge is wanted any more.
     merges_stop: AtomicBool,
+    pub(crate) merging: Merging,
     part: Part,
+}
+
+/// How far a merge is: records of pages that are through, of how many; nothing while there is none.
+#[derive(Default)]
+pub(crate) struct Merging {
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Merging {
+    /// One with so many records begins; it is under way for as long as what is returned is there.
+    pub fn begin(&self, records: u64) -> UnderWay<'_> {
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(records.max(1), Ordering::Relaxed);
+        UnderWay(self)
+    }
+
+    pub fn through(&self, records: u64) {
+        self.done.fetch_add(records, Ordering::Relaxed);
+    }
+}
+
+/// A merge that is under way.
+pub(crate) struct UnderWay<'a>(&'a Merging);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.total.store(0, Ordering::Relaxed);
+    }
 }
 
 /// What one process does of what is done to an archive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// Everything.
+    /// Everything, as the only one.
     Whole,
-    /// Runs are added, old manifests deleted; another process merges, and deletes what its merges have replaced.
+    /// Everything, and others may merge and give up beside it, who delete themselves what they have replaced.
     Appends,
-    /// All else, beside the writer and under its number. Of the runs that it makes the generations have this nonce.
+    /// All but adding runs and deleting old manifests, beside the writer and under its number. Of the runs that it makes the generations have this nonce.
     Beside { nonce: u32 },
 }
 
@@ -86,8 +117,8 @@ impl Archive {
         Self::open_as(store, database, owner, Part::Whole, None)
     }
 
-    /// The same for who only adds runs: another process merges, beside it ([`Archive::open_beside`]). `end`: where the archive is expected
-    /// to end, if not anywhere.
+    /// The same where others may merge and give up beside it ([`Archive::open_beside`]): what they have replaced is left to them. `end`: where the
+    /// archive is expected to end, if not anywhere.
     ///
     /// # Errors
     /// As [`Archive::open`]; `Io` where it ends elsewhere: nothing was claimed then.
@@ -123,6 +154,7 @@ impl Archive {
             view,
             state: Mutex::default(),
             merges_stop: AtomicBool::new(false),
+            merging: Merging::default(),
             part,
         });
         archive.publish(|manifest| {
@@ -155,6 +187,7 @@ impl Archive {
             view,
             state,
             merges_stop: AtomicBool::new(false),
+            merging: Merging::default(),
             part: Part::Beside { nonce: nonce as u32 },
         })))
     }
@@ -217,6 +250,13 @@ impl Archive {
             rest();
         }
         self.check_merges()
+    }
+
+    /// How far the merge is that is under way here: records of pages that are written, of how many; then what is written is read again. None: there is
+    /// none.
+    pub fn merge_progress(&self) -> Option<(u64, u64)> {
+        let total = self.merging.total.load(Ordering::Relaxed);
+        (total > 0).then(|| (self.merging.done.load(Ordering::Relaxed).min(total), total))
     }
 
     /// Whether merges are to end, by [`Archive::stop_merges`].
@@ -341,6 +381,22 @@ impl Archive {
         *self.view.lock() = Arc::new(View { manifest, handles });
     }
 
+    /// Files of these runs are to be deleted, where no manifest names them any more: a step of this process has replaced them.
+    pub(crate) fn note_replaced(&self, handles: &[Arc<RunHandle>]) {
+        if self.part != Part::Appends {
+            // It was noted with the manifest.
+            return;
+        }
+        let mut state = self.state.lock();
+        let view = self.view();
+        for handle in handles {
+            let is_named = view.manifest.runs.contains(&handle.meta);
+            if !is_named && !state.replaced.iter().any(|known| known.meta == handle.meta) {
+                state.replaced.push(Arc::clone(handle));
+            }
+        }
+    }
+
     /// Deletes files that merges have replaced and no view uses any more, and manifests of long ago. Returns how many
     /// files are still to be deleted. What fails is tried again at the next call.
     ///
@@ -437,6 +493,7 @@ impl Archive {
     /// # Errors
     /// `InUse` when somebody else writes to the archive now; those of the store.
     pub fn give_up_before(&self, lsn: Lsn) -> Result<Lsn> {
+        let before = self.view();
         self.publish(|now| {
             let gone = now.runs.iter().take_while(|run| run.id.end <= lsn).count();
             let Some(start) = now.runs.get(..gone).and_then(|runs| runs.last()).map(|run| run.id.end) else {
@@ -447,7 +504,10 @@ impl Archive {
             next.runs.drain(..gone);
             Ok(Some(next))
         })?;
-        Ok(self.view().start())
+        let start = self.view().start();
+        let gone = before.handles.partition_point(|handle| handle.meta.id.end <= lsn.min(start));
+        self.note_replaced(before.handles.get(..gone).unwrap_or_default());
+        Ok(start)
     }
 
     /// Puts `run` in the place of `inputs`; false: they are no longer what the archive is made of.

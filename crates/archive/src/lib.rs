@@ -87,7 +87,7 @@ pub use base::PageBase;
 pub use format::{DatabaseId, RunId, RunSummary};
 pub use item::StreamEntry;
 pub use last::LastLsns;
-pub use lease::{Lease, LeaseKind};
+pub use lease::{BACKUP_LEASE, Lease, LeaseKind};
 pub use make::{MadePages, PageMaker};
 pub use manifest::{Manifest, RunMeta};
 pub use merge::{MergePolicy, Merged};

@@ -132,6 +132,7 @@ impl Archive {
         let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else { return Ok(None) };
         let rest = policy.rest;
         let runs = handles.iter().map(|handle| handle.open()).collect::<Result<Vec<_>>>()?;
+        let _under_way = self.merging.begin(runs.iter().map(|run| run.summary().page_records).sum());
         let level = inputs.iter().map(|run| run.id.level).max().unwrap_or(0).saturating_add(1);
         let view = self.view();
         let earlier = view.handles.partition_point(|handle| handle.meta.id.end <= first.id.start);
@@ -151,6 +152,7 @@ impl Archive {
             self.discard(&run.id);
             return Ok(None);
         }
+        self.note_replaced(handles);
         Ok(Some(Merged { inputs: inputs.len(), run, summary: *opened.summary() }))
     }
 }
@@ -219,6 +221,7 @@ impl Merge<'_, '_> {
                 }
             }
             self.page(page, &entries, &pieces, &mut inputs, &mut writer)?;
+            self.archive.merging.through(entries.iter().map(|(_, entry)| entry.count).sum());
         }
         for run in self.runs {
             let mut stream = StreamCursor::at(run, run.meta().id.start, AHEAD_SCAN);

@@ -30,7 +30,7 @@ use resurgam_xstore::{Store, StoreErrorKind};
 use crate::archive::Archive;
 use crate::backup::{Backup, BackupEntry, BackupSummary, delete_backup};
 use crate::format::RunId;
-use crate::lease::{Lease, LeaseKind};
+use crate::lease::{BACKUP_LEASE, Lease, LeaseKind};
 use crate::manifest::RunMeta;
 use crate::view::View;
 
@@ -155,7 +155,7 @@ impl Retention<'_> {
                     plan.base.is_some() && needless && !named
                 }
                 false => {
-                    let is_running = self.running == Some(entry.name.as_str());
+                    let is_running = self.running == Some(entry.name.as_str()) || self.is_leased(&entry.name);
                     !is_running && summary.started_us < self.now_us.saturating_sub(STALE_US)
                 }
             };
@@ -199,6 +199,12 @@ impl Retention<'_> {
             ));
         }
         Ok(None)
+    }
+
+    /// Whether a server says that it is making that backup.
+    fn is_leased(&self, backup: &str) -> bool {
+        let of = |lease: &Lease| lease.name.strip_prefix(BACKUP_LEASE).is_some_and(|name| name.starts_with(backup));
+        self.leases.iter().any(of)
     }
 
     /// From where on a lease needs the archive: everything, where that is not known.

@@ -1,7 +1,7 @@
 //! The archiver as a consumer of the log service, in its process: blocks that are pulled like a page server's become runs of the archive.
 //!
-//! What is to be done next, and whose the archive is, `resurgam-xlog`'s `archiving.rs` decides; here it is done. Merging, retention and backups are the
-//! primary's, beside it ([`Archive::open_beside`]): without a primary there is no log of which runs could pile up.
+//! What is to be done next, and whose the archive is, `resurgam-xlog`'s `archiving.rs` decides; here it is done. Merging and retention go on beside, in the same
+//! process (`keeping.rs`); backups are the primary's.
 //!
 //! | what happens | what it does |
 //! |---|---|
@@ -17,9 +17,12 @@ use std::time::Duration;
 
 use resurgam_archive::{Archive, ArchiveConfig, Archiver, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_engine::{ArchiveKeeperConfig, ArchiveKept};
 use resurgam_log::{Block, BlockMark};
 use resurgam_xlog::{ArchiveEnd, Archiving, ArchivingConfig, Done, Piece, Step};
 use resurgam_xstore::Store;
+
+use crate::keeping::Keeper;
 
 /// Under which it asks for log.
 pub(crate) const CONSUMER: &str = "the archive";
@@ -34,6 +37,8 @@ pub struct ArchiveTarget {
     /// Opens its place anew.
     pub open: Arc<dyn Fn() -> Result<Arc<dyn Store>> + Send + Sync>,
     pub config: ArchivingConfig,
+    /// How it is merged, and what is given up of it; none: that is the primary's, beside.
+    pub keep: Option<ArchiveKeeperConfig>,
 }
 
 /// What an operator can see of it.
@@ -47,6 +52,8 @@ pub struct ArchivingShown {
     pub runs: u64,
     /// Why it does not go on.
     pub error: Option<String>,
+    /// What is done beside adding runs; none: the primary merges.
+    pub kept: Option<ArchiveKept>,
 }
 
 /// The log, as it is asked for blocks.
@@ -63,6 +70,7 @@ pub(crate) struct Source<'a> {
 /// See the module. Used by one thread.
 pub(crate) struct Consumer {
     target: ArchiveTarget,
+    keeper: Arc<Keeper>,
     machine: Archiving,
     /// Opened once: that may take writing.
     store: Option<Arc<dyn Store>>,
@@ -74,15 +82,16 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    pub fn new(target: ArchiveTarget) -> Self {
+    pub fn new(target: ArchiveTarget, keeper: Arc<Keeper>) -> Self {
         let machine = Archiving::new(target.config);
-        Self { target, machine, store: None, own: None, runs: 0, error: None, said: None }
+        Self { target, keeper, machine, store: None, own: None, runs: 0, error: None, said: None }
     }
 
     /// What is to be done now that this has become of the last step.
     pub fn next(&mut self, now: Duration, hardened: Lsn, done: Done) -> Step {
         if matches!(done, Done::Lost | Done::Broken | Done::Refused) {
             self.own = None;
+            self.keeper.ends();
         }
         self.machine.next(now, hardened, done)
     }
@@ -105,6 +114,7 @@ impl Consumer {
             archived: status.archive.map(|end| end.end),
             runs: self.runs,
             error: self.error.clone(),
+            kept: None,
         }
     }
 
@@ -181,11 +191,16 @@ impl Consumer {
             is_of_log(&view, source)?;
         }
         let owner = (source.random)().max(1);
+        let keeper = Arc::clone(&self.keeper);
+        // Else a step of the claim before would look like another process's.
+        let steps = keeper.between_steps();
         let archive = Archive::open_to_append(self.store()?, source.database, owner, Some(known))?;
         let end = end_of(&archive.view())?;
         let runs = Archiver::new(archive, ArchiveConfig::default());
         let from = runs.resume_lsn().unwrap_or(source.oldest);
         tracing::info!("this log service archives the log from LSN {from} on, in {}", runs.archive().store().place());
+        keeper.begins(runs.archive());
+        drop(steps);
         self.own = Some((runs, owner, end.last_block));
         Ok(Done::Claimed { end, from })
     }
@@ -214,7 +229,7 @@ impl Consumer {
         let end = runs.seal()?;
         self.runs += 1;
         if self.runs.is_multiple_of(u64::from(TIDY_EACH)) {
-            // What fails is tried again with the next ones.
+            // What merges have replaced as well. What fails is tried again with the next ones.
             let _ = runs.archive().delete_replaced();
         }
         Ok(Done::Sealed(ArchiveEnd { owner: *owner, end, last_block: *last }))

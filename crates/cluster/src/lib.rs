@@ -21,6 +21,7 @@
 //! | `zone.rs` | the lease on the landing zone, and blocks on their way to the log service | primary |
 //! | `xlog_node.rs` | the log service: its state machine with threads, files and sockets | log service |
 //! | `archiving.rs` | the archive as a consumer of the log service | log service |
+//! | `keeping.rs` | merging its runs, and giving up what is not promised | log service |
 //! | `log_service.rs` | durable blocks for who pulls them, and the log that is kept for them | primary |
 //! | `page_client.rs` | pages from whichever page server has them and answers best | primary |
 //! | `choice.rs` | which of several page servers is asked | primary |
@@ -36,6 +37,7 @@
 
 mod archiving;
 mod choice;
+mod keeping;
 mod log_service;
 mod node;
 mod page_client;

@@ -274,6 +274,7 @@ impl Service for LogService {
             Request::GetPage { .. }
             | Request::GetPages { .. }
             | Request::Coverage
+            | Request::Keeping
             | Request::Disseminate { .. }
             | Request::Hello { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "the primary gives no pages; page servers do"))

@@ -506,6 +506,7 @@ impl Service for Pages {
             Request::PullBlocks { .. }
             | Request::PullPart { .. }
             | Request::Disseminate { .. }
+            | Request::Keeping
             | Request::Hello { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "a page server has no log to give, and takes none"))
             }

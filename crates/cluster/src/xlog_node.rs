@@ -6,7 +6,7 @@
 //! | its cache on disk is lost, or that disk fails | reads the landing zone and the long-term log instead |
 //! | the primary is silent | looks at the landing zone, and gives out what blocks there say to be hardened |
 //! | the long-term log cannot be reached | gives out all the same; the landing zone fills, and writers slow down |
-//! | it has an archive to write | does so as one more consumer (`archiving.rs`), and keeps the long-term log until it is archived |
+//! | it has an archive to write | does so as one more consumer (`archiving.rs`), merges it (`keeping.rs`), and keeps the long-term log until it is archived |
 //! | the landing zone cannot be reached | gives out what has come from the primary in order, and what is in the cache |
 
 use std::collections::{HashMap, VecDeque};
@@ -26,11 +26,13 @@ use resurgam_rbio::{
 };
 use resurgam_vfs::Vfs;
 use resurgam_xlog::{
-    Below, Control, Core, CoreConfig, CoreStatus, Disseminated, Done, Found, Input, Output, Piece, Reader, Step,
+    Below, Control, Core, CoreConfig, CoreStatus, Disseminated, Done, Found, Input, Keeping, Output, Piece, Reader,
+    Step, Task, TaskDone,
 };
 use resurgam_xstore::Store;
 
 use crate::archiving::{self, ArchiveTarget, ArchivingShown};
+use crate::keeping::{self, Keeper};
 use crate::part;
 
 /// Longest wait on behalf of a request.
@@ -142,6 +144,7 @@ struct Shared {
     stopping: AtomicBool,
     error: Mutex<Option<(String, Instant)>>,
     archiving: Mutex<ArchivingNow>,
+    keeper: Arc<Keeper>,
 }
 
 /// What is known of the archive.
@@ -167,6 +170,7 @@ impl XlogNode {
     pub fn start(vfs: Arc<dyn Vfs>, config: XlogConfig) -> Result<Self> {
         vfs.make_folder(&config.dir)?;
         let listen = config.listen.clone();
+        let keeper = Keeper::new(config.archive.as_ref().and_then(|target| target.keep.clone()));
         let shared = Arc::new(Shared {
             vfs,
             config,
@@ -174,6 +178,7 @@ impl XlogNode {
             stopping: AtomicBool::new(false),
             error: Mutex::default(),
             archiving: Mutex::default(),
+            keeper: Arc::new(keeper),
         });
         let server_config = ServerConfig {
             connections_max: CONNECTIONS_MAX,
@@ -194,6 +199,9 @@ impl XlogNode {
         })?;
         if this.shared.config.archive.is_some() {
             this.spawn("xlog-archive", |shared| shared.archive())?;
+            if this.shared.keeper.keeps() {
+                this.spawn("xlog-merge", |shared| shared.keep())?;
+            }
         }
         Ok(this)
     }
@@ -219,7 +227,10 @@ impl XlogNode {
         XlogStatus {
             positions: open.as_ref().map(|open| open.core.lock().status()),
             pullers: open.as_ref().map(|open| open.pullers()).unwrap_or_default(),
-            archive: self.shared.config.archive.is_some().then(|| self.shared.archiving.lock().shown.clone()),
+            archive: self.shared.config.archive.is_some().then(|| {
+                let shown = self.shared.archiving.lock().shown.clone();
+                ArchivingShown { kept: self.shared.keeper.kept(), ..shown }
+            }),
             error: self.shared.error.lock().as_ref().map(|(error, _)| error.clone()),
             server: self.server.as_ref().map(Server::stats).unwrap_or_default(),
             tls: self.shared.config.tls.as_ref().map(|tls| tls.stats()),
@@ -230,6 +241,7 @@ impl XlogNode {
 impl Drop for XlogNode {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
+        self.shared.keeper.ends();
         self.server = None;
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
@@ -411,7 +423,7 @@ impl Shared {
     fn archive(&self) {
         let Some(target) = self.config.archive.clone() else { return };
         resurgam_vfs::lower_priority();
-        let mut consumer = archiving::Consumer::new(target);
+        let mut consumer = archiving::Consumer::new(target, Arc::clone(&self.keeper));
         let begun = Instant::now();
         let mut done = Done::Nothing;
         while self.goes_on() {
@@ -426,10 +438,7 @@ impl Shared {
                 open.note(archiving::CONSUMER, gathered, archived);
             }
             if let Step::Wait(time) = step {
-                let until = Instant::now() + time;
-                while self.goes_on() && Instant::now() < until {
-                    std::thread::sleep(LOOK.min(time));
-                }
+                self.wait(time);
             }
             let source = archiving::Source {
                 database: open.below.database(),
@@ -439,6 +448,33 @@ impl Shared {
                 pull: &|from, wait| self.pull(&open, from, READ_BYTES, wait, &|| true).map(|(pieces, _, _)| pieces),
             };
             done = consumer.perform(&source, step);
+        }
+        // It may have been claimed as it was to stop.
+        self.keeper.ends();
+    }
+
+    /// Merges what it archives, and gives up what is not promised, until it is to stop.
+    fn keep(&self) {
+        resurgam_vfs::lower_priority();
+        let mut machine = Keeping::new(self.keeper.config());
+        let begun = Instant::now();
+        let mut done = TaskDone::Nothing;
+        while self.goes_on() {
+            done = match machine.next(begun.elapsed(), self.keeper.is_own(), done) {
+                Task::Wait(time) => {
+                    self.wait(time);
+                    TaskDone::Nothing
+                }
+                task => self.keeper.perform(task),
+            };
+        }
+    }
+
+    /// Or until it is to stop.
+    fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while self.goes_on() && Instant::now() < until {
+            std::thread::sleep(LOOK.min(time));
         }
     }
 
@@ -583,6 +619,7 @@ impl Service for Log {
                 let status = open.core.lock().status();
                 Ok(Answer::Position { applied: status.disseminated, durable: status.destaged })
             }
+            Request::Keeping => Ok(Answer::Keeping(keeping::to_message(self.0.keeper.kept()))),
             Request::GetPage { .. } | Request::GetPages { .. } | Request::Coverage | Request::Hello { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "the log service gives no pages; page servers do"))
             }

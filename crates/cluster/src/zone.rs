@@ -24,14 +24,16 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_engine::{
-    Control as ControlRecord, Log, LogArchiver, LogHold, LogService, LogServiceStatus, LogSink, LogZone, ZoneTaken,
+    ArchiveKept, Control as ControlRecord, Log, LogArchiver, LogHold, LogService, LogServiceStatus, LogSink, LogZone,
+    ZoneTaken,
 };
 use resurgam_log::LogBlock;
-use resurgam_rbio::{Announced, Answer, Connection, Consumer, Peer, Role, SentBlock, Tls};
+use resurgam_rbio::{Announced, Answer, Connection, Consumer, Peer, Request, Role, SentBlock, Tls};
 use resurgam_vfs::Vfs;
 use resurgam_xlog::{Control, Holder, HolderConfig, Kept, ProcessId, boot_clock};
 
 use crate::archiving;
+use crate::keeping;
 use crate::log_service::ConsumerStatus;
 
 /// Blocks that wait to be sent to a log service, in bytes.
@@ -45,6 +47,8 @@ const ENOUGH_BYTES: usize = 256 << 10;
 const SAY_AGAIN: Duration = Duration::from_millis(200);
 /// Longest wait for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
+/// Between two questions what it does for the archive.
+const ASK: Duration = Duration::from_secs(1);
 const AGAIN_FIRST: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(1);
 const WAITING_SAID: Duration = Duration::from_secs(5);
@@ -137,6 +141,8 @@ struct LinkState {
     consumers: Vec<ConsumerStatus>,
     /// When it said so.
     heard: Option<Instant>,
+    /// What it does for the archive beside adding runs, where it is the one that archives; none: nothing, as one of before.
+    keeps: Option<ArchiveKept>,
     blocks: u64,
     dropped: u64,
     error: Option<String>,
@@ -262,6 +268,7 @@ impl LogZone for LandingZone {
                 gathered: consumer.position,
                 archived: consumer.durable,
                 silent: consumer.silent + state.heard.map_or(Duration::ZERO, |at| at.elapsed()),
+                keeps: state.keeps.clone(),
             })
         };
         // Another one may have archived before it.
@@ -426,13 +433,19 @@ impl Link {
             let what = format!("{} is not a log service", service.peer());
             return Err(Error::new(ErrorKind::InvalidParameter, what));
         }
+        // Before it is known that it archives: else one that merges would be taken for one of before.
+        self.ask_what_it_keeps(&mut service)?;
         {
             let mut state = self.state.lock();
             // What the last connection may have taken along is to be said again.
             (state.connected, state.news) = (true, true);
         }
-        let mut paced = Instant::now();
+        let (mut paced, mut asked) = (Instant::now(), Instant::now());
         loop {
+            if asked.elapsed() >= ASK {
+                self.ask_what_it_keeps(&mut service)?;
+                asked = Instant::now();
+            }
             let blocks = self.next_batch(&active.ended, paced);
             paced = Instant::now() + PACE;
             let Some(log) = log.upgrade() else { return Ok(()) };
@@ -473,6 +486,19 @@ impl Link {
                 other => return Err(service.unexpected(&other)),
             }
         }
+    }
+
+    fn ask_what_it_keeps(&self, service: &mut Connection) -> Result<()> {
+        let keeps = match service.call(&Request::Keeping, ANSWER) {
+            Ok(Answer::Keeping(said)) => keeping::of_message(&said),
+            Ok(Answer::Error(_)) => return Ok(()),
+            Ok(other) => return Err(service.unexpected(&other)),
+            // It is of before.
+            Err(error) if error.kind() == ErrorKind::NotSupported => None,
+            Err(error) => return Err(error),
+        };
+        self.state.lock().keeps = keeps;
+        Ok(())
     }
 
     /// Has the thread go on if it waits, once.
@@ -589,9 +615,49 @@ mod tests {
         fn hello(&self, _: Role) -> Result<Hello> {
             Ok(Hello { version: 0, role: Role::Log, database: [1; 16], first: Lsn(1 << 20), segment_bytes: 1 << 24 })
         }
-        fn answer(&self, _: &Request, _: &dyn Fn() -> bool) -> Result<Answer> {
+        fn answer(&self, request: &Request, _: &dyn Fn() -> bool) -> Result<Answer> {
+            if *request == Request::Keeping {
+                return Err(Error::new(ErrorKind::NotSupported, "it archives nothing"));
+            }
             Ok(Answer::Log { disseminated: Lsn::NONE, destaged: Lsn::NONE, consumers: Vec::new() })
         }
+    }
+
+    /// What a log service does for the archive is asked when it is connected to; one of the version before is asked nothing that it does not know, and does nothing.
+    #[test]
+    fn one_of_before_does_not_merge() -> Result<()> {
+        struct Keeps;
+        impl Service for Keeps {
+            fn hello(&self, role: Role) -> Result<Hello> {
+                Takes.hello(role)
+            }
+            fn answer(&self, request: &Request, goes_on: &dyn Fn() -> bool) -> Result<Answer> {
+                if *request == Request::Keeping {
+                    let kept = ArchiveKept { merges: 3, ..ArchiveKept::default() };
+                    return Ok(Answer::Keeping(keeping::to_message(Some(kept))));
+                }
+                Takes.answer(request, goes_on)
+            }
+        }
+        let me = Peer { role: Role::Primary, database: [1; 16] };
+        for (newest, service, merges) in [
+            (resurgam_rbio::VERSION, Arc::new(Keeps) as Arc<dyn Service>, Some(3)),
+            (5, Arc::new(Keeps), None),
+            (resurgam_rbio::VERSION, Arc::new(Takes), Some(7)),
+        ] {
+            let config = ServerConfig { newest, ..ServerConfig::default() };
+            let server = resurgam_rbio::Server::start("127.0.0.1:0", config, service)?;
+            let address = server.address().to_string();
+            let link = Link::new(&address, None);
+            // It may have been another one before; who cannot say stays what it was.
+            link.state.lock().keeps = Some(ArchiveKept { merges: 7, ..ArchiveKept::default() });
+            let mut connection = Connection::open(&address, me, ANSWER)?;
+            link.ask_what_it_keeps(&mut connection)?;
+            assert_eq!(link.state.lock().keeps.as_ref().map(|kept| kept.merges), merges);
+            // The connection is as good as before.
+            assert!(matches!(connection.call(&Request::Position, ANSWER)?, Answer::Log { .. }));
+        }
+        Ok(())
     }
 
     /// Keeps the blocks that are written.

@@ -22,6 +22,8 @@ mod archiving;
 mod bad_input;
 #[path = "xlog/flights.rs"]
 mod flights;
+#[path = "xlog/merging.rs"]
+mod merging;
 #[path = "xlog/tls.rs"]
 mod tls;
 

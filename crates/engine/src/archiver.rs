@@ -18,31 +18,31 @@
 //! The archive of a database that was made of another one says so, before its first run is written (`restore/lineage.rs`).
 //!
 //! # Where log services write it
-//! (`Options::archive_elsewhere`.) Then no log is held for it and nothing is taken here: what they have made is looked at now and then, and merged
-//! and given up beside them ([`Archive::open_beside`]). When another one of them has claimed the archive it is opened anew.
+//! (`Options::archive_elsewhere`.) Then no log is held for it and nothing is taken here: what they have made is looked at now and then. The one that archives
+//! merges as well, and gives up what its recovery window does not promise. Where it says that it does not, because it is of an earlier version or has no window,
+//! that is done here, beside it ([`Archive::open_beside`]). When another one of them has claimed the archive it is opened anew.
 //!
 //! An archive that is not this log's (of another database, with a gap, ahead of the log, of another history: `history.rs`) is refused at the open.
 //! One that cannot be reached, or is damaged, is tried again, with the database open: what it lacks is in the log. One that
 //! another process takes over is left to it until a restart.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, BackupSummary, DatabaseId, View};
+use resurgam_archive::{Archive, Archiver as Runs, BackupSummary, DatabaseId, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
-use resurgam_vfs::{MachineTime, thread_time};
 use resurgam_xstore::Store;
 
 use crate::backup_places::Backups;
 use crate::database::Database;
 use crate::history;
+use crate::keeper::ArchiveKept;
 use crate::log_zone::{LogArchiver, LogZone};
+use crate::merging::{MergeTotals, Merger, config};
 use crate::options::DoubleWrites;
-use crate::pace::{Pace, Yields, processors};
 use crate::restore::Lineage;
 
 /// The name under which it holds the log.
@@ -59,14 +59,6 @@ const LITTLE: u64 = 256 << 10;
 const RUN_BYTES: u64 = 16 << 20;
 /// A step ends after so long, so that a close need not wait for it.
 const STEP: Duration = Duration::from_millis(250);
-/// While others want the processors runs are merged when so many of them wait, and in short steps with rests in between.
-const FAN_IN_BUSY: usize = 32;
-const MERGE_STEP: Duration = Duration::from_millis(10);
-/// With more runs waiting than half of it merging has a growing share of the processors, and with so many it does not rest any more: whoever
-/// reads a page's records looks at them all.
-const WAITING_MAX: usize = 128;
-/// A rest ends this soon when merges are to end.
-const WAKE: Duration = Duration::from_millis(20);
 /// At a close, most time for what is not archived yet. The rest is archived after the next open.
 const CLOSE: Duration = Duration::from_secs(10);
 /// Least time between two samples of the durable position, and most samples.
@@ -107,9 +99,18 @@ pub struct ArchiveStatus {
     /// Blocks that came from memory, and that were read from the log's files, since the open.
     pub blocks_from_memory: u64,
     pub blocks_from_files: u64,
-    /// Runs that wait to be merged, and how long merging has rested for others who want the processors, since the open.
+    /// Runs that wait to be merged, and how long merging has rested for others who want the processors, since the start of who merges.
     pub runs_waiting: u64,
     pub rested: Duration,
+    /// A log service merges them, and says so; else this process does.
+    pub merged_elsewhere: bool,
+    /// Merges since the start of who makes them, and bytes of what they have made.
+    pub merges: u64,
+    pub merged_bytes: u64,
+    /// How far the one is that is under way, 0 to 1; none: there is none.
+    pub merge_progress: Option<f64>,
+    /// Why runs are not merged now; they wait, and nothing else does.
+    pub merge_error: Option<String>,
     /// Log services write it; which of them does, as far as is known.
     pub elsewhere: bool,
     pub archiver: Option<LogArchiver>,
@@ -161,6 +162,8 @@ struct Elsewhere {
     looked: Mutex<Option<(Instant, Option<Error>)>>,
     /// When one of them was last known to be at work, or there was nothing to do.
     heard: Mutex<Instant>,
+    /// Merges and what was given up, as it was said when the archive was looked at last: a view of before may name runs that are gone.
+    steps: Mutex<(u64, u64)>,
 }
 
 pub(crate) struct Archiver {
@@ -175,9 +178,7 @@ pub(crate) struct Archiver {
     hold: Option<LogHold>,
     elsewhere: Option<Elsewhere>,
     seen: Mutex<Seen>,
-    /// Of merging, and the share of the processors' time that it always has, in per cent.
-    pace: Pace,
-    cpu_percent: u32,
+    merger: Merger,
     /// Of the database that this one was made of, which the archive is to name.
     lineage: Option<Arc<Lineage>>,
 }
@@ -205,8 +206,7 @@ impl Archiver {
             hold: Some(hold),
             elsewhere: None,
             seen: Mutex::default(),
-            pace: Pace::new(cpu_percent, Yields::SOON, processors()),
-            cpu_percent,
+            merger: Merger::new(cpu_percent),
             lineage,
         };
         match this.connect(log) {
@@ -233,6 +233,7 @@ impl Archiver {
             open: Mutex::default(),
             looked: Mutex::default(),
             heard: Mutex::new(Instant::now()),
+            steps: Mutex::default(),
         };
         Self {
             place,
@@ -243,8 +244,7 @@ impl Archiver {
             hold: None,
             elsewhere: Some(elsewhere),
             seen: Mutex::default(),
-            pace: Pace::new(cpu_percent, Yields::SOON, processors()),
-            cpu_percent,
+            merger: Merger::new(cpu_percent),
             lineage: None,
         }
     }
@@ -259,12 +259,16 @@ impl Archiver {
             let archived = self.seen.lock().archived;
             archiver.as_ref().is_some_and(|told| archived.is_none_or(|archived| archived < told.archived))
         };
-        let each = if has_grown || self.archive().is_none() { NEWS } else { NO_NEWS };
+        let keeps = archiver.as_ref().and_then(|told| told.keeps.as_ref());
+        let steps = keeps.map_or((0, 0), |keeps| (keeps.merges, keeps.given_up.runs));
+        let has_changed = steps != *elsewhere.steps.lock();
+        let each = if has_grown || has_changed || self.archive().is_none() { NEWS } else { NO_NEWS };
         let last = elsewhere.looked.lock().clone().filter(|(at, _)| at.elapsed() < each);
         let looked = match last {
             Some((_, Some(error))) if !wait.is_zero() => Err(error),
             Some((_, None)) => Ok(()),
             _ => {
+                *elsewhere.steps.lock() = steps;
                 let looked = self.look_beside(elsewhere);
                 *elsewhere.looked.lock() = Some((Instant::now(), looked.as_ref().err().cloned()));
                 looked
@@ -330,6 +334,32 @@ impl Archiver {
     /// Which of them does, as far as is known.
     pub fn archiver(&self) -> Option<LogArchiver> {
         self.elsewhere.as_ref()?.zone.archiver()
+    }
+
+    /// The log service that merges, and what it says of that; none: runs are merged here, or by nobody while none has said that it archives.
+    pub fn kept_elsewhere(&self) -> Option<(String, ArchiveKept)> {
+        let told = self.archiver()?;
+        Some((told.service, told.keeps?))
+    }
+
+    /// Whether runs are merged here: they are this process's own, or a log service archives that says that it does not merge.
+    pub fn merges_here(&self) -> bool {
+        !self.is_elsewhere() || self.archiver().is_some_and(|told| told.keeps.is_none())
+    }
+
+    /// The same of giving up what is not promised.
+    pub fn gives_up_here(&self) -> bool {
+        let keeps_all = |told: LogArchiver| told.keeps.is_none_or(|keeps| keeps.recovery_window.is_none());
+        !self.is_elsewhere() || self.archiver().is_some_and(keeps_all)
+    }
+
+    /// A run was gone that a reader wanted: others may have merged it, or given it up. Looks at the archive as it is now; false: that is never so here.
+    ///
+    /// # Errors
+    /// Those of looking.
+    pub fn look_again(&self) -> Result<bool> {
+        let Some(elsewhere) = &self.elsewhere else { return Ok(false) };
+        self.look_beside(elsewhere).map(|()| true)
     }
 
     fn connect(&self, log: &Log) -> Result<Work> {
@@ -502,38 +532,9 @@ impl Archiver {
         }
     }
 
-    /// How runs are merged now: more at once while others want the processors, so that each record is merged fewer times. To be asked before each
-    /// merge.
-    pub fn how_to_merge(&self) -> ArchiveConfig {
-        self.pace.worked(Duration::ZERO, Duration::ZERO, MachineTime::now());
-        let waiting = self.archive().map_or(0, |archive| archive.runs_waiting(&config()));
-        self.pace.set_percent(percent_of(self.cpu_percent, waiting));
-        let config = config();
-        let fan_in = if self.pace.steps_back() { FAN_IN_BUSY } else { config.fan_in };
-        ArchiveConfig { fan_in, ..config }
-    }
-
-    /// What a merge of `archive` is to call between its pieces: it rests there, at the archiver's pace.
-    pub fn rests<'a>(&'a self, archive: &'a Archive) -> impl Fn() + 'a {
-        let begun = Cell::new((Instant::now(), thread_time()));
-        move || {
-            let (at, ran) = begun.get();
-            let took = at.elapsed();
-            if took < MERGE_STEP {
-                return;
-            }
-            self.pace.set_percent(percent_of(self.cpu_percent, archive.runs_waiting(&config())));
-            self.pace.worked(thread_time().saturating_sub(ran), took, MachineTime::now());
-            let until = Instant::now() + self.pace.take_rest();
-            while !archive.merges_are_stopped() {
-                let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                std::thread::sleep(left.min(WAKE));
-            }
-            begun.set((Instant::now(), thread_time()));
-        }
+    /// What runs are merged with here.
+    pub fn merger(&self) -> &Merger {
+        &self.merger
     }
 
     /// Has a merge that is under way end soon, until the archive is opened anew.
@@ -596,10 +597,29 @@ impl Archiver {
         self.archive().map(|archive| archive.view())
     }
 
+    /// What who merges says of that.
+    fn kept(&self, archive: Option<&Archive>, archiver: Option<&LogArchiver>) -> ArchiveKept {
+        if let Some(kept) = archiver.and_then(|told| told.keeps.clone()) {
+            return kept;
+        }
+        let MergeTotals { merges, runs, bytes, error } = self.merger.totals();
+        ArchiveKept {
+            merges,
+            merged_runs: runs,
+            merged_bytes: bytes,
+            merging: archive.and_then(Archive::merge_progress),
+            rested: self.merger.rested(),
+            merge_error: error,
+            ..ArchiveKept::default()
+        }
+    }
+
     /// What an operator can see of it; `log` is the one that it follows.
     pub fn status(&self, log: &Log) -> ArchiveStatus {
-        let runs_waiting = self.archive().map_or(0, |archive| archive.runs_waiting(&config()) as u64);
+        let archive = self.archive();
+        let runs_waiting = archive.as_ref().map_or(0, |archive| archive.runs_waiting(&config()) as u64);
         let archiver = self.archiver();
+        let kept = self.kept(archive.as_deref(), archiver.as_ref());
         let durable = log.flushed_lsn();
         let mut seen = self.seen.lock();
         seen.sample(durable);
@@ -632,7 +652,12 @@ impl Archiver {
             blocks_from_memory: seen.sources.0,
             blocks_from_files: seen.sources.1,
             runs_waiting,
-            rested: self.pace.rested(),
+            rested: kept.rested,
+            merged_elsewhere: archiver.as_ref().is_some_and(|told| told.keeps.is_some()),
+            merges: kept.merges,
+            merged_bytes: kept.merged_bytes,
+            merge_progress: kept.merging.map(|(done, of)| done as f64 / of.max(1) as f64),
+            merge_error: kept.merge_error,
             elsewhere: self.is_elsewhere(),
             archiver,
             error: seen.error.clone(),
@@ -679,17 +704,6 @@ impl Work {
         let left = DELAY.saturating_sub(self.since.map_or(Duration::ZERO, |since| since.elapsed()));
         if wait.is_zero() { wait } else { look.min(left) }
     }
-}
-
-/// Merging's share of the processors while others want them, in per cent: `least` while few runs wait, all of them at [`WAITING_MAX`].
-fn percent_of(least: u32, waiting: usize) -> u32 {
-    let some = WAITING_MAX / 2;
-    let more = waiting.saturating_sub(some).min(WAITING_MAX - some) as u32;
-    least + 100u32.saturating_sub(least) * more / (WAITING_MAX - some) as u32
-}
-
-fn config() -> ArchiveConfig {
-    ArchiveConfig::default()
 }
 
 /// Runs, and their bytes.
@@ -849,6 +863,7 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+    use resurgam_archive::MergePolicy;
     use resurgam_base::TxId;
     use resurgam_log::{Group, LogConfig, RecordKind};
     use resurgam_vfs::{SimVfs, Vfs};
@@ -903,19 +918,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn merging_has_a_growing_share_of_the_processors_when_it_falls_behind() {
-        assert_eq!([0, 64, 80, 96, 127].map(|waiting| percent_of(1, waiting)), [1, 1, 25, 50, 98]);
-        assert_eq!([128, 129, 5000].map(|waiting| percent_of(1, waiting)), [100; 3]);
-        assert_eq!([0, 100, 128].map(|waiting| percent_of(100, waiting)), [100; 3]);
-    }
-
-    /// The archive is opened anew after an error while a merge of the one before is under way: neither takes the other
-    /// for another process.
-    #[test]
-    fn it_is_opened_anew_while_a_merge_is_under_way() -> Result<()> {
-        let sim = SimVfs::new(1);
-        let vfs: Arc<dyn Vfs> = Arc::new(sim);
+    /// A log, and an archiver of it whose place stops at the first read of a run.
+    fn gated(cpu_percent: u32) -> Result<(Arc<Log>, Arc<Gate>, Arc<Archiver>)> {
+        let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
         vfs.make_folder(Path::new("/archive"))?;
         let log = Log::create(Arc::clone(&vfs), Path::new("/log"), LogConfig::default(), 1)?;
         let below = FolderStore::open(Arc::clone(&vfs), Path::new("/archive")).map_err(Error::from)?;
@@ -928,14 +933,58 @@ mod tests {
         let (store, owner) = (Arc::clone(&gate), AtomicU64::new(1));
         let open: OpenStore =
             Box::new(move || Ok((Arc::clone(&store) as Arc<dyn Store>, owner.fetch_add(1, Ordering::SeqCst))));
-        let archiver = Arc::new(Archiver::start(&log, [7; 16], "the archive".to_owned(), open, None, 100)?);
-        let write = || -> Result<()> {
-            let mut group = Group::new();
-            group.record(RecordKind::Note, TxId::NONE, Lsn::NONE, b"something");
-            log.append(&group)?;
-            log.flush_all()?;
-            archiver.step(&log, Duration::ZERO, true)
-        };
+        let archiver = Archiver::start(&log, [7; 16], "the archive".to_owned(), open, None, cpu_percent)?;
+        Ok((log, gate, Arc::new(archiver)))
+    }
+
+    /// One more run.
+    fn write(log: &Log, archiver: &Archiver) -> Result<()> {
+        let mut group = Group::new();
+        group.record(RecordKind::Note, TxId::NONE, Lsn::NONE, b"something");
+        log.append(&group)?;
+        log.flush_all()?;
+        archiver.step(log, Duration::ZERO, true)
+    }
+
+    /// Runs that come while a merge is under way count for its share of the processors at once, and not when the next one begins.
+    #[test]
+    fn a_long_merge_has_a_growing_share_of_the_processors() -> Result<()> {
+        let (log, gate, archiver) = gated(1)?;
+        let write = || write(&log, &archiver);
+        for _ in 0..12 {
+            write()?;
+        }
+        let archive = archiver.archive().expect("it is open");
+        let least = archiver.merger().how(&archive);
+        assert_eq!((least.fan_in, archiver.merger().share()), (32, 0.01), "as on a busy machine, at first");
+        gate.armed.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| -> Result<()> {
+            let merging = scope.spawn(|| {
+                let rest = archiver.merger().rests(&archive);
+                let mut policy = MergePolicy { rest: Some(&rest), ..MergePolicy::keep_all() };
+                archive.merge(&config(), &mut policy)
+            });
+            wait("the merge", || gate.reached.load(Ordering::SeqCst));
+            for _ in 0..140 {
+                write()?;
+            }
+            // Longer than a piece of a merge is.
+            std::thread::sleep(Duration::from_millis(20));
+            gate.open.store(true, Ordering::SeqCst);
+            let merged = merging.join().expect("the merge")?.expect("it merges");
+            assert_eq!(merged.inputs, 12);
+            Ok(())
+        })?;
+        assert_eq!(archiver.merger().share(), 1.0, "it does not rest any more");
+        Ok(())
+    }
+
+    /// The archive is opened anew after an error while a merge of the one before is under way: neither takes the other
+    /// for another process.
+    #[test]
+    fn it_is_opened_anew_while_a_merge_is_under_way() -> Result<()> {
+        let (log, gate, archiver) = gated(100)?;
+        let write = || write(&log, &archiver);
         for _ in 0..12 {
             write()?;
         }

@@ -369,20 +369,25 @@ fn look_at_parent(weak: &Weak<Inner>) {
     }
 }
 
-/// Merges what was archived; gives up what nobody needs any more.
+/// Merges what was archived, and gives up what nobody needs any more, or tells what the log service says that does so; looks for backups.
 fn merge_archive(weak: &Weak<Inner>) {
     resurgam_vfs::lower_priority();
     const EVERY: Duration = Duration::from_millis(500);
     let mut expired = Instant::now();
     while let Some(db) = alive(weak) {
-        if db.expire_every().is_some_and(|every| expired.elapsed() >= every) {
-            expired = Instant::now();
-            if let Step::Stop = db.judge(EXPIRE, db.expire_archive()) {
-                return;
-            }
-        }
+        // First: a merge may take long.
         db.look_for_backups();
-        let length = match db.judge(MERGE, db.merge_archive_step()) {
+        let is_due = db.expire_every().is_some_and(|every| expired.elapsed() >= every);
+        if is_due {
+            expired = Instant::now();
+        }
+        let (given_up, merged) = db.keep_archive_step(is_due);
+        if let Some(given_up) = given_up
+            && let Step::Stop = db.judge(EXPIRE, given_up)
+        {
+            return;
+        }
+        let length = match db.judge(MERGE, merged) {
             Step::Done => EVERY,
             Step::Pause(length) => length,
             Step::Stop => return,

@@ -23,6 +23,9 @@
 //! after an interruption as well, with segments as of the archive's end by then. A page that cannot be made is left out and counted, and an
 //! older backup is kept for it.
 //!
+//! Where log services write the archive, they merge it meanwhile, and may give up of it what no lease needs: such a backup has one (`backup_lease.rs`), and goes
+//! on with the archive as it is by then when a run is gone that it reads.
+//!
 //! Memory: one part, and two segments; from the archive one part, and four segments for each thread.
 
 use std::sync::Arc;
@@ -31,12 +34,13 @@ use std::time::{Duration, Instant};
 
 use resurgam_archive::{
     Backup, BackupPlan, BackupSummary, BackupWriter, MadePages, PageBase, PageKind, PageMaker, Remaking, SEGMENT_PAGES,
-    pages_of, remake, segment_key, segment_page,
+    View, pages_of, remake, segment_key, segment_page,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_buffer::FilePage;
 use resurgam_page::{PageBuf, boot, space};
 
+use crate::backup_lease::BackupLease;
 use crate::backup_places::{Backups, Claim, Running};
 use crate::database::Database;
 
@@ -460,6 +464,20 @@ impl Database {
         }
     }
 
+    /// The archive as it is now, with all its runs open.
+    fn opened_archive(&self) -> Result<Arc<View>> {
+        let unreachable = || Error::new(ErrorKind::Io, "the archive cannot be reached now");
+        let archiver = self.inner().archiver.as_ref().ok_or_else(unreachable)?;
+        let view = || archiver.view().ok_or_else(unreachable);
+        let opened = view()?;
+        if archiver.is_elsewhere() && pages_of(None, &opened).is_err() {
+            // Others have merged runs since it was looked at.
+            archiver.look_again()?;
+            return view();
+        }
+        Ok(opened)
+    }
+
     fn backup_from_archive(
         &self,
         backups: &Backups,
@@ -470,8 +488,7 @@ impl Database {
         let end = inner.log.end_lsn();
         inner.log.flush(end)?;
         self.wait_for_archive(end, pacer)?;
-        let view = inner.archiver.as_ref().and_then(|archiver| archiver.view());
-        let view = view.ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be reached now"))?;
+        let view = self.opened_archive()?;
         let store = backups.store()?;
         let as_of = Lsn(view.end().0 - 1);
         let newest = PageBase::newest(Some(&store), &view, view.end(), inner.log.config().first_lsn());
@@ -492,6 +509,7 @@ impl Database {
             None => error.with_hint(files),
         };
         let is_layered = newest.is_err();
+        let base = newest.as_ref().ok().cloned();
         let (maker, data_pages, version_pages) = match newest {
             Ok(base) => {
                 let (data_pages, version_pages) = pages_of(base.backup().map(|backup| &**backup), &view)?;
@@ -509,7 +527,24 @@ impl Database {
         };
         // One that was interrupted needs what its segments lack, of the archive as it is now.
         let plan = BackupPlan { data_pages, version_pages, log_from: view.start(), ..self.plan(true) };
-        let mut writer = self.sized(BackupWriter::begin(store, &plan)?);
+        let mut writer = self.sized(BackupWriter::begin(Arc::clone(&store), &plan)?);
+        let mut lease = match inner.archiver.as_ref().filter(|archiver| archiver.is_elsewhere()) {
+            Some(archiver) => {
+                let unreachable = || Error::new(ErrorKind::Io, "the archive cannot be reached now");
+                let archive = archiver.archive().ok_or_else(unreachable)?;
+                let base = base.as_ref().and_then(PageBase::backup);
+                Some(BackupLease::make(&inner.vfs, archive.store(), &view, base, &store, writer.name())?)
+            }
+            None => None,
+        };
+        // Of the same state, from the archive as it is now.
+        let of_now = || -> Result<Option<PageMaker>> {
+            let (Some(archiver), Some(base)) = (&inner.archiver, &base) else { return Ok(None) };
+            if !archiver.look_again()? {
+                return Ok(None);
+            }
+            archiver.view().map(|view| PageMaker::new(base.clone(), view, as_of)).transpose()
+        };
         claim.note(|running| {
             running.name = writer.name().to_owned();
             running.started_us = writer.summary().started_us;
@@ -520,7 +555,7 @@ impl Database {
         let named = AtomicU64::new(0);
         let making = Remaking {
             maker: Arc::new(maker),
-            again: &|| if is_layered { of_parent() } else { Ok(None) },
+            again: &|| if is_layered { of_parent() } else { of_now() },
             boot: &boot,
             failed: &|page, error| {
                 if named.fetch_add(1, Ordering::Relaxed) < NAMED_MAX {
@@ -539,6 +574,7 @@ impl Database {
                 running.pages = writer.summary().images();
                 running.damaged = writer.summary().damaged;
             });
+            lease.iter_mut().for_each(BackupLease::renew);
             pacer.read(made.bytes_read)
         });
         if let Err(error) = remade {

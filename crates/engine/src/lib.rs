@@ -26,7 +26,10 @@
 //! | `checkpoint_stats.rs` | how often checkpoints are taken, how long they take |
 //! | `archiver.rs` | the log's way into an archive |
 //! | `archive_place.rs` | where that is |
+//! | `merging.rs` | merging its runs, at a pace |
+//! | `keeper.rs` | merging and giving up without a database: in a log service |
 //! | `backup.rs` | making a backup of the running database |
+//! | `backup_lease.rs` | what of an archive is needed by one that is being made, where others write it |
 //! | `backup_schedule.rs` | making backups when they are due |
 //! | `backup_places.rs` | where backups are, which there are, the newest one |
 //! | `page_service.rs` | a database whose pages are with page servers, and in no file of its own |
@@ -84,6 +87,7 @@ mod archive_place;
 mod archiver;
 mod background;
 mod backup;
+mod backup_lease;
 mod backup_places;
 mod backup_schedule;
 mod build;
@@ -107,6 +111,7 @@ mod gate;
 mod give_back;
 mod history;
 mod index_details;
+mod keeper;
 mod kept_header;
 mod kept_values;
 mod key_sort;
@@ -115,6 +120,7 @@ mod lock;
 mod log_folder;
 mod log_zone;
 mod lost;
+mod merging;
 mod met_ghosts;
 mod mode;
 mod near;
@@ -188,6 +194,7 @@ pub use definition::{
 #[doc(hidden)]
 pub use give_back::GivenBack;
 pub use index_details::{Declared, IndexDetails};
+pub use keeper::{ArchiveKeeper, ArchiveKeeperConfig, ArchiveKept, KeptMerge, OpenBackups};
 pub use load::Load;
 pub use log_zone::{LogArchiver, LogService, LogServiceStatus, LogZone, LogZoneHandle, ZoneTaken};
 #[doc(hidden)]
@@ -209,6 +216,7 @@ pub use repair::RepairedPage;
 #[doc(hidden)]
 pub use restore::PlantedInChain;
 pub use restore::{ORIGIN, Origin, OriginKind, ParentSource, RestoreStatus, UnfinishedRestore, unfinished_restore};
+pub use resurgam_archive::GivenUp;
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_buffer::{
     Copied, Had, PageCache, PageCacheState, PageCacheStatus, PoolStats, RemotePages, Repair, Waits,

@@ -19,6 +19,7 @@ use resurgam_recovery::{Control, ControlFile};
 use resurgam_vfs::Vfs;
 
 use crate::database::Database;
+use crate::keeper::ArchiveKept;
 use crate::options::Options;
 
 /// A log that was taken.
@@ -79,6 +80,9 @@ pub struct LogArchiver {
     pub archived: Lsn,
     /// How long ago it was at work.
     pub silent: Duration,
+    /// It merges runs as well, and gives up what is not promised where it has a recovery window: what it says of that. None: it only adds runs, as those
+    /// of before do.
+    pub keeps: Option<ArchiveKept>,
 }
 
 /// Where the log is, as its writer sees it.

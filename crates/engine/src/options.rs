@@ -88,7 +88,7 @@ pub struct Options {
     /// Where other machines reach the log, which is in [`Options::log_dir`] then. `None`: it is this process's alone.
     #[doc(hidden)]
     pub log_zone: Option<LogZoneHandle>,
-    /// With a log in a landing zone: log services write the archive. This process merges its runs and gives up what is not promised.
+    /// With a log in a landing zone: log services write the archive, merge its runs and give up what is not promised; this process does what they say that they do not.
     pub archive_elsewhere: bool,
     /// Bytes of a part of a backup; 0: as is good. For tests.
     #[doc(hidden)]

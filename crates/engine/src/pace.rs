@@ -68,6 +68,12 @@ impl Pace {
         self.state.lock().share = share_of(percent);
     }
 
+    /// Its share now.
+    #[cfg(test)]
+    pub fn share(&self) -> f64 {
+        self.state.lock().share
+    }
+
     /// A step of the work has taken `took`, and `ran` of all processors; `machine` is what the machine has done until now.
     pub fn worked(&self, ran: Duration, took: Duration, machine: Option<MachineTime>) {
         let mut state = self.state.lock();

@@ -3,7 +3,8 @@
 //! The oldest promised point is the state a *recovery window* ago; every later one is promised as well. A pass finds it in the
 //! archive, lists backups and leases, and has the archive give up the rest: the rule and the order of the steps are in
 //! `archive/src/retain.rs`. Passes are made by the thread that merges, and by `resurgam archive expire`, which may run beside a
-//! server. What a pass has found also bounds what merges may leave out.
+//! server. What a pass has found also bounds what merges may leave out. Where a log service archives it merges and makes passes (`keeper.rs`), if it is given a
+//! window; what this server does that needs the archive it says by leases there.
 //!
 //! While files are being restored nothing is given up.
 
@@ -13,15 +14,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_archive::{
-    Archive, ArchiveConfig, Backup, BackupEntry, GivenUp, Lease, Mark, MarkKind, Marks, MergePolicy, PageBase,
-    PageMaker, ParentRecord, Promise, Retention, RetentionPlan, View, list_backups,
+    Archive, ArchiveConfig, Backup, BackupEntry, GivenUp, Lease, Marks, ParentRecord, Promise, Retention,
+    RetentionPlan, View, list_backups,
 };
-use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
-use resurgam_page::PageBuf;
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_vfs::Vfs;
 use resurgam_xstore::{Access, Place, Store};
 
 use crate::database::Database;
+use crate::keeper::{ArchiveKept, has_lost_runs};
+use crate::merging::MergeStep;
 use crate::points::{Promised, ends, oldest_promised};
 
 /// Least and most time between two passes; in between, a twentieth of the window.
@@ -72,20 +74,20 @@ pub(crate) struct Retained {
 }
 
 /// A pass over an archive and its backups.
-struct Pass<'a> {
-    archive: &'a Arc<Archive>,
-    store: &'a Arc<dyn Store>,
-    backups: Option<&'a Arc<dyn Store>>,
+pub(crate) struct Pass<'a> {
+    pub archive: &'a Arc<Archive>,
+    pub store: &'a Arc<dyn Store>,
+    pub backups: Option<&'a Arc<dyn Store>>,
     /// The oldest promised point is the state at this time.
-    since_us: i64,
-    now_us: i64,
-    nonce: u64,
-    dry_run: bool,
+    pub since_us: i64,
+    pub now_us: i64,
+    pub nonce: u64,
+    pub dry_run: bool,
 }
 
 /// What this process is at that keeps something.
 #[derive(Default)]
-struct InUse {
+pub(crate) struct InUse {
     /// What needs the archive from an LSN on, in words.
     needs: Vec<(String, Lsn)>,
     /// Name of the backup that is being made.
@@ -93,7 +95,7 @@ struct InUse {
 }
 
 impl Pass<'_> {
-    fn run(&self, in_use: &dyn Fn() -> InUse) -> Result<(Option<Promised>, RetentionPlan, GivenUp)> {
+    pub fn run(&self, in_use: &dyn Fn() -> InUse) -> Result<(Option<Promised>, RetentionPlan, GivenUp)> {
         let view = self.archive.view();
         let promised = oldest_promised(&view, self.since_us)?;
         let entries = self.backups.map_or(Ok(Vec::new()), list_backups)?;
@@ -150,7 +152,28 @@ impl Pass<'_> {
     }
 }
 
-fn since(now_us: i64, window: Duration) -> i64 {
+/// Between two passes.
+pub(crate) fn expire_every(window: Duration) -> Duration {
+    (window / 20).clamp(EVERY.0, EVERY.1)
+}
+
+/// Says what a pass has given up, if anything.
+pub(crate) fn say_given_up(promised: Option<&Promised>, plan: &RetentionPlan, given_up: GivenUp) {
+    if given_up != GivenUp::default() {
+        tracing::info!(
+            "{} runs of the archive and {} backups, {} bytes, are given up: points are promised from LSN {} on, \
+             log is kept from LSN {} on",
+            given_up.runs,
+            given_up.backups,
+            given_up.bytes,
+            plan_point(promised),
+            plan.keep_from
+        );
+    }
+}
+
+/// The time that a window reaches back to.
+pub(crate) fn since(now_us: i64, window: Duration) -> i64 {
     now_us.saturating_sub(i64::try_from(window.as_micros()).unwrap_or(i64::MAX))
 }
 
@@ -187,27 +210,44 @@ impl Database {
         {
             let seen = inner.retained.seen.lock();
             (found.promised, found.kept_from, found.looked_us) = (seen.promised, seen.kept_from, seen.looked_us);
-            (found.given_up, found.error) = (seen.given_up, seen.error.clone());
+            found.error = seen.error.clone();
             found.held_by.clone_from(&seen.held_by);
         }
-        let looked = (|| -> Result<()> {
+        found.given_up = self.given_up();
+        if let Some((_, kept)) = archiver.kept_elsewhere().filter(|_| !archiver.gives_up_here()) {
+            (found.promised, found.kept_from, found.looked_us) = (kept.promised, kept.kept_from, kept.looked_us);
+            (found.window, found.held_by, found.error) = (kept.recovery_window, kept.held_by, kept.expire_error);
+        }
+        let look = |found: &mut RecoverablePoints| -> Result<()> {
             let view = archiver.view().ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be reached now"))?;
             let backups = match &inner.backups {
                 Some(backups) => list_backups(&backups.store()?)?,
                 None => Vec::new(),
             };
             let made_of = inner.lineage.as_ref().filter(|lineage| lineage.is_needed()).map(|lineage| &lineage.record);
-            points_of(&view, &backups, made_of, &mut found)
-        })();
+            points_of(&view, &backups, made_of, found)
+        };
+        let looked = match look(&mut found) {
+            // Who merges elsewhere has replaced what was being read.
+            Err(error) if error.kind() == ErrorKind::Io => match archiver.look_again() {
+                Ok(true) => look(&mut found),
+                _ => Err(error),
+            },
+            looked => looked,
+        };
         if let Err(error) = looked {
             found.error.get_or_insert(error.to_string());
         }
         Some(found)
     }
 
-    /// What the last pass has found, without a look at the places: for metrics.
+    /// What passes have given up, here and by the log service that archives, since their starts; without a look at the places.
     pub fn given_up(&self) -> GivenUp {
-        self.inner().retained.seen.lock().given_up
+        let inner = self.inner();
+        let here = inner.retained.seen.lock().given_up;
+        let elsewhere = inner.archiver.as_ref().and_then(|archiver| archiver.kept_elsewhere());
+        let there = elsewhere.map(|(_, kept)| kept.given_up).unwrap_or_default();
+        GivenUp { runs: here.runs + there.runs, backups: here.backups + there.backups, bytes: here.bytes + there.bytes }
     }
 
     fn recovery_window(&self) -> Option<Duration> {
@@ -216,7 +256,7 @@ impl Database {
 
     /// How long to wait before the next pass; none: there are none.
     pub(crate) fn expire_every(&self) -> Option<Duration> {
-        self.recovery_window().map(|window| (window / 20).clamp(EVERY.0, EVERY.1))
+        self.recovery_window().map(expire_every)
     }
 
     /// Gives up what nobody needs for the points that the recovery window promises. Nothing without a window or an archive, and
@@ -261,16 +301,8 @@ impl Database {
             pass.run(&in_use)
         })?;
         let Some((promised, plan, given_up)) = done else { return Ok(GivenUp::default()) };
+        say_given_up(promised.as_ref(), &plan, given_up);
         if given_up != GivenUp::default() {
-            tracing::info!(
-                "{} runs of the archive and {} backups, {} bytes, are given up: points are promised from LSN {} on, \
-                 log is kept from LSN {} on",
-                given_up.runs,
-                given_up.backups,
-                given_up.bytes,
-                plan_point(promised.as_ref()),
-                plan.keep_from
-            );
             self.decide_double_writes();
         }
         // What this one was made of is needed no more, perhaps.
@@ -344,105 +376,57 @@ impl Database {
         let merged = archiver.change(|archive| {
             // A simulated schedule depends on nothing that is not in its seed.
             let background = inner.options.background;
-            let config = if background { archiver.how_to_merge() } else { ArchiveConfig::default() };
-            if !archive.wants_merge(&config) {
+            let merger = archiver.merger();
+            let config = if background { merger.how(archive) } else { ArchiveConfig::default() };
+            let rest = merger.rests(archive);
+            let is_restoring = self.restore_under_way().is_some();
+            let step = MergeStep {
+                archive,
+                config: &config,
+                leave_out_below: if is_restoring { Lsn::NONE } else { inner.retained.seen.lock().leave_out_below },
+                records_per_page_max: inner.options.archive_records_per_page_max,
+                backups: &|| inner.backups.as_ref().map(|backups| backups.store()).transpose(),
+                rest: if background { Some(&rest) } else { None },
+                vfs: &inner.vfs,
+            };
+            let known = archive.view();
+            let merged = step.run();
+            if archiver.is_elsewhere() && merged.is_err() && has_lost_runs(archive, &known) {
                 return Ok(false);
             }
-            let view = archive.view();
-            let mut leave_out_below = inner.retained.seen.lock().leave_out_below;
-            if self.restore_under_way().is_some() {
-                leave_out_below = Lsn::NONE;
-            }
-            let mut mark = None;
-            if leave_out_below.is_some() {
-                mark =
-                    Some(Mark::announce(archive.store(), MarkKind::States, leave_out_below, inner.vfs.random_u64())?);
-                let leases = Lease::in_force(&**archive.store(), inner.vfs.wall_clock_us());
-                let bound = leases.map(|(leases, _)| leases.iter().map(|lease| lease.cut.min(lease.undo_from)).min());
-                match bound {
-                    Ok(bound) => leave_out_below = bound.map_or(leave_out_below, |bound| bound.min(leave_out_below)),
-                    // One that cannot be read: nothing is left out.
-                    Err(_) => leave_out_below = Lsn::NONE,
-                }
-            }
-            let mut bases = Bases { db: self, view: &view, backup: None };
-            let mut base = |page, before| bases.page(page, before);
-            let rest = archiver.rests(archive);
-            let mut policy = MergePolicy {
-                retention: leave_out_below,
-                records_per_page_max: inner.options.archive_records_per_page_max,
-                base: Some(&mut base),
-                rest: if background { Some(&rest) } else { None },
-            };
-            let merged = archive.merge(&config, &mut policy);
-            if let Some(mark) = mark {
-                mark.remove();
-            }
+            merger.ended(&merged);
             Ok(merged?.is_some())
         })?;
         Ok(merged.unwrap_or(false))
+    }
+
+    /// Has the archive kept, one step of the background: merges runs, and gives up what is not promised if a pass `is_due`, where that is done here.
+    /// Where the log service that archives does it, the outcomes are what it says of its own. First what was given up (none: no pass was due), then
+    /// what was merged.
+    pub(crate) fn keep_archive_step(&self, is_due: bool) -> (Option<Result<()>>, Result<()>) {
+        let Some(archiver) = &self.inner().archiver else { return (None, Ok(())) };
+        let kept = archiver.kept_elsewhere();
+        let told = |error: &dyn Fn(&ArchiveKept) -> Option<String>| match &kept {
+            Some((service, kept)) => match error(kept) {
+                Some(what) => Err(Error::new(ErrorKind::Io, format!("the log service at {service}: {what}"))),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        };
+        let given_up = match archiver.gives_up_here() {
+            true => is_due.then(|| self.expire_archive().map(drop)),
+            false => Some(told(&|kept| kept.expire_error.clone())),
+        };
+        let merged = match archiver.merges_here() {
+            true => self.merge_archive_step().map(drop),
+            false => told(&|kept| kept.merge_error.clone()),
+        };
+        (given_up, merged)
     }
 }
 
 fn plan_point(promised: Option<&Promised>) -> Lsn {
     promised.map_or(Lsn::NONE, |promised| promised.cut)
-}
-
-/// Pages before a merge's first records, from a backup and earlier runs.
-struct Bases<'a> {
-    db: &'a Database,
-    view: &'a Arc<View>,
-    /// The newest backup that ends before the LSN of which it was asked for last; none: not looked for yet.
-    backup: Option<Option<Arc<Backup>>>,
-}
-
-impl Bases<'_> {
-    /// The page as its record of `before` has left it; none where it cannot be had: then it gets no image.
-    fn page(&mut self, page: PageId, before: Lsn) -> Result<Option<PageBuf>> {
-        if before.is_none() {
-            return Ok(None);
-        }
-        let made = self.make(page, before);
-        match made {
-            Ok(buf) => Ok(buf),
-            Err(error) => {
-                tracing::debug!("page {page} gets no image in a merged run: {error}");
-                Ok(None)
-            }
-        }
-    }
-
-    fn make(&mut self, page: PageId, before: Lsn) -> Result<Option<PageBuf>> {
-        // Of the archive alone, if it has an image: that costs least.
-        if let Ok(Some(made)) = self.made_of(None, page, before) {
-            return Ok(Some(made));
-        }
-        let backup = self.backup_before(before)?;
-        self.made_of(backup, page, before)
-    }
-
-    fn made_of(&self, backup: Option<Arc<Backup>>, page: PageId, before: Lsn) -> Result<Option<PageBuf>> {
-        let maker = PageMaker::new(PageBase::unchecked(backup), Arc::clone(self.view), before)?;
-        let mut made = [PageBuf::zeroed()];
-        maker.make(page, &mut made)?;
-        let [made] = made;
-        Ok(Some(made).filter(|made| made.verify(page).is_ok()))
-    }
-
-    /// The newest backup that ends before that LSN.
-    fn backup_before(&mut self, before: Lsn) -> Result<Option<Arc<Backup>>> {
-        let most = Lsn(before.0.saturating_add(1));
-        if let Some(known) = &self.backup
-            && known.as_ref().is_none_or(|backup| backup.summary().end <= most)
-        {
-            return Ok(known.clone());
-        }
-        let found = match &self.db.inner().backups {
-            Some(backups) => Backup::newest(&backups.store()?, self.view.manifest().database, self.view.start(), most)?,
-            None => None,
-        };
-        Ok(self.backup.insert(found).clone())
-    }
 }
 
 /// What `resurgam archive expire` is to do.

@@ -45,8 +45,8 @@ mod tls;
 
 pub use client::{Client, Connection, Peer};
 pub use message::{
-    Announced, Answer, BlocksAnswer, Consumer, Coverage, Hello, PAGES_MAX, PART_NUMBERS_MAX, Pages, Part, PartOfBlocks,
-    Request, Role, SentBlock, Standing, VERSION, VERSION_OLDEST,
+    Announced, Answer, BlocksAnswer, Consumer, Coverage, Hello, Keeping, PAGES_MAX, PART_NUMBERS_MAX, Pages, Part,
+    PartOfBlocks, Request, Role, SentBlock, Standing, VERSION, VERSION_OLDEST,
 };
 pub use server::{Server, ServerConfig, ServerStats, Service};
 pub use tls::{Tls, TlsFiles, TlsStats};

@@ -9,7 +9,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, checksum_append};
 use crate::frame::FRAME_HEADER_BYTES;
 
 /// The newest version of the messages that this program speaks, and the oldest.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 pub const VERSION_OLDEST: u16 = 1;
 
 /// Longest text in a message, in bytes: names and errors.
@@ -28,7 +28,11 @@ const PAGES: u8 = 8;
 pub(crate) const STANDING_SINCE: u16 = 5;
 /// The version from which on a log service takes blocks.
 pub(crate) const DISSEMINATE_SINCE: u16 = 2;
+/// The version from which on a log service says what it does for the archive.
+pub(crate) const KEEPING_SINCE: u16 = 6;
 const STANDING_BYTES: usize = 12;
+/// Most reasons why more of an archive is kept than is promised, in an answer.
+const HELD_MAX: usize = 64;
 /// Most blocks in an answer.
 const BLOCKS_MAX: usize = 1 << 16;
 
@@ -90,6 +94,40 @@ pub enum Request {
     Coverage,
     /// As [`Request::PullBlocks`], of blocks with records of these pages; from version 4 on.
     PullPart { consumer: String, from: Lsn, durable: Lsn, bytes_max: u32, wait_ms: u32, part: Part },
+    /// What a log service does for the archive that it writes, beside adding runs; from version 6 on.
+    Keeping,
+}
+
+/// What a log service does for the archive that it writes, beside adding runs, as of its start. One of before does nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keeping {
+    /// It merges runs, while it is the one that archives; else the primary has to.
+    pub merges: bool,
+    /// Merges that were made, the runs that they merged, and bytes of those that were made of them.
+    pub merged: u64,
+    pub merged_runs: u64,
+    pub merged_bytes: u64,
+    /// Of the merge that is under way: records that are written, of how many; 0: there is none.
+    pub merging: u64,
+    pub merging_of: u64,
+    /// Microseconds that merging has rested for others.
+    pub rested_us: u64,
+    /// Why runs are not merged now; empty: they are.
+    pub merge_error: String,
+    /// How far back points in time are promised, in microseconds; 0: it gives nothing up.
+    pub window_us: u64,
+    /// The oldest promised point, from where on the archive is kept, and when that was found, in microseconds since 2000-01-01 UTC; 0: not known.
+    pub promised: Lsn,
+    pub kept_from: Lsn,
+    pub looked_us: u64,
+    /// Given up.
+    pub runs: u64,
+    pub backups: u64,
+    pub bytes: u64,
+    /// What keeps more than is promised.
+    pub held_by: Vec<String>,
+    /// Why what is not promised is not given up now; empty: it is.
+    pub expire_error: String,
 }
 
 /// Blocks of the log.
@@ -195,6 +233,8 @@ pub enum Answer {
     Elsewhere(Part),
     /// From version 4 on.
     PartOfBlocks(PartOfBlocks),
+    /// From version 6 on.
+    Keeping(Keeping),
 }
 
 /// Pages as they came, in the memory of whoever has received them.
@@ -216,6 +256,7 @@ impl Request {
             Self::Disseminate { .. } => DISSEMINATE_SINCE,
             Self::GetPages { .. } => 3,
             Self::Coverage | Self::PullPart { .. } => 4,
+            Self::Keeping => KEEPING_SINCE,
         }
     }
 
@@ -258,6 +299,9 @@ impl Request {
             }
             Self::PullPart { consumer, from, durable, bytes_max, wait_ms, part } => {
                 out.u8(8).text(consumer).u64(from.0).u64(durable.0).u32(*bytes_max).u32(*wait_ms).part(part);
+            }
+            Self::Keeping => {
+                out.u8(9);
             }
         }
     }
@@ -306,6 +350,7 @@ impl Request {
                 wait_ms: from.u32()?,
                 part: from.part()?,
             },
+            9 => Self::Keeping,
             kind => return Err(unknown("request", kind)),
         };
         from.end().map(|()| request)
@@ -404,6 +449,9 @@ impl Answer {
                     out.u64(lsn.0).bytes(block);
                 }
             }
+            Self::Keeping(keeping) => {
+                out.u8(12).keeping(keeping);
+            }
         }
     }
 
@@ -491,6 +539,7 @@ impl Answer {
                 let blocks = from.blocks("an answer")?;
                 Self::PartOfBlocks(PartOfBlocks { blocks, complete_to, durable, left_out })
             }
+            12 => Self::Keeping(from.keeping()?),
             kind => return Err(unknown("answer", kind)),
         };
         from.end().map(|()| answer)
@@ -557,6 +606,14 @@ impl<'a> Writer<'a> {
         self.u64(*pages).u32(*count).u32(numbers.len() as u32);
         numbers.iter().fold(self, |out, number| out.u32(*number))
     }
+    fn keeping(&mut self, said: &Keeping) -> &mut Self {
+        self.u8(u8::from(said.merges)).u64(said.merged).u64(said.merged_runs).u64(said.merged_bytes);
+        self.u64(said.merging).u64(said.merging_of).u64(said.rested_us).text(&said.merge_error);
+        self.u64(said.window_us).u64(said.promised.0).u64(said.kept_from.0).u64(said.looked_us);
+        self.u64(said.runs).u64(said.backups).u64(said.bytes).text(&said.expire_error);
+        let held = said.held_by.get(..HELD_MAX).unwrap_or(&said.held_by);
+        held.iter().fold(self.u32(held.len() as u32), |out, reason| out.text(reason))
+    }
     /// Cut off where it is too long.
     fn text(&mut self, text: &str) -> &mut Self {
         self.bytes(&text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES_MAX)])
@@ -601,6 +658,33 @@ impl<'a> Reader<'a> {
             return Err(Error::corrupt(format!("a part of {numbers} numbers of partitions")));
         }
         Ok(Part { pages, count, numbers: (0..numbers).map(|_| self.u32()).collect::<Result<_>>()? })
+    }
+    fn keeping(&mut self) -> Result<Keeping> {
+        let mut said = Keeping {
+            merges: self.u8()? != 0,
+            merged: self.u64()?,
+            merged_runs: self.u64()?,
+            merged_bytes: self.u64()?,
+            merging: self.u64()?,
+            merging_of: self.u64()?,
+            rested_us: self.u64()?,
+            merge_error: self.text()?,
+            window_us: self.u64()?,
+            promised: Lsn(self.u64()?),
+            kept_from: Lsn(self.u64()?),
+            looked_us: self.u64()?,
+            runs: self.u64()?,
+            backups: self.u64()?,
+            bytes: self.u64()?,
+            expire_error: self.text()?,
+            held_by: Vec::new(),
+        };
+        let held = self.u32()? as usize;
+        if held > HELD_MAX {
+            return Err(Error::corrupt(format!("an answer with {held} reasons")));
+        }
+        said.held_by = (0..held).map(|_| self.text()).collect::<Result<_>>()?;
+        Ok(said)
     }
     /// Each with where it begins.
     fn blocks(&mut self, what: &str) -> Result<Vec<(Lsn, Vec<u8>)>> {
@@ -670,7 +754,30 @@ mod tests {
                 wait_ms: 4,
                 part: part(),
             },
+            Request::Keeping,
         ]
+    }
+
+    fn keeping() -> Keeping {
+        Keeping {
+            merges: true,
+            merged: 1,
+            merged_runs: 2,
+            merged_bytes: 3,
+            merging: 4,
+            merging_of: 5,
+            rested_us: 6,
+            merge_error: "ä run is damaged".into(),
+            window_us: 7,
+            promised: Lsn(8),
+            kept_from: Lsn(9),
+            looked_us: 10,
+            runs: 11,
+            backups: 12,
+            bytes: 13,
+            held_by: vec!["a lease".into(), String::new()],
+            expire_error: "a place cannot be reached".into(),
+        }
     }
 
     fn answers() -> Vec<Answer> {
@@ -697,6 +804,7 @@ mod tests {
                 durable: Lsn(6),
                 left_out: 7,
             }),
+            Answer::Keeping(keeping()),
             Answer::Error(Error::new(ErrorKind::NotADatabase, "another one").with_hint("look").with_detail("what")),
         ]
     }
@@ -755,6 +863,11 @@ mod tests {
             let bytes = bytes_of(|out| answer.encode(out));
             assert_eq!(Answer::decode(&bytes).is_ok(), count <= PAGES_MAX);
             assert_eq!(Answer::pages_of(&bytes).is_some(), count <= PAGES_MAX);
+        }
+        for count in [HELD_MAX, HELD_MAX + 1] {
+            let answer = Answer::Keeping(Keeping { held_by: vec!["why".into(); count], ..keeping() });
+            let Answer::Keeping(said) = Answer::decode(&bytes_of(|out| answer.encode(out))).unwrap() else { panic!() };
+            assert_eq!(said.held_by.len(), HELD_MAX, "what is too much is not said");
         }
         for count in [PART_NUMBERS_MAX, PART_NUMBERS_MAX + 1] {
             let answer = Answer::Elsewhere(Part { pages: 1, count: 1, numbers: vec![0; count] });

@@ -103,10 +103,11 @@ fn another_database_and_other_versions_are_refused() {
         (2, 3, Some(3)),
         (3, 4, Some(4)),
         (4, 5, Some(5)),
-        (5, 6, Some(5)),
-        (6, 7, None),
+        (5, 6, Some(6)),
+        (6, 7, Some(6)),
+        (7, 8, None),
         (0, 0, None),
-        (0, 9, Some(5)),
+        (0, 9, Some(6)),
     ] {
         let hello = Request::Hello { oldest, newest, role: Role::Client, database: DATABASE };
         match connection.call(&hello, TIME).unwrap() {

@@ -161,7 +161,7 @@ pub(crate) fn place(url: &str) -> Option<String> {
 const RECORDS_PER_PAGE_LEAST: u32 = 16;
 
 /// The cap that is asked for, or the least that there is; 0 stays none.
-fn records_per_page_max(asked: u32) -> u64 {
+pub fn records_per_page_max(asked: u32) -> u64 {
     match asked {
         0 => 0,
         asked => asked.max(RECORDS_PER_PAGE_LEAST).into(),

@@ -166,8 +166,8 @@ fn parts_are_killed_and_come_back() {
     until(&mut client, service, "true");
     until(&mut client, "select (hardened_lsn = destaged_lsn)::text from resurgam_log_service", "true");
     // The log service archives, and has done so over all of that: page servers without a folder were made of it.
-    let archived = "select (archived_lsn = durable_lsn and archiver like 'log service %' and error is null and runs_written = 0)::text \
-                    from resurgam_archive";
+    let archived = "select (archived_lsn = durable_lsn and archiver like 'log service %' and error is null and runs_written = 0 \
+                    and merger = archiver and merge_error is null)::text from resurgam_archive";
     until(&mut client, archived, "true");
     assert_eq!(client.rows("select count(*) from resurgam_page_servers where name = 'the archive'"), ["0"]);
     let cache = "select (pages > 100 and hits > 100 and bytes = pages * 8192 and bytes <= bytes_max and error is null)::text \

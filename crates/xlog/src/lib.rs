@@ -21,6 +21,7 @@
 //! | `piece.rs` | a block of the log on its way |
 //! | `core.rs`, `pending.rs` | the log service as a state machine: inputs and the time in, outputs out. No I/O |
 //! | `archiving.rs` | the archive as a consumer of the log: whose it is, and what is to be done next. Pure |
+//! | `keeping.rs` | merging its runs and giving up what is not promised, beside: what is to be done next. Pure |
 //! | `long_term.rs` | the long-term log: objects, made once, each where the one before it ends |
 //! | `cache.rs` | the newest log on a local disk, that may be lost at any time |
 //! | `below.rs` | cache, landing zone and long-term log: what is not in memory |
@@ -41,6 +42,7 @@ mod cache;
 mod control;
 mod core;
 mod holder;
+mod keeping;
 mod lease;
 mod long_term;
 mod pending;
@@ -54,6 +56,7 @@ pub use cache::Cache;
 pub use control::{Control, StoreControl};
 pub use core::{Core, CoreConfig, CoreStatus, Disseminated, Input, Output, Planted, Position, Reader};
 pub use holder::{Clock, Holder, HolderConfig, boot_clock};
+pub use keeping::{Keeping, KeepingConfig, Task, TaskDone};
 pub use lease::{Decision, Held, Waiting};
 pub use long_term::{LongTerm, LongTermEnd};
 pub use piece::Piece;

@@ -3,11 +3,13 @@
 //! which become durable in any order, and a crash leaves holes.
 //!
 //! Two log services archive: each with a machine of its own (`archiving.rs`), which is killed and paused, over a store that fails, answers late,
-//! or does what it reports as failed; old manifests are deleted, and old log of the long-term log (`schedules/archive.rs`).
+//! or does what it reports as failed; old manifests are deleted, and old log of the long-term log (`schedules/archive.rs`). The one that archives merges as well, and
+//! gives up what no backup and no lease needs, on another thread (`keeping.rs`, `schedules/keeping.rs`), beside readers that make leases.
 //!
 //! Checked: what is acknowledged is in every later life's log, and acknowledged once; nobody is given a block that is not of the
 //! history; the zone is given up only below what the long-term log has, and the long-term log below what the archive has; who comes too late for the
-//! log begins anew from the archive; when all is well again everybody gets everything, the archive too.
+//! log begins anew from backup and archive; what is archived stays so, whatever is merged; who has a lease that holds has what he needs; when all is well again everybody gets everything, the archive too, and no
+//! runs wait to be merged.
 //!
 //! `RESURGAM_SEED=N` runs one schedule, `RESURGAM_SCHEDULES=N` so many.
 
@@ -19,11 +21,16 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use resurgam_base::Lsn;
-use resurgam_xlog::{Core, CoreConfig, Decision, Done, Held, Input, Output, Piece, Planted, Position, Reader, Waiting};
+use resurgam_xlog::{
+    Core, CoreConfig, Decision, Done, Held, Input, Output, Piece, Planted, Position, Reader, TaskDone, Waiting,
+};
 
 #[path = "schedules/archive.rs"]
 mod archive;
-use archive::{AGENTS, Agent, ArchiveStore, Effect};
+#[path = "schedules/keeping.rs"]
+mod keeping;
+use archive::{AGENTS, Agent, ArchiveStore, Edit, Effect, Who};
+use keeping::{KeepEffect, READERS, ReaderStep};
 
 const FIRST: Lsn = Lsn(4096);
 /// Writes of a primary under way at once.
@@ -53,6 +60,14 @@ enum Mistake {
     ZombiePublishes,
     /// Who publishes does not look whether a number that it got was free again.
     NumberAgain,
+    /// Who has lost the archive publishes a merged run behind whatever is the newest manifest.
+    MergesAfterLoss,
+    /// A merged run takes the place of what there was when the merge began.
+    MergedOverAppended,
+    /// What was merged is deleted before a manifest names the merged run.
+    DeletesBeforeNamed,
+    /// Leases are listed before it is said that something is about to go, and not after that.
+    ExpiresLeased,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +100,12 @@ enum Event {
     Store(usize, u32, u64, Box<Effect>),
     Stepped(usize, u32, u64, Box<Done>),
     Expire(usize, u32),
+    Lock(usize, u32, u64, Who, Box<Edit>),
+    /// Of merging and giving up.
+    Keep(usize, u32, u64, Box<KeepEffect>),
+    Kept(usize, u32, u64, TaskDone),
+    Backup,
+    Read(usize, ReaderStep),
 }
 
 /// Blocks on their way to the zone.
@@ -226,6 +247,10 @@ impl World {
         for number in 0..AGENTS {
             this.after(Duration::ZERO, Event::StartAgent(number));
         }
+        this.after(Duration::from_millis(500), Event::Backup);
+        for reader in 0..READERS {
+            this.after(Duration::from_millis(700), Event::Read(reader, ReaderStep::Choose));
+        }
         let mut at = Duration::from_secs(1);
         while at < BAD {
             at += ms(50, 1500, &mut this.rng);
@@ -274,7 +299,7 @@ impl World {
         self.wrong.get_or_insert(what);
     }
 
-    fn run(mut self) -> Result<[u32; 6], String> {
+    fn run(mut self) -> Result<[u32; 9], String> {
         while let Some(Reverse((at, _, id))) = self.queue.pop() {
             if at > END || self.wrong.is_some() {
                 break;
@@ -289,7 +314,8 @@ impl World {
         match self.wrong {
             Some(wrong) => Err(wrong),
             None => {
-                Ok([self.lives_begun, self.overtaken, self.holes, self.archive.claims, self.archive.lost, self.seeded])
+                let ArchiveStore { claims, lost, merges, passes, leased, .. } = self.archive;
+                Ok([self.lives_begun, self.overtaken, self.holes, claims, lost, self.seeded, merges, passes, leased])
             }
         }
     }
@@ -467,7 +493,9 @@ impl World {
             | Event::PauseAgent(_)
             | Event::Store(..)
             | Event::Stepped(..)
+            | Event::Lock(..)
             | Event::Expire(..) => self.archiving(event),
+            Event::Keep(..) | Event::Kept(..) | Event::Backup | Event::Read(..) => self.keeping(event),
             Event::Ask(number) => self.ask(number),
             Event::Answered(number, asked, pieces) => {
                 let consumer = &mut self.consumers[number];
@@ -771,7 +799,10 @@ impl World {
         if self.consumers[number].asked != id {
             return;
         }
-        let log = self.archive.log();
+        let log = match self.archive.log() {
+            Ok(log) => log,
+            Err(what) => return self.fail(what),
+        };
         let end = log.last().map_or(FIRST, |piece| piece.next);
         if end < oldest {
             return self.fail(format!("the archive ends at {end}, and the log is kept from {oldest} on"));
@@ -795,9 +826,9 @@ impl World {
 }
 
 /// Those that failed; lives, those that were overtaken, and those that began before a hole; claims of the archive, those that were told of another
-/// one's, and consumers that began anew.
-fn schedules(from: u64, count: u64, mistake: Mistake) -> (u64, [u64; 6]) {
-    let (mut failed, mut met) = (0, [0; 6]);
+/// one's, and consumers that began anew; merges, passes that gave something up, and leases that held.
+fn schedules(from: u64, count: u64, mistake: Mistake) -> (u64, [u64; 9]) {
+    let (mut failed, mut met) = (0, [0; 9]);
     for seed in from..from + count {
         match World::new(seed, mistake).run() {
             Ok(one) => met.iter_mut().zip(one).for_each(|(sum, one)| *sum += u64::from(one)),
@@ -818,11 +849,14 @@ fn nothing_is_lost_and_nothing_is_given_out_too_early() {
         Some(seed) => (seed, 1),
         None => (1, number("RESURGAM_SCHEDULES").unwrap_or(10_000)),
     };
-    let (_, [lives, overtaken, holes, claims, lost, seeded]) = schedules(from, count, Mistake::Core(Planted::Nothing));
+    let (_, met) = schedules(from, count, Mistake::Core(Planted::Nothing));
+    let [lives, overtaken, holes, claims, lost, seeded, merges, passes, leased] = met;
     println!("{count} schedules, {lives} lives of primaries, {overtaken} overtaken, {holes} that began before a hole");
     println!("the archive was claimed {claims} times, lost {lost} times; {seeded} consumers began anew from it");
     assert!(count == 1 || (lives > 2 * count && overtaken > count / 4 && holes > count / 32));
+    println!("{merges} merges, {passes} passes that gave something up beside {leased} leases");
     assert!(count == 1 || (claims > 2 * count && lost > count / 4 && seeded > count / 32));
+    assert!(count == 1 || (merges > 4 * count && passes > 2 * count && leased > 2 * count));
 }
 
 #[test]
@@ -839,10 +873,15 @@ fn planted_mistakes_are_found() {
         ("freed before it is archived", Mistake::FreedUnarchived),
         ("who has lost the archive publishes", Mistake::ZombiePublishes),
         ("a number that was free again", Mistake::NumberAgain),
+        ("who has lost the archive publishes what it merged", Mistake::MergesAfterLoss),
+        ("merged over what was appended meanwhile", Mistake::MergedOverAppended),
+        ("what was merged is deleted before it is named", Mistake::DeletesBeforeNamed),
+        ("given up though a lease needs it", Mistake::ExpiresLeased),
     ];
     for (name, mistake) in all {
         let count = match mistake {
             Mistake::Core(Planted::JudgedLate) => 4000,
+            Mistake::MergesAfterLoss | Mistake::ExpiresLeased => 1000,
             _ => 200,
         };
         let (failed, _) = schedules(1, count, mistake);

@@ -7,11 +7,11 @@ use resurgam_page::PageBuf;
 use resurgam_vfs::{FaultPlan, SimVfs};
 use resurgam_xstore::Store;
 
-use super::making::{back_up, sealed, zeroed};
+use super::making::{self, back_up, sealed, zeroed};
 use super::support::{CONFIG, DATABASE, Logged, Rng, open, small, store_on};
 use crate::{
-    Archive, Archiver, Backup, GivenUp, Lease, LeaseKind, Mark, MarkKind, Marks, MergePolicy, PageBase, PageMaker,
-    Promise, Retention, RetentionPlan, list_backups, verify, verify_backup,
+    Archive, Archiver, BACKUP_LEASE, Backup, BackupWriter, GivenUp, Lease, LeaseKind, Mark, MarkKind, Marks,
+    MergePolicy, PageBase, PageMaker, Promise, Retention, RetentionPlan, list_backups, verify, verify_backup,
 };
 
 /// Later than everything that these tests make.
@@ -323,6 +323,26 @@ fn what_is_not_sure_keeps_more() {
     let store = store_on(&sim);
     let less = plan(&store, archive, point, &[]).unwrap();
     assert!(less.keep_from < good.keep_from && less.held_by[0].contains("damaged"), "{less:?}");
+}
+
+/// One that was begun long ago goes, unless a server says that it is at it, which is not the one that gives up.
+#[test]
+fn a_backup_that_another_server_makes_is_under_way_as_long_as_it_says_so() {
+    let store = store_on(&SimVfs::new(2));
+    let (history, archiver, _) = made(2, &store);
+    let (archive, point) = (archiver.archive(), Lsn(history.end.0 - 1));
+    let mut writer = BackupWriter::begin(Arc::clone(&store), &making::plan(77)).unwrap().with_part_bytes(3000);
+    making::put(&mut writer, &history, &mut Rng(1), making::keys()[0], history.records[0].lsn, point);
+    writer.flush().unwrap();
+    let name = writer.name().to_owned();
+    let goes = |lease: Option<String>| {
+        let (kind, database, backup, created_us) = (LeaseKind::Making, DATABASE, Some("gone".into()), NOW_US);
+        let lease = lease.map(|name| Lease { name, kind, database, cut: point, undo_from: point, backup, created_us });
+        let leases: Vec<Lease> = lease.into_iter().collect();
+        plan(&store, archive, point, &leases).unwrap().backups.iter().any(|(gone, _)| *gone == name)
+    };
+    assert!(goes(None) && goes(Some("backup-other".into())) && goes(Some(format!("clone-{name}"))));
+    assert!(!goes(Some(format!("{BACKUP_LEASE}{name}"))) && !goes(Some(format!("{BACKUP_LEASE}{name}-"))));
 }
 
 /// Runs that were merged one by one: records since the newest image count across them.

@@ -153,3 +153,77 @@ fn a_claim_that_slept_deletes_nothing_of_later_ones() {
     first.archive().tidy().unwrap();
     is_whole(&history, &store);
 }
+
+/// Who appends merges as well, while somebody merges and gives up beside it: everything is there once, whoever was first, and each deletes what it has replaced.
+#[test]
+fn who_appends_merges_and_others_do_beside() {
+    for seed in 1..6 {
+        let history = Logged::random(seed, 120, 9);
+        let store = store_on(&SimVfs::new(seed));
+        let mut archiver = appender(&store, 1);
+        let beside = Archive::open_beside(Arc::clone(&store), seed).unwrap().unwrap();
+        let (mut n, mut own, mut others) = (0, 0, 0);
+        history
+            .feed(&mut archiver, |archiver, _| {
+                archiver.seal()?;
+                n += 1;
+                let archive = archiver.archive();
+                if n % 4 == 0 {
+                    archive.catch_up()?;
+                    own += u32::from(archive.merge(&small(), &mut MergePolicy::keep_all())?.is_some());
+                }
+                if n % 9 == 0 {
+                    beside.catch_up()?;
+                    others += u32::from(beside.merge(&small(), &mut MergePolicy::keep_all())?.is_some());
+                }
+                Ok(true)
+            })
+            .unwrap();
+        archiver.seal().unwrap();
+        let archive = archiver.archive();
+        assert!(own > 3 && others > 0, "{own} {others}");
+        assert_eq!(archive.merge_progress(), None, "none is under way");
+        is_whole(&history, &store);
+        // What is merged beside is left to who has merged it: it may be reading it.
+        archive.catch_up().unwrap();
+        while archive.merge(&small(), &mut MergePolicy::keep_all()).unwrap().is_some() {}
+        beside.catch_up().unwrap();
+        assert_eq!((archive.delete_replaced().unwrap(), beside.delete_replaced().unwrap()), (0, 0));
+        assert_eq!(store.list("runs/").unwrap().len(), archive.view().manifest().runs.len());
+        // It gives up, and whoever is beside goes on from there.
+        let view = archive.view();
+        let (gone, end) = (view.manifest().runs.first().map(|run| run.id), view.end());
+        drop(view);
+        let gone = gone.expect("a run");
+        if gone.end < end {
+            assert_eq!(archive.give_up_before(gone.end).unwrap(), gone.end);
+            archive.delete_replaced().unwrap();
+            assert!(store.len(&gone.name()).is_err(), "it is deleted by who has given it up");
+            beside.catch_up().unwrap();
+            assert_eq!(beside.view().start(), gone.end);
+        }
+    }
+}
+
+/// What it merges is there, and the archive is claimed before a manifest names it: nothing of that counts.
+#[test]
+fn who_has_lost_it_in_the_middle_of_a_merge_has_changed_nothing() {
+    let history = Logged::random(4, 120, 9);
+    let store = store_on(&SimVfs::new(1));
+    let mut first = appender(&store, 1);
+    append(&history, &mut first);
+    let archive = Arc::clone(first.archive());
+    let is_claimed = std::cell::Cell::new(false);
+    let claim = || {
+        if !is_claimed.replace(true) {
+            drop(Archive::open_to_append(Arc::clone(&store), DATABASE, 2, None).unwrap());
+        }
+    };
+    let mut policy = MergePolicy { rest: Some(&claim), ..MergePolicy::keep_all() };
+    assert_eq!(archive.merge(&small(), &mut policy).unwrap_err().kind(), ErrorKind::InUse);
+    assert!(is_claimed.get());
+    is_whole(&history, &store);
+    // Nor does it give anything up.
+    assert_eq!(archive.give_up_before(history.end).unwrap_err().kind(), ErrorKind::InUse);
+    is_whole(&history, &store);
+}

@@ -76,10 +76,18 @@ pub struct Cluster {
     pub tls: Option<Arc<Tls>>,
     /// The log service archives, and not the primary.
     pub log_service_archives: bool,
+    /// And merges what it archives, as those of before do not; how far back points are promised.
+    pub log_service_merges: bool,
+    pub recovery_window: Duration,
+    /// What stands before the archive's place for the log service.
+    pub archive_through: Option<Through>,
     pub long_term_retention: Duration,
     /// A second log service, over the same landing zone and long-term log.
     pub second_log: Option<String>,
 }
+
+/// What stands before a store.
+pub type Through = Arc<dyn Fn(Arc<dyn Store>) -> Arc<dyn Store> + Send + Sync>;
 
 /// Whatever can be done to a record, until it is out of reach.
 pub struct Reach {
@@ -151,12 +159,25 @@ impl Cluster {
             retention: self.long_term_retention,
             cache_bytes: 1 << 20,
             archive: self.log_service_archives.then(|| {
-                let path = self.path("archive");
+                let (path, backups) = (self.path("archive"), self.path("backups"));
+                let through = self.archive_through.clone();
+                let open = |path: &Path| -> Result<Arc<dyn Store>> {
+                    let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
+                    // Away, as an object store may be.
+                    Ok(Arc::new(FolderStore::existing(vfs, path).map_err(Error::from)?))
+                };
                 ArchiveTarget {
                     open: Arc::new(move || {
-                        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
-                        // Away, as an object store may be.
-                        Ok(Arc::new(FolderStore::existing(vfs, &path).map_err(Error::from)?) as Arc<dyn Store>)
+                        let store = open(&path)?;
+                        Ok(through.as_ref().map_or_else(|| Arc::clone(&store), |through| through(Arc::clone(&store))))
+                    }),
+                    keep: self.log_service_merges.then(|| ArchiveKeeperConfig {
+                        vfs: Arc::new(RealVfs::new()),
+                        backups: Some(Arc::new(move || open(&backups))),
+                        recovery_window: self.recovery_window,
+                        records_per_page_max: 256,
+                        cpu_percent: 100,
+                        rests: true,
                     }),
                     config: ArchivingConfig {
                         lease: Duration::from_millis(500),
@@ -242,6 +263,9 @@ impl Cluster {
             cache_pages: 0,
             tls: None,
             log_service_archives: false,
+            log_service_merges: true,
+            recovery_window: Duration::ZERO,
+            archive_through: None,
             long_term_retention: Duration::ZERO,
             second_log: None,
         }
@@ -318,6 +342,7 @@ impl Cluster {
             buffer_bytes: self.buffer_pages * limits::PAGE_SIZE,
             read_ahead_pages: self.read_ahead_pages,
             log_segment_bytes: 1 << 20,
+            archive_cpu_percent: 100,
             archive: Some(text("archive")),
             backups: Some(text("backups")),
             pages: Some(PageServiceHandle(Arc::clone(primary) as Arc<dyn PageService>)),

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use resurgam_archive::{Archive, verify};
+use resurgam_archive::{Archive, Lease, verify};
 use resurgam_base::{Lsn, Result};
 use resurgam_cluster::XlogNode;
 use resurgam_engine::{Database, LogZone};
 
 use super::common::{Cluster, Rows, Zoned, free_address, until};
 
-const ROWS: i64 = 2000;
+pub const ROWS: i64 = 2000;
 
-fn archiving() -> Cluster {
+pub fn archiving() -> Cluster {
     let mut cluster = Cluster::with_log_service(1);
     cluster.log_service_archives = true;
     cluster
 }
 
-fn hardened(zoned: &Zoned) -> Lsn {
+pub fn hardened(zoned: &Zoned) -> Lsn {
     zoned.zone.status().expect("it is open").hardened
 }
 
@@ -33,7 +33,7 @@ fn archived(cluster: &Cluster) -> Lsn {
 }
 
 /// Everything that is hardened is in it, and it is whole.
-fn is_whole(cluster: &Cluster, hardened: Lsn) -> Result<()> {
+pub fn is_whole(cluster: &Cluster, hardened: Lsn) -> Result<()> {
     until("everything is archived", || archived(cluster) >= hardened);
     let report = verify(cluster.store("archive"), None)?;
     assert!(report.problems.is_empty(), "{report}");
@@ -43,7 +43,7 @@ fn is_whole(cluster: &Cluster, hardened: Lsn) -> Result<()> {
 }
 
 /// A page server that has lost everything, and a primary with an empty folder: pages come from the archive alone, and the log behind it.
-fn can_be_made_of_it(cluster: &Cluster, rows: Rows, folder: &str) -> Result<()> {
+pub fn can_be_made_of_it(cluster: &Cluster, rows: Rows, folder: &str) -> Result<()> {
     std::fs::remove_dir_all(cluster.path("pages-0")).expect("its folder");
     let node = cluster.page_server(0);
     let zoned = cluster.zoned();
@@ -76,14 +76,16 @@ fn the_log_service_archives() -> Result<()> {
     assert!(status.runs_written == 0 && status.runs > 0, "{status:?}");
     let shown = xlog.status().archive.expect("it archives");
     assert!(shown.works && shown.runs > 3 && shown.error.is_none(), "{shown:?}");
+    assert!(status.merged_elsewhere && status.merge_error.is_none(), "{status:?}");
     // It is no page server, and holds nothing in the zone.
     assert!(db.page_servers().iter().all(|server| server.name.as_deref() != Some("the archive")));
     assert!(!db.log_status().held_by.contains("the archive"), "{:?}", db.log_status().held_by);
-    // Merged beside it, while it goes on.
+    // Merged beside it as well, while it goes on, as a primary of before does.
     rows.change(&db, 0..ROWS, 20)?;
     db.merge_archive()?;
     let name = db.backup(false, &|| false)?;
     assert!(!name.is_empty());
+    assert!(Lease::list(&*cluster.store("archive"))?.is_empty(), "that of the backup was given back");
     // The primary dies, and nothing more is needed of it.
     rows.change(&db, (0..ROWS).step_by(2), 21)?;
     let upto = hardened(&zoned);

@@ -50,8 +50,10 @@ use crate::options::StoreHandle;
 use crate::restore::{CHAIN_MAX, Origin, OriginKind, base_by_parents, parent_record, too_many};
 pub use archived::ArchivedPages;
 use folder::{Content, NewFolder};
-use leases::{Layer, give_back};
-pub(crate) use leases::{archive_there, end_folder_lease, end_lease, forget, layers_behind, lease_name, make_leases};
+use leases::give_back;
+pub(crate) use leases::{
+    Layer, archive_there, end_folder_lease, end_lease, forget, layers_behind, lease_name, make_leases,
+};
 pub use lsn_order::LsnOrder;
 pub(crate) use marker::RESTORING;
 pub(crate) use promised::{Promised, ends, oldest_promised};

@@ -159,6 +159,7 @@ fn log_flags(base: &Path) -> Vec<String> {
         format!("--landing-zone={}", path("zone")),
         format!("--long-term-log={}", path("long-term")),
         format!("--archive={}", path("archive")),
+        format!("--backups={}", path("backups")),
     ]
 }
 

@@ -111,6 +111,13 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     (false, _) => Some("this server".to_owned()),
                     (true, of) => of.as_ref().map(|of| format!("log service {}", of.service)),
                 };
+                // As long as none has said so, nothing has to be merged: none archives.
+                let merger = match (status.elsewhere, &status.archiver) {
+                    (true, Some(of)) if !status.merged_elsewhere => {
+                        Some(format!("this server, for log service {} does not", of.service))
+                    }
+                    _ => archiver.clone(),
+                };
                 rows.add([
                     ("place", status.place.into()),
                     ("state", status.state.into()),
@@ -128,6 +135,11 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("blocks_from_files", status.blocks_from_files.into()),
                     ("runs_waiting", status.runs_waiting.into()),
                     ("rested_seconds", status.rested.as_secs_f64().into()),
+                    ("merger", merger.into()),
+                    ("merges", status.merges.into()),
+                    ("merged_bytes", status.merged_bytes.into()),
+                    ("merge_progress", status.merge_progress.into()),
+                    ("merge_error", status.merge_error.into()),
                     ("archiver", archiver.into()),
                     ("archiver_silent_seconds", silent.map(|silent| silent.as_secs_f64()).into()),
                     ("error", status.error.into()),

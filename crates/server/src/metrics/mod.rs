@@ -547,6 +547,13 @@ fn archive(out: &mut Exposition, db: &Database) {
         "How long merging has rested for others who wanted the processors.",
         status.rested,
     );
+    out.gauge(
+        "resurgam_archive_merging_failing",
+        "1 while runs cannot be merged, here or by the log service that archives (resurgam_archive.merge_error).",
+        status.merge_error.is_some(),
+    );
+    out.counter("resurgam_archive_merges_total", "Merges of runs, since the start of who makes them.", status.merges);
+    out.counter("resurgam_archive_merged_bytes_total", "Size of what they have made.", status.merged_bytes);
     let given_up = db.given_up();
     out.counter(
         "resurgam_expired_runs_total",

@@ -35,6 +35,9 @@ const PAGE_SERVERS_MAX: u16 = 16;
 /// Of the primary, unless its settings say otherwise: flag, environment variable, value.
 const BACKUPS: [(&str, &str, &str); 2] =
     [("--backup-interval", "RESURGAM_BACKUP_INTERVAL", "1d"), ("--recovery-window", "RESURGAM_RECOVERY_WINDOW", "7d")];
+const WINDOW: &str = "--recovery-window";
+/// Settings of the command line that are for who archives as well, which merges and gives up.
+const KEEPING: [&str; 3] = [WINDOW, "--archive-cpu-percent", "--archive-records-per-page-max"];
 /// Certificates for what the parts say to each other: all three or none, the same for each part.
 const TIER_TLS: [(&str, &str); 3] = [
     ("tier-tls-cert", "Certificate of all parts, for 127.0.0.1: they speak to each other with TLS then"),
@@ -207,15 +210,28 @@ fn parts(data: &Path, listen: &str, layout: &Layout, tls: &[String], more: &[Str
     }
     // One that was made before there was a log service has its log with the primary, and keeps it there.
     let has_zone = data.join("zone").exists() || !data.join("primary-1").join("control").exists();
+    // What page servers begin with: without backups it would be all log that there ever was; and not all backups that there ever were.
+    let is_set = |flag: &str, variable: &str| {
+        let on_line = more
+            .iter()
+            .any(|given| given.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')));
+        on_line || std::env::var_os(variable).is_some()
+    };
+    // Settings of a file would lose against those of the command line.
+    let has_file = is_set("--config", "RESURGAM_CONFIG");
+    let backups = BACKUPS.iter().filter(|(flag, variable, _)| !has_file && !is_set(flag, variable));
+    let backups: Vec<String> = backups.map(|(flag, _, value)| format!("{flag}={value}")).collect();
     let mut parts = Vec::new();
     let zone = ["--landing-zone".to_owned(), path("zone")];
     if has_zone {
         let name = "xlog-1".to_owned();
         let own = ["--role", "xlog", "--data", &path(&name), "--listen", &log, "--long-term-log", &path("long-term")];
         let own = own.into_iter().map(str::to_owned);
-        // It archives, whichever primary there is.
-        let archive = ["--archive".to_owned(), path("archive")];
-        parts.push(Part::new(name, own.chain(zone.clone()).chain(archive).chain(tls.iter().cloned()).collect()));
+        // It archives, whichever primary there is, and keeps the archive.
+        let archive = ["--archive".to_owned(), path("archive"), "--backups".to_owned(), path("backups")];
+        let window = backups.iter().filter(|flag| flag.starts_with(WINDOW)).cloned();
+        let own = own.chain(zone.clone()).chain(archive).chain(window).chain(of_those(more, &KEEPING));
+        parts.push(Part::new(name, own.chain(tls.iter().cloned()).collect()));
     }
     for (number, address) in (1u16..).zip(&pages) {
         let name = format!("pageserver-{number}");
@@ -234,19 +250,24 @@ fn parts(data: &Path, listen: &str, layout: &Layout, tls: &[String], more: &[Str
     let own = ["--role", "primary", "--data", &path(&name), "--listen", listen, to, &log];
     let zone = if has_zone { [&zone[..], &["--log-service-archives=on".to_owned()]].concat() } else { Vec::new() };
     let own = own.into_iter().map(str::to_owned).chain(zone).chain(["--page-servers".to_owned(), pages.join(",")]);
-    // What page servers begin with: without backups it would be all log that there ever was; and not all backups that there ever were.
-    let is_set = |flag: &str, variable: &str| {
-        let on_line = more
-            .iter()
-            .any(|given| given.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')));
-        on_line || std::env::var_os(variable).is_some()
-    };
-    // Settings of a file would lose against those of the command line.
-    let has_file = is_set("--config", "RESURGAM_CONFIG");
-    let backups = BACKUPS.iter().filter(|(flag, variable, _)| !has_file && !is_set(flag, variable));
-    let backups = backups.map(|(flag, _, value)| format!("{flag}={value}"));
     parts.push(Part::new(name, own.chain(common).chain(backups).chain(more.iter().cloned()).collect()));
     Ok(parts)
+}
+
+/// What `given` says of these settings, as `--name=value` or `--name value`.
+fn of_those(given: &[String], flags: &[&str]) -> Vec<String> {
+    let is_of = |text: &String| flags.iter().any(|flag| text == flag);
+    let is_with_value =
+        |text: &String| flags.iter().any(|flag| text.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')));
+    let mut found = Vec::new();
+    for (at, text) in given.iter().enumerate() {
+        if is_with_value(text) {
+            found.push(text.clone());
+        } else if is_of(text) {
+            found.extend(given.get(at..at + 2).unwrap_or_default().iter().cloned());
+        }
+    }
+    found
 }
 
 impl Part {
@@ -393,6 +414,13 @@ mod tests {
             "--role pageserver --data /d/pageserver-2 --listen 127.0.0.1:6003 --log-services 127.0.0.1:6001"
         ));
         assert!(lines[0].contains("--role xlog --data /d/xlog-1 --listen 127.0.0.1:6001"), "{}", lines[0]);
+        // It merges what it archives, and gives up what is not promised.
+        assert!(lines[0].contains("--archive /d/archive --backups /d/backups --recovery-window=7d"), "{}", lines[0]);
+        let more: Vec<String> =
+            ["--archive-cpu-percent=5", "--recovery-window", "1h", "--work-mem", "1MB"].map(Into::into).into();
+        let of_more = super::parts(Path::new("/d"), "127.0.0.1:6000", &layout(1, 1), &[], &more).unwrap();
+        let line = of_more[0].arguments.join(" ");
+        assert!(line.ends_with("--backups /d/backups --archive-cpu-percent=5 --recovery-window 1h"), "{line}");
         assert!(lines[3].contains(
             "--listen 0.0.0.0:6000 --log-services 127.0.0.1:6001 --landing-zone /d/zone --log-service-archives=on --page-servers \
              127.0.0.1:6002,127.0.0.1:6003"

@@ -10,14 +10,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use resurgam_cluster::{ArchiveTarget, LandingZone, Tls, XlogConfig, XlogNode, ZoneConfig};
+use resurgam_engine::{ArchiveKeeperConfig, OpenBackups};
 use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xlog::{ArchivingConfig, CoreConfig, StoreControl};
-use resurgam_xstore::{Access, FolderStore, Place, Store};
+use resurgam_xstore::{Access, FolderStore, Place};
 
 use super::life::{How, Life};
 use super::page_server::refuse_strangers;
 use super::tls;
-use crate::serve::{folder, place, say};
+use crate::serve::{folder, place, records_per_page_max, say};
 use crate::settings::Settings;
 
 /// How a primary ends that has lost its log: whoever supervises it starts it again, and it waits for its turn.
@@ -54,15 +55,27 @@ pub fn zone_of(settings: &Settings, tls: Option<Arc<Tls>>) -> Result<Option<Arc<
     Ok(Some(Arc::new(LandingZone::new(config))))
 }
 
-/// The archive that it writes; none: the primary does.
-fn archive(settings: &Settings) -> Result<Option<ArchiveTarget>, resurgam_engine::Error> {
-    let Some(url) = place(&settings.archive) else { return Ok(None) };
-    let place = Place::of(Path::new(""), &url)?;
-    let open = move || -> Result<Arc<dyn Store>, resurgam_engine::Error> {
+/// Opens a place that is written to.
+fn opens(url: &str) -> Result<OpenBackups, resurgam_engine::Error> {
+    let place = Place::of(Path::new(""), url)?;
+    Ok(Arc::new(move || {
         let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
         Ok(place.open(&vfs, Access::Write)?)
+    }))
+}
+
+/// The archive that it writes, merges, and gives up what is not promised of; none: the primary does.
+fn archive(settings: &Settings) -> Result<Option<ArchiveTarget>, resurgam_engine::Error> {
+    let Some(url) = place(&settings.archive) else { return Ok(None) };
+    let keep = ArchiveKeeperConfig {
+        vfs: Arc::new(RealVfs::new()),
+        backups: place(&settings.backups).map(|url| opens(&url)).transpose()?,
+        recovery_window: settings.recovery_window,
+        records_per_page_max: records_per_page_max(settings.archive_records_per_page_max),
+        cpu_percent: settings.archive_cpu_percent,
+        rests: true,
     };
-    Ok(Some(ArchiveTarget { open: Arc::new(open), config: ArchivingConfig::default() }))
+    Ok(Some(ArchiveTarget { open: opens(&url)?, config: ArchivingConfig::default(), keep: Some(keep) }))
 }
 
 /// Runs a log service until it is told to stop.
@@ -102,11 +115,22 @@ pub fn run(settings: &Settings) -> Result<ExitCode, String> {
 fn how(node: &XlogNode) -> How {
     let status = node.status();
     let not_archived = status.archive.as_ref().and_then(|archive| archive.error.as_ref());
+    // Also while it archives as ever.
+    let kept = status.archive.as_ref().and_then(|archive| archive.kept.as_ref());
+    let not_merged = kept.and_then(|kept| kept.merge_error.as_ref());
+    let not_given_up = kept.and_then(|kept| kept.expire_error.as_ref());
     let works = status.archive.as_ref().is_some_and(|archive| archive.works);
     let line = match (&status.positions, &status.error) {
         (_, Some(error)) => error.clone(),
         (Some(_), None) if not_archived.is_some() => {
             format!("The log is not archived now: {}", not_archived.map_or("", String::as_str))
+        }
+        (Some(_), None) if not_merged.is_some() => {
+            format!("Runs of the archive are not merged now: {}", not_merged.map_or("", String::as_str))
+        }
+        (Some(_), None) if not_given_up.is_some() => {
+            let why = not_given_up.map_or("", String::as_str);
+            format!("What no promised point needs of the archive is not given up now: {why}")
         }
         (None, None) => "Waiting for the database to be made.".to_owned(),
         (Some(at), None) if at.hardened.0 > at.destaged.0 + (256 << 20) => {

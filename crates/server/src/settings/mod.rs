@@ -143,7 +143,7 @@ settings! {
     log_flights: u32, "log-flights", "RESURGAM_LOG_FLIGHTS", "0";
     /// For the roles primary (with a landing zone) and pageserver: addresses and ports of the log services, separated by commas.
     log_services: String, "log-services", "RESURGAM_LOG_SERVICES", "";
-    /// For the role primary with a landing zone: log services write the archive, which they are given as well (--archive); this process merges it, and gives up what is not promised. off: this process writes it.
+    /// For the role primary with a landing zone: log services write the archive, which they are given as well (--archive), and merge it; the one that does gives up what is not promised, if it is given a recovery window and the backups (--recovery-window, --backups). off: this process does all of that.
     log_service_archives: bool, "log-service-archives", "RESURGAM_LOG_SERVICE_ARCHIVES", "off";
     /// For the role xlog: where the long-term log is kept, a folder or an object store as for the archive, and a place of its own.
     long_term_log: String, "long-term-log", "RESURGAM_LONG_TERM_LOG", "";
@@ -207,13 +207,13 @@ settings! {
     log_dir: PathBuf, "log-dir", "RESURGAM_LOG_DIR", "";
     /// Where the log is archived, sorted by page (for the role xlog: by this log service, see log_service_archives): a folder, made if it is missing, or s3://, gs://, az:// and a bucket. Empty: nowhere.
     archive: String, "archive", "RESURGAM_ARCHIVE", "";
-    /// Where backups are (SELECT resurgam_backup()): a folder, made if it is missing, or s3://, gs://, az:// and a bucket. They need an archive. Empty: nowhere.
+    /// Where backups are (SELECT resurgam_backup(); for the role xlog: those that it gives up when no promised point needs them): a folder, made if it is missing, or s3://, gs://, az:// and a bucket. They need an archive. Empty: nowhere.
     backups: String, "backups", "RESURGAM_BACKUPS", "";
     /// A backup is made by itself when the newest one is so old (1d, 12h), or there is none; after the first from the one before and the archive. 0: only when it is asked for.
     backup_interval: Duration, "backup-interval", "RESURGAM_BACKUP_INTERVAL", "0";
     /// Most bytes that a backup reads in a second; 0 for no limit.
     backup_bytes_per_second: Bytes, "backup-bytes-per-second", "RESURGAM_BACKUP_BYTES_PER_SECOND", "0";
-    /// How far back points in time are promised (7d, 12h): what no point of this time, no clone and no restore needs of the archive and the backups is given up. 0: everything is kept.
+    /// How far back points in time are promised (7d, 12h; the same for the primary and for log services that archive): what no point of this time, no clone and no restore needs of the archive and the backups is given up. 0: everything is kept.
     recovery_window: Duration, "recovery-window", "RESURGAM_RECOVERY_WINDOW", "0";
     /// Most log records of a page that make it from the archive: with an archive the page's image is logged before there are more; 1 to 15 count as 16; 0: never.
     archive_records_per_page_max: u32, "archive-records-per-page-max", "RESURGAM_ARCHIVE_RECORDS_PER_PAGE_MAX", "256";
