@@ -105,6 +105,8 @@ pub(crate) struct Cover {
     /// The highest LSN of pages that were seen in the file since the start, or written there, by bucket: what is made from the
     /// archive in place of one must not be older.
     written: Box<[AtomicU64]>,
+    /// The log was applied from its beginning on when the server was opened: nothing was seeded, and the mark says nothing of pages.
+    from_first: bool,
     /// A sync has failed: what the file has is not known any more.
     failed: AtomicBool,
     pub counts: Counts,
@@ -115,13 +117,15 @@ fn bucket(page: PageId) -> usize {
 }
 
 impl Cover {
-    /// `there`: of the segments that existed when the server was seeded, which are there, as far as they are its own.
+    /// `there`: of the segments that existed when the server was seeded, which are there, as far as they are its own. `from_first`: the log is
+    /// applied from its beginning on.
     pub fn new(
         files: PageFiles,
         partitions: &Partitions,
         seed: Option<Arc<dyn Seed>>,
         memory_bytes: usize,
         there: &[bool],
+        from_first: bool,
     ) -> Self {
         let mut shards: Vec<Mutex<Shard>> = Vec::new();
         shards.resize_with(SHARDS, Mutex::default);
@@ -141,6 +145,7 @@ impl Cover {
             segment_pages: partitions.segment_pages(),
             seeded: there.len() as u64,
             written: written.into_boxed_slice(),
+            from_first,
             failed: AtomicBool::new(false),
             counts: Counts::default(),
         }
@@ -306,7 +311,12 @@ impl Cover {
                 ),
             ));
         }
-        seed.make(page, &mut made)?;
+        // While the archive has nothing, what is left of the page in the file (torn by a crash, say) counts for nothing, and no mark says that
+        // it does: all of its records are in the log that is applied, from the beginning on. (Where the mark is further on, the archive has lost
+        // what it had, and the seed says that.)
+        if !(end.is_none() && self.from_first) {
+            seed.make(page, &mut made)?;
+        }
         if !made[0].is_all_zero()
             && let Err(fault) = made[0].verify(page)
         {

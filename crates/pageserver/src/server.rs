@@ -129,7 +129,8 @@ impl PageServer {
         // Those of partitions that it had, and of attempts that came to nothing.
         PageFiles::remove(&vfs, dir, |partition| has_file(&partitions, partition))?;
         let files = PageFiles::new(Arc::clone(&vfs), dir, partitions.clone())?;
-        let cover = Cover::new(files, &partitions, seed.clone(), config.memory_bytes, &mark.there);
+        let cover =
+            Cover::new(files, &partitions, seed.clone(), config.memory_bytes, &mark.there, mark.position <= first);
         Ok(Self {
             vfs,
             dir: dir.to_path_buf(),

@@ -168,6 +168,10 @@ impl Seed for UpTo {
     }
     fn make(&self, first: PageId, pages: &mut [PageBuf]) -> Result<()> {
         let end = self.end()?;
+        if end.is_none() {
+            // As that of an archive.
+            return Err(Error::new(ErrorKind::NotInPrerequisiteState, "the seed has nothing yet"));
+        }
         let history = self.history.lock();
         for (i, page) in pages.iter_mut().enumerate() {
             if let Some(made) = history.page(PageId(first.0 + i as u64), end) {
@@ -310,6 +314,41 @@ fn finish(history: &Mutex<History>, server: &PageServer) {
     while server.fill(1).unwrap() > 0 {}
     // Twice: all of them have left memory in between.
     (0..2).for_each(|_| history.check(server));
+}
+
+/// While the archive has nothing, pages that a crash has torn, and sectors that cannot be read, cost nothing: the log is applied from its
+/// beginning on. A page that never was does not exist.
+#[test]
+fn torn_pages_before_there_is_an_archive() {
+    for seed in 0..40 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let history = Arc::new(Mutex::new(History::default()));
+        (0..30).for_each(|_| history.lock().add_block_of(&mut rng, 40));
+        let archive = Arc::new(UpTo { history: Arc::clone(&history), blocks: Mutex::new(0) });
+        let vfs = SimVfs::new(seed);
+        let server = open(&vfs, Some(&archive)).unwrap();
+        let file = Path::new("/pages/pages");
+        for _ in 0..2 {
+            (0..15).for_each(|_| copy(&history).apply(&server).unwrap());
+            // Who reads all pages has those that were changed written; the system writes some of that out.
+            let written = server.stats().pages_written;
+            if written > 0 {
+                vfs.open(file, OpenMode::ReadWrite).unwrap().sync().unwrap();
+                vfs.sync_dir(Path::new(DIR)).unwrap();
+            }
+            (0..2).for_each(|_| copy(&history).check(&server));
+        }
+        drop(server);
+        let vfs = vfs.crash();
+        let pages = vfs.open(file, OpenMode::ReadOnly).unwrap().len().unwrap() / PAGE_SIZE as u64;
+        let at = rng.random_range(0..pages) * PAGE_SIZE as u64;
+        vfs.make_unreadable(file, at..at + 600).unwrap();
+        let server = open(&vfs, Some(&archive)).unwrap();
+        assert_eq!(server.position(), FIRST);
+        let never = server.get_page(PageId(41), Lsn::NONE, Duration::ZERO, &mut PageBuf::zeroed()).unwrap_err();
+        assert_eq!(never.kind(), ErrorKind::Corrupt, "{never}");
+        finish(&history, &server);
+    }
 }
 
 /// What a server that was killed had written is not durable yet; the one after it finds it in the file, and does not write it again.

@@ -461,6 +461,35 @@ async fn many_rows_are_left_to_the_plan() {
     assert_eq!(shown(rows), "SELECT 3 2|1|2700|301|3000 / 2|3|300|1|300 / 3|0|3000|1|3100");
 }
 
+/// What calls a function that does something each time is not begun directly, and then done by the plan: it is called once for each row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn volatile_functions_are_called_once_a_row() {
+    let (_dir, _database, mut session) = database(Planning::default()).await;
+    for sql in [
+        "CREATE SEQUENCE s",
+        "CREATE TABLE r (k int, n int, v int, PRIMARY KEY (k, n))",
+        "INSERT INTO r SELECT 1, n, 0 FROM generate_series(1, 3000) AS n",
+    ] {
+        session.query(sql).await.expect(sql);
+    }
+    for (sql, rows, calls) in [
+        ("SELECT nextval('s') FROM r WHERE k = 1 AND n <= 450", 450, 450),
+        ("SELECT n, nextval('s') FROM r WHERE k = 1 AND n BETWEEN 1 AND 3", 3, 3),
+        ("SELECT nextval('s') FROM r WHERE k = 1 AND n = 7", 1, 1),
+        ("SELECT n FROM r WHERE k = 1 AND nextval('s') > 2990", 10, 3000),
+        ("SELECT n FROM r WHERE k = 1 AND nextval('s') > 2990 ORDER BY n DESC", 10, 3000),
+        ("SELECT count(*), nextval('s') FROM r WHERE k = 1 AND n < 450 GROUP BY n % 3", 3, 3),
+        ("UPDATE r SET v = v + 1 WHERE k = 1 AND nextval('s') > 2990 RETURNING n", 10, 3000),
+        ("UPDATE r SET v = nextval('s') WHERE k = 1 AND n <= 450 RETURNING n", 450, 450),
+        ("DELETE FROM r WHERE k = 1 AND nextval('s') > 2990 RETURNING n", 10, 3000),
+    ] {
+        session.query("ALTER SEQUENCE s RESTART").await.expect("restart");
+        let found = session.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let called = session.query("SELECT last_value FROM s").await.expect("last value").rows[0][0].clone();
+        assert_eq!((found.rows.len(), called), (rows, Some(calls.to_string())), "{sql}");
+    }
+}
+
 /// Sessions run the same text with other values at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn values_of_one_session_are_not_those_of_another() {

@@ -1487,11 +1487,9 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             world.vfs.kill()
         } else {
             world.met.crashes += 1;
-            // Then the medium has sectors that cannot be read.
-            // A page server rebuilds its pages from the archive, once that has something.
-            let has_runs = world.db.archive_status().is_some_and(|status| status.runs > 0);
-            let may_rebuild = has_runs || !plan.page_server;
-            let spoilt = options.archive.is_some() && options.page_repair && !plan.is_broken() && may_rebuild;
+            // Then the medium has sectors that cannot be read. (A page server has what was on them from the archive, or, as long as that has
+            // nothing, from the log.)
+            let spoilt = options.archive.is_some() && options.page_repair && !plan.is_broken();
             if spoilt && let Err(error) = world.spoil() {
                 broken!("spoiling sectors: {error:?}");
             }

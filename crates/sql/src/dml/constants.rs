@@ -11,8 +11,9 @@ use resurgam_dialect::{Catalog, Schema};
 use resurgam_engine::{ColumnType, OrderedType, Table};
 
 use super::assign::assigned;
+use super::folded::Folded;
 use crate::exec::access_path::is_constant;
-use crate::exec::direct::{Input, RowExpr};
+use crate::exec::direct::RowExpr;
 use crate::pg::datetime::Zone;
 use crate::pg::ordered::type_of_data;
 use crate::plan::planner::{as_in_plan, simplified};
@@ -20,7 +21,7 @@ use crate::wire::SqlError;
 
 /// See the module's head.
 #[derive(Debug, Default)]
-pub(crate) struct Constants(Vec<(usize, RowExpr)>);
+pub(crate) struct Constants(Vec<(usize, Folded)>);
 
 impl Constants {
     /// Adds a column's value, if it is a constant that its type may refuse.
@@ -29,14 +30,11 @@ impl Constants {
             Some(ColumnType::Text | ColumnType::Bytes | ColumnType::Bool) | None => false,
             Some(_) => true,
         };
-        if !refuses || !is_constant(expr) || is_of_its_time(expr) {
+        if !refuses {
             return;
         }
-        let empty = DFSchema::empty();
-        let ready = as_in_plan(state, expr.clone(), &empty).and_then(|expr| simplified(state, expr, &empty));
-        if let Ok(ready) = ready
-            && let Some(value) = RowExpr::new(&ready, None, &empty)
-        {
+        let value = Folded::new(expr, &|expr| constant(state, expr));
+        if !value.is_unknown() {
             self.0.push((column, value));
         }
     }
@@ -50,11 +48,23 @@ impl Constants {
     /// # Errors
     /// Those of the casts of assignment, and of evaluating the values.
     pub(super) fn check(&self, table: &Table, params: &[ScalarValue], zone: &Zone) -> Result<(), SqlError> {
-        for (column, expr) in &self.0 {
-            assigned(&expr.evaluate(Input { params, row: None })?, &table.columns[*column], zone)?;
+        for (column, value) in &self.0 {
+            if let Some(value) = value.value(params)?.filter(|value| !value.is_null()) {
+                assigned(&value, &table.columns[*column], zone)?;
+            }
         }
         Ok(())
     }
+}
+
+/// What computes an expression that is a constant to PostgreSQL.
+fn constant(state: &SessionState, expr: &Expr) -> Option<RowExpr> {
+    if !is_constant(expr) || is_of_its_time(expr) {
+        return None;
+    }
+    let empty = DFSchema::empty();
+    let ready = as_in_plan(state, expr.clone(), &empty).and_then(|expr| simplified(state, expr, &empty)).ok()?;
+    RowExpr::new(&ready, None, &empty)
 }
 
 /// What `to_jsonb`, `json_build_object`, `jsonb_build_array` and their kin are computed by.

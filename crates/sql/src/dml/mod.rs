@@ -11,6 +11,7 @@
 //! | `conflict.rs` | ON CONFLICT |
 //! | `merge.rs` | what MERGE does with a row, and with one that others changed meanwhile |
 //! | `constants.rs` | values that are looked at although no row is written |
+//! | `folded.rs` | values that constants decide although columns are written in them |
 //! | `returning.rs` | RETURNING |
 //! | `within.rs` | statements with WITH queries that write: all of them in one statement of the engine |
 //! | `locking/` | queries that lock their rows |
@@ -24,6 +25,7 @@ pub(crate) mod locking;
 mod assign;
 mod conflict;
 mod constants;
+mod folded;
 mod merge;
 mod modify;
 mod plan;

@@ -98,6 +98,10 @@ impl Tree {
         };
         let paths = parts.paths();
         let path = paths.iter().filter(|path| !path.equal.is_empty()).max_by_key(|path| path.score())?;
+        // A condition that calls a volatile function (`nextval`) would be asked again by the stream, where there are too many rows.
+        if !path.is_one() && parts.filter.as_ref().is_some_and(|filter| filter.is_volatile()) {
+            return None;
+        }
         Some(Self::Found { rows: Rows::new(&parts, path)?, set })
     }
 

@@ -21,7 +21,7 @@ use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
@@ -74,6 +74,8 @@ pub(crate) struct ScanExec {
     any: Option<AnyOfWays>,
     /// What the access was chosen by.
     probes: Arc<[Probe]>,
+    /// Conditions that read no row: where one is not true there is no row, whatever the access's values are, and though they cannot be computed.
+    guards: Arc<[Arc<dyn PhysicalExpr>]>,
     limit: Option<usize>,
     /// Rows of the first batch.
     first: usize,
@@ -122,6 +124,7 @@ impl ScanExec {
             access,
             any: None,
             probes,
+            guards: Arc::default(),
             limit,
             first,
             given,
@@ -133,6 +136,24 @@ impl ScanExec {
             early,
             helped,
             properties,
+        })
+    }
+
+    /// The same where these conditions, which read no row, hold as well.
+    pub(crate) fn guarded<'e>(self, guards: impl Iterator<Item = &'e Expr>) -> Result<Self> {
+        let guards = guards.map(constant).collect::<Result<Vec<_>>>()?;
+        Ok(Self { guards: guards.into(), ..self })
+    }
+
+    /// What is read, or why it cannot be said: no guard keeps that from mattering.
+    fn unless_shut(&self, ranges: Result<Vec<KeyRange>>) -> Result<Vec<KeyRange>> {
+        ranges.or_else(|error| {
+            for guard in self.guards.iter() {
+                if evaluate_constant(guard).is_ok_and(|held| held != ScalarValue::Boolean(Some(true))) {
+                    return Ok(Vec::new());
+                }
+            }
+            Err(error)
         })
     }
 
@@ -490,8 +511,10 @@ impl ExecutionPlan for ScanExec {
                     }
                 }
             }
-            (None, None) if reads_small_tables => scan.access.ranges_worth(&self.table, evaluate_constant, rows)?,
-            (None, None) => scan.access.ranges(&self.table, evaluate_constant)?,
+            (None, None) if reads_small_tables => {
+                self.unless_shut(scan.access.ranges_worth(&self.table, evaluate_constant, rows))?
+            }
+            (None, None) => self.unless_shut(scan.access.ranges(&self.table, evaluate_constant))?,
         };
         if !self.access.backward {
             ranges.reverse(); // taken from the end

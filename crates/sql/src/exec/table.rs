@@ -12,7 +12,8 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableSource};
 use datafusion::physical_plan::ExecutionPlan;
 use resurgam_engine::Table;
 
-use crate::exec::access_path::{Probe, has_alternatives, probes};
+use crate::exec::access_path::{Probe, has_alternatives, is_constant, probes};
+use crate::exec::apply::may_fail;
 use crate::exec::estimate::TableEstimate;
 use crate::exec::planning::Planning;
 use crate::exec::scan::ScanExec;
@@ -90,6 +91,11 @@ impl EngineTable {
     }
 }
 
+/// Whether it may guard what others compute keys of: it is the same for all rows (`$1 <> 0 AND a = 10 / $1`).
+fn is_guard(filter: &Expr) -> bool {
+    is_constant(filter) && filter.as_literal().is_none()
+}
+
 #[async_trait]
 impl TableProvider for EngineTable {
     fn schema(&self) -> SchemaRef {
@@ -118,16 +124,19 @@ impl TableProvider for EngineTable {
         let (estimate, alias) = (self.estimate.get().cloned(), self.alias.get().cloned());
         let scan = ScanExec::new(table, self.target, columns, &self.schema, probes, limit, config, estimate, alias)?;
         let by_alternatives = Planning::of(session.config()).alternatives;
+        let scan = scan.guarded(filters.iter().filter(|filter| is_guard(filter)))?;
         Ok(Arc::new(if by_alternatives { scan.by_alternatives(filters)? } else { scan }))
     }
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let has_probes = |filter: &Expr| !probes(&self.table, filter).is_empty();
+        let is_guarded = filters.iter().any(|filter| has_probes(filter) && may_fail(filter));
         Ok(filters
             .iter()
             .map(|filter| {
-                if probes(&self.table, filter).is_empty() && !has_alternatives(&self.table, filter) {
-                    TableProviderFilterPushDown::Unsupported
-                } else {
+                if has_probes(filter) || has_alternatives(&self.table, filter) || (is_guarded && is_guard(filter)) {
                     TableProviderFilterPushDown::Inexact
+                } else {
+                    TableProviderFilterPushDown::Unsupported
                 }
             })
             .collect())

@@ -8,16 +8,17 @@
 //! of different signs, come in any order. And a column that equals something is the same in all rows but for its sign, so conditions compare
 //! such keys too: otherwise what is made of it (`g::text`) would pass for a constant.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use datafusion::arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{AggregateFunction, Sort, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF};
+use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::same_value::SameValue;
@@ -76,6 +77,42 @@ fn condition(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         other => Transformed::new(other, false, TreeNodeRecursion::Jump),
     })
+}
+
+/// Whether a condition on these columns of floats may tell -0 from 0: it reads one otherwise than to compare it.
+pub(crate) fn tells_signs(condition: &Expr, columns: &HashSet<&Column>) -> bool {
+    let tells = |expr: &Expr| tells_signs(expr, columns);
+    let operand = |expr: &Expr| operand_tells_signs(expr, columns);
+    match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And | Operator::Or, right }) => tells(left) || tells(right),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op.supports_propagation() => {
+            operand(left) || operand(right)
+        }
+        Expr::Not(inner) => tells(inner),
+        Expr::IsNull(inner) | Expr::IsNotNull(inner) => operand(inner),
+        Expr::Between(between) => operand(&between.expr) || operand(&between.low) || operand(&between.high),
+        Expr::InList(list) => operand(&list.expr) || list.list.iter().any(operand),
+        other => other.column_refs().iter().any(|column| columns.contains(column)),
+    }
+}
+
+/// The same of what is compared: a column, as another type of floats perhaps, is compared as it is.
+fn operand_tells_signs(expr: &Expr, columns: &HashSet<&Column>) -> bool {
+    match expr {
+        Expr::Column(_) => false,
+        Expr::Cast(cast) if is_float(cast.field.data_type()) => operand_tells_signs(&cast.expr, columns),
+        other => tells_signs(other, columns),
+    }
+}
+
+/// Whether groups are by a column of floats and by something that is made of it, which tells zeroes of both signs apart (`GROUP BY f, atan2(f, -1)`).
+pub(crate) fn has_signed_keys(group: &Aggregate) -> bool {
+    let schema = group.input.schema();
+    let is_signed = |column: &Column| schema.field_from_column(column).is_ok_and(|field| is_float(field.data_type()));
+    let columns = group.group_expr.iter().filter_map(Expr::try_as_col);
+    let floats: HashSet<&Column> = columns.filter(|column| is_signed(column)).collect();
+    let reads = |expr: &Expr| expr.column_refs().iter().any(|column| floats.contains(column));
+    !floats.is_empty() && group.group_expr.iter().any(|expr| expr.try_as_col().is_none() && reads(expr))
 }
 
 /// The keys of a call of an aggregate or a window function.

@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 
 use crate::exec::any_of;
 use crate::exec::cell::{ParamCell, ParamFunction, placeholder_index};
+use crate::exec::zeroes::has_signed_keys;
 
 /// `plan` with each placeholder replaced by a reader of `cell`.
 pub(crate) fn bind_to_cell(plan: LogicalPlan, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<LogicalPlan> {
@@ -94,6 +95,8 @@ fn wants_constant(expr: &Expr) -> bool {
 pub(crate) fn is_typed_by_literals(plan: &LogicalPlan) -> bool {
     let mut found = false;
     let _ = plan.apply_with_subqueries(|node| {
+        // An expression of the select list is the key of a group by its text, constants and all; not by the other keys that it is made of.
+        found |= matches!(node, LogicalPlan::Aggregate(group) if has_signed_keys(group));
         let schema = merge_schema(&node.inputs());
         node.apply_expressions(|expr| {
             found |= contains_placeholder(expr) && is_typed_by_literal(expr, &schema);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{DFSchema, DataFusionError, Result, internal_err};
+use datafusion::common::{Column, DFSchema, DataFusionError, ExprSchema, Result, internal_err};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Expr, Filter, Join, JoinType, LogicalPlan, Operator};
@@ -32,6 +32,7 @@ use crate::exec::kept_limits::{self, KeptLimits};
 use crate::exec::missing_sorts::{CHECK, MissingSorts};
 use crate::exec::outer_side::{BuildSides, OuterSides};
 use crate::exec::row_rule::{is_barrier, is_policy_mark};
+use crate::exec::zeroes::{has_signed_keys, tells_signs};
 use crate::pg::functions::numeric::keys::NumericKeys;
 use crate::pg::running;
 use crate::plan::alike_constants::{self, AlikeConstants};
@@ -49,6 +50,9 @@ const FROM_STATISTICS: &str = "aggregate_statistics";
 
 /// The optimiser's rule that [`AboveGroups`] is about.
 const PUSH_DOWN: &str = "push_down_filter";
+
+/// The optimiser's rule that [`GroupKeys`] is about.
+const GROUP_BY_CONSTANT: &str = "eliminate_group_by_constant";
 
 /// The rules of a session, to which its functions add theirs.
 pub(crate) fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
@@ -175,7 +179,7 @@ impl PhysicalOptimizerRule for Ask {
     }
 }
 
-/// Keeps those of the optimiser's rules that are wrong about types of aggregates, about lists of IN, and about constants, from that.
+/// Keeps those of the optimiser's rules that are wrong about types of aggregates, about lists of IN, about constants, and about signs of zeroes, from that.
 pub(crate) fn mend(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
     for rule in rules.iter_mut().filter(|rule| rule.name() == SINGLE_DISTINCT) {
         *rule = Arc::new(SingleDistinct(SingleDistinctToGroupBy::new()));
@@ -184,7 +188,10 @@ pub(crate) fn mend(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
         *rule = Arc::new(in_lists::Simplify::default());
     }
     for rule in rules.iter_mut().filter(|rule| rule.name() == PUSH_DOWN) {
-        *rule = Arc::new(AboveGroups(PushDownFilter::new()));
+        *rule = Arc::new(AboveGroups(OfEachSide(PushDownFilter::new())));
+    }
+    for rule in rules.iter_mut().filter(|rule| rule.name() == GROUP_BY_CONSTANT) {
+        *rule = Arc::new(GroupKeys(Arc::clone(rule)));
     }
     for rule in rules.iter_mut().filter(|rule| rule.name() == alike_constants::WRAPPED) {
         *rule = Arc::new(AlikeConstants(Arc::clone(rule)));
@@ -224,7 +231,7 @@ fn turn(predicate: &mut Expr) {
 /// of several, or gives each row a value by the others: it would be called for other rows than those that the statement names
 /// (PostgreSQL's `unsafeVolatile`, allpaths.c).
 #[derive(Debug)]
-struct AboveGroups(PushDownFilter);
+struct AboveGroups(OfEachSide);
 
 impl OptimizerRule for AboveGroups {
     fn name(&self) -> &str {
@@ -391,6 +398,102 @@ impl OptimizerRule for SingleDistinct {
         };
         match &plan {
             LogicalPlan::Aggregate(group) if group.aggr_expr.iter().any(is_sum) => Ok(Transformed::no(plan)),
+            _ => self.0.rewrite(plan, config),
+        }
+    }
+}
+
+/// The rule that brings conditions down, but for one thing: what is asked of one side of a join it asks of the other side as well, of the columns that
+/// an equality makes equal. Of floating point, equal values may have different signs, so what tells these (`a.f = b.f AND b.f::text = '-0'`)
+/// is asked of the side that it names. Hidden within aliases, columns of equalities are no columns to the rule.
+#[derive(Debug)]
+struct OfEachSide(PushDownFilter);
+
+impl OfEachSide {
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if !asks_for_signs(&plan) {
+            return self.0.rewrite(plan, config);
+        }
+        const HIDDEN: &str = "resurgam$signed";
+        let hide = |side: &mut Expr| *side = std::mem::take(side).alias(HIDDEN);
+        let show = |side: &mut Expr| {
+            if let Expr::Alias(alias) = side
+                && alias.name == HIDDEN
+            {
+                *side = std::mem::take(alias.expr.as_mut());
+            }
+        };
+        let hidden = each_side(plan, &|(left, right)| {
+            hide(left);
+            hide(right);
+        });
+        let done = self.0.rewrite(hidden, config)?;
+        Ok(done.update_data(|plan| {
+            each_side(plan, &|(left, right)| {
+                show(left);
+                show(right);
+            })
+        }))
+    }
+}
+
+/// The plan, a join or a filter of one, with its equalities changed.
+fn each_side(plan: LogicalPlan, change: &dyn Fn(&mut (Expr, Expr))) -> LogicalPlan {
+    match plan {
+        LogicalPlan::Join(mut join) => {
+            join.on.iter_mut().for_each(change);
+            LogicalPlan::Join(join)
+        }
+        LogicalPlan::Filter(mut filter) if matches!(filter.input.as_ref(), LogicalPlan::Join(_)) => {
+            filter.input = Arc::new(each_side(Arc::unwrap_or_clone(filter.input), change));
+            LogicalPlan::Filter(filter)
+        }
+        other => other,
+    }
+}
+
+/// Whether conditions of a join, or above it, tell signs of zeroes in columns that its equalities make equal.
+fn asks_for_signs(plan: &LogicalPlan) -> bool {
+    let (join, above) = match plan {
+        LogicalPlan::Join(join) => (join, None),
+        LogicalPlan::Filter(filter) => match filter.input.as_ref() {
+            LogicalPlan::Join(join) => (join, Some(&filter.predicate)),
+            _ => return false,
+        },
+        _ => return false,
+    };
+    let mut equal: HashSet<&Column> = HashSet::new();
+    for (side, schema) in
+        join.on.iter().flat_map(|(left, right)| [(left, join.left.schema()), (right, join.right.schema())])
+    {
+        if let Some(column) = side.try_as_col()
+            && schema.field_from_column(column).is_ok_and(|field| field.data_type().is_floating())
+        {
+            equal.insert(column);
+        }
+    }
+    !equal.is_empty() && join.filter.iter().chain(above).any(|condition| tells_signs(condition, &equal))
+}
+
+/// The rule that leaves out keys of groups that are constants, or made of other keys alone, which are columns. Rows of one group by a column of
+/// floating point have zeroes of both signs, so of what is made of it (`GROUP BY f, atan2(f, -1)`) they may differ.
+#[derive(Debug)]
+struct GroupKeys(Arc<dyn OptimizerRule + Send + Sync>);
+
+impl OptimizerRule for GroupKeys {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match &plan {
+            LogicalPlan::Aggregate(group) if has_signed_keys(group) => Ok(Transformed::no(plan)),
             _ => self.0.rewrite(plan, config),
         }
     }

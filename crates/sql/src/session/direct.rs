@@ -80,7 +80,7 @@ impl Session {
         if !select.output.accepts(formats) {
             return Ok(None); // told by the encoder of planned rows
         }
-        let Some(located) = select.rows.locate(params)? else { return Ok(None) };
+        let Some(located) = select.locate(params)? else { return Ok(None) };
         let style = self.style();
         let stop = Arc::clone(&self.shared.stop);
         let open = self.transaction();

@@ -487,6 +487,14 @@ impl RowExpr {
         Ok(truth(&self.evaluate(input)?))
     }
 
+    /// Whether a condition holds for no row, as far as parts of it say that read none.
+    pub(super) fn is_shut(&self, params: &[ScalarValue]) -> bool {
+        match self {
+            Self::And(left, right) | Self::Both(left, right) => left.is_shut(params) || right.is_shut(params),
+            other => other.truth(Input { params, row: None }).is_ok_and(|truth| truth != Some(true)),
+        }
+    }
+
     /// Whether a condition holds.
     pub(crate) fn holds(&self, input: Input<'_>) -> Result<bool, SqlError> {
         Ok(truth(&self.evaluate(input)?) == Some(true))

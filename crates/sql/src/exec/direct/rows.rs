@@ -157,17 +157,34 @@ impl Rows {
     /// Which rows these values find; `None`: left to planned operators.
     pub(crate) fn locate(&self, params: &[ScalarValue]) -> Result<Option<Located>, SqlError> {
         if self.path.is_one() {
-            match self.path.point(&self.table, |expr| value(expr, params)).map_err(failed)? {
-                PointKey::Key(key) => return Ok(Some(Located::One(key))),
-                PointKey::None => return Ok(Some(Located::Ranges(Ranges::default()))),
-                PointKey::Unknown => {}
+            match self.path.point(&self.table, |expr| value(expr, params)) {
+                Ok(PointKey::Key(key)) => return Ok(Some(Located::One(key))),
+                Ok(PointKey::None) => return Ok(Some(Located::Ranges(Ranges::default()))),
+                Ok(PointKey::Unknown) => {}
+                Err(error) => return self.nothing_or(error, params),
             }
         }
         if self.long.load(Ordering::Relaxed) >= LONG_MAX {
             return Ok(None);
         }
-        let (all, are_exact) = self.path.ranges_told(&self.table, |expr| value(expr, params)).map_err(failed)?;
+        let (all, are_exact) = match self.path.ranges_told(&self.table, |expr| value(expr, params)) {
+            Ok(ranges) => ranges,
+            Err(error) => return self.nothing_or(error, params),
+        };
         Ok(Some(Located::Ranges(Ranges { all, are_exact })))
+    }
+
+    /// The error of a value of the path; but where a condition that reads no row is not true, there is nothing to be found, and no value is asked for.
+    #[cold]
+    fn nothing_or(
+        &self,
+        error: datafusion::common::DataFusionError,
+        params: &[ScalarValue],
+    ) -> Result<Option<Located>, SqlError> {
+        match self.filter.as_ref().is_some_and(|filter| filter.is_shut(params)) {
+            true => Ok(Some(Located::Ranges(Ranges::default()))),
+            false => Err(failed(error)),
+        }
     }
 
     /// The row under a whole key, if the view sees it and it satisfies the condition.

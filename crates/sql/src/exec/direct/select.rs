@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use datafusion::arrow::datatypes::Fields;
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use resurgam_engine::{ReadView, RowBatch, RowBuf};
@@ -41,6 +42,8 @@ pub(crate) struct DirectSelect {
     pub skip: usize,
     pub fetch: Option<usize>,
     is_plain_point: bool,
+    /// It calls functions that may do something each time (`nextval`). Not told of subqueries, which are not run directly then.
+    is_volatile: bool,
 }
 
 impl DirectSelect {
@@ -53,7 +56,10 @@ impl DirectSelect {
         if !Planning::of(state.config()).direct || plan.is_planned_each_time() {
             return None;
         }
-        Self::over(&plan.logical, plan.schema.fields())
+        let mut select = Self::over(&plan.logical, plan.schema.fields())?;
+        select.is_volatile = is_volatile(&plan.logical);
+        // What calls them is not given up, lest the plan calls them again: it is about one row.
+        (!select.is_volatile || (select.rows.path.is_one() && !select.is_gathered())).then_some(select)
     }
 
     /// The same of a plan in which all casts and the like are, whose columns are `fields`.
@@ -77,7 +83,8 @@ impl DirectSelect {
                 && output.is_of_columns()
                 && !is_gathered
                 && (skip, fetch.is_none_or(|rows| rows > 0)) == (0, true);
-            Some(Self { rows, groups, distinct, sort, output, skip, fetch, is_plain_point })
+            let is_volatile = false;
+            Some(Self { rows, groups, distinct, sort, output, skip, fetch, is_plain_point, is_volatile })
         };
         // One row is in any order.
         if let Some(path) = paths.iter().filter(|path| path.is_one()).max_by_key(|path| path.score()) {
@@ -136,6 +143,19 @@ impl DirectSelect {
     /// Whether it is columns of one row by its whole key: nothing of it asks who runs it, or when.
     pub(crate) fn is_plain_point(&self) -> bool {
         self.is_plain_point
+    }
+
+    /// Which rows these values find; `None`: left to planned operators.
+    ///
+    /// # Errors
+    /// Those of the values.
+    pub(crate) fn locate(&self, params: &[ScalarValue]) -> Result<Option<Located>, SqlError> {
+        let located = self.rows.locate(params)?;
+        // Of ranges there may be too many rows.
+        Ok(located.filter(|located| match located {
+            Located::One(_) => true,
+            Located::Ranges(ranges) => !self.is_volatile || ranges.is_empty(),
+        }))
     }
 
     /// Whether there may be too many rows.
@@ -210,6 +230,19 @@ impl DirectSelect {
         }
         node
     }
+}
+
+/// Whether an expression of the plan calls a volatile function.
+fn is_volatile(plan: &LogicalPlan) -> bool {
+    let found = plan.exists(|node| {
+        let mut volatile = false;
+        node.apply_expressions(|expr| {
+            volatile |= expr.is_volatile();
+            Ok(if volatile { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        Ok(volatile)
+    });
+    found.unwrap_or(true)
 }
 
 /// Groups of the rows of `input`; `counted` says how many there are expected to be.
