@@ -65,9 +65,9 @@ impl Transaction {
     /// Fills the index at `at` of `table` from its rows, of which only the index's columns are looked at.
     pub(crate) fn fill_index(&self, table: &Arc<Table>, at: usize) -> Result<()> {
         let index = &table.indexes[at];
-        let mut fill = Fill::new(&self.0.db, index.tree, 1);
         let context = self.write_context()?;
         let build = Build::start(&self.0.db, context.active.id, table, Some(index.id));
+        let mut fill = Fill::new(self, &build, index.tree, 1);
         let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
         let ask = || self.check_interrupt().and_then(|()| self.0.db.throttle(self));
         let filled = self

@@ -56,8 +56,8 @@ use crate::restore::{
     Attach, Later, Lineage, Origin, OriginKind, ParentSource, Restore, again_of_parent, attach, begin, device,
 };
 use crate::retention::Retained;
-use crate::runs;
 use crate::sequence::Sequences;
+use crate::sort_files;
 use crate::statistics::StatisticsCache;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
@@ -306,7 +306,7 @@ impl Database {
             _ => e,
         })?;
         // Of sorts that a power loss has cut off.
-        for left in entries.iter().filter(|name| runs::is_left(name)) {
+        for left in entries.iter().filter(|name| sort_files::is_left(name)) {
             vfs.remove(&dir.join(left))?;
         }
         // One that is being made may have any.

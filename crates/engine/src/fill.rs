@@ -10,6 +10,7 @@
 //! 2. No row is refused before [`Fill::finish`]: what is written at once is behind all that was written.
 //! 3. Memory is bounded by what is gathered, which is given up before all runs are merged in the end (`runs.rs` says what that takes).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use resurgam_base::limits::RECORD_BYTES_MAX;
@@ -20,7 +21,10 @@ use resurgam_page::{LeafBuilder, LeafRecord, leaf, op};
 
 use crate::database::Database;
 use crate::key_sort::{self, Entry};
+use crate::progress::{Build, BuildPhase, Steps};
 use crate::runs::{Merge, RUNS_MAX, Runs};
+use crate::sort_files::{self, SortFiles};
+use crate::transaction::Transaction;
 
 /// Bytes of rows that are gathered of all trees that are filled at once, …
 const GATHERED: usize = 16 << 20;
@@ -35,6 +39,10 @@ const LEAVES_UNASKED: usize = 64;
 pub(crate) struct Fill {
     db: Database,
     tree: Tree,
+    /// Who makes its files, if the engine does not.
+    files: Option<Arc<dyn SortFiles>>,
+    /// Where the build is that it is a part of.
+    steps: Steps,
     /// Records as they are on a leaf.
     bytes: Vec<u8>,
     entries: Vec<Entry>,
@@ -52,8 +60,9 @@ pub(crate) struct Fill {
 pub(crate) type Refused = (Vec<u8>, Vec<u8>);
 
 impl Fill {
-    /// One of so many that are filled at once.
-    pub fn new(db: &Database, tree: Tree, of: usize) -> Self {
+    /// One of so many that `build` fills at once.
+    pub fn new(tx: &Transaction, build: &Build, tree: Tree, of: usize) -> Self {
+        let db = &tx.0.db;
         let gathered = match db.inner().options.build_bytes {
             0 => (GATHERED / of).max(GATHERED_MIN),
             bytes => bytes,
@@ -61,6 +70,8 @@ impl Fill {
         Self {
             db: db.clone(),
             tree,
+            files: tx.sort_files(),
+            steps: build.steps(),
             bytes: Vec::new(),
             entries: Vec::new(),
             gathered,
@@ -138,6 +149,7 @@ impl Fill {
     }
 
     fn write_merged(&mut self, merge: &mut Merge, ask: &dyn Fn() -> Result<()>) -> Result<Option<Refused>> {
+        self.steps.begin(BuildPhase::Writing, merge.left());
         loop {
             memory::aside(|| {
                 self.bytes.clear();
@@ -153,9 +165,11 @@ impl Fill {
             if self.entries.is_empty() {
                 return Ok(None);
             }
+            let records = self.entries.len() as u64;
             if let Some(refused) = self.write_gathered(ask)? {
                 return Ok(Some(refused));
             }
+            self.steps.advance(records);
         }
     }
 
@@ -179,7 +193,13 @@ impl Fill {
                 self.aside.push(self.new_runs()?);
             }
             let (below, above) = self.aside.split_at_mut(level + 1);
-            below[level].merge_into(&mut above[0], ask)?;
+            let before = self.steps.begin(BuildPhase::Sorting, below[level].records());
+            let went = |records| {
+                self.steps.advance(records);
+                ask()
+            };
+            below[level].merge_into(&mut above[0], &went)?;
+            self.steps.go_back_to(before);
             below[level] = new;
         }
         if self.aside.is_empty() {
@@ -195,10 +215,13 @@ impl Fill {
     fn new_runs(&self) -> Result<Runs> {
         let inner = self.db.inner();
         let number = inner.sort_files.fetch_add(1, Ordering::Relaxed);
+        if let Some(files) = &self.files {
+            return Ok(Runs::new(files.create()?, number));
+        }
         // In this order: where the device is being replaced, the new one is not asked for what is on the old one.
         let vfs = inner.data_vfs();
         let folder = inner.data_dir.lock().clone();
-        Runs::new(&*vfs, &folder, number)
+        Ok(Runs::new(sort_files::in_data_folder(&*vfs, &folder, number)?, number))
     }
 
     /// What was gathered is somewhere else by now.

@@ -61,6 +61,7 @@
 //! | `fill.rs` | many rows into a new tree, leaf by leaf |
 //! | `key_sort.rs` | the order of their keys |
 //! | `runs.rs` | sorted runs in a temporary file, and their merge |
+//! | `sort_files.rs` | who makes these files |
 //! | `rewrite.rs` | copying a table's rows into new trees |
 //! | `reindex.rs` | writing indexes anew |
 //! | `progress.rs` | how far builds are |
@@ -149,6 +150,7 @@ mod schemas;
 mod sequence;
 mod shared_map;
 mod shared_snapshot;
+mod sort_files;
 mod statement;
 mod statistics;
 mod status;
@@ -210,7 +212,7 @@ pub use points::{
 pub use points::{LsnOrder, PlantedInRestore, analyse_archive};
 pub use pop::Take;
 pub use prepared::PreparedTransaction;
-pub use progress::BuildStatus;
+pub use progress::{BuildPhase, BuildStatus};
 pub use reference::{Found, Presence, Referencing, Search};
 pub use repair::RepairedPage;
 #[doc(hidden)]
@@ -245,6 +247,7 @@ pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
 pub use sequence::{Identity, LOGGED_AHEAD, LOGGED_AHEAD_MAX, OwnedSequence, Sequence, SequenceState};
 pub use shared_snapshot::SharedSnapshot;
+pub use sort_files::{SortFile, SortFiles};
 #[doc(hidden)]
 pub use statement::Statement;
 pub use statistics::{Analysis, ColumnStatistics, Sampled, TableStatistics};

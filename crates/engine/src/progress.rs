@@ -1,5 +1,5 @@
-//! How far the filling of indexes and the rewriting of tables are: a counter each, for an
-//! operator's view. Costs one atomic addition for a thousand rows.
+//! How far the filling of indexes and the rewriting of tables are, for an operator's view: which of their phases they are in, and how
+//! many of its rows are done. Costs a lock that nobody else wants, once for a thousand rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +10,18 @@ use resurgam_base::TxId;
 use crate::database::Database;
 use crate::table::Table;
 
+/// What a build does with its rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BuildPhase {
+    /// They are read; and written at once, as long as they come in order.
+    #[default]
+    Reading,
+    /// Those that were put aside are merged, so that there are fewer runs of them.
+    Sorting,
+    /// They are merged into a tree; of a table that is rewritten, into one of its trees after the other.
+    Writing,
+}
+
 /// An index or table that is being built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildStatus {
@@ -19,8 +31,10 @@ pub struct BuildStatus {
     pub table: u32,
     /// Id of the index; `None`: the whole table is rewritten, with all its indexes.
     pub index: Option<u32>,
-    /// Rows that the table had about when it began.
+    pub phase: BuildPhase,
+    /// Rows of the phase: of the first one, those that the table had about when it began.
     pub rows_total: u64,
+    /// Those of them that are done.
     pub rows_done: u64,
     /// Others write to the table meanwhile; the transaction is that of the rows which are looked at just now.
     pub concurrent: bool,
@@ -31,10 +45,35 @@ pub struct BuildStatus {
 pub(crate) struct Builds(Mutex<Vec<Arc<Entry>>>);
 
 struct Entry {
+    /// As it began.
     status: BuildStatus,
-    /// Instead of the one that it began with.
     transaction: AtomicU64,
-    done: AtomicU64,
+    steps: Steps,
+}
+
+/// How far a phase is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Step {
+    phase: BuildPhase,
+    total: u64,
+    done: u64,
+}
+
+/// Where a build is; whoever does a part of it notes that here.
+#[derive(Clone, Default)]
+pub(crate) struct Steps(Arc<Mutex<Step>>);
+
+impl Steps {
+    /// A phase of so many rows begins. Gives back how far the one before it was, for [`Steps::go_back_to`].
+    pub fn begin(&self, phase: BuildPhase, total: u64) -> Step {
+        std::mem::replace(&mut *self.0.lock(), Step { phase, total, done: 0 })
+    }
+    pub fn go_back_to(&self, step: Step) {
+        *self.0.lock() = step;
+    }
+    pub fn advance(&self, rows: u64) {
+        self.0.lock().done += rows;
+    }
 }
 
 /// One build; it is over when this is dropped.
@@ -55,10 +94,10 @@ impl Build {
     }
 
     fn begin(db: &Database, table: &Table, status: BuildStatus) -> Self {
-        let rows_total = table.tree.estimate(&db.inner().pool).unwrap_or(0);
-        let status = BuildStatus { rows_total, ..status };
+        let steps = Steps::default();
+        steps.begin(BuildPhase::Reading, table.tree.estimate(&db.inner().pool).unwrap_or(0));
         let transaction = AtomicU64::new(status.transaction.0);
-        let entry = Arc::new(Entry { status, transaction, done: AtomicU64::new(0) });
+        let entry = Arc::new(Entry { status, transaction, steps });
         db.inner().builds.0.lock().push(Arc::clone(&entry));
         Self { db: db.clone(), entry }
     }
@@ -67,8 +106,12 @@ impl Build {
     pub fn goes_on_in(&self, transaction: TxId) {
         self.entry.transaction.store(transaction.0, Ordering::Relaxed);
     }
+    /// Rows of the table that were read.
     pub fn advance(&self, rows: usize) {
-        self.entry.done.fetch_add(rows as u64, Ordering::Relaxed);
+        self.entry.steps.advance(rows as u64);
+    }
+    pub fn steps(&self) -> Steps {
+        self.entry.steps.clone()
     }
 }
 
@@ -84,10 +127,10 @@ impl Database {
         let builds = self.inner().builds.0.lock();
         builds
             .iter()
-            .map(|entry| BuildStatus {
-                transaction: TxId(entry.transaction.load(Ordering::Relaxed)),
-                rows_done: entry.done.load(Ordering::Relaxed),
-                ..entry.status.clone()
+            .map(|entry| {
+                let Step { phase, total, done } = *entry.steps.0.lock();
+                let transaction = TxId(entry.transaction.load(Ordering::Relaxed));
+                BuildStatus { transaction, phase, rows_total: total, rows_done: done, ..entry.status.clone() }
             })
             .collect()
     }

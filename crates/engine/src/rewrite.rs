@@ -127,15 +127,16 @@ impl Transaction {
         let new = self.0.db.inner().catalog.build(Definition::decode(&parts.encode())?, 0);
         let view = self.newest_view();
         let cursor = self.newest_rows(old);
-        let fill = |tree| Fill::new(&self.0.db, tree, 1 + new.indexes.len());
+        let build = Build::start(&self.0.db, context.active.id, old, None);
+        let fill = |tree| Fill::new(self, &build, tree, 1 + new.indexes.len());
         Ok(Rewrite {
-            build: Build::start(&self.0.db, context.active.id, old, None),
             tx: self.clone(),
             active: Arc::clone(&context.active),
             xid: context.xid,
             old: Arc::clone(old),
             rows: fill(new.tree),
             entries: new.indexes.iter().map(|index| fill(index.tree)).collect(),
+            build,
             new,
             parts,
             view,

@@ -11,8 +11,7 @@
 //! A record is one of a leaf, which has its key in it.
 //!
 //! # Invariants
-//! 1. The file has no name once it is open: nobody else finds it. Nothing of it is made durable, and what a power loss has left of it is removed
-//!    by the next open ([`is_left`]).
+//! 1. The file is as `sort_files.rs` says. Nothing of it is made durable.
 //! 2. What is read is checked, its place and its number among it: what the device has lost or mixed up is an error, never a row.
 //! 3. The merge has all records of all runs, in the order of their keys, and of equal keys that of the runs: of the records as they were
 //!    taken.
@@ -20,12 +19,12 @@
 //!    that, they become one of the next level, whose runs are so much longer. Each record is written once for each level.
 
 use std::cmp::Ordering;
-use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_base::{Error, Result, checksum, limits::RECORD_BYTES_MAX};
 use resurgam_page::leaf;
-use resurgam_vfs::{File, OpenMode, Vfs};
+
+use crate::sort_files::SortFile;
 
 const BLOCK: usize = 64 << 10;
 const HEAD: usize = 24;
@@ -46,14 +45,9 @@ struct Run {
     end: u64,
 }
 
-/// Whether a file of the data folder is one of a sort, which nobody reads again.
-pub(crate) fn is_left(name: &str) -> bool {
-    name.strip_prefix("sort.").is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
-}
-
 /// See the module.
 pub(crate) struct Runs {
-    file: Arc<dyn File>,
+    file: Arc<dyn SortFile>,
     number: u64,
     end: u64,
     runs: Vec<Run>,
@@ -64,23 +58,18 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// None yet, in a file that has a name in `folder` for a moment; each has another number.
-    ///
-    /// # Errors
-    /// Those of making the file.
-    pub fn new(vfs: &dyn Vfs, folder: &Path, number: u64) -> Result<Self> {
-        let path = &*folder.join(format!("sort.{number}"));
-        if vfs.exists(path)? {
-            // A process died in that moment.
-            vfs.remove(path)?;
-        }
-        let file = vfs.open(path, OpenMode::CreateNew)?;
-        vfs.remove(path)?;
-        Ok(Self { file, number, end: 0, runs: Vec::new(), records: 0, low: Vec::new(), high: Vec::new() })
+    /// None yet, in a file which is empty; each has another number.
+    pub fn new(file: Arc<dyn SortFile>, number: u64) -> Self {
+        Self { file, number, end: 0, runs: Vec::new(), records: 0, low: Vec::new(), high: Vec::new() }
     }
 
     pub fn len(&self) -> usize {
         self.runs.len()
+    }
+
+    /// Of all runs.
+    pub fn records(&self) -> u64 {
+        self.records
     }
 
     /// Takes records in the order of their keys as one run behind the others.
@@ -118,11 +107,12 @@ impl Runs {
         Writer { file: Arc::clone(&self.file), number: self.number, at: self.end, blocks: Vec::new(), block: 0 }
     }
 
-    /// Makes one run of all, behind those of `into`, which are longer and older. `ask` is asked now and then whether to go on.
+    /// Makes one run of all, behind those of `into`, which are longer and older. `ask` is asked now and then whether to go on, and told
+    /// how many records are merged since it was asked before.
     ///
     /// # Errors
     /// Those of reading and writing, and those of `ask`.
-    pub fn merge_into(&self, into: &mut Runs, ask: &dyn Fn() -> Result<()>) -> Result<()> {
+    pub fn merge_into(&self, into: &mut Runs, ask: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         let mut merge = Merge::of([self])?;
         let mut writer = into.writer();
         let mut record = Vec::new();
@@ -132,7 +122,7 @@ impl Runs {
             record.clear();
             records += 1;
             if records.is_multiple_of(UNASKED) {
-                ask()?;
+                ask(UNASKED)?;
             }
         }
         let run = writer.finish(into.end)?;
@@ -145,7 +135,7 @@ impl Runs {
 
 /// Writes one run.
 struct Writer {
-    file: Arc<dyn File>,
+    file: Arc<dyn SortFile>,
     number: u64,
     at: u64,
     blocks: Vec<u8>,
@@ -205,7 +195,7 @@ impl Writer {
 
 /// What is read of one run.
 struct Source {
-    file: Arc<dyn File>,
+    file: Arc<dyn SortFile>,
     number: u64,
     /// The blocks that are to be read.
     next: u64,
@@ -344,6 +334,11 @@ impl Merge {
         Ok(merge)
     }
 
+    /// Records that are to come.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Appends the next record to `out`. False: there is none.
     ///
     /// # Errors
@@ -393,11 +388,14 @@ impl Merge {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
     use resurgam_page::{LeafBuilder, LeafRecord};
-    use resurgam_vfs::SimVfs;
+    use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
     use super::*;
+    use crate::sort_files::in_data_folder;
 
     fn disk() -> SimVfs {
         let vfs = SimVfs::new(1);
@@ -406,7 +404,7 @@ mod tests {
     }
 
     fn new_runs(vfs: &SimVfs, n: u32) -> Runs {
-        Runs::new(vfs, Path::new("/db"), n.into()).unwrap()
+        Runs::new(in_data_folder(vfs, Path::new("/db"), n.into()).unwrap(), n.into())
     }
 
     fn record(key: &[u8], value: &[u8]) -> Vec<u8> {
@@ -441,14 +439,15 @@ mod tests {
         }
         all.sort();
         assert!(merged(&runs) == all);
-        let asked = std::cell::Cell::new(0);
-        let ask = || {
-            asked.set(asked.get() + 1);
+        let told = std::cell::Cell::new(0);
+        let ask = |records| {
+            told.set(told.get() + records);
             Ok(())
         };
         let mut one = new_runs(&vfs, 1);
         runs.merge_into(&mut one, &ask).unwrap();
-        assert_eq!((one.len(), asked.get()), (1, all.len() as u64 / UNASKED));
+        assert_eq!((one.len(), told.get()), (1, all.len() as u64 / UNASKED * UNASKED));
+        assert_eq!(one.records(), runs.records());
         assert!(merged(&one) == all);
         // Behind what is older, of equal keys too.
         let mut of_two = new_runs(&vfs, 2);

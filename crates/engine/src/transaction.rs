@@ -25,6 +25,7 @@ use crate::catalog_overlay::CatalogOverlay;
 use crate::database::Database;
 use crate::gate::{Gate, Operation};
 use crate::near::Near;
+use crate::sort_files::SortFiles;
 use crate::table::Table;
 use crate::undo::Unfinished;
 use crate::view::{Known, ReadView};
@@ -163,6 +164,8 @@ pub(crate) struct TxState {
     pub had_met: bool,
     /// Asked now and then by work on many rows.
     pub interrupt: Option<Interrupt>,
+    /// Who makes the files of its sorts, if the engine does not.
+    pub sort_files: Option<Arc<dyn SortFiles>>,
 }
 
 impl TxState {
@@ -267,6 +270,7 @@ impl Transaction {
                 needs: Lsn::NONE,
                 had_met: false,
                 interrupt: None,
+                sort_files: None,
             }),
             patience: Mutex::default(),
             db: db.clone(),
@@ -989,6 +993,7 @@ impl Drop for TxInner {
             needs: Lsn::NONE,
             had_met: false,
             interrupt: None,
+            sort_files: None,
         };
         std::mem::swap(&mut taken, self.state.get_mut());
         let _ = self.roll_back(&mut taken);

@@ -82,6 +82,57 @@ async fn sorts_aggregates_and_windows_spill() {
     assert_eq!(rows(&mut session, spilling[0].0).await, ["29999"]);
 }
 
+/// CREATE INDEX, ADD PRIMARY KEY and REINDEX put what they sort where all temporary files are, count it, and keep to the limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn sorts_of_indexes_are_temporary_files() {
+    let dir = tempfile::tempdir().expect("folder");
+    let (data, temp) = (dir.path().join("data"), dir.path().join("temp"));
+    std::fs::create_dir(&temp).expect("folder");
+    std::fs::create_dir(temp.join("resurgam_tmp")).expect("folder");
+    std::fs::write(temp.join("resurgam_tmp").join("spill-1.7"), "of a power loss").expect("file");
+    let options = Options { build_bytes: 64 << 10, ..Options::default() };
+    let engine = Database::open(&data, options).expect("open");
+    let settings = SqlSettings { temp_directory: Some(temp.clone()), ..SqlSettings::default() };
+    let database = SqlDatabase::new(engine, settings);
+    let mut session = session(&database);
+    rows(&mut session, "CREATE TABLE r (id int, k text)").await;
+    let fill = "INSERT INTO r SELECT (i * 7919) % 40009, md5(i::text) FROM generate_series(1, 40000) AS s(i)";
+    rows(&mut session, fill).await;
+    for (sql, bytes) in [
+        ("CREATE INDEX r_k ON r (k)", 1_500_000),
+        ("ALTER TABLE r ADD PRIMARY KEY (id)", 3_000_000),
+        ("REINDEX INDEX r_k", 1_500_000),
+        ("ALTER TABLE r ALTER COLUMN id TYPE bigint USING -id", 3_000_000),
+    ] {
+        rows(&mut session, "SET temp_file_limit = '1MB'").await;
+        let before = database.temp_totals();
+        let error = session.query(sql).await.map(|_| ()).expect_err("more than there may be");
+        assert_eq!(
+            (error.sqlstate.as_str(), error.message.as_str()),
+            ("53400", "temporary file size exceeds temp_file_limit (1024kB)"),
+            "{sql}"
+        );
+        let after = database.temp_totals();
+        assert!(after.files > before.files && after.bytes_now == 0, "{sql}: {before:?} to {after:?}");
+        assert_eq!(database.engine().builds(), []);
+        // Nothing of it stays.
+        let problems = database.engine().verify().expect("it can be read");
+        assert!(problems.is_empty(), "{sql}: {problems:?}");
+        rows(&mut session, "SET temp_file_limit = -1").await;
+        let before = database.temp_totals();
+        rows(&mut session, sql).await;
+        let after = database.temp_totals();
+        assert!(after.bytes > before.bytes + bytes && after.bytes_now == 0, "{sql}: {before:?} to {after:?}");
+    }
+    let found = "SELECT id || ' ' || (SELECT count(*) FROM r) FROM r WHERE k = md5('777')";
+    assert_eq!(rows(&mut session, found).await, [format!("{} 40000", -(777 * 7919 % 40009))]);
+    let totals = database.temp_totals();
+    let shown = "SELECT temp_files || ' ' || temp_bytes FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(rows(&mut session, shown).await, [format!("{} {}", totals.files, totals.bytes)]);
+    assert_eq!(std::fs::read_dir(temp.join("resurgam_tmp")).expect("the folder").count(), 0, "what was left is gone");
+    assert!(!data.join("resurgam_tmp").exists());
+}
+
 /// Joins of tables that do not fit.
 const JOINS: [&str; 6] = [
     "SELECT count(*) || ' ' || sum(length(a.t)) || ' ' || sum(b.id) FROM w a JOIN w b ON a.k || '' = b.k || ''",

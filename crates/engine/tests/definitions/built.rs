@@ -2,8 +2,8 @@
 //! of it is what a plain sort of all rows comes to.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
@@ -427,5 +427,133 @@ fn runs_of_runs_are_merged() -> Result<()> {
     assert!(read(&db, Some(0))? == sorted);
     // The first file, one for each time that it was full, and those of two levels more.
     assert!(db.stats().sort_files > 20_000 / 128, "{}", db.stats().sort_files);
+    is_sound(&db)
+}
+
+/// Makes files in memory, which together have no more than so many bytes.
+struct Made {
+    files: AtomicU64,
+    bytes: AtomicU64,
+    bytes_max: u64,
+}
+
+struct InMemory {
+    made: Arc<Made>,
+    bytes: Mutex<Vec<u8>>,
+}
+
+struct Maker(Arc<Made>);
+
+impl SortFiles for Maker {
+    fn create(&self) -> Result<Arc<dyn SortFile>> {
+        self.0.files.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(InMemory { made: Arc::clone(&self.0), bytes: Mutex::default() }))
+    }
+}
+
+impl SortFile for InMemory {
+    fn write_at(&self, bytes: &[u8], at: u64) -> Result<()> {
+        let mut file = self.bytes.lock().expect("no panic");
+        assert_eq!(file.len() as u64, at, "behind what was written before");
+        if self.made.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed) + bytes.len() as u64 > self.made.bytes_max {
+            self.made.bytes.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+            return Err(Error::new(ErrorKind::ConfigurationLimitExceeded, "no more of it"));
+        }
+        file.extend_from_slice(bytes);
+        Ok(())
+    }
+    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> Result<()> {
+        let file = self.bytes.lock().expect("no panic");
+        bytes.copy_from_slice(&file[at as usize..at as usize + bytes.len()]);
+        Ok(())
+    }
+    fn path(&self) -> &Path {
+        Path::new("in memory")
+    }
+}
+
+impl Drop for InMemory {
+    fn drop(&mut self) {
+        let bytes = self.bytes.lock().map_or(0, |file| file.len() as u64);
+        self.made.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The layer above makes the files of its transactions, and says how much they may have; what does not fit leaves nothing.
+#[test]
+fn files_are_made_elsewhere() -> Result<()> {
+    let rows = rows(5003);
+    let mut sorted = rows.clone();
+    sorted.sort();
+    let (mut fitted, mut refused) = (0, 0);
+    for bytes_max in [0, 100_000, 400_000, 600_000, 1_000_000, u64::MAX] {
+        let vfs = SimVfs::new(7);
+        let db = open(&vfs, 600)?;
+        filled(&db, &rows)?;
+        let made = Arc::new(Made { files: AtomicU64::new(0), bytes: AtomicU64::new(0), bytes_max });
+        let tx = db.begin(Isolation::ReadCommitted);
+        tx.set_sort_files(Some(Arc::new(Maker(Arc::clone(&made)))));
+        let built = add_key(&tx, &[0])
+            .and_then(|_| tx.create_index(&table(&tx)?, index(&[2], &[], false)).and_then(Attempt::done));
+        assert_eq!(made.files.load(Ordering::Relaxed), db.stats().sort_files);
+        assert!(db.builds().is_empty());
+        match built {
+            Ok(_) => {
+                tx.commit(Durability::Sync)?.wait()?;
+                fitted += 1;
+                assert!(read(&db, None)? == sorted);
+                let mut by_text = sorted.clone();
+                by_text.sort_by_key(|row| (row.2.is_none(), row.2.clone()));
+                assert!(read(&db, Some(0))? == by_text);
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ConfigurationLimitExceeded, "{error}");
+                assert!(tx.commit(Durability::Sync).is_err(), "a part of it cannot be committed");
+                tx.rollback()?;
+                refused += 1;
+                assert!(read(&db, None)? == rows);
+            }
+        }
+        assert_eq!(made.bytes.load(Ordering::Relaxed), 0, "a file is left");
+        is_sound(&db)?;
+    }
+    assert!(fitted > 0 && refused > 1, "{fitted} fitted, {refused} did not");
+    Ok(())
+}
+
+/// How far it is is shown of each phase by itself.
+#[test]
+fn phases_are_shown() -> Result<()> {
+    let db = open(&SimVfs::new(8), 20_000)?;
+    let count = 40_009;
+    filled(&db, &rows(count))?;
+    for rewritten in [false, true] {
+        let seen: Arc<Mutex<Vec<BuildStatus>>> = Arc::default();
+        let (log, inside) = (Arc::clone(&seen), db.clone());
+        let tx = db.begin(Isolation::ReadCommitted);
+        tx.set_interrupt(Some(Arc::new(move || {
+            log.lock().expect("no panic").extend(inside.builds());
+            Ok(())
+        })));
+        match rewritten {
+            false => drop(tx.create_index(&table(&tx)?, index(&[2], &[], false))?.done()?),
+            true => drop(add_key(&tx, &[0])?),
+        }
+        tx.set_interrupt(None);
+        tx.commit(Durability::Sync)?.wait()?;
+        let seen = seen.lock().expect("no panic");
+        for phase in [BuildPhase::Reading, BuildPhase::Sorting, BuildPhase::Writing] {
+            let of_phase: Vec<&BuildStatus> = seen.iter().filter(|build| build.phase == phase).collect();
+            // Of a table and its index, which is merged after it, there are two merges.
+            let begins = of_phase.windows(2).filter(|pair| pair[1].rows_done < pair[0].rows_done).count();
+            assert!(begins <= usize::from(rewritten), "{phase:?} goes back {begins} times");
+            let last = of_phase.iter().map(|build| build.rows_done).max().unwrap_or_default();
+            assert!(last > 5000, "{phase:?} {last} of {rewritten}");
+            assert!(phase == BuildPhase::Reading || of_phase.iter().all(|build| build.rows_done <= build.rows_total));
+            if phase == BuildPhase::Writing {
+                assert!(of_phase.iter().all(|build| build.rows_total == count as u64));
+            }
+        }
+    }
     is_sound(&db)
 }

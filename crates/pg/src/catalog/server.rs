@@ -1,6 +1,6 @@
 //! The server, its users, sessions and settings.
 
-use resurgam_engine::{Database, TxId, public_of};
+use resurgam_engine::{BuildPhase, BuildStatus, Database, TxId, public_of};
 
 use super::model::relation_oid;
 use super::namespaces::CLASS_SCHEMA;
@@ -15,6 +15,15 @@ use crate::wire::SqlError;
 
 fn time(us: Option<i64>) -> V {
     us.map_or(V::Null, V::Time)
+}
+
+/// What PostgreSQL calls what a build is doing.
+fn phase_of(build: &BuildStatus) -> &'static str {
+    match build.phase {
+        BuildPhase::Reading => "building index: scanning table",
+        BuildPhase::Sorting => "building index: sorting live tuples",
+        BuildPhase::Writing => "building index: loading tuples in tree",
+    }
 }
 
 /// As [`fill`], where the rows may not be had.
@@ -367,7 +376,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("relid", relation_oid(build.table).into()),
                     ("index_relid", relation_oid(index).into()),
                     ("command", command.into()),
-                    ("phase", "building index: loading tuples in tree".into()),
+                    ("phase", phase_of(&build).into()),
                     ("lockers_total", 0.into()),
                     ("lockers_done", 0.into()),
                     ("current_locker_pid", 0.into()),

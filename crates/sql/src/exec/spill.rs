@@ -1,4 +1,5 @@
-//! Temporary files of sorts, aggregates and joins that do not fit in memory.
+//! Temporary files of sorts, aggregates and joins that do not fit in memory, and of the engine's sorts: of indexes and of tables that are
+//! written anew.
 //!
 //! They are in a folder of our own (mode 0700), in the data folder unless `temp_directory` says otherwise. A file
 //! (0600) loses its name as soon as it is open: whatever becomes of the process, the system frees it with the last
@@ -18,6 +19,7 @@ use bytes::Bytes;
 use datafusion::common::Result;
 use datafusion::execution::spill_file::{SpillFile, SpillWriter, TempFileFactory};
 use futures::Stream;
+use resurgam_engine::{Error, ErrorKind, SortFile};
 
 use crate::exec::bridge;
 use crate::wire::SqlError;
@@ -72,7 +74,7 @@ impl TempFolder {
         TempTotals { files: read(&self.files), bytes: read(&self.bytes), bytes_now: read(&self.now) }
     }
 
-    fn create(&self) -> io::Result<File> {
+    fn create(&self) -> io::Result<(File, PathBuf)> {
         match DirBuilder::new().mode(0o700).create(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -82,7 +84,7 @@ impl TempFolder {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         fs::remove_file(&path)?;
         self.files.fetch_add(1, Ordering::Relaxed);
-        Ok(file)
+        Ok((file, path))
     }
 }
 
@@ -106,12 +108,15 @@ impl TempUse {
         self.limit_kb.store(kb.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    fn grow(&self, bytes: u64) -> std::result::Result<(), SqlError> {
+    /// # Errors
+    /// 53400
+    fn grow(&self, bytes: u64) -> std::result::Result<(), Error> {
         let limit = self.limit_kb.load(Ordering::Relaxed);
         let after = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if after.div_ceil(1024) > limit {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(SqlError::new("53400", format!("temporary file size exceeds temp_file_limit ({limit}kB)")));
+            let message = format!("temporary file size exceeds temp_file_limit ({limit}kB)");
+            return Err(Error::new(ErrorKind::ConfigurationLimitExceeded, message));
         }
         Ok(())
     }
@@ -123,16 +128,37 @@ pub(crate) struct TempFiles {
     pub used: Arc<TempUse>,
 }
 
-impl TempFileFactory for TempFiles {
-    fn create_temp_file(&self, _: &str) -> Result<Arc<dyn SpillFile>> {
-        let file = self.folder.create().map_err(|error| {
+impl TempFiles {
+    /// # Errors
+    /// 53100, 58030
+    fn create(&self) -> std::result::Result<TempFile, Error> {
+        let (file, path) = self.folder.create().map_err(|error| {
             let shown = self.folder.path.display();
-            let code = if error.kind() == io::ErrorKind::StorageFull { "53100" } else { "58030" };
-            bridge::failure(SqlError::new(code, format!("could not create a temporary file in \"{shown}\": {error}")))
+            failed(&error, format!("could not create a temporary file in \"{shown}\": {error}"))
         })?;
         let counted =
             Counted { folder: Arc::clone(&self.folder), used: Arc::clone(&self.used), bytes: AtomicU64::new(0) };
-        Ok(Arc::new(TempFile { file: Arc::new(file), counted: Arc::new(counted) }))
+        Ok(TempFile { file: Arc::new(file), path, counted: Arc::new(counted) })
+    }
+
+    /// One of a sort of the engine.
+    ///
+    /// # Errors
+    /// 53100, 58030
+    pub(crate) fn of_sort(&self) -> std::result::Result<Arc<dyn SortFile>, Error> {
+        Ok(Arc::new(self.create()?))
+    }
+}
+
+#[cold]
+fn failed(error: &io::Error, message: String) -> Error {
+    let kind = if error.kind() == io::ErrorKind::StorageFull { ErrorKind::DiskFull } else { ErrorKind::Io };
+    Error::new(kind, message)
+}
+
+impl TempFileFactory for TempFiles {
+    fn create_temp_file(&self, _: &str) -> Result<Arc<dyn SpillFile>> {
+        Ok(Arc::new(self.create().map_err(|error| bridge::failure(SqlError::from(error)))?))
     }
 }
 
@@ -141,6 +167,15 @@ struct Counted {
     folder: Arc<TempFolder>,
     used: Arc<TempUse>,
     bytes: AtomicU64,
+}
+
+impl Counted {
+    /// They were written.
+    fn wrote(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.folder.now.fetch_add(bytes, Ordering::Relaxed);
+        self.folder.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Counted {
@@ -154,7 +189,31 @@ impl Drop for Counted {
 /// A file without a name.
 struct TempFile {
     file: Arc<File>,
+    /// What it was called for a moment.
+    path: PathBuf,
     counted: Arc<Counted>,
+}
+
+impl SortFile for TempFile {
+    fn write_at(&self, bytes: &[u8], at: u64) -> std::result::Result<(), Error> {
+        self.counted.used.grow(bytes.len() as u64)?;
+        // What of it was written before an error counts as well: the file ends with the statement.
+        self.counted.wrote(bytes.len() as u64);
+        let shown = self.path.display();
+        self.file
+            .write_all_at(bytes, at)
+            .map_err(|error| failed(&error, format!("could not write to temporary file \"{shown}\": {error}")))
+    }
+    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> std::result::Result<(), Error> {
+        let shown = self.path.display();
+        self.file.read_exact_at(bytes, at).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Error::corrupt(format!("temporary file \"{shown}\" ends too early")),
+            _ => failed(&error, format!("could not read temporary file \"{shown}\": {error}")),
+        })
+    }
+    fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl SpillFile for TempFile {
@@ -195,13 +254,12 @@ struct Writer {
 
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.counted.used.grow(bytes.len() as u64).map_err(io::Error::other)?;
+        let room = self.counted.used.grow(bytes.len() as u64);
+        room.map_err(|error| io::Error::other(SqlError::from(error)))?;
         let written = self.file.as_ref().write(bytes);
         let count = written.as_ref().map_or(0, |count| *count as u64);
         self.counted.used.bytes.fetch_sub(bytes.len() as u64 - count, Ordering::Relaxed);
-        self.counted.bytes.fetch_add(count, Ordering::Relaxed);
-        self.counted.folder.now.fetch_add(count, Ordering::Relaxed);
-        self.counted.folder.bytes.fetch_add(count, Ordering::Relaxed);
+        self.counted.wrote(count);
         written
     }
     fn flush(&mut self) -> io::Result<()> {
@@ -267,6 +325,33 @@ mod tests {
         drop((file, writer));
         let file = files.create_temp_file("a test").expect("a file");
         file.open_writer().and_then(|mut writer| Ok(writer.write_all(&[0; 65_536])?)).expect("room again");
+    }
+
+    /// A sort of the engine is of the same folder and limit.
+    #[test]
+    fn a_file_of_a_sort() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let files = files(dir.path());
+        files.used.set_limit(Some(64));
+        let plan = files.create_temp_file("a test").expect("a file");
+        plan.open_writer().and_then(|mut writer| Ok(writer.write_all(&[1; 1000])?)).expect("room");
+        let sort = files.of_sort().expect("a file");
+        sort.write_at(&[2; 30_000], 0).expect("room");
+        sort.write_at(&[3; 30_000], 30_000).expect("room");
+        let error = sort.write_at(&[4; 30_000], 60_000).expect_err("more than there may be");
+        assert_eq!(
+            (error.sqlstate(), error.message()),
+            ("53400", "temporary file size exceeds temp_file_limit (64kB)")
+        );
+        let mut bytes = [0; 2];
+        sort.read_exact_at(&mut bytes, 29_999).expect("what was written");
+        assert_eq!(bytes, [2, 3]);
+        assert_eq!(sort.read_exact_at(&mut bytes, 59_999).expect_err("the end").kind(), ErrorKind::Corrupt);
+        assert_eq!(files.folder.totals(), TempTotals { files: 2, bytes: 61_000, bytes_now: 61_000 });
+        assert_eq!(fs::read_dir(dir.path().join(FOLDER)).expect("a folder").count(), 0, "files have no names");
+        drop(sort);
+        assert_eq!(files.folder.totals().bytes_now, 1000);
+        assert_eq!(files.used.bytes.load(Ordering::Relaxed), 1000);
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | `call.rs` | calls of functions that are run as statements |
 //! | `settings.rs` | settings, their bounds and who may set them |
 //! | `shared.rs`, `listed.rs` | what other sessions and functions see of a session |
+//! | `sort_files.rs` | temporary files of the engine's sorts |
 //! | `sequences.rs`, `types.rs` | what its functions ask of sequences and types |
 //! | `cache.rs` | plans that sessions share |
 //! | `database.rs` | a database and the server, with what sessions share |
@@ -45,6 +46,7 @@ mod sequences;
 pub(crate) mod settings;
 pub(crate) mod shared;
 mod simple;
+mod sort_files;
 pub(crate) mod stream;
 pub(crate) mod transaction;
 pub(crate) mod types;
@@ -56,7 +58,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::session_state::SessionState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use resurgam_engine::RowBuf;
+use resurgam_engine::{RowBuf, SortFiles};
 use tokio::time::Instant;
 
 use crate::ddl::database::Closing;
@@ -72,6 +74,7 @@ use crate::session::extended::Named;
 use crate::session::portals::Portals;
 use crate::session::settings::{Hot, Variables};
 use crate::session::shared::{PathOf, SessionShared, now};
+use crate::session::sort_files::SessionFiles;
 use crate::session::transaction::Open;
 use crate::wire::{RowChunk, SqlError};
 
@@ -82,6 +85,8 @@ pub struct Session {
     pub(crate) db: Arc<SqlDatabase>,
     pub(crate) shared: Arc<SessionShared>,
     pub(crate) cx: Arc<dyn PgContext>,
+    /// For its transactions.
+    pub(crate) sort_files: Arc<dyn SortFiles>,
     state: Option<Arc<SessionState>>,
     /// As `state`, for queries of which few rows may be wanted.
     few: Option<Arc<SessionState>>,
@@ -196,10 +201,12 @@ impl Session {
         let types: Weak<SessionShared> = Arc::downgrade(&shared);
         shared.stop.set_types(types);
         let cx: Arc<dyn PgContext> = Arc::clone(&shared) as _;
+        let sort_files = Arc::new(SessionFiles(Arc::downgrade(&shared)));
         Ok(Self {
             db,
             shared,
             cx,
+            sort_files,
             state: None,
             few: None,
             open: None,

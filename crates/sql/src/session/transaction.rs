@@ -85,6 +85,7 @@ impl Session {
     pub(crate) fn engine_transaction(&self, isolation: Isolation) -> Transaction {
         let txn = self.db.engine.begin(isolation);
         txn.set_interrupt(Some(self.interrupt()));
+        txn.set_sort_files(Some(Arc::clone(&self.sort_files)));
         txn
     }
 
