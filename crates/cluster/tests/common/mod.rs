@@ -435,7 +435,8 @@ impl Rows {
         let after = db.stats().pool;
         let of = |count: fn(&PoolStats) -> u64| count(&after) - count(&before);
         let (asked, used, alone) = (of(|s| s.ahead_asked), of(|s| s.ahead_used), of(|s| s.remote_pages));
-        assert!(asked > 2000 && used * 10 > asked * 9, "{asked} asked for ahead, {used} of them used");
+        // On a busy machine scans are faster than the threads that ask, and ask themselves more often.
+        assert!(asked > 1000 && used * 10 > asked * 9, "{asked} asked for ahead, {used} of them used");
         assert!(alone * 2 < used, "{alone} one by one, {used} ahead");
         Ok(())
     }
