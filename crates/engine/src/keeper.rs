@@ -164,7 +164,10 @@ impl ArchiveKeeper {
         if outcome.as_ref().is_err_and(|error| error.kind() != ErrorKind::InUse) && has_lost_runs(archive, &known) {
             return Ok(KeptMerge::ByAnother);
         }
-        self.merger.ended(&outcome);
+        // One that was given up says nothing of what is damaged.
+        if !(wanted && matches!(outcome, Ok(None))) {
+            self.merger.ended(&outcome);
+        }
         drop(known);
         if matches!(outcome, Ok(Some(_))) {
             // Nothing here uses what was merged any more; what cannot be deleted now is the next time.
