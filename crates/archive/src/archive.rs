@@ -16,7 +16,8 @@
 //! 1. **The highest number counts.** Old manifests are deleted, so a number that somebody was slow to take may be free again. A create counts
 //!    only if no higher number is there afterwards; otherwise it was made beside the history, and the step is tried again from the newest manifest.
 //! 2. **A name has one maker.** Generations are of the manifest that the maker has seen, and of the maker: who finds a name taken may delete it.
-//! 3. **Who replaced it deletes it**, when no view of its own uses it: others may be reading what they have replaced.
+//! 3. **Who replaced it deletes it**, when no view of its own uses it: others may be reading what they have replaced. Where the outcome of a step is not known, what it
+//!    would have replaced is looked for in the next manifest that is seen: what that does not name is deleted, since perhaps nobody else would.
 //! 4. **A claim deletes what cannot count any more**: runs without a manifest of generations before its own number. Their makers find that
 //!    the archive was taken over; what is of later generations is another claim's, and this one may have slept since.
 
@@ -98,12 +99,36 @@ enum Part {
 
 #[derive(Default)]
 struct State {
-    /// Files that no manifest names any more.
+    /// Files that no manifest names any more, by a step of this process (or, where it is the only one, by anybody's).
     replaced: Vec<Arc<RunHandle>>,
+    /// Files of steps whose outcome is not known: what they would have replaced, and put in its place. The next manifest that is seen says which of them are over.
+    perhaps: Vec<Arc<RunHandle>>,
     /// Distinguishes files that are made between two manifests.
     attempts: u64,
     /// Somebody else has taken the archive over.
     lost: bool,
+}
+
+/// What one call has put that may count.
+struct Steps {
+    files: Vec<Arc<RunHandle>>,
+    /// A manifest was seen since that says which of them do.
+    is_known: bool,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self { files: Vec::new(), is_known: true }
+    }
+}
+
+/// Adds those that are not there yet.
+fn note(noted: &mut Vec<Arc<RunHandle>>, files: Vec<Arc<RunHandle>>) {
+    for file in files {
+        if !noted.iter().any(|known| known.meta == file.meta) {
+            noted.push(file);
+        }
+    }
 }
 
 impl Archive {
@@ -318,6 +343,21 @@ impl Archive {
     /// its outcome is not known, and the next call finds out.
     pub(crate) fn publish(&self, edit: impl Fn(&Manifest) -> Result<Option<Manifest>>) -> Result<()> {
         let mut state = self.state.lock();
+        let mut made = Steps::default();
+        let outcome = self.go_on(&mut state, &edit, &mut made);
+        match made.is_known {
+            true => self.settle(&mut state, made.files),
+            false => note(&mut state.perhaps, made.files),
+        }
+        outcome
+    }
+
+    fn go_on(
+        &self,
+        state: &mut State,
+        edit: &dyn Fn(&Manifest) -> Result<Option<Manifest>>,
+        made: &mut Steps,
+    ) -> Result<()> {
         let mut tries = 0;
         loop {
             if state.lost {
@@ -328,20 +368,29 @@ impl Archive {
             let Some(mut next) = edit(now)? else { return Ok(()) };
             (next.number, next.owner, next.database) = (now.number + 1, self.owner, self.database);
             next.check().map_err(|what| Error::internal(format!("the archive's next manifest is wrong: {what}")))?;
-            match self.store.put(&Manifest::name_of(next.number), &next.encode()) {
+            let outcome = self.store.put(&Manifest::name_of(next.number), &next.encode());
+            if outcome.as_ref().err().is_none_or(|error| error.kind() == StoreErrorKind::Uncertain) {
+                made.is_known = false;
+                note(&mut made.files, self.files_of(&view, &next));
+            }
+            match outcome {
                 Ok(()) => {
                     let newest = self.newest_number()?;
                     if newest == next.number {
-                        self.install(&mut state, next);
+                        self.install(state, next);
+                        made.is_known = true;
                         return Ok(());
                     }
                     // Others have gone on, or the number was free again: what counts is what the newest says.
-                    self.go_to(&mut state, newest)?;
+                    self.go_to(state, newest)?;
+                    made.is_known = true;
                 }
                 Err(error) if error.kind() == StoreErrorKind::Exists => {
                     // Our own, of a call whose outcome was not known, or of another one's part; it is durable now.
                     let newest = self.newest_number()?;
-                    if self.go_to(&mut state, newest)? == next {
+                    let found = self.go_to(state, newest)?;
+                    made.is_known = true;
+                    if found == next {
                         return Ok(());
                     }
                 }
@@ -349,6 +398,31 @@ impl Archive {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Files that a step from `view` to `next` replaces, and those that it puts in their place. Of a step that only adds a run, which is tried again, none.
+    fn files_of(&self, view: &View, next: &Manifest) -> Vec<Arc<RunHandle>> {
+        if self.part == Part::Whole {
+            // Noted with the manifest.
+            return Vec::new();
+        }
+        let gone = view.handles.iter().filter(|handle| !next.runs.contains(&handle.meta));
+        let mut files: Vec<_> = gone.map(Arc::clone).collect();
+        if !files.is_empty() {
+            let new = next.runs.iter().filter(|run| !view.manifest.runs.contains(run));
+            files.extend(new.map(|run| RunHandle::new(Arc::clone(&self.store), *run)));
+        }
+        files
+    }
+
+    /// The newest manifest that is known is one from after the steps that these files are of: those that it does not name are to be deleted.
+    fn settle(&self, state: &mut State, files: Vec<Arc<RunHandle>>) {
+        if files.is_empty() {
+            return;
+        }
+        let view = self.view();
+        let over = files.into_iter().filter(|handle| !view.manifest.runs.contains(&handle.meta));
+        note(&mut state.replaced, over.collect());
     }
 
     fn newest_number(&self) -> Result<u64> {
@@ -374,27 +448,21 @@ impl Archive {
                 known.map_or_else(|| RunHandle::new(Arc::clone(&self.store), *meta), Arc::clone)
             })
             .collect();
-        if self.part != Part::Appends {
+        if self.part == Part::Whole {
+            // Beside others nobody but who has replaced something deletes it.
             let gone = old.iter().filter(|handle| !manifest.runs.contains(&handle.meta)).map(Arc::clone);
-            state.replaced.extend(gone.collect::<Vec<_>>());
+            note(&mut state.replaced, gone.collect());
         }
         *self.view.lock() = Arc::new(View { manifest, handles });
+        let perhaps = std::mem::take(&mut state.perhaps);
+        self.settle(state, perhaps);
     }
 
-    /// Files of these runs are to be deleted, where no manifest names them any more: a step of this process has replaced them.
-    pub(crate) fn note_replaced(&self, handles: &[Arc<RunHandle>]) {
-        if self.part != Part::Appends {
-            // It was noted with the manifest.
-            return;
-        }
-        let mut state = self.state.lock();
-        let view = self.view();
-        for handle in handles {
-            let is_named = view.manifest.runs.contains(&handle.meta);
-            if !is_named && !state.replaced.iter().any(|known| known.meta == handle.meta) {
-                state.replaced.push(Arc::clone(handle));
-            }
-        }
+    /// Files that are to be deleted, or perhaps are.
+    #[cfg(test)]
+    pub(crate) fn noted(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.replaced.len(), state.perhaps.len())
     }
 
     /// Deletes files that merges have replaced and no view uses any more, and manifests of long ago. Returns how many
@@ -493,7 +561,6 @@ impl Archive {
     /// # Errors
     /// `InUse` when somebody else writes to the archive now; those of the store.
     pub fn give_up_before(&self, lsn: Lsn) -> Result<Lsn> {
-        let before = self.view();
         self.publish(|now| {
             let gone = now.runs.iter().take_while(|run| run.id.end <= lsn).count();
             let Some(start) = now.runs.get(..gone).and_then(|runs| runs.last()).map(|run| run.id.end) else {
@@ -504,10 +571,7 @@ impl Archive {
             next.runs.drain(..gone);
             Ok(Some(next))
         })?;
-        let start = self.view().start();
-        let gone = before.handles.partition_point(|handle| handle.meta.id.end <= lsn.min(start));
-        self.note_replaced(before.handles.get(..gone).unwrap_or_default());
-        Ok(start)
+        Ok(self.view().start())
     }
 
     /// Puts `run` in the place of `inputs`; false: they are no longer what the archive is made of.

@@ -8,7 +8,7 @@
 //! While such a folder is being made, it has a lease of another kind, which counts for two days at most: a command that is killed leaves
 //! nothing behind for longer. One that takes longer makes another one in time; the folder is a database only after its own lease is there.
 //!
-//! A backup that is made of the archive of a log service has one of that kind as well, called `backup-` and its name: it is under way as long as that is there.
+//! A backup that is made of the archive of a log service has one of that kind as well, called `backup-`, its name, and a number: it is under way as long as that is there.
 //!
 //! The archive of such a database begins at the cut, and needs the parent's for its pages until it has given up its beginning in favour of a backup of
 //! its own ([`ParentRecord`](crate::ParentRecord)): so it has a lease as well, for that long.
@@ -41,7 +41,7 @@ const VERSION: u16 = 3;
 const MAKING_US: i64 = 48 * 3600 * 1_000_000;
 const HEAD_BYTES: usize = 54;
 const BYTES_MAX: u64 = 4096;
-/// What the name of a lease of a backup that is being made begins with; then its name.
+/// What the name of a lease of a backup that is being made begins with; then its name, and a number.
 pub const BACKUP_LEASE: &str = "backup-";
 /// The folder of leases, with its slash.
 const FOLDER: &str = "leases/";

@@ -152,7 +152,6 @@ impl Archive {
             self.discard(&run.id);
             return Ok(None);
         }
-        self.note_replaced(handles);
         Ok(Some(Merged { inputs: inputs.len(), run, summary: *opened.summary() }))
     }
 }

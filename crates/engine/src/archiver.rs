@@ -158,6 +158,8 @@ struct Elsewhere {
     zone: Arc<dyn LogZone>,
     /// Open, beside them.
     open: Mutex<Option<Arc<Archive>>>,
+    /// Held while it is looked at, which several threads do: one that was slow must not put what it has found over what is newer.
+    looking: Mutex<()>,
     /// When it was looked at last, and what was wrong then.
     looked: Mutex<Option<(Instant, Option<Error>)>>,
     /// When one of them was last known to be at work, or there was nothing to do.
@@ -231,6 +233,7 @@ impl Archiver {
         let elsewhere = Elsewhere {
             zone: Arc::clone(zone),
             open: Mutex::default(),
+            looking: Mutex::default(),
             looked: Mutex::default(),
             heard: Mutex::new(Instant::now()),
             steps: Mutex::default(),
@@ -298,6 +301,7 @@ impl Archiver {
 
     /// Opens it beside who writes it, or catches up with that.
     fn look_beside(&self, elsewhere: &Elsewhere) -> Result<()> {
+        let _looking = elsewhere.looking.lock();
         let known = elsewhere.open.lock().clone();
         let archive = match known.map(|archive| archive.catch_up().map(|()| archive)) {
             Some(Ok(archive)) => archive,
@@ -666,8 +670,9 @@ impl Archiver {
 }
 
 impl Seen {
-    /// All below is in durable runs.
+    /// All below is in durable runs. That is never less than it was.
     fn archived_up_to(&mut self, end: Lsn) {
+        let end = self.archived.map_or(end, |archived| archived.max(end));
         self.archived = Some(end);
         while let Some((at, _)) = self.samples.front().filter(|(_, durable)| *durable <= end).copied() {
             self.complete_at = Some(at);

@@ -533,7 +533,8 @@ impl Database {
                 let unreachable = || Error::new(ErrorKind::Io, "the archive cannot be reached now");
                 let archive = archiver.archive().ok_or_else(unreachable)?;
                 let base = base.as_ref().and_then(PageBase::backup);
-                Some(BackupLease::make(&inner.vfs, archive.store(), &view, base, &store, writer.name())?)
+                let least = writer.least();
+                Some(BackupLease::make(&inner.vfs, archive.store(), &view, base, &store, writer.name(), least)?)
             }
             None => None,
         };
@@ -584,7 +585,10 @@ impl Database {
             }
             return Err(error);
         }
-        // As with one from the files: also if something was given up of it meanwhile.
+        // As with one from the files: also if something was given up of it meanwhile, by whom ever.
+        if let Some(archiver) = &inner.archiver {
+            archiver.look_again()?;
+        }
         let begins = self.archive_start()?;
         if writer.least().is_some_and(|least| least.min(view.end()) < begins) {
             return Err(Error::new(

@@ -6,7 +6,10 @@
 //!
 //! # Invariants
 //! 1. A merge that fails changes nothing, and keeps nobody from giving up, nor the other way: each has its own last error, which stays until that one succeeds.
-//! 2. An object that is gone because somebody else has merged or given up beside is no error.
+//! 2. Times of COMMITs are by the primary's clock, and this process has another one. Time is over by the earlier of both: [`judged_us`]. So a clock that is ahead
+//!    here gives up nothing that is promised, and while nothing is committed, or there is no primary, nothing more goes.
+//! 3. Nothing is given up without a window *and* a place of the backups.
+//! 4. An object that is gone because somebody else has merged or given up beside is no error.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use resurgam_vfs::Vfs;
 use resurgam_xstore::Store;
 
 use crate::merging::{MergeStep, MergeTotals, Merger};
+use crate::points::last_commit_us;
 use crate::retention::{InUse, Pass, expire_every, say_given_up, since};
 
 /// Reasons for keeping more than is promised that are listed.
@@ -31,7 +35,7 @@ pub type OpenBackups = Arc<dyn Fn() -> Result<Arc<dyn Store>> + Send + Sync>;
 #[derive(Clone)]
 pub struct ArchiveKeeperConfig {
     pub vfs: Arc<dyn Vfs>,
-    /// None: there are no backups.
+    /// None: there are no backups, and nothing is given up.
     pub backups: Option<OpenBackups>,
     /// How far back points are promised; zero: nothing is given up.
     pub recovery_window: Duration,
@@ -87,6 +91,8 @@ struct Seen {
     kept: ArchiveKept,
     /// Merges may leave out what only states below need.
     leave_out_below: Lsn,
+    /// By when the pass judged that has found it.
+    judged_us: i64,
 }
 
 /// See the module. Used by one thread at a time.
@@ -104,7 +110,8 @@ impl ArchiveKeeper {
     }
 
     fn window(&self) -> Option<Duration> {
-        Some(self.config.recovery_window).filter(|window| !window.is_zero())
+        let config = &self.config;
+        Some(config.recovery_window).filter(|window| !window.is_zero() && config.backups.is_some())
     }
 
     /// How long to wait between two passes; none: nothing is given up.
@@ -146,15 +153,23 @@ impl ArchiveKeeper {
     /// # Errors
     /// `InUse` when another process has taken the archive over; `Corrupt` for a run that is damaged; those of the store. Nothing was changed.
     pub fn merge(&self, archive: &Arc<Archive>) -> Result<KeptMerge> {
-        archive.catch_up()?;
+        if let Err(error) = archive.catch_up() {
+            self.merger.ended(&Err(error.clone()), false);
+            return Err(error);
+        }
         let known = archive.view();
         let config = if self.config.rests { self.merger.how(archive) } else { crate::merging::config() };
         let wanted = archive.wants_merge(&config);
         let rest = self.merger.rests(archive);
+        let (leave_out_below, judged_us) = {
+            let seen = self.seen.lock();
+            (seen.leave_out_below, seen.judged_us)
+        };
         let step = MergeStep {
             archive,
             config: &config,
-            leave_out_below: self.seen.lock().leave_out_below,
+            leave_out_below,
+            now_us: judged_us,
             records_per_page_max: self.config.records_per_page_max,
             backups: &|| self.backups(),
             rest: if self.config.rests { Some(&rest) } else { None },
@@ -164,10 +179,8 @@ impl ArchiveKeeper {
         if outcome.as_ref().is_err_and(|error| error.kind() != ErrorKind::InUse) && has_lost_runs(archive, &known) {
             return Ok(KeptMerge::ByAnother);
         }
-        // One that was given up says nothing of what is damaged.
-        if !(wanted && matches!(outcome, Ok(None))) {
-            self.merger.ended(&outcome);
-        }
+        // One that was wanted and not made was given up: it says nothing of what is damaged.
+        self.merger.ended(&outcome, wanted || archive.merges_are_stopped());
         drop(known);
         if matches!(outcome, Ok(Some(_))) {
             // Nothing here uses what was merged any more; what cannot be deleted now is the next time.
@@ -197,19 +210,20 @@ impl ArchiveKeeper {
         archive.catch_up()?;
         let vfs = &self.config.vfs;
         let (backups, now_us) = (self.backups()?, vfs.wall_clock_us());
+        let judged_us = judged_us(now_us, &archive.view())?;
         let pass = Pass {
             archive,
             store: archive.store(),
             backups: backups.as_ref(),
-            since_us: since(now_us, window),
-            now_us,
+            since_us: since(judged_us, window),
+            now_us: judged_us,
             nonce: vfs.random_u64(),
             dry_run: false,
         };
         let (promised, plan, given_up) = pass.run(&InUse::default)?;
         say_given_up(promised.as_ref(), &plan, given_up);
         let mut seen = self.seen.lock();
-        seen.leave_out_below = plan.leave_out_below;
+        (seen.leave_out_below, seen.judged_us) = (plan.leave_out_below, judged_us);
         let kept = &mut seen.kept;
         kept.promised = promised.map(|promised| promised.cut);
         kept.kept_from = Some(plan.keep_from).filter(|lsn| lsn.is_some());
@@ -224,6 +238,11 @@ impl ArchiveKeeper {
         kept.held_by.truncate(LISTED_MAX);
         Ok(given_up)
     }
+}
+
+/// By when it is judged what is over: now, or when the last COMMIT was that is archived, if that is earlier; without one nothing is ever over.
+fn judged_us(now_us: i64, view: &Arc<View>) -> Result<i64> {
+    Ok(last_commit_us(view)?.map_or(i64::MIN, |newest| newest.min(now_us)))
 }
 
 /// Whether runs are gone that were there before: somebody beside has merged them, or given them up.

@@ -111,8 +111,11 @@ impl Merger {
         }
     }
 
-    /// Notes what a step has come to.
-    pub fn ended(&self, outcome: &Result<Option<Merged>>) {
+    /// Notes what a step has come to. One that `was_stopped` says nothing of how merging is.
+    pub fn ended(&self, outcome: &Result<Option<Merged>>, was_given_up: bool) {
+        if was_given_up && matches!(outcome, Ok(None)) {
+            return;
+        }
         if outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::InUse) {
             // It is another one's to merge.
             return;
@@ -149,6 +152,8 @@ pub(crate) struct MergeStep<'a> {
     pub config: &'a ArchiveConfig,
     /// Retention's last word: no state below is promised. None: nothing is left out.
     pub leave_out_below: Lsn,
+    /// By when leases are judged that count for a time.
+    pub now_us: i64,
     pub records_per_page_max: u64,
     /// Of the database; none: there are none.
     pub backups: &'a dyn Fn() -> Result<Option<Arc<dyn Store>>>,
@@ -172,7 +177,7 @@ impl MergeStep<'_> {
         if leave_out_below.is_some() {
             let nonce = self.vfs.random_u64();
             mark = Some(Mark::announce(archive.store(), MarkKind::States, leave_out_below, nonce)?);
-            let leases = Lease::in_force(&**archive.store(), self.vfs.wall_clock_us());
+            let leases = Lease::in_force(&**archive.store(), self.now_us);
             let bound = leases.map(|(leases, _)| leases.iter().map(|lease| lease.cut.min(lease.undo_from)).min());
             match bound {
                 Ok(bound) => leave_out_below = bound.map_or(leave_out_below, |bound| bound.min(leave_out_below)),
@@ -269,12 +274,14 @@ mod tests {
     fn what_fails_does_not_wait_for_more() {
         let merger = Merger::new(1);
         assert_eq!(merger.how_paced().fan_in, FAN_IN_BUSY);
-        merger.ended(&Err(resurgam_base::Error::corrupt("a damaged run")));
+        merger.ended(&Err(resurgam_base::Error::corrupt("a damaged run")), false);
         assert_eq!(merger.how_paced().fan_in, config().fan_in);
         assert!(merger.totals().error.is_some_and(|error| error.contains("a damaged run")));
-        merger.ended(&Err(resurgam_base::Error::new(ErrorKind::InUse, "it is another one's")));
+        merger.ended(&Err(resurgam_base::Error::new(ErrorKind::InUse, "it is another one's")), false);
         assert!(merger.totals().error.is_some());
-        merger.ended(&Ok(None));
+        merger.ended(&Ok(None), true);
+        assert!(merger.totals().error.is_some(), "one that was stopped has mended nothing");
+        merger.ended(&Ok(None), false);
         assert_eq!((merger.how_paced().fan_in, merger.totals().error), (FAN_IN_BUSY, None));
     }
 }

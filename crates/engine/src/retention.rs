@@ -384,6 +384,7 @@ impl Database {
                 archive,
                 config: &config,
                 leave_out_below: if is_restoring { Lsn::NONE } else { inner.retained.seen.lock().leave_out_below },
+                now_us: inner.vfs.wall_clock_us(),
                 records_per_page_max: inner.options.archive_records_per_page_max,
                 backups: &|| inner.backups.as_ref().map(|backups| backups.store()).transpose(),
                 rest: if background { Some(&rest) } else { None },
@@ -394,7 +395,7 @@ impl Database {
             if archiver.is_elsewhere() && merged.is_err() && has_lost_runs(archive, &known) {
                 return Ok(false);
             }
-            merger.ended(&merged);
+            merger.ended(&merged, archive.merges_are_stopped());
             Ok(merged?.is_some())
         })?;
         Ok(merged.unwrap_or(false))
@@ -414,14 +415,33 @@ impl Database {
             None => Ok(()),
         };
         let given_up = match archiver.gives_up_here() {
+            // What a log service has told of giving up counts no longer, and nothing else would say so.
+            true if self.recovery_window().is_none() => Some(Ok(())),
             true => is_due.then(|| self.expire_archive().map(drop)),
-            false => Some(told(&|kept| kept.expire_error.clone())),
+            false => Some(told(&|kept| kept.expire_error.clone()).and_then(|()| self.is_of_its_window(kept.as_ref()))),
         };
         let merged = match archiver.merges_here() {
             true => self.merge_archive_step().map(drop),
             false => told(&|kept| kept.merge_error.clone()),
         };
         (given_up, merged)
+    }
+}
+
+impl Database {
+    /// That a log service that gives up promises as much as this server is to.
+    fn is_of_its_window(&self, kept: Option<&(String, ArchiveKept)>) -> Result<()> {
+        let Some((service, kept)) = kept else { return Ok(()) };
+        match (self.recovery_window(), kept.recovery_window) {
+            (Some(here), Some(there)) if here != there => Err(Error::new(
+                ErrorKind::InvalidParameter,
+                format!(
+                    "the log service at {service} gives up by a recovery window of {there:?}, which counts, and this server was given one of {here:?}"
+                ),
+            )
+            .with_hint("Start both with the same --recovery-window.")),
+            _ => Ok(()),
+        }
     }
 }
 

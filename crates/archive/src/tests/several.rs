@@ -1,10 +1,11 @@
 //! Several processes at one archive: one that appends, others that merge beside it, and those that slept meanwhile.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use resurgam_base::ErrorKind;
 use resurgam_vfs::SimVfs;
-use resurgam_xstore::Store;
+use resurgam_xstore::{Store, StoreError, StoreErrorKind, StoreResult, Upload};
 
 use super::support::{DATABASE, Logged, open, small, store_on};
 use crate::{Archive, Archiver, MergePolicy, verify};
@@ -226,4 +227,121 @@ fn who_has_lost_it_in_the_middle_of_a_merge_has_changed_nothing() {
     // Nor does it give anything up.
     assert_eq!(archive.give_up_before(history.end).unwrap_err().kind(), ErrorKind::InUse);
     is_whole(&history, &store);
+}
+
+/// Who only catches up while another one merges and gives up keeps nothing of what is gone: it is not his to delete.
+#[test]
+fn who_only_looks_on_keeps_no_list_of_what_others_replace() {
+    let history = Logged::random(3, 120, 9);
+    let store = store_on(&SimVfs::new(3));
+    let mut archiver = appender(&store, 1);
+    let beside = Archive::open_beside(Arc::clone(&store), 3).unwrap().unwrap();
+    let mut merges = 0;
+    history
+        .feed(&mut archiver, |archiver, _| {
+            archiver.seal()?;
+            while archiver.archive().merge(&small(), &mut MergePolicy::keep_all())?.is_some() {
+                merges += 1;
+                beside.catch_up()?;
+                assert_eq!(beside.noted(), (0, 0));
+            }
+            Ok(true)
+        })
+        .unwrap();
+    archiver.seal().unwrap();
+    let archive = archiver.archive();
+    let first = archive.view().manifest().runs[0].id.end;
+    archive.give_up_before(first).unwrap();
+    beside.catch_up().unwrap();
+    assert!(merges > 8, "{merges}");
+    assert_eq!((beside.view().start(), beside.noted()), (first, (0, 0)));
+    assert_eq!(archive.noted(), (1, 0), "who has given it up deletes it");
+    assert_eq!(archive.delete_replaced().unwrap(), 0);
+}
+
+/// Lists nothing while that is so, or from the next manifest on; and says once of a manifest that it made that it is not known whether it is there.
+struct Blind {
+    below: Arc<dyn Store>,
+    is_blind: Arc<AtomicBool>,
+    from_next_manifest: AtomicBool,
+}
+
+impl Store for Blind {
+    fn create(&self, name: &str) -> StoreResult<Box<dyn Upload>> {
+        if name.starts_with("manifests/") && self.from_next_manifest.swap(false, Ordering::SeqCst) {
+            self.is_blind.store(true, Ordering::SeqCst);
+        }
+        self.below.create(name)
+    }
+    fn read(&self, name: &str, offset: u64, len: usize) -> StoreResult<Vec<u8>> {
+        self.below.read(name, offset, len)
+    }
+    fn len(&self, name: &str) -> StoreResult<u64> {
+        self.below.len(name)
+    }
+    fn list(&self, prefix: &str) -> StoreResult<Vec<String>> {
+        if self.is_blind.load(Ordering::SeqCst) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "it does not answer"));
+        }
+        self.below.list(prefix)
+    }
+    fn delete(&self, name: &str) -> StoreResult<()> {
+        self.below.delete(name)
+    }
+    fn sync_deletes(&self, folder: &str) -> StoreResult<()> {
+        self.below.sync_deletes(folder)
+    }
+    fn tidy(&self, folder: &str) -> StoreResult<()> {
+        self.below.tidy(folder)
+    }
+    fn place(&self) -> String {
+        self.below.place()
+    }
+}
+
+/// The manifest of a merge, and one that gives up, are made, and who made them cannot see that: what they replaced goes once it is seen.
+#[test]
+fn what_a_step_of_unknown_outcome_has_replaced_is_deleted() {
+    for others_go_on in [false, true] {
+        let history = Logged::random(4, 120, 9);
+        let below = store_on(&SimVfs::new(1));
+        let is_blind = Arc::new(AtomicBool::new(false));
+        let store = Arc::new(Blind {
+            below: Arc::clone(&below),
+            is_blind: Arc::clone(&is_blind),
+            from_next_manifest: AtomicBool::new(false),
+        });
+        let through: Arc<dyn Store> = Arc::clone(&store) as Arc<dyn Store>;
+        let mut archiver = appender(&through, 1);
+        append(&history, &mut archiver);
+        let archive = archiver.archive();
+        let merge = || archive.merge(&small(), &mut MergePolicy::keep_all());
+        let files = || below.list("runs/").unwrap().len();
+        // Somebody beside merges what was made, before it is seen here.
+        let go_on = || {
+            let beside = Archive::open_beside(Arc::clone(&below), 9).unwrap().unwrap();
+            while beside.merge(&small(), &mut MergePolicy::keep_all()).unwrap().is_some() {}
+            assert_eq!(beside.delete_replaced().unwrap(), 0);
+        };
+        store.from_next_manifest.store(true, Ordering::SeqCst);
+        assert_eq!(merge().unwrap_err().kind(), ErrorKind::Io);
+        assert!(archive.noted().1 > 0, "it is perhaps replaced");
+        is_blind.store(false, Ordering::SeqCst);
+        if others_go_on {
+            go_on();
+        }
+        archive.catch_up().unwrap();
+        while merge().unwrap().is_some() {}
+        assert_eq!((archive.delete_replaced().unwrap(), archive.noted()), (0, (0, 0)));
+        assert_eq!(files(), archive.view().manifest().runs.len(), "nothing else is there");
+        is_whole(&history, &below);
+        let first = archive.view().manifest().runs[0].id;
+        store.from_next_manifest.store(true, Ordering::SeqCst);
+        assert_eq!(archive.give_up_before(first.end).unwrap_err().kind(), ErrorKind::Io);
+        is_blind.store(false, Ordering::SeqCst);
+        assert_eq!(archive.give_up_before(first.end).unwrap(), first.end);
+        assert_eq!(archive.delete_replaced().unwrap(), 0);
+        assert!(below.len(&first.name()).is_err(), "it is deleted");
+        assert_eq!(files(), archive.view().manifest().runs.len());
+    }
 }

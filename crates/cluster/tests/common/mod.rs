@@ -79,6 +79,8 @@ pub struct Cluster {
     /// And merges what it archives, as those of before do not; how far back points are promised.
     pub log_service_merges: bool,
     pub recovery_window: Duration,
+    /// The same as the primary is told.
+    pub primary_window: Duration,
     /// What stands before the archive's place for the log service.
     pub archive_through: Option<Through>,
     pub long_term_retention: Duration,
@@ -265,6 +267,7 @@ impl Cluster {
             log_service_archives: false,
             log_service_merges: true,
             recovery_window: Duration::ZERO,
+            primary_window: Duration::ZERO,
             archive_through: None,
             long_term_retention: Duration::ZERO,
             second_log: None,
@@ -343,6 +346,7 @@ impl Cluster {
             read_ahead_pages: self.read_ahead_pages,
             log_segment_bytes: 1 << 20,
             archive_cpu_percent: 100,
+            recovery_window: self.primary_window,
             archive: Some(text("archive")),
             backups: Some(text("backups")),
             pages: Some(PageServiceHandle(Arc::clone(primary) as Arc<dyn PageService>)),

@@ -2,11 +2,11 @@
 //! beside, the archive has everything, and nothing goes that a lease needs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use resurgam_archive::{Archive, Lease, LeaseKind};
+use resurgam_archive::{Archive, ArchiveConfig, BACKUP_LEASE, Lease, LeaseKind, MergePolicy, verify, verify_backup};
 use resurgam_base::{Lsn, Result};
 use resurgam_cluster::XlogNode;
 use resurgam_engine::{ArchiveKept, Database};
@@ -383,17 +383,29 @@ fn a_primary_of_before_merges_beside() -> Result<()> {
     let zoned = cluster.zoned();
     let db = cluster.open_zoned(&zoned, "primary")?;
     let mut rows = Rows::create(&db, ROWS)?;
-    let is_over = AtomicBool::new(false);
+    change_until(&mut rows, &db, "the log service merges", || kept(&xlog).merges > 0)?;
+    let (is_over, besides, nonce) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    // As it does so, but for its looking at the archive each time, and not once a second.
+    let merge_beside = || -> Result<u64> {
+        let Some(beside) = Archive::open_beside(cluster.store("archive"), nonce.fetch_add(1000, Ordering::SeqCst))?
+        else {
+            return Ok(0);
+        };
+        let merged = beside.merge(&ArchiveConfig::default(), &mut MergePolicy::keep_all())?;
+        beside.delete_replaced()?;
+        Ok(u64::from(merged.is_some()))
+    };
     std::thread::scope(|scope| -> Result<()> {
         let beside = scope.spawn(|| {
             while !is_over.load(Ordering::SeqCst) {
                 // Another one has claimed the archive, or has merged these runs.
                 let _ = db.merge_archive();
+                besides.fetch_add(merge_beside().unwrap_or(0), Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        let changed = change_until(&mut rows, &db, "many runs, merged by either", || {
-            levels(&cluster).iter().any(|level| *level > 1) || kept(&xlog).merges > 8
+        let changed = change_until(&mut rows, &db, "many runs, merged by both", || {
+            besides.load(Ordering::SeqCst) > 1 && levels(&cluster).len() > 2 && kept(&xlog).merges > 0
         });
         is_over.store(true, Ordering::SeqCst);
         beside.join().expect("it does not panic");
@@ -402,9 +414,135 @@ fn a_primary_of_before_merges_beside() -> Result<()> {
     let shown = xlog.status().archive.expect("it archives");
     assert!(shown.works && shown.error.is_none(), "{shown:?}");
     assert_eq!(kept(&xlog).merge_error, None, "who was first is no error");
+    assert!(kept(&xlog).merges > 0 && besides.load(Ordering::SeqCst) > 1, "both have merged");
     is_whole(&cluster, hardened(&zoned))?;
     rows.check(&db)?;
     db.close()?;
     drop((db, zoned, node));
     can_be_made_of_it(&cluster, rows, "elsewhere")
+}
+
+/// A backup is made of the archive alone, and held between two of its pieces while the log service gives up what is before its base and merges what it is made of: it is
+/// completed, and everything can be made of it.
+#[test]
+fn runs_are_merged_and_given_up_during_a_backup() -> Result<()> {
+    // More pages than are made at once, on any machine.
+    const MANY: i64 = 70_000;
+    let mut cluster = archiving();
+    cluster.recovery_window = Duration::from_secs(1);
+    cluster.buffer_pages = 4096;
+    let node = cluster.page_server(0);
+    let xlog = cluster.log_service();
+    let zoned = cluster.zoned();
+    let db = cluster.open_zoned(&zoned, "primary")?;
+    let mut rows = Rows::create(&db, MANY)?;
+    let archive = cluster.store("archive");
+    let view = || Archive::open_view(Arc::clone(&archive), None).ok().flatten();
+    let upto = hardened(&zoned);
+    until("it is archived", || view().is_some_and(|view| view.end() >= upto));
+    let begin = view().expect("an archive");
+    // Keeps all of it until the backup is held.
+    let lease = Lease {
+        name: "somebodys-clone".into(),
+        kind: LeaseKind::Clone,
+        database: begin.manifest().database,
+        cut: begin.end(),
+        undo_from: begin.end(),
+        backup: None,
+        created_us: 0,
+    };
+    lease.create(&*archive)?;
+    let begin = begin.start();
+    db.write_back()?;
+    db.checkpoint()?;
+    let first = db.backup(false, &|| false)?;
+    change_until(&mut rows, &db, "passes, long after the backup", || {
+        kept(&xlog).held_by.iter().any(|by| by.contains("somebodys-clone"))
+    })?;
+    assert_eq!(view().map(|view| view.start()), Some(begin), "all of it is leased");
+    let (is_held, goes_on) = (AtomicBool::new(false), AtomicBool::new(false));
+    // Asked after each piece; that it is at it its lease says.
+    let hold = || {
+        let is_at_it = || {
+            let leases = Lease::list(&*archive).unwrap_or_default();
+            leases.iter().any(|lease| lease.name.starts_with(BACKUP_LEASE))
+        };
+        if !is_held.load(Ordering::SeqCst) && is_at_it() {
+            is_held.store(true, Ordering::SeqCst);
+            until("the archive has changed", || goes_on.load(Ordering::SeqCst));
+        }
+        false
+    };
+    let name = std::thread::scope(|scope| -> Result<String> {
+        let backup = scope.spawn(|| db.backup(true, &hold));
+        until("the backup is held", || is_held.load(Ordering::SeqCst));
+        let before = view().expect("an archive");
+        assert!(Lease::remove(&*archive, "somebodys-clone")?);
+        let merges = kept(&xlog).merges;
+        let changed = change_until(&mut rows, &db, "runs are merged and given up", || {
+            let now = view().expect("an archive");
+            let mut of_backup = before.manifest().runs.iter().filter(|run| run.id.end > now.start());
+            let is_replaced = of_backup.any(|run| !now.manifest().runs.contains(run));
+            now.start() > begin && kept(&xlog).merges > merges && is_replaced
+        });
+        goes_on.store(true, Ordering::SeqCst);
+        let made = backup.join().expect("it does not panic");
+        changed.and(made)
+    })?;
+    assert_ne!(name, first);
+    let backups = cluster.store("backups");
+    assert!(verify_backup(&backups, &name)?.problems.is_empty());
+    let leases = Lease::list(&*archive)?;
+    assert!(leases.is_empty(), "{leases:?}");
+    let upto = hardened(&zoned);
+    until("it is archived", || view().is_some_and(|view| view.end() >= upto));
+    let report = verify(Arc::clone(&archive), None)?;
+    assert!(report.problems.is_empty(), "{report}");
+    rows.check(&db)?;
+    db.close()?;
+    drop((db, zoned, node));
+    can_be_made_of_it(&cluster, rows, "elsewhere")
+}
+
+/// The log service gives up by another window than the primary was given, and cannot reach the backups: the primary tells of both, and of neither any more once
+/// one without a window archives.
+#[test]
+fn the_primary_tells_of_another_window_until_nobody_has_one() -> Result<()> {
+    const EXPIRES: &str = "giving up what no promised point needs";
+    for primary_window in [Duration::ZERO, Duration::from_secs(7200)] {
+        let mut cluster = archiving();
+        (cluster.recovery_window, cluster.primary_window) = (Duration::from_secs(1), primary_window);
+        let node = cluster.page_server(0);
+        let xlog = cluster.log_service();
+        let zoned = cluster.zoned();
+        let db = cluster.open_zoned(&zoned, "primary")?;
+        let mut rows = Rows::create(&db, ROWS)?;
+        let told = |what: &str| {
+            let is_it = |of: &resurgam_engine::Trouble| of.what.contains(EXPIRES) && of.error.contains(what);
+            db.troubles().iter().any(is_it)
+        };
+        let why = if primary_window.is_zero() { "the log service at" } else { "a recovery window of 1s" };
+        if primary_window.is_zero() {
+            change_until(&mut rows, &db, "it gives up", || kept(&xlog).looked_us.is_some())?;
+            assert!(!told(""), "{:?}", db.troubles());
+            drop(xlog);
+            std::fs::rename(cluster.path("backups"), cluster.path("away")).expect("they are away");
+            let xlog = cluster.log_service();
+            change_until(&mut rows, &db, "it is told", || kept(&xlog).expire_error.is_some() && told(why))?;
+            std::fs::rename(cluster.path("away"), cluster.path("backups")).expect("they are back");
+        } else {
+            change_until(&mut rows, &db, "it is told", || told(why))?;
+            drop(xlog);
+        }
+        // Its window is the primary's from now on, or there is none.
+        cluster.recovery_window = primary_window;
+        let xlog = cluster.log_service();
+        change_until(&mut rows, &db, "nothing is told any more", || {
+            xlog.status().archive.is_some_and(|shown| shown.works) && !told("")
+        })?;
+        rows.check(&db)?;
+        db.close()?;
+        drop((db, zoned, node));
+    }
+    Ok(())
 }

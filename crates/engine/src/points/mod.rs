@@ -56,7 +56,7 @@ pub(crate) use leases::{
 };
 pub use lsn_order::LsnOrder;
 pub(crate) use marker::RESTORING;
-pub(crate) use promised::{Promised, ends, oldest_promised};
+pub(crate) use promised::{Promised, ends, last_commit_us, oldest_promised};
 pub(crate) use time::show_time;
 
 /// Most bytes of a segment of a clone's log: three of them are there when it is open.

@@ -50,6 +50,17 @@ pub(crate) fn oldest_promised(view: &Arc<View>, us: i64) -> Result<Option<Promis
     Ok(Some(Promised { cut: lsn, from: checkpoint, undo_from, first_lsn }))
 }
 
+/// The time of the last COMMIT; none: there is none.
+///
+/// # Errors
+/// `Corrupt`; those of reading.
+pub(crate) fn last_commit_us(view: &Arc<View>) -> Result<Option<i64>> {
+    if view.end() <= view.start() {
+        return Ok(None);
+    }
+    Ok(cut::newest(view)?.1)
+}
+
 /// What is undone from the log or waits for a decision, and the first record that undoes it (traditional mode).
 fn chains(analysis: &Analysis) -> impl Iterator<Item = (TxId, Lsn)> {
     let losers = analysis.losers.iter().map(|(id, loser)| (*id, loser.chain.first));

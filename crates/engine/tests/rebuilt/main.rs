@@ -17,6 +17,7 @@ mod backup;
 mod capped;
 mod chains;
 mod clone_devices;
+mod keeping;
 mod lsn_order;
 mod newer_pages;
 mod points;

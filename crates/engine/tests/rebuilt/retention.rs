@@ -13,14 +13,14 @@ use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
 use resurgam_xstore::{FolderStore, Store};
 
-const ARCHIVE: &str = "/disk5/archive";
-const BACKUPS: &str = "/disk6/backups";
-const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const ARCHIVE: &str = "/disk5/archive";
+pub(super) const BACKUPS: &str = "/disk6/backups";
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
 const ROWS: i64 = 60;
 
 type Rows = BTreeMap<i64, i64>;
 
-fn options(traditional: bool) -> Options {
+pub(super) fn options(traditional: bool) -> Options {
     Options {
         archive: Some(ARCHIVE.into()),
         archive_records_per_page_max: 16,
@@ -34,28 +34,28 @@ fn open(sim: &SimVfs, dir: &str, options: Options) -> Result<Database> {
     Database::open_with(Arc::new(sim.clone()), Path::new(dir), options, |_| {})
 }
 
-fn store(sim: &SimVfs, folder: &str) -> Result<Arc<dyn Store>> {
+pub(super) fn store(sim: &SimVfs, folder: &str) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(FolderStore::open(Arc::new(sim.clone()), Path::new(folder)).map_err(Error::from)?))
 }
 
 /// A point of the history, and what there was.
 #[derive(Clone)]
-struct Point {
+pub(super) struct Point {
     lsn: Lsn,
-    us: i64,
+    pub us: i64,
     rows: Rows,
 }
 
-struct Work {
-    sim: SimVfs,
-    db: Database,
+pub(super) struct Work {
+    pub sim: SimVfs,
+    pub db: Database,
     rows: Rows,
-    points: Vec<Point>,
+    pub points: Vec<Point>,
     round: i64,
 }
 
 impl Work {
-    fn begin(options: Options) -> Result<Self> {
+    pub fn begin(options: Options) -> Result<Self> {
         let sim = SimVfs::new(5);
         for disk in ["/disk5", "/disk6"] {
             sim.make_folder(Path::new(disk))?;
@@ -74,7 +74,7 @@ impl Work {
     }
 
     /// An hour: changes in several small runs, a checkpoint, merges, a backup now and then, a pass.
-    fn hour(&mut self) -> Result<()> {
+    pub fn hour(&mut self) -> Result<()> {
         self.round += 1;
         for part in 0..3 {
             let tx = self.db.begin(Isolation::ReadCommitted);
@@ -119,7 +119,7 @@ impl Work {
         restore_point(&vfs, &request, &mut |_| {})
     }
 
-    fn check(&self, point: &Point, what: &str) -> Result<()> {
+    pub fn check(&self, point: &Point, what: &str) -> Result<()> {
         let last = self.points.last().is_some_and(|last| last.lsn == point.lsn);
         for (i, to) in [RestorePoint::Lsn(point.lsn), RestorePoint::Time(point.us)].into_iter().enumerate() {
             if last && i == 1 {

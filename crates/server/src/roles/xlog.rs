@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use resurgam_cluster::{ArchiveTarget, LandingZone, Tls, XlogConfig, XlogNode, ZoneConfig};
-use resurgam_engine::{ArchiveKeeperConfig, OpenBackups};
+use resurgam_engine::{ArchiveKeeperConfig, Error, ErrorKind, OpenBackups};
 use resurgam_vfs::{RealVfs, Vfs};
 use resurgam_xlog::{ArchivingConfig, CoreConfig, StoreControl};
 use resurgam_xstore::{Access, FolderStore, Place};
@@ -67,6 +67,13 @@ fn opens(url: &str) -> Result<OpenBackups, resurgam_engine::Error> {
 /// The archive that it writes, merges, and gives up what is not promised of; none: the primary does.
 fn archive(settings: &Settings) -> Result<Option<ArchiveTarget>, resurgam_engine::Error> {
     let Some(url) = place(&settings.archive) else { return Ok(None) };
+    if !settings.recovery_window.is_zero() && place(&settings.backups).is_none() {
+        // The primary would leave giving up to it, and nobody would.
+        let what = "a log service that is given a recovery window (--recovery-window) needs the place of the backups";
+        return Err(Error::new(ErrorKind::InvalidParameter, what).with_hint(
+            "Name it with --backups, the same as the primary's, or leave --recovery-window to the primary.",
+        ));
+    }
     let keep = ArchiveKeeperConfig {
         vfs: Arc::new(RealVfs::new()),
         backups: place(&settings.backups).map(|url| opens(&url)).transpose()?,
