@@ -111,7 +111,7 @@ impl Merger {
         }
     }
 
-    /// Notes what a step has come to. One that `was_stopped` says nothing of how merging is.
+    /// Notes what a step has come to. One that `was_given_up` says nothing of how merging is.
     pub fn ended(&self, outcome: &Result<Option<Merged>>, was_given_up: bool) {
         if was_given_up && matches!(outcome, Ok(None)) {
             return;
