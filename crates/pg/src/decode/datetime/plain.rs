@@ -56,9 +56,8 @@ fn time(text: &[u8]) -> Option<((i64, i64, i64, i64), &[u8])> {
         if !(1..=MICROS).contains(&digits) {
             return None;
         }
-        for at in 0..MICROS {
-            micros = micros * 10 + if at < digits { i64::from(fraction[at] - b'0') } else { 0 };
-        }
+        let written = fraction[..digits].iter().fold(0, |value, byte| value * 10 + i64::from(byte - b'0'));
+        micros = written * 10i64.pow((MICROS - digits) as u32);
         rest = &fraction[digits..];
     }
     Some(((hour, minute, second, micros), rest))
