@@ -65,8 +65,20 @@ pub struct Load {
     /// Who gives the rows says when they are inserted.
     by_hand: bool,
     inserted: u64,
+    /// Whether a row as it is given is what its value is encoded of.
+    is_value: bool,
+    /// Room for the row that is taken.
+    room: Room,
+}
+
+/// See [`Load`].
+#[derive(Default)]
+struct Room {
+    values: Vec<DatumRef<'static>>,
     key: Vec<u8>,
     value: Vec<u8>,
+    entry_key: Vec<u8>,
+    entry_value: Vec<u8>,
 }
 
 /// What became of a row in one tree, when it went with others.
@@ -195,8 +207,8 @@ impl Transaction {
             kept_max: KEPT_MAX,
             by_hand: false,
             inserted: 0,
-            key: Vec::new(),
-            value: Vec::new(),
+            is_value: table.is_all_value(),
+            room: Room::default(),
         }
     }
 
@@ -410,6 +422,11 @@ impl Load {
         Ok(Attempt::Done(()))
     }
 
+    /// Takes a row that needs nothing but to be kept. False: it was not taken, and [`Load::push`] says why. So no row is the first one.
+    pub fn keep_more(&mut self, row: &[DatumRef<'_>]) -> bool {
+        !self.rows.is_empty() && (self.by_hand || !self.is_full()) && self.keep(row)
+    }
+
     /// What the rows that are kept take in memory.
     pub fn bytes(&self) -> usize {
         let bytes = |rows: &RowBatch| rows.bytes() + rows.len() * BESIDES;
@@ -422,26 +439,31 @@ impl Load {
         if self.table.check_row(row).is_err() || row.iter().any(is_large) {
             return false;
         }
-        let values = self.table.value_datums(row);
-        let len = self.table.layout.encoded_len(&values);
+        let mut room = DatumRef::room(std::mem::take(&mut self.room.values));
+        let values = if self.is_value {
+            row
+        } else {
+            self.table.put_value_datums(row, &mut room);
+            &room
+        };
+        let len = self.table.layout.encoded_len(values);
         // Before an id is taken for it.
         if len > value_in_row_max(if self.table.primary_key.is_empty() { ID_KEY_BYTES } else { 0 }) {
             return false;
         }
-        let Self { tx, table, key, value, rows, entries, .. } = self;
+        let Self { tx, table, rows, entries, room: Room { key, value, entry_key, entry_value, .. }, .. } = self;
         key.clear();
         value.clear();
         let encoded = table.key_of_row(row, || tx.next_row_id(table), key);
-        if encoded.is_err() || len > value_in_row_max(key.len()) || table.layout.encode(&values, value).is_err() {
+        if encoded.is_err() || len > value_in_row_max(key.len()) || table.layout.encode(values, value).is_err() {
             return false;
         }
         let before = rows.len();
-        let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
         let made = entries.iter_mut().enumerate().try_for_each(|(at, entries)| {
             entry_key.clear();
             entry_value.clear();
-            table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
-            entries.push(&entry_key, &entry_value);
+            table.index_entry(at, row, key, entry_key, entry_value)?;
+            entries.push(entry_key, entry_value);
             Ok::<_, Error>(())
         });
         if made.is_err() {
@@ -449,6 +471,7 @@ impl Load {
             return false;
         }
         rows.push(key, value);
+        self.room.values = DatumRef::room(room);
         true
     }
 

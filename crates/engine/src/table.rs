@@ -389,6 +389,12 @@ impl Table {
         if self.primary_key.is_empty() {
             return self.encode_key(&[DatumRef::Int8(row_id()? as i64)], out);
         }
+        // Mostly it is of few columns.
+        let mut few = [DatumRef::Null; 4];
+        if let Some(few) = few.get_mut(..self.primary_key.len()) {
+            few.iter_mut().zip(&self.primary_key).for_each(|(value, at)| *value = row[*at]);
+            return self.key_of_values(few, out);
+        }
         let values: Vec<DatumRef<'_>> = self.primary_key.iter().map(|at| row[*at]).collect();
         self.key_of_values(&values, out)
     }
@@ -414,13 +420,26 @@ impl Table {
 
     /// The columns of a row that go into its value, in their places; dropped ones NULL.
     pub(crate) fn value_datums<'d>(&self, row: &[DatumRef<'d>]) -> Vec<DatumRef<'d>> {
-        let mut values = vec![DatumRef::Null; self.value_types.len()];
+        let mut values = Vec::new();
+        self.put_value_datums(row, &mut values);
+        values
+    }
+
+    /// As [`Table::value_datums`], into a vector without any.
+    pub(crate) fn put_value_datums<'d>(&self, row: &[DatumRef<'d>], values: &mut Vec<DatumRef<'d>>) {
+        values.resize(self.value_types.len(), DatumRef::Null);
         for (column, datum) in self.columns.iter().zip(row) {
             if let Place::Value(at) = column.place {
                 values[at as usize] = *datum;
             }
         }
-        values
+    }
+
+    /// Whether these are all columns in their order.
+    pub(crate) fn is_all_value(&self) -> bool {
+        let is_there =
+            |(at, column): (usize, &Column)| matches!(column.place, Place::Value(place) if usize::from(place) == at);
+        self.columns.len() == self.value_types.len() && self.columns.iter().enumerate().all(is_there)
     }
 
     /// Whether a row with these values in its key columns keeps other rows with the same ones out of an index (`None`: the

@@ -30,6 +30,17 @@ const EXTERNAL_WIDE: u32 = 1 << 31;
 
 const _: () = assert!(COLUMNS_MAX < WIDE as usize);
 
+/// What a numeric of a precision is less than.
+const NUMERIC_LIMITS: [u128; NUMERIC_PRECISION_MAX as usize + 1] = {
+    let mut limits = [1; NUMERIC_PRECISION_MAX as usize + 1];
+    let mut at = 1;
+    while at < limits.len() {
+        limits[at] = limits[at - 1] * 10;
+        at += 1;
+    }
+    limits
+};
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub ty: ColumnType,
@@ -152,12 +163,12 @@ impl RowLayout {
             if value.is_null() {
                 out[bitmap + i / 8] |= 1 << (i % 8);
             }
-            match column.ty.fixed_width() {
-                Some(width) => {
+            match usize::from(column.width) {
+                width @ 1.. => {
                     let at = fixed + column.fixed_before;
                     put_fixed(i, column.ty, value, &mut out[at..at + width])?;
                 }
-                None => {
+                0 => {
                     let external = put_var(i, column.ty, value, out)?;
                     let end = out.len() - var;
                     let n = column.var_before;
@@ -354,8 +365,7 @@ pub(crate) fn put_fixed(i: usize, ty: ColumnType, value: &DatumRef<'_>, to: &mut
         (T::Uuid, DatumRef::Uuid(v)) => to.copy_from_slice(&v),
         (T::Interval(_), DatumRef::Interval(v)) => to.copy_from_slice(&v.to_bytes()),
         (T::Numeric { precision, .. }, DatumRef::Numeric(v)) => {
-            let limit = 10u128.pow(u32::from(precision.min(NUMERIC_PRECISION_MAX)));
-            if v.unsigned_abs() >= limit {
+            if v.unsigned_abs() >= NUMERIC_LIMITS[usize::from(precision.min(NUMERIC_PRECISION_MAX))] {
                 return Err(Error::new(ErrorKind::NumericOutOfRange, "numeric field overflow")
                     .with_detail(format!("A field of type {ty} cannot hold the value.")));
             }

@@ -616,6 +616,13 @@ impl From<DatumRef<'_>> for Datum {
 }
 
 impl DatumRef<'_> {
+    /// The memory of values that nobody needs any more, for others.
+    pub fn room<'a>(mut values: Vec<DatumRef<'_>>) -> Vec<DatumRef<'a>> {
+        values.clear();
+        // What is collected from a vector of the same size stays where that is.
+        values.into_iter().map(|_| DatumRef::Null).collect()
+    }
+
     /// The value, owned.
     #[inline]
     pub fn to_owned(&self) -> Datum {

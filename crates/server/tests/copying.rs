@@ -281,6 +281,115 @@ fn which_of_two_errors_is_told() {
     assert_eq!(client.rows("select count(*) from t"), ["5001"]);
 }
 
+/// A text that COPY reads is the value, or the error, that it is in an INSERT: of plain ones, which are read at once, and of those that are
+/// nearly plain.
+#[test]
+fn values_are_those_of_an_insert() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    ok(&mut client, "set timezone = 'Europe/Berlin'");
+    let mut seed = 9u64;
+    let mut below = |n: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % n
+    };
+    let (dates, times) = (["2024-02-29", "1999-12-31", "0001-01-01"], ["2024-02-29 23:59:59.5", "2024-03-31 02:30:00"]);
+    let types: [(&str, &[&str]); 13] = [
+        ("smallint", &["32767", "-32768", "7"]),
+        ("integer", &["2147483647", "-2147483648", "0"]),
+        ("bigint", &["9223372036854775807", "-9223372036854775808", "123456789012345678"]),
+        ("numeric(15,2)", &["9999999999999.99", "-0.005", "1.5", "100"]),
+        ("numeric(4,4)", &["0.9999", "-.1"]),
+        ("numeric(18)", &["999999999999999999", "-1"]),
+        ("date", &dates),
+        ("time", &["23:59:59.999999", "00:00:00"]),
+        ("timestamp", &times),
+        ("timestamptz", &["2024-02-29 23:59:59.5+02", "2024-03-31 02:30:00", "2024-10-27 02:30:00-05:30"]),
+        ("boolean", &["t", "f", "true", "no"]),
+        ("varchar(5)", &["abcde", "äöüßé", ""]),
+        ("char(5)", &["abcde", "ab  "]),
+    ];
+    let (mut values, mut errors) = (0, 0);
+    for (ty, seeds) in types {
+        for name in ["c", "i"] {
+            ok(&mut client, &format!("drop table if exists {name}"));
+            ok(&mut client, &format!("create table {name} (n int, v {ty})"));
+        }
+        for number in 0..200 {
+            let mut text = seeds[below(seeds.len())].to_owned();
+            for _ in 0..below(4) {
+                let at = below(text.chars().count() + 1);
+                let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
+                let other = ["0", "9", "5", "-", "+", ".", ":", " ", "e", "x", "ä", "00"][below(12)];
+                match below(3) {
+                    0 => text.insert_str(at, other),
+                    1 => {
+                        text = text[..at].to_owned()
+                            + other
+                            + text[at..].chars().next().map_or("", |c| &text[at + c.len_utf8()..])
+                    }
+                    _ => text.truncate(at),
+                }
+            }
+            if ty.starts_with("numeric") && text.contains('e') {
+                continue; // of a constant PostgreSQL itself says something else
+            }
+            let line = format!("{number}\t{text}\n");
+            let copied = loaded(&mut client, "copy c from stdin", line.as_bytes(), 1000);
+            let inserted = client.query(&format!("insert into i values ({number}, '{text}')")).1;
+            let told = |messages: &[Message]| {
+                let error = messages.iter().find(|message| message.tag == b'E')?;
+                Some((error.sqlstate(), error.field(b'M'), error.field(b'D'), error.field(b'H')))
+            };
+            assert_eq!(told(&copied), told(&inserted), "{ty} {text:?}");
+            if told(&copied).is_none() {
+                values += 1;
+                continue;
+            }
+            errors += 1;
+            let context = error(&copied).field(b'W');
+            assert_eq!(context, Some(format!("COPY c, line 1, column v: \"{text}\"")), "{ty}");
+        }
+        let differ = "select count(*) from c full join i on c.n = i.n where c.v is distinct from i.v or c.v::text is distinct from i.v::text";
+        assert_eq!(client.rows(differ), ["0"], "{ty}");
+    }
+    assert!(values > 500 && errors > 500, "{values} values, {errors} errors");
+}
+
+/// Messages that have come together are taken together: nothing shows it.
+#[test]
+fn short_messages() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    ok(&mut client, "create table t (a int primary key, b text)");
+    let rows: Vec<u8> = (0..5000).flat_map(|n| format!("{n}\trow {n}\n").into_bytes()).collect();
+    for piece in [1, 3, 11, 100_000] {
+        let data = if piece == 1 { &rows[..5000] } else { &rows[..] };
+        let data = &data[..=data.iter().rposition(|byte| *byte == b'\n').expect("a line")];
+        let lines = data.iter().filter(|byte| **byte == b'\n').count();
+        let messages = loaded(&mut client, "copy t from stdin", data, piece);
+        assert_eq!(messages[1].text(), format!("COPY {lines}"), "by {piece}");
+        let wanted = format!("{lines}|{}", lines * (lines - 1) / 2);
+        assert_eq!(client.rows("select count(*) || '|' || sum(a) from t where b = 'row ' || a"), [wanted]);
+        ok(&mut client, "truncate t");
+    }
+    // What ends it comes right behind, and what is wrong with a row before it is told first.
+    for (ending, state) in [(message(b'f', b"enough\0"), "57014"), (message(b'c', &[]), "22P02")] {
+        let mut all = query("copy t from stdin");
+        let data: &[&[u8]] =
+            if state == "22P02" { &[b"1\ta\n", b"2\tb\nx", b"\tc\n"] } else { &[b"1\ta\n", b"2\tb\n"] };
+        data.iter().for_each(|piece| all.extend(message(b'd', piece)));
+        all.extend(ending);
+        client.send(&all);
+        let (_, messages) = client.until_ready();
+        assert_eq!(error(&messages).sqlstate(), state);
+        if state == "22P02" {
+            assert_eq!(error(&messages).field(b'W').as_deref(), Some("COPY t, line 3, column a: \"x\""));
+        }
+        assert_eq!(client.rows("select count(*) from t"), ["0"]);
+    }
+}
+
 /// Whoever inserts many rows has those of one leaf inserted by one record of the log.
 #[test]
 fn many_rows_are_inserted_in_runs() {

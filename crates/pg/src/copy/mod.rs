@@ -78,20 +78,24 @@ impl Records {
         }
     }
 
-    /// The present record as datums of columns of these types. `scratch` has room for the
+    /// Puts each field of the present record as a datum of a column of its type. `scratch` has room for the
     /// bytes of a `bytea` a column.
     ///
     /// # Errors
     /// What the types' input functions give, with the place in the data as context.
-    pub fn datums<'a>(
+    pub fn put_datums<'a>(
         &'a mut self,
         types: &[ColumnType],
         zone: &Zone,
         scratch: &'a mut Vec<Vec<u8>>,
-    ) -> Result<Vec<DatumRef<'a>>, SqlError> {
+        mut put: impl FnMut(usize, DatumRef<'a>),
+    ) -> Result<(), SqlError> {
         match self {
-            Self::Lines(reader) => reader.datums(types, zone, scratch),
-            Self::Binary(reader) => reader.datums(types, zone),
+            Self::Lines(reader) => reader.put_datums(types, zone, scratch, put),
+            Self::Binary(reader) => {
+                reader.datums(types, zone)?.into_iter().enumerate().for_each(|(at, datum)| put(at, datum));
+                Ok(())
+            }
         }
     }
 

@@ -3,7 +3,10 @@
 //! States of the framing, kept between pieces: outside and inside quotes, after an escape (CSV).
 //! A record ends at an end of a line outside quotes that no backslash (text) precedes. Lines end in
 //! `\n`, `\r` or `\r\n`; the first end of a line decides which, and others are refused. (PostgreSQL's
-//! `CopyReadLineText`.) What hangs on the bytes behind waits until they are there.
+//! `CopyReadLineText`.) What hangs on the bytes behind waits until they are there. Bytes that mean nothing in any state are passed over
+//! many at a time ([`first_of`]).
+//!
+//! A field is where it is in the data; only one that has escapes or quotes in it is made anew.
 
 use std::ops::Range;
 
@@ -11,7 +14,7 @@ use resurgam_engine::{ColumnType, DatumRef};
 
 use super::options::{CopyFormat, CopyHeader, CopyOptions};
 use crate::datetime::Zone;
-use crate::decode::{parse_datum, utf8};
+use crate::decode::{bad_utf8, parse_datum, utf8, utf8_len};
 use crate::wire::SqlError;
 
 /// Longest record, in bytes.
@@ -37,12 +40,22 @@ enum Byte {
     Unknown,
 }
 
+/// Where the value of a field is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Field {
+    Null,
+    /// In the record, as it came, from its begin on.
+    Plain(Range<usize>),
+    /// Among the values that were made.
+    Made(Range<usize>),
+}
+
 /// Reads COPY data. Push bytes, then take records until there is none.
 ///
 /// ```text
 /// reader.push(&message);
 /// while reader.next_record()? {
-///     let datums = reader.datums(&types, &zone, &mut scratch)?;
+///     reader.put_datums(&types, &zone, &mut scratch, |at, datum| row[at] = datum)?;
 /// }
 /// …
 /// reader.end();                         // CopyDone
@@ -75,9 +88,9 @@ pub struct CopyReader {
     /// Lines that end within the present record.
     inner_lines: u64,
     record: Range<usize>,
-    /// The fields' values, unescaped, one after the other.
+    /// The values of fields that are not in the data as they are, one after the other.
     values: Vec<u8>,
-    fields: Vec<Option<Range<usize>>>,
+    fields: Vec<Field>,
 }
 
 impl CopyReader {
@@ -147,25 +160,21 @@ impl CopyReader {
             if is_header && self.options.header != CopyHeader::Match {
                 continue;
             }
-            match self.options.format {
-                CopyFormat::Csv => self.split_csv(),
-                CopyFormat::Text | CopyFormat::Binary => self.split_text(),
-            }
+            self.split()?;
             if is_header {
                 self.check_header()?;
                 continue;
             }
-            self.check_count()?;
+            if self.fields.len() > self.columns.len() {
+                return Err(self.fail(SqlError::new("22P04", "extra data after last expected column"), None));
+            }
             return Ok(true);
         }
         if self.ended && self.header_pending && self.options.header == CopyHeader::Match {
             // No line at all is one without names.
             self.header_pending = false;
             (self.record, self.line) = (0..0, 1);
-            match self.options.format {
-                CopyFormat::Csv => self.split_csv(),
-                CopyFormat::Text | CopyFormat::Binary => self.split_text(),
-            }
+            self.split()?;
             self.check_header()?;
         }
         Ok(false)
@@ -182,20 +191,40 @@ impl CopyReader {
             self.inner_lines = 0;
         }
         let mut at = self.scanned;
-        while at < self.buffer.len() {
-            match self.byte(at)? {
-                Byte::Data(more) => at = (at + 1 + more).min(self.buffer.len()),
-                Byte::End(more) => {
-                    self.take(at, at + 1 + more);
-                    return Ok(true);
-                }
-                Byte::Last => {
-                    self.finished = true;
-                    self.take(at, self.buffer.len());
-                    return Ok(!self.record.is_empty());
-                }
-                Byte::Unknown => break,
+        let special = match self.options.format {
+            CopyFormat::Csv => [b'\n', b'\r', b'\\', self.options.quote, self.options.escape],
+            CopyFormat::Text | CopyFormat::Binary => [b'\n', b'\r', b'\\', b'\n', b'\n'],
+        };
+        loop {
+            let data = first_of(&self.buffer[at..], special);
+            if data > 0 {
+                self.escaped = false;
+                at += data;
             }
+            if at >= self.buffer.len() {
+                break;
+            }
+            let byte = self.byte(at);
+            match byte {
+                Ok(Byte::Data(more)) => {
+                    at = (at + 1 + more).min(self.buffer.len());
+                    continue;
+                }
+                Ok(Byte::Unknown) => break,
+                _ => {}
+            }
+            // Bytes that are no characters are told before what is behind them.
+            if !self.is_text(at)? {
+                self.scanned = at;
+                return Ok(false);
+            }
+            if let Byte::End(more) = byte? {
+                self.take(at, at + 1 + more);
+                return Ok(true);
+            }
+            self.finished = true;
+            self.take(at, self.buffer.len());
+            return Ok(!self.record.is_empty());
         }
         self.scanned = at;
         if self.buffer.len() - self.start > RECORD_BYTES_MAX {
@@ -204,11 +233,41 @@ impl CopyReader {
         if !self.ended {
             return Ok(false);
         }
+        self.is_text(self.buffer.len())?;
         self.take(self.buffer.len(), self.buffer.len());
         if self.in_quotes {
             return Err(self.fail(SqlError::new("22P04", "unterminated CSV quoted field"), None));
         }
         Ok(true)
+    }
+
+    /// Whether the record that is being looked for is UTF-8 without zeros up to `end`. False: what is not may become a character with bytes
+    /// that have not come.
+    ///
+    /// # Errors
+    /// `22021`
+    #[inline]
+    fn is_text(&self, end: usize) -> Result<bool, SqlError> {
+        let bytes = &self.buffer[self.start..end];
+        if bytes.is_ascii() && !bytes.contains(&0) { Ok(true) } else { self.is_wide_text(bytes) }
+    }
+
+    fn is_wide_text(&self, bytes: &[u8]) -> Result<bool, SqlError> {
+        let valid = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
+        let valid = bytes[..valid].iter().position(|byte| *byte == 0).unwrap_or(valid);
+        let Some(first) = bytes.get(valid) else { return Ok(true) };
+        let rest = &self.buffer[self.start + valid..];
+        if rest.len() < utf8_len(*first) && !self.ended {
+            return Ok(false);
+        }
+        // The line that it is on, of a record of several.
+        let counted = if self.line_end == Some(LineEnd::Newline) { b'\n' } else { b'\r' };
+        let lines = match self.options.format {
+            CopyFormat::Csv => bytes[..valid].iter().filter(|byte| **byte == counted).count() as u64,
+            CopyFormat::Text | CopyFormat::Binary => 0,
+        };
+        let context = format!("COPY {}, line {}", self.table, self.line + lines);
+        Err(bad_utf8(rest).with_context(context))
     }
 
     /// The record ends at `end`, and the next one may begin at `next`.
@@ -329,59 +388,66 @@ impl CopyReader {
         SqlError::new("22P04", message).with_context(format!("COPY {}, line {}", self.table, self.line))
     }
 
-    fn split_text(&mut self) {
+    fn split(&mut self) -> Result<(), SqlError> {
         self.values.clear();
         self.fields.clear();
-        let delimiter = self.options.delimiter;
+        match self.options.format {
+            CopyFormat::Csv => self.split_csv(),
+            CopyFormat::Text | CopyFormat::Binary => self.split_text()?,
+        }
+        if self.columns.is_empty() && self.record.is_empty() {
+            self.fields.clear();
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// `22021` for what escapes have made.
+    fn split_text(&mut self) -> Result<(), SqlError> {
+        let (delimiter, null) = (self.options.delimiter, self.options.null.as_bytes());
         let line = &self.buffer[self.record.clone()];
-        let mut rest = line;
+        let mut from = 0;
         loop {
-            // raw field
-            let mut end = 0;
-            let mut plain = true;
-            while end < rest.len() {
-                match rest[end] {
-                    b'\\' => {
-                        plain = false;
-                        end = (end + 2).min(rest.len());
-                    }
-                    byte if byte == delimiter => break,
-                    _ => end += 1,
-                }
+            let rest = &line[from..];
+            let mut end = rest.iter().position(|byte| *byte == delimiter || *byte == b'\\').unwrap_or(rest.len());
+            let plain = rest.get(end) != Some(&b'\\');
+            while let Some(byte) = rest.get(end).filter(|byte| **byte != delimiter) {
+                end = (end + if *byte == b'\\' { 2 } else { 1 }).min(rest.len());
             }
             let raw = &rest[..end];
-            if raw == self.options.null.as_bytes() {
-                self.fields.push(None);
+            self.fields.push(if raw == null {
+                Field::Null
+            } else if plain {
+                Field::Plain(from..from + end)
             } else {
-                let from = self.values.len();
-                if plain {
-                    self.values.extend_from_slice(raw);
-                } else {
-                    unescape(raw, &mut self.values);
+                let made = self.values.len();
+                unescape(raw, &mut self.values);
+                if let Err(error) = utf8(&self.values[made..]) {
+                    return Err(self.fail(error, None));
                 }
-                self.fields.push(Some(from..self.values.len()));
-            }
+                Field::Made(made..self.values.len())
+            });
             if end >= rest.len() {
                 break;
             }
-            rest = &rest[end + 1..];
+            from += end + 1;
         }
-        if self.columns.is_empty() && line.is_empty() {
-            self.fields.clear();
-        }
+        Ok(())
     }
 
     fn split_csv(&mut self) {
-        self.values.clear();
-        self.fields.clear();
         let (delimiter, quote, escape) = (self.options.delimiter, self.options.quote, self.options.escape);
         let line = &self.buffer[self.record.clone()];
         let mut at = 0;
         loop {
-            let from = self.values.len();
-            let mut quoted = false;
-            let mut inside = false;
-            while at < line.len() {
+            let (begin, made) = (at, self.values.len());
+            let (mut quoted, mut inside) = (false, false);
+            let plain = plain_csv(&line[begin..], delimiter, quote, escape);
+            if let Some((_, is_quoted, bytes)) = &plain {
+                quoted = *is_quoted;
+                at += bytes;
+            }
+            while plain.is_none() && at < line.len() {
                 let byte = line[at];
                 if inside {
                     if byte == escape
@@ -408,21 +474,22 @@ impl CopyReader {
                 at += 1;
             }
             let column = self.fields.len();
-            let is_null_text = self.values[from..] == *self.options.null.as_bytes();
+            let (value, bytes) = match plain {
+                Some((range, ..)) => {
+                    let range = begin + range.start..begin + range.end;
+                    (Field::Plain(range.clone()), &line[range])
+                }
+                None => (Field::Made(made..self.values.len()), &self.values[made..]),
+            };
+            let is_null_text = bytes == self.options.null.as_bytes();
             let not_null = self.force_not_null.get(column).copied().unwrap_or(false);
             let null_in_quotes = self.force_null.get(column).copied().unwrap_or(false);
-            if is_null_text && (!quoted || null_in_quotes) && !not_null {
-                self.fields.push(None);
-            } else {
-                self.fields.push(Some(from..self.values.len()));
-            }
+            let is_null = is_null_text && (!quoted || null_in_quotes) && !not_null;
+            self.fields.push(if is_null { Field::Null } else { value });
             if at >= line.len() {
                 break;
             }
             at += 1;
-        }
-        if self.columns.is_empty() && line.is_empty() {
-            self.fields.clear();
         }
     }
 
@@ -437,8 +504,8 @@ impl CopyReader {
             return bad(format!("wrong number of fields in header line: got {got}, expected {expected}"));
         }
         for (at, (field, column)) in self.fields.iter().zip(&self.columns).enumerate() {
-            let found = match field {
-                Some(range) => &self.values[range.clone()],
+            let found = match self.bytes_of(field) {
+                Some(bytes) => bytes,
                 None => {
                     let null = &self.options.null;
                     let message = format!("got null value (\"{null}\"), expected \"{column}\"");
@@ -454,49 +521,60 @@ impl CopyReader {
         Ok(())
     }
 
-    fn check_count(&self) -> Result<(), SqlError> {
-        if self.fields.len() > self.columns.len() {
-            return Err(self.fail(SqlError::new("22P04", "extra data after last expected column"), None));
+    /// The bytes of a field; `None` is null.
+    fn bytes_of(&self, field: &Field) -> Option<&[u8]> {
+        match field {
+            Field::Null => None,
+            Field::Plain(range) => self.buffer.get(self.record.clone())?.get(range.clone()),
+            Field::Made(range) => self.values.get(range.clone()),
         }
-        if let Some(missing) = self.columns.get(self.fields.len()) {
-            return Err(self.fail(SqlError::new("22P04", format!("missing data for column \"{missing}\"")), None));
-        }
-        Ok(())
     }
 
     /// The text of a field of the present record; `None` is null.
     ///
     /// # Errors
-    /// `22021` for bad UTF-8.
+    /// `22P04` where the record has fewer fields: what is wrong with those before it is told first, as in PostgreSQL.
     pub fn field(&self, at: usize) -> Result<Option<&str>, SqlError> {
-        match self.fields.get(at) {
-            Some(Some(range)) => {
-                utf8(&self.values[range.clone()]).map(Some).map_err(|error| self.fail(error, Some(at)))
-            }
-            _ => Ok(None),
+        let Some(field) = self.fields.get(at) else {
+            let name = self.columns.get(at).map_or("?", String::as_str);
+            return Err(self.fail(SqlError::new("22P04", format!("missing data for column \"{name}\"")), None));
+        };
+        match self.bytes_of(field) {
+            Some(bytes) => utf8(bytes).map(Some).map_err(|error| self.fail(error, Some(at))),
+            None => Ok(None),
         }
     }
 
-    /// The present record as datums of columns of these types. `scratch` has room for the
+    /// Puts each field of the present record as a datum of a column of its type. `scratch` has room for the
     /// bytes of a `bytea` a column.
     ///
     /// # Errors
     /// What the types' input functions give, with the place in the data as context.
-    pub fn datums<'a>(
+    pub fn put_datums<'a>(
         &'a self,
         types: &[ColumnType],
         zone: &Zone,
         scratch: &'a mut Vec<Vec<u8>>,
-    ) -> Result<Vec<DatumRef<'a>>, SqlError> {
+        mut put: impl FnMut(usize, DatumRef<'a>),
+    ) -> Result<(), SqlError> {
         scratch.resize_with(types.len(), Vec::new);
-        let mut out = Vec::with_capacity(types.len());
+        // Mostly all of it is text: then so is each field, whose ends are whole characters.
+        let line = utf8(self.buffer.get(self.record.clone()).unwrap_or_default()).unwrap_or_default();
         for ((at, ty), scratch) in types.iter().enumerate().zip(scratch.iter_mut()) {
-            out.push(match self.field(at)? {
+            let text = match self.fields.get(at) {
+                Some(Field::Plain(range)) => match line.get(range.clone()) {
+                    Some(text) => Some(text),
+                    None => self.field(at)?,
+                },
+                _ => self.field(at)?,
+            };
+            let datum = match text {
                 None => DatumRef::Null,
                 Some(text) => parse_datum(ty, text, zone, scratch).map_err(|error| self.fail(error, Some(at)))?,
-            });
+            };
+            put(at, datum);
         }
-        Ok(out)
+        Ok(())
     }
 
     /// The CONTEXT line for an error about the present record, or one of its columns.
@@ -509,13 +587,10 @@ impl CopyReader {
             }
             out
         };
-        match column.and_then(|at| Some((self.columns.get(at)?, self.fields.get(at)?))) {
-            Some((name, Some(range))) => format!(
-                "COPY {}, line {}, column {name}: \"{}\"",
-                self.table,
-                self.line,
-                shown(&self.values[range.clone()])
-            ),
+        match column.and_then(|at| Some((self.columns.get(at)?, self.bytes_of(self.fields.get(at)?)))) {
+            Some((name, Some(bytes))) => {
+                format!("COPY {}, line {}, column {name}: \"{}\"", self.table, self.line, shown(bytes))
+            }
             Some((name, None)) => {
                 format!("COPY {}, line {}, column {name}: null input", self.table, self.line)
             }
@@ -530,6 +605,32 @@ impl CopyReader {
     fn fail(&self, error: SqlError, column: Option<usize>) -> SqlError {
         error.with_context(self.context(column))
     }
+}
+
+/// How many bytes come before the first that is one of `wanted`.
+#[inline]
+fn first_of<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> usize {
+    // So many are compared at once.
+    const STEP: usize = 32;
+    let is_wanted = |byte: u8| wanted.iter().fold(false, |found, wanted| found | (byte == *wanted));
+    let (steps, _) = bytes.as_chunks::<STEP>();
+    let passed = steps.iter().take_while(|step| !step.iter().fold(false, |found, byte| found | is_wanted(*byte)));
+    let from = passed.count() * STEP;
+    let rest = &bytes[from..];
+    from + rest.iter().position(|byte| is_wanted(*byte)).unwrap_or(rest.len())
+}
+
+/// The first field of a line of CSV, if it has neither quotes nor escapes in it: where its value is, whether quotes are around it, and how many
+/// bytes it takes with them.
+#[inline]
+fn plain_csv(line: &[u8], delimiter: u8, quote: u8, escape: u8) -> Option<(Range<usize>, bool, usize)> {
+    if line.first() != Some(&quote) {
+        let end = line.iter().position(|byte| *byte == delimiter || *byte == quote).unwrap_or(line.len());
+        return line.get(end).is_none_or(|byte| *byte == delimiter).then_some((0..end, false, end));
+    }
+    let end = 1 + line[1..].iter().position(|byte| *byte == quote || *byte == escape)?;
+    let is_last = line[end] == quote && line.get(end + 1).is_none_or(|byte| *byte == delimiter);
+    is_last.then_some((1..end, true, end + 1))
 }
 
 /// Backslash sequences of the text format.
@@ -750,7 +851,27 @@ mod tests {
         assert_eq!(error.message, "extra data after last expected column");
         let csv = CopyOptions::new(CopyFormat::Csv);
         assert_eq!(read(&csv, 1, b"\"abc\n", 2).unwrap_err().message, "unterminated CSV quoted field");
-        assert_eq!(read(&options, 1, b"\xff\n", 2).unwrap_err().sqlstate, "22021");
+        for (data, bytes, line) in [
+            (&b"a\n\xff\n"[..], "0xff", "line 2"),
+            (b"\xc3\n", "0xc3 0x0a", "line 1"),
+            (b"\xe2\x82\nab", "0xe2 0x82 0x0a", "line 1"),
+            (b"\xe2\x82", "0xe2 0x82", "line 1"),
+            (b"a\0b\n", "0x00", "line 1"),
+            // Before what is wrong behind it.
+            (b"\xff\\.\\..\n", "0xff", "line 1"),
+            (b"a\nb\xff\r\n", "0xff", "line 2"),
+            (b"\\xff\n", "0xff", "line 1: \"\\xff\""),
+            (b"\\0\n", "0x00", "line 1: \"\\0\""),
+        ] {
+            for size in [1, 2, 100] {
+                let error = read(&options, 1, data, size).unwrap_err();
+                let message = format!("invalid byte sequence for encoding \"UTF8\": {bytes}");
+                assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("22021", message.as_str()));
+                assert_eq!(error.context, Some(format!("COPY t, {line}")));
+            }
+        }
+        let error = read(&csv, 1, b"a\n\"x\ny\xff\"\n", 3).unwrap_err();
+        assert_eq!((error.sqlstate.as_str(), error.context.as_deref()), ("22021", Some("COPY t, line 3")));
         let mut reader = CopyReader::new(csv, "t", vec!["a".into()]);
         reader.push(b"1\n\"x\ny\"\nabc\n");
         assert!(reader.next_record().expect("1"));
@@ -758,8 +879,173 @@ mod tests {
         assert_eq!(reader.line(), 2);
         assert!(reader.next_record().expect("3"));
         assert_eq!(reader.line(), 4);
-        let error = reader.datums(&[ColumnType::Int4], &Zone::Utc, &mut Vec::new()).unwrap_err();
+        let error = reader.put_datums(&[ColumnType::Int4], &Zone::Utc, &mut Vec::new(), |_, _| {}).unwrap_err();
         assert_eq!(error.context.as_deref(), Some("COPY t, line 4, column a: \"abc\""));
+    }
+
+    /// A line cut into its fields a byte at a time, each made anew.
+    fn split_plainly(options: &CopyOptions, line: &[u8], forced: (&[bool], &[bool])) -> Vec<Option<Vec<u8>>> {
+        let (delimiter, quote, escape, null) =
+            (options.delimiter, options.quote, options.escape, options.null.as_bytes());
+        let mut fields = Vec::new();
+        let mut at = 0;
+        loop {
+            let (mut value, mut quoted, mut inside) = (Vec::new(), false, false);
+            let from = at;
+            while at < line.len() && (inside || line[at] != delimiter) {
+                let (byte, next) = (line[at], line.get(at + 1).copied());
+                at += 1;
+                if options.format == CopyFormat::Text {
+                    at += usize::from(byte == b'\\' && next.is_some());
+                } else if inside && byte == escape && next.is_some_and(|next| next == quote || next == escape) {
+                    value.extend(next);
+                    at += 1;
+                } else if byte == quote {
+                    (inside, quoted) = (!inside, true);
+                } else {
+                    value.push(byte);
+                }
+            }
+            let is_null = if options.format == CopyFormat::Text {
+                unescape(&line[from..at], &mut value);
+                line[from..at] == *null
+            } else {
+                let column = fields.len();
+                let of = |list: &[bool]| list.get(column).copied().unwrap_or(false);
+                value == null && (!quoted || of(forced.1)) && !of(forced.0)
+            };
+            fields.push((!is_null).then_some(value));
+            if at >= line.len() {
+                return fields;
+            }
+            at += 1;
+        }
+    }
+
+    /// Records and fields of data of all kinds, well-formed and not, are those of a reader that looks at one byte after the other; and so
+    /// are errors.
+    #[test]
+    fn records_are_those_of_a_plain_reader() {
+        let mut seed = 77u64;
+        let mut below = |n: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize % n
+        };
+        let words: [&[u8]; 24] = [
+            b"a",
+            b"plain",
+            b"0123456789012345678901234567890123456789",
+            b"\t",
+            b"\t",
+            b",",
+            b",",
+            b"\"",
+            b"\"",
+            b"\"\"",
+            b"\\",
+            b"\\N",
+            b"\\.",
+            b"\\x41",
+            b"\\t",
+            b"\n",
+            b"\n",
+            b"\r",
+            b"\r\n",
+            b"'",
+            b"|",
+            "\u{e4}".as_bytes(),
+            b"\xc3",
+            b"\0",
+        ];
+        let said = |error: SqlError| {
+            let fields = error.into_fields();
+            (fields.sqlstate, fields.message, fields.context, fields.hint)
+        };
+        let (mut records, mut errors) = (0, 0);
+        for round in 0..30_000 {
+            let mut options = CopyOptions::new([CopyFormat::Text, CopyFormat::Csv][below(2)]);
+            options.delimiter = [b'\t', b',', b'|', b'a'][below(4)];
+            if options.format == CopyFormat::Csv {
+                options.quote = [b'"', b'"', b'\''][below(3)];
+                options.escape = [options.quote, options.quote, b'\\', b'|'][below(4)];
+                if options.escape == options.delimiter {
+                    options.escape = options.quote;
+                }
+                options.null = ["", "plain", "\\N"][below(3)].to_owned();
+            } else {
+                options.null = ["\\N", "", "plain"][below(3)].to_owned();
+            }
+            options.force_null = (0..4).filter(|_| below(5) == 0).map(|at| format!("c{at}")).collect();
+            options.force_not_null = (0..4).filter(|_| below(5) == 0).map(|at| format!("c{at}")).collect();
+            let mut data = Vec::new();
+            for _ in 0..below(30) {
+                // Ends of lines are mostly of one kind.
+                let word = words[below(words.len())];
+                data.extend_from_slice(if word.contains(&b'\r') && below(8) > 0 { b"\n" } else { word });
+            }
+            let columns = 1 + below(3);
+            let names: Vec<String> = (0..columns).map(|at| format!("c{at}")).collect();
+            let read = |size: usize| {
+                let mut reader = CopyReader::new(options.clone(), "t", names.clone());
+                let mut out = Vec::new();
+                let (types, mut scratch) = (vec![ColumnType::Text; columns], Vec::new());
+                let mut take = |reader: &mut CopyReader| -> Result<(), SqlError> {
+                    while reader.next_record()? {
+                        let line = &reader.buffer[reader.record.clone()];
+                        let forced = (&reader.force_not_null[..], &reader.force_null[..]);
+                        let wanted = split_plainly(&reader.options, line, forced);
+                        let found: Vec<_> =
+                            reader.fields.iter().map(|field| reader.bytes_of(field).map(<[u8]>::to_vec)).collect();
+                        assert_eq!(found, wanted, "{:?} of {:?}", String::from_utf8_lossy(line), reader.options);
+                        let mut datums = Vec::new();
+                        let put =
+                            reader.put_datums(&types, &Zone::Utc, &mut scratch, |at, datum| datums.push((at, datum)));
+                        let wanted: Result<Vec<_>, _> = (0..columns).map(|at| reader.field(at)).collect();
+                        match (put, wanted) {
+                            (Ok(()), Ok(wanted)) => {
+                                let wanted = wanted.into_iter().map(|text| text.map_or(DatumRef::Null, DatumRef::Text));
+                                assert_eq!(datums, wanted.enumerate().collect::<Vec<_>>());
+                            }
+                            (put, wanted) => {
+                                let (put, wanted) = (put.map_err(said).err(), wanted.map_err(said).err());
+                                assert!(put.is_some() && put == wanted, "round {round}: {put:?} for {wanted:?}");
+                            }
+                        }
+                        out.push((reader.line(), reader.record_len(), found));
+                    }
+                    Ok(())
+                };
+                for piece in data.chunks(size) {
+                    reader.push(piece);
+                    if let Err(error) = take(&mut reader) {
+                        return (out, Some(said(error)));
+                    }
+                }
+                reader.end();
+                let error = take(&mut reader).map_err(said).err();
+                (out, error)
+            };
+            // By single bytes nothing is passed over.
+            let wanted = read(1);
+            for size in [2, 7, 1000] {
+                assert_eq!(read(size), wanted, "{:?} by {size}, {options:?}", String::from_utf8_lossy(&data));
+            }
+            records += wanted.0.len();
+            errors += usize::from(wanted.1.is_some());
+        }
+        assert!(records > 20_000 && errors > 5_000, "{records} records, {errors} errors");
+    }
+
+    #[test]
+    fn bytes_that_are_looked_for() {
+        for len in 0..100 {
+            let mut bytes = vec![b'.'; len];
+            assert_eq!(first_of(&bytes, [b'a', b'b']), len);
+            for at in (0..len).rev() {
+                bytes[at] = if at % 2 == 0 { b'a' } else { b'b' };
+                assert_eq!(first_of(&bytes, [b'a', b'b']), at);
+            }
+        }
     }
 
     #[test]

@@ -33,13 +33,26 @@ pub fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
     match std::str::from_utf8(bytes) {
         Ok(text) if !bytes.contains(&0) => Ok(text),
         Ok(_) => Err(SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\": 0x00")),
-        Err(error) => {
-            let at = error.valid_up_to();
-            let end = error.error_len().map_or(bytes.len(), |len| at + len).min(at + 4);
-            let shown: Vec<String> = bytes[at..end].iter().map(|byte| format!("0x{byte:02x}")).collect();
-            Err(SqlError::new("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "))))
-        }
+        Err(error) => Err(bad_utf8(&bytes[error.valid_up_to()..])),
     }
+}
+
+/// So many bytes a character has that begins with this one, as PostgreSQL counts them.
+pub(crate) fn utf8_len(first: u8) -> usize {
+    match first {
+        0xc0..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf7 => 4,
+        _ => 1,
+    }
+}
+
+/// The error of bytes that begin with no character, or with a zero.
+#[cold]
+pub(crate) fn bad_utf8(bytes: &[u8]) -> SqlError {
+    let len = bytes.first().map_or(0, |first| utf8_len(*first));
+    let shown: Vec<String> = bytes.iter().take(len).map(|byte| format!("0x{byte:02x}")).collect();
+    SqlError::new("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")))
 }
 
 /// The 16 bytes of a uuid: hex digits, hyphens after any group of four, braces allowed.

@@ -1,16 +1,100 @@
 //! Numbers and booleans from text.
+//!
+//! What is written plainly and has few digits, as nearly all of a load is, is read at once (`plain_…`). Whatever is not of that form or does
+//! not fit is read as PostgreSQL's rules say, which are here once: so errors are theirs.
+
+use std::num::IntErrorKind;
 
 use super::bad_text;
 use crate::wire::SqlError;
 
-/// A signed integer between `min` and `max`; `ty` is the type's SQL name for messages.
-pub fn parse_int(text: &str, min: i64, max: i64, ty: &str) -> Result<i64, SqlError> {
-    let body = text.trim_ascii();
-    let (negative, digits) = match body.as_bytes() {
+/// Decimal digits that 64 bits have room for, whatever they are.
+const PLAIN_DIGITS: usize = 18;
+
+/// What exponents of a numeric are less than, whatever is before them.
+const EXPONENT_END: u64 = i32::MAX as u64 / 2;
+
+/// Powers of ten.
+const POW10: [i64; PLAIN_DIGITS + 1] = {
+    let mut powers = [1; PLAIN_DIGITS + 1];
+    let mut at = 1;
+    while at <= PLAIN_DIGITS {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
+
+/// The value of digits with a sign before them or not.
+#[inline]
+fn plain_int(text: &str) -> Option<i64> {
+    let (negative, digits) = signed(text.as_bytes());
+    if digits.is_empty() || digits.len() > PLAIN_DIGITS {
+        return None;
+    }
+    let mut value = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + i64::from(digit);
+    }
+    Some(if negative { -value } else { value })
+}
+
+/// The unscaled value of digits with a sign and a point or not, none of them beyond `scale`, if there is room for it.
+#[inline]
+fn plain_numeric(text: &str, precision: u8, scale: i8) -> Option<i64> {
+    let (negative, digits) = signed(text.as_bytes());
+    let scale = usize::try_from(scale).ok()?;
+    if digits.len() > PLAIN_DIGITS {
+        return None;
+    }
+    let mut point = None;
+    let mut value = 0;
+    for (at, byte) in digits.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit <= 9 {
+            value = value * 10 + i64::from(digit);
+        } else if *byte == b'.' && point.is_none() {
+            point = Some(at);
+        } else {
+            return None;
+        }
+    }
+    let count = digits.len() - usize::from(point.is_some());
+    let more = scale.checked_sub(point.map_or(0, |point| count - point))?;
+    if count == 0 || count + more > PLAIN_DIGITS {
+        return None;
+    }
+    let value = value * POW10[more];
+    let fits = POW10.get(usize::from(precision)).is_none_or(|limit| value < *limit);
+    fits.then_some(if negative { -value } else { value })
+}
+
+/// Whether there is a minus, and what is behind the sign.
+#[inline]
+fn signed(text: &[u8]) -> (bool, &[u8]) {
+    match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
-    };
+    }
+}
+
+/// A signed integer between `min` and `max`; `ty` is the type's SQL name for messages.
+#[inline]
+pub fn parse_int(text: &str, min: i64, max: i64, ty: &str) -> Result<i64, SqlError> {
+    match plain_int(text) {
+        Some(value) if (min..=max).contains(&value) => Ok(value),
+        _ => any_int(text, min, max, ty),
+    }
+}
+
+fn any_int(text: &str, min: i64, max: i64, ty: &str) -> Result<i64, SqlError> {
+    let body = text.trim_ascii();
+    let (negative, digits) = signed(body.as_bytes());
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(bad_text(ty, text));
     }
@@ -39,6 +123,11 @@ pub fn parse_oid(text: &str) -> Result<u32, SqlError> {
 
 /// A boolean: any unambiguous prefix of true, false, yes, no, on, off; or 1, 0.
 pub fn parse_bool(text: &str) -> Result<bool, SqlError> {
+    match text {
+        "t" | "true" => return Ok(true),
+        "f" | "false" => return Ok(false),
+        _ => {}
+    }
     let body = text.trim_ascii().to_ascii_lowercase();
     let is = |word: &str, least: usize| body.len() >= least && word.starts_with(body.as_str());
     if body == "1" || is("true", 1) || is("yes", 1) || is("on", 2) {
@@ -107,24 +196,32 @@ pub fn parse_float4(text: &str) -> Result<f32, SqlError> {
 
 /// `numeric(precision, scale)` as its unscaled value; digits beyond the scale are
 /// rounded half away from zero.
+#[inline]
 pub fn parse_numeric(text: &str, precision: u8, scale: i8) -> Result<i128, SqlError> {
+    match plain_numeric(text, precision, scale) {
+        Some(value) => Ok(value.into()),
+        None => any_numeric(text, precision, scale),
+    }
+}
+
+fn any_numeric(text: &str, precision: u8, scale: i8) -> Result<i128, SqlError> {
     let bad = || bad_text("numeric", text);
     let body = text.trim_ascii();
     if float_special(body).is_some() {
         return Err(SqlError::unsupported(format!("numeric value {body} is not supported")));
     }
-    let (negative, mut rest) = match body.as_bytes() {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        rest => (false, rest),
-    };
+    let (negative, mut rest) = signed(body.as_bytes());
     let mut exponent: i64 = 0;
     if let Some(at) = rest.iter().position(|b| matches!(b, b'e' | b'E')) {
         let tail = std::str::from_utf8(&rest[at + 1..]).map_err(|_| bad())?;
         if tail.is_empty() || !tail.trim_start_matches(['+', '-']).bytes().all(|b| b.is_ascii_digit()) {
             return Err(bad());
         }
-        exponent = tail.parse::<i64>().map_err(|_| bad())?;
+        exponent = match tail.parse::<i64>() {
+            Ok(exponent) => exponent,
+            Err(error) if matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow) => i64::MAX,
+            Err(_) => return Err(bad()),
+        };
         rest = &rest[..at];
     }
     let (whole, fraction) = match rest.iter().position(|&b| b == b'.') {
@@ -133,6 +230,9 @@ pub fn parse_numeric(text: &str, precision: u8, scale: i8) -> Result<i128, SqlEr
     };
     if whole.is_empty() && fraction.is_empty() || !whole.iter().chain(fraction).all(u8::is_ascii_digit) {
         return Err(bad());
+    }
+    if exponent.unsigned_abs() >= EXPONENT_END {
+        return Err(SqlError::new("22003", "value overflows numeric format"));
     }
     // value = digits * 10^(exponent - fraction digits); wanted: digits * 10^-scale
     let shift = exponent - fraction.len() as i64 + i64::from(scale);
@@ -269,6 +369,86 @@ mod tests {
             assert!(parse_numeric(big, 5, 2).is_err(), "{big}");
         }
         assert_eq!(parse_numeric("1000", 5, 2).unwrap_err().sqlstate, "22003");
+        // As PostgreSQL's COPY says it.
+        assert_eq!(parse_numeric("0e1073741822", 5, 2).expect("zero"), 0);
+        for far in ["1e1073741823", "0e-1073741823", "0e9999999999999", "1e-99999999999999999999999"] {
+            assert_eq!(parse_numeric(far, 5, 2).unwrap_err().message, "value overflows numeric format", "{far}");
+        }
+        assert_eq!(parse_numeric("1e1073741822", 5, 2).unwrap_err().message, "numeric field overflow");
+    }
+
+    /// What is read at once is what the rules make of it, and what is not is theirs to tell.
+    #[test]
+    fn plain_ones_mean_what_the_rules_say() {
+        let mut random = Random(12);
+        let (mut ints, mut numerics) = (0, 0);
+        for round in 0..400_000 {
+            let text = random.number();
+            let said = |error: SqlError| (error.sqlstate.clone(), error.message.clone(), error.detail.clone());
+            for (min, max, ty) in [
+                (i16::MIN.into(), i16::MAX.into(), "smallint"),
+                (i32::MIN.into(), i32::MAX.into(), "integer"),
+                (i64::MIN, i64::MAX, "bigint"),
+            ] {
+                let wanted = any_int(&text, min, max, ty);
+                assert_eq!(parse_int(&text, min, max, ty).map_err(said), wanted.map_err(said), "{text:?} {ty}");
+                ints += u32::from(plain_int(&text).is_some_and(|value| (min..=max).contains(&value)));
+            }
+            let precision = 1 + random.below(38) as u8;
+            let scale = random.below(44) as i8 - 4;
+            let wanted = any_numeric(&text, precision, scale);
+            let at_once = plain_numeric(&text, precision, scale);
+            let found = parse_numeric(&text, precision, scale);
+            assert_eq!(found.map_err(said), wanted.map_err(said), "{text:?} ({precision},{scale}), round {round}");
+            numerics += u32::from(at_once.is_some());
+        }
+        assert!(ints > 100_000 && numerics > 10_000, "{ints} integers and {numerics} numerics were read at once");
+    }
+
+    /// Numbers, and what is nearly one.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) % n
+        }
+
+        fn number(&mut self) -> String {
+            let mut text = String::new();
+            text.push_str(["", "", "", "-", "+", " ", "--"][self.below(7) as usize]);
+            for _ in 0..self.below(2) * self.below(20) {
+                text.push('0');
+            }
+            let digits = [2, 5, 10, 18, 19, 20, 40][self.below(7) as usize];
+            for _ in 0..self.below(digits + 1) {
+                text.push(char::from(b'0' + self.below(10) as u8));
+            }
+            if self.below(2) == 0 {
+                text.push('.');
+                let most = [3, 3, 20][self.below(3) as usize];
+                for _ in 0..self.below(most) {
+                    text.push(char::from(b"0123456789"[self.below(10) as usize]));
+                }
+            }
+            text.push_str(["", "", "", "", "", "e3", "E-2", " ", ".", "x", "\u{661}", "\0"][self.below(12) as usize]);
+            if self.below(20) == 0 {
+                text = [
+                    "9",
+                    "-9",
+                    "0.0",
+                    "-0",
+                    "NaN",
+                    "32767",
+                    "-32768",
+                    "2147483648",
+                    "-2147483648",
+                    "9223372036854775807",
+                ][self.below(10) as usize]
+                    .to_owned();
+            }
+            text
+        }
     }
 
     #[test]

@@ -11,7 +11,11 @@ use super::io::Channel;
 use super::respond::{self, Outcome, complete};
 use crate::protocol::ProtocolError;
 use crate::protocol::backend;
+use crate::protocol::frame::Frame;
 use crate::protocol::frontend::{self, DecodeError, Frontend};
+
+/// Bytes of short messages whose rows are taken together.
+const TOGETHER: usize = 64 << 10;
 
 /// Takes rows from the client until CopyDone or CopyFail.
 pub async fn receive(session: &mut Session, channel: &mut Channel, copy: CopyIn) -> Result<Outcome, Ending> {
@@ -24,8 +28,14 @@ pub async fn receive(session: &mut Session, channel: &mut Channel, copy: CopyIn)
 async fn receive_rows(session: &mut Session, channel: &mut Channel, mut copy: CopyIn) -> Result<Outcome, Ending> {
     backend::copy_response(&mut channel.output, b'G', copy.format(), copy.columns());
     channel.flush().await?;
+    // What came behind data that was taken together.
+    let mut behind: Option<Frame> = None;
     loop {
-        let frame = match session.stoppable(channel.next(None)).await {
+        let next = match behind.take() {
+            Some(frame) => Ok(Ok(frame)),
+            None => session.stoppable(channel.next(None)).await,
+        };
+        let frame = match next {
             Ok(Ok(frame)) => frame,
             Ok(Err(ending)) => {
                 copy.fail(session, "the connection ended").await;
@@ -45,7 +55,20 @@ async fn receive_rows(session: &mut Session, channel: &mut Channel, mut copy: Co
             }
         };
         match message {
-            Frontend::CopyData(data) => {
+            Frontend::CopyData(mut data) => {
+                // Of clients that send a message for each row, many are here by now.
+                let mut bytes = data.len();
+                while bytes < TOGETHER && behind.is_none() {
+                    // What is wrong with it is told when it is its turn.
+                    let Ok(Some(frame)) = channel.buffered() else { break };
+                    match frontend::decode(&frame) {
+                        Ok(Frontend::CopyData(more)) => {
+                            copy.push(&std::mem::replace(&mut data, more));
+                            bytes += data.len();
+                        }
+                        _ => behind = Some(frame),
+                    }
+                }
                 if let Err(error) = copy.data(session, &data).await {
                     return Ok(Outcome::Failed(error));
                 }

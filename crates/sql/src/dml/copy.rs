@@ -106,6 +106,11 @@ impl CopyIn {
         self.columns.len() as u16
     }
 
+    /// Takes some data, whose rows go in with the next piece's, or in the end: many short ones are better taken together.
+    pub fn push(&mut self, data: &[u8]) {
+        self.reader.push(data);
+    }
+
     /// Takes some data; rows may be cut anywhere.
     ///
     /// # Errors
@@ -219,6 +224,7 @@ async fn take_rows(
     stop: &StopFlag,
 ) -> Result<(), SqlError> {
     let (table, mut scratch) = (modify.table(), Vec::new());
+    let (is_plain, mut room) = (modify.is_plain(), Vec::new());
     let mut since_check = 0;
     while reader.next_record()? {
         since_check += 1;
@@ -232,11 +238,9 @@ async fn take_rows(
             template[*at] = default.assigned(&table.columns[*at].ty, zone)?;
         }
         let line = reader.line();
-        let given = reader.datums(types, zone, &mut scratch)?;
-        let mut row: Vec<DatumRef<'_>> = template.iter().map(Datum::as_ref).collect();
-        for (&column, datum) in columns.iter().zip(given) {
-            row[column] = datum;
-        }
+        let mut row = DatumRef::room(std::mem::take(&mut room));
+        row.extend(template.iter().map(Datum::as_ref));
+        reader.put_datums(types, zone, &mut scratch, |at, datum| row[columns[at]] = datum)?;
         let wanted = match condition {
             Some(condition) => {
                 holds(condition, modify.checks(), Row { table, values: Values::Given(&row), view: modify.view() })
@@ -244,12 +248,17 @@ async fn take_rows(
             None => Ok(true),
         };
         let taken = match wanted {
+            // Without a future, which most rows do not need.
+            Ok(true) if is_plain && modify.keep_plain(&row) => Ok(()),
             Ok(true) => modify.insert_row(&row).await,
-            Ok(false) => continue,
+            Ok(false) => {
+                room = DatumRef::room(row);
+                continue;
+            }
             Err(error) => Err(error),
         };
+        room = DatumRef::room(row);
         if let Err(error) = taken {
-            drop(row);
             let of_present = is_of_row(&error) && modify.refused_at().is_none();
             let context = match error.sqlstate.as_str() {
                 // Where rows go in together PostgreSQL no longer has the line by then.

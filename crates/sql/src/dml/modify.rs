@@ -342,6 +342,21 @@ impl<'a> Modify<'a> {
         self.insert(row, Known::Not).await
     }
 
+    /// Whether nothing is asked of a row but that it goes in, with others.
+    pub(crate) fn is_plain(&self) -> bool {
+        let checks = self.checks();
+        let has_rules = !checks.is_empty() || checks.has_generated() || self.foreign.is_some();
+        self.how == How::Copied && !has_rules && self.conflict.is_none() && self.returned.is_none()
+    }
+
+    /// Where it [`Modify::is_plain`]: takes a row that nobody is to be waited for of. False: it was not taken, which is
+    /// [`Modify::insert_row`]'s to do.
+    pub(crate) fn keep_plain(&mut self, row: &[DatumRef<'_>]) -> bool {
+        let is_kept = self.load.as_mut().is_some_and(|load| load.keep_more(row));
+        self.rows += u64::from(is_kept);
+        is_kept
+    }
+
     async fn inserted(&mut self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
         if let Some(foreign) = &mut self.foreign {
             foreign.inserted(row, self.writer.waiting).await?;

@@ -81,6 +81,13 @@ pub(super) struct Decoded {
 }
 
 impl Decoded {
+    /// A date (year, month, day) and a time (hour, minute, second, microseconds) that are in range.
+    pub(super) fn of(date: (i64, i64, i64), time: (i64, i64, i64, i64), zone: Option<TextZone>) -> Self {
+        let ((year, month, day), (hour, minute, second, micros)) = (date, time);
+        let (meant, year_day, two_digits) = (Meant::DateTime, 0, false);
+        Self { meant, year, month, day, hour, minute, second, micros, zone, year_day, two_digits }
+    }
+
     /// Microseconds since midnight.
     pub(super) fn time_us(&self) -> i64 {
         (self.hour * 3600 + self.minute * 60 + self.second) * SECOND_US + self.micros
@@ -186,19 +193,7 @@ pub(in crate::decode) fn clock(text: &str, minutes_first: bool) -> Result<Clock,
 
 /// Decodes fields; `now` is the local present: days since 1970 and microseconds of the day.
 pub(super) fn decode(fields: &[Field], time_only: bool, now: impl Fn() -> (i64, i64)) -> Result<Decoded, Wrong> {
-    let out = Decoded {
-        meant: Meant::DateTime,
-        year: 0,
-        month: 0,
-        day: 0,
-        hour: 0,
-        minute: 0,
-        second: 0,
-        micros: 0,
-        zone: None,
-        year_day: 0,
-        two_digits: false,
-    };
+    let out = Decoded::of((0, 0, 0), (0, 0, 0, 0), None);
     let mut state = State { out, mask: 0, label: None, text_month: false, julian: false, bc: false, half: None };
     for at in 0..fields.len() {
         let Some(found) = state.field(fields, at, time_only, &now)? else { continue };

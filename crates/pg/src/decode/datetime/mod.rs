@@ -2,10 +2,12 @@
 //!
 //! - `words`: words, and how a text is cut into fields
 //! - `decode`: what the fields mean
+//! - `plain`: what is mostly written, at once
 //!
 //! Results count from 1970 (Arrow's epoch); the caller moves them to the engine's.
 
 mod decode;
+mod plain;
 pub(crate) mod words;
 
 use decode::{Decoded, Meant, TextZone};
@@ -58,6 +60,13 @@ const ROOM: usize = 128;
 const TIMESTAMP_ROOM: usize = 152;
 
 fn parts(text: &str, ty: &str, room: usize, zone: &Zone) -> Result<Decoded, SqlError> {
+    match plain::read(text, matches!(ty, "time" | TIMETZ)) {
+        Some(parts) => Ok(parts),
+        None => parts_of_fields(text, ty, room, zone),
+    }
+}
+
+fn parts_of_fields(text: &str, ty: &str, room: usize, zone: &Zone) -> Result<Decoded, SqlError> {
     let local_now = || {
         let now = user_types::transaction_start();
         let local = now + i64::from(zone.offset_at(now)) * SECOND_US;
