@@ -41,7 +41,7 @@ use crate::database::Database;
 use crate::history;
 use crate::keeper::ArchiveKept;
 use crate::log_zone::{LogArchiver, LogZone};
-use crate::merging::{MergeTotals, Merger, config};
+use crate::merging::{Merger, config};
 use crate::options::DoubleWrites;
 use crate::restore::Lineage;
 
@@ -606,16 +606,7 @@ impl Archiver {
         if let Some(kept) = archiver.and_then(|told| told.keeps.clone()) {
             return kept;
         }
-        let MergeTotals { merges, runs, bytes, error } = self.merger.totals();
-        ArchiveKept {
-            merges,
-            merged_runs: runs,
-            merged_bytes: bytes,
-            merging: archive.and_then(Archive::merge_progress),
-            rested: self.merger.rested(),
-            merge_error: error,
-            ..ArchiveKept::default()
-        }
+        self.merger.kept(archive, ArchiveKept::default())
     }
 
     /// What an operator can see of it; `log` is the one that it follows.

@@ -21,7 +21,7 @@ use resurgam_base::{ErrorKind, Lsn, Result};
 use resurgam_vfs::Vfs;
 use resurgam_xstore::Store;
 
-use crate::merging::{MergeStep, MergeTotals, Merger};
+use crate::merging::{MergeStep, Merger};
 use crate::points::last_commit_us;
 use crate::retention::{InUse, Pass, expire_every, say_given_up, since};
 
@@ -126,17 +126,8 @@ impl ArchiveKeeper {
 
     /// What was done so far; `archive`: the one that is kept now, if one is.
     pub fn kept(&self, archive: Option<&Archive>) -> ArchiveKept {
-        let MergeTotals { merges, runs, bytes, error } = self.merger.totals();
-        ArchiveKept {
-            merges,
-            merged_runs: runs,
-            merged_bytes: bytes,
-            merging: archive.and_then(Archive::merge_progress),
-            rested: self.merger.rested(),
-            merge_error: error,
-            recovery_window: self.window(),
-            ..self.seen.lock().kept.clone()
-        }
+        let passes = ArchiveKept { recovery_window: self.window(), ..self.seen.lock().kept.clone() };
+        self.merger.kept(archive, passes)
     }
 
     fn backups(&self) -> Result<Option<Arc<dyn Store>>> {

@@ -20,6 +20,7 @@ use resurgam_page::PageBuf;
 use resurgam_vfs::{MachineTime, Vfs, thread_time};
 use resurgam_xstore::Store;
 
+use crate::keeper::ArchiveKept;
 use crate::pace::{Pace, Yields, processors};
 
 /// While others want the processors runs are merged when so many of them wait, and in short steps with rests in between.
@@ -132,6 +133,20 @@ impl Merger {
 
     pub fn totals(&self) -> MergeTotals {
         self.totals.lock().clone()
+    }
+
+    /// What it has done and how far it is with `archive`, beside what `passes` have given up.
+    pub fn kept(&self, archive: Option<&Archive>, passes: ArchiveKept) -> ArchiveKept {
+        let MergeTotals { merges, runs, bytes, error } = self.totals();
+        ArchiveKept {
+            merges,
+            merged_runs: runs,
+            merged_bytes: bytes,
+            merging: archive.and_then(Archive::merge_progress),
+            rested: self.rested(),
+            merge_error: error,
+            ..passes
+        }
     }
 
     /// The share of the processors' time that it may always have now.
